@@ -478,6 +478,7 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
         slurmctld_addr: reader.text("SlurmctldAddr").map(str::to_owned),
         slurmctld_ports: ports.map_or(6817..=6817, |(first, last)| first..=last),
         slurmd_port,
+        slurmd_user: reader.text("SlurmdUser").unwrap_or("root").to_owned(),
         slurm_user: reader.text("SlurmUser").unwrap_or("root").to_owned(),
         paths,
         slurmctld_debug: level(&reader, "SlurmctldDebug"),

@@ -25,6 +25,8 @@ pub struct Config {
     pub slurmctld_ports: RangeInclusive<u16>,
     /// `SlurmdPort`.
     pub slurmd_port: u16,
+    /// `SlurmdUser`, a name or number: the account of agents.
+    pub slurmd_user: String,
     /// `SlurmUser`, a name or number.
     pub slurm_user: String,
     /// Files and directories.

@@ -56,12 +56,12 @@ impl Keys {
         self.0.pair.public().to_vec()
     }
 
-    /// A session with an agent that has shown its key.
+    /// A session with the process of a node that has shown its key.
     ///
     /// # Errors
     /// The key is none.
-    pub fn session(&self, between: Between<'_>, agent: &[u8]) -> Result<Session, Mistrust> {
-        self.0.pair.with_agent(between, agent)
+    pub fn session(&self, between: Between<'_>, node: &[u8]) -> Result<Session, Mistrust> {
+        self.0.pair.with_node(between, node)
     }
 
     /// The key by which the agents of one launch of a job know each other.

@@ -109,8 +109,8 @@ pub struct Link {
 
 /// To a node's connection.
 pub enum ToLink {
-    /// First message.
-    Welcome(Box<Welcome>),
+    /// First message, and the settings that follow it.
+    Welcome(Box<Welcome>, Box<NodeSettings>),
     /// An order, with the blobs it needs.
     Order(Order, Vec<(BlobId, Arc<ByteVec>)>),
     /// Reports up to this number are durable.

@@ -11,8 +11,8 @@ use muster_core::command::Identity;
 use muster_core::ids::{BlobId, NodeIdx};
 use muster_proto::client::Response;
 use muster_proto::frame;
-use muster_proto::node::{NodeHello, Order, Orders, ToCtld, ToNode};
-use muster_trust::{Between, Session};
+use muster_proto::node::{NodeHello, NodeSettings, Order, Orders, ToCtld, ToNode};
+use muster_trust::{Between, Digest, Receiver, Session};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
@@ -33,10 +33,10 @@ const PING: Duration = Duration::from_secs(15);
 /// What is known of one agent's connection.
 struct Outgoing {
     keys: Keys,
-    /// Its public key for this connection.
-    agent: ByteVec,
-    /// From its welcome on.
-    session: Option<Session>,
+    /// Public keys of agent and launcher for this connection.
+    node_keys: [ByteVec; 2],
+    /// With agent and launcher, from the welcome on.
+    sessions: Option<[Session; 2]>,
     cluster: String,
     node: String,
     /// Blobs that the agent has, oldest first.
@@ -52,7 +52,7 @@ pub(crate) async fn serve(
     mut write: OwnedWriteHalf,
 ) {
     let name = hello.name.clone();
-    let agent = hello.key.clone();
+    let node_keys = [hello.key.clone(), hello.launcher_key.clone()];
     let (send, mut orders) = mpsc::unbounded_channel();
     let generation = shared.next_generation();
     let (answer, accepted) = oneshot::channel();
@@ -80,8 +80,8 @@ pub(crate) async fn serve(
     };
     let outgoing = Outgoing {
         keys: shared.keys.clone(),
-        agent,
-        session: None,
+        node_keys,
+        sessions: None,
         cluster: String::new(),
         node: name.clone(),
         sent: VecDeque::new(),
@@ -197,18 +197,20 @@ impl Outgoing {
                     self.add(&mut batch, order, blobs);
                     continue;
                 }
-                ToLink::Welcome(welcome) => {
-                    self.cluster.clone_from(&welcome.cluster);
-                    let between = Between {
-                        cluster: &self.cluster,
-                        node: &self.node,
-                    };
-                    let session = self.keys.session(between, &self.agent);
-                    self.session = Some(session.map_err(io::Error::other)?);
-                    frame::encode(&Response::Welcome(welcome))
+                ToLink::Welcome(welcome, settings) => {
+                    self.begin_sessions(&welcome.cluster)?;
+                    frames += 1;
+                    frame::encode_into(&Response::Welcome(welcome), &mut out);
+                    batch.settings = Some(settings);
+                    continue;
+                }
+                ToLink::Settings(settings) => {
+                    // They count for the orders after them.
+                    frames += self.seal(&mut batch, &mut out)?;
+                    batch.settings = Some(settings);
+                    continue;
                 }
                 ToLink::Ack(seq) => frame::encode(&ToNode::Ack(seq)),
-                ToLink::Settings(settings) => frame::encode(&ToNode::Settings(settings)),
                 ToLink::Stop(too) => frame::encode(&ToNode::Stop(too)),
                 ToLink::Replaced => continue,
             };
@@ -217,6 +219,25 @@ impl Outgoing {
         }
         frames += self.seal(&mut batch, &mut out)?;
         Ok((out, frames))
+    }
+
+    fn begin_sessions(&mut self, cluster: &str) -> io::Result<()> {
+        cluster.clone_into(&mut self.cluster);
+        let [agent, launcher] = &self.node_keys;
+        let session = |receiver, key: &[u8]| {
+            let between = Between {
+                cluster,
+                node: &self.node,
+                receiver,
+            };
+            self.keys.session(between, key).map_err(io::Error::other)
+        };
+        let sessions = [
+            session(Receiver::Agent, agent)?,
+            session(Receiver::Launcher, launcher)?,
+        ];
+        self.sessions = Some(sessions);
+        Ok(())
     }
 
     fn add(&mut self, batch: &mut Batch, order: Order, blobs: Vec<(BlobId, Arc<ByteVec>)>) {
@@ -231,10 +252,10 @@ impl Outgoing {
 
     /// Makes a frame of the orders, if there are any; how many it made.
     fn seal(&mut self, batch: &mut Batch, out: &mut Vec<u8>) -> io::Result<u64> {
-        if batch.orders.is_empty() {
+        if batch.orders.is_empty() && batch.settings.is_none() {
             return Ok(0);
         }
-        let Some(session) = &mut self.session else {
+        let Some(sessions) = &mut self.sessions else {
             return Err(io::Error::other("orders before a welcome"));
         };
         // Blobs that this very batch needs are at the end of the queue and stay.
@@ -249,17 +270,26 @@ impl Outgoing {
             blobs: std::mem::take(&mut batch.blobs),
             orders: std::mem::take(&mut batch.orders),
             drop_blobs: self.sent.drain(..excess).collect(),
+            settings: batch.settings.take(),
         };
         let bytes = minicbor::to_vec(&orders).expect("writing to memory cannot fail");
-        let seal = session.seal(&bytes).to_vec().into();
-        let orders = bytes.into();
-        frame::encode_into(&ToNode::Sealed { orders, seal }, out);
+        let digest = Digest::of(&bytes);
+        let [seal, launcher_seal] = sessions
+            .each_mut()
+            .map(|session| session.seal_digest(&digest).to_vec().into());
+        let sealed = ToNode::Sealed {
+            orders: bytes.into(),
+            seal,
+            launcher_seal,
+        };
+        frame::encode_into(&sealed, out);
         Ok(1)
     }
 }
 
 #[derive(Default)]
 struct Batch {
+    settings: Option<Box<NodeSettings>>,
     blobs: Vec<(BlobId, ByteVec)>,
     orders: Vec<Order>,
 }

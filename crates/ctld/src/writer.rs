@@ -138,7 +138,7 @@ struct Outbox {
 struct NewLink {
     node: NodeIdx,
     link: Link,
-    welcome: Box<Welcome>,
+    welcome: (Box<Welcome>, Box<NodeSettings>),
     answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
 }
 
@@ -638,9 +638,9 @@ impl Writer {
         let welcome = Welcome {
             public_key: self.keys.public().into(),
             cluster: cluster_name(self.engine.state()),
-            settings: self.settings_of(&hello.name),
         };
-        let welcome = Box::new(welcome);
+        let settings = self.settings_of(&hello.name);
+        let welcome = (Box::new(welcome), Box::new(settings));
         out.welcomes.push(NewLink {
             node,
             link,
@@ -735,7 +735,7 @@ impl Writer {
             answer,
         } in out.welcomes
         {
-            let _ = link.send.send(ToLink::Welcome(welcome));
+            let _ = link.send.send(ToLink::Welcome(welcome.0, welcome.1));
             if let Some(old) = self.links.insert(node, link) {
                 let _ = old.send.send(ToLink::Replaced);
             }

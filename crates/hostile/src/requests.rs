@@ -535,6 +535,7 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
                 info: NodeInfo::default(),
                 present: Vec::new(),
                 key: vec![7; 32].into(),
+                launcher_key: vec![8; 32].into(),
             })),
         ),
         sample(Rights::Administrator, RequestBody::Shutdown { nodes: true }),

@@ -49,24 +49,30 @@ impl Log for Logger {
 /// # Errors
 /// When the file cannot be opened.
 pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io::Result<()> {
-    let file = match file {
-        Some(path) => {
-            let open = OpenOptions::new().create(true).append(true).open(path);
-            Some(Mutex::new(open.map_err(|e| {
-                io::Error::new(
-                    e.kind(),
-                    format!("cannot open the log file {}: {e}", path.display()),
-                )
-            })?))
-        }
-        None => None,
-    };
+    start_with(file.map(open).transpose()?, stderr, level);
+    Ok(())
+}
+
+/// Opens a log file.
+///
+/// # Errors
+/// Those of open(2).
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let open = OpenOptions::new().create(true).append(true).open(path);
+    open.map_err(|e| {
+        let text = format!("cannot open the log file {}: {e}", path.display());
+        io::Error::new(e.kind(), text)
+    })
+}
+
+/// Logs to a file that is open, to standard error, or both.
+pub(crate) fn start_with(file: Option<File>, stderr: bool, level: LevelFilter) {
+    let file = file.map(Mutex::new);
     if log::set_boxed_logger(Box::new(Logger { file, stderr })).is_ok() {
         log::set_max_level(level);
         // A daemon's standard error is /dev/null.
         muster_ctld::failure::log_panics();
     }
-    Ok(())
 }
 
 /// The level that `SlurmctldDebug` or `SlurmdDebug` asks for, plus so many `-v`.

@@ -7,10 +7,14 @@ use std::process::ExitCode;
 pub(crate) enum Role {
     /// The controller.
     Controller,
-    /// A node's agent.
+    /// A node's supervisor.
+    Supervisor,
+    /// A node's agent; started by the supervisor.
     Agent,
-    /// A node's supervisor of processes; started by the agent.
+    /// What starts a node's jobs and waits for them; started by the supervisor.
     Shim,
+    /// What runs the tasks of a step; started by the shim.
+    StepDaemon,
     /// What serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
@@ -18,10 +22,12 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 4] = [
+const DAEMONS: [(&str, Role, &str); 6] = [
     ("slurmctld", Role::Controller, "ctld"),
-    ("slurmd", Role::Agent, "noded"),
+    ("slurmd", Role::Supervisor, "noded"),
+    (muster_node::AGENT_NAME, Role::Agent, "agent"),
     (muster_node::SHIM_NAME, Role::Shim, "shim"),
+    (muster_node::STEPD_NAME, Role::StepDaemon, "stepd"),
     (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
 ];
 
@@ -29,7 +35,10 @@ const DAEMONS: [(&str, Role, &str); 4] = [
 pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     let daemons = DAEMONS
         .iter()
-        .filter(|(_, role, _)| !matches!(role, Role::Shim | Role::PmixHost))
+        .filter(|(_, role, _)| {
+            use Role::{Agent, PmixHost, Shim, StepDaemon};
+            !matches!(role, Agent | Shim | StepDaemon | PmixHost)
+        })
         .map(|(name, ..)| *name);
     daemons.chain(muster_cli::names())
 }
@@ -59,8 +68,10 @@ pub(crate) fn by_command(command: &str) -> Option<(Role, &str)> {
 pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
     match role {
         Role::Controller => crate::slurmctld::main(args),
-        Role::Agent => crate::slurmd::main(args),
+        Role::Supervisor => crate::slurmd::main(args),
+        Role::Agent => crate::slurmd::agent_main(),
         Role::Shim => muster_node::shim_main(args.iter().cloned()),
+        Role::StepDaemon => muster_node::stepd_main(),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }

@@ -1,4 +1,4 @@
-//! `slurmd`: a node's agent, with the options of slurmd(8).
+//! `slurmd`: a node's supervisor and its agent, with the options of slurmd(8).
 
 use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag};
@@ -6,7 +6,8 @@ use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_conf::endpoint::{conf_path, controller_socket};
 use muster_conf::{Config, NodeDef, expand_path};
-use muster_node::{AgentOptions, SocketUnit};
+use muster_node::{AgentLog, AgentOptions, SocketUnit};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -58,16 +59,21 @@ struct Args {
     verbose: usize,
 }
 
-/// Runs an agent.
+/// Runs a supervisor.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    match parse(args).and_then(|args| args.map_or(Ok(()), start)) {
-        Ok(()) => ExitCode::SUCCESS,
+    match parse(args).and_then(|args| args.map_or(Ok(ExitCode::SUCCESS), start)) {
+        Ok(status) => status,
         Err(e) => {
             log::error!("{e:#}");
             complain!("slurmd: fatal: {e:#}");
             ExitCode::from(1)
         }
     }
+}
+
+/// Runs what the supervisor starts without privileges.
+pub(crate) fn agent_main() -> ExitCode {
+    muster_node::agent_main(|log| logging::start_with(log.file, log.to_stderr, log.level))
 }
 
 fn parse(args: &[String]) -> Result<Option<Args>> {
@@ -176,7 +182,7 @@ fn find_node<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a NodeDef> 
     }
 }
 
-fn start(args: Args) -> Result<()> {
+fn start(args: Args) -> Result<ExitCode> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
         .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
@@ -196,8 +202,13 @@ fn start(args: Args) -> Result<()> {
     let log_file = args
         .log
         .or_else(|| paths.slurmd_log_file.as_deref().map(expand));
-    let level = logging::level(config.slurmd_debug, args.verbose);
-    logging::start(log_file.as_deref(), args.foreground, level)?;
+    let log = AgentLog {
+        file: log_file.as_deref().map(logging::open).transpose()?,
+        to_stderr: args.foreground,
+        level: logging::level(config.slurmd_debug, args.verbose),
+    };
+    let own = log.file.as_ref().map(File::try_clone).transpose()?;
+    logging::start_with(own, log.to_stderr, log.level);
     let controller = controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
     let options = AgentOptions {
         name: node.name.clone(),
@@ -215,8 +226,9 @@ fn start(args: Args) -> Result<()> {
             > 1,
         claimed_memory_mib: Some(node.real_memory_mib),
         shim_program: None,
+        slurmd_user: config.slurmd_user.clone(),
     };
     let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();
-    muster_node::run(options)
+    muster_node::run(options, log)
 }

@@ -17,7 +17,7 @@ extern "C" fn main(argc: libc::c_int, argv: *const *const libc::c_char) -> libc:
 }
 
 /// Whether the program's name or its first argument says that it is the controller, an agent, or what works as hard. A shim
-/// is none: what it has in memory is copied with each fork.
+/// is none: what it has in memory is copied with each fork. A supervisor has next to nothing to do.
 fn is_daemon(argv: *const *const libc::c_char, index: libc::c_int) -> bool {
     // SAFETY: the C library hands over `argc` pointers to strings, and `index` is less than `argc`.
     #[allow(unsafe_code)]
@@ -25,6 +25,6 @@ fn is_daemon(argv: *const *const libc::c_char, index: libc::c_int) -> bool {
     let name = word.rsplit(|b| *b == b'/').next().unwrap_or_default();
     matches!(
         name,
-        b"slurmctld" | b"ctld" | b"slurmd" | b"noded" | b"emulate" | b"sim"
+        b"slurmctld" | b"ctld" | b"muster-agent" | b"emulate" | b"sim"
     )
 }

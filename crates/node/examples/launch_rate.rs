@@ -1,16 +1,17 @@
 //! How many one-task batch jobs per second one agent runs, from order to acknowledged end, beside a bare loop that
 //! forks, executes and waits for the same script. `cargo run --release -p muster-node --example launch_rate [jobs]`
 
+use log::LevelFilter;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::job::{Allocation, ArrayRole, NodeShare};
 use muster_core::spec::{ExecContext, JobSpec, Owner, StdioSpec};
 use muster_core::time::{TimeLimit, Timestamp};
-use muster_node::{AgentOptions, SHIM_NAME};
+use muster_node::{AGENT_NAME, AgentLog, AgentOptions, SHIM_NAME, STEPD_NAME};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders, Report, ToCtld, ToNode, Welcome};
-use muster_trust::{Between, KeyPair, Session};
+use muster_trust::{Between, KeyPair, Receiver, Session};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -23,8 +24,17 @@ const AT_ONCE: u64 = 16;
 
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args();
-    if args.next().is_some_and(|name| name.ends_with(SHIM_NAME)) {
+    let name = args.next().unwrap_or_default();
+    if name.ends_with(SHIM_NAME) {
         muster_node::shim_main(args);
+        return Ok(());
+    }
+    if name.ends_with(STEPD_NAME) {
+        muster_node::stepd_main();
+        return Ok(());
+    }
+    if name.ends_with(AGENT_NAME) {
+        muster_node::agent_main(|_| ());
         return Ok(());
     }
     let args: Vec<String> = args.collect();
@@ -54,7 +64,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn agent(dir: &Path) -> anyhow::Result<()> {
-    muster_node::run(AgentOptions {
+    let options = AgentOptions {
         name: "n1".to_owned(),
         cluster: "rate".to_owned(),
         address: String::new(),
@@ -65,7 +75,14 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         shared_machine: true,
         claimed_memory_mib: None,
         shim_program: None,
-    })
+        slurmd_user: String::new(),
+    };
+    let log = AgentLog {
+        file: None,
+        to_stderr: true,
+        level: LevelFilter::Off,
+    };
+    muster_node::run(options, log).map(drop)
 }
 
 fn bare_loop(dir: &Path, jobs: u64) -> anyhow::Result<f64> {
@@ -106,18 +123,21 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
     let RequestBody::NodeHello(hello) = request.body else {
         anyhow::bail!("no hello");
     };
-    let between = Between {
-        cluster: "rate",
-        node: "n1",
+    let session = |receiver, node_key: &[u8]| {
+        let between = Between {
+            cluster: "rate",
+            node: "n1",
+            receiver,
+        };
+        key.with_node(between, node_key)
     };
-    let mut session = key.with_agent(between, &hello.key)?;
+    let mut sessions = [
+        session(Receiver::Agent, &hello.key)?,
+        session(Receiver::Launcher, &hello.launcher_key)?,
+    ];
     let welcome = Welcome {
         public_key: key.public().to_vec().into(),
         cluster: "rate".to_owned(),
-        settings: NodeSettings {
-            kill_wait_s: 30,
-            ..NodeSettings::default()
-        },
     };
     frame::write(&mut stream, &Response::Welcome(Box::new(welcome)))?;
     let context = minicbor::to_vec(context())?;
@@ -128,7 +148,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
     let started = Instant::now();
     let mut next = jobs.min(AT_ONCE) + 1;
     let first = (1..next).map(|id| launch(id, dir)).collect();
-    send(&mut stream, &mut session, blobs, first)?;
+    send(&mut stream, &mut sessions, blobs, first)?;
     let mut released = 0;
     while released < jobs {
         let message: ToCtld = frame::read(&mut stream)?;
@@ -153,7 +173,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
             frame::write(&mut stream, &ToNode::Ack(last.seq))?;
         }
         if !orders.is_empty() {
-            send(&mut stream, &mut session, Vec::new(), orders)?;
+            send(&mut stream, &mut sessions, Vec::new(), orders)?;
         }
     }
     Ok(jobs as f64 / started.elapsed().as_secs_f64())
@@ -161,7 +181,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
 
 fn send(
     stream: &mut UnixStream,
-    session: &mut Session,
+    sessions: &mut [Session; 2],
     blobs: Vec<(BlobId, minicbor::bytes::ByteVec)>,
     orders: Vec<Order>,
 ) -> anyhow::Result<()> {
@@ -172,11 +192,18 @@ fn send(
         blobs,
         orders,
         drop_blobs: Vec::new(),
+        settings: Some(Box::new(NodeSettings {
+            kill_wait_s: 30,
+            ..NodeSettings::default()
+        })),
     })?;
-    let seal = session.seal(&orders).to_vec().into();
+    let [seal, launcher_seal] = sessions
+        .each_mut()
+        .map(|session| session.seal(&orders).to_vec().into());
     let message = ToNode::Sealed {
         orders: orders.into(),
         seal,
+        launcher_seal,
     };
     frame::write(stream, &message)?;
     Ok(())

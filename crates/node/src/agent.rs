@@ -1,15 +1,14 @@
 //! The agent: keeps the connection to the controller, carries out its orders through the shim, reports what happened
-//! until it is acknowledged, and makes the steps of jobs that this node leads.
+//! until it is acknowledged, and makes the steps of jobs that this node leads. It has no privileges: the supervisor
+//! starts it under an account of its own, with sockets that are made.
 //!
 //! One task owns all state and handles events in turn; other tasks only move bytes. What a burst of events brings
 //! leaves in one write per peer. All that must survive the agent is kept by the shim.
 
 mod closing;
-mod context;
 mod controller;
 mod daemons;
 mod descriptor_limit;
-mod health;
 mod jobs;
 mod launch;
 mod lead;
@@ -20,13 +19,12 @@ mod pmix;
 mod quota;
 mod reports;
 mod sampling;
-mod scripts;
 mod shim_link;
 mod socket;
 mod step_node;
 mod step_tree;
+mod supervisor_link;
 mod table;
-mod users;
 
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
@@ -40,29 +38,26 @@ use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
+use crate::supervisor::{self, AgentLog, Inherited};
+use crate::sys;
 use anyhow::Context as _;
-use context::Contexts;
+use controller::Link;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{BlobId, StepNo};
-use muster_core::job::Usage;
 use muster_core::time::Timestamp;
 use muster_proto::frame;
 use muster_proto::node::{NodeSettings, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
 use reports::Reports;
-use scripts::Scripts;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::process::ExitCode;
 use std::rc::Rc;
 use step_node::Listening;
+use supervisor_link::{Dialer, JobSockets};
 use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use users::Users;
 
 /// Bytes to a peer: frames, ready to be written.
 pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
@@ -75,19 +70,18 @@ struct OfUser {
     with: WithOrder,
 }
 
-/// Longest spool path: socket names in it must fit into an address of 108 bytes.
-const SPOOL_PATH_MAX: usize = 72;
-
 /// Something that the agent reacts to.
 enum Event {
     /// The controller answered a dial: what to greet it with?
     Dialed(ByteVec, oneshot::Sender<Vec<u8>>),
-    /// It took the greeting.
-    Welcome(Box<NodeSettings>, Outlet),
+    /// It took the greeting, and has shown this key: is it the one that this node knows?
+    Answered(ByteVec, oneshot::Sender<Result<(), String>>),
+    /// It is.
+    Welcome(Link),
     /// It said something.
     Controller(Box<ToNode>),
     /// Verified orders.
-    Orders(Box<muster_proto::node::Orders>),
+    Orders(Box<controller::Sealed>),
     /// Its connection is gone.
     ControllerLost,
     /// The shim is connected.
@@ -121,46 +115,45 @@ enum Event {
     GaveUp(u64),
     /// Reports have waited for others to go with them.
     ReportsWaited,
-    /// The health of the node is to be checked.
-    HealthCheckDue,
-    /// That is done.
-    HealthChecked,
     /// What running jobs use is to be looked at.
     SampleDue,
-    /// A job that is being suspended has had its time for it.
-    StopDue(Run),
-    /// The groups of a user were looked up.
-    GroupsFound(users::User, Vec<u32>),
-    /// What the tasks of a job use now, for a sample.
-    Sampled(Run, measure::Tasks),
-    /// What the steps of a job use now, for who has asked under this number.
-    Measured(u64, Vec<(StepNo, Usage)>),
-    /// A launch that failed for lack of something is to be tried again.
-    LaunchAgain(Run),
 }
 
-/// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
-///
-/// # Errors
-/// When the spool directory cannot be used, or the shim cannot be started.
-pub fn run(options: AgentOptions) -> anyhow::Result<()> {
+/// Runs as an agent, as the supervisor has started this process, until it is told to stop (SIGTERM, SIGINT, or the
+/// controller). First it says where to log.
+pub fn agent_main(start_log: impl FnOnce(AgentLog)) -> ExitCode {
+    let inherited = sys::set_undumpable()
+        .context("this process cannot be protected from others")
+        .and_then(|()| supervisor::inherited());
+    let inherited = match inherited {
+        Ok((inherited, log)) => {
+            start_log(log);
+            inherited
+        }
+        Err(e) => {
+            eprintln!("{}: {e:#}", supervisor::AGENT_NAME);
+            return ExitCode::FAILURE;
+        }
+    };
     failure::end_on_panic();
-    let _lock = prepare_spool(&options.spool_dir)?;
-    let probe = options.clone();
-    let probe = std::thread::spawn(move || Found {
-        cross_memory: cross_memory(&probe),
-        listens_at: pmix::own_address(&probe.address),
-    });
-    shim_link::ensure_shim(&options)?;
-    let found = probe.join().unwrap_or_default();
+    match run(inherited) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            log::error!("{e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(inherited: Inherited) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the asynchronous runtime")?
-        .block_on(serve(options, found))
+        .block_on(serve(inherited))
 }
 
-/// What takes a while to be found out when an agent starts.
+/// What is found out when an agent starts.
 #[derive(Debug, Default)]
 struct Found {
     /// Whether ranks may copy from each other's memory here, and gain by it.
@@ -169,72 +162,20 @@ struct Found {
     listens_at: Option<IpAddr>,
 }
 
-/// Whether ranks may copy from each other's memory here, as far as that can be found out.
-fn cross_memory(options: &AgentOptions) -> Option<CrossMemory> {
-    let own = Path::new("/proc/self/exe");
-    let program = options.shim_program.as_deref().unwrap_or(own);
-    let file = options.spool_dir.join("cross-memory");
-    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    match CrossMemory::remembered(program, &file, boot_id.trim()) {
-        Ok(found) => Some(found),
-        Err(e) => {
-            log::warn!("{e}");
-            None
-        }
-    }
-}
-
-/// Makes the directory and takes it for this process, as long as what is given lives.
-fn prepare_spool(spool: &Path) -> anyhow::Result<std::fs::File> {
-    let length = spool.as_os_str().len();
-    anyhow::ensure!(
-        spool.is_absolute() && length <= SPOOL_PATH_MAX,
-        "SlurmdSpoolDir '{}': give an absolute path of at most {SPOOL_PATH_MAX} bytes, so that socket names fit",
-        spool.display()
-    );
-    std::fs::create_dir_all(spool)
-        .and_then(|()| keep_to_ourselves(spool))
-        .with_context(|| format!("SlurmdSpoolDir {}", spool.display()))?;
-    let path = spool.join("noded.lock");
-    let lock = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&path)
-        .with_context(|| path.display().to_string())?;
-    crate::sys::lock_file(lock.as_fd())
-        .with_context(|| format!("{}: another agent serves this node", path.display()))?;
-    Ok(lock)
-}
-
-/// Refuses a directory in which others could put or move something: the agent writes there as root.
-fn keep_to_ourselves(spool: &Path) -> std::io::Result<()> {
-    let found = std::fs::metadata(spool)?;
-    if found.uid() != nix::unistd::geteuid().as_raw() {
-        let text = format!(
-            "it belongs to uid {}, and not to the agent's user",
-            found.uid()
-        );
-        return Err(std::io::Error::other(text));
-    }
-    let mode = found.mode() & 0o7777;
-    if mode & 0o022 == 0 {
-        return Ok(());
-    }
-    log::warn!("{}: others may not write there any more", spool.display());
-    std::fs::set_permissions(spool, std::fs::Permissions::from_mode(mode & !0o022))
-}
-
-async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
+async fn serve(inherited: Inherited) -> anyhow::Result<()> {
+    let found = Found {
+        cross_memory: inherited.cross_memory,
+        listens_at: pmix::own_address(&inherited.options.address),
+    };
     let (events, mut inbox) = mpsc::unbounded_channel();
-    let mut agent = Agent::new(options, events.clone());
+    let job_sockets = Rc::new(JobSockets::new(inherited.job_sockets));
+    let mut agent = Agent::new(inherited.options, events.clone(), job_sockets);
     let quotas = quota::Quotas::new(agent.uid, descriptor_limit::raise());
     agent.found = found;
-    daemons::standing::remove_doors(&agent.options.spool_dir);
-    listener::listen(&agent.options.spool_dir, &quotas, events.clone())?;
-    shim_link::keep(agent.options.clone(), events.clone());
-    controller::keep(agent.options.clone(), events);
+    listener::listen(inherited.listener, inherited.door, &quotas, events.clone())?;
+    shim_link::keep(Dialer::new(inherited.launcher)?, events.clone());
+    let controller = Dialer::new(inherited.controller)?;
+    controller::keep(controller, agent.options.clone(), events);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     while !agent.stopping {
@@ -252,16 +193,13 @@ async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
         }
     }
     log::info!("the agent of {} stops; jobs go on", agent.options.name);
-    let spool = &agent.options.spool_dir;
-    for path in [info::agent_socket(spool), info::agent_door(spool)] {
-        let _ = std::fs::remove_file(path);
-    }
     Ok(())
 }
 
 /// All state of the agent.
 struct Agent {
     options: AgentOptions,
+    job_sockets: Rc<JobSockets>,
     events: mpsc::UnboundedSender<Event>,
     started: Timestamp,
     /// The user that it runs as.
@@ -270,34 +208,21 @@ struct Agent {
     machine: Machine,
     site_binding: SiteBinding,
     stopping: bool,
-    controller: Option<Outlet>,
+    controller: Option<Link>,
     shim: Option<ShimOutlet>,
     /// Frames for the shim and the controller that this burst brought.
     to_shim: Vec<u8>,
     to_controller: Vec<u8>,
-    /// Orders that came before the shim had told what it knows.
-    waiting: Vec<muster_proto::node::Orders>,
-    /// Dials that wait for that.
-    dialed: Vec<(ByteVec, oneshot::Sender<Vec<u8>>)>,
+    /// Dials that wait for the shim to tell what it knows, and for its key.
+    dialed: VecDeque<(ByteVec, oneshot::Sender<Vec<u8>>)>,
+    /// Answers of controllers that the shim is looking at.
+    answered: VecDeque<oneshot::Sender<Result<(), String>>>,
     /// The shim has told what it knows.
     synced: bool,
     /// One that had done so is gone: the next one knows nothing of steps that is news.
     has_lost_a_shim: bool,
     jobs: Jobs,
-    /// Launches that wait until the last holder of their share is gone.
-    queued: VecDeque<Run>,
-    /// Launches that wait for something else.
-    delayed: HashSet<Run>,
     reports: Reports,
-    /// Scripts and contexts of this connection.
-    blobs: HashMap<BlobId, Rc<Vec<u8>>>,
-    contexts: Contexts,
-    /// Contexts that the shim has.
-    shim_contexts: HashSet<BlobId>,
-    scripts: Scripts,
-    /// Scripts to remove when the jobs that run them are forgotten.
-    stale_scripts: HashSet<BlobId>,
-    users: Users,
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
     endings: step_tree::Endings,
@@ -306,7 +231,6 @@ struct Agent {
     /// Who waits for a list of processes of whose job.
     inspections: HashMap<u64, (u32, listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
-    health: health::Checks,
     found: Found,
     samples: sampling::Samples,
     /// Lists of processes that were asked for to take samples.
@@ -314,12 +238,16 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
+    fn new(
+        options: AgentOptions,
+        events: mpsc::UnboundedSender<Event>,
+        job_sockets: Rc<JobSockets>,
+    ) -> Agent {
         Agent {
-            scripts: Scripts::new(&options.spool_dir),
-            machine: Machine::read(&options),
+            machine: Machine::read(options.claim()),
             site_binding: SiteBinding::default(),
             options,
+            job_sockets,
             events,
             started: crate::now(),
             uid: nix::unistd::geteuid().as_raw(),
@@ -329,19 +257,12 @@ impl Agent {
             shim: None,
             to_shim: Vec::new(),
             to_controller: Vec::new(),
-            waiting: Vec::new(),
-            dialed: Vec::new(),
+            dialed: VecDeque::new(),
+            answered: VecDeque::new(),
             synced: false,
             has_lost_a_shim: false,
             jobs: Jobs::default(),
-            queued: VecDeque::new(),
-            delayed: HashSet::new(),
             reports: Reports::new(crate::now()),
-            blobs: HashMap::new(),
-            contexts: Contexts::default(),
-            shim_contexts: HashSet::new(),
-            stale_scripts: HashSet::new(),
-            users: Users::default(),
             steps: lead::Steps::default(),
             node_steps: step_node::NodeSteps::default(),
             endings: step_tree::Endings::default(),
@@ -349,7 +270,6 @@ impl Agent {
             peers: Peers::keeping(),
             inspections: HashMap::new(),
             next_tag: 0,
-            health: health::Checks::default(),
             found: Found::default(),
             samples: sampling::Samples::default(),
             sampled_runs: HashMap::new(),
@@ -359,10 +279,18 @@ impl Agent {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Dialed(key, reply) => {
-                self.dialed.push((key, reply));
-                self.greet();
+                self.dialed.push_back((key, reply));
+                if self.synced {
+                    self.shim_order(&ToShim::OpenSession);
+                }
             }
-            Event::Welcome(settings, outlet) => self.welcomed(*settings, outlet),
+            Event::Answered(key, reply) if self.synced => {
+                self.answered.push_back(reply);
+                self.shim_order(&ToShim::BeginSession(key));
+            }
+            // The key that was shown to it was a lost shim's: the connection is given up.
+            Event::Answered(..) => {}
+            Event::Welcome(link) => self.welcomed(link),
             Event::Controller(message) => self.controller_said(*message),
             Event::Orders(orders) => self.ordered(*orders),
             Event::ControllerLost => self.controller = None,
@@ -370,8 +298,11 @@ impl Agent {
             Event::Shim(message) => self.shim_said(*message),
             Event::ShimLost => {
                 self.shim = None;
+                self.forget_measurements();
                 self.has_lost_a_shim |= self.synced;
                 self.synced = false;
+                self.answered.clear();
+                self.leave_controller();
             }
             Event::DaemonSaid(id) => {
                 self.hear_daemon(id);
@@ -386,64 +317,57 @@ impl Agent {
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
             Event::EndsTold(told) => self.ends_told(told),
             Event::StillWaiting(conn) => self.still_waiting(conn),
-            Event::StopDue(run) => self.stop_due(run),
-            Event::GroupsFound(user, groups) => self.groups_found(user, groups),
-            Event::Sampled(run, now) => self.was_sampled(run, now),
-            Event::Measured(tag, now) => self.measured(tag, now),
-            Event::LaunchAgain(run) => self.begin_delayed(run),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),
-            Event::HealthCheckDue => self.check_health(),
-            Event::HealthChecked => self.health.checked(),
             Event::SampleDue => self.sample_due(),
         }
     }
 
-    /// Greets the controller, once it is known which jobs are here.
-    fn greet(&mut self) {
-        if self.synced && !self.dialed.is_empty() {
-            for (key, reply) in std::mem::take(&mut self.dialed) {
-                // Nobody waits any more if the connection broke meanwhile.
-                let _ = reply.send(self.greeting(key));
-            }
+    /// Has the shim make a key for each dial that waits for one.
+    fn open_sessions(&mut self) {
+        for _ in 0..self.dialed.len() {
+            self.shim_order(&ToShim::OpenSession);
         }
     }
 
-    fn welcomed(&mut self, settings: NodeSettings, outlet: Outlet) {
-        log::info!("node {} is connected to its controller", self.options.name);
-        self.controller = Some(outlet);
-        self.to_controller.clear();
-        // It sends what later orders refer to once more.
-        self.blobs.clear();
-        self.contexts = Contexts::default();
-        for id in std::mem::take(&mut self.shim_contexts) {
-            self.shim_order(&ToShim::DropContext(id));
+    /// Greets the controller with the shim's key for this connection.
+    fn greet(&mut self, launcher_key: ByteVec) {
+        if let Some((key, reply)) = self.dialed.pop_front() {
+            // Nobody waits any more if the connection broke meanwhile.
+            let _ = reply.send(self.greeting(key, launcher_key));
         }
-        self.drop_unused_scripts();
-        self.apply_settings(settings);
+    }
+
+    /// The shim knows the controller that has answered, or why it is another.
+    fn session_begun(&mut self, error: Option<String>) {
+        if let Some(reply) = self.answered.pop_front() {
+            let _ = reply.send(error.map_or(Ok(()), Err));
+        }
+    }
+
+    fn welcomed(&mut self, link: Link) {
+        if !self.synced {
+            // The shim that has the session is lost.
+            return link.close();
+        }
+        log::info!("node {} is connected to its controller", self.options.name);
+        self.controller = Some(link);
+        self.to_controller.clear();
         self.reports.send_all_again();
+    }
+
+    /// Gives up the connection to the controller, which is dialled anew: what it seals, this node does not believe.
+    fn leave_controller(&mut self) {
+        if let Some(link) = self.controller.take() {
+            link.close();
+        }
     }
 
     fn apply_settings(&mut self, settings: NodeSettings) {
         self.site_binding = SiteBinding::new(&settings.cpu_bind);
         self.settings = settings;
         self.recall_all_orders();
-        self.tell_waits();
-        let wanted = self.settings.health_check.clone();
-        self.health.configure(wanted, &self.events);
         self.sample_all();
-    }
-
-    fn tell_waits(&mut self) {
-        // Before the first welcome the shim keeps its own default.
-        if self.settings.kill_wait_s > 0 {
-            let ms = u64::from(self.settings.kill_wait_s) * 1000;
-            self.shim_order(&ToShim::KillWait(ms));
-            self.shim_order(&ToShim::Unkillable {
-                timeout_ms: u64::from(self.settings.unkillable_timeout_s) * 1000,
-                program: self.settings.unkillable_program.clone(),
-            });
-        }
     }
 
     fn controller_said(&mut self, message: ToNode) {
@@ -460,7 +384,6 @@ impl Agent {
                 frame::encode_into(&health, &mut self.to_controller);
             }
             ToNode::Stop(agent) => self.stopping |= agent,
-            ToNode::Settings(settings) => self.apply_settings(*settings),
         }
     }
 
@@ -507,7 +430,9 @@ impl Agent {
                 });
             }
             if !self.to_controller.is_empty() {
-                let _ = controller.send(std::mem::take(&mut self.to_controller));
+                let _ = controller
+                    .outlet
+                    .send(std::mem::take(&mut self.to_controller));
             }
         }
     }

@@ -7,8 +7,7 @@
 mod masks;
 pub(crate) mod topology;
 
-use crate::options::AgentOptions;
-use crate::shim::wire::{MemoryPolicy, TaskBinding};
+use crate::shim::wire::{MachineClaim, MemoryPolicy, TaskBinding};
 use masks::Wish;
 use muster_core::binding::{
     BindDefault, CpuBind, CpuBindKind, MemBind, MemBindKind, Unit, mask_text,
@@ -43,17 +42,17 @@ type Refused = String;
 pub(crate) type BindVariables = Vec<(&'static str, String)>;
 
 impl Machine {
-    /// Reads what the kernel says of the machine that an agent runs on.
-    pub(crate) fn read(options: &AgentOptions) -> Machine {
+    /// Reads what the kernel says of this machine.
+    pub(crate) fn read(claimed: MachineClaim) -> Machine {
         let root = Path::new(SYSTEM);
-        let topology = if options.shared_machine {
+        let topology = if claimed.shared {
             Err("several nodes of the configuration are on this machine".to_owned())
         } else {
             let usable = crate::sys::affinity().unwrap_or_default();
-            let cpus = options.claimed_cpus.unwrap_or_else(|| usable.len());
+            let cpus = claimed.cpus.unwrap_or_else(|| usable.len());
             let claim = Claim {
                 cpus,
-                sockets: options.claimed_sockets,
+                sockets: claimed.sockets,
             };
             Topology::read(root, &usable, claim)
         };

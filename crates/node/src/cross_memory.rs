@@ -10,8 +10,8 @@ use crate::shim::SHIM_NAME;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 
 /// The argument with which the shim's program measures instead.
 pub(crate) const ARGUMENT: &str = "--cross-memory";
@@ -36,14 +36,11 @@ impl CrossMemory {
     /// # Errors
     /// The process cannot be started, or does not answer as it should.
     pub fn measure(program: &Path) -> io::Result<CrossMemory> {
-        let output = Command::new(program)
-            .arg0(SHIM_NAME)
-            .arg(ARGUMENT)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .current_dir("/")
-            .output()?;
+        CrossMemory::of(&command(program).output()?)
+    }
+
+    /// What the process has found.
+    fn of(output: &Output) -> io::Result<CrossMemory> {
         let text = String::from_utf8_lossy(&output.stdout);
         CrossMemory::parse(&text).ok_or_else(|| {
             let told = String::from_utf8_lossy(&output.stderr);
@@ -55,24 +52,8 @@ impl CrossMemory {
         })
     }
 
-    /// As [`Self::measure`], but what was measured since the machine started stands in a file.
-    pub(crate) fn remembered(
-        program: &Path,
-        file: &Path,
-        boot_id: &str,
-    ) -> io::Result<CrossMemory> {
-        let known = fs::read_to_string(file).unwrap_or_default();
-        let known = known.strip_prefix(boot_id).and_then(CrossMemory::parse);
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let found = CrossMemory::measure(program)?;
-        fs::write(file, format!("{boot_id} {found}\n"))?;
-        Ok(found)
-    }
-
     /// The words of [`std::fmt::Display`].
-    fn parse(text: &str) -> Option<CrossMemory> {
+    pub(crate) fn parse(text: &str) -> Option<CrossMemory> {
         let text = text.trim();
         if let Some(why) = text.strip_prefix("CrossMemoryAttach=NO CrossMemoryReason=") {
             return Some(CrossMemory::Fails(why.to_owned()));
@@ -93,6 +74,72 @@ impl CrossMemory {
                 attach.saturating_mul(5) >= copy.saturating_mul(4)
             }
             CrossMemory::Fails(_) => false,
+        }
+    }
+}
+
+fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg0(SHIM_NAME)
+        .arg(ARGUMENT)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .current_dir("/");
+    command
+}
+
+/// A measurement that goes on while the node starts. What was measured since the machine started stands in a file.
+pub(crate) struct Probe {
+    file: PathBuf,
+    boot_id: String,
+    found: io::Result<Running>,
+}
+
+enum Running {
+    Known(CrossMemory),
+    Measured(Child),
+}
+
+impl Probe {
+    /// Begins.
+    pub(crate) fn start(program: &Path, spool: &Path) -> Probe {
+        let file = spool.join("cross-memory");
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let known = fs::read_to_string(&file).unwrap_or_default();
+        let known = known.strip_prefix(boot_id.trim());
+        let found = match known.and_then(CrossMemory::parse) {
+            Some(known) => Ok(Running::Known(known)),
+            None => command(program).spawn().map(Running::Measured),
+        };
+        Probe {
+            file,
+            boot_id,
+            found,
+        }
+    }
+
+    /// Waits for the result; nothing if there is none.
+    pub(crate) fn finish(self) -> Option<CrossMemory> {
+        let found = match self.found {
+            Ok(Running::Known(known)) => return Some(known),
+            Ok(Running::Measured(process)) => process
+                .wait_with_output()
+                .and_then(|output| CrossMemory::of(&output)),
+            Err(e) => Err(e),
+        };
+        let remember = |found: &CrossMemory| {
+            let text = format!("{} {found}\n", self.boot_id.trim());
+            fs::write(&self.file, text)
+        };
+        match found.and_then(|found| remember(&found).map(|()| found)) {
+            Ok(found) => Some(found),
+            Err(e) => {
+                log::warn!("{e}");
+                None
+            }
         }
     }
 }

@@ -349,6 +349,7 @@ impl Node {
             present: self.jobs.keys().copied().collect(),
             // Nothing is run that anybody would have to be believed for.
             key: vec![9; muster_trust::KEY].into(),
+            launcher_key: vec![9; muster_trust::KEY].into(),
         };
         frame::encode(&Request {
             version: muster_proto::PROTOCOL,
@@ -375,7 +376,6 @@ impl Node {
                 frame::encode_into(&health, out);
             }
             ToNode::Stop(agents) => return Ok(agents),
-            ToNode::Settings(_) => {}
         }
         Ok(false)
     }

@@ -1,8 +1,10 @@
-//! What runs on a node: the agent (`noded`) that takes the controller's orders, the shim that forks and waits for
-//! jobs and outlives the agent, and the step daemon (`stepd`) of each parallel step, which is a fork of the shim.
+//! What runs on a node: the supervisor, which is slurmd's own process; the agent, which it executes without privileges and
+//! which speaks with the controller and with users; the shim that forks and waits for jobs and outlives both; and the step
+//! daemon (`stepd`) of each parallel step, which the shim starts.
 //!
-//! The binary calls [`run`] for the agent, [`shim_main`] when it is started under the name [`SHIM_NAME`], which
-//! the agent does with its own executable, and [`pmix_host_main`] under [`HOST_NAME`], which step daemons do.
+//! The binary calls [`run`] for the supervisor, and, when it is started under these names, which these processes do with
+//! their own executable, [`agent_main`] under [`AGENT_NAME`], [`shim_main`] under [`SHIM_NAME`], [`stepd_main`] under
+//! [`STEPD_NAME`], and [`pmix_host_main`] under [`HOST_NAME`].
 #![warn(missing_docs)]
 
 mod agent;
@@ -15,25 +17,30 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod info;
+mod job_view;
 mod layout;
 mod numa;
 mod options;
 mod pattern;
+mod pmix_place;
 mod record;
 mod role;
 mod shim;
 mod standing;
+mod step_bounds;
 mod step_variables;
 mod stepd;
+mod supervisor;
 mod sys;
 
-pub use agent::run;
+pub use agent::agent_main;
 pub use binding::topology::{Shape, SocketUnit};
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
-pub use stepd::{HOST_NAME, pmix_host_main};
+pub use stepd::{HOST_NAME, STEPD_NAME, pmix_host_main, stepd_main};
+pub use supervisor::{AGENT_NAME, AgentLog, run};
 pub use sys::pidfd;
 
 use muster_core::time::Timestamp;

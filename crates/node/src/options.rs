@@ -1,29 +1,55 @@
 //! What an agent must be told when it starts. Everything else comes from the controller.
 
+use crate::shim::wire::MachineClaim;
+use minicbor::{Decode, Encode};
 use std::path::PathBuf;
 
 /// Start parameters of a node's agent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Encode, Decode)]
 pub struct AgentOptions {
     /// `NodeName` it serves.
+    #[n(0)]
     pub name: String,
     /// `ClusterName` it belongs to; orders of another cluster are refused.
+    #[n(1)]
     pub cluster: String,
     /// `NodeAddr`, or the host's name: MPI steps listen there if it is this machine's. Empty is nowhere.
+    #[n(2)]
     pub address: String,
     /// The controller's Unix socket.
+    #[n(3)]
     pub controller_socket: PathBuf,
     /// `SlurmdSpoolDir` of this node, absolute; made if missing. One agent per directory.
+    #[n(4)]
     pub spool_dir: PathBuf,
     /// CPUs that the configuration claims, where they are to be reported instead of the machine's (emulated nodes).
+    #[n(5)]
     pub claimed_cpus: Option<u32>,
     /// Sockets that the configuration claims; 0 when it says nothing.
+    #[n(6)]
     pub claimed_sockets: u32,
     /// Other nodes of the configuration are on this machine too, so that none can bind tasks to its CPUs.
+    #[n(7)]
     pub shared_machine: bool,
     /// Memory that the configuration claims, MiB, likewise.
+    #[n(8)]
     pub claimed_memory_mib: Option<u64>,
     /// Executable that becomes the shim when it is started under the name [`crate::SHIM_NAME`]; this program's own
     /// when absent.
+    #[n(9)]
     pub shim_program: Option<PathBuf>,
+    /// `SlurmdUser`: the account of the agent, where slurmd is root's. Root, or nothing, stands for one of its own.
+    #[n(10)]
+    pub slurmd_user: String,
+}
+
+impl AgentOptions {
+    /// What the configuration claims of the machine's CPUs.
+    pub(crate) fn claim(&self) -> MachineClaim {
+        MachineClaim {
+            cpus: self.claimed_cpus,
+            sockets: self.claimed_sockets,
+            shared: self.shared_machine,
+        }
+    }
 }

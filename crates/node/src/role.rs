@@ -63,10 +63,11 @@ impl Start<'_> {
 }
 
 /// The file of this program, also where another has taken its place.
-const OWN_FILE: &CStr = c"/proc/self/exe";
+pub(crate) const OWN_FILE: &CStr = c"/proc/self/exe";
 
 fn leave_root(user: &User, parent: Option<u32>) -> io::Result<()> {
     sys::restore_signals();
+    sys::restore_file_limit();
     if Uid::effective().is_root() {
         sys::become_user(user.uid, user.gid, &user.groups)?;
     }
@@ -78,7 +79,7 @@ fn leave_root(user: &User, parent: Option<u32>) -> io::Result<()> {
 }
 
 /// Bytes as a file in memory, open at its start.
-fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create(c"muster-order", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(bytes)?;
     file.rewind()?;

@@ -7,24 +7,36 @@
 //! write to the record file and one to the agent.
 
 mod around;
+mod batch;
+mod checks;
+mod context;
 mod ending;
 mod files;
 mod jobs;
 mod launch;
+mod measure;
 mod membership;
+mod orders;
 mod processes;
 mod records;
 mod recover;
 mod removal;
+mod scripts;
+mod session;
+mod site;
 mod steps;
+mod users;
+mod waiting;
 pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
+pub(crate) use measure::TaskUsage;
 pub(crate) use processes::{Containment, ProcessTree, all_pids};
 pub(crate) use removal::Removal;
 pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, is_step_dir, result_path};
 
 use crate::descriptors::{self, WithOrder};
+use crate::options::AgentOptions;
 use crate::sys;
 use jobs::Shim;
 use muster_proto::frame::Frames;
@@ -40,7 +52,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wire::{FromShim, ToShim};
+use wire::{Attach, FromShim, ToShim};
 
 /// Name under which the binary's own executable is started as a shim.
 pub const SHIM_NAME: &str = "muster-shim";
@@ -67,6 +79,8 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
         Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
         Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
+        Some(users::GROUPS_ARGUMENT) => return users::groups_main(),
+        Some(measure::MEASURE_ARGUMENT) => return measure::measure_main(),
         _ => {}
     }
     let Some(spool) = first.map(PathBuf::from) else {
@@ -89,7 +103,7 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
     // Whatever else the starter left open would stay open as long as jobs run.
     sys::close_from(3);
     sys::set_undumpable()?;
-    sys::forbid_cores()?;
+    sys::change_own_limits()?;
     end_at_panic();
     let (mut parent_end, child_end) = UnixStream::pair()?;
     match sys::fork()? {
@@ -127,9 +141,9 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
     }
 }
 
-/// Has a panic end the process at once, with its place in the log. Shim and step daemons are forked from each other without
-/// exec, so nothing may run on the way out of a child's panic.
-fn end_at_panic() {
+/// Has a panic end the process at once, with its place in the log. Shim and step daemons fork children without exec, so
+/// nothing may run on the way out of a child's panic.
+pub(crate) fn end_at_panic() {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("process {}: {panic}", std::process::id());
         sys::exit_now(PANIC_EXIT);
@@ -173,6 +187,8 @@ struct Conn {
     /// What has come with messages.
     descriptors: VecDeque<OwnedFd>,
     output: Vec<u8>,
+    /// Nothing has come: what comes first is said by who has connected, which is root.
+    is_new: bool,
     attached: bool,
     open: bool,
 }
@@ -274,6 +290,8 @@ impl Loop {
                 self.shim.hear_daemon(*fd);
                 self.shim.hear_asked(*fd);
                 self.shim.hear_standing_line(*fd);
+                self.shim.hear_groups(*fd);
+                self.shim.hear_measurement(*fd);
             }
         }
         if fds[1].revents != 0 {
@@ -286,33 +304,51 @@ impl Loop {
         for at in 0..self.conns.len() {
             while let Some(message) = self.conns[at].next() {
                 match message {
-                    ToShim::Attach { node, version } => self.attach(at, node, &version),
+                    ToShim::Attach(attach) if self.conns[at].is_new => {
+                        self.conns[at].is_new = false;
+                        self.attach(at, *attach);
+                    }
+                    ToShim::Stop { kill } if self.conns[at].is_new => {
+                        let answer = self.shim.stop(kill);
+                        self.answer(at, answer);
+                    }
+                    // Root attaches and stops; an agent has a connection on which that is done.
+                    message if !self.conns[at].attached => {
+                        eprintln!("a message that is no agent's is refused: {message:.60?}");
+                        self.conns[at].open = false;
+                        break;
+                    }
                     ToShim::StartStep(order) => {
                         let come = &mut self.conns[at].descriptors;
                         let with = WithOrder::take_by_shim(come, order.direct);
                         self.shim.start_step(order, with);
                     }
                     message => {
-                        if let Some(reply) = self.shim.handle(message) {
-                            let output = &mut self.conns[at].output;
-                            muster_proto::frame::encode_into(&reply, output);
-                        }
+                        let answer = self.shim.handle(message);
+                        self.answer(at, answer);
                     }
                 }
             }
         }
     }
 
+    fn answer(&mut self, at: usize, answer: Option<FromShim>) {
+        if let Some(answer) = answer {
+            let output = &mut self.conns[at].output;
+            muster_proto::frame::encode_into(&answer, output);
+        }
+    }
+
     /// The agent is here, or a new one: only the latest is told what happens.
-    fn attach(&mut self, at: usize, node: String, version: &str) {
-        eprintln!("agent {version} of node {node} attached");
+    fn attach(&mut self, at: usize, attach: Attach) {
+        eprintln!("agent {} of node {} attached", attach.version, attach.node);
         for conn in &mut self.conns {
             if std::mem::take(&mut conn.attached) {
                 conn.open = false;
             }
         }
         self.conns[at].attached = true;
-        self.shim.attach(node);
+        self.shim.attach(attach);
     }
 
     fn take_signals(&mut self) {
@@ -348,6 +384,7 @@ impl Loop {
                     input: Frames::default(),
                     descriptors: VecDeque::new(),
                     output: Vec::new(),
+                    is_new: true,
                     attached: false,
                     open: true,
                 });
@@ -425,6 +462,17 @@ impl Conn {
             }
         }
     }
+}
+
+/// What whoever connects to the launcher says first, before an agent gets the connection.
+pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
+    let attach = Attach {
+        node: options.name.clone(),
+        cluster: options.cluster.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        claim: options.claim(),
+    };
+    muster_proto::frame::encode(&ToShim::Attach(Box::new(attach)))
 }
 
 /// What became of [`stop_shim`].

@@ -1,7 +1,7 @@
-//! The step daemon: one process per step and node, a fork of the shim. It starts the tasks, carries their streams to
+//! The step daemon: one process per step and node, executed afresh by the shim ([`start`]). It starts the tasks, carries their streams to
 //! srun and back, tells how they ended, and leaves its result in a file of the spool, so that nothing else need be
 //! alive when it ends. One thread, one poll loop. A daemon whose step left nothing behind may be given the next step of
-//! its job by the shim, which costs less than a fork of the shim.
+//! its job by the shim, which costs less than another process.
 //!
 //! Its life: listens; waits for srun's key; forks all tasks, which open their files and wait for each other; lets
 //! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
@@ -20,6 +20,7 @@ mod mpi;
 mod program;
 mod result;
 mod standing;
+mod start;
 mod streams;
 mod task;
 pub(crate) mod tree;
@@ -30,14 +31,16 @@ use crate::shim::Removal;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use client::Client;
+use home::{Confines, Home, Next};
 pub(crate) use home::{Control, NextStep, Running, Told};
-use home::{Home, Next};
 use minicbor::bytes::ByteVec;
 pub use mpi::host::{HOST_NAME, pmix_host_main};
 use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
 pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
+pub(crate) use start::FirstOrder;
+pub use start::{STEPD_NAME, stepd_main};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -79,16 +82,16 @@ pub(crate) struct Setting {
 /// What the shim keeps for the agent, by number.
 pub(crate) type Kept = Vec<(u32, ByteVec)>;
 
-/// Runs the daemon in a fork of the shim. Never returns.
-pub(crate) fn run(
+/// Runs the daemon. Never returns.
+fn run(
     order: &StepOrder,
     setting: &Setting,
     listener: UnixListener,
-    (shim, agent): (UnixStream, Option<UnixStream>),
+    (shim, agent, confines): (UnixStream, Option<UnixStream>, Confines),
     wire: Option<TcpListener>,
     srun: Option<HandedOver>,
 ) -> ! {
-    let mut home = match Home::open(listener, shim, agent) {
+    let mut home = match Home::open(listener, shim, agent, confines) {
         Ok(home) => home,
         Err(e) => {
             let end = broken(order, &e);

@@ -6,10 +6,13 @@ pub(crate) mod bare;
 pub(crate) mod cells;
 pub(crate) mod here;
 mod identity;
+mod limits;
 pub(crate) mod nursery;
 
-pub(crate) use identity::{
-    acting_as, become_user, forbid_cores, refuse_privileges, set_undumpable, with_core_limit,
+pub(crate) use identity::{acting_as, become_user, refuse_privileges, set_undumpable};
+pub(crate) use limits::{
+    SoftLimits, change_own_limits, first_limits, restore_file_limit, set_first_limits,
+    with_first_limits,
 };
 
 use muster_core::cpuset::CpuSet;
@@ -197,6 +200,18 @@ pub(crate) fn exec(
         )
     };
     nix::errno::Errno::last()
+}
+
+/// The same in a child that shares its parent's memory.
+pub(crate) fn exec_bare(program: &CStr, words: &Words<'_>, environment: &Words<'_>) -> bare::Errno {
+    // SAFETY: both lists end in null and lead to strings that end in NUL and outlive the call.
+    unsafe {
+        bare::execve(
+            program,
+            words.pointers.as_ptr(),
+            environment.pointers.as_ptr(),
+        )
+    }
 }
 
 /// Ends the process without running destructors or exit handlers: for forked children.

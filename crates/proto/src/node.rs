@@ -36,23 +36,24 @@ pub struct NodeHello {
     /// The agent's public key for this connection (X25519). With it and its own the controller seals what it orders.
     #[n(3)]
     pub key: ByteVec,
+    /// The launcher's, likewise: orders have a second seal for it, as it does not trust the agent.
+    #[n(4)]
+    pub launcher_key: ByteVec,
 }
 
 /// The controller's answer to a [`NodeHello`].
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Welcome {
-    /// The controller's public key (X25519). The agent keeps the first it sees for a cluster name and refuses another.
+    /// The controller's public key (X25519). The launcher keeps the first it sees for a cluster name and refuses another.
     #[n(0)]
     pub public_key: ByteVec,
     /// Cluster name.
     #[n(1)]
     pub cluster: String,
-    /// Settings that agents need.
-    #[n(2)]
-    pub settings: NodeSettings,
 }
 
-/// Settings that reach agents by the stream, so that no file need be the same everywhere.
+/// Settings that reach nodes by the stream, so that no file need be the same everywhere. They come with the first
+/// [`Orders`] of a connection, and with later ones when they have changed: they name programs that run as root.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct NodeSettings {
     /// `KillWait`, seconds.
@@ -280,9 +281,12 @@ pub enum ToNode {
         /// Encoded [`Orders`].
         #[n(0)]
         orders: ByteVec,
-        /// Of the encoded orders.
+        /// Of the encoded orders, for the agent.
         #[n(1)]
         seal: ByteVec,
+        /// The same for the launcher, to which the agent passes the orders on.
+        #[n(2)]
+        launcher_seal: ByteVec,
     },
     /// Reports up to this number are durable; the agent forgets them.
     #[n(1)]
@@ -293,9 +297,6 @@ pub enum ToNode {
     /// The controller is shutting down; with true the agent does too (jobs go on under the shim).
     #[n(3)]
     Stop(#[n(0)] bool),
-    /// Settings changed.
-    #[n(4)]
-    Settings(#[n(0)] Box<NodeSettings>),
 }
 
 impl Message for ToNode {}
@@ -320,9 +321,12 @@ pub struct Orders {
     /// What to do, in order.
     #[n(4)]
     pub orders: Vec<Order>,
-    /// Blobs that the agent may forget.
+    /// Blobs that the node may forget.
     #[n(5)]
     pub drop_blobs: Vec<BlobId>,
+    /// Settings from now on, if they are new.
+    #[n(6)]
+    pub settings: Option<Box<NodeSettings>>,
 }
 
 /// One order.
@@ -411,7 +415,7 @@ pub struct JobGrant {
     pub attempt: Attempt,
     /// What was asked.
     #[n(2)]
-    #[cbor(with = "muster_core::cbor::arc")]
+    #[cbor(with = "crate::told::spec")]
     pub spec: Arc<JobSpec>,
     /// What it got, on all nodes.
     #[n(3)]

@@ -93,6 +93,60 @@ impl Validate for ToldAllocation {
     }
 }
 
+/// Specification of a job in its grant. The tasks of an array, and jobs that were submitted alike, have the same: whoever
+/// receives their grants one after another keeps one.
+pub mod spec {
+    use minicbor::decode::Error;
+    use minicbor::encode::Write;
+    use minicbor::{Decode as _, Decoder, Encode as _, Encoder};
+    use muster_core::spec::JobSpec;
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    struct Last {
+        bytes: Box<[u8]>,
+        spec: Arc<JobSpec>,
+    }
+
+    thread_local! {
+        /// The last one that came, beside its encoding.
+        static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// What the writer gives.
+    pub fn encode<C, W: Write>(
+        spec: &Arc<JobSpec>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        spec.as_ref().encode(e, &mut ())
+    }
+
+    /// Reads it, unless it is encoded as the one before was.
+    ///
+    /// # Errors
+    /// Not a specification.
+    pub fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Arc<JobSpec>, Error> {
+        let from = d.position();
+        d.skip()?;
+        let bytes = &d.input()[from..d.position()];
+        let same = |last: &Last| (*last.bytes == *bytes).then(|| Arc::clone(&last.spec));
+        if let Some(known) = LAST.with_borrow(|last| last.as_ref().and_then(same)) {
+            return Ok(known);
+        }
+        let spec = Arc::new(JobSpec::decode(&mut Decoder::new(bytes), &mut ())?);
+        let last = Last {
+            bytes: bytes.into(),
+            spec: Arc::clone(&spec),
+        };
+        LAST.set(Some(last));
+        Ok(spec)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +171,27 @@ mod tests {
         assert!(Arc::ptr_eq(&first.0, &heard(&a).0));
         assert_eq!(heard(&b).hostlist, "n3");
         assert_eq!(heard(&a).hostlist, "n[1-2]");
+    }
+
+    #[test]
+    fn equal_specifications_are_decoded_once() {
+        use muster_core::spec::JobSpec;
+        let named = |name: &str| {
+            let name = name.to_owned();
+            let spec = Arc::new(JobSpec {
+                name,
+                ..JobSpec::default()
+            });
+            let mut e = Encoder::new(Vec::new());
+            spec::encode(&spec, &mut e, &mut ()).unwrap();
+            e.into_writer()
+        };
+        let read = |bytes: &[u8]| spec::decode(&mut Decoder::new(bytes), &mut ()).unwrap();
+        let (a, b) = (named("a"), named("b"));
+        let first = read(&a);
+        assert!(Arc::ptr_eq(&first, &read(&a)));
+        assert_eq!(read(&b).name, "b");
+        assert_eq!(read(&a), first);
     }
 
     #[test]

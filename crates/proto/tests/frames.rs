@@ -23,8 +23,7 @@ use muster_proto::acct::AcctQuery;
 use muster_proto::client::{JobFilter, Query, Request, RequestBody, Response};
 use muster_proto::frame::{self, FrameError, Frames, Message};
 use muster_proto::node::{
-    JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
-    Welcome,
+    JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode, Welcome,
 };
 use muster_proto::step::{
     AgentReply, AgentRequest, Attach, FromStepd, HetStep, StepCreated, StepLaunch, StepNode,
@@ -364,12 +363,14 @@ fn samples() -> Vec<Sample> {
             },
         ],
         drop_blobs: vec![BlobId([2; 32])],
+        settings: Some(Box::default()),
     };
     let hello = NodeHello {
         name: "n1".to_owned(),
         info: NodeInfo::default(),
         present: vec![(JobId(3), Attempt(1))],
         key: bytes(),
+        launcher_key: bytes(),
     };
     let reports = vec![NumberedReport {
         seq: 1,
@@ -429,13 +430,12 @@ fn samples() -> Vec<Sample> {
         sample(&Response::Welcome(Box::new(Welcome {
             public_key: bytes(),
             cluster: "c".to_owned(),
-            settings: NodeSettings::default(),
         }))),
         sample(&ToNode::Sealed {
             orders: bytes(),
             seal: bytes(),
+            launcher_seal: bytes(),
         }),
-        sample(&ToNode::Settings(Box::default())),
         sample(&orders),
         sample(&ToCtld::Reports(reports)),
         sample(&step_spec().context),

@@ -132,6 +132,7 @@ impl Agent {
             },
             // Nothing is sealed here: controller and agents are one process.
             key: Vec::new().into(),
+            launcher_key: Vec::new().into(),
             present: self.runs.keys().copied().chain(waiting).collect(),
         }
     }

@@ -101,7 +101,7 @@ impl Outputs {
             return Some(format!("the acceptance of connection {conn}"));
         }
         self.links.iter().find_map(|(conn, message)| match message {
-            ToLink::Welcome(_) | ToLink::Order(..) | ToLink::Ack(_) => {
+            ToLink::Welcome(..) | ToLink::Order(..) | ToLink::Ack(_) => {
                 Some(format!("{} on connection {conn}", name_of(message)))
             }
             ToLink::Settings(_) | ToLink::Stop(_) | ToLink::Replaced => None,
@@ -112,7 +112,7 @@ impl Outputs {
 /// What a message to a node is, in a word.
 pub(crate) fn name_of(message: &ToLink) -> &'static str {
     match message {
-        ToLink::Welcome(_) => "a welcome",
+        ToLink::Welcome(..) => "a welcome",
         ToLink::Order(..) => "an order",
         ToLink::Ack(_) => "an acknowledgement",
         ToLink::Settings(_) => "settings",

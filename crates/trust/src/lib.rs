@@ -1,12 +1,12 @@
-//! How an agent knows that its controller said what it hears. The agent knows the controller's public key, and makes a
-//! pair of its own for each connection. From these both work out the same secret (X25519, RFC 7748), which nobody else
-//! can, and with it each batch of orders is sealed (HMAC-SHA256, RFC 2104) together with its number on the connection.
-//! What was heard on another connection, by another node, twice or in another order, does not fit.
+//! How a node knows that its controller gave an order. Agent and launcher each make a key pair for every connection, and the
+//! launcher knows the controller's public key. From these, controller and receiver derive a secret that nobody else can
+//! (X25519, RFC 7748), and with it each batch of orders is sealed (HMAC-SHA256, RFC 2104) together with its number on the
+//! connection. A batch of another connection, for another node or receiver, repeated or out of order, does not fit.
 //!
 //! A signature of each batch would do the same for fifty times the processor time, on both sides.
 
 use hmac::{Hmac, Mac};
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 use x25519_dalek::{PublicKey, StaticSecret};
 
 /// Bytes of a secret or public key.
@@ -14,8 +14,24 @@ pub const KEY: usize = 32;
 /// Bytes of a seal.
 pub const SEAL: usize = 32;
 
-/// Names what the key of a session is for, so that it is none of anything else's.
-const PURPOSE: &[u8] = b"muster: a controller's orders to a node, 1";
+/// Which process of a node checks a seal. The sessions of the two differ even if their keys were the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// The agent, which has no privileges.
+    Agent,
+    /// The launcher, which runs as root.
+    Launcher,
+}
+
+impl Receiver {
+    /// Names what the key of a session is for, so that it is none of anything else's.
+    fn purpose(self) -> &'static [u8] {
+        match self {
+            Receiver::Agent => b"muster: a controller's orders to a node's agent, 2",
+            Receiver::Launcher => b"muster: a controller's orders to a node's launcher, 2",
+        }
+    }
+}
 
 /// What a key that is derived from a job's key is for. Agents of a job's nodes know the job's key; whoever has a derived one
 /// cannot work out that, nor another derived one.
@@ -65,9 +81,22 @@ pub struct Between<'a> {
     pub cluster: &'a str,
     /// `NodeName`.
     pub node: &'a str,
+    /// Which process of the node.
+    pub receiver: Receiver,
 }
 
-/// A pair of keys: the controller's, which stays, or an agent's, for one connection.
+/// What is sealed of a message: it is computed once, however many seals the message has.
+#[derive(Clone, Debug)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// That of a message.
+    pub fn of(bytes: &[u8]) -> Digest {
+        Digest(Sha256::digest(bytes).into())
+    }
+}
+
+/// A pair of keys: the controller's, which stays, or that of a process of a node, for one connection.
 pub struct KeyPair {
     secret: StaticSecret,
     public: PublicKey,
@@ -86,16 +115,16 @@ impl KeyPair {
         self.public.to_bytes()
     }
 
-    /// The controller's side of a session with the agent that has shown this key.
+    /// The controller's side of a session with the process of a node that has shown this key.
     ///
     /// # Errors
     /// The key is none.
-    pub fn with_agent(&self, between: Between<'_>, agent: &[u8]) -> Result<Session, Mistrust> {
-        let agent = public_key(agent)?;
-        self.session(between, &agent, &self.public, &agent)
+    pub fn with_node(&self, between: Between<'_>, node: &[u8]) -> Result<Session, Mistrust> {
+        let node = public_key(node)?;
+        self.session(between, &node, &self.public, &node)
     }
 
-    /// The agent's side of a session with the controller that has this key.
+    /// The node's side of a session with the controller that has this key.
     ///
     /// # Errors
     /// The key is none.
@@ -113,7 +142,7 @@ impl KeyPair {
         between: Between<'_>,
         other: &PublicKey,
         controller: &PublicKey,
-        agent: &PublicKey,
+        node: &PublicKey,
     ) -> Result<Session, Mistrust> {
         let shared = self.secret.diffie_hellman(other);
         if !shared.was_contributory() {
@@ -121,7 +150,8 @@ impl KeyPair {
         }
         let mut derived = keyed(shared.as_bytes());
         let names = [between.cluster.as_bytes(), between.node.as_bytes()];
-        let parts = [PURPOSE, controller.as_bytes(), agent.as_bytes()];
+        let purpose = between.receiver.purpose();
+        let parts = [purpose, controller.as_bytes(), node.as_bytes()];
         for part in parts.into_iter().chain(names) {
             // Lengths, so that no two lists of parts are the same bytes.
             derived.update(&(part.len() as u64).to_be_bytes());
@@ -141,25 +171,30 @@ pub struct Session {
 }
 
 impl Session {
-    /// Seals what is said next.
+    /// Seals the next message.
     pub fn seal(&mut self, bytes: &[u8]) -> [u8; SEAL] {
-        self.next(bytes).finalize().into_bytes().into()
+        self.seal_digest(&Digest::of(bytes))
     }
 
-    /// Checks what was heard next.
+    /// Seals the next message, of which this is the digest.
+    pub fn seal_digest(&mut self, digest: &Digest) -> [u8; SEAL] {
+        self.next(digest).finalize().into_bytes().into()
+    }
+
+    /// Checks the next message.
     ///
     /// # Errors
-    /// The seal does not fit: nothing of this connection is to be believed any more.
+    /// The seal does not fit: no further message of this connection can be trusted.
     pub fn check(&mut self, bytes: &[u8], seal: &[u8]) -> Result<(), Mistrust> {
         // Compares in constant time.
-        let heard = self.next(bytes).verify_slice(seal);
-        heard.map_err(|_| Mistrust::Seal)
+        let fits = self.next(&Digest::of(bytes)).verify_slice(seal);
+        fits.map_err(|_| Mistrust::Seal)
     }
 
-    fn next(&mut self, bytes: &[u8]) -> Hmac<Sha256> {
+    fn next(&mut self, digest: &Digest) -> Hmac<Sha256> {
         let mut keyed = self.keyed.clone();
         keyed.update(&self.number.to_be_bytes());
-        keyed.update(bytes);
+        keyed.update(&digest.0);
         self.number += 1;
         keyed
     }
@@ -178,17 +213,20 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Between, JobKeyUse, KeyPair, Mistrust, Session, derive_job_key, is_same_key};
+    use super::{
+        Between, JobKeyUse, KeyPair, Mistrust, Receiver, Session, derive_job_key, is_same_key,
+    };
     use proptest::prelude::*;
 
     const HERE: Between<'_> = Between {
         cluster: "c",
         node: "n1",
+        receiver: Receiver::Launcher,
     };
 
     fn sides(controller: u8, agent: u8, theirs: Between<'_>) -> (Session, Session) {
         let (controller, agent) = (KeyPair::of([controller; 32]), KeyPair::of([agent; 32]));
-        let said = controller.with_agent(HERE, &agent.public()).unwrap();
+        let said = controller.with_node(HERE, &agent.public()).unwrap();
         let heard = agent.with_controller(theirs, &controller.public());
         (said, heard.unwrap())
     }
@@ -235,18 +273,21 @@ mod tests {
     #[test]
     fn what_was_said_to_others_is_not_believed() {
         let elsewhere = [
-            Between {
-                cluster: "c",
-                node: "n2",
-            },
+            Between { node: "n2", ..HERE },
             Between {
                 cluster: "d",
-                node: "n1",
+                ..HERE
             },
             // The same letters, at another border.
             Between {
                 cluster: "cn",
                 node: "1",
+                ..HERE
+            },
+            // The other process of the same node, with the same key.
+            Between {
+                receiver: Receiver::Agent,
+                ..HERE
             },
         ];
         for theirs in elsewhere {
@@ -280,7 +321,7 @@ mod tests {
     #[test]
     fn keys_that_keep_no_secret_are_refused() {
         let pair = KeyPair::of([1; 32]);
-        let refused = |key: &[u8]| pair.with_agent(HERE, key).err();
+        let refused = |key: &[u8]| pair.with_node(HERE, key).err();
         assert_eq!(refused(&[0; 32]), Some(Mistrust::Weak));
         assert_eq!(refused(&[1; 31]), Some(Mistrust::Length(31)));
         assert_eq!(refused(&[]), Some(Mistrust::Length(0)));

@@ -172,6 +172,7 @@ fn hello(generation: u64) -> (ToWriter, tokio::sync::mpsc::UnboundedReceiver<ToL
         },
         present: Vec::new(),
         key: Vec::new().into(),
+        launcher_key: Vec::new().into(),
     };
     let hello = ToWriter::NodeHello {
         hello: Box::new(hello),
@@ -312,7 +313,7 @@ fn a_turn_that_panics_half_way_is_decided_again_without_its_culprit() {
         "and no acknowledgement"
     );
     let mut link = world.register(2);
-    assert!(matches!(link.try_recv(), Ok(ToLink::Welcome(_))));
+    assert!(matches!(link.try_recv(), Ok(ToLink::Welcome(..))));
     // The state in memory is the one that the journal gives.
     assert_eq!(world.writer.state().digest(), world.recovered().digest());
 }

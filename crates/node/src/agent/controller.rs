@@ -1,6 +1,8 @@
-//! The connection to the controller: dials for ever, checks that it is the controller it knows, believes only its orders.
+//! The connection to the controller, which the supervisor makes, so that the controller sees root: dials for ever, has the
+//! launcher check that it is the controller that this node knows, believes only its orders.
 
 use super::socket::{Socket, read_frames, spawn_writer};
+use super::supervisor_link::Dialer;
 use super::{Event, info};
 use crate::options::AgentOptions;
 use crate::sys;
@@ -8,10 +10,8 @@ use anyhow::{Context as _, bail, ensure};
 use minicbor::bytes::ByteVec;
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames, Message};
-use muster_proto::node::{Orders, ToNode, Welcome};
-use muster_trust::{Between, KEY, KeyPair, Session};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use muster_proto::node::{Orders, ToNode};
+use muster_trust::{Between, KEY, KeyPair, Receiver, Session};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,13 +21,13 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the connection up for ever.
-pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) {
+pub(super) fn keep(dialer: Dialer, options: AgentOptions, events: mpsc::UnboundedSender<Event>) {
     tokio::spawn(async move {
         let mut wait = RETRY_MIN;
         let mut last_error = String::new();
         loop {
             let mut welcomed = false;
-            if let Err(e) = session(&options, &events, &mut welcomed).await {
+            if let Err(e) = session(&dialer, &options, &events, &mut welcomed).await {
                 let text = format!("{e:#}");
                 if text != last_error {
                     log::warn!("controller: {text}");
@@ -47,12 +47,14 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
 
 /// One connection, from dial to end.
 async fn session(
+    dialer: &Dialer,
     options: &AgentOptions,
     events: &mpsc::UnboundedSender<Event>,
     welcomed: &mut bool,
 ) -> anyhow::Result<()> {
     let socket = &options.controller_socket;
-    let link = Socket::connect(socket)
+    let link = dialer
+        .connect()
         .await
         .with_context(|| socket.display().to_string())?;
     let mut secret = [0; KEY];
@@ -66,22 +68,43 @@ async fn session(
         Response::Refused(refusal) => bail!("it refuses this node: {refusal}"),
         other => bail!("unexpected answer {other:.60?}"),
     };
-    check_welcome(options, &welcome)?;
+    ensure!(
+        welcome.cluster == options.cluster,
+        "it is of cluster '{}', this node is of '{}'",
+        welcome.cluster,
+        options.cluster
+    );
+    let (reply, believed) = oneshot::channel();
+    events.send(Event::Answered(welcome.public_key.clone(), reply))?;
+    let believed = believed.await.context("the launcher was lost")?;
+    believed.map_err(anyhow::Error::msg)?;
     let between = Between {
         cluster: &options.cluster,
         node: &options.name,
+        receiver: Receiver::Agent,
     };
     let mut sealed = own
         .with_controller(between, &welcome.public_key)
         .context("its public key")?;
     *welcomed = true;
     let outlet = spawn_writer(link.clone());
-    events.send(Event::Welcome(Box::new(welcome.settings), outlet))?;
+    events.send(Event::Welcome(Link {
+        outlet,
+        socket: link.clone(),
+    }))?;
     let closing = link.clone();
     let ended = read_frames(link, |message| {
         let event = match message {
-            ToNode::Sealed { orders, seal } => match open(options, &mut sealed, &orders, &seal) {
-                Ok(orders) => Event::Orders(Box::new(orders)),
+            ToNode::Sealed {
+                orders: bytes,
+                seal,
+                launcher_seal,
+            } => match open(options, &mut sealed, &bytes, &seal) {
+                Ok(orders) => Event::Orders(Box::new(Sealed {
+                    orders,
+                    bytes,
+                    launcher_seal,
+                })),
                 Err(e) => {
                     log::error!("orders are refused, the connection is closed: {e:#}");
                     return closing.close();
@@ -113,53 +136,6 @@ async fn read_one<T: for<'b> minicbor::Decode<'b, ()> + Message>(
     }
 }
 
-/// Where the key of a cluster's controller is kept.
-fn key_path(spool: &Path, cluster: &str) -> PathBuf {
-    let name = cluster.replace('/', "_");
-    spool.join(format!("controller.{name}.x25519"))
-}
-
-/// Checks the cluster, and that the key is the one first seen for it.
-fn check_welcome(options: &AgentOptions, welcome: &Welcome) -> anyhow::Result<()> {
-    ensure!(
-        welcome.cluster == options.cluster,
-        "it is of cluster '{}', this node is of '{}'",
-        welcome.cluster,
-        options.cluster
-    );
-    let bytes = &welcome.public_key[..];
-    ensure!(
-        bytes.len() == KEY,
-        "its public key has {} bytes, not {KEY}",
-        bytes.len()
-    );
-    let path = key_path(&options.spool_dir, &welcome.cluster);
-    match std::fs::read(&path) {
-        Ok(known) => ensure!(
-            known == bytes,
-            "its key is not the one that this node knows; if the controller's state was made anew, remove {}",
-            path.display()
-        ),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            pin(&path, bytes).with_context(|| path.display().to_string())?;
-        }
-        Err(e) => return Err(e).with_context(|| path.display().to_string()),
-    }
-    Ok(())
-}
-
-/// Keeps a controller's key: whole, whenever the disk is full or the machine stops, as a part of one would be another key.
-fn pin(path: &Path, key: &[u8]) -> std::io::Result<()> {
-    let next = path.with_extension("next");
-    let mut file = std::fs::File::create(&next)?;
-    file.write_all(key)?;
-    file.sync_all()?;
-    std::fs::rename(&next, path)?;
-    // Else the name may be gone after a power failure, and the next controller that answers would be believed.
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    std::fs::File::open(dir)?.sync_all()
-}
-
 /// Orders that the controller has said, next on this connection.
 fn open(
     options: &AgentOptions,
@@ -178,9 +154,31 @@ fn open(
     Ok(orders)
 }
 
+/// The connection to a controller that has answered.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) outlet: super::Outlet,
+    socket: Socket,
+}
+
+impl Link {
+    /// Ends it; the controller is dialled again.
+    pub(super) fn close(&self) {
+        self.socket.close();
+    }
+}
+
+/// Orders, and what the launcher needs to believe them.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) orders: Orders,
+    pub(super) bytes: ByteVec,
+    pub(super) launcher_seal: ByteVec,
+}
+
 impl super::Agent {
-    /// The first message on a connection.
-    pub(super) fn greeting(&self, key: ByteVec) -> Vec<u8> {
+    /// The first message on a connection, with the public keys of agent and launcher for it.
+    pub(super) fn greeting(&self, key: ByteVec, launcher_key: ByteVec) -> Vec<u8> {
         use muster_proto::client::{Request, RequestBody};
         let mut info = info::collect(&self.options, self.started);
         info.cross_memory = self.found.cross_memory.as_ref().map(ToString::to_string);
@@ -189,36 +187,11 @@ impl super::Agent {
             info,
             present: self.jobs.iter().map(|(run, _)| run).collect(),
             key,
+            launcher_key,
         };
         frame::encode(&Request {
             version: muster_proto::PROTOCOL,
             body: RequestBody::NodeHello(Box::new(hello)),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    /// `/dev/full` takes no byte, as a full disk does.
-    #[test]
-    fn a_full_disk_leaves_no_part_of_a_key() {
-        let name = format!("muster-pin-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&dir).unwrap();
-        let path = key_path(&dir, "c");
-        let next = path.with_extension("next");
-        symlink("/dev/full", &next).unwrap();
-        assert!(pin(&path, &[7; 32]).is_err());
-        assert!(!path.exists());
-        std::fs::remove_file(&next).unwrap();
-        // What an earlier try has left is no part of the next one.
-        std::fs::write(&next, [1; 99]).unwrap();
-        pin(&path, &[7; 32]).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), [7; 32]);
-        assert!(!next.exists());
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -1,20 +1,15 @@
 //! Jobs on this node as the agent knows them, the controller's orders about them, and what the shim tells of them.
 
-use super::launch::Failure;
+use super::controller::Sealed;
 use super::step_node::Listening;
 use super::table::Job;
-use super::{Agent, Event, ShimOutlet, launch};
+use super::{Agent, ShimOutlet};
 use crate::shim::wire::{FromShim, Known, Run, ToShim};
-use crate::{now, sys};
-use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
-use muster_core::ids::{BlobId, StepNo};
+use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd};
-use muster_core::spec::JobKind;
-use muster_proto::node::{JobGrant, Order, Orders, Report};
+use muster_proto::node::{JobGrant, Order, Report};
 use std::rc::Rc;
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// A wait status as Slurm shows it.
 pub(crate) fn exit_status(status: i32) -> ExitStatus {
@@ -25,11 +20,6 @@ pub(crate) fn exit_status(status: i32) -> ExitStatus {
     }
 }
 
-/// Wait before a launch is tried again that lacked something, as descriptors.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// How often it is, before the node is at fault.
-const TRIES_MAX: u32 = 60;
-
 impl Agent {
     pub(super) fn shim_up(&mut self, outlet: ShimOutlet) {
         self.shim = Some(outlet);
@@ -37,12 +27,6 @@ impl Agent {
         self.to_shim.clear();
         self.daemons.retire();
         self.steps.none_stands();
-        self.shim_contexts.clear();
-        self.shim_order(&ToShim::Attach {
-            node: self.options.name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        });
-        self.tell_waits();
     }
 
     pub(super) fn shim_said(&mut self, message: FromShim) {
@@ -56,6 +40,14 @@ impl Agent {
         }
         match message {
             FromShim::State(known) => self.sync(known),
+            FromShim::SessionKey(key) => self.greet(key),
+            FromShim::SessionBegun(error) => self.session_begun(error),
+            FromShim::SessionFailed(error) => {
+                log::error!(
+                    "the shim refuses orders, the connection to the controller is closed: {error}"
+                );
+                self.leave_controller();
+            }
             FromShim::BatchEnded {
                 run,
                 status,
@@ -121,6 +113,7 @@ impl Agent {
             FromShim::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
             FromShim::StepTaken(running) => self.step_taken(&running, None),
             FromShim::Processes { tag, list } => self.inspected(tag, list),
+            FromShim::Measured { tag, tasks } => self.shim_measured(tag, tasks),
             FromShim::StepFound { run, step, kept } => {
                 log::info!("step {}.{step} runs, or has run, and was on no file", run.0);
                 self.adopt_steps(run, kept);
@@ -130,13 +123,13 @@ impl Agent {
     }
 
     /// Compares what the shim knows with what the agent knows. After an agent's restart the former is all there
-    /// is; after a shim's, the latter gives grants back, and launches that the lost shim never began are repeated.
+    /// is. Launches that a lost shim never began are forgotten: the controller repeats them when it is greeted.
     fn sync(&mut self, known: Vec<Known>) {
         let unknown = self.daemons.beyond(&known);
         let missing: Vec<Run> = self
             .jobs
             .iter()
-            .filter(|(run, j)| !j.released && !j.queued && !known.iter().any(|k| k.run == *run))
+            .filter(|(run, j)| !j.released && !known.iter().any(|k| k.run == *run))
             .map(|(run, _)| run)
             .collect();
         for k in known {
@@ -157,43 +150,26 @@ impl Agent {
             if leaving {
                 // It was told to end before it began, or did not begin: there is nothing of it.
                 self.released(run);
-            } else if let Some(grant) = self.jobs.remove(run).and_then(|j| j.grant) {
-                self.launch(&grant);
+            } else {
+                self.refuse_waiting_steps(run);
+                self.jobs.remove(run);
+                self.forget_steps(run);
             }
         }
-        self.drop_unused_scripts();
-        self.greet();
-        for orders in std::mem::take(&mut self.waiting) {
-            self.ordered(orders);
-        }
-    }
-
-    /// Removes scripts that no job here runs.
-    pub(super) fn drop_unused_scripts(&mut self) {
-        let used = self.jobs.iter().filter_map(|(_, j)| {
-            let spec = &j.grant.as_ref()?.spec;
-            Some((spec.script?, spec.owner.uid))
-        });
-        self.scripts.keep_only(&used.collect());
+        self.open_sessions();
     }
 
     fn adopt(&mut self, known: Known) {
         let run = known.run;
         let job = self.jobs.entry(run);
-        match (&job.grant, &known.grant) {
-            (None, Some(bytes)) => match minicbor::decode(bytes) {
+        if let (None, Some(bytes)) = (&job.grant, &known.grant) {
+            match minicbor::decode(bytes) {
                 Ok(grant) => job.grant = Some(Rc::new(grant)),
                 Err(e) => log::error!("job {}: its grant cannot be read back: {e}", run.0),
-            },
-            (Some(grant), None) => {
-                let order = launch::hold(grant, None);
-                self.shim_order(&order);
             }
-            _ => {}
         }
         self.adopt_steps(run, known.kept);
         self.keep_steps(run);
-        self.order_termination(run);
     }
 
     fn conclude(&mut self, run: Run, report: Report) {
@@ -216,75 +192,41 @@ impl Agent {
                 self.forget_samples(run);
                 self.reports.push(run.0, run.1, Report::Released);
                 self.refuse_waiting_steps(run);
-                self.launch_queued();
             }
             None => self.reports.push(run.0, run.1, Report::Released),
         }
     }
 
-    pub(super) fn ordered(&mut self, orders: Orders) {
-        if !self.synced {
-            self.waiting.push(orders);
+    /// Orders of the controller. The shim carries them out: it gets them as they were sealed, before anything that follows
+    /// from them here.
+    pub(super) fn ordered(&mut self, sealed: Sealed) {
+        if !self.synced || self.controller.is_none() {
+            // They are of a connection that is given up.
             return;
         }
-        for (id, bytes) in orders.blobs {
-            self.blobs.insert(id, Rc::new(bytes.into()));
+        let Sealed {
+            orders,
+            bytes,
+            launcher_seal,
+        } = sealed;
+        self.shim_order(&ToShim::Sealed {
+            orders: bytes,
+            seal: launcher_seal,
+        });
+        if let Some(settings) = orders.settings {
+            self.apply_settings(*settings);
         }
         for order in orders.orders {
             match order {
                 Order::Launch(grant) => self.launch(&Rc::new(*grant)),
                 Order::Terminate {
-                    job,
-                    attempt,
-                    now,
-                    why,
-                } => self.terminate((job, attempt), now, why),
-                Order::Signal {
-                    job,
-                    attempt,
-                    step,
-                    signal,
-                    scope,
-                } => self.signal((job, attempt), step, signal, scope),
-                Order::StepLimit {
-                    job,
-                    attempt,
-                    step,
-                    limit,
-                } => self.shim_order(&ToShim::StepLimit {
-                    run: (job, attempt),
-                    step,
-                    seconds: limit.seconds(),
-                }),
-                Order::Tell { job, attempt, text } => {
-                    let run = (job, attempt);
-                    self.shim_order(&ToShim::Tell {
-                        run,
-                        text,
-                        step: None,
-                        kill: false,
-                    });
-                }
-                Order::Reboot => self.reboot(),
+                    job, attempt, why, ..
+                } => self.terminate((job, attempt), why),
+                Order::Signal { .. }
+                | Order::StepLimit { .. }
+                | Order::Tell { .. }
+                | Order::Reboot => {}
             }
-        }
-        for id in orders.drop_blobs {
-            self.blobs.remove(&id);
-            self.contexts.remove(id);
-            self.drop_script(id);
-            if self.shim_contexts.remove(&id) {
-                self.shim_order(&ToShim::DropContext(id));
-            }
-        }
-    }
-
-    /// Removes a script that the controller does not refer to any more, once no job here runs it.
-    fn drop_script(&mut self, id: BlobId) {
-        let runs = |j: &Job| j.grant.as_ref().is_some_and(|g| g.spec.script == Some(id));
-        if self.jobs.iter().any(|(_, j)| runs(j)) {
-            self.stale_scripts.insert(id);
-        } else {
-            self.scripts.drop_blob(id);
         }
     }
 
@@ -296,8 +238,6 @@ impl Agent {
             let had = known.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
                 known.grant = Some(Rc::clone(grant));
-                let order = launch::hold(grant, None);
-                self.shim_order(&order);
                 self.recall_orders(run);
                 self.steps_may_fit();
                 self.grant_came(grant.job);
@@ -312,208 +252,20 @@ impl Agent {
             return;
         }
         self.jobs.entry(run).grant = Some(Rc::clone(grant));
-        if self.jobs.must_wait(run) {
-            log::info!("job {}: what had its share is still being killed", run.0);
-            self.jobs.entry(run).queued = true;
-            self.queued.push_back(run);
-            return;
-        }
-        self.begin(grant);
-    }
-
-    /// Something is gone: launches that waited for its share go on.
-    fn launch_queued(&mut self) {
-        for run in std::mem::take(&mut self.queued) {
-            if self.jobs.must_wait(run) {
-                self.queued.push_back(run);
-            } else if let Some(job) = self.jobs.get_mut(run).filter(|j| j.queued) {
-                job.queued = false;
-                let stopped = job.stopped;
-                if let Some(grant) = job.grant.clone() {
-                    self.begin(&grant);
-                }
-                if stopped {
-                    let stop = libc::SIGSTOP.unsigned_abs();
-                    self.signal(run, None, stop, SignalScope::Full);
-                }
-            }
-        }
-    }
-
-    /// Begins a launch that waited for something other than its share.
-    pub(super) fn begin_delayed(&mut self, run: Run) {
-        if !self.delayed.remove(&run) {
-            return;
-        }
-        let Some(job) = self.jobs.get_mut(run).filter(|j| j.queued) else {
-            return;
-        };
-        job.queued = false;
-        let stopped = job.stopped;
-        if let Some(grant) = job.grant.clone() {
-            self.begin(&grant);
-        }
-        if stopped {
-            let stop = libc::SIGSTOP.unsigned_abs();
-            self.signal(run, None, stop, SignalScope::Full);
-        }
-    }
-
-    /// Has a launch wait for [`Agent::begin_delayed`].
-    fn delay(&mut self, run: Run) {
-        self.jobs.entry(run).queued = true;
-        self.delayed.insert(run);
-    }
-
-    /// Has a launch tried again soon that lacked something, unless that was done often.
-    fn is_tried_again(&mut self, run: Run, error: &str) -> bool {
-        let job = self.jobs.entry(run);
-        job.tries += 1;
-        if job.tries > TRIES_MAX {
-            return false;
-        }
-        if job.tries == 1 {
-            log::error!("job {}: {error}; it is tried again", run.0);
-        }
-        self.delay(run);
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(TRY_AGAIN).await;
-            let _ = events.send(Event::LaunchAgain(run));
-        });
-        true
-    }
-
-    fn begin(&mut self, grant: &Rc<JobGrant>) {
-        let run = (grant.job, grant.attempt);
-        if self.groups_of(&grant.spec.owner).is_none() {
-            return self.delay(run);
-        }
-        let order = if grant.position == 0 && grant.spec.kind == JobKind::Batch {
-            self.batch_launch(grant)
-        } else {
-            self.may_run_as(grant.spec.owner.uid)
-                .map(|()| launch::hold(grant, self.around(grant)))
-        };
-        match order {
-            Ok(order) => {
-                self.shim_order(&order);
-                self.sample_from_now(grant);
-            }
-            Err(failure) if failure.is_temporary && self.is_tried_again(run, &failure.error) => {
-                return;
-            }
-            Err(Failure {
-                error, node_fault, ..
-            }) => {
-                self.conclude(
-                    run,
-                    Report::LaunchFailed {
-                        error,
-                        node_fault,
-                        prolog: false,
-                    },
-                );
-                self.released(run);
-            }
-        }
+        self.sample_from_now(grant);
         self.grant_came(grant.job);
     }
 
-    fn terminate(&mut self, run: Run, at_once: bool, why: TerminateReason) {
-        let Some(job) = self.jobs.get_mut(run) else {
-            // Never launched here, or forgotten: there is nothing of it.
-            return self.reports.push(run.0, run.1, Report::Released);
-        };
-        if job.released {
-            // The report is on its way.
+    /// The controller ends a job. One that is not known is not known to the shim either, which says so.
+    fn terminate(&mut self, run: Run, why: TerminateReason) {
+        let Some(job) = self.jobs.get_mut(run).filter(|j| !j.released) else {
             return;
-        }
-        if job.queued {
-            job.queued = false;
-            self.delayed.remove(&run);
-            return self.released(run);
-        }
+        };
         // The end of a job that is over is no cancellation of its steps.
         job.ending |= why != TerminateReason::Finished;
-        let message = launch::end_message(why, &sys::local_time(now().unix_s()));
-        job.termination = Some((at_once, message));
+        job.terminated = true;
         self.jobs.leaves(run);
         self.refuse_waiting_steps(run);
-        self.order_termination(run);
-    }
-
-    fn order_termination(&mut self, run: Run) {
-        let job = self.jobs.get(run).filter(|j| !j.released);
-        if let Some((now, message)) = job.and_then(|j| j.termination.clone()) {
-            self.shim_order(&ToShim::Terminate { run, now, message });
-        }
-    }
-
-    fn signal(&mut self, run: Run, step: Option<StepNo>, signal: u32, scope: SignalScope) {
-        let Ok(signal) = i32::try_from(signal) else {
-            return;
-        };
-        if let Some(job) = self.jobs.get_mut(run).filter(|j| j.queued) {
-            job.stopped = match signal {
-                libc::SIGSTOP => true,
-                libc::SIGCONT => false,
-                _ => job.stopped,
-            };
-            return;
-        }
-        let signal = match (step, scope, signal) {
-            (None, SignalScope::Full, libc::SIGSTOP) => match self.stop_is_told(run) {
-                true => libc::SIGTSTP,
-                false => signal,
-            },
-            (None, SignalScope::Full, libc::SIGCONT) => {
-                if let Some(job) = self.jobs.get_mut(run) {
-                    job.stop_at = None;
-                }
-                signal
-            }
-            _ => signal,
-        };
-        self.shim_order(&ToShim::Signal {
-            run,
-            step,
-            signal,
-            scope,
-        });
-    }
-
-    /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
-    fn stop_is_told(&mut self, run: Run) -> bool {
-        let grace = Duration::from_secs(self.settings.suspend_grace_s.into());
-        let job = self.jobs.get_mut(run).filter(|_| !grace.is_zero());
-        let Some(job) = job else {
-            return false;
-        };
-        if job.stop_at.is_none() {
-            let at = Instant::now() + grace;
-            job.stop_at = Some(at);
-            let events = self.events.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep_until(at).await;
-                let _ = events.send(Event::StopDue(run));
-            });
-        }
-        true
-    }
-
-    /// Stops a job that was told so, unless it goes on by now or was told once more.
-    pub(super) fn stop_due(&mut self, run: Run) {
-        let due = |at: &mut Instant| *at <= Instant::now();
-        let job = self.jobs.get_mut(run).filter(|job| !job.released);
-        if job.is_some_and(|job| job.stop_at.take_if(due).is_some()) {
-            self.shim_order(&ToShim::Signal {
-                run,
-                step: None,
-                signal: libc::SIGSTOP,
-                scope: SignalScope::Full,
-            });
-        }
     }
 
     /// The controller has made reports durable: what they were about may be forgotten.
@@ -525,12 +277,8 @@ impl Agent {
             let run = (report.job, report.attempt);
             match report.report {
                 Report::Released => {
-                    if let Some(job) = self.jobs.remove(run) {
+                    if self.jobs.remove(run).is_some() {
                         self.forget_steps(run);
-                        let script = job.grant.and_then(|g| g.spec.script);
-                        if let Some(id) = script.filter(|id| self.stale_scripts.remove(id)) {
-                            self.drop_script(id);
-                        }
                     }
                     self.shim_order(&ToShim::Forget(run));
                 }

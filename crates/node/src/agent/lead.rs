@@ -203,8 +203,8 @@ impl Agent {
         if job.is_over() {
             return Err(RefusalCode::AlreadyDone.into());
         }
-        if job.queued || grant.resizes < spec.resizes {
-            // The shim does not know of the job yet, and would keep nothing of its steps; or of its size.
+        if grant.resizes < spec.resizes {
+            // The agent does not know of the job's size yet.
             return Ok(None);
         }
         Ok(Some(run))

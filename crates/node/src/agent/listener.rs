@@ -2,31 +2,28 @@
 
 use super::closing::{self, Streams};
 use super::lead::{Asked, Reply, StepKey};
-use super::measure;
+use super::measure::{self, Tasks};
 use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
 use super::{Agent, Event};
 use crate::descriptors::{self, HandedOver};
 use crate::shim::wire::{Process, Run, ToShim};
-use crate::{info, sys};
-use anyhow::Context as _;
+use crate::sys;
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{StepEnd, Usage};
+use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
-use nix::sys::socket::sockopt::{PassCred, PeerCredentials};
-use nix::sys::socket::{getsockopt, setsockopt};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -54,18 +51,15 @@ pub(super) enum Wish {
     Usage(Run),
 }
 
-/// Listens in the background.
+/// Serves the sockets of the agent in the background.
 pub(super) fn listen(
-    spool: &Path,
+    listener: UnixListener,
+    door: UnixDatagram,
     quotas: &Quotas,
     events: mpsc::UnboundedSender<Event>,
-) -> anyhow::Result<()> {
-    let path = info::agent_socket(spool);
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = sys::watch(listener, Interest::READABLE)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
     let accept = |listener: &UnixListener| {
         let (stream, _) = listener.accept()?;
         let uid = match getsockopt(&stream, PeerCredentials) {
@@ -80,21 +74,15 @@ pub(super) fn listen(
         quotas: quotas.clone(),
         events,
     };
-    tokio::spawn(welcome(listener, accept, path, serving.clone()));
-
-    let path = info::agent_door(spool);
-    let _ = std::fs::remove_file(&path);
-    let door = UnixDatagram::bind(&path).with_context(|| path.display().to_string())?;
+    tokio::spawn(welcome(listener, accept, "connections", serving.clone()));
     door.set_nonblocking(true)?;
-    setsockopt(&door, PassCred, &true)?;
     let door = sys::watch(door, Interest::READABLE)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
     let receive = |door: &UnixDatagram| {
         let visit = descriptors::receive_connection(door)?;
         closing::close(visit.uid, visit.others);
         Ok(visit.connection.map(|stream| (stream, visit.uid)))
     };
-    tokio::spawn(welcome(door, receive, path, serving));
+    tokio::spawn(welcome(door, receive, "sent connections", serving));
     Ok(())
 }
 
@@ -111,7 +99,7 @@ struct Serving {
 async fn welcome<T: AsRawFd>(
     socket: AsyncFd<T>,
     come: impl Fn(&T) -> io::Result<Option<(UnixStream, u32)>>,
-    path: PathBuf,
+    what: &'static str,
     serving: Serving,
 ) {
     loop {
@@ -128,7 +116,7 @@ async fn welcome<T: AsRawFd>(
             }
             Ok(None) => {}
             Err(e) => {
-                log::error!("{}: {e}", path.display());
+                log::error!("{what}: {e}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -522,11 +510,10 @@ impl Agent {
         let order = if signal == libc::SIGTERM.unsigned_abs() {
             ToShim::EndStep { run, step }
         } else {
-            ToShim::Signal {
+            ToShim::SignalStep {
                 run,
-                step: Some(step),
+                step,
                 signal: i32::try_from(signal).unwrap_or(0),
-                scope: muster_core::command::SignalScope::Steps,
             }
         };
         self.shim_order(&order);
@@ -554,11 +541,15 @@ impl Agent {
             }
             Some((run, owner)) => {
                 self.next_tag += 1;
-                self.inspections
-                    .insert(self.next_tag, (owner, wish(run), reply));
-                self.shim_order(&ToShim::Inspect {
-                    job,
-                    tag: self.next_tag,
+                let (tag, wish) = (self.next_tag, wish(run));
+                self.inspections.insert(tag, (owner, wish, reply));
+                self.shim_order(&match wish {
+                    Wish::Processes => ToShim::Inspect { job, tag },
+                    Wish::Usage(_) => ToShim::Measure {
+                        job,
+                        tag,
+                        memory: None,
+                    },
                 });
             }
         }
@@ -570,35 +561,28 @@ impl Agent {
         all.filter(|(of, ..)| *of == owner).count()
     }
 
-    pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
-        let Some(list) = self.sampled(tag, list) else {
-            return;
-        };
-        match self.inspections.get(&tag) {
-            None => {}
-            Some((_, Wish::Processes, reply)) => {
-                let _ = reply.send(AgentReply::Processes(list));
-                self.inspections.remove(&tag);
-            }
-            Some((_, Wish::Usage(_), _)) => {
-                let (events, name) = (self.events.clone(), self.options.name.clone());
-                let started = measure::on_a_thread(move || {
-                    let now = measure::steps(&list, &name);
-                    // The agent may have ended.
-                    let _ = events.send(Event::Measured(tag, now));
-                });
-                if !started && let Some((.., reply)) = self.inspections.remove(&tag) {
-                    refuse(&reply, RefusalCode::Busy);
-                }
-            }
+    /// There are no answers for those who wait.
+    pub(super) fn refuse_inspections(&mut self) {
+        for (_, (.., reply)) in self.inspections.drain() {
+            refuse(&reply, RefusalCode::Busy);
         }
     }
 
-    /// What the steps of a job use was read.
-    pub(super) fn measured(&mut self, tag: u64, mut now: Vec<(StepNo, Usage)>) {
+    pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
+        if let Some((.., reply)) = self.inspections.remove(&tag) {
+            let _ = reply.send(AgentReply::Processes(list));
+        }
+    }
+
+    /// What the tasks of a job use was read for somebody, if it could be.
+    pub(super) fn measured(&mut self, tag: u64, tasks: Option<Tasks>) {
         let Some((_, Wish::Usage(run), reply)) = self.inspections.remove(&tag) else {
             return;
         };
+        let Some(tasks) = tasks else {
+            return refuse(&reply, RefusalCode::Busy);
+        };
+        let mut now = measure::sum_up(&tasks, &self.options.name);
         let seen = self.samples_of(run);
         for (step, usage) in &mut now {
             if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {

@@ -1,7 +1,7 @@
 //! Whether a step's tasks find each other by PMIx or PMI, and with which settings.
 
 use super::Agent;
-use crate::shim::SHARED_MEMORY;
+use crate::pmix_place;
 use crate::shim::wire::{PmixOrder, UcxOrder};
 use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};
@@ -22,11 +22,10 @@ impl Agent {
             .map(|n| n.tasks.max(1) as usize)
             .sum();
         Some(PmixOrder {
-            // Open MPI 5 makes numbers of this: what is before the @ gives one for the job, what follows is taken as it is,
-            // so that no two steps of a job have the same.
-            nspace: format!(
-                "{}.{}.{}@{}",
-                self.options.cluster, grant.job, grant.attempt.0, launch.step
+            nspace: pmix_place::namespace(
+                &self.options.cluster,
+                (grant.job, grant.attempt),
+                launch.step,
             ),
             version: match kind {
                 Kind::Pmix(version) => version,
@@ -61,16 +60,10 @@ impl Agent {
         }
     }
 
-    /// Where steps have their files: `PMIxCliTmpDirBase`; else in memory, as nothing in them outlives the step; where
-    /// there is no such directory, in `TmpFS` or /tmp.
+    /// Where steps have their files: the first of the directories for that which is there.
     fn tmp_base(&self) -> String {
-        let name = &self.options.name;
-        let base = self.settings.mpi.tmp_base.as_deref();
-        let bases = base
+        pmix_place::bases(&self.settings, &self.options.name)
             .into_iter()
-            .chain([SHARED_MEMORY, &self.settings.tmp_fs]);
-        bases
-            .map(|base| base.replace("%n", name).replace("%h", name))
             .find(|base| Path::new(base).is_dir())
             .unwrap_or_else(|| "/tmp".to_owned())
     }

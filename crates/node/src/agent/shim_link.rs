@@ -1,64 +1,19 @@
-//! The connection to the shim, which is started whenever it is not there.
+//! The connection to the shim, which the supervisor makes, and starts the shim whenever it is not there.
 
 use super::socket::{Socket, read_frames};
-use super::{Event, OfUser, closing, descriptor_limit};
-use crate::options::AgentOptions;
-use crate::shim::{SHIM_NAME, socket_path};
-use anyhow::Context as _;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use super::supervisor_link::Dialer;
+use super::{Event, OfUser, closing};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Wait before the next try when a shim cannot be started.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How the C library keeps memory for the shim and its daemons, which have one thread each: what is given back is at hand for
-/// the next of its size. Otherwise no more than seven pieces of a size are, and the others are joined with their neighbours
-/// again and again: a quarter of a step daemon's own time for a short step. (Other C libraries do not read it.)
-const HEAP: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127");
-
-/// Starts the shim if none listens; returns once one does.
-pub(super) fn ensure_shim(options: &AgentOptions) -> anyhow::Result<()> {
-    let socket = socket_path(&options.spool_dir);
-    if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
-        return Ok(());
-    }
-    let own = Path::new("/proc/self/exe");
-    let program = options.shim_program.as_deref().unwrap_or(own);
-    // Nothing of the operator's shell stays with a process that outlives the agent; messages need the time zone, and hosts
-    // of MPI steps the libraries that the site names.
-    let kept = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];
-    let kept = kept.map(|name| Some((name, std::env::var_os(name)?)));
-    let mut command = Command::new(program);
-    command
-        .arg0(SHIM_NAME)
-        .env_clear()
-        .envs(kept.into_iter().flatten())
-        .env(HEAP.0, HEAP.1)
-        .arg(&options.spool_dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .current_dir("/");
-    let output = descriptor_limit::under_first_limit(|| command.spawn())
-        .and_then(Child::wait_with_output)
-        .with_context(|| format!("starting {} as {SHIM_NAME}", program.display()))?;
-    anyhow::ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(())
-}
-
 /// Keeps the connection up for ever.
-pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) {
+pub(super) fn keep(dialer: Dialer, events: mpsc::UnboundedSender<Event>) {
     tokio::spawn(async move {
-        let socket = socket_path(&options.spool_dir);
         loop {
-            match Socket::connect(&socket).await {
+            match dialer.connect().await {
                 Ok(link) => {
                     let outlet = spawn_writer(link.clone());
                     let _ = events.send(Event::ShimUp(outlet));
@@ -69,13 +24,10 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
                     log::error!("the connection to the shim ended: {ended}");
                     let _ = events.send(Event::ShimLost);
                 }
-                Err(e) => log::warn!("{}: {e}; a shim is started", socket.display()),
-            }
-            let starting = options.clone();
-            let started = tokio::task::spawn_blocking(move || ensure_shim(&starting)).await;
-            if let Ok(Err(e)) = started {
-                log::error!("the shim cannot be started: {e:#}");
-                tokio::time::sleep(RETRY).await;
+                Err(e) => {
+                    log::error!("there is no connection to the shim: {e}");
+                    tokio::time::sleep(RETRY).await;
+                }
             }
         }
     });

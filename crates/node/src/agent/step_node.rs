@@ -2,9 +2,10 @@
 
 use super::closing::{self, Streams};
 use super::lead::{Asked, Reply, StepKey};
-use super::{Agent, Event, OfUser, launch};
+use super::{Agent, Event, OfUser};
 use crate::binding::BindVariables;
 use crate::descriptors::{HandedOver, WithOrder};
+use crate::job_view::array_of;
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
 use crate::standing::Standing;
 use crate::step_variables::StepVariables;
@@ -163,9 +164,8 @@ impl Agent {
             .map(|(_, j)| j);
         let grant = known.map(|j| (j.grant.clone(), j.is_over()));
         match grant {
-            // The lead's order came faster than the controller's, or the share is not free yet.
+            // The lead's order came faster than the controller's.
             None => self.wait_for_grant(launch, origin),
-            Some(_) if known.is_some_and(|j| j.queued) => self.wait_for_grant(launch, origin),
             Some((Some(grant), false)) if grant.resizes < launch.spec.resizes => {
                 self.wait_for_grant(launch, origin);
             }
@@ -177,10 +177,6 @@ impl Agent {
             Some((_, true)) => self.step_refused(&launch, origin, "the job is ending"),
             Some((Some(grant), false)) if !is_same_key(&grant.key, &launch.key) => {
                 self.step_refused(&launch, origin, "the key is not the job's");
-            }
-            Some((Some(grant), false)) if self.groups_of(&grant.spec.owner).is_none() => {
-                // They are being looked up.
-                self.wait_for_grant(launch, origin);
             }
             Some((Some(grant), false)) => {
                 let run = (job, grant.attempt);
@@ -293,8 +289,7 @@ impl Agent {
     pub(super) fn gave_up(&mut self, wait: u64) {
         match self.node_steps.early.remove(&wait) {
             Some(Early::Start(launch, origin)) => {
-                let why =
-                    "the controller has not given it the job, or its user's groups are not known";
+                let why = "the controller has not given it the job";
                 self.step_refused(&launch, origin, why);
             }
             Some(Early::Create(asked) | Early::Number(asked)) => asked.refuse_unknown(),
@@ -438,11 +433,11 @@ impl Agent {
         launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();
         let order = StepOrder {
             run: (grant.job, grant.attempt),
-            user: self.user_of(grant),
+            user: Agent::user_of(grant),
             env,
             binding,
             limits: self.limits(&launch.spec.context.soft_limits),
-            array: launch::array_of(grant),
+            array: array_of(grant),
             job_name: grant.spec.name.clone(),
             append: self.settings.append,
             task_prolog: self.settings.task_prolog.clone(),

@@ -2,14 +2,12 @@
 //! launch of it is still being killed here.
 
 use crate::shim::wire::Run;
-use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId};
-use muster_core::job::{GresShare, NodeShare};
+use muster_core::job::NodeShare;
 use muster_proto::node::JobGrant;
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use tokio::time::Instant;
 
 /// A launch of a job here.
 #[derive(Debug, Default)]
@@ -18,20 +16,12 @@ pub(super) struct Job {
     pub(super) grant: Option<Rc<JobGrant>>,
     /// It was told to end, other than because it is over.
     pub(super) ending: bool,
-    /// The latest order to end it, given again to a shim that may have missed it: whether at once, and the message.
-    pub(super) termination: Option<(bool, Option<String>)>,
+    /// It was told to end, for whatever reason.
+    pub(super) terminated: bool,
     /// The end of its script, or its failure to start, is in the reports.
     pub(super) concluded: bool,
     /// So is its release.
     pub(super) released: bool,
-    /// It waits until what holds its share is gone; the shim does not know of it.
-    pub(super) queued: bool,
-    /// It is to be stopped as soon as it is launched.
-    pub(super) stopped: bool,
-    /// How often its launch has failed for lack of something.
-    pub(super) tries: u32,
-    /// It was told that it will be stopped, and will be then.
-    pub(super) stop_at: Option<Instant>,
 }
 
 impl Job {
@@ -47,7 +37,7 @@ impl Job {
 
     /// Whether nothing of it will go on, though processes may still be here.
     pub(super) fn is_leaving(&self) -> bool {
-        !self.released && (self.concluded || self.termination.is_some())
+        !self.released && (self.concluded || self.terminated)
     }
 
     pub(super) fn share(&self) -> Option<&NodeShare> {
@@ -121,38 +111,9 @@ impl Jobs {
         let all = (id, Attempt(0))..=(id, Attempt(u32::MAX));
         self.all.range(all).map(|(&run, job)| (run, job))
     }
-
-    /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
-    /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
-    /// that is meant to be used by several at a time is not waited for.
-    pub(super) fn must_wait(&self, run: Run) -> bool {
-        let Some(wanted) = self.get(run).and_then(Job::share) else {
-            return false;
-        };
-        let in_the_way = |other: Run, job: &Job| {
-            other != run
-                && !job.released
-                && !job.queued
-                && job.share().is_some_and(|s| meet(s, wanted))
-        };
-        let mut leaving = self
-            .leaving
-            .iter()
-            .filter_map(|r| Some((*r, self.get(*r)?)));
-        leaving.any(|(other, job)| in_the_way(other, job))
-            && self
-                .iter()
-                .all(|(other, job)| job.is_leaving() || !in_the_way(other, job))
-    }
 }
 
 /// Whether a key is the one by which the owner's srun asks for steps of a launch.
 pub(super) fn is_owner_key(grant: &JobGrant, key: &[u8]) -> bool {
     is_same_key(&derive_job_key(&grant.key, JobKeyUse::Owner), key)
-}
-
-fn meet(a: &NodeShare, b: &NodeShare) -> bool {
-    let same = |x: &GresShare, y: &GresShare| x.name == y.name && x.ids.intersects(&y.ids);
-    let cpus: &CpuSet = &a.cpus;
-    cpus.intersects(&b.cpus) || a.gres.iter().any(|x| b.gres.iter().any(|y| same(x, y)))
 }

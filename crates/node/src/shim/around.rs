@@ -2,10 +2,11 @@
 //! this node and after the last of it is gone. A job's launch and its steps wait for the former, its release for the
 //! latter. What these programs leave in the background is the site's, and left alone.
 
+use super::batch::Launch;
 use super::files::open_as;
-use super::jobs::{Entry, Role, Shim};
+use super::jobs::{Role, Shim};
 use super::records::Fault;
-use super::wire::{FromShim, Launch, Run, StepOrder};
+use super::wire::{FromShim, Run, StepOrder};
 use crate::descriptors::WithOrder;
 use crate::sys;
 use nix::fcntl::OFlag;
@@ -15,6 +16,8 @@ use nix::unistd::{Pid, chdir, execve, setsid};
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
+/// Steps that wait for one job to begin.
+const EARLY_MAX: usize = 4096;
 /// Names which of the programs runs, in its environment.
 const CONTEXT: &str = "SLURM_SCRIPT_CONTEXT";
 /// The context of `UnkillableStepProgram`.
@@ -22,10 +25,12 @@ const UNKILLABLE: &str = "unkillable_step";
 
 impl Shim {
     /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
-    pub(super) fn start_prolog(&mut self, run: Run, entry: Entry, held: Option<Box<Launch>>) {
+    pub(super) fn start_prolog(&mut self, run: Run, held: Option<Box<Launch>>) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.held = held;
         let around = entry.around.clone().unwrap_or_default();
-        let entry = Entry { held, ..entry };
-        self.jobs.insert(run, entry);
         match fork_programs(&around.prolog, &around.env, "prolog_slurmd", None) {
             Ok(pid) => {
                 self.roles.insert(pid, Role::Prolog(run));
@@ -45,7 +50,6 @@ impl Shim {
         entry.prolog = None;
         let late = self.program_ends.remove(&run) == Some(None);
         let held = entry.held.take();
-        let early = std::mem::take(&mut entry.early);
         if status != 0 && !self.killing {
             let programs = entry
                 .around
@@ -61,24 +65,46 @@ impl Shim {
             }
         }
         // These are refused where the job is ending now.
-        for (order, with) in early {
-            self.start_step(order, with);
-        }
+        self.start_early_steps(run);
         self.unsettled = true;
     }
 
-    /// Keeps a step's start until the prolog is over; gives it back if there is none to wait for.
-    pub(super) fn wait_for_prolog(
+    /// Keeps a step's start until its job has begun, with its prolog, and the user's groups are known; gives it back if there
+    /// is nothing to wait for.
+    pub(super) fn wait_for_job(
         &mut self,
         order: Box<StepOrder>,
         with: WithOrder,
     ) -> Option<(Box<StepOrder>, WithOrder)> {
-        match self.jobs.get_mut(&order.run) {
-            Some(entry) if entry.prolog.is_some() && entry.ending.is_none() => {
+        let run = order.run;
+        let Some(entry) = self.jobs.get(&run).filter(|e| !e.is_leaving()) else {
+            return Some((order, with));
+        };
+        let mut waits = entry.prolog.is_some() || entry.waiting.is_some();
+        if !waits && entry.user.is_none() {
+            // An earlier launcher has begun the job.
+            let grant = entry.grant.clone();
+            let user = grant.and_then(|grant| self.user_of(&grant.spec.owner));
+            waits = user.is_none();
+            if waits {
+                self.without_groups.insert(run);
+            }
+            if let Some(entry) = self.jobs.get_mut(&run) {
+                entry.user = user;
+            }
+        }
+        match self.jobs.get_mut(&run).filter(|_| waits) {
+            Some(entry) if entry.early.len() < EARLY_MAX => {
                 entry.early.push((order, with));
                 None
             }
-            _ => Some((order, with)),
+            Some(_) => {
+                let (run, step) = (order.run, order.launch.step);
+                let error = "too many steps wait for the job to begin".to_owned();
+                self.emit(&FromShim::StepFailed { run, step, error });
+                None
+            }
+            None => Some((order, with)),
         }
     }
 
@@ -158,7 +184,7 @@ impl Shim {
         let mut env = around.map(|a| a.env).unwrap_or_default();
         if env.is_empty() {
             env.push(format!("SLURM_JOB_ID={}", run.0));
-            env.push(format!("SLURMD_NODENAME={}", self.node));
+            env.push(format!("SLURMD_NODENAME={}", self.place.node));
         }
         match fork_programs(&[program], &env, UNKILLABLE, None) {
             Ok(pid) => {
@@ -205,7 +231,7 @@ fn fork_programs(
     }
 }
 
-fn run_programs(programs: &[String], env: &[String]) -> i32 {
+pub(super) fn run_programs(programs: &[String], env: &[String]) -> i32 {
     sys::restore_signals();
     umask(Mode::from_bits_truncate(0o022));
     let ready = setsid()
@@ -219,7 +245,7 @@ fn run_programs(programs: &[String], env: &[String]) -> i32 {
     }
     // Standard error stays the shim's log. This process may wait for programs, and must not keep the shim's sockets open.
     sys::close_from(3);
-    for (resource, soft) in sys::with_core_limit(&[]) {
+    for (resource, soft) in sys::with_first_limits(&[]) {
         let _ = sys::set_soft_limit(resource, soft);
     }
     let env: Vec<CString> = env
@@ -259,7 +285,7 @@ fn execute(program: &str, env: &[CString]) -> i32 {
     127
 }
 
-fn describe(status: i32, late: bool) -> String {
+pub(super) fn describe(status: i32, late: bool) -> String {
     let exit = crate::agent::exit_status(status);
     if late && exit.signal == libc::SIGKILL as u32 {
         "it ran longer than PrologEpilogTimeout and was killed".to_owned()

@@ -47,6 +47,9 @@ impl Shim {
             return self.emit(&FromShim::Released(run));
         }
         let first = entry.ending.is_none();
+        if self.end_waiting(run) {
+            return;
+        }
         if first {
             self.records.ending(run);
         }
@@ -56,7 +59,7 @@ impl Shim {
         } else if first {
             // The message comes before what the script writes when it is signalled, as in Slurm.
             let telling = message.as_ref().is_some_and(|text| {
-                let text = format!("*** JOB {} ON {} {text} ***", run.0, self.node);
+                let text = format!("*** JOB {} ON {} {text} ***", run.0, self.place.node);
                 self.tell(run, &text, Role::Teller(run))
             });
             if !telling {
@@ -209,6 +212,12 @@ impl Shim {
     pub(super) fn enforce_deadlines(&mut self) {
         self.end_late_programs();
         let now = Instant::now();
+        self.stop_announced(now);
+        self.retry_launches(now);
+        self.repeat_late_look_ups(now);
+        self.end_late_measurements(now);
+        self.run_site_programs(now);
+        self.launch();
         self.end_late_writers(now);
         let due: Vec<Run> = self
             .ending
@@ -272,6 +281,11 @@ impl Shim {
         self.ending
             .iter()
             .filter_map(|run| self.jobs.get(run)?.ending?.kill_at)
+            .chain(self.stops.values().copied())
+            .chain(self.retries.first().map(|(at, _)| *at))
+            .chain(self.look_up_deadline())
+            .chain(self.measurement_deadline())
+            .chain(self.site.deadline())
             .chain(self.program_ends.values().filter_map(|end| *end))
             .chain(self.jobs.values().flat_map(|e| e.writers.values().copied()))
             .min()
@@ -370,7 +384,7 @@ impl Shim {
         let mut of_user = self
             .jobs
             .iter()
-            .filter(|(_, e)| e.uid == uid && !e.released);
+            .filter(|(_, e)| e.uid == uid && !e.released && e.waiting.is_none());
         match (of_user.next(), of_user.next()) {
             (Some((run, _)), None) => Some(*run),
             _ => None,
@@ -405,6 +419,7 @@ impl Shim {
             return;
         }
         entry.files = None;
+        self.share_is_free = true;
         self.records.released(run);
         self.emit(&FromShim::Released(run));
     }

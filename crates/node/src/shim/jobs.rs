@@ -1,21 +1,34 @@
 //! What the shim knows of jobs, and the rules by which they start and are forgotten.
 
-use super::launch::{self, Script, Strings};
+use super::batch::Launch;
+use super::checks::{Refusals, UsedNumbers};
+use super::context::Contexts;
+use super::launch::{self, Script};
+use super::measure::Measurement;
 use super::membership::Membership;
+use super::orders::encoded;
 use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
 use super::removal::Removal;
-use super::steps::{Daemon, StepProc};
-use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
+use super::scripts::Scripts;
+use super::session::{Place, Session};
+use super::site::SitePrograms;
+use super::steps::{Beginners, Daemon, StepProc};
+use super::users::Users;
+use super::waiting::Waiting;
+use super::wire::{
+    Around, Attach, FromShim, Known, MachineClaim, Process, Run, StepOrder, ToShim, User,
+};
+use crate::binding::Machine;
 use crate::descriptors::WithOrder;
 use crate::sys::nursery::Nursery;
 use crate::{now, sys};
-use minicbor::bytes::ByteVec;
 use muster_core::command::SignalScope;
 use muster_core::ids::{BlobId, JobId, StepNo};
 use muster_core::job::Usage;
 use muster_core::time::Timestamp;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use muster_proto::node::{JobGrant, NodeSettings};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -45,6 +58,8 @@ pub(super) enum Role {
     Prolog(Run),
     /// Those that run after it.
     Epilog(Run),
+    /// A program of the site that has to do with the node itself.
+    Site,
     /// Another process whose end matters only because something may be settled then.
     Other,
 }
@@ -53,13 +68,20 @@ pub(super) enum Role {
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) uid: u32,
-    pub(super) grant: Option<ByteVec>,
+    /// Its share, as the controller has sealed it; none if what is on file of it cannot be read.
+    pub(super) grant: Option<Rc<JobGrant>>,
+    /// It has not begun.
+    pub(super) waiting: Option<Box<Waiting>>,
+    /// Whom it runs as, once the groups are known.
+    pub(super) user: Option<Rc<User>>,
     /// Its script's process.
     pub(super) script: Option<i32>,
     pub(super) slot: Option<usize>,
     /// How its script ended, or why it did not start.
     pub(super) outcome: Option<FromShim>,
     pub(super) steps: BTreeMap<StepNo, StepProc>,
+    /// What steps of it have had here, those that are forgotten included.
+    pub(super) numbers: UsedNumbers,
     /// Steps that an earlier shim has forgotten: what their daemons leave is no news.
     pub(super) steps_gone: BTreeSet<StepNo>,
     /// Daemons of steps that are over, for others.
@@ -89,6 +111,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Nothing of it begins any more.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.ending.is_some() || self.released
+    }
+
     /// Processes of it, or for it, run: the script, step daemons, the programs around it.
     pub(super) fn is_busy(&self) -> bool {
         self.script.is_some()
@@ -115,9 +142,17 @@ pub(super) struct Ending {
 /// Where a script's standard error goes, for messages.
 #[derive(Debug)]
 pub(super) struct Files {
-    pub(super) user: User,
+    pub(super) user: Rc<User>,
     pub(super) work_dir: String,
     pub(super) stderr: String,
+}
+
+/// A job that begins now.
+#[derive(Debug)]
+pub(super) struct Begin {
+    pub(super) run: Run,
+    /// Its script, if it has one here.
+    pub(super) launch: Option<Launch>,
 }
 
 /// A process that is not a child of this shim.
@@ -132,7 +167,30 @@ pub(super) struct Watched {
 pub(super) struct Shim {
     pub(super) spool: PathBuf,
     root: bool,
-    pub(super) node: String,
+    /// Which node this is, as root says.
+    pub(super) place: Place,
+    pub(super) claim: MachineClaim,
+    pub(super) machine: Option<Machine>,
+    pub(super) session: Session,
+    pub(super) settings: NodeSettings,
+    /// Scripts and contexts that the controller has sent in this session.
+    pub(super) blobs: HashMap<BlobId, Rc<[u8]>>,
+    pub(super) contexts: Contexts,
+    pub(super) scripts: Scripts,
+    /// Scripts to remove when the jobs that run them are forgotten.
+    pub(super) stale_scripts: HashSet<BlobId>,
+    pub(super) users: Users,
+    pub(super) measurements: Vec<Measurement>,
+    pub(super) refusals: Refusals,
+    pub(super) site: SitePrograms,
+    /// Launches that wait until the last holder of their share is gone, in order.
+    pub(super) queued: Vec<Run>,
+    /// Jobs of which launch or steps wait for the groups of their user.
+    pub(super) without_groups: BTreeSet<Run>,
+    /// When launches are tried again that lacked something.
+    pub(super) retries: BTreeSet<(Instant, Run)>,
+    /// When jobs are stopped to which that was announced.
+    pub(super) stops: BTreeMap<Run, Instant>,
     /// An agent listens.
     pub(super) attached: bool,
     pub(super) jobs: BTreeMap<Run, Entry>,
@@ -140,9 +198,10 @@ pub(super) struct Shim {
     /// Sessions that scripts and step daemons lead or led, by their number.
     pub(super) sessions: HashMap<i32, Run>,
     pub(super) members: Membership,
-    contexts: HashMap<BlobId, Rc<Strings>>,
     /// Scripts that are being started.
     nursery: Nursery<Script>,
+    /// Step daemons that are being started.
+    pub(super) beginners: Beginners,
     pub(super) records: Records,
     pub(super) tree: ProcessTree,
     slots: Rc<sys::SharedSlots>,
@@ -155,7 +214,9 @@ pub(super) struct Shim {
     pub(super) program_ends: BTreeMap<Run, Option<Instant>>,
     /// Something may have changed for jobs that are ending.
     pub(super) unsettled: bool,
-    to_fork: Vec<Launch>,
+    /// Jobs have left their shares since it was last looked for launches that wait for those.
+    pub(super) share_is_free: bool,
+    pub(super) to_begin: Vec<Begin>,
     output: Vec<u8>,
     pub(super) watched: Vec<Watched>,
     /// Lines to step daemons, with their steps.
@@ -177,14 +238,30 @@ impl Shim {
         Ok(Shim {
             spool: spool.to_owned(),
             root: nix::unistd::geteuid().is_root(),
-            node: String::new(),
+            place: Place::default(),
+            claim: MachineClaim::default(),
+            machine: None,
+            session: Session::default(),
+            settings: NodeSettings::default(),
+            blobs: HashMap::new(),
+            contexts: Contexts::default(),
+            scripts: Scripts::new(spool),
+            stale_scripts: HashSet::new(),
+            users: Users::default(),
+            measurements: Vec::new(),
+            refusals: Refusals::default(),
+            site: SitePrograms::default(),
+            queued: Vec::new(),
+            without_groups: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            stops: BTreeMap::new(),
             attached: false,
             jobs: BTreeMap::new(),
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
             members: Membership::open(spool)?,
-            contexts: HashMap::new(),
             nursery: Nursery::new(),
+            beginners: Beginners::default(),
             records,
             tree: ProcessTree::new(),
             slots: Rc::new(sys::SharedSlots::new(SLOTS)?),
@@ -194,7 +271,8 @@ impl Shim {
             ending: BTreeSet::new(),
             program_ends: BTreeMap::new(),
             unsettled: false,
-            to_fork: Vec::new(),
+            share_is_free: false,
+            to_begin: Vec::new(),
             output: Vec::new(),
             watched: Vec::new(),
             lines: BTreeMap::new(),
@@ -206,45 +284,31 @@ impl Shim {
         })
     }
 
-    /// Carries out an order; gives the answer, if it has one.
+    /// Carries out an agent's order; gives the answer, if it has one.
     pub(super) fn handle(&mut self, message: ToShim) -> Option<FromShim> {
-        if let ToShim::Launch(order) = message {
-            self.to_fork.push(*order);
-            return None;
+        if let ToShim::Sealed { orders, seal } = message {
+            return self.take_sealed(&orders, &seal);
         }
         self.launch();
+        if let Some(why) = self.refusal(&message) {
+            self.refusals
+                .log(format_args!("{why}: {:.200}", format!("{message:?}")));
+            if let ToShim::StepGiven { run, step, .. } = message {
+                self.tell_lost(run, step);
+            }
+            return None;
+        }
         match message {
-            ToShim::Attach { .. } | ToShim::Launch(_) | ToShim::StartStep(_) => {}
-            ToShim::KillWait(ms) => {
-                self.kill_wait = Duration::from_millis(ms.min(u32::MAX.into()));
+            ToShim::Attach(_)
+            | ToShim::Stop { .. }
+            | ToShim::StartStep(_)
+            | ToShim::Sealed { .. } => {}
+            ToShim::OpenSession => return Some(self.open_session()),
+            ToShim::BeginSession(key) => return Some(self.begin_session(&key)),
+            ToShim::SignalStep { run, step, signal } => {
+                self.signal(run, Some(step), signal, SignalScope::Steps);
             }
-            ToShim::Unkillable {
-                timeout_ms,
-                program,
-            } => {
-                let timeout = Some(timeout_ms).filter(|ms| *ms > 0);
-                self.unkillable = timeout.map(|ms| (Duration::from_millis(ms), program));
-            }
-            ToShim::Context(id, env) => {
-                let env = Strings::of(env.iter().map(|v| v.as_slice()));
-                self.contexts.insert(id, Rc::new(env));
-            }
-            ToShim::DropContext(id) => drop(self.contexts.remove(&id)),
-            ToShim::Hold {
-                run,
-                grant,
-                uid,
-                around,
-            } => self.hold(run, grant, uid, around),
-            ToShim::Terminate { run, now, message } => self.terminate(run, now, message),
-            ToShim::Signal {
-                run,
-                step,
-                signal,
-                scope,
-            } => self.signal(run, step, signal, scope),
             ToShim::EndStep { run, step } => self.end_step(run, step),
-            ToShim::StepLimit { run, step, seconds } => self.limit_step(run, step, seconds),
             ToShim::Tell {
                 run,
                 text,
@@ -274,31 +338,50 @@ impl Shim {
                 let list = self.inspect(job);
                 return Some(FromShim::Processes { tag, list });
             }
-            ToShim::Stop { kill } => {
-                if kill {
-                    self.kill_all();
-                    return None;
-                }
-                match self.busy() {
-                    0 => self.exit = true,
-                    jobs => return Some(FromShim::Busy(jobs)),
-                }
-            }
+            ToShim::Measure { job, tag, memory } => return self.measure(job, tag, memory),
         }
         None
     }
 
-    /// A new agent: it is told everything that was not forgotten.
-    pub(super) fn attach(&mut self, node: String) {
+    /// Root wants this process to end; the answer, unless it does.
+    pub(super) fn stop(&mut self, kill: bool) -> Option<FromShim> {
         self.launch();
-        self.node = node;
+        if kill {
+            self.kill_all();
+            return None;
+        }
+        match self.busy() {
+            0 => {
+                self.exit = true;
+                None
+            }
+            jobs => Some(FromShim::Busy(jobs)),
+        }
+    }
+
+    /// A new agent: it is told everything that was not forgotten.
+    pub(super) fn attach(&mut self, attach: Attach) {
+        // Who has asked for them is gone.
+        self.measurements.clear();
+        self.launch();
+        self.place = Place {
+            cluster: attach.cluster,
+            node: attach.node,
+        };
+        if self.machine.is_none() || self.claim != attach.claim {
+            self.claim = attach.claim;
+            self.machine = Some(Machine::read(attach.claim));
+        }
+        // The one before belonged to a connection of the agent before.
+        self.session = Session::default();
+        self.site.forget_settings();
         self.attached = true;
         self.listen_to_standing();
         self.output.clear();
         self.disown_daemons();
         let known = self.jobs.iter().map(|(&run, e)| Known {
             run,
-            grant: e.grant.clone(),
+            grant: e.grant.as_deref().map(encoded),
             kept: self
                 .records
                 .kept(run)
@@ -343,6 +426,10 @@ impl Shim {
         if std::mem::take(&mut self.unsettled) {
             self.settle();
         }
+        if std::mem::take(&mut self.share_is_free) {
+            self.go_on_with_queued();
+            self.launch();
+        }
         if let Err(e) = self.records.flush() {
             // What is lost here costs a job a second report after a crash of the shim, never a second launch:
             // launches check the same write themselves.
@@ -350,97 +437,68 @@ impl Shim {
         }
     }
 
-    fn hold(&mut self, run: Run, grant: ByteVec, uid: u32, around: Option<Box<Around>>) {
-        if let Some(entry) = self.jobs.get_mut(&run) {
-            // It changes where a job gives up nodes.
-            if entry.grant.as_ref() != Some(&grant) {
-                self.records.grant(run, &grant);
-                entry.grant = Some(grant);
-            }
-            return;
-        }
-        self.records.came(run, uid, false, sys::boot_ms());
-        self.records.grant(run, &grant);
-        let entry = Entry {
-            uid,
-            grant: Some(grant),
-            around,
-            ..Entry::default()
-        };
-        let Some(around) = &entry.around else {
-            self.jobs.insert(run, entry);
+    /// Writes down that a job came, before anything of it begins.
+    pub(super) fn enter_on_file(&mut self, run: Run, has_script: bool) {
+        let Some(entry) = self.jobs.get(&run) else {
             return;
         };
-        self.records.around(run, around);
-        if around.prolog.is_empty() {
-            self.jobs.insert(run, entry);
-            return;
+        self.records
+            .came(run, entry.uid, has_script, sys::boot_ms());
+        if let Some(grant) = &entry.grant {
+            self.records.grant(run, &encoded(grant));
         }
-        match self.records.flush() {
-            Ok(()) => self.start_prolog(run, entry, None),
-            Err(e) => self.not_on_file(run, &e),
+        if let Some(around) = &entry.around {
+            self.records.around(run, around);
         }
     }
 
     fn not_on_file(&mut self, run: Run, e: &io::Error) {
         let error = format!("cannot write {}/attempts: {e}", self.spool.display());
-        self.jobs.insert(run, Entry::default());
         self.fail(run, error, Fault::Node);
+        self.start_early_steps(run);
     }
 
     /// Begins the launches that have come.
     pub(super) fn launch(&mut self) {
-        if self.to_fork.is_empty() {
+        if self.to_begin.is_empty() {
             return;
         }
-        let mut orders = std::mem::take(&mut self.to_fork);
-        // An attempt that is known, from the file included, has been launched.
-        orders.retain(|o| match self.jobs.get_mut(&o.run) {
-            Some(entry) => {
-                entry.grant.get_or_insert_with(|| o.grant.clone());
-                false
+        let begin = std::mem::take(&mut self.to_begin);
+        for Begin { run, launch } in &begin {
+            let grant = self.jobs.get(run).and_then(|e| e.grant.clone());
+            let around = grant.and_then(|grant| self.around_of(&grant));
+            if let Some(entry) = self.jobs.get_mut(run) {
+                entry.around = around;
             }
-            None => true,
-        });
-        let boot_ms = sys::boot_ms();
-        for o in &orders {
-            self.records.came(o.run, o.user.uid, true, boot_ms);
-            self.records.grant(o.run, &o.grant);
-            if let Some(around) = &o.around {
-                self.records.around(o.run, around);
-            }
+            self.enter_on_file(*run, launch.is_some());
         }
         let on_file = self.records.flush();
-        for order in orders {
+        for begin in begin {
             match &on_file {
-                Ok(()) => self.begin(order),
-                Err(e) => self.not_on_file(order.run, e),
+                Ok(()) => self.begin(begin),
+                Err(e) => self.not_on_file(begin.run, e),
             }
         }
     }
 
-    fn begin(&mut self, mut order: Launch) {
-        let entry = Entry {
-            uid: order.user.uid,
-            grant: Some(std::mem::replace(&mut order.grant, Vec::new().into())),
-            around: order.around.take(),
-            ..Entry::default()
-        };
-        if entry.around.as_ref().is_some_and(|a| !a.prolog.is_empty()) {
-            return self.start_prolog(order.run, entry, Some(Box::new(order)));
+    fn begin(&mut self, Begin { run, launch }: Begin) {
+        let around = self.jobs.get(&run).and_then(|e| e.around.as_ref());
+        if around.is_some_and(|a| !a.prolog.is_empty()) {
+            return self.start_prolog(run, launch.map(Box::new));
         }
-        self.jobs.insert(order.run, entry);
-        self.fork_script(order);
+        if let Some(launch) = launch {
+            self.fork_script(launch);
+        }
+        self.start_early_steps(run);
     }
 
     /// Starts the script of a job that has been entered.
-    pub(super) fn fork_script(&mut self, order: Launch) {
+    pub(super) fn fork_script(&mut self, mut order: Launch) {
         let run = order.run;
         let slot = self.free_slots.pop();
-        let context = order.context.and_then(|id| self.contexts.get(&id));
         let slots = (Rc::clone(&self.slots), slot.unwrap_or(usize::MAX));
         let row = self.members.of_script(run);
-        let script = Script::new(&order, context.map(Rc::clone), self.root, row, slots);
+        let script = Script::new(&mut order, self.root, row, slots);
         let forked = match script {
             Ok(script) => self.nursery.start(script, Script::run),
             Err(error) => {
@@ -543,6 +601,7 @@ impl Shim {
                 Some(Role::Remover(run)) => self.remover_ended(run, r.pid),
                 Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
                 Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
+                Some(Role::Site) => self.site_program_ended(r.pid, r.status),
                 Some(Role::Other) | None => {}
             }
         }
@@ -579,7 +638,13 @@ impl Shim {
         );
     }
 
-    fn signal(&mut self, run: Run, step: Option<StepNo>, signal: i32, scope: SignalScope) {
+    pub(super) fn signal(
+        &mut self,
+        run: Run,
+        step: Option<StepNo>,
+        signal: i32,
+        scope: SignalScope,
+    ) {
         self.hear_all_standing(run, false);
         match (step, scope) {
             (Some(StepNo::BATCH), _) => self.signal_script(run, signal),
@@ -619,13 +684,18 @@ impl Shim {
         if self.jobs.get(&run).is_none_or(|e| !e.released) {
             return;
         }
-        self.jobs.remove(&run);
+        let entry = self.jobs.remove(&run);
+        let script = entry.and_then(|e| e.grant?.spec.script);
+        if let Some(id) = script.filter(|id| self.stale_scripts.remove(id)) {
+            self.drop_script(id);
+        }
+        self.stops.remove(&run);
         self.sessions.retain(|_, owner| *owner != run);
         self.members.forget(run);
         self.records.forgotten(run);
     }
 
-    fn inspect(&mut self, job: JobId) -> Vec<Process> {
+    pub(super) fn inspect(&mut self, job: JobId) -> Vec<Process> {
         let runs: Vec<Run> = self.jobs.keys().filter(|r| r.0 == job).copied().collect();
         for run in runs {
             self.hear_all_standing(run, false);
@@ -679,13 +749,17 @@ impl Shim {
     }
 
     /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`],
-    /// [`Shim::hear_asked`], [`Shim::hear_standing_line`].
+    /// [`Shim::hear_asked`], [`Shim::hear_standing_line`], [`Shim::hear_groups`], [`Shim::hear_measurement`].
     pub(super) fn watched_fds(&self) -> Vec<RawFd> {
         let watched = self.watched.iter().map(|w| w.pidfd.as_raw_fd());
         let asked = self.asked.iter().map(Daemon::fd);
         let lines = self.lines.keys().copied();
         let standing = self.standing_lines.keys().copied();
-        watched.chain(lines).chain(asked).chain(standing).collect()
+        let look_ups = self.look_up_fds();
+        let daemons = lines.chain(asked).chain(standing);
+        let measurements = self.measurement_fds();
+        let processes = look_ups.chain(measurements);
+        watched.chain(daemons).chain(processes).collect()
     }
 }
 

@@ -3,9 +3,10 @@
 //! memory is done before. It may wait long for a file that the user has named: meanwhile it has no descriptors of the shim,
 //! nobody may look into it, and the shim goes on.
 
+use super::batch::Launch;
+use super::context::Prepared;
 use super::files::output_flags;
 use super::membership::Row;
-use super::wire::Launch;
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::{self, CHANGED_SIGNALS, SharedSlots};
 use std::ffi::{CStr, CString, c_char};
@@ -48,15 +49,23 @@ pub(crate) struct Strings {
 }
 
 impl Strings {
+    /// Adds a string, which is these one after another, unless it has a zero byte.
+    pub(crate) fn push(&mut self, parts: &[&[u8]]) {
+        if parts.iter().any(|part| part.contains(&0)) {
+            return;
+        }
+        self.starts.push(self.bytes.len());
+        parts
+            .iter()
+            .for_each(|part| self.bytes.extend_from_slice(part));
+        self.bytes.push(0);
+    }
+
     /// The strings of these that have no zero byte.
     pub(crate) fn of<'a>(strings: impl IntoIterator<Item = &'a [u8]>) -> Strings {
         let mut all = Strings::default();
         for string in strings {
-            if !string.contains(&0) {
-                all.starts.push(all.bytes.len());
-                all.bytes.extend_from_slice(string);
-                all.bytes.push(0);
-            }
+            all.push(&[string]);
         }
         all
     }
@@ -76,7 +85,7 @@ pub(crate) struct Script {
     env: Vec<*const c_char>,
     /// See above: only kept.
     _strings: [Strings; 2],
-    _context: Option<Rc<Strings>>,
+    _context: Rc<Prepared>,
     /// Whom to become, where this process is root.
     user: Option<(u32, u32, Vec<u32>)>,
     uid: u32,
@@ -101,8 +110,7 @@ impl Script {
     /// # Errors
     /// A path has a zero byte.
     pub(crate) fn new(
-        order: &Launch,
-        context: Option<Rc<Strings>>,
+        order: &mut Launch,
         root: bool,
         row: Row,
         (slots, slot): (Rc<SharedSlots>, usize),
@@ -112,9 +120,10 @@ impl Script {
         };
         let argv = [&order.script].into_iter().chain(&order.args);
         let argv = Strings::of(argv.map(|s| s.as_bytes()));
-        let own = Strings::of(order.env.iter().map(|s| s.as_bytes()));
+        let own = std::mem::take(&mut order.env);
+        let context = Rc::clone(&order.context);
         let end = || [std::ptr::null()];
-        let inherited = context.iter().flat_map(|c| c.pointers());
+        let inherited = context.env.pointers();
         // One place more, for the process id, which only the child knows.
         let env = inherited.chain(own.pointers()).chain(end()).chain(end());
         let user = &order.user;
@@ -130,8 +139,8 @@ impl Script {
             stdout: path(&order.stdout)?,
             stderr: order.stderr.as_deref().map(path).transpose()?,
             append: order.append,
-            umask: order.umask & 0o777,
-            limits: sys::with_core_limit(&order.limits),
+            umask: context.umask & 0o777,
+            limits: sys::with_first_limits(&order.limits),
             cpus: order.cpus.as_ref().map(sys::bitmap),
             _context: context,
             row,

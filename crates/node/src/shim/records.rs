@@ -90,6 +90,7 @@ struct Live {
     lines: Vec<u8>,
     /// What the agent asked to keep.
     kept: BTreeMap<u32, ByteVec>,
+    kept_bytes: usize,
     /// Steps that are not forgotten.
     steps: BTreeMap<StepNo, LiveStep>,
 }
@@ -106,11 +107,12 @@ struct LiveStep {
 
 impl Live {
     fn keep(&mut self, key: u32, bytes: ByteVec) {
-        if bytes.is_empty() {
-            self.kept.remove(&key);
-        } else {
-            self.kept.insert(key, bytes);
-        }
+        let more = bytes.len();
+        let had = match more {
+            0 => self.kept.remove(&key),
+            _ => self.kept.insert(key, bytes),
+        };
+        self.kept_bytes = self.kept_bytes + more - had.map_or(0, |had| had.len());
     }
 
     fn step(&mut self, step: StepNo) -> &mut LiveStep {
@@ -284,7 +286,10 @@ impl Records {
         let (old, mut live) = parse(&text);
         if !same_boot {
             // No step outlives a reboot.
-            live.values_mut().for_each(|live| live.kept.clear());
+            for live in live.values_mut() {
+                live.kept.clear();
+                live.kept_bytes = 0;
+            }
         }
         let mut records = Records {
             file: OpenOptions::new()
@@ -328,6 +333,11 @@ impl Records {
         let live = self.live.get(&run);
         let kept = live.into_iter().flat_map(|live| &live.kept);
         kept.map(|(key, bytes)| (*key, bytes))
+    }
+
+    /// How much that is.
+    pub(crate) fn kept_bytes(&self, run: Run) -> usize {
+        self.live.get(&run).map_or(0, |live| live.kept_bytes)
     }
 
     /// Whether something is kept under this number.

@@ -13,7 +13,9 @@ use super::wire::{FromShim, Run};
 use crate::{now, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::Usage;
+use muster_proto::node::JobGrant;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::rc::Rc;
 
 /// A process started this much later than its record is another one with the same number.
 const START_SLACK_MS: u64 = 2000;
@@ -56,11 +58,15 @@ impl Shim {
             uid: old.uid,
             recovered: same_boot,
             released: old.released,
-            grant: old.grant.clone(),
+            grant: old.grant.as_ref().and_then(|bytes| grant_of(run, bytes)),
             around: old.around.clone(),
             steps_gone: old.steps_gone.clone(),
             ..Entry::default()
         };
+        let mut entry = entry;
+        for step in &old.steps_gone {
+            entry.numbers.insert(*step);
+        }
         self.jobs.insert(run, entry);
         if same_boot {
             if let Some(pid) = old.pid {
@@ -141,7 +147,7 @@ impl Shim {
         };
         let over = proc.ended.is_some();
         if let Some(entry) = self.jobs.get_mut(&run) {
-            entry.steps.insert(step, proc);
+            entry.enter_step(step, proc);
         }
         if !over && (pid == 0 || !self.watch(pid, Role::Step(run, step))) {
             self.step_ended(run, step);
@@ -179,6 +185,7 @@ impl Shim {
             | Role::Prolog(_)
             | Role::Epilog(_)
             | Role::Spare(_)
+            | Role::Site
             | Role::Other => {}
         }
     }
@@ -207,6 +214,17 @@ impl Shim {
             }
         }
         found
+    }
+}
+
+/// The grant that is on file.
+fn grant_of(run: Run, bytes: &[u8]) -> Option<Rc<JobGrant>> {
+    match minicbor::decode(bytes) {
+        Ok(grant) => Some(Rc::new(grant)),
+        Err(e) => {
+            eprintln!("job {}: its grant cannot be read back: {e}", run.0);
+            None
+        }
     }
 }
 

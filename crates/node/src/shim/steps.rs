@@ -1,18 +1,20 @@
-//! Step daemons from the shim's side: forked without exec, told of the job's end, collected with their result. One whose
+//! Step daemons from the shim's side: started, told of the job's end, collected with their result. One whose
 //! step left nothing behind is kept for the next step of its job, which the agent gives it by a line of its own. What the agent
 //! says of steps may come later here than what their daemons say: before it is acted on, the lines to these are looked at.
 
+mod begin;
 mod found;
 mod standing;
 mod told;
 
+pub(super) use begin::Beginners;
 pub(super) use told::EncodedEnd;
 
 use super::jobs::{Entry, Role, Shim};
-use super::membership::Row;
 use super::processes::Containment;
 use super::wire::{FromShim, PmixOrder, Run, StepOrder};
-use crate::descriptors::{self, HandedOver, WithOrder};
+use crate::descriptors::{self, WithOrder};
+use crate::step_bounds::StepBounds;
 use crate::{audit_session, now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
@@ -24,7 +26,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::chown;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Where memory that processes share has its names.
@@ -201,23 +203,34 @@ impl Shim {
     /// Starts a step daemon, or gives one that is there a step.
     pub(super) fn start_step(&mut self, order: Box<StepOrder>, with: WithOrder) {
         self.launch();
-        let Some((order, with)) = self.wait_for_prolog(order, with) else {
+        let Some((mut order, with)) = self.wait_for_job(order, with) else {
             return;
         };
         let direct = order.direct;
         let (run, step) = (order.run, order.launch.step);
-        let refused = match self.jobs.get(&run) {
+        let mut refused = match self.jobs.get(&run) {
             None => Some("the job is not on this node"),
-            Some(e) if e.ending.is_some() => Some("the job is ending"),
-            Some(e) if e.steps.contains_key(&step) => Some("the step exists"),
+            Some(e) if e.is_leaving() => Some("the job is ending"),
             Some(_) if with.agent.is_none() || direct != with.srun.is_some() => {
                 Some("what goes with its order did not come")
             }
             Some(_) => None,
-        };
-        let started = match refused {
-            Some(why) => Err(io::Error::other(why)),
-            None => self.place_step(order, &with),
+        }
+        .map(str::to_owned);
+        let mut bounds = None;
+        if refused.is_none() {
+            match self.confine_step(&mut order) {
+                Ok(found) => bounds = Some(found),
+                Err(why) => {
+                    self.refusals
+                        .log(format_args!("step {}.{step}: {why}", run.0));
+                    refused = Some(why);
+                }
+            }
+        }
+        let started = match (refused, bounds) {
+            (None, Some(bounds)) => self.place_step(order, &with, bounds),
+            (why, _) => Err(io::Error::other(why.unwrap_or_default())),
         };
         let event = match started {
             Ok(Placed { pid, socket, wire }) => FromShim::StepReady {
@@ -239,7 +252,12 @@ impl Shim {
     }
 
     /// Has a daemon take the step: one that is there and that the agent has no line to, or a new one.
-    fn place_step(&mut self, order: Box<StepOrder>, with: &WithOrder) -> io::Result<Placed> {
+    fn place_step(
+        &mut self,
+        order: Box<StepOrder>,
+        with: &WithOrder,
+        bounds: StepBounds,
+    ) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
         // One with a standing order may have taken a step.
         let is_free = |spare: &Daemon| !spare.owned && !spare.stands;
@@ -247,10 +265,6 @@ impl Shim {
             let at = e.spares.iter().position(is_free)?;
             Some(e.spares.swap_remove(at))
         };
-        let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
-        if order.pmix.is_some() || !spares.iter().any(is_free) {
-            return self.fork_step(&order, with);
-        }
         let next = stepd::NextStep {
             order,
             kill_wait_ms: u64::try_from(self.kill_wait.as_millis()).unwrap_or(u64::MAX),
@@ -260,6 +274,10 @@ impl Shim {
             kept: self.kept_of(run, step),
             standing: None,
         };
+        let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
+        if next.order.pmix.is_some() || !spares.iter().any(is_free) {
+            return self.start_daemon(next, with, bounds);
+        }
         let frame = next.as_control();
         while frame.len() <= ORDER_MAX
             && let Some(spare) = self.jobs.get_mut(&run).and_then(free)
@@ -268,7 +286,7 @@ impl Shim {
                 return Ok(placed);
             }
         }
-        self.fork_step(&next.order, with)
+        self.start_daemon(next, with, bounds)
     }
 
     /// Gives a step to a daemon that has had one; nothing if that fails.
@@ -299,7 +317,7 @@ impl Shim {
         self.launch();
         self.hear_daemon_of(pid);
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
-        let Some(entry) = entry.filter(|e| !e.steps.contains_key(&step)) else {
+        let Some(entry) = entry.filter(|e| !e.had_step(step)) else {
             return self.tell_lost(run, step);
         };
         let ending = entry.ending.is_some();
@@ -323,12 +341,12 @@ impl Shim {
             proc.ask_to_end();
         }
         if let Some(entry) = self.jobs.get_mut(&run) {
-            entry.steps.insert(step, proc);
+            entry.enter_step(step, proc);
         }
     }
 
     /// A step that was given ended with its daemon before this process heard of it.
-    fn tell_lost(&mut self, run: Run, step: StepNo) {
+    pub(super) fn tell_lost(&mut self, run: Run, step: StepNo) {
         let path = result_path(&self.spool, run, step);
         let left = stepd::read_result(&path).map(|(end, _)| end);
         let _ = fs::remove_file(path);
@@ -367,70 +385,66 @@ impl Shim {
                 dirs,
                 ..StepProc::new(pid, Some(daemon))
             };
-            entry.steps.insert(step, proc);
+            entry.enter_step(step, proc);
         }
     }
 
-    fn fork_step(&mut self, order: &StepOrder, with: &WithOrder) -> io::Result<Placed> {
-        let (run, step) = (order.run, order.launch.step);
+    fn start_daemon(
+        &mut self,
+        next: stepd::NextStep,
+        with: &WithOrder,
+        bounds: StepBounds,
+    ) -> io::Result<Placed> {
+        let of = &*next.order;
+        let (run, step) = (of.run, of.launch.step);
         let socket = self.step_socket(run, step);
         let listener = super::bind(&socket, 0o600)?;
         if nix::unistd::geteuid().is_root() {
-            chown(&socket, Some(order.user.uid), Some(order.user.gid))?;
+            chown(&socket, Some(of.user.uid), Some(of.user.gid))?;
         }
-        let wire = match &order.pmix {
-            Some(pmix) => Some(listen_at(&pmix.listen)?),
-            None => None,
-        };
+        let (mut wire, mut dirs) = (None, Vec::new());
+        if let Some(pmix) = &of.pmix {
+            wire = Some(listen_at(&pmix.listen)?);
+            dirs = self.step_dirs(of, pmix);
+            self.records.step_dirs(run, step, &dirs);
+        }
         let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;
         let (control, far_end) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
-        let mut setting = stepd::Setting {
-            node: self.node.clone(),
-            kill_wait: self.kill_wait,
-            result: result_path(&self.spool, run, step),
-            dirs: order
-                .pmix
-                .as_ref()
-                .map_or_else(Vec::new, |pmix| self.step_dirs(order, pmix)),
-            kept: Vec::new(),
+        let order = stepd::FirstOrder {
+            node: self.place.node.clone(),
+            dirs: dirs.clone(),
+            has_wire: wire.is_some(),
+            has_agent: with.agent.is_some(),
+            first_limits: sys::first_limits().to_vec(),
+            bounds,
+            spool: self.spool.clone(),
+            step: next,
         };
-        let dirs = setting.dirs.clone();
-        if !dirs.is_empty() {
-            self.records.step_dirs(run, step, &dirs);
-        }
+        let mut descriptors = vec![listener.as_raw_fd(), far_end.as_raw_fd()];
+        descriptors.extend(wire.as_ref().map(AsRawFd::as_raw_fd));
+        descriptors.extend(with.numbers());
         let row = self.members.of_daemon(run);
-        match sys::fork()? {
-            sys::Fork::Child => {
-                let wire = wire.as_ref();
-                // Here it costs nobody anything.
-                setting.kept = self.kept_of(run, step);
-                if let Err(e) = begin_sessions(&row, order.user.uid) {
-                    eprintln!("step {}.{step}: {e}", run.0);
-                    sys::exit_now(1);
-                }
-                become_stepd(order, &setting, &listener, &far_end, wire, with)
-            }
-            sys::Fork::Parent(pid) => {
-                let daemon = Daemon {
-                    pid,
-                    control,
-                    input: Frames::default(),
-                    socket: socket.clone(),
-                    owned: true,
-                    adopted: false,
-                    stands: false,
-                    ahead: None,
-                };
-                self.sessions.insert(pid, run);
-                self.enter_step(run, step, daemon, dirs);
-                Ok(Placed {
-                    pid,
-                    socket,
-                    wire: address.map(|a| a.to_string()),
-                })
-            }
-        }
+        let pid = self
+            .beginners
+            .start(&order, &descriptors, &self.spool, row)?;
+        let daemon = Daemon {
+            pid,
+            control,
+            input: Frames::default(),
+            socket: socket.clone(),
+            owned: true,
+            adopted: false,
+            stands: false,
+            ahead: None,
+        };
+        self.sessions.insert(pid, run);
+        self.enter_step(run, step, daemon, dirs);
+        Ok(Placed {
+            pid,
+            socket,
+            wire: address.map(|a| a.to_string()),
+        })
     }
 
     /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
@@ -438,7 +452,7 @@ impl Shim {
     fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder) -> Vec<PathBuf> {
         let mut hasher = DefaultHasher::new();
         self.spool.hash(&mut hasher);
-        let (uid, node, place) = (order.user.uid, &self.node, hasher.finish());
+        let (uid, node, place) = (order.user.uid, &self.place.node, hasher.finish());
         let name = format!("{STEP_DIR}{uid}.{}.{node}.{place:016x}", pmix.nspace);
         let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
         let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
@@ -643,7 +657,7 @@ impl Shim {
     /// Tells all steps of a job to end, and their users why.
     pub(super) fn end_all_steps(&mut self, run: Run, message: Option<String>) {
         self.hear_daemons_of(run);
-        let node = self.node.clone();
+        let node = self.place.node.clone();
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -702,42 +716,6 @@ impl Shim {
         }
         self.signal_members(run, (&[], &tasks), signal);
     }
-}
-
-/// In a fresh fork: what comes of it is found by the sessions that it begins.
-fn begin_sessions(row: &Row, uid: u32) -> io::Result<()> {
-    nix::unistd::setsid()?;
-    let begun = row.begin_session(uid);
-    begun.map_err(|e| io::Error::other(format!("/proc/self/loginuid: {e}")))
-}
-
-/// In a fresh fork: keeps only what a step daemon needs.
-fn become_stepd(
-    order: &StepOrder,
-    setting: &stepd::Setting,
-    listener: &UnixListener,
-    control: &UnixStream,
-    wire: Option<&TcpListener>,
-    with: &WithOrder,
-) -> ! {
-    let mut kept = vec![listener.as_raw_fd(), control.as_raw_fd()];
-    kept.extend(wire.map(AsRawFd::as_raw_fd));
-    kept.extend(with.numbers());
-    if sys::keep_only(&kept).is_err() {
-        sys::exit_now(1);
-    }
-    let mut fixed = (3..).map(sys::adopt);
-    let mut next = || fixed.next().unwrap_or_else(|| sys::exit_now(1));
-    let (listener, control) = (UnixListener::from(next()), UnixStream::from(next()));
-    let wire = wire.map(|_| TcpListener::from(next()));
-    let agent = with.agent.as_ref().map(|_| UnixStream::from(next()));
-    let srun = with.srun.as_ref().map(|_| HandedOver {
-        stdin: next(),
-        stdout: next(),
-        stderr: next(),
-        line: next(),
-    });
-    stepd::run(order, setting, listener, (control, agent), wire, srun)
 }
 
 /// Path of a step's result.

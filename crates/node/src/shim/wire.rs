@@ -1,18 +1,20 @@
-//! What an agent and its shim say to each other: frames of CBOR over `<spool>/shim.sock`. Both are of one build as a
-//! rule, but a new agent meets an old shim after an upgrade, so the numbered fields may only be added to.
+//! Messages between agent and launcher: frames of CBOR over `<spool>/shim.sock`. Whoever connects is root and says which node
+//! this is ([`ToShim::Attach`]); the agent, to which the connection is given then, has no rights of its own: what it passes on
+//! is sealed by the controller, and what it asks for is checked against the grants that came so.
 
+use super::measure::TaskUsage;
 use crate::stepd::Running;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::command::SignalScope;
 use muster_core::cpuset::CpuSet;
 use muster_core::environment::Environment;
-use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
+use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::limits::FRAME_BYTES_MAX;
 use muster_core::time::Timestamp;
 use muster_core::validate::Validate;
 use muster_proto::frame::Message;
+use muster_proto::node::MemoryCount;
 use muster_proto::step::StepLaunch;
 
 /// One launch of a job: attempts are never launched twice.
@@ -25,75 +27,41 @@ pub(crate) type Process = (u32, StepNo, Option<(u32, u32)>);
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) enum ToShim {
-    /// The agent is here: answered by [`FromShim::State`], then by every outcome that was not forgotten.
+    /// First message of a connection, by root: an agent is about to use it. Answered by [`FromShim::State`], then by every
+    /// outcome that was not forgotten.
     #[n(0)]
-    Attach {
-        /// Node name, for messages in job output.
+    Attach(#[n(0)] Box<Attach>),
+    /// The agent dials the controller: answered by [`FromShim::SessionKey`].
+    #[n(16)]
+    OpenSession,
+    /// The controller has answered with this key: answered by [`FromShim::SessionBegun`].
+    #[n(17)]
+    BeginSession(#[n(0)] ByteVec),
+    /// What the controller has sealed for the launcher, next on this session.
+    #[n(18)]
+    Sealed {
+        /// Encoded [`muster_proto::node::Orders`].
         #[n(0)]
-        node: String,
-        /// Version of the agent, for the log.
+        orders: ByteVec,
+        /// The launcher's seal of them.
         #[n(1)]
-        version: String,
+        seal: ByteVec,
     },
-    /// `KillWait` in milliseconds.
-    #[n(1)]
-    KillWait(#[n(0)] u64),
-    /// An environment that launches refer to, as `NAME=value`.
-    #[n(2)]
-    Context(#[n(0)] BlobId, #[n(1)] Vec<ByteVec>),
-    /// It is not needed any more.
-    #[n(3)]
-    DropContext(#[n(0)] BlobId),
-    /// The job has a share of this node but no script here. For a job that is known, only adds its grant.
-    #[n(4)]
-    Hold {
-        /// The job.
-        #[n(0)]
-        run: Run,
-        /// The encoded grant, kept for the agent.
-        #[n(1)]
-        grant: ByteVec,
-        /// Its owner.
-        #[n(2)]
-        uid: u32,
-        /// Programs to run around it.
-        #[n(3)]
-        around: Option<Box<Around>>,
-    },
-    /// Start a batch script.
-    #[n(5)]
-    Launch(#[n(0)] Box<Launch>),
     /// Start a step daemon: answered by `StepReady` or `StepFailed`.
     #[n(6)]
     StartStep(#[n(0)] Box<StepOrder>),
-    /// End all of the job.
-    #[n(7)]
-    Terminate {
-        /// The job.
-        #[n(0)]
-        run: Run,
-        /// KILL at once.
-        #[n(1)]
-        now: bool,
-        /// `CANCELLED AT ...`, told on the standard error of the script and of every step; the shim adds whose it is.
-        #[n(2)]
-        message: Option<String>,
-    },
-    /// Send a signal.
+    /// Signal a step.
     #[n(8)]
-    Signal {
+    SignalStep {
         /// The job.
         #[n(0)]
         run: Run,
-        /// One step.
+        /// The step.
         #[n(1)]
-        step: Option<StepNo>,
+        step: StepNo,
         /// Signal number.
         #[n(2)]
         signal: i32,
-        /// Who gets it when no step is named.
-        #[n(3)]
-        scope: SignalScope,
     },
     /// End one step: TERM, after `KillWait` KILL.
     #[n(9)]
@@ -134,35 +102,25 @@ pub(crate) enum ToShim {
         #[n(1)]
         tag: u64,
     },
+    /// What the tasks of a job use: answered by `Measured`.
+    #[n(206)]
+    Measure {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Comes back with the answer.
+        #[n(1)]
+        tag: u64,
+        /// What counts as memory; absent: the most that each process had.
+        #[n(2)]
+        memory: Option<MemoryCount>,
+    },
     /// Exit: refused by `Busy` while processes of jobs run, unless they are to be killed.
     #[n(14)]
     Stop {
         /// Kill them.
         #[n(0)]
         kill: bool,
-    },
-    /// When processes count as unkillable, and what is run then.
-    #[n(15)]
-    Unkillable {
-        /// `UnkillableStepTimeout` in milliseconds.
-        #[n(0)]
-        timeout_ms: u64,
-        /// `UnkillableStepProgram`.
-        #[n(1)]
-        program: Option<String>,
-    },
-    /// A step may run for another time than it was started with.
-    #[n(200)]
-    StepLimit {
-        /// The job.
-        #[n(0)]
-        run: Run,
-        /// The step.
-        #[n(1)]
-        step: StepNo,
-        /// Seconds from its start; absent: without end.
-        #[n(2)]
-        seconds: Option<u64>,
     },
     /// A line for the standard error of the script, or of a step.
     #[n(201)]
@@ -223,58 +181,36 @@ pub(crate) enum ToShim {
 
 impl Message for ToShim {}
 
-/// A batch script to start.
+/// What root says of the node when an agent attaches.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct Launch {
-    /// The job.
+pub(crate) struct Attach {
+    /// `NodeName`.
     #[n(0)]
-    pub(crate) run: Run,
-    /// The encoded grant, kept for the agent.
+    pub(crate) node: String,
+    /// `ClusterName`.
     #[n(1)]
-    pub(crate) grant: ByteVec,
-    /// Who it runs as.
+    pub(crate) cluster: String,
+    /// Version of the agent, for the log.
     #[n(2)]
-    pub(crate) user: User,
-    /// The script's path.
+    pub(crate) version: String,
+    /// What the configuration claims of the machine.
     #[n(3)]
-    pub(crate) script: String,
-    /// Arguments after the script's name.
-    #[n(4)]
-    pub(crate) args: Vec<String>,
-    /// The submitter's environment.
-    #[n(5)]
-    pub(crate) context: Option<BlobId>,
-    /// Variables of this job, as `NAME=value`; none of them is in the context.
-    #[n(6)]
-    pub(crate) env: Vec<String>,
-    /// Working directory.
-    #[n(7)]
-    pub(crate) work_dir: String,
-    /// Files, relative to the working directory.
-    #[n(8)]
-    pub(crate) stdin: String,
-    /// See above.
-    #[n(9)]
-    pub(crate) stdout: String,
-    /// Joined to standard output when absent.
-    #[n(10)]
-    pub(crate) stderr: Option<String>,
-    /// Append to the files.
-    #[n(11)]
-    pub(crate) append: bool,
-    /// File mode creation mask.
-    #[n(12)]
-    pub(crate) umask: u32,
-    /// Soft limits.
-    #[n(13)]
-    pub(crate) limits: Vec<(u32, u64)>,
-    /// Programs to run around the job.
-    #[n(14)]
-    pub(crate) around: Option<Box<Around>>,
-    /// CPUs that it may run on, by the kernel's numbers.
-    #[n(15)]
-    pub(crate) cpus: Option<CpuSet>,
+    pub(crate) claim: MachineClaim,
+}
+
+/// What slurm.conf claims of a node's CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+pub(crate) struct MachineClaim {
+    /// `CPUs`, where they are to be reported instead of the machine's.
+    #[n(0)]
+    pub(crate) cpus: Option<u32>,
+    /// Sockets; 0 when it says nothing.
+    #[n(1)]
+    pub(crate) sockets: u32,
+    /// Other nodes of the configuration are on this machine too.
+    #[n(2)]
+    pub(crate) shared: bool,
 }
 
 /// Programs of the site around a job: none of them is the user's.
@@ -600,6 +536,16 @@ pub(crate) enum FromShim {
         #[n(1)]
         list: Vec<Process>,
     },
+    /// To `Measure`.
+    #[n(206)]
+    Measured {
+        /// From the request.
+        #[n(0)]
+        tag: u64,
+        /// What each task uses, if it could be read.
+        #[n(1)]
+        tasks: Option<Vec<TaskUsage>>,
+    },
     /// To `Stop`: so many jobs have processes.
     #[n(9)]
     Busy(#[n(0)] u32),
@@ -613,6 +559,15 @@ pub(crate) enum FromShim {
         #[n(1)]
         error: String,
     },
+    /// To `OpenSession`: the launcher's public key for this connection to the controller.
+    #[n(12)]
+    SessionKey(#[n(0)] ByteVec),
+    /// To `BeginSession`: why the controller is not the one that this node knows, if it is not.
+    #[n(13)]
+    SessionBegun(#[n(0)] Option<String>),
+    /// What was passed on does not bear the controller's seal, or there is no session: the controller has to be dialled anew.
+    #[n(14)]
+    SessionFailed(#[n(0)] String),
     /// A step runs, or has run, of which neither an earlier shim nor this one was told.
     #[n(11)]
     StepFound {

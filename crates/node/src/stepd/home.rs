@@ -5,10 +5,11 @@ use super::result::leave;
 use super::standing::{Seen, Stand, Taken};
 use super::{Kept, Setting};
 use crate::descriptors::{self, WithOrder};
-use crate::shim::ProcessTree;
 use crate::shim::wire::{Run, StepOrder};
+use crate::shim::{ProcessTree, result_path};
 use crate::standing::Standing;
-use crate::sys;
+use crate::step_bounds::StepBounds;
+use crate::sys::{self, SoftLimits};
 use minicbor::{Decode, Encode};
 use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
@@ -206,8 +207,32 @@ pub(super) enum Next {
     Taken(Taken),
 }
 
+/// What the launcher says of all steps of this process; agents are not trusted.
+pub(super) struct Confines {
+    pub(super) run: Run,
+    pub(super) bounds: StepBounds,
+    pub(super) spool: PathBuf,
+}
+
+impl Confines {
+    /// Checks a step that an agent gives, and puts in it what is not the agent's to say.
+    fn confine(&self, next: &mut NextStep) -> Result<(), String> {
+        self.bounds.check(self.run, &next.order)?;
+        if next.order.pmix.is_some() {
+            return Err(
+                "the step needs a host, for which the launcher makes directories".to_owned(),
+            );
+        }
+        let result = result_path(&self.spool, self.run, next.order.launch.step);
+        next.result = result.to_string_lossy().into_owned();
+        next.order.user = self.bounds.user.clone();
+        Ok(())
+    }
+}
+
 /// See the module.
 pub(super) struct Home {
+    pub(super) confines: Confines,
     pub(super) signals: SignalFd,
     pub(super) listener: UnixListener,
     /// Who came while the step was given.
@@ -233,9 +258,6 @@ pub(super) struct Home {
     pub(super) untold_since: Option<(Instant, Instant)>,
 }
 
-/// By resource.
-type SoftLimits = Vec<(u32, u64)>;
-
 /// What a file tells of a step's end: its path, the end, and what was to be kept.
 struct Unread(PathBuf, StepEnd, Kept);
 
@@ -244,8 +266,8 @@ impl Home {
         listener: UnixListener,
         shim: UnixStream,
         agent: Option<UnixStream>,
+        confines: Confines,
     ) -> io::Result<Home> {
-        sys::set_name(c"muster-stepd");
         sys::become_subreaper()?;
         // The shim's mask blocks these already; a descriptor of the daemon's own takes them.
         let mut mask = SigSet::empty();
@@ -255,6 +277,7 @@ impl Home {
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         Ok(Home {
+            confines,
             signals,
             listener,
             come: Vec::new(),
@@ -290,7 +313,7 @@ impl Home {
     pub(super) fn limits_to_set(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
         if self.asked_limits != asked {
             self.asked_limits = asked.to_vec();
-            self.other_limits = sys::other_limits(&sys::with_core_limit(asked));
+            self.other_limits = sys::other_limits(&sys::with_first_limits(asked));
         }
         self.other_limits.clone()
     }
@@ -337,7 +360,11 @@ impl Home {
                 Control::Next(next) => {
                     let (direct, stands) = (next.order.direct, next.standing.is_some());
                     let with = WithOrder::take(&mut line.descriptors, direct, stands);
-                    given = Some((*next, with));
+                    let mut next = *next;
+                    match self.confines.confine(&mut next) {
+                        Ok(()) => given = Some((next, with)),
+                        Err(why) => eprintln!("a step is refused: {why}"),
+                    }
                 }
                 Control::Recall => recalled = true,
                 // That is for the shim to say.

@@ -276,6 +276,7 @@ impl Home {
         }
         let stand = self.standing.as_mut()?;
         let step = StepNo(stand.tickets.take()?);
+        self.confines.bounds.check_number(step).ok()?;
         let (order, mut setting) = stand.step(spec, step)?;
         let running = Told::Took(Box::new(Running {
             run: order.run,

@@ -264,7 +264,7 @@ impl Stepd<'_> {
             local,
             global,
             daemon: barrier.daemon,
-            limits: &sys::with_core_limit(&self.order.limits),
+            limits: &sys::with_first_limits(&self.order.limits),
             kept: &kept,
         };
         let code = match self.prepare_task(&ends, &place) {

@@ -218,6 +218,24 @@ pub(crate) fn copy_to(fd: i32, target: i32) -> Result<()> {
     unsafe { call(libc::SYS_dup3, [int(fd), int(target), 0]) }.map(drop)
 }
 
+/// Makes these descriptors 3 and up, inherited across exec, and closes all others but the standard ones. Changes the numbers.
+pub(crate) fn keep_only(kept: &mut [i32]) -> Result<()> {
+    // Above what is open, so that none overwrites another; then down to fixed numbers.
+    for fd in &mut *kept {
+        let args = [int(*fd), int(libc::F_DUPFD_CLOEXEC), 512];
+        // SAFETY: takes numbers only.
+        let high = unsafe { call(libc::SYS_fcntl, args) }?;
+        *fd = i32::try_from(high).map_err(|_| Errno(libc::EBADF))?;
+    }
+    let mut target = 3;
+    for fd in &*kept {
+        copy_to(*fd, target)?;
+        target += 1;
+    }
+    close_from(target.unsigned_abs());
+    Ok(())
+}
+
 /// Closes every descriptor from `first` on. The parent's are its own.
 pub(crate) fn close_from(first: u32) {
     // SAFETY: takes numbers; nothing in a child owns a descriptor.

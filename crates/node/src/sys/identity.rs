@@ -3,7 +3,6 @@
 use super::check;
 use crate::shim::wire::User;
 use std::io;
-use std::sync::OnceLock;
 
 /// Gives up root: groups, group and user, for good. Until it executes a program, this process still has the memory of one
 /// that was root's, so no process of the user may look into it, whatever `fs.suid_dumpable` says: the saved user stays
@@ -69,27 +68,4 @@ pub(crate) fn set_undumpable() -> io::Result<()> {
 pub(crate) fn refuse_privileges() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
-}
-
-/// The soft limit of this program's cores before [`forbid_cores`].
-static CORE_LIMIT: OnceLock<u64> = OnceLock::new();
-
-/// Has this process, and what comes of it, leave no core. Tasks get the limit back: see [`with_core_limit`].
-pub(crate) fn forbid_cores() -> io::Result<()> {
-    let limit = super::own_limit(libc::RLIMIT_CORE)?;
-    CORE_LIMIT.get_or_init(|| limit.rlim_cur);
-    super::set_soft_limit(libc::RLIMIT_CORE, 0)
-}
-
-/// Soft limits of a task or script: those that are asked for, and the one of cores that this program was started with.
-pub(crate) fn with_core_limit(asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
-    let mut limits = asked.to_vec();
-    if let Some(core) = CORE_LIMIT.get()
-        && !asked
-            .iter()
-            .any(|(resource, _)| *resource == libc::RLIMIT_CORE)
-    {
-        limits.push((libc::RLIMIT_CORE, *core));
-    }
-    limits
 }

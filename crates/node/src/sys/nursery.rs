@@ -37,6 +37,12 @@ struct Cradle<T> {
     child: fn(&mut T) -> !,
 }
 
+impl<T> Default for Nursery<T> {
+    fn default() -> Nursery<T> {
+        Nursery::new()
+    }
+}
+
 impl<T> Nursery<T> {
     pub(crate) fn new() -> Nursery<T> {
         Nursery {

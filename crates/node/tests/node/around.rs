@@ -40,7 +40,7 @@ fn configure(node: &mut Node, prolog: Option<PathBuf>, epilog: Option<PathBuf>) 
     let text = |p: Option<PathBuf>| p.map(|p| p.to_string_lossy().into_owned());
     node.settings.prolog = text(prolog);
     node.settings.epilog = text(epilog);
-    node.send(&ToNode::Settings(Box::new(node.settings.clone())));
+    node.configure();
 }
 
 fn around() {
@@ -278,7 +278,7 @@ fn epilog_after_loss() {
         "#!/bin/sh\necho up >up\nread x <go\n",
     ));
     read_to_string(&up).unwrap();
-    kill(Pid::from_raw(node.shim_pid()), Signal::SIGKILL).unwrap();
+    node.kill_shim();
     std::fs::write(&go, "x\n").unwrap();
     node.released(3);
     assert_eq!(dir.text("epi"), "3\n");

@@ -52,7 +52,9 @@ fn own_allocation(id: u64, dir: &Dir, node: &mut Node, settings: impl FnOnce(&mu
     job.memory_mib = 1000;
     let mut changed = node.settings.clone();
     settings(&mut changed);
-    node.send(&ToNode::Settings(Box::new(changed)));
+    let before = std::mem::replace(&mut node.settings, changed);
+    node.configure();
+    node.settings = before;
     node.run(&job);
 }
 

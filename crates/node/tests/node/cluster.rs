@@ -12,14 +12,14 @@ use muster_proto::node::{
     JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
     Welcome,
 };
-use muster_trust::{Between, KeyPair, Session};
+use muster_trust::{Between, KeyPair, Receiver, Session};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{self, channel};
 use std::time::{Duration, Instant};
 
 pub const CLUSTER: &str = "test";
@@ -61,10 +61,12 @@ pub struct Node {
     socket: PathBuf,
     listener: UnixListener,
     key: KeyPair,
-    session: Option<Session>,
-    agent: Option<Child>,
+    /// With its agent and its launcher.
+    sessions: Option<[Session; 2]>,
+    /// The supervisor, with the agent below it.
+    slurmd: Option<Child>,
     link: Option<UnixStream>,
-    inbox: Option<Receiver<ToCtld>>,
+    inbox: Option<mpsc::Receiver<ToCtld>>,
     reports: Vec<NumberedReport>,
     pub hello: Option<NodeHello>,
     pub ack: bool,
@@ -81,8 +83,8 @@ impl Node {
             listener: UnixListener::bind(&socket).unwrap(),
             socket,
             key: KeyPair::of([7; 32]),
-            session: None,
-            agent: None,
+            sessions: None,
+            slurmd: None,
             link: None,
             inbox: None,
             reports: Vec::new(),
@@ -120,11 +122,11 @@ impl Node {
 
     /// Waits for the agent to end by itself; its exit status.
     pub fn agent_status(&mut self) -> Option<i32> {
-        let pidfd = muster_node::pidfd(self.agent_pid()).unwrap();
+        let pidfd = muster_node::pidfd(self.supervisor_pid()).unwrap();
         let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(PATIENCE).unwrap();
         assert_eq!(poll(&mut ended, timeout), Ok(1), "the agent goes on");
-        self.agent.take().unwrap().wait().unwrap().code()
+        self.slurmd.take().unwrap().wait().unwrap().code()
     }
 
     fn start_agent_by(&mut self, command: &mut Command) {
@@ -134,19 +136,28 @@ impl Node {
             .arg(&self.spool)
             .spawn()
             .unwrap();
-        self.agent = Some(child);
+        self.slurmd = Some(child);
     }
 
     pub fn kill_agent(&mut self) {
-        if let Some(mut agent) = self.agent.take() {
-            agent.kill().unwrap();
-            agent.wait().unwrap();
+        if let Some(mut slurmd) = self.slurmd.take() {
+            slurmd.kill().unwrap();
+            slurmd.wait().unwrap();
         }
         self.disconnect();
     }
 
+    pub fn supervisor_pid(&self) -> i32 {
+        self.slurmd.as_ref().unwrap().id().try_into().unwrap()
+    }
+
+    /// Its only child that stays its child.
     pub fn agent_pid(&self) -> i32 {
-        self.agent.as_ref().unwrap().id().try_into().unwrap()
+        let pid = self.supervisor_pid();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap();
+        let mut pids = children.split_ascii_whitespace();
+        pids.next().unwrap().parse().unwrap()
     }
 
     pub fn disconnect(&mut self) {
@@ -161,6 +172,13 @@ impl Node {
         text.trim().parse().unwrap()
     }
 
+    /// Kills the launcher. The agent starts another, and dials again: what is sealed for the one, the other does not believe.
+    pub fn kill_shim(&mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.shim_pid());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        self.turned_away();
+    }
+
     /// Waits for the agent and greets it.
     pub fn accept(&mut self) {
         let (mut stream, _) = self.listener.accept().unwrap();
@@ -169,16 +187,22 @@ impl Node {
             panic!("no hello")
         };
         assert_eq!(hello.name, self.name);
-        let between = Between {
-            cluster: CLUSTER,
-            node: &self.name,
+        let session = |receiver, key: &[u8]| {
+            let between = Between {
+                cluster: CLUSTER,
+                node: &self.name,
+                receiver,
+            };
+            self.key.with_node(between, key).unwrap()
         };
-        self.session = Some(self.key.with_agent(between, &hello.key).unwrap());
+        self.sessions = Some([
+            session(Receiver::Agent, &hello.key),
+            session(Receiver::Launcher, &hello.launcher_key),
+        ]);
         self.hello = Some(*hello);
         let welcome = Welcome {
             public_key: self.key.public().to_vec().into(),
             cluster: CLUSTER.to_owned(),
-            settings: self.settings.clone(),
         };
         frame::write(&mut stream, &Response::Welcome(Box::new(welcome))).unwrap();
         let (sender, inbox) = channel();
@@ -193,6 +217,15 @@ impl Node {
         self.highest = 0;
         self.link = Some(stream);
         self.inbox = Some(inbox);
+        self.configure();
+    }
+
+    /// Sends the settings.
+    pub fn configure(&mut self) {
+        let mut orders = self.orders(Vec::new(), Vec::new());
+        orders.settings = Some(Box::new(self.settings.clone()));
+        let message = self.seal(&orders);
+        self.send(&message);
     }
 
     pub fn address(&self) -> String {
@@ -206,19 +239,32 @@ impl Node {
 
     /// The message with these orders that is the next of this connection.
     pub fn sealed(&mut self, blobs: Vec<(BlobId, Vec<u8>)>, orders: Vec<Order>) -> ToNode {
-        let orders = Orders {
+        let orders = self.orders(blobs, orders);
+        self.seal(&orders)
+    }
+
+    fn orders(&self, blobs: Vec<(BlobId, Vec<u8>)>, orders: Vec<Order>) -> Orders {
+        Orders {
             cluster: CLUSTER.to_owned(),
             node: self.name.clone(),
             at: Timestamp(0),
             blobs: blobs.into_iter().map(|(id, b)| (id, b.into())).collect(),
             orders,
             drop_blobs: Vec::new(),
-        };
-        let bytes = minicbor::to_vec(&orders).unwrap();
-        let seal = self.session.as_mut().unwrap().seal(&bytes).to_vec();
+            settings: None,
+        }
+    }
+
+    fn seal(&mut self, orders: &Orders) -> ToNode {
+        let bytes = minicbor::to_vec(orders).unwrap();
+        let sessions = self.sessions.as_mut().unwrap();
+        let [seal, launcher_seal] = sessions
+            .each_mut()
+            .map(|session| session.seal(&bytes).to_vec().into());
         ToNode::Sealed {
             orders: bytes.into(),
-            seal: seal.into(),
+            seal,
+            launcher_seal,
         }
     }
 
@@ -328,7 +374,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some(mut agent) = self.agent.take() {
+        if let Some(mut agent) = self.slurmd.take() {
             let _ = agent.kill();
             let _ = agent.wait();
         }

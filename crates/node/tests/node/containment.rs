@@ -99,7 +99,7 @@ fn descriptors(pid: i32) -> Vec<String> {
 fn survives_a_lost_shim(node: &mut Node, dir: &Dir, job: u64) {
     let old = node.shim_pid();
     let started = Instant::now();
-    kill(Pid::from_raw(old), Signal::SIGKILL).unwrap();
+    node.kill_shim();
     node.run(&JobMaker::new(job, &dir.0, "#!/bin/sh\nexit 3\n"));
     assert_eq!(node.batch_exit(job), ExitStatus { code: 3, signal: 0 });
     node.released(job);

@@ -365,7 +365,6 @@ fn ends_with_agent() {
 
 /// Two steps, of which one has a daemon that was forked for it, and the other one that the agent gave it to.
 fn without_shim() {
-    use nix::sys::signal::{Signal, kill};
     let dir = Dir::new("directshim");
     let mut node = Node::start(&dir, "n1");
     allocate(1, &dir, &mut [&mut node], 2);
@@ -380,7 +379,7 @@ fn without_shim() {
         srun
     });
     let old = node.shim_pid();
-    kill(nix::unistd::Pid::from_raw(old), Signal::SIGKILL).unwrap();
+    node.kill_shim();
     sruns[0].stdin.write_all(b"x\n").unwrap();
     // A job that goes through shows that a new shim is there.
     node.run(&JobMaker::new(2, &dir.0, "#!/bin/sh\n"));

@@ -218,6 +218,8 @@ fn lost_launch() {
     let dir = Dir::new("lost");
     let mut node = Node::start(&dir, "n1");
     let shim = Pid::from_raw(node.shim_pid());
+    node.send(&ToNode::Ping);
+    node.health();
     // It takes the order to start and the one to end with it into its grave.
     kill(shim, Signal::SIGSTOP).unwrap();
     node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\necho ran >ran\n"));
@@ -225,6 +227,7 @@ fn lost_launch() {
     node.send(&ToNode::Ping);
     node.health();
     kill(shim, Signal::SIGKILL).unwrap();
+    node.turned_away();
     node.released(1);
     assert_eq!(dir.text("ran"), "");
 }

@@ -11,10 +11,14 @@ mod cluster;
 mod containment;
 mod direct;
 mod launches;
+mod secrets;
 mod standing;
 mod steps;
 
-use muster_node::{AgentOptions, SHIM_NAME};
+use log::LevelFilter;
+use muster_node::{AGENT_NAME, AgentLog, AgentOptions, SHIM_NAME};
+use std::fs::File;
+use std::io::Read as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -23,8 +27,14 @@ fn main() -> ExitCode {
     if name.ends_with(SHIM_NAME) {
         return muster_node::shim_main(args);
     }
+    if name.ends_with(muster_node::STEPD_NAME) {
+        return muster_node::stepd_main();
+    }
     if name.ends_with(muster_node::HOST_NAME) {
         return muster_node::pmix_host_main();
+    }
+    if name.ends_with(AGENT_NAME) {
+        return muster_node::agent_main(|log| log.file.into_iter().for_each(panic_by));
     }
     let args: Vec<String> = args.collect();
     if args.first().is_some_and(|a| a == "agent") {
@@ -46,6 +56,7 @@ fn main() -> ExitCode {
         standing::TESTS,
         around::TESTS,
         attacks::TESTS,
+        secrets::TESTS,
     ]
     .concat();
     if !nix::unistd::geteuid().is_root() {
@@ -78,16 +89,25 @@ fn main() -> ExitCode {
 /// A test: its name, and what it does.
 type Test = (&'static str, fn());
 
-/// Variable with the path of a pipe: when that is written to, a thread of the agent panics.
+/// Variable with the path of a pipe: when that is written to, a thread of the agent panics. The agent gets the pipe as its
+/// log.
 const PANIC_BY: &str = "TEST_PANIC_BY";
 
+fn panic_by(mut pipe: File) {
+    std::thread::spawn(move || {
+        pipe.read_exact(&mut [0]).unwrap();
+        panic!("as the test wants it");
+    });
+}
+
 fn agent(args: &[String]) -> ExitCode {
-    if let Ok(pipe) = std::env::var(PANIC_BY) {
-        std::thread::spawn(move || {
-            std::fs::read(pipe).unwrap();
-            panic!("as the test wants it");
-        });
-    }
+    let pipe = std::env::var(PANIC_BY).ok();
+    let open = |path| File::options().read(true).write(true).open(path).unwrap();
+    let log = AgentLog {
+        file: pipe.map(open),
+        to_stderr: true,
+        level: LevelFilter::Off,
+    };
     let options = AgentOptions {
         name: args[0].clone(),
         cluster: cluster::CLUSTER.to_owned(),
@@ -99,9 +119,10 @@ fn agent(args: &[String]) -> ExitCode {
         shared_machine: true,
         claimed_memory_mib: Some(8000),
         shim_program: None,
+        slurmd_user: String::new(),
     };
-    match muster_node::run(options) {
-        Ok(()) => ExitCode::SUCCESS,
+    match muster_node::run(options, log) {
+        Ok(status) => status,
         Err(e) => {
             eprintln!("agent: {e:#}");
             ExitCode::FAILURE

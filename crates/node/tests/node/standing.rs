@@ -302,7 +302,7 @@ fn shim_lost() {
     let next = until_taken(&mut node, &dir);
     let mut running = take(&node, &exact(&dir, &["sh", "-c", "read x; exit 6"]));
     let old = node.shim_pid();
-    pause(old, Signal::SIGKILL);
+    node.kill_shim();
     // A job that goes through shows that a new shim is there.
     node.run(&JobMaker::new(2, &dir.0, "#!/bin/sh\n"));
     node.batch_exit(2);

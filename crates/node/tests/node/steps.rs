@@ -85,16 +85,12 @@ impl Srun {
         // The order that made the job may still be on its way; the agent is asked until it knows.
         let until = std::time::Instant::now() + PATIENCE;
         loop {
-            let mut srun = Srun::ask_once(node, spec.clone());
             let probe = AgentRequest::Inspect { job: spec.job };
             let mut other = connect(node);
             frame::write(&mut other, &probe).unwrap();
             match frame::read(&mut other).unwrap() {
-                AgentReply::Processes(_) => return srun,
-                AgentReply::Refused(_) if std::time::Instant::now() < until => {
-                    // Refused too, then; ask again.
-                    let _: AgentReply = frame::read(&mut srun.agent).unwrap();
-                }
+                AgentReply::Processes(_) => return Srun::ask_once(node, spec),
+                AgentReply::Refused(_) if std::time::Instant::now() < until => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -747,8 +743,7 @@ fn hears_new_shim() {
 /// Kills the shim; a job that goes through shows that a new one is there.
 fn another_shim(node: &mut Node) {
     let old = node.shim_pid();
-    let pid = nix::unistd::Pid::from_raw(old);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    node.kill_shim();
     let dir = node.spool.parent().unwrap().to_owned();
     node.run(&JobMaker::new(2, &dir, "#!/bin/sh\n"));
     node.batch_exit(2);

@@ -19,7 +19,7 @@ impl World {
             return Ok(());
         };
         match message {
-            ToLink::Welcome(_) => {
+            ToLink::Welcome(..) => {
                 self.agents[node].welcomed = true;
                 let reports: Vec<_> = self.agents[node].outbox.iter().cloned().collect();
                 if !reports.is_empty() {

@@ -2,22 +2,23 @@
 //! [`crate::standing`].
 
 use super::Daemons;
+use crate::agent::supervisor_link::JobSockets;
 use crate::agent::{Agent, closing, kept_of_node};
 use crate::descriptors::WithOrder;
 use crate::record::{Record, RecordNode};
 use crate::shim::wire::Run;
-use crate::standing::{self, Dispenser, Standing, StandingFds, job_door};
+use crate::standing::{self, Dispenser, Standing, StandingFds};
 use crate::stepd::{Control, NextStep, Running};
 use crate::sys;
+use muster_core::ids::JobId;
 use muster_proto::frame;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -54,7 +55,9 @@ impl Hold {
 /// Where srun comes for another step of a job. Whoever comes while no daemon waits for that is sent to the agent's own door.
 #[derive(Debug)]
 pub(super) struct Door {
-    path: PathBuf,
+    job: JobId,
+    /// By whom its socket is removed.
+    sockets: Rc<JobSockets>,
     waiting: Arc<Waiting>,
     dispenser: Dispenser,
     turning_away: JoinHandle<()>,
@@ -70,14 +73,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(path: &Path, uid: u32) -> io::Result<Waiting> {
-        let _ = std::fs::remove_file(path);
-        let socket = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        if nix::unistd::geteuid().is_root() {
-            chown(path, Some(uid), None)?;
-        }
-        socket.set_nonblocking(true)?;
+    fn new(socket: UnixListener, uid: u32) -> io::Result<Waiting> {
         let line = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let waiting = Waiting { socket, line, uid };
         waiting.line_up()?;
@@ -129,13 +125,14 @@ impl Waiting {
 
 impl Door {
     fn open(agent: &Agent, run: Run, uid: u32, numbers: Range<u32>) -> io::Result<Door> {
-        let path = job_door(&agent.options.spool_dir, run.0);
-        let waiting = Arc::new(Waiting::new(&path, uid)?);
+        let socket = agent.job_sockets.open(run.0, uid)?;
+        let waiting = Arc::new(Waiting::new(socket, uid)?);
         let line = sys::watch(waiting.line.0.try_clone()?, Interest::READABLE)?;
         let at_door = waiting.clone();
         let turning_away = tokio::spawn(async move { at_door.keep(line).await });
         Ok(Door {
-            path,
+            job: run.0,
+            sockets: Rc::clone(&agent.job_sockets),
             waiting,
             dispenser: Dispenser::new(numbers)?,
             turning_away,
@@ -153,14 +150,14 @@ impl Door {
     fn line_up_again(&self) {
         self.waiting.leave();
         if let Err(e) = self.waiting.line_up() {
-            log::warn!("{}: {e}", self.path.display());
+            log::warn!("the door of job {}: {e}", self.job);
         }
     }
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        self.sockets.close(self.job);
         standing::close(&self.waiting.socket);
         self.turning_away.abort();
         while self.waiting.turn_one_away() {}
@@ -310,16 +307,6 @@ impl Agent {
         // One that was killed may have been told of a visitor.
         if let Some(door) = self.daemons.doors.get(&run) {
             door.line_up_again();
-        }
-    }
-}
-
-/// Removes doors of an earlier life of the agent.
-pub(in crate::agent) fn remove_doors(spool: &Path) {
-    let files = std::fs::read_dir(spool).into_iter().flatten().flatten();
-    for file in files {
-        if file.file_name().to_str().is_some_and(standing::is_job_door) {
-            let _ = std::fs::remove_file(file.path());
         }
     }
 }

@@ -4,8 +4,8 @@
 
 use super::{Asked, Early, KEPT_NEXT, Waiting};
 use crate::agent::Agent;
-use crate::layout::TASKS_PER_NODE_DEFAULT;
 use crate::shim::wire::Run;
+use crate::step_bounds;
 use muster_core::ids::StepNo;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
@@ -13,10 +13,6 @@ use muster_proto::step::AgentReply;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// `MaxStepCount` where nothing else is said.
-const MAX_STEP_COUNT_DEFAULT: u32 = 40_000;
-/// Most that it may be: above are the numbers under which the shim keeps other things.
-const MAX_STEP_COUNT_MAX: u32 = 1 << 29;
 /// Runs of numbers that steps of other components have had, as far back as they are known. A step whose number is older
 /// has waited for so many others.
 const SKIPPED_MAX: usize = 64;
@@ -74,18 +70,12 @@ impl Numbers {
 impl Agent {
     /// `MaxStepCount`: no step gets this number.
     pub(in crate::agent) fn max_step_count(&self) -> u32 {
-        match self.settings.max_step_count {
-            0 => MAX_STEP_COUNT_DEFAULT,
-            count => count.min(MAX_STEP_COUNT_MAX),
-        }
+        step_bounds::max_step_count(&self.settings)
     }
 
     /// `MaxTasksPerNode`.
     pub(super) fn max_tasks_per_node(&self) -> u32 {
-        match self.settings.max_tasks_per_node {
-            0 => TASKS_PER_NODE_DEFAULT,
-            count => count,
-        }
+        step_bounds::max_tasks_per_node(&self.settings)
     }
 
     /// The number of a job's next step, if it may have another.

@@ -137,7 +137,7 @@ impl Shim {
                     dirs,
                     ..StepProc::new(pid, Some(daemon))
                 };
-                entry.steps.insert(step, proc);
+                entry.enter_step(step, proc);
                 self.found(run, step, kept);
                 if !self.watch(pid, Role::Step(run, step)) {
                     return self.step_ended(run, step);
@@ -191,7 +191,7 @@ impl Shim {
                 continue;
             };
             if let Some(entry) = self.jobs.get_mut(&run) {
-                entry.steps.insert(step, StepProc::new(0, None));
+                entry.enter_step(step, StepProc::new(0, None));
             }
             self.found(run, step, kept);
             self.end_of_step(run, step, EncodedEnd::of(&end), false);

@@ -60,7 +60,7 @@ impl Shim {
                     None => return step,
                     Some(Heard::Ended(of, end)) => (of, EncodedEnd::told(end)),
                     Some(Heard::Took(taken)) => {
-                        step = self.step_taken(taken).or(step);
+                        step = self.step_taken(taken, daemon.pid).or(step);
                         continue;
                     }
                     Some(Heard::Released) => {
@@ -211,7 +211,7 @@ impl Shim {
     }
 
     /// A daemon has taken a step; its number, unless the job is forgotten.
-    fn step_taken(&mut self, taken: Taken) -> Option<StepNo> {
+    fn step_taken(&mut self, taken: Taken, daemon: i32) -> Option<StepNo> {
         let Taken {
             run,
             step,
@@ -219,6 +219,13 @@ impl Shim {
             dirs,
             kept,
         } = taken;
+        if let Err(why) = self.check_number(run, step) {
+            // The agent has given out a number twice: the step is not known here, and must not run unseen.
+            self.refusals
+                .log(format_args!("step {}.{step}: {why}", run.0));
+            sys::kill(daemon, libc::SIGKILL);
+            return None;
+        }
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released)?;
         self.records.step(run, step, pid);
         for (key, bytes) in kept {
@@ -229,7 +236,7 @@ impl Shim {
             taken: true,
             ..StepProc::new(pid, None)
         };
-        entry.steps.insert(step, proc);
+        entry.enter_step(step, proc);
         Some(step)
     }
 }

@@ -1,6 +1,6 @@
 //! Execution contexts (environment, umask, limits) as launches need them, decoded once per distinct content.
 
-use minicbor::bytes::ByteVec;
+use super::launch::Strings;
 use muster_core::environment::split;
 use muster_core::ids::BlobId;
 use muster_core::job_env;
@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// A context without what the node sets itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Prepared {
     /// `NAME=value` of the submitter.
-    pub(super) env: Vec<ByteVec>,
+    pub(super) env: Strings,
     /// `SLURM_SUBMIT_DIR` that sbatch set.
     pub(super) submit_dir: Option<String>,
     /// `TMPDIR` is set.
@@ -21,6 +21,18 @@ pub(super) struct Prepared {
     pub(super) umask: u32,
     /// Soft limits.
     pub(super) soft_limits: Vec<(u32, u64)>,
+}
+
+impl Default for Prepared {
+    fn default() -> Prepared {
+        Prepared {
+            env: Strings::default(),
+            submit_dir: None,
+            has_tmpdir: false,
+            umask: 0o022,
+            soft_limits: Vec::new(),
+        }
+    }
 }
 
 /// Contexts by content.
@@ -47,6 +59,11 @@ impl Contexts {
     pub(super) fn remove(&mut self, id: BlobId) {
         self.0.remove(&id);
     }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 fn prepare(context: ExecContext) -> Prepared {
@@ -64,7 +81,7 @@ fn prepare(context: ExecContext) -> Prepared {
             name if job_env::is_job_variable(name) => {}
             name => {
                 out.has_tmpdir |= name == "TMPDIR";
-                out.env.push(variable.to_vec().into());
+                out.env.push(&[variable]);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Batch scripts on disk. One file serves all jobs of a user that share the text, such as the tasks of an array:
 //! `<spool>/scripts/<hash>.<uid>/slurm_script`, mode 0500 and owned by that user.
 //!
-//! All directories belong to the agent's own user, and nobody else can write to them. Files are reached by directory
+//! All directories belong to the launcher's own user, and nobody else can write to them. Files are reached by directory
 //! descriptors without following symbolic links, are made with `O_EXCL`, written completely, and renamed into place.
-//! What is found there that is not exactly as the agent leaves it is replaced.
+//! What is found there that is not exactly as the launcher leaves it is replaced.
 
 use muster_core::ids::BlobId;
 use nix::errno::Errno;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "slurm_script";
 /// Its name while it is written.
 const NEXT: &str = "next";
-/// Prefix of what was found under a name that the agent needs. It is removed with the unused scripts.
+/// Prefix of what was found under a name that the launcher needs. It is removed with the unused scripts.
 const STALE: &str = ".stale-";
 /// Directories: others may pass through, and read or change nothing.
 const DIR_MODE: u32 = 0o711;
@@ -127,12 +127,12 @@ impl Scripts {
         self.ensure_dir(&spool, "scripts")
     }
 
-    /// Opens a directory of the agent's own. Whatever else has its name is moved away first.
+    /// Opens a directory of the launcher's own. Whatever else has its name is moved away first.
     fn ensure_dir(&mut self, parent: &impl AsFd, name: &str) -> io::Result<OwnedFd> {
         match open_own_dir(parent, name) {
             Ok(Some(dir)) => return Ok(with_mode(dir)?),
             Ok(None) => {
-                log::warn!("{name} in {} is replaced", self.spool.display());
+                eprintln!("{name} in {} is replaced", self.spool.display());
                 self.next_stale += 1;
                 let stale = format!("{STALE}{}-{}", std::process::id(), self.next_stale);
                 renameat(parent, name, parent, stale.as_str())?;
@@ -160,7 +160,7 @@ impl Scripts {
         }
     }
 
-    /// Removes all but those that jobs still run, the ones of an earlier life of the agent included.
+    /// Removes all but those that jobs still run, the ones of an earlier life of the launcher included.
     pub(super) fn keep_only(&mut self, used: &HashSet<(BlobId, u32)>) {
         self.written.retain(|key, _| used.contains(key));
         let used: HashSet<String> = used.iter().map(|&(id, uid)| name_of(id, uid)).collect();
@@ -187,7 +187,7 @@ struct ScriptError {
     cause: io::Error,
 }
 
-/// Whether an error of [`Scripts::path`] says that the agent lacks something that it may have later, as descriptors.
+/// Whether an error of [`Scripts::path`] says that the launcher lacks something that it may have later, as descriptors.
 pub(super) fn is_temporary(error: &io::Error) -> bool {
     let inner = error.get_ref();
     let script = inner.and_then(|e| e.downcast_ref::<ScriptError>());
@@ -218,7 +218,7 @@ fn write_next(dir: &OwnedFd, uid: u32, gid: u32, text: &[u8]) -> nix::Result<Fil
     Ok(file)
 }
 
-/// A directory that nobody but the agent can write to; none if something else has its name.
+/// A directory that nobody but the launcher can write to; none if something else has its name.
 fn open_own_dir(parent: &impl AsFd, name: &str) -> nix::Result<Option<OwnedFd>> {
     let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     let is_own = |stat: &FileStat| {
@@ -252,7 +252,7 @@ fn entries(dir: &Path) -> impl Iterator<Item = fs::DirEntry> {
     fs::read_dir(dir).into_iter().flatten().flatten()
 }
 
-/// Removes an entry of one of the agent's own directories. `remove_dir_all` goes by descriptors and follows no links.
+/// Removes an entry of one of the launcher's own directories. `remove_dir_all` goes by descriptors and follows no links.
 fn remove_entry(path: &Path) {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -263,7 +263,7 @@ fn remove_entry(path: &Path) {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(e),
     }) {
-        log::warn!("{}: {e}", path.display());
+        eprintln!("{}: {e}", path.display());
     }
 }
 

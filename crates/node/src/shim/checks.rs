@@ -1,0 +1,219 @@
+//! What an agent may order. It is not trusted: it speaks to users and to the network. Who a job's steps run as and what they
+//! may have comes from the job's grant, which the controller has sealed; what an agent orders beyond that is refused, and
+//! the reason is written to the log.
+
+use super::jobs::{Entry, Shim};
+use super::membership::Belongs;
+use super::steps::StepProc;
+use super::wire::{PmixOrder, Run, StepOrder, ToShim, User};
+use crate::step_bounds::{StepBounds, max_step_count, max_tasks_per_node};
+use muster_core::ids::StepNo;
+use muster_core::index_set::IndexSet;
+use muster_core::job::NodeShare;
+use muster_core::limits::NOTE_BYTES_MAX;
+use std::collections::HashSet;
+use std::fmt::Arguments;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// What an agent has kept of one job, bytes.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Refusals that are written to the log in a [`REFUSALS_TIME`].
+const REFUSALS_MAX: u32 = 100;
+/// See above.
+const REFUSALS_TIME: Duration = Duration::from_secs(60);
+/// Runs of numbers of steps that are known of a job. Where there are more, the numbers between the lowest count as used.
+const NUMBER_RUNS_MAX: usize = 1024;
+
+/// Numbers that steps of a job have had here.
+#[derive(Debug, Default)]
+pub(super) struct UsedNumbers(IndexSet);
+
+impl UsedNumbers {
+    /// A step has this one.
+    pub(super) fn insert(&mut self, step: StepNo) {
+        self.0.insert(step.0);
+        let mut runs = self.0.ranges();
+        if let (Some((first, _)), Some((_, last))) = (runs.next(), runs.next())
+            && runs.count() + 2 > NUMBER_RUNS_MAX
+        {
+            self.0.insert_range(first, last);
+        }
+    }
+
+    fn contains(&self, step: StepNo) -> bool {
+        self.0.contains(step.0)
+    }
+}
+
+/// Limits what refusals add to the log.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    since: Option<Instant>,
+    count: u32,
+}
+
+impl Refusals {
+    /// Writes one to the log, unless there were many.
+    pub(super) fn log(&mut self, text: Arguments<'_>) {
+        let now = Instant::now();
+        if self.since.is_none_or(|since| now - since > REFUSALS_TIME) {
+            (self.since, self.count) = (Some(now), 0);
+        }
+        self.count += 1;
+        if self.count <= REFUSALS_MAX {
+            eprintln!("refused: {text}");
+        }
+        if self.count == REFUSALS_MAX {
+            eprintln!("further refusals of this minute are not written here");
+        }
+    }
+}
+
+impl Shim {
+    /// What steps of a job may be here, once its user's groups are known.
+    pub(super) fn step_bounds(&self, run: Run) -> Result<StepBounds, String> {
+        let entry = self.jobs.get(&run);
+        let entry = entry.ok_or("the job is not on this node")?;
+        let (Some(share), Some(user)) = (entry.share(), &entry.user) else {
+            return Err("the job's grant is not known".to_owned());
+        };
+        let machine = self.machine.as_ref();
+        Ok(StepBounds {
+            user: User::clone(user),
+            cpus: share.cpus.clone(),
+            memory_mib: share.memory_mib,
+            gres: share.gres.clone(),
+            threads: machine.and_then(|m| m.threads(&share.cpus, &self.settings)),
+            node: self.place.node.clone(),
+            max_step_count: max_step_count(&self.settings),
+            max_tasks: max_tasks_per_node(&self.settings),
+        })
+    }
+
+    /// Checks an order to start a step, and puts in it what is not the agent's to say. Gives what further steps of
+    /// the job may be.
+    pub(super) fn confine_step(&self, order: &mut StepOrder) -> Result<StepBounds, String> {
+        let (run, step) = (order.run, order.launch.step);
+        let bounds = self.step_bounds(run)?;
+        bounds.check(run, order)?;
+        self.check_unused(run, step)?;
+        let grant = self.jobs.get(&run).and_then(|e| e.grant.as_ref());
+        let nodes = grant.map_or(&[][..], |g| &g.alloc.nodes);
+        let own: &[NodeShare] = match order.launch.names.len() {
+            1 => &[],
+            _ => nodes,
+        };
+        let own: HashSet<&str> = own.iter().map(|share| share.name.as_str()).collect();
+        let others = order.launch.names.iter().filter(|n| **n != bounds.node);
+        if others.into_iter().any(|name| !own.contains(name.as_str())) {
+            return Err("the step has nodes that the job does not have".to_owned());
+        }
+        if let Some(pmix) = &mut order.pmix {
+            self.confine_pmix(run, step, pmix)?;
+        }
+        order.user = bounds.user.clone();
+        Ok(bounds)
+    }
+
+    /// Directories of a step are made by root.
+    fn confine_pmix(&self, run: Run, step: StepNo, pmix: &mut PmixOrder) -> Result<(), String> {
+        let bases = crate::pmix_place::bases(&self.settings, &self.place.node);
+        if !bases.contains(&pmix.tmp_base) {
+            return Err(format!("{:?} is no directory for steps", pmix.tmp_base));
+        }
+        let listen: Result<IpAddr, _> = pmix.listen.parse();
+        listen.map_err(|_| "the step's address is no IP address".to_owned())?;
+        pmix.nspace = crate::pmix_place::namespace(&self.place.cluster, run, step);
+        Ok(())
+    }
+
+    fn check_unused(&self, run: Run, step: StepNo) -> Result<(), String> {
+        let entry = self.jobs.get(&run);
+        match entry.is_some_and(|e| e.had_step(step)) {
+            true => Err("the step exists, or has existed".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that a daemon may have a step of this number.
+    pub(super) fn check_number(&self, run: Run, step: StepNo) -> Result<(), String> {
+        if step.0 >= max_step_count(&self.settings) {
+            return Err(format!("no step has the number {step}"));
+        }
+        self.check_unused(run, step)
+    }
+
+    /// Whether a process is of a job: only such a one is signalled because an agent names it.
+    pub(super) fn is_process_of(&self, run: Run, pid: i32) -> bool {
+        self.sessions.get(&pid) == Some(&run) || self.members.of(pid) == Belongs::To(run)
+    }
+
+    /// Why an agent's order is not carried out, if it is not. Steps are looked at where they start.
+    pub(super) fn refusal(&self, message: &ToShim) -> Option<String> {
+        let known = |run: &Run| self.jobs.contains_key(run);
+        match message {
+            ToShim::SignalStep { signal, .. } if !(1..=libc::SIGRTMAX()).contains(signal) => {
+                Some(format!("there is no signal {signal}"))
+            }
+            ToShim::SignalStep { run, .. }
+            | ToShim::EndStep { run, .. }
+            | ToShim::Tell { run, .. }
+            | ToShim::Keep { run, .. }
+            | ToShim::StepGiven { run, .. }
+                if !known(run) =>
+            {
+                Some("the job is not on this node".to_owned())
+            }
+            ToShim::Tell { text, .. } if text.len() > NOTE_BYTES_MAX => {
+                Some("the message is too long".to_owned())
+            }
+            ToShim::Tell { text, .. } if text.chars().any(char::is_control) => {
+                Some("the message has control characters".to_owned())
+            }
+            ToShim::Keep { run, bytes, .. } => {
+                let kept = self.records.kept_bytes(*run).saturating_add(bytes.len());
+                (kept > KEPT_BYTES_MAX).then(|| "too much is kept of the job".to_owned())
+            }
+            ToShim::StepGiven { run, step, pid, .. } => match self.is_process_of(*run, *pid) {
+                true if step.0 >= max_step_count(&self.settings) => {
+                    Some(format!("no step has the number {step}"))
+                }
+                true => None,
+                false => Some(format!("process {pid} is not of the job")),
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Entry {
+    /// A step is here.
+    pub(super) fn enter_step(&mut self, step: StepNo, proc: StepProc) {
+        self.numbers.insert(step);
+        self.steps.insert(step, proc);
+    }
+
+    /// Whether a step of this number is, or was, here.
+    pub(super) fn had_step(&self, step: StepNo) -> bool {
+        self.numbers.contains(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_once_and_take_little_memory() {
+        let mut used = UsedNumbers::default();
+        for step in 0..5 * NUMBER_RUNS_MAX {
+            let step = StepNo(u32::try_from(3 * step + 1).unwrap());
+            assert!(!used.contains(step));
+            used.insert(step);
+            assert!(used.contains(step));
+            assert!(used.0.ranges().count() <= NUMBER_RUNS_MAX);
+        }
+        assert!(!used.contains(StepNo(0)));
+    }
+}

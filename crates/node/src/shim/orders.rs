@@ -1,0 +1,200 @@
+//! What the controller orders, from the batches that it has sealed: nothing else makes, signals or ends a job here.
+
+use super::jobs::Shim;
+use super::wire::{FromShim, Run};
+use crate::{now, sys};
+use minicbor::bytes::ByteVec;
+use muster_core::command::SignalScope;
+use muster_core::effect::TerminateReason;
+use muster_core::ids::{BlobId, StepNo};
+use muster_proto::node::{JobGrant, NodeSettings, Order, Orders};
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// A grant as it is kept on file, and told to agents.
+pub(super) fn encoded(grant: &JobGrant) -> ByteVec {
+    let bytes = minicbor::to_vec(grant).expect("writing to memory cannot fail");
+    bytes.into()
+}
+
+/// What is told on standard error when a job is ended.
+fn end_message(why: TerminateReason, at: &str) -> Option<String> {
+    let cause = match why {
+        TerminateReason::Cancelled => "",
+        TerminateReason::TimeLimit => " DUE TO TIME LIMIT",
+        TerminateReason::Requeued => " DUE to JOB REQUEUE",
+        TerminateReason::Preempted => " DUE TO PREEMPTION",
+        TerminateReason::NodeFailure => " DUE TO NODE FAILURE",
+        TerminateReason::Finished => return None,
+    };
+    Some(format!("CANCELLED AT {at}{cause}"))
+}
+
+impl Shim {
+    /// The agent dials the controller.
+    pub(super) fn open_session(&mut self) -> FromShim {
+        match self.session.open() {
+            Ok(key) => FromShim::SessionKey(key.to_vec().into()),
+            Err(e) => FromShim::SessionFailed(format!("no random numbers: {e}")),
+        }
+    }
+
+    /// The controller has answered.
+    pub(super) fn begin_session(&mut self, controller: &[u8]) -> FromShim {
+        let begun = self.session.begin(&self.spool, &self.place, controller);
+        if begun.is_ok() {
+            // It sends what later orders refer to once more.
+            self.blobs.clear();
+            self.contexts.clear();
+            self.drop_unused_scripts();
+        }
+        FromShim::SessionBegun(begun.err())
+    }
+
+    /// Carries out what the controller has sealed; an answer if it has not.
+    pub(super) fn take_sealed(&mut self, orders: &[u8], seal: &[u8]) -> Option<FromShim> {
+        match self.session.check(&self.place, orders, seal) {
+            Ok(orders) => {
+                self.carry_out(orders);
+                None
+            }
+            Err(e) => {
+                eprintln!("orders are refused: {e}");
+                Some(FromShim::SessionFailed(e))
+            }
+        }
+    }
+
+    fn carry_out(&mut self, orders: Orders) {
+        if let Some(settings) = orders.settings {
+            self.apply_settings(*settings);
+        }
+        for (id, bytes) in orders.blobs {
+            self.blobs.insert(id, Vec::from(bytes).into());
+        }
+        for order in orders.orders {
+            if let Order::Launch(grant) = order {
+                self.launch_job(Rc::new(*grant));
+                continue;
+            }
+            self.launch();
+            match order {
+                Order::Launch(_) => {}
+                Order::Terminate {
+                    job,
+                    attempt,
+                    now: at_once,
+                    why,
+                } => {
+                    let message = end_message(why, &sys::local_time(now().unix_s()));
+                    self.terminate((job, attempt), at_once, message);
+                }
+                Order::Signal {
+                    job,
+                    attempt,
+                    step,
+                    signal,
+                    scope,
+                } => self.signal_ordered((job, attempt), step, signal, scope),
+                Order::StepLimit {
+                    job,
+                    attempt,
+                    step,
+                    limit,
+                } => self.limit_step((job, attempt), step, limit.seconds()),
+                Order::Tell { job, attempt, text } => {
+                    self.tell_script((job, attempt), &text, false);
+                }
+                Order::Reboot => self.reboot(),
+            }
+        }
+        for id in orders.drop_blobs {
+            self.blobs.remove(&id);
+            self.contexts.remove(id);
+            self.drop_script(id);
+        }
+    }
+
+    fn apply_settings(&mut self, settings: NodeSettings) {
+        self.launch();
+        if settings.kill_wait_s > 0 {
+            self.kill_wait = Duration::from_secs(settings.kill_wait_s.into());
+        }
+        let timeout = Some(settings.unkillable_timeout_s).filter(|s| *s > 0);
+        self.unkillable = timeout.map(|s| {
+            let timeout = Duration::from_secs(s.into());
+            (timeout, settings.unkillable_program.clone())
+        });
+        self.site.configure(settings.health_check.as_ref());
+        self.settings = settings;
+    }
+
+    fn signal_ordered(&mut self, run: Run, step: Option<StepNo>, signal: u32, scope: SignalScope) {
+        let Ok(signal) = i32::try_from(signal) else {
+            return;
+        };
+        let signal = match (step, scope, signal) {
+            (None, SignalScope::Full, libc::SIGSTOP) if self.stop_is_announced(run) => {
+                libc::SIGTSTP
+            }
+            (None, SignalScope::Full, libc::SIGCONT) => {
+                self.stops.remove(&run);
+                signal
+            }
+            _ => signal,
+        };
+        self.signal(run, step, signal, scope);
+    }
+
+    /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
+    fn stop_is_announced(&mut self, run: Run) -> bool {
+        let grace = Duration::from_secs(self.settings.suspend_grace_s.into());
+        let waits = |shim: &Shim| shim.jobs.get(&run).is_none_or(|e| e.waiting.is_some());
+        if grace.is_zero() || waits(self) {
+            return false;
+        }
+        let at = Instant::now() + grace;
+        self.stops.entry(run).or_insert(at);
+        true
+    }
+
+    /// Stops jobs to which that was announced, unless they go on by now.
+    pub(super) fn stop_announced(&mut self, now: Instant) {
+        let due: Vec<Run> = self
+            .stops
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(run, _)| *run)
+            .collect();
+        for run in due {
+            self.stops.remove(&run);
+            if self.jobs.get(&run).is_some_and(|e| !e.released) {
+                self.signal(run, None, libc::SIGSTOP, SignalScope::Full);
+            }
+        }
+    }
+
+    /// Removes scripts that no job here runs.
+    pub(super) fn drop_unused_scripts(&mut self) {
+        let used: HashSet<(BlobId, u32)> = self
+            .jobs
+            .values()
+            .filter_map(|e| {
+                let spec = &e.grant.as_ref()?.spec;
+                Some((spec.script?, spec.owner.uid))
+            })
+            .collect();
+        self.scripts.keep_only(&used);
+    }
+
+    /// Removes a script that the controller does not refer to any more, once no job here runs it.
+    pub(super) fn drop_script(&mut self, id: BlobId) {
+        let mut grants = self.jobs.values().filter_map(|e| e.grant.as_ref());
+        if grants.any(|grant| grant.spec.script == Some(id)) {
+            self.stale_scripts.insert(id);
+        } else {
+            self.scripts.drop_blob(id);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The start of a step daemon. The launcher executes its own file again under [`STEPD_NAME`]: a daemon has nothing of the
+//! launcher's memory, which holds the environments and keys of other jobs. Its order comes in a memory file; beside that it
+//! has only the descriptors that the order names.
+
+use super::home::Confines;
+use super::{NextStep, Setting};
+use crate::descriptors::HandedOver;
+use crate::role;
+use crate::step_bounds::StepBounds;
+use crate::sys;
+use minicbor::{Decode, Encode};
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Name under which the binary's own executable is started as a step daemon.
+pub const STEPD_NAME: &str = "muster-stepd";
+
+/// What a step daemon is told at its start. Launcher and daemon are of one file, so nothing here outlives a version.
+///
+/// Its descriptors, in this order: the listener for srun; the connection to the launcher; if the order says so, the listener
+/// for the step's other nodes and the connection to the agent; for a direct step, the [`HandedOver`].
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct FirstOrder {
+    /// The step.
+    #[n(0)]
+    pub(crate) step: NextStep,
+    /// This node's name.
+    #[n(1)]
+    pub(crate) node: String,
+    /// See [`Setting::dirs`].
+    #[n(2)]
+    pub(crate) dirs: Vec<PathBuf>,
+    /// There is a listener for the step's other nodes.
+    #[n(3)]
+    pub(crate) has_wire: bool,
+    /// There is a connection to the agent.
+    #[n(4)]
+    pub(crate) has_agent: bool,
+    /// Soft limits of the tasks where the user asks for none.
+    #[n(5)]
+    pub(crate) first_limits: sys::SoftLimits,
+    /// What further steps of the job may be.
+    #[n(6)]
+    pub(crate) bounds: StepBounds,
+    /// The spool directory.
+    #[n(7)]
+    pub(crate) spool: PathBuf,
+}
+
+/// Runs a step daemon: the program that [`STEPD_NAME`] stands for. Does not return unless it cannot begin.
+pub fn stepd_main() -> ExitCode {
+    let Err(e) = begin();
+    eprintln!("{STEPD_NAME}: {e}");
+    ExitCode::FAILURE
+}
+
+fn begin() -> io::Result<std::convert::Infallible> {
+    sys::set_undumpable()?;
+    sys::set_name(c"muster-stepd");
+    crate::shim::end_at_panic();
+    let order: FirstOrder = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
+    let mut numbers = role::FIRST_FD..;
+    let mut next = || role::take_descriptor(numbers.next().unwrap_or(-1));
+    let (listener, launcher) = (UnixListener::from(next()?), UnixStream::from(next()?));
+    let wire = match order.has_wire {
+        true => Some(TcpListener::from(next()?)),
+        false => None,
+    };
+    let agent = match order.has_agent {
+        true => Some(UnixStream::from(next()?)),
+        false => None,
+    };
+    let srun = match order.step.order.direct {
+        true => Some(HandedOver {
+            stdin: next()?,
+            stdout: next()?,
+            stderr: next()?,
+            line: next()?,
+        }),
+        false => None,
+    };
+    sys::set_first_limits(order.first_limits);
+    let setting = Setting {
+        node: order.node,
+        kill_wait: Duration::from_millis(order.step.kill_wait_ms.min(u32::MAX.into())),
+        result: PathBuf::from(&order.step.result),
+        dirs: order.dirs,
+        kept: order.step.kept,
+    };
+    let (bounds, spool) = (order.bounds, order.spool);
+    let order = order.step.order;
+    let confines = Confines {
+        run: order.run,
+        bounds,
+        spool,
+    };
+    let lines = (launcher, agent, confines);
+    super::run(&order, &setting, listener, lines, wire, srun)
+}

@@ -1,0 +1,289 @@
+//! The supervisor: `slurmd` itself, once it has read the configuration. It is root's (or whoever's started it), has one
+//! thread, talks to nobody but its own child, and does four things: it takes the spool directory, makes the sockets on
+//! which users and other nodes reach this one, starts the launcher unless one runs, and executes this program afresh
+//! as the agent, under an account without privileges. Then it waits for the agent's end.
+//!
+//! Meanwhile the agent may ask for three things ([`lines`]): a connection to the launcher, a connection to the controller,
+//! and the socket of a job. Requests name no path and give nobody rights. SIGTERM and SIGINT are passed on. When the agent
+//! ends, so does the supervisor, with its status; when the supervisor is killed, the kernel kills the agent.
+
+mod account;
+mod launcher;
+pub(crate) mod lines;
+mod order;
+mod sockets;
+mod spool;
+
+pub use order::AgentLog;
+pub(crate) use order::{Inherited, inherited};
+
+use crate::cross_memory;
+use crate::failure;
+use crate::options::AgentOptions;
+use crate::role;
+use crate::shim::wire::User;
+use crate::sys;
+use anyhow::Context as _;
+use launcher::Starting;
+use lines::{Received, answer, receive};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use order::Order;
+use sockets::{JobSockets, NodeSockets};
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::process::ExitCode;
+
+/// Name under which the binary's own executable is started as an agent.
+pub const AGENT_NAME: &str = "muster-agent";
+
+/// Variables that the agent gets of the supervisor's.
+const KEPT_VARIABLES: [&str; 2] = ["TZ", "RUST_BACKTRACE"];
+
+/// Runs a node's agent, and the launcher if none runs, until the agent ends. Gives the agent's exit status. The launcher
+/// and the jobs go on.
+///
+/// # Errors
+/// When there is no such account, when the spool directory cannot be used, or when a process cannot be started.
+pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
+    failure::end_on_panic();
+    close_terminal().context("/dev/null")?;
+    let account = account::find(&options.slurmd_user)?;
+    let _lock = spool::take(&options.spool_dir)?;
+    let probe = cross_memory::Probe::start(&launcher::program(&options), &options.spool_dir);
+    launcher::ensure(&options)?;
+    let cross_memory = probe.finish();
+    sockets::remove_left(&options.spool_dir);
+    let sockets = NodeSockets::open(&options.spool_dir)?;
+    let signals = watch_signals().context("signals")?;
+    let order = Order {
+        options: options.clone(),
+        cross_memory: cross_memory.map(|found| found.to_string()),
+        log_level: log.level.to_string(),
+        log_to_stderr: log.to_stderr,
+        has_log_file: log.file.is_some(),
+    };
+    let mut supervisor = Supervisor::start(options, &order, &sockets, log.file, &account, signals)?;
+    let ended = supervisor.serve();
+    // Whoever asks now has no agent to wait for.
+    drop(sockets);
+    drop(supervisor);
+    Ok(ended?)
+}
+
+/// Standard input and output are not needed any more, and are nobody's business.
+fn close_terminal() -> io::Result<()> {
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    sys::dup_to(null.as_raw_fd(), 0)?;
+    sys::dup_to(null.as_raw_fd(), 1)
+}
+
+fn watch_signals() -> io::Result<SignalFd> {
+    sys::ignore_signal(libc::SIGHUP);
+    sys::ignore_signal(libc::SIGPIPE);
+    let mut mask = SigSet::empty();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+        mask.add(signal);
+    }
+    mask.thread_block()?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    Ok(SignalFd::with_flags(&mask, flags)?)
+}
+
+/// An end of a connection to the agent, until the agent has closed its own.
+type Line = Option<OwnedFd>;
+
+struct Supervisor {
+    options: AgentOptions,
+    signals: SignalFd,
+    /// The agent's process.
+    agent: i32,
+    launcher: Line,
+    controller: Line,
+    sockets: Line,
+    /// A launcher that is being started, for which the agent waits.
+    starting: Option<Starting>,
+    job_sockets: JobSockets,
+}
+
+fn line() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    Ok(socketpair(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        None,
+        flags,
+    )?)
+}
+
+impl Supervisor {
+    /// Starts the agent.
+    fn start(
+        options: AgentOptions,
+        order: &Order,
+        sockets: &NodeSockets,
+        log: Option<File>,
+        account: &User,
+        signals: SignalFd,
+    ) -> anyhow::Result<Supervisor> {
+        let lines = || -> io::Result<_> { Ok([line()?, line()?, line()?]) };
+        let [launcher, controller, of_jobs] = lines().context("connections to the agent")?;
+        let mut kept: Vec<RawFd> = [&launcher.1, &controller.1, &of_jobs.1]
+            .map(|end| end.as_raw_fd())
+            .into();
+        kept.extend(sockets.numbers());
+        kept.extend(log.as_ref().map(File::as_raw_fd));
+        let environment = KEPT_VARIABLES.iter().filter_map(|name| {
+            let value = std::env::var(name).ok()?;
+            CString::new(format!("{name}={value}")).ok()
+        });
+        let start = role::Start {
+            words: &[AGENT_NAME, &options.name],
+            environment: environment.collect(),
+            user: account,
+            order: order.encoded(),
+            errors: Some(libc::STDERR_FILENO),
+            kept,
+            outlives: false,
+        };
+        let agent = start.start().context("the agent cannot be started")?;
+        log::info!("the agent is process {agent}, of uid {}", account.uid);
+        Ok(Supervisor {
+            job_sockets: JobSockets::new(&options.spool_dir),
+            options,
+            signals,
+            agent,
+            launcher: Some(launcher.0),
+            controller: Some(controller.0),
+            sockets: Some(of_jobs.0),
+            starting: None,
+        })
+    }
+
+    /// Serves the agent until it ends.
+    fn serve(&mut self) -> io::Result<ExitCode> {
+        loop {
+            let number = |line: &Line| line.as_ref().map_or(-1, |line| line.as_raw_fd());
+            let fds = [
+                self.signals.as_fd().as_raw_fd(),
+                number(&self.launcher),
+                number(&self.controller),
+                number(&self.sockets),
+            ];
+            let mut fds = fds.map(|fd| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            });
+            sys::poll(&mut fds, -1)?;
+            let [signals, launcher, controller, sockets] = fds.map(|fd| fd.revents != 0);
+            if signals && let Some(status) = self.take_signals() {
+                return Ok(status);
+            }
+            if launcher {
+                self.ask_for_launcher();
+            }
+            if controller {
+                self.ask_for_controller();
+            }
+            if sockets {
+                self.ask_for_sockets();
+            }
+        }
+    }
+
+    /// Passes on what it is told to; gives the agent's status if it has ended.
+    fn take_signals(&mut self) -> Option<ExitCode> {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            let signal = i32::try_from(info.ssi_signo).unwrap_or(0);
+            if signal != libc::SIGCHLD {
+                sys::kill(self.agent, signal);
+            }
+        }
+        while let sys::Reap::Ended(child) = sys::reap() {
+            if child.pid == self.agent {
+                return Some(status(child.status));
+            }
+            if let Some(starting) = self.starting.take_if(|s| s.is(child.pid)) {
+                let started = starting
+                    .ended(child.status)
+                    .and_then(|()| launcher::connect(&self.options));
+                self.answer_launcher(started);
+            }
+        }
+        None
+    }
+
+    fn ask_for_launcher(&mut self) {
+        if !self.has_asked(|own| &mut own.launcher) || self.starting.is_some() {
+            return;
+        }
+        match launcher::connect(&self.options) {
+            Err(e) if launcher::is_absent(&e) => {
+                log::warn!("no launcher listens: one is started");
+                match Starting::begin(&self.options) {
+                    Ok(starting) => self.starting = Some(starting),
+                    Err(e) => self.answer_launcher(Err(e)),
+                }
+            }
+            connected => self.answer_launcher(connected),
+        }
+    }
+
+    fn answer_launcher(&self, connected: io::Result<OwnedFd>) {
+        if let Some(line) = &self.launcher {
+            answer(line, 0, connected);
+        }
+    }
+
+    fn ask_for_controller(&mut self) {
+        if self.has_asked(|own| &mut own.controller)
+            && let Some(line) = &self.controller
+        {
+            let socket = &self.options.controller_socket;
+            answer(line, 0, lines::connect(socket));
+        }
+    }
+
+    /// Takes a request that says nothing; whether there was one.
+    fn has_asked(&mut self, line: fn(&mut Supervisor) -> &mut Line) -> bool {
+        let line = line(self);
+        let Some(fd) = line else { return false };
+        match receive(fd) {
+            Received::Request(_) => true,
+            Received::Nothing => false,
+            Received::End => {
+                *line = None;
+                false
+            }
+        }
+    }
+
+    fn ask_for_sockets(&mut self) {
+        let Some(line) = &self.sockets else { return };
+        match receive(line) {
+            Received::Request(bytes) => self.job_sockets.serve(line, &bytes),
+            Received::Nothing => {}
+            Received::End => self.sockets = None,
+        }
+    }
+}
+
+/// What the supervisor ends with.
+fn status(wait_status: i32) -> ExitCode {
+    let code = match libc::WIFEXITED(wait_status) {
+        true => libc::WEXITSTATUS(wait_status),
+        false => {
+            let signal = libc::WTERMSIG(wait_status);
+            log::error!("the agent was killed by signal {signal}");
+            128 + signal
+        }
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}

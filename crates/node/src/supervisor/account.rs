@@ -1,0 +1,88 @@
+//! The account of the agent: `SlurmdUser`, else one that the host has for it, else a number that is nobody's.
+
+use crate::shim::wire::User;
+use anyhow::{Context as _, ensure};
+use nix::unistd::{Uid, User as Account, getegid, geteuid};
+
+/// The account that is used where `SlurmdUser` names none.
+const OWN_ACCOUNT: &str = "muster-agent";
+/// Numbers that are never given to accounts, but to services for as long as they run (systemd's `DynamicUser`): from
+/// their end on, the first without an account is used.
+const DYNAMIC_UIDS: std::ops::RangeInclusive<u32> = 61_184..=65_519;
+
+/// Whom the agent runs as. A supervisor that is not root's can only make it its own.
+///
+/// # Errors
+/// The account that is named does not exist.
+pub(super) fn find(slurmd_user: &str) -> anyhow::Result<User> {
+    if !geteuid().is_root() {
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        return Ok(user(uid, gid, ""));
+    }
+    // Root is what Slurm has as a default, and many files say so: it is what the supervisor and the launcher are.
+    if !matches!(slurmd_user, "" | "root" | "0") {
+        let account = by_name(slurmd_user)
+            .with_context(|| format!("SlurmdUser={slurmd_user} cannot be looked up"))?;
+        let account = account.with_context(|| {
+            format!("SlurmdUser={slurmd_user}: this host has no such account; make it, or name another in slurm.conf")
+        })?;
+        ensure!(
+            !account.uid.is_root(),
+            "SlurmdUser={slurmd_user} is another name of root"
+        );
+        return Ok(of_account(&account));
+    }
+    if let Ok(Some(account)) = Account::from_name(OWN_ACCOUNT)
+        && !account.uid.is_root()
+    {
+        return Ok(of_account(&account));
+    }
+    let is_free = |uid: &u32| matches!(Account::from_uid(Uid::from_raw(*uid)), Ok(None));
+    let free = DYNAMIC_UIDS.rev().find(is_free);
+    let uid = free.with_context(|| {
+        format!("there is no account for the agent: make one with the name {OWN_ACCOUNT}, or set SlurmdUser in slurm.conf")
+    })?;
+    Ok(user(uid, uid, ""))
+}
+
+fn by_name(name: &str) -> nix::Result<Option<Account>> {
+    match name.parse() {
+        Ok(uid) => Account::from_uid(Uid::from_raw(uid)),
+        Err(_) => Account::from_name(name),
+    }
+}
+
+fn of_account(account: &Account) -> User {
+    user(account.uid.as_raw(), account.gid.as_raw(), &account.name)
+}
+
+/// Without other groups.
+fn user(uid: u32, gid: u32, name: &str) -> User {
+    User {
+        uid,
+        gid,
+        groups: Vec::new(),
+        name: name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_root_by_another_name() {
+        if !geteuid().is_root() {
+            let own = find("no-such-account").unwrap();
+            assert_eq!(own.uid, geteuid().as_raw(), "there is no choice");
+            return;
+        }
+        for unset in ["", "root", "0"] {
+            let account = find(unset).unwrap();
+            assert!(account.uid != 0 && account.gid != 0 && account.groups.is_empty());
+        }
+        assert_eq!(find("65534").unwrap().uid, 65_534);
+        let error = find("no-such-account").unwrap_err().to_string();
+        assert!(error.contains("make it"), "{error}");
+    }
+}

@@ -1,0 +1,92 @@
+//! What an agent is told, and which descriptors it is given, when the supervisor executes it.
+
+use crate::cross_memory::CrossMemory;
+use crate::options::AgentOptions;
+use crate::role;
+use anyhow::Context as _;
+use minicbor::{Decode, Encode};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+
+/// Where an agent logs.
+#[derive(Debug)]
+pub struct AgentLog {
+    /// To this file, which is open.
+    pub file: Option<File>,
+    /// To standard error.
+    pub to_stderr: bool,
+    /// Messages of this level, and more important ones.
+    pub level: log::LevelFilter,
+}
+
+/// The rest.
+#[derive(Debug, Encode, Decode)]
+pub(super) struct Order {
+    #[n(0)]
+    pub(super) options: AgentOptions,
+    /// What was found out about cross-memory attach.
+    #[n(1)]
+    pub(super) cross_memory: Option<String>,
+    #[n(2)]
+    pub(super) log_level: String,
+    #[n(3)]
+    pub(super) log_to_stderr: bool,
+    #[n(4)]
+    pub(super) has_log_file: bool,
+}
+
+impl Order {
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        minicbor::to_vec(self).expect("writing to memory cannot fail")
+    }
+}
+
+/// What an agent starts with.
+pub(crate) struct Inherited {
+    pub(crate) options: AgentOptions,
+    pub(crate) cross_memory: Option<CrossMemory>,
+    /// Asks for connections to the launcher.
+    pub(crate) launcher: OwnedFd,
+    /// Asks for connections to the controller.
+    pub(crate) controller: OwnedFd,
+    /// Asks for sockets of jobs.
+    pub(crate) job_sockets: OwnedFd,
+    /// Where srun and other agents connect.
+    pub(crate) listener: UnixListener,
+    /// Where they send connections.
+    pub(crate) door: UnixDatagram,
+}
+
+/// In an agent: what the supervisor has given it, and where it is to log.
+///
+/// # Errors
+/// It was started by somebody else.
+pub(crate) fn inherited() -> anyhow::Result<(Inherited, AgentLog)> {
+    let order = role::read_order()?;
+    let order: Order = minicbor::decode(&order).context("the order cannot be read")?;
+    let mut next = role::FIRST_FD;
+    let mut take = || {
+        let fd = role::take_descriptor(next);
+        next += 1;
+        fd
+    };
+    let inherited = Inherited {
+        cross_memory: order.cross_memory.as_deref().and_then(CrossMemory::parse),
+        options: order.options,
+        launcher: take()?,
+        controller: take()?,
+        job_sockets: take()?,
+        listener: take()?.into(),
+        door: take()?.into(),
+    };
+    let log = AgentLog {
+        file: match order.has_log_file {
+            true => Some(take()?.into()),
+            false => None,
+        },
+        to_stderr: order.log_to_stderr,
+        level: order.log_level.parse().context("its level of messages")?,
+    };
+    Ok((inherited, log))
+}

@@ -1,0 +1,136 @@
+//! Sockets in the spool directory, which is root's: made by the supervisor, served by the agent. Whoever connects sees the
+//! credentials of the process that made them, which is root's.
+
+use super::lines::{SocketRequest, answer};
+use crate::info;
+use crate::standing::{is_job_door, job_door};
+use anyhow::Context as _;
+use muster_core::ids::JobId;
+use nix::sys::socket::{setsockopt, sockopt::PassCred};
+use nix::unistd::geteuid;
+use std::collections::HashSet;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+
+/// Sockets of jobs that an agent may have at a time.
+const JOB_SOCKETS_MAX: usize = 16_384;
+
+/// Those of the agent, as long as this lives.
+#[derive(Debug)]
+pub(super) struct NodeSockets {
+    listener: UnixListener,
+    door: UnixDatagram,
+    paths: [PathBuf; 2],
+}
+
+impl NodeSockets {
+    /// Makes them. Whoever connects waits until an agent accepts.
+    pub(super) fn open(spool: &Path) -> anyhow::Result<NodeSockets> {
+        let paths = [info::agent_socket(spool), info::agent_door(spool)];
+        let [socket, door] = &paths;
+        let listener = make(socket, |path| UnixListener::bind(path))
+            .with_context(|| socket.display().to_string())?;
+        let door = make(door, |path| {
+            let door = UnixDatagram::bind(path)?;
+            setsockopt(&door, PassCred, &true)?;
+            Ok(door)
+        })
+        .with_context(|| door.display().to_string())?;
+        Ok(NodeSockets {
+            listener,
+            door,
+            paths,
+        })
+    }
+
+    /// Their numbers, in order.
+    pub(super) fn numbers(&self) -> [RawFd; 2] {
+        [self.listener.as_raw_fd(), self.door.as_raw_fd()]
+    }
+}
+
+impl Drop for NodeSockets {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes a socket that everybody may connect to.
+fn make<T>(path: &Path, bind: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let _ = fs::remove_file(path);
+    let socket = bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    Ok(socket)
+}
+
+/// Those at which srun asks for further steps of a job.
+#[derive(Debug)]
+pub(super) struct JobSockets {
+    spool: PathBuf,
+    open: HashSet<JobId>,
+}
+
+impl JobSockets {
+    pub(super) fn new(spool: &Path) -> JobSockets {
+        JobSockets {
+            spool: spool.to_owned(),
+            open: HashSet::new(),
+        }
+    }
+
+    /// Does what the agent asks for.
+    pub(super) fn serve(&mut self, line: &OwnedFd, request: &[u8]) {
+        match minicbor::decode(request) {
+            Ok(SocketRequest::Open(job, uid)) => answer(line, job.0, self.open(job, uid)),
+            Ok(SocketRequest::Close(job)) => self.close(job),
+            Err(e) => log::error!("the agent is not understood: {e}"),
+        }
+    }
+
+    /// Only the user may connect.
+    fn open(&mut self, job: JobId, uid: u32) -> io::Result<OwnedFd> {
+        if self.open.len() >= JOB_SOCKETS_MAX && !self.open.contains(&job) {
+            return Err(io::Error::other("there are too many sockets of jobs"));
+        }
+        let path = job_door(&self.spool, job);
+        let _ = fs::remove_file(&path);
+        let socket = UnixListener::bind(&path)?;
+        self.open.insert(job);
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        if geteuid().is_root() {
+            chown(&path, Some(uid), None)?;
+        }
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    }
+
+    fn close(&mut self, job: JobId) {
+        if self.open.remove(&job) {
+            let _ = fs::remove_file(job_door(&self.spool, job));
+        }
+    }
+}
+
+impl Drop for JobSockets {
+    fn drop(&mut self) {
+        for job in self.open.drain() {
+            let _ = fs::remove_file(job_door(&self.spool, job));
+        }
+    }
+}
+
+/// Removes sockets of jobs that an earlier supervisor has left.
+pub(super) fn remove_left(spool: &Path) {
+    let files = fs::read_dir(spool).into_iter().flatten().flatten();
+    for file in files {
+        if file.file_name().to_str().is_some_and(is_job_door) {
+            let _ = fs::remove_file(file.path());
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Limits that this program changes for itself and what it executes of its own: it leaves no cores, which would hold secrets,
+//! and may have as many descriptors as the hard limit allows. What users and the site start gets the first limits back.
+
+use super::{own_limit, set_soft_limit};
+use std::io;
+use std::sync::OnceLock;
+
+/// Soft limits by resource.
+pub(crate) type SoftLimits = Vec<(u32, u64)>;
+
+/// The soft limits that this program was started with, of those that it changes.
+static FIRST: OnceLock<SoftLimits> = OnceLock::new();
+
+/// Changes the limits of this process.
+pub(crate) fn change_own_limits() -> io::Result<()> {
+    let (core, files) = (
+        own_limit(libc::RLIMIT_CORE)?,
+        own_limit(libc::RLIMIT_NOFILE)?,
+    );
+    FIRST.get_or_init(|| {
+        vec![
+            (libc::RLIMIT_CORE, core.rlim_cur),
+            (libc::RLIMIT_NOFILE, files.rlim_cur),
+        ]
+    });
+    set_soft_limit(libc::RLIMIT_CORE, 0)?;
+    set_soft_limit(libc::RLIMIT_NOFILE, files.rlim_max)
+}
+
+/// The soft limits from before [`change_own_limits`].
+pub(crate) fn first_limits() -> &'static [(u32, u64)] {
+    FIRST.get().map_or(&[], Vec::as_slice)
+}
+
+/// In a process that one with changed limits has started: what the first limits are.
+pub(crate) fn set_first_limits(limits: SoftLimits) {
+    FIRST.get_or_init(|| limits);
+}
+
+/// Soft limits of a task or script: those that are asked for, and otherwise the first ones.
+pub(crate) fn with_first_limits(asked: &[(u32, u64)]) -> SoftLimits {
+    let mut limits = asked.to_vec();
+    for (resource, soft) in first_limits() {
+        if !asked.iter().any(|(other, _)| other == resource) {
+            limits.push((*resource, *soft));
+        }
+    }
+    limits
+}
+
+/// The first limit of descriptors again, for a program of this one's that needs few.
+pub(crate) fn restore_file_limit() {
+    let first = first_limits().iter();
+    for (resource, soft) in first.filter(|(resource, _)| *resource == libc::RLIMIT_NOFILE) {
+        // It is below the one that this process has.
+        let _ = set_soft_limit(*resource, *soft);
+    }
+}
