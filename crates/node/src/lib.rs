@@ -19,6 +19,8 @@ pub mod fuzzing;
 mod info;
 mod job_view;
 mod layout;
+#[doc(hidden)]
+pub mod liar;
 mod numa;
 mod options;
 mod pattern;

@@ -313,7 +313,7 @@ impl Loop {
                         self.answer(at, answer);
                     }
                     // Root attaches and stops; an agent has a connection on which that is done.
-                    message if !self.conns[at].attached => {
+                    message if !self.conns[at].attached || message.is_roots() => {
                         eprintln!("a message that is no agent's is refused: {message:.60?}");
                         self.conns[at].open = false;
                         break;

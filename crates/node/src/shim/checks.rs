@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// What an agent has kept of one job, bytes.
-const KEPT_BYTES_MAX: usize = 64 << 20;
+const KEPT_BYTES_MAX: usize = 32 << 20;
 /// Refusals that are written to the log in a [`REFUSALS_TIME`].
 const REFUSALS_MAX: u32 = 100;
 /// See above.

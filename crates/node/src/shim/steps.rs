@@ -221,12 +221,12 @@ impl Shim {
         if refused.is_none() {
             match self.confine_step(&mut order) {
                 Ok(found) => bounds = Some(found),
-                Err(why) => {
-                    self.refusals
-                        .log(format_args!("step {}.{step}: {why}", run.0));
-                    refused = Some(why);
-                }
+                Err(why) => refused = Some(why),
             }
+        }
+        if let Some(why) = &refused {
+            let refusals = &mut self.refusals;
+            refusals.log(format_args!("step {}.{step}: {why}", run.0));
         }
         let started = match (refused, bounds) {
             (None, Some(bounds)) => self.place_step(order, &with, bounds),

@@ -181,6 +181,13 @@ pub(crate) enum ToShim {
 
 impl Message for ToShim {}
 
+impl ToShim {
+    /// Whether that is for root to say, as the first message of a connection.
+    pub(crate) fn is_roots(&self) -> bool {
+        matches!(self, ToShim::Attach(_) | ToShim::Stop { .. })
+    }
+}
+
 /// What root says of the node when an agent attaches.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]

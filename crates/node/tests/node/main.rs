@@ -11,6 +11,7 @@ mod cluster;
 mod containment;
 mod direct;
 mod launches;
+mod lies;
 mod secrets;
 mod standing;
 mod steps;
@@ -19,6 +20,7 @@ use log::LevelFilter;
 use muster_node::{AGENT_NAME, AgentLog, AgentOptions, SHIM_NAME};
 use std::fs::File;
 use std::io::Read as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         standing::TESTS,
         around::TESTS,
         attacks::TESTS,
+        lies::TESTS,
         secrets::TESTS,
     ]
     .concat();
@@ -100,6 +103,22 @@ fn panic_by(mut pipe: File) {
     });
 }
 
+fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptions {
+    AgentOptions {
+        name: name.to_owned(),
+        cluster: cluster::CLUSTER.to_owned(),
+        address: String::new(),
+        controller_socket: controller_socket.to_owned(),
+        spool_dir: spool_dir.to_owned(),
+        claimed_cpus: Some(8),
+        claimed_sockets: 0,
+        shared_machine: true,
+        claimed_memory_mib: Some(8000),
+        shim_program: None,
+        slurmd_user: String::new(),
+    }
+}
+
 fn agent(args: &[String]) -> ExitCode {
     let pipe = std::env::var(PANIC_BY).ok();
     let open = |path| File::options().read(true).write(true).open(path).unwrap();
@@ -108,19 +127,7 @@ fn agent(args: &[String]) -> ExitCode {
         to_stderr: true,
         level: LevelFilter::Off,
     };
-    let options = AgentOptions {
-        name: args[0].clone(),
-        cluster: cluster::CLUSTER.to_owned(),
-        address: String::new(),
-        controller_socket: args[1].clone().into(),
-        spool_dir: args[2].clone().into(),
-        claimed_cpus: Some(8),
-        claimed_sockets: 0,
-        shared_machine: true,
-        claimed_memory_mib: Some(8000),
-        shim_program: None,
-        slurmd_user: String::new(),
-    };
+    let options = options(&args[0], args[1].as_ref(), args[2].as_ref());
     match muster_node::run(options, log) {
         Ok(status) => status,
         Err(e) => {

@@ -1,0 +1,385 @@
+//! An agent that lies, for tests: it speaks the launcher's protocol below the agent. Not a part of the crate's interface.
+
+use crate::descriptors::{HandedOver, WithOrder, send};
+use crate::options::AgentOptions;
+use crate::shim::wire::{PmixOrder, Run, StepOrder, TaskBinding, ToShim, User};
+use crate::shim::{attach_frame, socket_path};
+use crate::stepd::{NextStep, Told};
+use muster_core::cpuset::CpuSet;
+use muster_core::environment::Environment;
+use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_proto::frame::{self, Frames};
+use muster_proto::step::{StepLaunch, StepSpec};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection to a launcher.
+#[derive(Debug)]
+pub struct Liar {
+    stream: UnixStream,
+    input: Frames,
+}
+
+/// What the agent says of a step; without changes, it is the truth of a job with two CPUs.
+#[derive(Clone, Debug)]
+pub struct StepLie {
+    /// The job.
+    pub job: u64,
+    /// The step.
+    pub step: u32,
+    /// The job that the request names.
+    pub of_job: u64,
+    /// Nodes.
+    pub names: Vec<String>,
+    /// CPUs from the first one on.
+    pub cpus: u32,
+    /// CPUs, by the kernel's numbers, to which the task is bound.
+    pub bound_to: u32,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// Tasks on this node.
+    pub tasks: u32,
+    /// Who it is to run as, with this group and as the only other one.
+    pub uid: u32,
+    /// Where root is to make a directory for MPI, and what the name of that has in it.
+    pub mpi: Option<(String, String)>,
+    /// What to run.
+    pub argv: Vec<String>,
+    /// Where the step's end is to be written by root.
+    pub result: String,
+}
+
+impl StepLie {
+    /// The truth.
+    pub fn new(job: u64, step: u32, node: &str) -> StepLie {
+        StepLie {
+            job,
+            step,
+            of_job: job,
+            names: vec![node.to_owned()],
+            cpus: 2,
+            bound_to: 0,
+            memory_mib: 0,
+            tasks: 1,
+            uid: 65_534,
+            mpi: None,
+            argv: vec!["/bin/true".to_owned()],
+            result: String::new(),
+        }
+    }
+
+    fn order(&self) -> StepOrder {
+        let spec = StepSpec {
+            job: JobId(self.of_job),
+            argv: self.argv.clone(),
+            work_dir: "/".to_owned(),
+            ..StepSpec::default()
+        };
+        let mut tasks = vec![Vec::new(); self.names.len()];
+        tasks[0] = (0..self.tasks).collect();
+        StepOrder {
+            run: run(self.job),
+            launch: StepLaunch {
+                key: vec![1; 16].into(),
+                spec,
+                step: StepNo(self.step),
+                step_key: vec![2; 16].into(),
+                position: 0,
+                tasks,
+                names: self.names.clone(),
+                cpus: CpuSet::first(self.cpus),
+                memory_mib: self.memory_mib,
+                gres: Vec::new(),
+                lead: String::new(),
+                width: 0,
+                above: None,
+            },
+            user: User {
+                uid: self.uid,
+                gid: self.uid,
+                groups: vec![self.uid],
+                name: "liar".to_owned(),
+            },
+            env: Environment::default(),
+            limits: Vec::new(),
+            array: None,
+            job_name: String::new(),
+            append: false,
+            task_prolog: None,
+            task_epilog: None,
+            binding: TaskBinding {
+                cpus: match self.bound_to {
+                    0 => Vec::new(),
+                    count => vec![CpuSet::first(count)],
+                },
+                ..TaskBinding::default()
+            },
+            pmix: self.mpi.as_ref().map(|(base, name)| pmix(base, name)),
+            direct: self.mpi.is_none() && self.tasks == 1,
+        }
+    }
+}
+
+fn pmix(base: &str, name: &str) -> PmixOrder {
+    PmixOrder {
+        nspace: name.to_owned(),
+        version: None,
+        universe: 1,
+        listen: "127.0.0.1".to_owned(),
+        tmp_base: base.to_owned(),
+        share_topology: false,
+        early: false,
+        timeout_s: 1,
+        env: Vec::new(),
+        pmi: true,
+        cross_memory: None,
+        plain_network: true,
+        ucx: None,
+        no_gpus: true,
+        crowded_slack_us: 0,
+        any: false,
+    }
+}
+
+fn run(job: u64) -> Run {
+    (JobId(job), Attempt(1))
+}
+
+/// What the liar has of a step that was given to a daemon.
+#[derive(Debug)]
+pub struct Given {
+    /// What its task writes to standard output.
+    pub stdout: UnixStream,
+    /// Srun's end of its line.
+    _line: UnixStream,
+    /// The agent's connection to the daemon, if that is new.
+    agent: Option<UnixStream>,
+}
+
+impl Given {
+    /// What the task has written, up to its end.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub fn output(&mut self) -> io::Result<String> {
+        self.stdout.set_read_timeout(Some(PATIENCE))?;
+        let mut text = String::new();
+        self.stdout.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// Gives the daemon another step, once the one before has ended.
+    ///
+    /// # Errors
+    /// The daemon is gone.
+    pub fn give(&self, lie: &StepLie) -> io::Result<Given> {
+        let next = NextStep {
+            order: Box::new(lie.order()),
+            kill_wait_ms: 1000,
+            result: lie.result.clone(),
+            kept: Vec::new(),
+            standing: None,
+        };
+        let (given, with) = given(false)?;
+        let daemon = self.agent.as_ref();
+        let mut daemon = daemon.ok_or(io::ErrorKind::NotConnected)?;
+        daemon.set_read_timeout(Some(PATIENCE))?;
+        while !matches!(frame::read(&mut daemon)?, Told::Ended(..)) {}
+        send(daemon, &next.as_control(), &with.numbers())?;
+        Ok(given)
+    }
+}
+
+/// Streams for a step, and the other ends of them.
+fn given(with_agent: bool) -> io::Result<(Given, WithOrder)> {
+    let (stdout, task_stdout) = UnixStream::pair()?;
+    let (line, daemon_line) = UnixStream::pair()?;
+    let (agent, daemon_agent) = UnixStream::pair()?;
+    let null = || Ok::<_, io::Error>(OwnedFd::from(std::fs::File::open("/dev/null")?));
+    let srun = HandedOver {
+        stdin: null()?,
+        stderr: task_stdout.try_clone()?.into(),
+        stdout: task_stdout.into(),
+        line: daemon_line.into(),
+    };
+    let given = Given {
+        stdout,
+        _line: line,
+        agent: with_agent.then_some(agent),
+    };
+    let with = WithOrder {
+        agent: with_agent.then_some(daemon_agent.into()),
+        srun: Some(srun),
+        standing: None,
+    };
+    Ok((given, with))
+}
+
+impl Liar {
+    /// Connects to the launcher of a spool directory, and says nothing.
+    ///
+    /// # Errors
+    /// None listens.
+    pub fn connect(spool: &Path) -> io::Result<Liar> {
+        let stream = UnixStream::connect(socket_path(spool))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Liar {
+            stream,
+            input: Frames::default(),
+        })
+    }
+
+    /// What root says before an agent gets the connection.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn attach(&mut self, options: &AgentOptions) -> io::Result<()> {
+        self.stream.write_all(&attach_frame(options))
+    }
+
+    fn order(&mut self, order: &ToShim) -> io::Result<()> {
+        frame::write(&mut self.stream, order)
+    }
+
+    /// The launcher's next message that has this in it; none if it closes the connection first.
+    pub fn answer(&mut self, wanted: &str) -> Option<String> {
+        let mut chunk = [0; 4096];
+        loop {
+            while let Ok(Some(message)) = self.input.take::<crate::shim::wire::FromShim>() {
+                let text = format!("{message:?}");
+                if text.contains(wanted) {
+                    return Some(text);
+                }
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(n) if n > 0 => self.input.push(&chunk[..n]),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Asks for a key; gives it.
+    pub fn open_session(&mut self) -> Option<Vec<u8>> {
+        self.order(&ToShim::OpenSession).ok()?;
+        let mut chunk = [0; 4096];
+        loop {
+            match self.input.take() {
+                Ok(Some(crate::shim::wire::FromShim::SessionKey(key))) => return Some(key.into()),
+                Ok(Some(_)) => {}
+                _ => match self.stream.read(&mut chunk) {
+                    Ok(n) if n > 0 => self.input.push(&chunk[..n]),
+                    _ => return None,
+                },
+            }
+        }
+    }
+
+    /// Says that a controller with this key has answered.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn begin_session(&mut self, controller: &[u8]) -> io::Result<()> {
+        self.order(&ToShim::BeginSession(controller.to_vec().into()))
+    }
+
+    /// Passes on what a controller has sealed.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn pass_on(&mut self, orders: &[u8], seal: &[u8]) -> io::Result<()> {
+        self.order(&ToShim::Sealed {
+            orders: orders.to_vec().into(),
+            seal: seal.to_vec().into(),
+        })
+    }
+
+    /// Starts a step.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn start_step(&mut self, lie: &StepLie) -> io::Result<Given> {
+        let (given, mut with) = given(true)?;
+        let order = lie.order();
+        with.srun = with.srun.filter(|_| order.direct);
+        let bytes = frame::encode(&ToShim::StartStep(Box::new(order)));
+        send(&self.stream, &bytes, &with.numbers())?;
+        Ok(given)
+    }
+
+    /// Says that a process has a step now, and has it ended and signalled.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn end_process(&mut self, job: u64, step: u32, pid: i32) -> io::Result<()> {
+        let (run, step) = (run(job), StepNo(step));
+        let stands = false;
+        self.order(&ToShim::StepGiven {
+            run,
+            step,
+            pid,
+            stands,
+        })?;
+        self.order(&ToShim::EndStep { run, step })?;
+        let signal = libc::SIGKILL;
+        self.order(&ToShim::SignalStep { run, step, signal })?;
+        self.order(&ToShim::Dismiss { run, pid })
+    }
+
+    /// Has so much kept of a job, under this number.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn keep(&mut self, job: u64, key: u32, bytes: usize) -> io::Result<()> {
+        self.order(&ToShim::Keep {
+            run: run(job),
+            key,
+            bytes: vec![0; bytes].into(),
+        })
+    }
+
+    /// Has a line written to the standard error of a job's script.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn tell(&mut self, job: u64, text: &str) -> io::Result<()> {
+        self.order(&ToShim::Tell {
+            run: run(job),
+            text: text.to_owned(),
+            step: None,
+            kill: false,
+        })
+    }
+
+    /// Has a job forgotten.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn forget(&mut self, job: u64) -> io::Result<()> {
+        self.order(&ToShim::Forget(run(job)))
+    }
+
+    /// Asks for the processes of a job.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn inspect(&mut self, job: u64) -> io::Result<()> {
+        self.order(&ToShim::Inspect {
+            job: JobId(job),
+            tag: 7,
+        })
+    }
+
+    /// Says what only root may: that the launcher is to kill all and end.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.order(&ToShim::Stop { kill: true })
+    }
+}
