@@ -1,6 +1,7 @@
 //! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
 //! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
+use super::client::STRANGERS_MAX;
 use super::result::leave;
 use super::standing::{Seen, Stand, Taken};
 use super::{Kept, Setting};
@@ -463,7 +464,7 @@ impl Home {
             // Who has come for the next step has come after the word of it, which is read after this.
             let accept = || Some(self.listener.accept().ok()?.0);
             let come: Vec<UnixStream> = match seen.caller {
-                true => std::iter::from_fn(accept).collect(),
+                true => std::iter::from_fn(accept).take(STRANGERS_MAX).collect(),
                 // To find nobody costs as much as a connection.
                 false => Vec::new(),
             };

@@ -252,6 +252,10 @@ fn memory_of_tasks() {
             s.ntasks = Some(513);
         }),
         step(|s| s.argv.clear()),
+        step(|s| {
+            s.ntasks = Some(1);
+            s.min_nodes = Some(u32::MAX);
+        }),
     ] {
         refusal(create(&node, &spec));
     }
