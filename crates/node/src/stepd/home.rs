@@ -216,7 +216,7 @@ pub(super) struct Home {
     pub(super) tree: ProcessTree,
     /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
     /// same.
-    asked_limits: SoftLimits,
+    asked_limits: Option<SoftLimits>,
     other_limits: SoftLimits,
     shim: Option<Line>,
     /// The agent that had the last step given by the shim, or gave it.
@@ -256,7 +256,7 @@ impl Home {
             listener,
             come: Vec::new(),
             tree: ProcessTree::new(),
-            asked_limits: SoftLimits::new(),
+            asked_limits: None,
             other_limits: SoftLimits::new(),
             shim: Some(Line::new(shim)?),
             agent: agent.map(Line::new).transpose()?,
@@ -285,8 +285,8 @@ impl Home {
 
     /// Those of these soft limits that a task does not have from this process.
     pub(super) fn limits_to_set(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
-        if self.asked_limits != asked {
-            self.asked_limits = asked.to_vec();
+        if self.asked_limits.as_deref() != Some(asked) {
+            self.asked_limits = Some(asked.to_vec());
             self.other_limits = sys::other_limits(&sys::with_first_limits(asked));
         }
         self.other_limits.clone()
