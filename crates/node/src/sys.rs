@@ -203,11 +203,7 @@ pub(crate) fn exec(
 }
 
 /// The same in a child that shares its parent's memory.
-pub(crate) fn exec_bare(
-    program: &CStr,
-    words: &Words<'_>,
-    environment: &Words<'_>,
-) -> bare::Errno {
+pub(crate) fn exec_bare(program: &CStr, words: &Words<'_>, environment: &Words<'_>) -> bare::Errno {
     // SAFETY: both lists end in null and lead to strings that end in NUL and outlive the call.
     unsafe {
         bare::execve(

@@ -321,6 +321,7 @@ fn grant() -> JobGrant {
         next_step: 0,
         components: Vec::new(),
         resizes: 0,
+        het_key: Some(vec![4; 16].into()),
     }
 }
 

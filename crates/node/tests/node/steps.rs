@@ -300,7 +300,7 @@ fn ahead() {
     }
     allocate(1, &dir, &mut [&mut node], 1);
     match frame::read(&mut number).unwrap() {
-        AgentReply::StepNumber(_) => {}
+        AgentReply::StepNumber { .. } => {}
         other => panic!("{other:?}"),
     }
     let outcome = early.connect().finish();
