@@ -80,6 +80,14 @@ impl Keys {
     pub fn owner_key(&self, job: JobId, attempt: Attempt) -> Vec<u8> {
         muster_trust::derive_job_key(&self.job_key(job, attempt), JobKeyUse::Owner)
     }
+
+    /// The key by which the agent of a heterogeneous job's leader proves the numbers of steps to those of the others.
+    ///
+    /// It is the same for all launches, of which the components may have had different numbers: no step gets a number that
+    /// one of an earlier launch has had.
+    pub fn het_key(&self, leader: JobId) -> Vec<u8> {
+        muster_trust::derive_job_key(&self.job_key(leader, Attempt(0)), JobKeyUse::HetSteps)
+    }
 }
 
 fn create(path: &Path) -> Result<Vec<u8>> {

@@ -268,6 +268,7 @@ fn launch(id: u64, dir: &Path) -> Order {
         qos: "normal".to_owned(),
         next_step: 0,
         components: Vec::new(),
+        het_key: None,
         resizes: 0,
     }))
 }

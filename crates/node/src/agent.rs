@@ -16,7 +16,7 @@ mod listener;
 mod measure;
 mod peers;
 mod pmix;
-mod quota;
+pub(crate) mod quota;
 mod reports;
 mod sampling;
 mod shim_link;

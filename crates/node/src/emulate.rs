@@ -7,6 +7,7 @@
 
 mod steps;
 
+use crate::agent::quota::Quotas;
 use crate::failure;
 use crate::info;
 use crate::now;
@@ -21,6 +22,7 @@ use muster_proto::frame::{self, Frames};
 use muster_proto::node::{
     JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
 };
+use nix::sys::resource::{Resource, getrlimit};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -148,10 +150,12 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
             tokio::task::spawn_local(Launches::keep(Rc::clone(&launches), file));
         }
         let mut tasks = Vec::with_capacity(options.nodes.len());
+        let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let quotas = Quotas::new(nix::unistd::geteuid().as_raw(), descriptors);
         for node in &options.nodes {
             let grants = Rc::new(Grants::default());
             let address = match &options.step_dir {
-                Some(dir) => Steps::listen(&node.name, dir, Rc::clone(&grants))?,
+                Some(dir) => Steps::listen(&node.name, dir, Rc::clone(&grants), quotas.clone())?,
                 None => "emulated".to_owned(),
             };
             let info = NodeInfo {
@@ -416,7 +420,7 @@ impl Node {
         let script = grant.position == 0 && grant.spec.kind == JobKind::Batch;
         self.jobs.insert(run, script);
         if self.options.step_dir.is_some() {
-            self.grants.insert(run.0);
+            self.grants.insert(run.0, grant.key.clone());
         }
         if script {
             let end = now().plus_ms(self.options.run_time.of(run.0, run.1));

@@ -258,6 +258,25 @@ pub(crate) fn fill_randomly(bytes: &mut [u8]) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
+/// Descriptors that are sent to a socket, and to those accepted by it, are refused by the kernel: their sender gets an error
+/// (`SO_PASSRIGHTS`, Linux 6.16). Older kernels do not know of it; there, whoever reads closes what has come.
+pub(crate) fn refuse_descriptors(socket: &impl AsRawFd) -> io::Result<()> {
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let off: libc::c_int = 0;
+    let length = libc::socklen_t::try_from(size_of_val(&off)).unwrap_or(4);
+    // SAFETY: the value is a live int of the length that is given.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const off).cast(),
+            length,
+        )
+    })
+    .map(drop)
+}
+
 /// Makes `fd` available under the number `target`, inherited across exec.
 pub(crate) fn dup_to(fd: RawFd, target: RawFd) -> io::Result<()> {
     if fd == target {

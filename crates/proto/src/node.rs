@@ -461,6 +461,9 @@ pub struct JobGrant {
     #[n(16)]
     #[cbor(default)]
     pub resizes: u32,
+    /// Of a component of a heterogeneous job: the key by which numbers of steps are proved, the same for all components.
+    #[n(17)]
+    pub het_key: Option<ByteVec>,
 }
 
 /// Agent to controller.

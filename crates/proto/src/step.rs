@@ -160,7 +160,14 @@ pub enum AgentReply {
     Measured(#[n(0)] Vec<(StepNo, Usage)>),
     /// To `TakeStepNumber`.
     #[n(260)]
-    StepNumber(#[n(0)] u32),
+    StepNumber {
+        /// The number.
+        #[n(0)]
+        number: u32,
+        /// See [`HetStep::proof`].
+        #[n(1)]
+        proof: ByteVec,
+    },
 }
 
 impl Message for AgentReply {}
@@ -387,6 +394,9 @@ pub struct HetStep {
     /// Tasks over all components; absent for a step in one of them.
     #[n(2)]
     pub total_tasks: Option<u32>,
+    /// Proves to the agents of the other components that the leader's agent gave the number.
+    #[n(3)]
+    pub proof: Option<ByteVec>,
 }
 
 /// Which tasks get srun's standard input.

@@ -320,6 +320,7 @@ fn grant() -> JobGrant {
         next_step: 0,
         components: Vec::new(),
         resizes: 0,
+        het_key: Some(vec![4; 16].into()),
     }
 }
 

@@ -41,6 +41,9 @@ pub enum JobKeyUse {
     Owner,
     /// The PMIx hosts of a step, which run as the job's user, show it to each other.
     Pmix,
+    /// Agents of a heterogeneous job's components know by it, derived from the leader's key, that the leader's agent has
+    /// given out the number of a step: see [`prove_step_number`].
+    HetSteps,
 }
 
 /// Derives a key from the key by which the agents of a job know each other (HMAC-SHA256, cut to 16 bytes).
@@ -48,10 +51,20 @@ pub fn derive_job_key(job_key: &[u8], used_for: JobKeyUse) -> Vec<u8> {
     let label: &[u8] = match used_for {
         JobKeyUse::Owner => b"muster: key of a job for its owner, 1",
         JobKeyUse::Pmix => b"muster: key of a job for PMIx hosts, 1",
+        JobKeyUse::HetSteps => b"muster: key of a heterogeneous job for numbers of steps, 1",
     };
     let mut derived = keyed(job_key);
     derived.update(label);
     derived.finalize().into_bytes()[..16].to_vec()
+}
+
+/// The proof that the agent of a heterogeneous job's leader has given out this number: HMAC-SHA256 with the key of
+/// [`JobKeyUse::HetSteps`], cut to 16 bytes. srun carries it to the other components, and cannot make one.
+pub fn prove_step_number(key: &[u8], number: u32) -> Vec<u8> {
+    let mut proof = keyed(key);
+    proof.update(b"muster: number of a step, 1");
+    proof.update(&number.to_be_bytes());
+    proof.finalize().into_bytes()[..16].to_vec()
 }
 
 /// Whether two keys are the same, in a time that does not depend on where they differ.
@@ -215,6 +228,7 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
 mod tests {
     use super::{
         Between, JobKeyUse, KeyPair, Mistrust, Receiver, Session, derive_job_key, is_same_key,
+        prove_step_number,
     };
     use proptest::prelude::*;
 
@@ -305,17 +319,27 @@ mod tests {
     #[test]
     fn keys_for_different_uses_differ() {
         let job = [9; 16];
-        let (owner, pmix) = (
+        let (owner, pmix, het) = (
             derive_job_key(&job, JobKeyUse::Owner),
             derive_job_key(&job, JobKeyUse::Pmix),
+            derive_job_key(&job, JobKeyUse::HetSteps),
         );
-        assert_eq!((owner.len(), pmix.len()), (16, 16));
+        assert_eq!((owner.len(), pmix.len(), het.len()), (16, 16, 16));
         assert!(owner != pmix && owner != job && pmix != job);
+        assert!(het != owner && het != pmix && het != job);
         assert_ne!(owner, derive_job_key(&[8; 16], JobKeyUse::Owner));
         assert!(is_same_key(&owner, &derive_job_key(&job, JobKeyUse::Owner)));
         assert!(!is_same_key(&owner, &pmix));
         assert!(!is_same_key(&owner, &owner[..15]));
         assert!(!is_same_key(&[], &[]), "nobody has no key");
+    }
+
+    #[test]
+    fn a_proof_is_of_one_number_and_key() {
+        let proof = prove_step_number(&[9; 16], 7);
+        assert!(is_same_key(&proof, &prove_step_number(&[9; 16], 7)));
+        assert!(!is_same_key(&proof, &prove_step_number(&[9; 16], 8)));
+        assert!(!is_same_key(&proof, &prove_step_number(&[8; 16], 7)));
     }
 
     #[test]

@@ -193,11 +193,11 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     }
     if of_het_job {
         // Numbers of steps are the whole job's.
-        let (step, total_tasks) = (het::take_number(&say, job)?, None);
+        let (step, proof) = het::take_number(&say, job)?;
         spec.het = Some(HetStep {
             step,
-            total_tasks,
-            first_task: 0,
+            proof: Some(proof),
+            ..HetStep::default()
         });
     }
     let (stream, created, stepd) = create(&say, stream, &mut spec)?;

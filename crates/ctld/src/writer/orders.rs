@@ -192,6 +192,7 @@ impl Writer {
             qos: record.spec.qos_name().to_owned(),
             next_step: record.next_step,
             components: components(state, record),
+            het_key: record.het.map(|het| self.keys.het_key(het.leader).into()),
             resizes: record.resizes,
             alloc: alloc.into(),
         })

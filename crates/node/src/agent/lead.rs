@@ -150,7 +150,7 @@ impl Agent {
             Err(refusal) => return asked.refuse(refusal),
         };
         if let Some(het) = &asked.spec.het
-            && let Err(refusal) = self.take_given_number(run, het.step)
+            && let Err(refusal) = self.take_given_number(run, het)
         {
             return asked.refuse(refusal);
         }

@@ -20,7 +20,7 @@ const BYTES_MAX: usize = 192 << 20;
 
 /// Who uses how much. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(super) struct Quotas(Arc<Mutex<Inner>>);
+pub(crate) struct Quotas(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -41,7 +41,7 @@ struct Used {
 
 impl Quotas {
     /// For an agent of this user that may have so many descriptors.
-    pub(super) fn new(own_uid: u32, descriptors: u64) -> Quotas {
+    pub(crate) fn new(own_uid: u32, descriptors: u64) -> Quotas {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let clients = descriptors.saturating_sub(RESERVED_FDS) / CLIENT_FDS;
         let clients_max = clients.clamp(16, CLIENTS_MAX);
@@ -55,7 +55,7 @@ impl Quotas {
     }
 
     /// A client has come; none if its user, or all together, have as many as they may.
-    pub(super) fn client(&self, uid: u32) -> Option<Client> {
+    pub(crate) fn client(&self, uid: u32) -> Option<Client> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.own_uid;
         if limited {
@@ -98,7 +98,7 @@ impl Quotas {
 
 /// A connection, as long as it lives.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     quotas: Quotas,
     uid: u32,
     limited: bool,
@@ -106,16 +106,16 @@ pub(super) struct Client {
 
 impl Client {
     /// Whether limits count for it.
-    pub(super) fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.limited
     }
 
-    pub(super) fn uid(&self) -> u32 {
+    pub(crate) fn uid(&self) -> u32 {
         self.uid
     }
 
     /// A request of this client, without bytes so far.
-    pub(super) fn charge(&self) -> Charge {
+    pub(crate) fn charge(&self) -> Charge {
         Charge {
             quotas: self.limited.then(|| self.quotas.clone()),
             uid: self.uid,
@@ -134,7 +134,7 @@ impl Drop for Client {
 
 /// Bytes of a request, as long as they are held.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(crate) struct Charge {
     quotas: Option<Quotas>,
     uid: u32,
     bytes: usize,
@@ -142,7 +142,7 @@ pub(super) struct Charge {
 
 impl Charge {
     /// Makes it so many bytes; whether there may be as many.
-    pub(super) fn set(&mut self, bytes: usize) -> bool {
+    pub(crate) fn set(&mut self, bytes: usize) -> bool {
         let Some(quotas) = self.quotas.as_ref().filter(|_| bytes != self.bytes) else {
             return true;
         };

@@ -1,19 +1,25 @@
 //! Emulated nodes take part in steps that are led by a real one: they start step daemons that have no tasks, pass on
 //! what is for nodes below them in the tree as agents and step daemons do, and tell of ends. Each task prints nothing
 //! and ends at once, with success. Nothing is led from here: an emulated node refuses srun.
+//!
+//! Anybody may connect. What agents ask each other is done for those that know the job's key; users have as many connections
+//! and bytes of requests as at an agent, and as little time to send them.
 
+use crate::agent::quota::{Client, Quotas};
 use crate::agent::{Peers, ask_below, tell_above};
-use crate::stepd::client::Client;
+use crate::stepd::client::Client as Srun;
 use crate::stepd::tree::Tree;
 use crate::{info, now, sys};
 use anyhow::{Context as _, bail};
+use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepLaunch, StepShare, ToStepd};
+use muster_trust::is_same_key;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +31,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How long a step waits for its job to be known here, and for srun.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may take to send its request.
+const REQUEST_WAIT: Duration = Duration::from_secs(10);
+/// Wait after a connection that could not be accepted.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Memory for the stack of a thread that plays a step daemon.
 const STACK: usize = 256 << 10;
 
@@ -34,13 +44,13 @@ type Ends = (Vec<(u32, StepEnd)>, oneshot::Sender<()>);
 /// What a node knows of jobs that steps could be of.
 #[derive(Default)]
 pub(super) struct Grants {
-    known: RefCell<HashSet<JobId>>,
+    known: RefCell<HashMap<JobId, ByteVec>>,
     came: Notify,
 }
 
 impl Grants {
-    pub(super) fn insert(&self, job: JobId) {
-        self.known.borrow_mut().insert(job);
+    pub(super) fn insert(&self, job: JobId, key: ByteVec) {
+        self.known.borrow_mut().insert(job, key);
         self.came.notify_waiters();
     }
 
@@ -53,13 +63,19 @@ impl Grants {
         let wait = async {
             loop {
                 let came = self.came.notified();
-                if self.known.borrow().contains(&job) {
+                if self.known.borrow().contains_key(&job) {
                     return;
                 }
                 came.await;
             }
         };
         tokio::time::timeout(PATIENCE, wait).await.is_ok()
+    }
+
+    /// Whether that is the key by which the agents of a job know each other.
+    fn has_key(&self, job: JobId, key: &[u8]) -> bool {
+        let known = self.known.borrow();
+        known.get(&job).is_some_and(|own| is_same_key(own, key))
     }
 }
 
@@ -74,7 +90,12 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Listens in a directory; gives the address.
-    pub(super) fn listen(name: &str, dir: &Path, grants: Rc<Grants>) -> anyhow::Result<String> {
+    pub(super) fn listen(
+        name: &str,
+        dir: &Path,
+        grants: Rc<Grants>,
+        quotas: Quotas,
+    ) -> anyhow::Result<String> {
         let dir = dir.join(name);
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         let path = info::agent_socket(&dir);
@@ -88,10 +109,20 @@ impl Steps {
             ends: RefCell::default(),
         });
         tokio::task::spawn_local(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            // An error may be that there are no descriptors: it passes.
+            loop {
+                let Ok((stream, _)) = listener.accept().await else {
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                    continue;
+                };
+                let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
+                // Who has too many is hung up on.
+                let Some(client) = quotas.client(uid) else {
+                    continue;
+                };
                 let steps = Rc::clone(&steps);
                 tokio::task::spawn_local(async move {
-                    if let Err(e) = steps.serve(stream).await {
+                    if let Err(e) = steps.serve(stream, client).await {
                         log::warn!("node {}: {e:#}", steps.name);
                     }
                 });
@@ -100,20 +131,16 @@ impl Steps {
         Ok(format!("unix:{}", path.display()))
     }
 
-    async fn serve(self: &Rc<Self>, mut stream: UnixStream) -> anyhow::Result<()> {
-        let mut frames = Frames::default();
-        let mut chunk = [0; 4096];
-        let request = loop {
-            if let Some(request) = frames.take()? {
-                break request;
-            }
-            match stream.read(&mut chunk).await? {
-                0 => return Ok(()),
-                n => frames.push(&chunk[..n]),
-            }
+    async fn serve(self: &Rc<Self>, mut stream: UnixStream, client: Client) -> anyhow::Result<()> {
+        let request = tokio::time::timeout(REQUEST_WAIT, read_request(&mut stream, &client));
+        let Some(request) = request.await.context("a request came too slowly")?? else {
+            return Ok(());
         };
         let reply = match request {
             AgentRequest::StartStep(launch, below) => self.start(*launch, &below).await?,
+            AgentRequest::StepNodeEnded { job, key, .. } if !self.grants.has_key(job, &key) => {
+                AgentReply::Refused(RefusalCode::AccessDenied.into())
+            }
             AgentRequest::StepNodeEnded {
                 job,
                 step,
@@ -152,6 +179,9 @@ impl Steps {
     ) -> anyhow::Result<AgentReply> {
         if !self.grants.wait_for(launch.spec.job).await {
             return Ok(AgentReply::Refused(RefusalCode::JobNotHere.into()));
+        }
+        if !self.grants.has_key(launch.spec.job, &launch.key) {
+            return Ok(AgentReply::Refused(RefusalCode::AccessDenied.into()));
         }
         let asked = ask_below(
             &Peers::default(),
@@ -225,6 +255,31 @@ impl Steps {
     }
 }
 
+/// What a client asks; nothing if it hangs up before.
+async fn read_request(
+    stream: &mut UnixStream,
+    client: &Client,
+) -> anyhow::Result<Option<AgentRequest>> {
+    let mut frames = Frames::default();
+    let (mut charge, mut bytes) = (client.charge(), 0);
+    let mut chunk = [0; 4096];
+    loop {
+        if let Some(request) = frames.take()? {
+            return Ok(Some(request));
+        }
+        match stream.read(&mut chunk).await? {
+            0 => return Ok(None),
+            n => {
+                bytes += n;
+                if !charge.set(bytes) {
+                    bail!("a user has too much of requests here");
+                }
+                frames.push(&chunk[..n]);
+            }
+        }
+    }
+}
+
 fn end(well: bool) -> StepEnd {
     StepEnd {
         end_time: now(),
@@ -257,7 +312,7 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
     if Instant::now() >= until {
         bail!("srun did not come");
     }
-    let mut client = Client::new(listener.accept()?.0)?;
+    let mut client = Srun::new(listener.accept()?.0)?;
     let mut tree = None;
     let mut left = false;
     loop {

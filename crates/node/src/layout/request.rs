@@ -109,6 +109,12 @@ fn check_numbers(spec: &StepSpec) -> Result<(), Refusal> {
         let detail = format!("{tasks} tasks are asked for; at most {TASKS_MAX} are possible");
         return Err(Refusal::new(RefusalCode::InvalidTaskCount, detail));
     }
+    // With fewer tasks than nodes it would be taken for less than it is.
+    let nodes = spec.min_nodes.unwrap_or(0);
+    if nodes > TASKS_MAX {
+        let detail = format!("{nodes} nodes are asked for; at most {TASKS_MAX} are possible");
+        return Err(Refusal::new(RefusalCode::InvalidNodeCount, detail));
+    }
     if spec.cpus_per_task.is_some_and(|cpus| cpus > NODE_CPUS_MAX) {
         return Err(RefusalCode::InvalidCpuCount.into());
     }
@@ -152,7 +158,7 @@ mod tests {
         };
         assert_eq!(check_request(&sound()), Ok(()));
         let long = || "a".repeat(SUBMIT_LINE_BYTES_MAX + 1);
-        let changes: [fn(&mut StepSpec, String); 14] = [
+        let changes: [fn(&mut StepSpec, String); 15] = [
             |s, _| s.argv.clear(),
             |s, _| s.argv = vec![String::new(); ARGUMENTS_MAX + 1],
             |s, t| s.argv = vec![t; 9],
@@ -163,6 +169,7 @@ mod tests {
             |s, t| s.submit_line = t,
             |s, t| s.work_dir = t,
             |s, _| s.ntasks = Some(TASKS_MAX + 1),
+            |s, _| s.min_nodes = Some(u32::MAX),
             |s, _| s.cpus_per_task = Some(u32::MAX),
             |s, _| s.context.soft_limits = vec![(7, 1); SOFT_LIMITS_MAX + 1],
             |s, _| {

@@ -399,6 +399,8 @@ impl Shim {
         let (run, step) = (of.run, of.launch.step);
         let socket = self.step_socket(run, step);
         let listener = super::bind(&socket, 0o600)?;
+        // No message to a step daemon by this socket has any: see [`sys::refuse_descriptors`].
+        let _ = sys::refuse_descriptors(&listener);
         if nix::unistd::geteuid().is_root() {
             chown(&socket, Some(of.user.uid), Some(of.user.gid))?;
         }

@@ -13,6 +13,11 @@ use std::time::{Duration, Instant};
 /// the output's end and the end of a short task.
 const COMPANY_WAIT: Duration = Duration::from_millis(5);
 
+/// Connections that have not shown the key. With more, the oldest is closed: srun shows it at once.
+pub(super) const STRANGERS_MAX: usize = 64;
+/// Bytes of the first message of a connection: a key, and the addresses of the nodes below.
+const GREETING_BYTES_MAX: usize = 4 << 20;
+
 /// The connection and what waits on it.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -103,7 +108,14 @@ pub(crate) fn is_patient(message: &FromStepd) -> bool {
 impl Stepd<'_> {
     /// Takes in who has connected.
     pub(super) fn accept(&mut self) {
-        while let Ok((stream, _)) = self.home.listener.accept() {
+        // Others have their turn before the next so many.
+        for _ in 0..STRANGERS_MAX {
+            let Ok((stream, _)) = self.home.listener.accept() else {
+                return;
+            };
+            if self.strangers.len() >= STRANGERS_MAX {
+                self.strangers.remove(0);
+            }
             if let Ok(client) = Client::new(stream) {
                 self.strangers.push(client);
             }
@@ -131,8 +143,10 @@ impl Stepd<'_> {
             Some(ToStepd::Adopt) if is_own(&stranger.wire.stream) => {
                 self.adopted(stranger.wire.stream);
             }
-            None if stranger.wire.open => self.strangers.push(stranger),
-            // Not the key, or srun is here already: the connection is dropped.
+            None if stranger.wire.open && stranger.wire.received <= GREETING_BYTES_MAX => {
+                self.strangers.push(stranger);
+            }
+            // Not the key, too much without one, or srun is here already: the connection is dropped.
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
 //! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
 //! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
+use super::client::STRANGERS_MAX;
 use super::result::leave;
 use super::standing::{Seen, Stand, Taken};
 use super::{Kept, Setting};
@@ -240,7 +241,7 @@ pub(super) struct Home {
     pub(super) tree: ProcessTree,
     /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
     /// same.
-    asked_limits: SoftLimits,
+    asked_limits: Option<SoftLimits>,
     other_limits: SoftLimits,
     shim: Option<Line>,
     /// The agent that had the last step given by the shim, or gave it.
@@ -282,7 +283,7 @@ impl Home {
             listener,
             come: Vec::new(),
             tree: ProcessTree::new(),
-            asked_limits: SoftLimits::new(),
+            asked_limits: None,
             other_limits: SoftLimits::new(),
             shim: Some(Line::new(shim)?),
             agent: agent.map(Line::new).transpose()?,
@@ -311,8 +312,8 @@ impl Home {
 
     /// Those of these soft limits that a task does not have from this process.
     pub(super) fn limits_to_set(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
-        if self.asked_limits != asked {
-            self.asked_limits = asked.to_vec();
+        if self.asked_limits.as_deref() != Some(asked) {
+            self.asked_limits = Some(asked.to_vec());
             self.other_limits = sys::other_limits(&sys::with_first_limits(asked));
         }
         self.other_limits.clone()
@@ -494,7 +495,7 @@ impl Home {
             // Who has come for the next step has come after the word of it, which is read after this.
             let accept = || Some(self.listener.accept().ok()?.0);
             let come: Vec<UnixStream> = match seen.caller {
-                true => std::iter::from_fn(accept).collect(),
+                true => std::iter::from_fn(accept).take(STRANGERS_MAX).collect(),
                 // To find nobody costs as much as a connection.
                 false => Vec::new(),
             };

@@ -14,6 +14,8 @@ pub(crate) struct Wire {
     pub(crate) output: Vec<u8>,
     /// The other side has not hung up.
     pub(crate) open: bool,
+    /// Bytes that have come.
+    pub(crate) received: usize,
 }
 
 impl Wire {
@@ -24,6 +26,7 @@ impl Wire {
             input: Frames::default(),
             output: Vec::new(),
             open: true,
+            received: 0,
         })
     }
 
@@ -32,7 +35,10 @@ impl Wire {
         let mut chunk = [0; 64 << 10];
         match self.stream.read(&mut chunk) {
             Ok(0) => self.open = false,
-            Ok(n) => self.input.push(&chunk[..n]),
+            Ok(n) => {
+                self.input.push(&chunk[..n]);
+                self.received += n;
+            }
             Err(e)
                 if matches!(
                     e.kind(),

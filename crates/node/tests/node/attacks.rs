@@ -5,18 +5,20 @@ use super::attacker::{Attack, LATE, UID};
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, fifo};
 use super::steps::{Srun, allocate, spec};
 use muster_core::effect::TerminateReason;
+use muster_core::het::HetComponent;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, StepEnd};
+use muster_core::job::{Allocation, ExitStatus, StepEnd};
 use muster_core::refusal::RefusalCode;
-use muster_core::spec::{JobKind, MemoryAsk, Owner};
-use muster_core::time::Timestamp;
+use muster_core::spec::{JobKind, JobSpec, MemoryAsk, Owner};
+use muster_core::time::{TimeLimit, Timestamp};
 use muster_proto::frame;
-use muster_proto::node::{NodeSettings, ToNode};
+use muster_proto::node::{NodeSettings, Order, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepLaunch, StepSpec};
-use muster_trust::{JobKeyUse, derive_job_key};
+use muster_trust::{JobKeyUse, derive_job_key, prove_step_number};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 pub const TESTS: &[Test] = &[
     ("attack_script_directory", script_directory),
@@ -24,6 +26,7 @@ pub const TESTS: &[Test] = &[
     ("attack_requests_of_agents", requests_of_agents),
     ("attack_memory_of_tasks", memory_of_tasks),
     ("attack_step_numbers", step_numbers),
+    ("attack_component_step_numbers", component_numbers),
     ("attack_step_count", step_count),
     ("attack_connections", connections),
     ("attack_unknown_jobs", unknown_jobs),
@@ -78,6 +81,13 @@ fn create(node: &Node, spec: &StepSpec) -> AgentReply {
                 if r.code == RefusalCode::JobNotHere && std::time::Instant::now() < until => {}
             reply => return reply,
         }
+    }
+}
+
+fn given_number(reply: AgentReply) -> u32 {
+    match reply {
+        AgentReply::StepNumber { number, .. } => number,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -212,7 +222,7 @@ fn requests_of_agents() {
         job: JobId(2),
         key: Some(derive_job_key(&agents, JobKeyUse::Owner).into()),
     };
-    assert_eq!(ask(&node, &number), AgentReply::StepNumber(0));
+    assert_eq!(given_number(ask(&node, &number)), 0);
     let socket = socket(&node);
     let args: Vec<&str> = ["requests", &socket]
         .into_iter()
@@ -254,6 +264,10 @@ fn memory_of_tasks() {
             s.ntasks = Some(513);
         }),
         step(|s| s.argv.clear()),
+        step(|s| {
+            s.ntasks = Some(1);
+            s.min_nodes = Some(u32::MAX);
+        }),
     ] {
         refusal(create(&node, &spec));
     }
@@ -279,8 +293,7 @@ fn step_numbers() {
         let mut chosen = spec(1, &dir, &["true"]);
         chosen.het = Some(HetStep {
             step,
-            first_task: 0,
-            total_tasks: None,
+            ..HetStep::default()
         });
         let code = refusal(create(&node, &chosen));
         let codes = [RefusalCode::InvalidValue, RefusalCode::ProtocolError];
@@ -289,6 +302,55 @@ fn step_numbers() {
     let outcome = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "exit $SLURM_STEP_ID"]));
     let exits = outcome.connect().finish().exits;
     assert_eq!(exits[&0], ExitStatus::default());
+}
+
+/// A component of a heterogeneous job believes no number of a step but those that the leader's agent has given out.
+fn component_numbers() {
+    let dir = Dir::new("component");
+    let mut node = Node::start(&dir, "n1");
+    let mut job = own_job(1, &dir, "");
+    job.spec.kind = JobKind::Allocation;
+    job.cpus = 4;
+    let (blobs, mut grants) = job.grants(&[&node]);
+    let mut grant = grants.remove(0);
+    let component = |job: u64, node: &Node| HetComponent {
+        job: JobId(job),
+        spec: Arc::new(JobSpec::default()),
+        alloc: Arc::new(Allocation::default()),
+        time_limit: TimeLimit::Unlimited,
+        lead_address: node.address(),
+    };
+    grant.components = vec![component(9, &node), component(1, &node)];
+    let key = [6; 16];
+    grant.het_key = Some(key.to_vec().into());
+    node.order(blobs, vec![Order::Launch(Box::new(grant))]);
+    let step = |number: u32, proof: Vec<u8>| {
+        let mut step = spec(1, &dir, &["true"]);
+        step.overlap = true;
+        step.het = Some(HetStep {
+            step: number,
+            proof: Some(proof.into()),
+            ..HetStep::default()
+        });
+        step
+    };
+    let with_owner_key = prove_step_number(&derive_job_key(&[9; 16], JobKeyUse::Owner), 7);
+    let wrong = [
+        (7, Vec::new()),
+        (7, vec![0; 16]),
+        (7, prove_step_number(&key, 8)),
+        (7, with_owner_key),
+        (StepNo::COUNTED_MAX, prove_step_number(&key, 7)),
+    ];
+    for (number, proof) in wrong {
+        let code = refusal(create(&node, &step(number, proof)));
+        let codes = [RefusalCode::InvalidValue, RefusalCode::StepLimit];
+        assert!(codes.contains(&code), "{code:?}");
+    }
+    let sound = step(7, prove_step_number(&key, 7));
+    let outcome = Srun::ask(&node, sound.clone()).connect().finish();
+    assert_eq!(outcome.exits[&0], ExitStatus::default());
+    assert_eq!(refusal(create(&node, &sound)), RefusalCode::InvalidValue);
 }
 
 /// `MaxStepCount` is the end.
@@ -300,7 +362,7 @@ fn step_count() {
         job: JobId(1),
         key: Some(derive_job_key(&[9; 16], JobKeyUse::Owner).into()),
     };
-    assert_eq!(ask(&node, &number), AgentReply::StepNumber(0));
+    assert_eq!(given_number(ask(&node, &number)), 0);
     for _ in 0..2 {
         let outcome = Srun::ask(&node, spec(1, &dir, &["true"]))
             .connect()

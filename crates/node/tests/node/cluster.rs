@@ -492,6 +492,7 @@ impl JobMaker {
             qos: "normal".to_owned(),
             next_step: 0,
             components: Vec::new(),
+            het_key: None,
             resizes: 0,
         };
         let grants = (0..nodes.len())

@@ -4,7 +4,7 @@
 use super::Test;
 use super::batch::wait_gone;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, fifo};
-use super::steps::{Srun, spec};
+use super::steps::{Srun, allocate, spec};
 use muster_core::effect::TerminateReason;
 use muster_core::job::ExitStatus;
 use muster_core::spec::Owner;
@@ -30,7 +30,7 @@ pub const TESTS: &[Test] = &[
     ("daemons_of_a_killed_step_daemon_die", daemons_of_a_step),
     ("daemons_are_found_by_a_new_shim", daemons_after_a_lost_shim),
     ("a_task_that_cannot_start_holds_nothing_up", slow_program),
-    ("the_shim_leaves_no_core_and_jobs_may", cores),
+    ("own_limits_are_not_those_of_jobs", own_limits),
 ];
 
 const NOBODY: u32 = 65534;
@@ -381,35 +381,44 @@ fn slow_program() {
 
 /// Lets this process leave cores, and what it starts.
 #[allow(unsafe_code)]
-fn allow_cores() {
-    use nix::libc::{RLIMIT_CORE, rlimit, setrlimit};
-    let limit = rlimit {
-        rlim_cur: 1 << 20,
-        rlim_max: nix::libc::RLIM_INFINITY,
-    };
-    // SAFETY: the pointer leads to a live local.
-    assert_eq!(unsafe { setrlimit(RLIMIT_CORE, &raw const limit) }, 0);
+fn set_own_limits() {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+    setrlimit(Resource::RLIMIT_CORE, 1 << 20, RLIM_INFINITY).unwrap();
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(2000), most).unwrap();
 }
 
-fn cores() {
-    allow_cores();
-    let dir = Dir::new("cores");
+/// The shim and step daemons leave no cores and may have as many descriptors as the hard limit allows; jobs are as if these
+/// limits had not been changed.
+fn own_limits() {
+    set_own_limits();
+    let dir = Dir::new("limits");
     let mut node = Node::start(&dir, "n1");
-    let soft_limit = |pid: &str| {
-        let text = read_to_string(format!("/proc/{pid}/limits")).unwrap();
-        let line = text.lines().find(|l| l.starts_with("Max core file size"));
-        line.unwrap().split_whitespace().nth(4).unwrap().to_owned()
+    let of = |text: &str, name: &str, column: usize| {
+        let line = text.lines().find(|l| l.starts_with(name)).unwrap();
+        let mut words = line[name.len()..].split_whitespace();
+        words.nth(column).unwrap().to_owned()
     };
-    let own = soft_limit("self");
-    assert_ne!(own, "0");
-    node.run(&JobMaker::new(
-        1,
-        &dir.0,
-        "#!/bin/sh\ncat /proc/self/limits >limits\n",
-    ));
+    let (cores, files) = ("Max core file size", "Max open files");
+    let of_process = |pid: &str| read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let own = of_process("self");
+    assert_ne!(of(&own, cores, 0), "0");
+    assert_ne!(of(&own, files, 0), of(&own, files, 1));
+    let job = JobMaker::new(1, &dir.0, "#!/bin/sh\ncat /proc/self/limits >limits\n");
+    node.run(&job);
     assert_eq!(node.batch_exit(1), ExitStatus::default());
-    let of_job = dir.text("limits");
-    let line = of_job.lines().find(|l| l.starts_with("Max core file size"));
-    assert_eq!(line.unwrap().split_whitespace().nth(4), Some(&*own));
-    assert_eq!(soft_limit(&node.shim_pid().to_string()), "0");
+    assert_eq!(of(&dir.text("limits"), cores, 0), of(&own, cores, 0));
+    allocate(2, &dir, &mut [&mut node], 1);
+    let step = spec(2, &dir, &["cat", "/proc/self/limits", "/proc/self/status"]);
+    let outcome = Srun::ask(&node, step).connect().finish();
+    let of_task = &outcome.out[&0];
+    for limit in [cores, files] {
+        assert_eq!(of(of_task, limit, 0), of(&own, limit, 0), "{limit}");
+    }
+    let daemon = of(of_task, "PPid:", 0);
+    for pid in [node.shim_pid().to_string(), daemon] {
+        let limits = of_process(&pid);
+        assert_eq!(of(&limits, cores, 0), "0");
+        assert_eq!(of(&limits, files, 0), of(&own, files, 1));
+    }
 }

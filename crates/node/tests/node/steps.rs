@@ -13,7 +13,11 @@ use muster_proto::step::{
     AgentReply, AgentRequest, FromStepd, StdinTask, StepCreated, StepSpec, ToStepd,
 };
 use muster_trust::{JobKeyUse, derive_job_key};
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::collections::BTreeMap;
+use std::io::{IoSlice, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 
 pub const TESTS: &[Test] = &[
@@ -292,7 +296,7 @@ fn ahead() {
     }
     allocate(1, &dir, &mut [&mut node], 1);
     match frame::read(&mut number).unwrap() {
-        AgentReply::StepNumber(_) => {}
+        AgentReply::StepNumber { .. } => {}
         other => panic!("{other:?}"),
     }
     let outcome = early.connect().finish();
@@ -657,6 +661,30 @@ fn strangers() {
         frame::read::<FromStepd>(&mut stranger).is_err(),
         "a wrong key is hung up on"
     );
+    // Nor does anybody without the key have as much memory of the daemon as there is, or all of its descriptors.
+    let mut long = UnixStream::connect(path).unwrap();
+    let half = [&(60u32 << 20).to_be_bytes()[..], &vec![0; 8 << 20]].concat();
+    assert!(long.write_all(&half).is_err(), "a long greeting is cut off");
+    let mut first = UnixStream::connect(path).unwrap();
+    let others: Vec<UnixStream> = (0..64)
+        .map(|_| UnixStream::connect(path).unwrap())
+        .collect();
+    assert_eq!(first.read(&mut [0]).unwrap(), 0, "the oldest is hung up on");
+    let rights = [others[0].as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&rights)];
+    let byte = [IoSlice::new(&[0])];
+    let sent = sendmsg::<()>(
+        others[0].as_raw_fd(),
+        &byte,
+        &rights,
+        MsgFlags::empty(),
+        None,
+    );
+    // Older kernels take them (SO_PASSRIGHTS).
+    match knows_passrights() {
+        true => assert_eq!(sent, Err(Errno::EPERM)),
+        false => eprintln!("this kernel has no SO_PASSRIGHTS; descriptors were not looked at"),
+    }
     let mut stepd = UnixStream::connect(path).unwrap();
     frame::write(&mut stepd, &ToStepd::Hello(created.key)).unwrap();
     assert!(matches!(
@@ -667,6 +695,14 @@ fn strangers() {
         AgentReply::Refused(_) => {}
         other => panic!("{other:?}"),
     }
+}
+
+/// Whether this kernel refuses descriptors where they are not expected: Linux 6.16 and later.
+fn knows_passrights() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
+    version >= (6, 16)
 }
 
 fn around() {

@@ -214,7 +214,7 @@ fn components(
         .components
         .first()
         .map_or(info.job.id, |first| first.job);
-    let step = take_number(say, leader)?;
+    let (step, proof) = take_number(say, leader)?;
     let of = |group: usize| -> Result<&HetComponent, ExitCode> {
         info.components.get(group).ok_or_else(|| {
             say.error(&format!("component {group} of job {leader} has no nodes"));
@@ -244,6 +244,7 @@ fn components(
             step,
             first_task,
             total_tasks: Some(total),
+            proof: Some(proof.clone()),
         });
         first_task += tasks;
         // The controller has the key by which the agent knows us even if its own order is still on the way.
@@ -273,8 +274,8 @@ fn run(say: &Say, line: &Line, made: Made, holder: Option<Holder>) -> Result<Exi
     Ok(session.run(made.leads, holder).code)
 }
 
-/// A number for a step of a heterogeneous job, from the agent of its leader's first node.
-pub(super) fn take_number(say: &Say, leader: JobId) -> Result<u32, ExitCode> {
+/// A number for a step of a heterogeneous job, from the agent of its leader's first node, and the proof that it is from there.
+pub(super) fn take_number(say: &Say, leader: JobId) -> Result<(u32, ByteVec), ExitCode> {
     let (mut stream, info) = reach_lead(say, leader, super::own_lead(leader))?;
     let mut ask = |key: Option<ByteVec>| {
         let request = AgentRequest::TakeStepNumber { job: leader, key };
@@ -292,7 +293,7 @@ pub(super) fn take_number(say: &Say, leader: JobId) -> Result<u32, ExitCode> {
         answer = ask(Some(info.key.clone()));
     }
     match answer {
-        Ok(AgentReply::StepNumber(number)) => Ok(number),
+        Ok(AgentReply::StepNumber { number, proof }) => Ok((number, proof)),
         Ok(AgentReply::Refused(refusal)) => Err(say.refusal(STEP, &refusal)),
         Ok(other) => {
             say.error(&format!("unexpected answer of the agent: {other:.60?}"));

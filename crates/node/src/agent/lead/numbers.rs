@@ -1,6 +1,6 @@
 //! Numbers of steps. The agent of a job's first node gives them out, in order and each once; `MaxStepCount` is their end.
 //! The steps of a heterogeneous job have one number in all components: the agent of the leading component gives it, and
-//! those of the others take it if no step of theirs has had it.
+//! those of the others take it if that agent has given it out, which srun has to prove, and no step of theirs has had it.
 
 use super::{Asked, Early, KEPT_NEXT, Waiting};
 use crate::agent::Agent;
@@ -9,7 +9,8 @@ use crate::step_bounds;
 use muster_core::ids::StepNo;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
-use muster_proto::step::AgentReply;
+use muster_proto::step::{AgentReply, HetStep};
+use muster_trust::{is_same_key, prove_step_number};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -102,15 +103,22 @@ impl Agent {
     }
 
     /// A step of a heterogeneous job comes with a number.
-    pub(super) fn take_given_number(&mut self, run: Run, number: u32) -> Result<(), Refusal> {
-        let components = self.jobs.get(run).and_then(|job| job.grant.as_ref());
-        let components = components.map_or(&[][..], |grant| &grant.components);
+    pub(super) fn take_given_number(&mut self, run: Run, het: &HetStep) -> Result<(), Refusal> {
+        let number = het.step;
+        let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
+        let components = grant.map_or(&[][..], |grant| &grant.components);
         let Some(leader) = components.first().map(|leader| leader.job) else {
             let detail = "the job is not heterogeneous: its steps are numbered by its node";
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         };
         if number >= self.max_step_count() {
             return Err(RefusalCode::StepLimit.into());
+        }
+        let key = grant.and_then(|grant| grant.het_key.as_ref());
+        let proof = key.zip(het.proof.as_ref());
+        if !proof.is_some_and(|(key, proof)| is_same_key(&prove_step_number(key, number), proof)) {
+            let detail = format!("step {number} was not given out by the job's first component");
+            return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
         let numbers = self.steps.numbers.entry(run.0).or_default();
         if !numbers.take(number, leader == run.0) {
@@ -139,7 +147,11 @@ impl Agent {
         if let Some(numbers) = self.steps.numbers.get_mut(&run.0).filter(|_| leads) {
             numbers.given.insert(number);
         }
-        let _ = asked.reply.send(AgentReply::StepNumber(number));
+        // Without a key there are no other components.
+        let key = grant.het_key.as_ref();
+        let proof = key.map_or_else(Vec::new, |key| prove_step_number(key, number));
+        let proof = proof.into();
+        let _ = asked.reply.send(AgentReply::StepNumber { number, proof });
     }
 
     pub(super) fn refuse_for_count(&self, waiting: Waiting) {
