@@ -286,6 +286,24 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_looked_at_after_what_cannot_be_beaten() {
+        let looked = std::cell::Cell::new(0);
+        let mut ranked = [5, 3, 4, 3, 1, 2, 1]
+            .into_iter()
+            .enumerate()
+            .map(|(at, rank)| {
+                looked.set(looked.get() + 1);
+                (rank, at)
+            });
+        assert_eq!(first_least(&mut ranked, &1), Some(4));
+        assert_eq!(looked.get(), 5);
+        // Without it, the first of the least.
+        let mut ranked = [(5, 'a'), (3, 'b'), (4, 'c'), (3, 'd')].into_iter();
+        assert_eq!(first_least(&mut ranked, &1), Some('b'));
+        assert_eq!(first_least(&mut std::iter::empty::<(u32, ())>(), &1), None);
+    }
+
+    #[test]
     fn a_small_job_takes_the_tightest_domain() {
         // Domain 0 has two cores left, domain 1 three.
         assert_eq!(picked(&[0, 1, 4], 2), [2, 3]);
