@@ -26,38 +26,97 @@ pub(crate) fn use_given(file: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds it, for release or with debug assertions, and says where it is.
-pub(crate) fn muster(release: bool) -> Result<PathBuf> {
+/// The profiles of Cargo.toml.
+#[derive(Clone, Copy)]
+pub(crate) enum Profile {
+    /// To be run: optimized.
+    Release,
+    /// To be worked on: with debug assertions, line numbers and files for incremental builds.
+    Dev,
+    /// To be built once and tried: as `Dev`, without what only later builds and debuggers need.
+    Quick,
+}
+
+impl Profile {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Profile::Release => "release",
+            Profile::Dev => "dev",
+            Profile::Quick => "quick",
+        }
+    }
+
+    /// Where cargo puts what it builds.
+    fn folder(self) -> &'static str {
+        match self {
+            Profile::Dev => "debug",
+            Profile::Release | Profile::Quick => self.name(),
+        }
+    }
+}
+
+/// Builds it with its static commands, and says where it is.
+pub(crate) fn muster(profile: Profile) -> Result<PathBuf> {
     if let Some(given) = GIVEN.get() {
         return Ok(given.clone());
     }
-    let commands = commands(release)?;
-    let mut build = cargo(&["build", "-p", "muster"], release);
+    with_commands(profile, commands(profile)?.as_deref())
+}
+
+/// Builds it as quickly as can be: commands are links to it.
+pub(crate) fn quick() -> Result<PathBuf> {
+    with_commands(Profile::Quick, None)
+}
+
+fn with_commands(profile: Profile, commands: Option<&Path>) -> Result<PathBuf> {
+    let mut build = cargo(&["build", "-p", "muster"], profile);
     if let Some(commands) = commands {
         build.env("MUSTER_COMMANDS", commands);
     }
     ensure!(build.status()?.success(), "muster does not build");
-    Ok(fs::canonicalize(built(&target(), release).join("muster"))?)
+    Ok(fs::canonicalize(built(&target(), profile).join("muster"))?)
 }
 
-/// Builds it for release, by a profile of what it does where the toolchain can do that, and says where it is.
+/// Builds a release, by a profile of what it does where the toolchain can do that, and says where it is. Its symbols lie
+/// beside it, where debuggers and its own backtraces find them.
 pub(crate) fn profiled() -> Result<PathBuf> {
     if let Some(given) = GIVEN.get() {
         return Ok(given.clone());
     }
-    let commands = commands(true)?;
+    let commands = commands(Profile::Release)?;
     let triple = host()?;
     let Some(flag) = crate::profile::flag(&triple, commands.as_deref())? else {
-        return muster(true);
+        return muster(Profile::Release);
     };
     let program = with_flag(&triple, &flag, commands.as_deref())?;
-    let file = built(&target(), true).join("muster");
-    fs::create_dir_all(built(&target(), true))?;
+    let file = built(&target(), Profile::Release).join("muster");
+    fs::create_dir_all(built(&target(), Profile::Release))?;
     // A link would change when the next build with counters writes its program.
     let beside = file.with_extension("new");
     fs::copy(&program, &beside)?;
+    split_symbols(&beside, &file.with_extension("debug"))?;
     fs::rename(&beside, &file)?;
     Ok(fs::canonicalize(file)?)
+}
+
+/// Moves a program's symbols into a file of their own, which it then names. They are nine tenths of it.
+fn split_symbols(program: &Path, symbols: &Path) -> Result<()> {
+    // Strings, so that the name in the program is the file's alone.
+    let link = format!("--add-gnu-debuglink={}", symbols.display());
+    let (program, symbols) = (program.as_os_str(), symbols.as_os_str());
+    for words in [
+        &["--only-keep-debug".as_ref(), program, symbols][..],
+        &["--strip-all".as_ref(), link.as_ref(), program],
+    ] {
+        match Command::new("objcopy").args(words).status() {
+            Ok(status) => ensure!(status.success(), "objcopy {words:?} failed"),
+            Err(error) => {
+                eprintln!("Symbols stay in the program: objcopy does not start ({error}).");
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Builds it for release with a flag for the compiler that commands, macros and build scripts do not get.
@@ -67,13 +126,13 @@ pub(crate) fn with_flag(triple: &str, flag: &str, commands: Option<&Path>) -> Re
         &[
             "build", "-p", "muster", "--target", triple, "--config", &flags,
         ],
-        true,
+        Profile::Release,
     );
     if let Some(commands) = commands {
         build.env("MUSTER_COMMANDS", commands);
     }
     ensure!(build.status()?.success(), "muster does not build");
-    let program = built(&target().join(triple), true).join("muster");
+    let program = built(&target().join(triple), Profile::Release).join("muster");
     Ok(fs::canonicalize(program)?)
 }
 
@@ -86,7 +145,7 @@ pub(crate) fn host() -> Result<String> {
 }
 
 /// Builds the commands; `None` where the toolchain has no such target and cannot get it.
-pub(crate) fn commands(release: bool) -> Result<Option<PathBuf>> {
+pub(crate) fn commands(profile: Profile) -> Result<Option<PathBuf>> {
     let triple = static_target();
     if !has(&triple)? && !fetch(&triple) {
         eprintln!(
@@ -96,24 +155,21 @@ pub(crate) fn commands(release: bool) -> Result<Option<PathBuf>> {
     }
     let mut build = cargo(
         &["build", "-p", "muster-commands", "--target", &triple],
-        release,
+        profile,
     );
     ensure!(build.status()?.success(), "the commands do not build");
-    let file = built(&target().join(&triple), release).join("muster-commands");
+    let file = built(&target().join(&triple), profile).join("muster-commands");
     Ok(Some(fs::canonicalize(file)?))
 }
 
-fn cargo(words: &[&str], release: bool) -> Command {
+fn cargo(words: &[&str], profile: Profile) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(words);
-    if release {
-        cargo.arg("--release");
-    }
+    cargo.args(words).args(["--profile", profile.name()]);
     cargo
 }
 
-fn built(target: &Path, release: bool) -> PathBuf {
-    target.join(if release { "release" } else { "debug" })
+fn built(target: &Path, profile: Profile) -> PathBuf {
+    target.join(profile.folder())
 }
 
 fn has(triple: &str) -> Result<bool> {

@@ -1,24 +1,27 @@
 //! `cargo xtask check`: format, lints as errors, every test. One build serves lints and tests alike. The clusters that tests
 //! start run the commands that releases have: those that are linked statically.
 
+use crate::build::Profile;
 use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
 /// Runs all checks.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(profile: Profile) -> Result<()> {
     step(&["fmt", "--all", "--check"], None)?;
-    let commands = crate::build::commands(false)?;
-    let lints = [
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    step(&[&["clippy"], &lints[..]].concat(), commands.as_deref())?;
-    step(&["test", "--workspace", "--quiet"], commands.as_deref())
+    let commands = crate::build::commands(profile)?;
+    let commands = commands.as_deref();
+    // Features are tasks of this program.
+    let all = ["--workspace", "--all-features", "--quiet", "--profile"];
+    let all = [&all[..], &[profile.name()]].concat();
+    let warnings = ["--", "-D", "warnings"];
+    step(
+        &[&["clippy", "--all-targets"], &all[..], &warnings].concat(),
+        commands,
+    )?;
+    // Lints look at examples, too. Documentation has no code that runs.
+    let tests = ["test", "--lib", "--bins", "--tests"];
+    step(&[&tests[..], &all].concat(), commands)
 }
 
 fn step(args: &[&str], commands: Option<&Path>) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A cluster of the debug build for one task, in a directory of its own; it goes away with its value.
 
+use crate::build::Profile;
 use crate::guard::Guard;
 use anyhow::{Result, ensure};
 use std::fs::File;
@@ -27,7 +28,11 @@ impl Cluster {
 
     /// Builds Muster, for release or with debug assertions; the cluster does not run yet.
     pub(crate) fn stopped(name: &str, release: bool) -> Result<Cluster> {
-        let muster = crate::build::muster(release)?;
+        let muster = crate::build::muster(if release {
+            Profile::Release
+        } else {
+            Profile::Dev
+        })?;
         // Sockets lie in it, and their names must be short.
         let home = std::env::temp_dir().join(format!("muster-{name}-{}", std::process::id()));
         let down = [&*muster.to_string_lossy(), "down", "--purge"];

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Runs the demonstration. The cluster stays up.
 pub(crate) fn run() -> Result<()> {
-    let muster = crate::build::muster(true)?;
+    let muster = crate::build::quick()?;
     ensure!(
         Command::new(&muster)
             .args(["up", "--nodes", "4"])

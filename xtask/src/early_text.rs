@@ -74,7 +74,8 @@ struct Function {
 
 /// Writes the list.
 pub(crate) fn run() -> Result<()> {
-    let commands = crate::build::commands(true)?.context("there are no static commands")?;
+    let commands = crate::build::commands(crate::build::Profile::Release)?
+        .context("there are no static commands")?;
     let place = place()?;
     let bin = place.join("bin");
     fs::create_dir_all(&bin)?;

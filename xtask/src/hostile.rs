@@ -198,7 +198,7 @@ fn say(what: &str, found: bool) {
     println!("{what:32} {}", if found { "FOUND" } else { "held" });
 }
 
-/// This program, as the processes of a load run it.
+/// This program, as the processes of a load run it. Its file may have been built anew meanwhile.
 fn own_program() -> Command {
-    Command::new(std::env::current_exe().unwrap_or_else(|_| "xtask".into()))
+    Command::new("/proc/self/exe")
 }

@@ -11,7 +11,9 @@ mod early_text;
 mod fuzz;
 mod generate;
 mod guard;
+#[cfg(feature = "attacks")]
 mod hostile;
+#[cfg(feature = "attacks")]
 mod kill;
 mod mpi;
 mod mpi4py;
@@ -24,10 +26,11 @@ mod sim;
 use anyhow::{Result, bail};
 
 const HELP: &str = "\
-cargo xtask build             target/release/muster, with the commands linked statically inside: built twice, the
-                              second time by a profile of what the first one does; [--plain] builds it once, [--debug]
-                              with debug assertions
-cargo xtask check             format, lints as errors, all tests
+cargo xtask build             a release, target/release/muster: the commands linked statically inside, built twice, the
+                              second time by a profile of what the first one does, symbols beside (muster.debug);
+                              [--plain] builds it once, symbols inside, [--debug] with debug assertions
+cargo xtask check             format, lints as errors, all tests; [--quick] in a build of its own, a quarter as large,
+                              for a machine that does nothing else with it
 cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
                               of their own: [NAME ...], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
@@ -57,6 +60,7 @@ cargo xtask bench peer        Muster beside Slurm (where it is installed), with 
 
 fn main() -> Result<()> {
     // A process of an attack.
+    #[cfg(feature = "attacks")]
     if muster_hostile::load::main() {
         return Ok(());
     }
@@ -64,17 +68,17 @@ fn main() -> Result<()> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["build"] => build::profiled().map(|_| ()),
-        ["build", "--plain"] => build::muster(true).map(|_| ()),
-        ["build", "--debug"] => build::muster(false).map(|_| ()),
-        ["check"] => check::run(),
+        ["build", "--plain"] => build::muster(build::Profile::Release).map(|_| ()),
+        ["build", "--debug"] => build::muster(build::Profile::Dev).map(|_| ()),
+        ["check"] => check::run(build::Profile::Dev),
+        ["check", "--quick"] => check::run(build::Profile::Quick),
         ["clients", ..] => clients::run(&args[1..]),
         ["compare-selection", ..] => selection::run(&args[1..]),
         ["demo"] => demo::run(),
         ["early-text"] => early_text::run(),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["generate"] => generate::run(),
-        ["hostile", ..] => hostile::run(&args[1..]),
-        ["kill", ..] => kill::run(&args[1..]),
+        ["hostile" | "kill", ..] => attacks(&args),
         ["mpi4py", ..] => mpi4py::run(&args[1..]),
         ["numa", ..] => numa::run(&args[1..]),
         ["sim", ..] => sim::run(&args[1..]),
@@ -91,4 +95,26 @@ fn main() -> Result<()> {
         }
         _ => bail!("unknown task; these exist:\n{HELP}"),
     }
+}
+
+#[cfg(feature = "attacks")]
+fn attacks(args: &[String]) -> Result<()> {
+    match args[0].as_str() {
+        "kill" => kill::run(&args[1..]),
+        _ => hostile::run(&args[1..]),
+    }
+}
+
+/// Runs a task that needs crates of the product. Other tasks do without them, so that `cargo xtask demo` need not build them
+/// twice.
+#[cfg(not(feature = "attacks"))]
+fn attacks(args: &[String]) -> Result<()> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = std::process::Command::new(cargo)
+        .args(["run", "--quiet", "--profile", "quick"])
+        .args(["--package", "xtask", "--features", "attacks", "--"])
+        .args(args)
+        .status()?;
+    anyhow::ensure!(status.success(), "{} failed", args[0]);
+    Ok(())
 }

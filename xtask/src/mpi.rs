@@ -5,7 +5,7 @@ use std::process::Command;
 
 /// Runs it with these options.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let ran = Command::new(crate::build::muster(true)?)
+    let ran = Command::new(crate::build::muster(crate::build::Profile::Release)?)
         .args(["bench", "mpi"])
         .args(args)
         .status()?;

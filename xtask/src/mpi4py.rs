@@ -33,7 +33,7 @@ struct Outcome {
 
 /// Runs the files of tests whose names are given (`test_spawn`), or all.
 pub(crate) fn run(names: &[String]) -> Result<()> {
-    crate::build::muster(false)?;
+    crate::build::muster(crate::build::Profile::Dev)?;
     let place = target().join("mpi4py");
     fs::create_dir_all(&place)?;
     let place = fs::canonicalize(place)?;

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         [option, file] if option == "--muster" => crate::build::use_given(file)?,
         _ => bail!("there is --muster FILE, and nothing else"),
     }
-    let muster = crate::build::muster(true)?;
+    let muster = crate::build::muster(crate::build::Profile::Release)?;
     let place = crate::cluster::target().join("numa");
     fs::create_dir_all(&place)?;
     let place = fs::canonicalize(place)?;

@@ -1,6 +1,6 @@
 //! Failures that only the connection itself can be made to have.
 
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../tests/it/support.rs"]
 mod support;
 
 use super::SqliteStore;

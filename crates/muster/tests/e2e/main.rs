@@ -1,4 +1,5 @@
-//! Whole clusters of real processes, each test its own, driven through the commands that users have.
+//! Whole clusters of real processes, each test its own, driven through the commands that users have; and what the program
+//! makes of its tables. One program of tests for all: each that is linked has the whole product in it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,9 +8,11 @@ mod binding;
 mod cluster;
 mod containment;
 mod control;
+mod corpus;
 mod emulate;
 mod faults;
 mod forecast;
+mod generated;
 mod governance;
 mod gpus;
 mod het;
@@ -33,6 +36,7 @@ mod rights;
 mod running;
 mod site;
 mod slurm_user;
+mod start;
 mod steps;
 mod tree;
 mod trust;

@@ -1,8 +1,6 @@
 //! Runs every fuzz target on what is kept of its inputs, without the fuzzing engine.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../../../fuzz/src/targets.rs"]
+#[path = "../../../../fuzz/src/targets.rs"]
 mod targets;
 
 use std::fs;

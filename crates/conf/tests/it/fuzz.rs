@@ -9,12 +9,12 @@ use muster_conf::{
 use proptest::prelude::*;
 
 const SEEDS: [&str; 6] = [
-    include_str!("data/site.conf"),
-    include_str!("data/peer.conf"),
-    include_str!("data/gpu.conf"),
-    include_str!("data/broken.conf"),
-    include_str!("data/beside/gres.conf"),
-    include_str!("data/beside/topology.conf"),
+    include_str!("../data/site.conf"),
+    include_str!("../data/peer.conf"),
+    include_str!("../data/gpu.conf"),
+    include_str!("../data/broken.conf"),
+    include_str!("../data/beside/gres.conf"),
+    include_str!("../data/beside/topology.conf"),
 ];
 
 fn load_everything(bytes: &[u8]) {

@@ -1,8 +1,6 @@
 //! Golden files: each `tests/data/*.conf` with what loading it says and yields. After a change that
 //! is meant, run with `MUSTER_BLESS=1` and read the difference.
 
-#![allow(clippy::unwrap_used)] // clippy takes only #[test] functions for tests
-
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,6 @@
 //! Random histories through the core: what the store holds is what the state says, also after crashes.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{self, Directory, Driver, Op};
 use muster_acct::{Change, History, Reader, SqliteStore, Store, changes};
 use muster_core::event::Event;
 use muster_core::ids::JobId;
@@ -13,7 +10,6 @@ use muster_proto::acct::{AcctJob, AcctQuery};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use support::{Directory, Driver, Op};
 
 fn all_rows(reader: &mut Reader, duplicates: bool) -> Vec<AcctJob> {
     let query = AcctQuery {

@@ -212,40 +212,40 @@ fn check(text: &str) {
 
 #[test]
 fn cores() {
-    check(include_str!("selection/cores.txt"));
+    check(include_str!("../selection/cores.txt"));
 }
 
 #[test]
 fn sockets() {
-    check(include_str!("selection/sockets.txt"));
+    check(include_str!("../selection/sockets.txt"));
 }
 
 #[test]
 fn whole_nodes() {
-    check(include_str!("selection/whole_nodes.txt"));
+    check(include_str!("../selection/whole_nodes.txt"));
 }
 
 #[test]
 fn unlike_nodes() {
-    check(include_str!("selection/unlike_nodes.txt"));
+    check(include_str!("../selection/unlike_nodes.txt"));
 }
 
 #[test]
 fn gpus() {
-    check(include_str!("selection/gpus.txt"));
+    check(include_str!("../selection/gpus.txt"));
 }
 
 #[test]
 fn one_task_per_core() {
-    check(include_str!("selection/one_task_per_core.txt"));
+    check(include_str!("../selection/one_task_per_core.txt"));
 }
 
 #[test]
 fn whole_nodes_memory() {
-    check(include_str!("selection/whole_nodes_memory.txt"));
+    check(include_str!("../selection/whole_nodes_memory.txt"));
 }
 
 #[test]
 fn core_memory() {
-    check(include_str!("selection/core_memory.txt"));
+    check(include_str!("../selection/core_memory.txt"));
 }

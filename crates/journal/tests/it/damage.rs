@@ -1,19 +1,14 @@
 //! Damage and missing files: never silent, named by file, byte and position, and nothing changes
 //! on disk.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
-
-#[path = "support/support.rs"]
-mod support;
-
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use crate::support::{
+    self, CLUSTER, ID, append, create, encode_state, open, read_all, small, snapshot, storage,
+};
 use muster_journal::{
     Batch, Crash, Error, FileLog, Log, LogId, MemStorage, Options, Recovered, Storage,
-};
-use support::{
-    CLUSTER, ID, append, create, encode_state, open, read_all, small, snapshot, storage,
 };
 
 const FIRST: &str = "segment-00000000000000000001";
@@ -441,14 +436,14 @@ fn format_1_is_what_is_written() {
 }
 
 const FIXTURE: [(&str, &str); 3] = [
-    ("journal.id", include_str!("fixtures/v1/journal.id.hex")),
+    ("journal.id", include_str!("../fixtures/v1/journal.id.hex")),
     (
         FIRST,
-        include_str!("fixtures/v1/segment-00000000000000000001.hex"),
+        include_str!("../fixtures/v1/segment-00000000000000000001.hex"),
     ),
     (
         "snapshot-00000000000000000002",
-        include_str!("fixtures/v1/snapshot-00000000000000000002.hex"),
+        include_str!("../fixtures/v1/snapshot-00000000000000000002.hex"),
     ),
 ];
 

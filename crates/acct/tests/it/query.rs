@@ -1,9 +1,6 @@
 //! What sacct's conditions select.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{self, Directory, allocation, at, config, spec};
 use muster_acct::{
     Change, History, JobRow, Reader, RunKey, SqliteStore, Store, StoreError, changes,
 };
@@ -16,7 +13,6 @@ use muster_core::time::TimeLimit;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use support::{Directory, allocation, at, config, spec};
 
 /// A cluster whose history is written down as it is made.
 struct Scene {

@@ -1,9 +1,6 @@
 //! The writing thread: order, durability, failures.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Directory, Driver, Op};
 use muster_acct::{
     Change, Follower, Full, History, Reader, SqliteStore, Stopped, Store, StoreError, changes,
 };
@@ -13,7 +10,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use support::{Directory, Driver, Op};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -1,16 +1,11 @@
 //! Crashes at every operation: what was acknowledged is there, in order and once; a batch is there
 //! as a whole or not at all; what was refused is not there.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
-
-#[path = "support/support.rs"]
-mod support;
-
 use std::io::ErrorKind;
 
+use crate::support::{self, CLUSTER, ID, batch, create, open, read_all, small, snapshot, storage};
 use muster_journal::{Crash, Error, FileLog, Log, MemStorage, Options};
 use proptest::prelude::*;
-use support::{CLUSTER, ID, batch, create, open, read_all, small, snapshot, storage};
 
 #[derive(Clone, Debug)]
 enum Step {
