@@ -44,8 +44,6 @@ use anyhow::Context as _;
 use controller::Link;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
-use muster_core::ids::StepNo;
-use muster_core::job::Usage;
 use muster_core::time::Timestamp;
 use muster_proto::frame;
 use muster_proto::node::{NodeSettings, ToCtld, ToNode};
@@ -119,10 +117,6 @@ enum Event {
     ReportsWaited,
     /// What running jobs use is to be looked at.
     SampleDue,
-    /// What the tasks of a job use now, for a sample.
-    Sampled(Run, measure::Tasks),
-    /// What the steps of a job use now, for who has asked under this number.
-    Measured(u64, Vec<(StepNo, Usage)>),
 }
 
 /// Runs as an agent, as the supervisor has started this process, until it is told to stop (SIGTERM, SIGINT, or the
@@ -304,6 +298,7 @@ impl Agent {
             Event::Shim(message) => self.shim_said(*message),
             Event::ShimLost => {
                 self.shim = None;
+                self.forget_measurements();
                 self.has_lost_a_shim |= self.synced;
                 self.synced = false;
                 self.answered.clear();
@@ -322,8 +317,6 @@ impl Agent {
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
             Event::EndsTold(told) => self.ends_told(told),
             Event::StillWaiting(conn) => self.still_waiting(conn),
-            Event::Sampled(run, now) => self.was_sampled(run, now),
-            Event::Measured(tag, now) => self.measured(tag, now),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),
             Event::SampleDue => self.sample_due(),

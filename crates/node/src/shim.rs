@@ -14,6 +14,7 @@ mod ending;
 mod files;
 mod jobs;
 mod launch;
+mod measure;
 mod membership;
 mod orders;
 mod processes;
@@ -29,6 +30,7 @@ mod waiting;
 pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
+pub(crate) use measure::TaskUsage;
 pub(crate) use processes::{Containment, ProcessTree, all_pids};
 pub(crate) use removal::Removal;
 pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, is_step_dir, result_path};
@@ -78,6 +80,7 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
         Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
         Some(users::GROUPS_ARGUMENT) => return users::groups_main(),
+        Some(measure::MEASURE_ARGUMENT) => return measure::measure_main(),
         _ => {}
     }
     let Some(spool) = first.map(PathBuf::from) else {
@@ -288,6 +291,7 @@ impl Loop {
                 self.shim.hear_asked(*fd);
                 self.shim.hear_standing_line(*fd);
                 self.shim.hear_groups(*fd);
+                self.shim.hear_measurement(*fd);
             }
         }
         if fds[1].revents != 0 {

@@ -113,6 +113,7 @@ impl Agent {
             FromShim::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
             FromShim::StepTaken(running) => self.step_taken(&running, None),
             FromShim::Processes { tag, list } => self.inspected(tag, list),
+            FromShim::Measured { tag, tasks } => self.shim_measured(tag, tasks),
             FromShim::StepFound { run, step, kept } => {
                 log::info!("step {}.{step} runs, or has run, and was on no file", run.0);
                 self.adopt_steps(run, kept);

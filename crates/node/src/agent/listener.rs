@@ -2,7 +2,7 @@
 
 use super::closing::{self, Streams};
 use super::lead::{Asked, Reply, StepKey};
-use super::measure;
+use super::measure::{self, Tasks};
 use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
 use super::{Agent, Event};
@@ -11,7 +11,7 @@ use crate::shim::wire::{Process, Run, ToShim};
 use crate::sys;
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{StepEnd, Usage};
+use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request};
 use muster_proto::frame::{self, Frames};
@@ -541,11 +541,15 @@ impl Agent {
             }
             Some((run, owner)) => {
                 self.next_tag += 1;
-                self.inspections
-                    .insert(self.next_tag, (owner, wish(run), reply));
-                self.shim_order(&ToShim::Inspect {
-                    job,
-                    tag: self.next_tag,
+                let (tag, wish) = (self.next_tag, wish(run));
+                self.inspections.insert(tag, (owner, wish, reply));
+                self.shim_order(&match wish {
+                    Wish::Processes => ToShim::Inspect { job, tag },
+                    Wish::Usage(_) => ToShim::Measure {
+                        job,
+                        tag,
+                        memory: None,
+                    },
                 });
             }
         }
@@ -557,35 +561,28 @@ impl Agent {
         all.filter(|(of, ..)| *of == owner).count()
     }
 
-    pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
-        let Some(list) = self.sampled(tag, list) else {
-            return;
-        };
-        match self.inspections.get(&tag) {
-            None => {}
-            Some((_, Wish::Processes, reply)) => {
-                let _ = reply.send(AgentReply::Processes(list));
-                self.inspections.remove(&tag);
-            }
-            Some((_, Wish::Usage(_), _)) => {
-                let (events, name) = (self.events.clone(), self.options.name.clone());
-                let started = measure::on_a_thread(move || {
-                    let now = measure::steps(&list, &name);
-                    // The agent may have ended.
-                    let _ = events.send(Event::Measured(tag, now));
-                });
-                if !started && let Some((.., reply)) = self.inspections.remove(&tag) {
-                    refuse(&reply, RefusalCode::Busy);
-                }
-            }
+    /// There are no answers for those who wait.
+    pub(super) fn refuse_inspections(&mut self) {
+        for (_, (.., reply)) in self.inspections.drain() {
+            refuse(&reply, RefusalCode::Busy);
         }
     }
 
-    /// What the steps of a job use was read.
-    pub(super) fn measured(&mut self, tag: u64, mut now: Vec<(StepNo, Usage)>) {
+    pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
+        if let Some((.., reply)) = self.inspections.remove(&tag) {
+            let _ = reply.send(AgentReply::Processes(list));
+        }
+    }
+
+    /// What the tasks of a job use was read for somebody, if it could be.
+    pub(super) fn measured(&mut self, tag: u64, tasks: Option<Tasks>) {
         let Some((_, Wish::Usage(run), reply)) = self.inspections.remove(&tag) else {
             return;
         };
+        let Some(tasks) = tasks else {
+            return refuse(&reply, RefusalCode::Busy);
+        };
+        let mut now = measure::sum_up(&tasks, &self.options.name);
         let seen = self.samples_of(run);
         for (step, usage) in &mut now {
             if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {

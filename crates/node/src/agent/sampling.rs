@@ -6,7 +6,8 @@
 
 use super::measure::{self, Tasks};
 use super::{Agent, Event};
-use crate::shim::wire::{Process, Run, ToShim};
+use crate::shim::TaskUsage;
+use crate::shim::wire::{Run, ToShim};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_core::usage::task_interval_s;
@@ -86,7 +87,7 @@ impl Agent {
         });
     }
 
-    /// Asks the shim for the processes of the jobs that are due.
+    /// Asks the shim what the jobs use that are due.
     pub(super) fn sample_due(&mut self) {
         let now = Instant::now();
         self.samples.alarm = None;
@@ -106,40 +107,46 @@ impl Agent {
                 continue;
             };
             self.samples.due.insert((now + interval, run));
-            if self.shim.is_some() {
+            // Where the sample before takes so long, this one is left out.
+            if let Some(settings) = self.settings.sampling
+                && self.shim.is_some()
+                && self.samples.under_way.insert(run)
+            {
                 self.next_tag += 1;
                 let tag = self.next_tag;
                 self.sampled_runs.insert(tag, run);
-                self.shim_order(&ToShim::Inspect { job: run.0, tag });
+                self.shim_order(&ToShim::Measure {
+                    job: run.0,
+                    tag,
+                    memory: Some(settings.memory),
+                });
             }
         }
         self.set_alarm();
     }
 
-    /// The processes of a job, for a sample; gives them back if they were not asked for as one.
-    pub(super) fn sampled(&mut self, tag: u64, list: Vec<Process>) -> Option<Vec<Process>> {
-        let Some(run) = self.sampled_runs.remove(&tag) else {
-            return Some(list);
-        };
-        let settings = self.settings.sampling?;
-        // Where the sample before takes so long, this one is left out.
-        if self.samples.under_way.insert(run) {
-            let events = self.events.clone();
-            let started = measure::on_a_thread(move || {
-                let now = measure::tasks_now(&list, settings.memory);
-                // The agent may have ended.
-                let _ = events.send(Event::Sampled(run, now));
-            });
-            if !started {
+    /// What the tasks of a job use was read, if it could be.
+    pub(super) fn shim_measured(&mut self, tag: u64, tasks: Option<Vec<TaskUsage>>) {
+        let tasks = tasks.map(measure::of_launcher);
+        match self.sampled_runs.remove(&tag) {
+            None => self.measured(tag, tasks),
+            Some(run) => {
                 self.samples.under_way.remove(&run);
+                if let Some(tasks) = tasks {
+                    self.was_sampled(run, tasks);
+                }
             }
         }
-        None
     }
 
-    /// What the tasks of a job use was read.
-    pub(super) fn was_sampled(&mut self, run: Run, now: Tasks) {
-        self.samples.under_way.remove(&run);
+    /// The shim that was asked is gone.
+    pub(super) fn forget_measurements(&mut self) {
+        self.sampled_runs.clear();
+        self.samples.under_way.clear();
+        self.refuse_inspections();
+    }
+
+    fn was_sampled(&mut self, run: Run, now: Tasks) {
         let Some(settings) = self.settings.sampling else {
             return;
         };

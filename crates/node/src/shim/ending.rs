@@ -215,6 +215,7 @@ impl Shim {
         self.stop_announced(now);
         self.retry_launches(now);
         self.repeat_late_look_ups(now);
+        self.end_late_measurements(now);
         self.run_site_programs(now);
         self.launch();
         self.end_late_writers(now);
@@ -283,6 +284,7 @@ impl Shim {
             .chain(self.stops.values().copied())
             .chain(self.retries.first().map(|(at, _)| *at))
             .chain(self.look_up_deadline())
+            .chain(self.measurement_deadline())
             .chain(self.site.deadline())
             .chain(self.program_ends.values().filter_map(|end| *end))
             .chain(self.jobs.values().flat_map(|e| e.writers.values().copied()))

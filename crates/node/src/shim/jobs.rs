@@ -4,6 +4,7 @@ use super::batch::Launch;
 use super::checks::{Refusals, UsedNumbers};
 use super::context::Contexts;
 use super::launch::{self, Script};
+use super::measure::Measurement;
 use super::membership::Membership;
 use super::orders::encoded;
 use super::processes::{self, Containment, ProcessTree};
@@ -179,6 +180,7 @@ pub(super) struct Shim {
     /// Scripts to remove when the jobs that run them are forgotten.
     pub(super) stale_scripts: HashSet<BlobId>,
     pub(super) users: Users,
+    pub(super) measurements: Vec<Measurement>,
     pub(super) refusals: Refusals,
     pub(super) site: SitePrograms,
     /// Launches that wait until the last holder of their share is gone, in order.
@@ -246,6 +248,7 @@ impl Shim {
             scripts: Scripts::new(spool),
             stale_scripts: HashSet::new(),
             users: Users::default(),
+            measurements: Vec::new(),
             refusals: Refusals::default(),
             site: SitePrograms::default(),
             queued: Vec::new(),
@@ -335,6 +338,7 @@ impl Shim {
                 let list = self.inspect(job);
                 return Some(FromShim::Processes { tag, list });
             }
+            ToShim::Measure { job, tag, memory } => return self.measure(job, tag, memory),
         }
         None
     }
@@ -357,6 +361,8 @@ impl Shim {
 
     /// A new agent: it is told everything that was not forgotten.
     pub(super) fn attach(&mut self, attach: Attach) {
+        // Who has asked for them is gone.
+        self.measurements.clear();
         self.launch();
         self.place = Place {
             cluster: attach.cluster,
@@ -689,7 +695,7 @@ impl Shim {
         self.records.forgotten(run);
     }
 
-    fn inspect(&mut self, job: JobId) -> Vec<Process> {
+    pub(super) fn inspect(&mut self, job: JobId) -> Vec<Process> {
         let runs: Vec<Run> = self.jobs.keys().filter(|r| r.0 == job).copied().collect();
         for run in runs {
             self.hear_all_standing(run, false);
@@ -743,7 +749,7 @@ impl Shim {
     }
 
     /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`],
-    /// [`Shim::hear_asked`], [`Shim::hear_standing_line`], [`Shim::hear_groups`].
+    /// [`Shim::hear_asked`], [`Shim::hear_standing_line`], [`Shim::hear_groups`], [`Shim::hear_measurement`].
     pub(super) fn watched_fds(&self) -> Vec<RawFd> {
         let watched = self.watched.iter().map(|w| w.pidfd.as_raw_fd());
         let asked = self.asked.iter().map(Daemon::fd);
@@ -751,7 +757,9 @@ impl Shim {
         let standing = self.standing_lines.keys().copied();
         let look_ups = self.look_up_fds();
         let daemons = lines.chain(asked).chain(standing);
-        watched.chain(daemons).chain(look_ups).collect()
+        let measurements = self.measurement_fds();
+        let processes = look_ups.chain(measurements);
+        watched.chain(daemons).chain(processes).collect()
     }
 }
 

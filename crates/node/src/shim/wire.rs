@@ -2,6 +2,7 @@
 //! this is ([`ToShim::Attach`]); the agent, to which the connection is given then, has no rights of its own: what it passes on
 //! is sealed by the controller, and what it asks for is checked against the grants that came so.
 
+use super::measure::TaskUsage;
 use crate::stepd::Running;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -13,6 +14,7 @@ use muster_core::limits::FRAME_BYTES_MAX;
 use muster_core::time::Timestamp;
 use muster_core::validate::Validate;
 use muster_proto::frame::Message;
+use muster_proto::node::MemoryCount;
 use muster_proto::step::StepLaunch;
 
 /// One launch of a job: attempts are never launched twice.
@@ -99,6 +101,19 @@ pub(crate) enum ToShim {
         /// Comes back with the answer.
         #[n(1)]
         tag: u64,
+    },
+    /// What the tasks of a job use: answered by `Measured`.
+    #[n(206)]
+    Measure {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Comes back with the answer.
+        #[n(1)]
+        tag: u64,
+        /// What counts as memory; absent: the most that each process had.
+        #[n(2)]
+        memory: Option<MemoryCount>,
     },
     /// Exit: refused by `Busy` while processes of jobs run, unless they are to be killed.
     #[n(14)]
@@ -527,6 +542,16 @@ pub(crate) enum FromShim {
         /// All of them.
         #[n(1)]
         list: Vec<Process>,
+    },
+    /// To `Measure`.
+    #[n(206)]
+    Measured {
+        /// From the request.
+        #[n(0)]
+        tag: u64,
+        /// What each task uses, if it could be read.
+        #[n(1)]
+        tasks: Option<Vec<TaskUsage>>,
     },
     /// To `Stop`: so many jobs have processes.
     #[n(9)]
