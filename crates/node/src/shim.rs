@@ -48,7 +48,7 @@ use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -160,6 +160,8 @@ fn detach(spool: &Path) -> io::Result<()> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
+        // It tells of all users' jobs.
+        .mode(0o600)
         .open(spool.join("shim.log"))?;
     sys::dup_to(null.as_raw_fd(), 0)?;
     sys::dup_to(null.as_raw_fd(), 1)?;

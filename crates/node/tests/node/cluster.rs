@@ -15,7 +15,7 @@ use muster_proto::node::{
 use muster_trust::{Between, KeyPair, Receiver, Session};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -52,6 +52,13 @@ impl Drop for Dir {
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
+}
+
+/// Waits for the end of a process.
+pub fn wait_for_end(pidfd: &OwnedFd) {
+    let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(PATIENCE).unwrap();
+    assert_eq!(poll(&mut ended, timeout), Ok(1), "the process goes on");
 }
 
 /// The controller's side of one node.
@@ -123,9 +130,7 @@ impl Node {
     /// Waits for the agent to end by itself; its exit status.
     pub fn agent_status(&mut self) -> Option<i32> {
         let pidfd = muster_node::pidfd(self.supervisor_pid()).unwrap();
-        let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-        let timeout = PollTimeout::try_from(PATIENCE).unwrap();
-        assert_eq!(poll(&mut ended, timeout), Ok(1), "the agent goes on");
+        wait_for_end(&pidfd);
         self.slurmd.take().unwrap().wait().unwrap().code()
     }
 

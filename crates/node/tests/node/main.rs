@@ -12,6 +12,7 @@ mod containment;
 mod direct;
 mod launches;
 mod lies;
+mod privileges;
 mod secrets;
 mod standing;
 mod steps;
@@ -45,6 +46,9 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|a| a == attacker::ROLE) {
         return attacker::run(&args[1..]);
     }
+    if args.first().is_some_and(|a| a == privileges::ROLE) {
+        return privileges::run(&args[1..]);
+    }
     let wanted = args.iter().find(|a| !a.starts_with('-'));
     if args.iter().any(|a| a == "--list") {
         return ExitCode::SUCCESS;
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         standing::TESTS,
         around::TESTS,
         attacks::TESTS,
+        privileges::TESTS,
         lies::TESTS,
         secrets::TESTS,
     ]
