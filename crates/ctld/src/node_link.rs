@@ -293,3 +293,72 @@ struct Batch {
     blobs: Vec<(BlobId, ByteVec)>,
     orders: Vec<Order>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_proto::frame::Frames;
+    use muster_proto::node::Welcome;
+    use muster_trust::KeyPair;
+
+    /// Settings name programs that run as root on the node: they are sealed, for the launcher too, and come first.
+    #[test]
+    fn settings_follow_the_welcome_and_bear_both_seals() {
+        let keys = Keys::from_bytes([3; 64]);
+        let (agent, launcher) = (KeyPair::of([1; 32]), KeyPair::of([2; 32]));
+        let mut outgoing = Outgoing {
+            keys: keys.clone(),
+            node_keys: [agent.public(), launcher.public()].map(|key| key.to_vec().into()),
+            sessions: None,
+            cluster: String::new(),
+            node: "n1".to_owned(),
+            sent: VecDeque::new(),
+        };
+        let welcome = Welcome {
+            public_key: keys.public().into(),
+            cluster: "c".to_owned(),
+        };
+        let (first, second) = (
+            NodeSettings::default(),
+            NodeSettings {
+                reboot_program: Some("/sbin/reboot".to_owned()),
+                ..NodeSettings::default()
+            },
+        );
+        let messages = [
+            ToLink::Welcome(Box::new(welcome), Box::new(first.clone())),
+            ToLink::Order(Order::Reboot, Vec::new()),
+            ToLink::Settings(Box::new(second.clone())),
+        ];
+        let (bytes, count) = outgoing.encode(messages.into_iter()).unwrap();
+        assert_eq!(count, 3);
+        let mut frames = Frames::default();
+        frames.push(&bytes);
+        assert!(matches!(frames.take(), Ok(Some(Response::Welcome(_)))));
+        let session = |own: &KeyPair, receiver| {
+            let between = Between {
+                cluster: "c",
+                node: "n1",
+                receiver,
+            };
+            own.with_controller(between, &keys.public()).unwrap()
+        };
+        let mut agents = session(&agent, Receiver::Agent);
+        let mut launchers = session(&launcher, Receiver::Launcher);
+        for (settings, count) in [(first, 1), (second, 0)] {
+            let Ok(Some(ToNode::Sealed {
+                orders,
+                seal,
+                launcher_seal,
+            })) = frames.take()
+            else {
+                panic!("it is not sealed");
+            };
+            agents.check(&orders, &seal).unwrap();
+            launchers.check(&orders, &launcher_seal).unwrap();
+            let orders: Orders = frame::decode(&orders).unwrap();
+            assert_eq!(orders.settings.as_deref(), Some(&settings));
+            assert_eq!(orders.orders.len(), count);
+        }
+    }
+}

@@ -61,6 +61,8 @@ pub const SHIM_NAME: &str = "muster-shim";
 const PANIC_EXIT: i32 = 101;
 /// Connections at the same time: an agent, the one before it, and commands.
 const CONNECTIONS_MAX: usize = 16;
+/// Bytes that an agent has not read. What it has missed, the next one is told when it attaches.
+const OUTPUT_MAX: usize = 512 << 20;
 /// Descriptors that have come and wait for their orders.
 const DESCRIPTORS_MAX: usize = 1024;
 
@@ -401,6 +403,10 @@ impl Loop {
                 conn.output.extend_from_slice(&events);
             }
             conn.write();
+            if conn.output.len() > OUTPUT_MAX {
+                eprintln!("an agent does not read; its connection is closed");
+                conn.open = false;
+            }
         }
         self.conns.retain(|c| c.open);
         self.shim.attached = self.conns.iter().any(|c| c.attached);

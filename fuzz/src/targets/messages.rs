@@ -132,6 +132,7 @@ fn orders() -> Orders {
         blobs: vec![(BlobId([1; 32]), vec![1, 2].into())],
         orders: vec![muster_proto::node::Order::Reboot],
         drop_blobs: vec![BlobId([2; 32])],
+        settings: None,
     }
 }
 

@@ -235,7 +235,7 @@ impl Shim {
     pub(super) fn open(spool: &Path) -> io::Result<Shim> {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let (records, old, same_boot) = Records::open(spool, boot_id.trim())?;
-        Ok(Shim {
+        let mut shim = Shim {
             spool: spool.to_owned(),
             root: nix::unistd::geteuid().is_root(),
             place: Place::default(),
@@ -281,7 +281,9 @@ impl Shim {
             old: Some((old, same_boot)),
             exit: false,
             killing: false,
-        })
+        };
+        shim.read_settings();
+        Ok(shim)
     }
 
     /// Carries out an agent's order; gives the answer, if it has one.
@@ -737,7 +739,7 @@ impl Shim {
         self.end_programs();
         let runs: Vec<Run> = self.jobs.keys().copied().collect();
         for run in runs {
-            if self.jobs.get(&run).is_some_and(|e| !e.released) {
+            if !self.end_waiting(run) && self.jobs.get(&run).is_some_and(|e| !e.released) {
                 self.begin_end(run, true);
                 self.kill_job(run);
             }

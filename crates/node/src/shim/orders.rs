@@ -9,8 +9,14 @@ use muster_core::effect::TerminateReason;
 use muster_core::ids::{BlobId, StepNo};
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders};
 use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+/// File of the settings in the spool directory.
+const SETTINGS: &str = "settings";
 
 /// A grant as it is kept on file, and told to agents.
 pub(super) fn encoded(grant: &JobGrant) -> ByteVec {
@@ -118,6 +124,40 @@ impl Shim {
 
     fn apply_settings(&mut self, settings: NodeSettings) {
         self.launch();
+        if settings != self.settings
+            && let Err(e) = self.keep_settings(&settings)
+        {
+            eprintln!("{}: settings: {e}", self.spool.display());
+        }
+        self.use_settings(settings);
+    }
+
+    /// Keeps the settings for a launcher that has to do without the controller.
+    fn keep_settings(&self, settings: &NodeSettings) -> io::Result<()> {
+        let path = self.spool.join(SETTINGS);
+        let next = path.with_extension("next");
+        let _ = fs::remove_file(&next);
+        let options = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&next);
+        let bytes = minicbor::to_vec(settings).expect("writing to memory cannot fail");
+        options?.write_all(&bytes)?;
+        fs::rename(next, path)
+    }
+
+    /// Takes over the settings that an earlier launcher has kept.
+    pub(super) fn read_settings(&mut self) {
+        let kept = fs::read(self.spool.join(SETTINGS)).unwrap_or_default();
+        if let Ok(settings) = minicbor::decode(&kept) {
+            self.use_settings(settings);
+            // Nobody has asked for a health check yet.
+            self.site.forget_settings();
+        }
+    }
+
+    fn use_settings(&mut self, settings: NodeSettings) {
         if settings.kill_wait_s > 0 {
             self.kill_wait = Duration::from_secs(settings.kill_wait_s.into());
         }
@@ -196,5 +236,34 @@ impl Shim {
         } else {
             self.scripts.drop_blob(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn settings_outlive_the_launcher() {
+        let name = format!("muster-settings-{}", std::process::id());
+        let spool = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&spool);
+        fs::create_dir(&spool).unwrap();
+        let settings = NodeSettings {
+            kill_wait_s: 7,
+            max_step_count: 5,
+            ..NodeSettings::default()
+        };
+        let mut shim = Shim::open(&spool).unwrap();
+        assert_eq!(shim.settings, NodeSettings::default());
+        shim.apply_settings(settings.clone());
+        drop(shim);
+        let next = Shim::open(&spool).unwrap();
+        assert_eq!(next.settings, settings);
+        assert_eq!(next.kill_wait, Duration::from_secs(7));
+        let mode = fs::metadata(spool.join(SETTINGS)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        fs::remove_dir_all(&spool).unwrap();
     }
 }
