@@ -116,8 +116,11 @@ impl Steps {
                     continue;
                 };
                 let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
-                // Who has too many is hung up on.
                 let Some(client) = quotas.client(uid) else {
+                    let why = "this user has too many connections to emulated nodes";
+                    let refusal = AgentReply::Refused(Refusal::new(RefusalCode::Busy, why));
+                    // So little is taken at once, or the client is gone.
+                    let _ = stream.try_write(&frame::encode(&refusal));
                     continue;
                 };
                 let steps = Rc::clone(&steps);
@@ -415,4 +418,56 @@ fn words(launch: &StepLaunch) -> Vec<FromStepd> {
         .chain(ended)
         .chain([FromStepd::Closed])
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream as Blocking;
+    use tokio::task::LocalSet;
+
+    fn asked(path: &Path, request: &AgentRequest) -> AgentReply {
+        let mut stream = Blocking::connect(path).unwrap();
+        frame::write(&mut stream, request).unwrap();
+        frame::read(&mut stream).unwrap()
+    }
+
+    #[test]
+    fn only_agents_of_the_job_are_answered() {
+        let dir = std::env::temp_dir().join(format!("muster-emulated.{}", std::process::id()));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let local = LocalSet::new();
+        local.block_on(&runtime, async {
+            let grants = Rc::new(Grants::default());
+            grants.insert(JobId(7), vec![1; 16].into());
+            let quotas = Quotas::new(0, 1024);
+            Steps::listen("n1", &dir, grants, quotas).unwrap();
+            let path = info::agent_socket(&dir.join("n1"));
+            let told = |key: Vec<u8>| AgentRequest::StepNodeEnded {
+                job: JobId(7),
+                key: key.into(),
+                step: StepNo(0),
+                position: 0,
+                end: Box::new(end(true)),
+                others: Vec::new(),
+                onwards: false,
+            };
+            for (key, code) in [
+                (vec![1; 16], RefusalCode::JobNotHere),
+                (vec![2; 16], RefusalCode::AccessDenied),
+                (Vec::new(), RefusalCode::AccessDenied),
+            ] {
+                let (path, request) = (path.clone(), told(key));
+                let reply = tokio::task::spawn_blocking(move || asked(&path, &request));
+                match reply.await.unwrap() {
+                    AgentReply::Refused(refusal) => assert_eq!(refusal.code, code),
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        std::fs::remove_dir_all(dir).unwrap();
+    }
 }

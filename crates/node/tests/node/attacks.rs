@@ -18,7 +18,9 @@ use muster_trust::{JobKeyUse, derive_job_key, prove_step_number};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
 use std::sync::Arc;
+use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
     ("attack_script_directory", script_directory),
@@ -29,6 +31,7 @@ pub const TESTS: &[Test] = &[
     ("attack_component_step_numbers", component_numbers),
     ("attack_step_count", step_count),
     ("attack_connections", connections),
+    ("attack_connections_to_emulated_nodes", emulated),
     ("attack_unknown_jobs", unknown_jobs),
     ("attack_steps_without_acknowledgement", unacknowledged),
     ("a_panic_of_a_part_ends_the_agent", panic_of_a_part),
@@ -389,6 +392,44 @@ fn connections() {
     assert_eq!(node.batch_exit(1), ExitStatus { code: 3, signal: 0 });
     drop(attack);
     answers(&node);
+}
+
+/// The same of emulated nodes, which whoever leads a step still reaches.
+fn emulated() {
+    let dir = Dir::new("emulated");
+    let own = std::env::current_exe().unwrap();
+    let nodes = Command::new("sh")
+        .args(["-c", "ulimit -n 1024 && exec \"$0\" \"$@\""])
+        .arg(own)
+        .arg(crate::EMULATE)
+        .arg(&dir.0)
+        .spawn()
+        .unwrap();
+    let _nodes = Killed(nodes);
+    let socket = dir.path("n1/noded.sock");
+    let until = Instant::now() + PATIENCE;
+    while fs::metadata(&socket).is_ok_and(|file| file.mode() & 0o777 != 0o666) || !socket.exists() {
+        assert!(Instant::now() < until, "nobody listens");
+        std::thread::yield_now();
+    }
+    let mut attack = Attack::start(&["connections", &socket.to_string_lossy(), "1100"]);
+    assert_eq!(attack.line().parse(), Ok(LATE));
+    let mut agent = UnixStream::connect(&socket).unwrap();
+    agent.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = AgentRequest::Inspect { job: JobId(1) };
+    frame::write(&mut agent, &request).unwrap();
+    let reply = frame::read(&mut agent).unwrap();
+    assert_eq!(refusal(reply), RefusalCode::JobNotHere);
+}
+
+/// A process that ends with its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// No part of an agent is missing while the others go on; jobs do, and the next agent finds them.

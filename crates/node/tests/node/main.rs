@@ -18,7 +18,9 @@ mod standing;
 mod steps;
 
 use log::LevelFilter;
-use muster_node::{AGENT_NAME, AgentLog, AgentOptions, SHIM_NAME};
+use muster_node::{
+    AGENT_NAME, AgentLog, AgentOptions, EmulateOptions, EmulatedNode, RunTime, SHIM_NAME,
+};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -42,6 +44,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = args.collect();
     if args.first().is_some_and(|a| a == "agent") {
         return agent(&args[1..]);
+    }
+    if args.first().is_some_and(|a| a == EMULATE) {
+        return emulate(&args[1..]);
     }
     if args.first().is_some_and(|a| a == attacker::ROLE) {
         return attacker::run(&args[1..]);
@@ -92,6 +97,28 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// First argument of the program that emulates a node, which listens in the directory that follows, without a controller.
+const EMULATE: &str = "emulate";
+
+fn emulate(args: &[String]) -> ExitCode {
+    let dir = Path::new(&args[0]);
+    let options = EmulateOptions {
+        nodes: vec![EmulatedNode {
+            name: "n1".to_owned(),
+            cpus: 1,
+            memory_mib: 1,
+            numa_distances: Vec::new(),
+        }],
+        controller_socket: dir.join("none"),
+        cluster: cluster::CLUSTER.to_owned(),
+        run_time: RunTime::Fixed(0.0),
+        report: None,
+        step_dir: Some(dir.to_owned()),
+    };
+    muster_node::emulate(options).unwrap();
+    ExitCode::SUCCESS
 }
 
 /// A test: its name, and what it does.
