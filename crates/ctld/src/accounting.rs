@@ -12,7 +12,7 @@ use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
@@ -54,13 +54,14 @@ impl Accounting {
         }
     }
 
-    /// Starts the thread that asks the store. `position` tells how far the journal is.
+    /// Starts the thread that asks the store. `position` tells how far the journal is. The follower is held only while a
+    /// question is answered: who stops the controller takes it back without waiting for this thread to be scheduled.
     ///
     /// # Errors
     /// When no thread can be started.
     pub(crate) fn start(
         history: Box<dyn History>,
-        follower: Arc<Follower>,
+        follower: Weak<Follower>,
         position: Box<dyn Fn() -> u64>,
     ) -> std::io::Result<Accounting> {
         let (questions, inbox) = channel::<Question>();
@@ -100,7 +101,7 @@ impl Accounting {
 }
 
 /// Answers one question after another until nobody can ask any more.
-fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Question>) {
+fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Receiver<Question>) {
     let mut turns = Turns::default();
     loop {
         if turns.is_empty() {
@@ -113,6 +114,9 @@ fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Qu
             turns.push(question.uid, question);
         }
         if let Some((uid, question)) = turns.next() {
+            let Some(follower) = follower.upgrade() else {
+                return;
+            };
             let begun = Instant::now();
             let answered = caught(|| match follower.wait_stored(question.position, PATIENCE) {
                 Ok(true) => match &question.query {
@@ -123,7 +127,7 @@ fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Qu
                         events(history.as_mut(), query, &question.answer);
                     }
                 },
-                _ => late(follower, &question.answer),
+                _ => late(&follower, &question.answer),
             });
             if let Err(Panicked(why)) = answered {
                 error!("an accounting query of uid {uid} is refused: {why}");

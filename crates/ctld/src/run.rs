@@ -168,7 +168,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         Some(reader) => {
             let told = Arc::clone(&stats);
             let position = Box::new(move || told.durable());
-            Accounting::start(Box::new(reader), Arc::clone(&follower), position)
+            Accounting::start(Box::new(reader), Arc::downgrade(&follower), position)
                 .context("no thread for sacct")?
         }
         None => Accounting::disabled(),
