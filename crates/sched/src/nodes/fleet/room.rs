@@ -3,7 +3,7 @@
 
 use super::NodeClass;
 use super::devices::gres_room;
-use crate::sharing::Tenants;
+use crate::nodes::sharing::Tenants;
 use muster_core::cpuset::CpuSet;
 
 /// What is left on a node.

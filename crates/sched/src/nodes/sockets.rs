@@ -1,11 +1,13 @@
 //! Which CPUs of a node a job gets that says what must be next to what: CPUs only of the sockets that its devices are
 //! at, devices on each of some sockets, tasks of a socket at most. Looks at CPUs and devices one by one.
 
-use crate::cores::{self, Far};
-use crate::device_demand::Wish;
-use crate::fleet::{Detail, NodeClass, Want, whole_granules};
+use crate::nodes::cores::{self, Far};
+use crate::nodes::fleet::{Detail, NodeClass, Want, whole_granules};
 use muster_core::cpuset::CpuSet;
 use std::ops::Range;
+
+/// Name, type, count.
+pub(crate) type Wish = (String, Option<String>, u64);
 
 /// Up to so many sockets all combinations are tried, beyond only neighbours.
 const COMBINED_MAX: u32 = 8;

@@ -1,10 +1,10 @@
 //! Who is on a node, how much of it they have and until when: from this follows what a node has free at a later time.
 //! Follows the state by job and node.
 
-use crate::fleet::devices::{give_back, unavailable};
-use crate::fleet::{Detail, Fleet, NOWHERE, NodeClass, NodeView, Room, Want};
-use crate::planned::PlannedEnds;
-use crate::sharing::{Tenants, lend};
+use crate::nodes::fleet::devices::{give_back, unavailable};
+use crate::nodes::fleet::{Detail, Fleet, NOWHERE, NodeClass, NodeView, Room, Want};
+use crate::nodes::planned::PlannedEnds;
+use crate::nodes::sharing::{Tenants, lend};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, NodeShare};

@@ -1,7 +1,7 @@
 //! CPUs that several jobs have: those of partitions whose jobs share (`OverSubscribe`), and those that stopped jobs lend.
 //! And nodes that are one user's alone.
 
-use crate::fleet::{NodeClass, NodeView, whole_granules};
+use crate::nodes::fleet::{NodeClass, NodeView, whole_granules};
 use muster_core::config::{OverSubscribe, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;

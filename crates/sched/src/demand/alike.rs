@@ -2,7 +2,7 @@
 //! once their jobs have ended, so the last two answers are kept.
 
 use crate::demand::Demand;
-use crate::fleet::{NodeClass, Room};
+use crate::nodes::fleet::{NodeClass, Room};
 use std::cell::RefCell;
 
 /// An answer: class, room, tasks.

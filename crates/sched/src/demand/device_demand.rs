@@ -1,16 +1,14 @@
 //! Devices that a job needs, by what it counts them: nodes, sockets, tasks, or the whole job; and CPUs and memory that
 //! go with GPUs. What a node has is in `fleet`.
 
-use crate::fleet::devices::by_one_entry;
-use crate::fleet::{NodeClass, Room};
-use crate::place::Pick;
-use crate::sockets::Nearness;
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::devices::by_one_entry;
+use crate::nodes::fleet::{NodeClass, Room};
+use crate::nodes::sockets::{Nearness, Wish};
 use muster_core::gpu_parts::is_part;
 use muster_core::job::Reason;
 use muster_core::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
 
-/// Name, type, count.
-pub(crate) type Wish = (String, Option<String>, u64);
 /// Kinds of devices that a job may count over all of its nodes.
 pub(crate) const SHARES_MAX: usize = muster_core::limits::JOB_DEVICES_MAX;
 /// What one node gives of the devices of the whole job, kind by kind.

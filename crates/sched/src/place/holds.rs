@@ -1,8 +1,8 @@
 //! What a pass keeps of nodes for jobs that wait. Most nodes are promised once, and leave to others what the promise
 //! says: of these it is only noted where the promise tells of them.
 
-use crate::fleet::{Fleet, Room, Want};
-use crate::ground::{needs_of, take_away};
+use crate::nodes::fleet::{Fleet, Room, Want};
+use crate::nodes::rooms::{needs_of, take_away};
 use muster_core::time::Timestamp;
 use std::sync::Arc;
 

@@ -2,13 +2,15 @@
 //! who makes room.
 
 use crate::demand::Demand;
-use crate::fleet::devices::give_back;
-use crate::fleet::{Fleet, PartView, Room};
-use crate::ground::{end_after, minus, narrow, needs_of, tightest};
-use crate::holds::{CLAIM, Hold, Holds};
-use crate::node_map::NodeMap;
-use crate::place::{Ground, Pick};
-use crate::sharing::{Tenants, lend};
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::devices::give_back;
+use crate::nodes::fleet::{Fleet, PartView, Room};
+use crate::nodes::node_map::NodeMap;
+use crate::nodes::rooms::{minus, narrow, needs_of};
+use crate::nodes::sharing::{Tenants, lend};
+use crate::place::Ground;
+use crate::place::ground::{end_after, tightest};
+use crate::place::holds::{CLAIM, Hold, Holds};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::{Job, NodeShare};
 use muster_core::time::Timestamp;

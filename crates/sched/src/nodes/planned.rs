@@ -1,7 +1,7 @@
 //! When running jobs are expected to end: after the time they are predicted to run, and once that has passed, at their
 //! limit. Kept only where run times are predicted (`muster_core::run_times`).
 
-use crate::node_map::NumberMap;
+use crate::nodes::node_map::NumberMap;
 use muster_core::ids::JobId;
 use muster_core::state::State;
 use muster_core::time::Timestamp;

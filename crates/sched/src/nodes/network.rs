@@ -2,7 +2,7 @@
 //! and for each partition how much is free at each leaf, so that the leaf that fits best is found without looking at
 //! the others' nodes.
 
-use crate::fleet::NOWHERE;
+use crate::nodes::fleet::NOWHERE;
 use muster_core::state::State;
 use muster_core::topology::{Topology, TopologyKind};
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! Reservations as placement sees them: what each takes of a node and when. A reservation's own jobs are placed in a
-//! partition of its own (see [`crate::fleet::PartView`]), which has its nodes in the order of the real one.
+//! partition of its own (see [`crate::nodes::fleet::PartView`]), which has its nodes in the order of the real one.
 
-use crate::fleet::devices::unavailable;
-use crate::fleet::{Detail, Fleet, PartView, Room};
+use crate::nodes::fleet::devices::unavailable;
+use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
 use muster_core::config::PartitionConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
@@ -197,7 +197,7 @@ impl Fleet {
             let class = &self.classes[self.nodes[node as usize].class as usize];
             let mut free = self.free_cpus(node).clone();
             free.subtract(&self.blocks.hidden(part, node, class.cpus, window));
-            let cpus = crate::fleet::whole_granules(&free, class.granule);
+            let cpus = crate::nodes::fleet::whole_granules(&free, class.granule);
             if cpus != left.cpus {
                 left.to_mut().cpus = cpus;
             }
@@ -226,7 +226,7 @@ impl Fleet {
         &mut self,
         node: u32,
         part: u32,
-        want: &crate::fleet::Want,
+        want: &crate::nodes::fleet::Want,
         window: (Timestamp, Timestamp, Timestamp),
     ) -> muster_core::job::NodeShare {
         if self

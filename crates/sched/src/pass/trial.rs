@@ -1,17 +1,18 @@
 //! `--test-only`, `--immediate`: when and where one job would start, without queueing it.
 
+use crate::backfill::outlook::Outlook;
+use crate::backfill::together::{Member, earliest_together};
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView};
-use crate::ground::{Live, choose_now, end_after};
-use crate::holds::Holds;
-use crate::licenses::{Licenses, Span, asked};
-use crate::outlook::Outlook;
+use crate::demand::licenses::{Licenses, Span, asked};
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Fleet, PartView};
+use crate::nodes::planned::PlannedEnds;
+use crate::nodes::tenants::Ends;
 use crate::pass::starts::allocate;
-use crate::place::{Pick, Placement, Shortfall};
-use crate::planned::PlannedEnds;
+use crate::place::ground::{Live, choose_now, end_after};
+use crate::place::holds::Holds;
+use crate::place::{Placement, Shortfall};
 use crate::queue::{feasible, partitions_of};
-use crate::tenants::Ends;
-use crate::together::{Member, earliest_together};
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
 use muster_core::refusal::{Refusal, RefusalCode};

@@ -1,11 +1,11 @@
 //! What partitions gain from pass to pass, by ends of jobs and by promises given up, and which lanes that may help: a
 //! lane that did not fit is kept with what was missing, and is not looked at before its partition has gained as much.
 
-use crate::fleet::{Fleet, Room};
-use crate::ground::narrow;
-use crate::holds::{Hold, Holds};
-use crate::node_set::NodeSet;
-use crate::queue::HeadKey;
+use crate::nodes::fleet::{Fleet, Room};
+use crate::nodes::node_set::NodeSet;
+use crate::nodes::rooms::narrow;
+use crate::order::HeadKey;
+use crate::place::holds::{Hold, Holds};
 use muster_core::ids::JobId;
 use muster_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,12 +2,13 @@
 
 use super::Outlook;
 use crate::demand::Demand;
-use crate::fleet::{Detail, Fleet, PartView, Room};
-use crate::ground::{end_after, take_away, tightest};
-use crate::holds::{Hold, Holds};
-use crate::node_map::NodeMap;
+use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
+use crate::nodes::node_map::NodeMap;
+use crate::nodes::rooms::take_away;
+use crate::nodes::tenants::Ends;
 use crate::place::Ground;
-use crate::tenants::Ends;
+use crate::place::ground::{end_after, tightest};
+use crate::place::holds::{Hold, Holds};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};

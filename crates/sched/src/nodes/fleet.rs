@@ -14,17 +14,17 @@ use self::devices::{PartRule, devices_near, take_gres};
 use self::fits::Fits;
 pub(crate) use self::room::{DeviceRoom, Room};
 use self::tree::Tree;
-use crate::cores::{self, Far};
-use crate::network::{Leaves, Network};
-use crate::part_cpus::{self, PartCpus};
-use crate::reserved::{self, Blocks, Own};
-use crate::settings::Settings;
-use crate::sharing::{
+use crate::nodes::cores::{self, Far};
+use crate::nodes::network::{Leaves, Network};
+use crate::nodes::part_cpus::{self, PartCpus};
+use crate::nodes::reserved::{self, Blocks, Own};
+use crate::nodes::settings::Settings;
+use crate::nodes::sharing::{
     PartSharing, Tenants, closed_cpus, hold, kept_for_stopped, lend, sharing_of, tenants_of,
     wants_nodes_by_user,
 };
-use crate::sockets::{self, Nearness};
-use crate::tenants::{Changes, Tenant, memory_near};
+use crate::nodes::sockets::{self, Nearness};
+use crate::nodes::tenants::{Changes, Tenant, memory_near};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::gpu_parts::PartsOfGpus;

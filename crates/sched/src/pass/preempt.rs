@@ -2,12 +2,13 @@
 //! on their way out already are counted on before another is chosen, and what was made free for a job is kept for it:
 //! nodes, and licenses where those are reclaimed.
 
-use crate::fleet::{Fleet, NOWHERE};
-use crate::holds::Holds;
-use crate::licenses::{Due, Licenses, Span};
+use crate::demand::licenses::{Due, Licenses, Span};
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Fleet, NOWHERE};
 use crate::pass::Pass;
-use crate::place::{Pick, Placement, Shortfall, choose};
-use crate::vacated::Vacated;
+use crate::place::holds::Holds;
+use crate::place::vacated::Vacated;
+use crate::place::{Placement, Shortfall, choose};
 use muster_core::command::PlannedPreemption;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
@@ -253,9 +254,10 @@ impl<'a> Pass<'a> {
             (made, search.licenses(&room.freed).unwrap_or_default())
         };
         let made = Arc::new(made);
-        self.holds.add(&made);
-        self.licenses.keep(self.now, licenses);
-        self.hold_ends
+        self.promises.holds.add(&made);
+        self.budget.licenses.keep(self.now, licenses);
+        self.promises
+            .ends
             .extend(made.first().map(|(_, hold)| hold.end));
         self.claimed += 1;
         self.s.queue.claim(&self.s.fleet, lane, id);
@@ -266,7 +268,7 @@ impl<'a> Pass<'a> {
 /// A job's search for room.
 struct Search<'a> {
     fleet: &'a Fleet,
-    part: &'a crate::fleet::PartView,
+    part: &'a crate::nodes::fleet::PartView,
     demand: &'a crate::demand::Demand,
     holds: &'a Holds,
     closed: &'a [bool],
@@ -290,11 +292,15 @@ impl<'a> Search<'a> {
             fleet: &pass.s.fleet,
             part: &pass.s.fleet.parts[view.part as usize],
             demand,
-            holds: &pass.holds,
-            closed: &pass.closed,
+            holds: &pass.promises.holds,
+            closed: &pass.promises.closed,
             now: pass.now,
-            licensing: (&pass.licenses, &view.licenses, span),
-            lacks_licenses: pass.licenses.to_be_had(&view.licenses, span).is_none(),
+            licensing: (&pass.budget.licenses, &view.licenses, span),
+            lacks_licenses: pass
+                .budget
+                .licenses
+                .to_be_had(&view.licenses, span)
+                .is_none(),
             short: Cell::new(Shortfall::ANYTHING),
             narrowed: Cell::new(false),
         })

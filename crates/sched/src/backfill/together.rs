@@ -1,14 +1,16 @@
 //! Components of a heterogeneous job are placed together: on the nodes as they are, or at the earliest time at which
 //! all of them fit side by side.
 
+use crate::backfill::outlook::{Outlook, promise};
 use crate::demand::Demand;
-use crate::fleet::{Fleet, Room};
-use crate::ground::{Ideal, needs_of, take_away};
-use crate::holds::{Holds, Promise};
-use crate::node_map::NodeMap;
-use crate::outlook::{Outlook, promise};
-use crate::place::{Ground, Pick, choose};
-use crate::tenants::{Ends, NEVER};
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Fleet, Room};
+use crate::nodes::node_map::NodeMap;
+use crate::nodes::rooms::{needs_of, take_away};
+use crate::nodes::tenants::{Ends, NEVER};
+use crate::place::ground::Ideal;
+use crate::place::holds::{Holds, Promise};
+use crate::place::{Ground, choose};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::collections::BTreeSet;

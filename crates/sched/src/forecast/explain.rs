@@ -3,8 +3,8 @@
 
 mod changes;
 
+use crate::demand::licenses::asked;
 use crate::forecast::{Bounds, Forecast, forecast, with_change};
-use crate::licenses::asked;
 use changes::changes;
 use muster_core::account_limits::Scope;
 use muster_core::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};

@@ -7,14 +7,16 @@
 mod future;
 
 use self::future::{Among, Future, PLACES, ROOMS};
-use crate::alike::Alike;
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView, Room};
-use crate::ground::{end_after, needs_of, take_away};
-use crate::holds::{Hold, Holds, Promise};
-use crate::node_set::NodeSet;
-use crate::place::{Pick, Placement, choose};
-use crate::tenants::{Ends, NEVER, layers_of};
+use crate::demand::alike::Alike;
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Fleet, PartView, Room};
+use crate::nodes::node_set::NodeSet;
+use crate::nodes::rooms::{needs_of, take_away};
+use crate::nodes::tenants::{Ends, NEVER, layers_of};
+use crate::place::ground::end_after;
+use crate::place::holds::{Hold, Holds, Promise};
+use crate::place::{Placement, choose};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;

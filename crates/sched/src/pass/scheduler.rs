@@ -1,17 +1,17 @@
 //! The scheduler's entry points: following events, preparing a pass.
 
-use crate::fleet::{Fleet, NodeView};
-use crate::holds::Holds;
-use crate::node_map::NumberMap;
-use crate::noted::Noted;
-use crate::outlook::Outlook;
+use crate::backfill::outlook::Outlook;
+use crate::nodes::fleet::{Fleet, NodeView};
+use crate::nodes::node_map::NumberMap;
+use crate::nodes::planned::PlannedEnds;
+use crate::nodes::reserved::waiting_for;
+use crate::pass::noted::Noted;
+use crate::pass::preempt::Yielding;
+use crate::pass::trial;
 use crate::pass::{Lists, Pass};
-use crate::planned::PlannedEnds;
-use crate::possible::Known;
-use crate::preempt::Yielding;
+use crate::place::holds::Holds;
 use crate::queue::Queue;
-use crate::reserved::waiting_for;
-use crate::trial;
+use crate::queue::possible::Known;
 use muster_core::account_limits::Scope;
 use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
