@@ -326,6 +326,77 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The name of its kind, for messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Configured { .. } => "Configured",
+            Event::BlobStored { .. } => "BlobStored",
+            Event::JobSubmitted { .. } => "JobSubmitted",
+            Event::TaskSplit { .. } => "TaskSplit",
+            Event::JobChanged { .. } => "JobChanged",
+            Event::JobStarted { .. } => "JobStarted",
+            Event::JobEnding { .. } => "JobEnding",
+            Event::NodeReleased { .. } => "NodeReleased",
+            Event::JobRequeued { .. } => "JobRequeued",
+            Event::JobSuspended { .. } => "JobSuspended",
+            Event::JobResumed { .. } => "JobResumed",
+            Event::JobsPurged { .. } => "JobsPurged",
+            Event::StepStarted { .. } => "StepStarted",
+            Event::StepEnded { .. } => "StepEnded",
+            Event::NodeRegistered { .. } => "NodeRegistered",
+            Event::NodeChanged { .. } => "NodeChanged",
+            Event::PartitionChanged { .. } => "PartitionChanged",
+            Event::PartitionRemoved { .. } => "PartitionRemoved",
+            Event::AccountsChanged { .. } => "AccountsChanged",
+            Event::PrioritiesCalculated { .. } => "PrioritiesCalculated",
+            Event::ReservationSet { .. } => "ReservationSet",
+            Event::ReservationStarted { .. } => "ReservationStarted",
+            Event::ReservationGone { .. } => "ReservationGone",
+        }
+    }
+
+    /// The jobs that it is about: none, one, or those of a purge.
+    #[must_use]
+    pub fn jobs(&self) -> &[JobId] {
+        match self {
+            Event::JobSubmitted { id, .. }
+            | Event::JobChanged { id, .. }
+            | Event::JobStarted { id, .. }
+            | Event::JobEnding { id, .. }
+            | Event::NodeReleased { id, .. }
+            | Event::JobRequeued { id, .. }
+            | Event::JobSuspended { id, .. }
+            | Event::JobResumed { id, .. }
+            | Event::StepStarted { id, .. }
+            | Event::StepEnded { id, .. }
+            | Event::TaskSplit { base: id, .. } => std::slice::from_ref(id),
+            Event::JobsPurged { ids } => ids,
+            Event::Configured { .. }
+            | Event::BlobStored { .. }
+            | Event::NodeRegistered { .. }
+            | Event::NodeChanged { .. }
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. }
+            | Event::AccountsChanged { .. }
+            | Event::PrioritiesCalculated { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => &[],
+        }
+    }
+
+    /// The job that it is about, if it is about a single one.
+    #[must_use]
+    pub fn job(&self) -> Option<JobId> {
+        match self.jobs() {
+            [id] => Some(*id),
+            _ => None,
+        }
+    }
+}
+
 /// A change of one job.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum JobChange {

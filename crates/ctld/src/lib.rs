@@ -12,7 +12,6 @@ mod configuration;
 mod connection;
 pub mod debug_level;
 pub mod disk;
-mod events;
 mod executor;
 pub mod failure;
 pub mod fault;

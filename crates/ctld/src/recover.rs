@@ -6,7 +6,7 @@ mod without;
 pub use without::{Withdrawn, Without};
 
 use crate::failure::{Panicked, caught};
-use crate::{events, fault};
+use crate::fault;
 use anyhow::{Context, Result, bail};
 use log::{info, warn};
 use muster_core::event::Event;
@@ -142,8 +142,8 @@ impl Opened {
 
 /// What to say of an event that cannot be applied.
 fn unusable(event: &Event, position: Position, state: &State, why: &str) -> String {
-    let kind = events::kind(event);
-    let Some(job) = events::job(event) else {
+    let kind = event.name();
+    let Some(job) = event.job() else {
         return format!(
             "event {position} of the journal ({kind}) cannot be applied: {why}. Nothing was changed. Start the release \
              that wrote it"

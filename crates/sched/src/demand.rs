@@ -1,11 +1,16 @@
 //! What a job needs of one partition, worked out once per shape: how many tasks a node of each class can hold, and
 //! what a number of tasks takes of it.
 
-use crate::device_demand::{self, DeviceDemand, JobShare};
-use crate::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
-use crate::part_cpus::CpuRule;
-use crate::place::Pick;
-use crate::sharing::Tenants;
+pub(crate) mod alike;
+pub(crate) mod device_demand;
+pub(crate) mod licenses;
+pub(crate) mod pick;
+
+use crate::demand::device_demand::{DeviceDemand, JobShare};
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
+use crate::nodes::part_cpus::CpuRule;
+use crate::nodes::sharing::Tenants;
 use muster_core::config::OverSubscribe;
 use muster_core::distribution::{CpuSpread, Distribution};
 use muster_core::features::{self, Alternative};
@@ -323,7 +328,7 @@ impl Demand {
                 let open = class.cpus_without(count, threads);
                 match class.by_thread {
                     true => open.len(),
-                    false => crate::fleet::whole_granules(&open, class.granule),
+                    false => crate::nodes::fleet::whole_granules(&open, class.granule),
                 }
             }
             None => class.job_cpus(),
@@ -427,7 +432,7 @@ impl Demand {
     pub(crate) fn fits_sockets(&self, class: &NodeClass, detail: &Detail, pick: &Pick) -> bool {
         let want = self.want(class, pick);
         let near = want.near.as_ref();
-        near.is_some_and(|near| crate::sockets::choose(class, detail, &want, near).is_some())
+        near.is_some_and(|near| crate::nodes::sockets::choose(class, detail, &want, near).is_some())
     }
 
     /// Most tasks of so many, and devices of the whole job, that the node holds to the socket, if the job has so many

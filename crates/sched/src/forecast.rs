@@ -2,9 +2,11 @@
 //! clock that jumps from one end to the next. Jobs run as long as they are predicted to, or to their limits; nobody
 //! submits anything. So a forecast is what will happen if that comes true, with all that the scheduler knows.
 
+pub(crate) mod explain;
+
 use crate::engine::{Engine, Turn};
-use crate::explain::obstacles;
-use crate::planned::PlannedEnds;
+use crate::forecast::explain::obstacles;
+use crate::nodes::planned::PlannedEnds;
 use muster_core::command::{Command, Identity, Reply, UserCommand};
 use muster_core::event::{Event, JobChange};
 use muster_core::explain::ExpectedStart;

@@ -8,43 +8,27 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod alike;
-mod cores;
-mod demand;
-mod device_demand;
-pub mod engine;
-mod explain;
-mod fleet;
-pub mod forecast;
-mod gains;
-mod ground;
-mod holds;
-mod licenses;
-mod network;
-mod node_map;
-mod node_set;
-mod noted;
+// Layers, the lowest first: each imports those above it in this list alone. xtask's tidy test keeps that.
 mod order;
-mod outlook;
-mod part_cpus;
-mod pass;
-mod place;
-mod planned;
-mod possible;
-mod preempt;
-mod queue;
-mod reserved;
-mod scheduler;
-mod settings;
-mod sharing;
-mod sockets;
-mod tenants;
-mod together;
-mod trial;
-mod vacated;
 
-pub use explain::explain;
-pub use scheduler::{Cost, Promised, Scheduler};
+mod nodes;
+
+mod demand;
+
+mod place;
+
+mod backfill;
+
+mod queue;
+
+mod pass;
+
+pub mod engine;
+
+pub mod forecast;
+
+pub use forecast::explain::explain;
+pub use pass::scheduler::{Cost, Promised, Scheduler};
 
 /// Starts that one plan proposes at most; what is left comes with the next.
 pub const STARTS_PER_PASS_MAX: usize = 4096;

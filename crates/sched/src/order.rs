@@ -5,10 +5,19 @@
 //! priorities anew moves only lanes whose shares changed or whose first job has come of full age.
 
 use muster_core::config::PartitionConfig;
+use muster_core::ids::JobId;
 use muster_core::job::Job;
 use muster_core::priority::Scale;
 use muster_core::state::State;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+/// Order inside a shape: place, then number.
+pub(crate) type QueueKey = (Reverse<i64>, JobId);
+/// What comes before rank: who may preempt others, then the tier of the partition. Higher is earlier.
+pub(crate) type Standing = Reverse<(u32, u32)>;
+/// Order over all lanes: standing, rank, number, place of the partition in the job's list.
+pub(crate) type HeadKey = (Standing, Reverse<i64>, JobId, u32);
 
 /// What makes jobs equal to the order, but for their age.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

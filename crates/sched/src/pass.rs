@@ -2,24 +2,29 @@
 
 mod het;
 mod lists;
+pub(crate) mod noted;
+pub(crate) mod preempt;
 mod promises;
+pub(crate) mod scheduler;
 mod shorter;
 pub(crate) mod starts;
+pub(crate) mod submission;
+pub(crate) mod trial;
 
 pub(crate) use self::lists::Lists;
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
-use crate::fleet::PartView;
-use crate::gains::{PartQueue, Reservation};
-use crate::ground::{Live, choose_now, end_after};
-use crate::holds::Holds;
-use crate::licenses::Licenses;
-use crate::node_map::{NumberMap, NumberSet};
-use crate::outlook::Outlook;
+use crate::backfill::gains::{PartQueue, Reservation};
+use crate::backfill::outlook::Outlook;
+use crate::demand::licenses::Licenses;
+use crate::nodes::fleet::PartView;
+use crate::nodes::node_map::{NumberMap, NumberSet};
+use crate::order::{HeadKey, QueueKey, Standing};
+use crate::pass::preempt::Made;
+use crate::pass::scheduler::{Scheduler, array_budget};
+use crate::place::ground::{Live, choose_now, end_after};
+use crate::place::holds::Holds;
 use crate::place::{Placement, Shortfall};
-use crate::preempt::Made;
-use crate::queue::{HeadKey, QueueKey, Standing};
-use crate::scheduler::{Scheduler, array_budget};
 use muster_core::account_limits::{InUse, Scope};
 use muster_core::command::Plan;
 use muster_core::het::HetPart;
@@ -29,7 +34,7 @@ use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
@@ -62,6 +67,7 @@ enum Done {
     Waits(Shortfall, bool),
 }
 
+/// A pass on its way: what it reads, what it has worked out so far, the plan that it makes.
 pub(crate) struct Pass<'a> {
     pub(crate) s: &'a mut Scheduler,
     pub(crate) state: &'a State,
@@ -69,49 +75,51 @@ pub(crate) struct Pass<'a> {
     pub(crate) plan: Plan,
     /// Whether later jobs may pass by one that waits.
     backfill: bool,
-    parts: Vec<PartPass>,
-    heap: BinaryHeap<Reverse<(HeadKey, u32)>>,
-    /// Lanes behind the first that waits, shortest first, where run times are predicted.
-    passing: BinaryHeap<Reverse<PassingKey>>,
-    /// Lanes that did not fit and may fit now, in the order in which they are tried, with what their partition must
-    /// have gained.
-    hopeful: BinaryHeap<Reverse<(PassingKey, u64, u32)>>,
-    /// Components in which the first that waits counts on limits.
-    cautious: BTreeSet<u32>,
-    /// Lanes that are or were in the heap.
-    seen: NumberSet<u32>,
-    /// Where a lane goes on in its shape's queue.
-    cursor: NumberMap<u32, QueueKey>,
-    /// How many more tasks of a record may start; 0 once a job was started.
-    left: NumberMap<JobId, u32>,
-    /// How many more tasks of an array may start under its `%limit`.
-    budget: NumberMap<JobId, u32>,
-    /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
-    promised: NumberSet<JobId>,
-    /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
-    outlooks: NumberMap<u32, Outlook>,
-    pub(crate) holds: Holds,
-    /// When what is promised ends.
-    pub(crate) hold_ends: BTreeSet<Timestamp>,
-    /// What starts of this pass count towards limits.
-    limit_use: BTreeMap<Scope, InUse>,
-    /// Licenses taken and kept in this pass.
-    pub(crate) licenses: Licenses,
-    /// Nodes kept for a waiting job, without backfill.
-    pub(crate) closed: Vec<bool>,
+    /// Partitions, and whose turn comes when.
+    lists: Lists,
+    pub(crate) budget: Budget,
+    pub(crate) promises: Promises,
     /// Jobs that are to make room, and whether they are only stopped.
     pub(crate) chosen: BTreeMap<JobId, bool>,
     /// Jobs for which room is being made.
     pub(crate) claimed: usize,
+    /// A job that others had been kept back for has started in another of its partitions.
+    again: bool,
+    /// Heterogeneous jobs that were tried, by leader.
+    het_tried: NumberMap<JobId, het::Tried>,
+}
+
+/// What else than nodes bounds what a pass may start.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    /// How many more tasks of an array may start under its `%limit`.
+    of_arrays: NumberMap<JobId, u32>,
+    /// What starts of this pass count towards limits.
+    limit_use: BTreeMap<Scope, InUse>,
+    /// Licenses taken and kept in this pass.
+    pub(crate) licenses: Licenses,
+}
+
+/// What a pass keeps of nodes for jobs that wait.
+#[derive(Default)]
+pub(crate) struct Promises {
+    pub(crate) holds: Holds,
+    /// When what is promised ends.
+    pub(crate) ends: BTreeSet<Timestamp>,
+    /// Nodes kept for a waiting job, without backfill.
+    pub(crate) closed: Vec<bool>,
     /// Promises made in this pass, by partition.
     made: NumberMap<u32, Reservation>,
     /// Promises of earlier passes in partitions that this one looks at, in order.
     earlier: BTreeSet<(HeadKey, usize)>,
-    /// A job that others had been kept back for has started in another of its partitions.
-    again: bool,
-    /// Heterogeneous jobs that were tried, and what is promised to those that wait first, by leader.
-    het_tried: NumberMap<JobId, het::Tried>,
-    het_promised: NumberMap<JobId, Option<het::Promise>>,
+    /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
+    jobs: NumberSet<JobId>,
+    /// What is promised to heterogeneous jobs that wait first, by leader.
+    het: NumberMap<JobId, Option<het::Promise>>,
+    /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
+    outlooks: NumberMap<u32, Outlook>,
+    /// Components in which the first that waits counts on limits.
+    cautious: BTreeSet<u32>,
 }
 
 impl<'a> Pass<'a> {
@@ -131,29 +139,17 @@ impl<'a> Pass<'a> {
             now,
             plan: Plan::default(),
             backfill,
-            parts: lists.parts,
-            heap: lists.heap,
-            passing: lists.passing,
-            hopeful: lists.hopeful,
-            cautious: BTreeSet::new(),
-            seen: lists.seen,
-            cursor: lists.cursor,
-            left: lists.left,
-            budget: NumberMap::default(),
-            promised: NumberSet::default(),
-            outlooks: NumberMap::default(),
-            holds,
-            hold_ends: BTreeSet::new(),
-            limit_use: BTreeMap::new(),
-            licenses: Licenses::default(),
-            closed,
+            lists,
+            budget: Budget::default(),
+            promises: Promises {
+                holds,
+                closed,
+                ..Promises::default()
+            },
             chosen: BTreeMap::new(),
             claimed: 0,
-            made: NumberMap::default(),
-            earlier: BTreeSet::new(),
             again: false,
             het_tried: NumberMap::default(),
-            het_promised: NumberMap::default(),
         }
     }
 
@@ -176,8 +172,8 @@ impl<'a> Pass<'a> {
     fn next(&mut self) -> Option<(HeadKey, u32, bool)> {
         loop {
             let predicts = self.s.planned.predicts();
-            let first = self.heap.peek().map(|Reverse((key, _))| *key);
-            let hopeful = self.hopeful.peek().map(|Reverse((key, ..))| *key);
+            let first = self.lists.heap.peek().map(|Reverse((key, _))| *key);
+            let hopeful = self.lists.hopeful.peek().map(|Reverse((key, ..))| *key);
             let in_line = hopeful.filter(|_| !predicts).map(|key| key.2);
             if self.drop_promises_before(first.into_iter().chain(in_line).min()) {
                 continue;
@@ -186,24 +182,26 @@ impl<'a> Pass<'a> {
                 (false, Some(first)) => key.2 < first,
                 (true, Some(_)) => false,
                 (_, None) => self
+                    .lists
                     .passing
                     .peek()
                     .is_none_or(|Reverse(other)| key < *other),
             });
             if !hopeful_comes {
-                if let Some(Reverse((key, lane))) = self.heap.pop() {
+                if let Some(Reverse((key, lane))) = self.lists.heap.pop() {
                     return Some((key, lane, true));
                 }
-                let Reverse((_, _, key, lane)) = self.passing.pop()?;
+                let Reverse((_, _, key, lane)) = self.lists.passing.pop()?;
                 return Some((key, lane, false));
             }
-            let Reverse(((_, _, key, lane), due, part)) = self.hopeful.pop()?;
+            let Reverse(((_, _, key, lane), due, part)) = self.lists.hopeful.pop()?;
             let parts = &self.s.queue.parts;
             if due > parts[part as usize].gain() {
                 // Others have taken it, from this one and from all that need as much.
-                self.hopeful
+                self.lists
+                    .hopeful
                     .retain(|Reverse((_, due, part))| *due <= parts[*part as usize].gain());
-            } else if self.seen.insert(lane) {
+            } else if self.lists.seen.insert(lane) {
                 self.s.cost.shapes_compared += 1;
                 return Some((key, lane, !predicts));
             }
@@ -216,7 +214,7 @@ impl<'a> Pass<'a> {
         let lanes = self.s.queue.parts[part as usize].hopefuls(&self.s.fleet);
         let entry = |(due, lane): (u64, u32)| {
             let key = self.s.queue.lane(lane).key;
-            let key = key.filter(|_| !self.seen.contains(&lane))?;
+            let key = key.filter(|_| !self.lists.seen.contains(&lane))?;
             let length = match predicts {
                 true => self.passing_place(lane, key.2),
                 false => 0,
@@ -224,18 +222,18 @@ impl<'a> Pass<'a> {
             Some(Reverse(((key.0, length, key, lane), due, part)))
         };
         let entries: Vec<_> = lanes.into_iter().filter_map(entry).collect();
-        self.hopeful.extend(entries);
+        self.lists.hopeful.extend(entries);
     }
 
     /// A lane's turn comes again, or only now.
     fn put_back(&mut self, key: HeadKey, lane: u32) {
         let view = self.s.queue.lane(lane);
-        let behind = self.parts[view.part as usize].head.is_some();
+        let behind = self.lists.parts[view.part as usize].head.is_some();
         if behind && self.s.planned.predicts() {
             let length = self.passing_place(lane, key.2);
-            self.passing.push(Reverse((key.0, length, key, lane)));
+            self.lists.passing.push(Reverse((key.0, length, key, lane)));
         } else {
-            self.heap.push(Reverse((key, lane)));
+            self.lists.heap.push(Reverse((key, lane)));
         }
     }
 
@@ -250,7 +248,7 @@ impl<'a> Pass<'a> {
     fn length_ms(&self, lane: u32) -> Option<u64> {
         let lane = self.s.queue.lane(lane);
         let component = self.s.fleet.parts[lane.part as usize].component;
-        let by_limit = !self.s.planned.predicts() || self.cautious.contains(&component);
+        let by_limit = !self.s.planned.predicts() || self.promises.cautious.contains(&component);
         match &lane.demand {
             Ok(demand) if by_limit => demand.length_ms,
             _ => lane.planned_ms,
@@ -297,13 +295,13 @@ impl<'a> Pass<'a> {
             if !touched.contains(&view.component) {
                 continue;
             }
-            self.parts[number].touched = true;
+            self.lists.parts[number].touched = true;
             let stands = |promise: &Reservation| part.order.contains(&(promise.key, promise.lane));
             if part.reservation.as_ref().is_some_and(|r| !stands(r)) {
                 gone.extend(part.reservation.take().map(|r| (view.component, r)));
             }
             let earlier = part.reservation.as_ref().map(|r| (r.key, number));
-            self.earlier.extend(earlier);
+            self.promises.earlier.extend(earlier);
         }
         for (component, promise) in gone {
             self.loosen(component, &promise, None);
@@ -311,14 +309,14 @@ impl<'a> Pass<'a> {
         if self.s.fleet.settings.promises > 1 {
             self.wake_touched();
         }
-        for part in 0..self.parts.len() {
-            if self.backfill && self.parts[part].touched {
+        for part in 0..self.lists.parts.len() {
+            if self.backfill && self.lists.parts[part].touched {
                 self.hope(index(part));
             }
         }
         let queue = &mut self.s.queue;
         queue.touched.clear();
-        let firsts: Vec<u32> = (queue.parts.iter().zip(&self.parts))
+        let firsts: Vec<u32> = (queue.parts.iter().zip(&self.lists.parts))
             .filter(|(_, pass)| pass.touched)
             .filter_map(|(part, _)| part.order.first().map(|(_, lane)| *lane))
             .collect();
@@ -334,7 +332,7 @@ impl<'a> Pass<'a> {
 
     /// Where many have promises, all of them are made anew.
     fn wake_touched(&mut self) {
-        let touched = self.s.queue.parts.iter().zip(&self.parts);
+        let touched = self.s.queue.parts.iter().zip(&self.lists.parts);
         let lanes: Vec<u32> = touched
             .filter(|(_, pass)| pass.touched)
             .flat_map(|(part, _)| part.order.iter().map(|(_, lane)| *lane))
@@ -346,15 +344,15 @@ impl<'a> Pass<'a> {
 
     pub(crate) fn push(&mut self, lane: u32) {
         if let Some(key) = self.s.queue.lane(lane).key
-            && self.seen.insert(lane)
+            && self.lists.seen.insert(lane)
         {
-            self.heap.push(Reverse((key, lane)));
+            self.lists.heap.push(Reverse((key, lane)));
         }
     }
 
     fn visit(&mut self, key: HeadKey, lane: u32, in_order: bool) {
         let part = self.s.queue.lane(lane).part;
-        let pass = self.parts[part as usize];
+        let pass = self.lists.parts[part as usize];
         if pass.head.is_none() {
             // Until somebody waits here, everyone in line is looked at.
             let order = &self.s.queue.parts[part as usize].order;
@@ -405,7 +403,7 @@ impl<'a> Pass<'a> {
         } else if !self.backfill
             || leads
             || queue.woken.contains(&lane)
-            || queue.is_hopeful(&self.s.fleet, lane, (&self.holds, end))
+            || queue.is_hopeful(&self.s.fleet, lane, (&self.promises.holds, end))
         {
             let (placement, narrowed, cause) = self.try_now(lane, job.1);
             self.s.queue.set_cause(lane, cause);
@@ -490,14 +488,14 @@ impl<'a> Pass<'a> {
     /// A job waits: the first of its partition, and some behind it if so configured, have nodes kept for them.
     fn keep_for(&mut self, lane: u32, key: HeadKey, het: Option<HetPart>) {
         let part = self.s.queue.lane(lane).part;
-        let pass = self.parts[part as usize];
+        let pass = self.lists.parts[part as usize];
         let job = key.2;
         let het = het.filter(|_| self.backfill);
         if pass.head.is_none() {
             if het.is_some_and(|het| self.het_waits(het, lane, key)) {
                 return;
             }
-            self.parts[part as usize].head = Some(job);
+            self.lists.parts[part as usize].head = Some(job);
             if het.is_none() {
                 self.waits(lane, part, key);
             }
@@ -507,11 +505,11 @@ impl<'a> Pass<'a> {
                 None => self.waits_too(lane, part, key),
             }
         }
-        let pass = &mut self.parts[part as usize];
+        let pass = &mut self.lists.parts[part as usize];
         pass.promises += 1;
         if self.backfill && pass.promises < self.s.fleet.settings.promises {
             // The next of its shape is promised nodes too.
-            self.promised.insert(job);
+            self.promises.jobs.insert(job);
             if let Some(next) = self.head(lane) {
                 let next = self.s.queue.head_key(lane, key.0, next);
                 self.put_back(next, lane);
@@ -523,6 +521,7 @@ impl<'a> Pass<'a> {
     fn head(&mut self, lane: u32) -> Option<QueueKey> {
         let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
         let from = self
+            .lists
             .cursor
             .get(&lane)
             .copied()
@@ -530,17 +529,24 @@ impl<'a> Pass<'a> {
         for &key in shape.queue.range(from..) {
             self.s.cost.jobs_visited += 1;
             let job = &self.state.jobs[&key.1];
-            if self.promised.contains(&key.1) {
+            if self.promises.jobs.contains(&key.1) {
                 continue;
             }
-            let left = *self.left.entry(key.1).or_insert_with(|| match &job.array {
-                ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
-                _ => 1,
+            let left = *self
+                .lists
+                .left
+                .entry(key.1)
+                .or_insert_with(|| match &job.array {
+                    ArrayRole::Pending { indices } => {
+                        u32::try_from(indices.len()).unwrap_or(u32::MAX)
+                    }
+                    _ => 1,
+                });
+            let budget = array_budget(self.state, job).map_or(u32::MAX, |(base, n)| {
+                *self.budget.of_arrays.entry(base).or_insert(n)
             });
-            let budget = array_budget(self.state, job)
-                .map_or(u32::MAX, |(base, n)| *self.budget.entry(base).or_insert(n));
             if left.min(budget) > 0 {
-                self.cursor.insert(lane, key);
+                self.lists.cursor.insert(lane, key);
                 return Some(key);
             }
         }
@@ -563,12 +569,17 @@ impl<'a> Pass<'a> {
             true => Placement::Nowhere(Shortfall::NO_NODES),
             false => Placement::Nowhere(Shortfall::ANYTHING),
         };
-        if self.licenses.to_be_had(&lane.licenses, span).is_none() {
-            let placement = no_nodes(self.licenses.are_untaken());
+        if self
+            .budget
+            .licenses
+            .to_be_had(&lane.licenses, span)
+            .is_none()
+        {
+            let placement = no_nodes(self.budget.licenses.are_untaken());
             return (placement, false, Some(Reason::Licenses));
         }
         if let Some(limit) = self.limit_at_least(job, lane.part) {
-            let placement = no_nodes(self.limit_use.is_empty());
+            let placement = no_nodes(self.budget.limit_use.is_empty());
             return (placement, false, Some(limit));
         }
         let waited = self.state.jobs[&job].switch_wait_since;
@@ -578,8 +589,8 @@ impl<'a> Pass<'a> {
         let mut ground = Live {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[lane.part as usize],
-            holds: &self.holds,
-            closed: &self.closed,
+            holds: &self.promises.holds,
+            closed: &self.promises.closed,
             end,
             latest: end_after(self.now, demand.length_ms),
             narrowed: Cell::new(false),
@@ -605,7 +616,7 @@ impl<'a> Pass<'a> {
         let first = shape.queue.iter().take(SWITCH_WAITERS_MAX);
         let new = first.map(|(_, id)| *id).filter(|id| {
             let job = &self.state.jobs[id];
-            job.switch_wait_since.is_none() && self.left.get(id) != Some(&0)
+            job.switch_wait_since.is_none() && self.lists.left.get(id) != Some(&0)
         });
         self.plan.switch_waits.extend(new);
     }
@@ -613,7 +624,9 @@ impl<'a> Pass<'a> {
     /// Those of a reservation are told under the partition that it is in.
     fn evaluated(&self) -> Vec<u32> {
         let views = self.s.fleet.parts.iter().zip(0..);
-        let touched = views.zip(&self.parts).filter(|(_, pass)| pass.touched);
+        let touched = views
+            .zip(&self.lists.parts)
+            .filter(|(_, pass)| pass.touched);
         let position = |((view, number), _): ((&PartView, u32), &PartPass)| match view.own {
             None => Some(number),
             Some(_) => self.s.fleet.part_by_name.get(&view.config.name).copied(),
@@ -626,7 +639,7 @@ impl<'a> Pass<'a> {
         self.s.evaluated = self.evaluated();
         let queue = &mut self.s.queue;
         let mut moved = false;
-        for (number, pass) in self.parts.iter().enumerate() {
+        for (number, pass) in self.lists.parts.iter().enumerate() {
             // A pass that was cut has not come to everyone's turn.
             if !pass.touched || (self.s.more && pass.head.is_none()) {
                 continue;
@@ -640,17 +653,17 @@ impl<'a> Pass<'a> {
                 moved = true;
             }
             let number = index(number);
-            let mut made = self.made.remove(&number);
+            let mut made = self.promises.made.remove(&number);
             // Jobs that passed by, and promises to others, have left less since it was made.
-            if self.holds.narrowed
+            if self.promises.holds.narrowed
                 && let Some(made) = &mut made
             {
-                made.narrow_to(&self.holds);
+                made.narrow_to(&self.promises.holds);
             }
             part.reservation = made;
         }
-        self.holds.clear();
-        self.s.holds = std::mem::take(&mut self.holds);
+        self.promises.holds.clear();
+        self.s.holds = std::mem::take(&mut self.promises.holds);
         let queue = &mut self.s.queue;
         if moved {
             // Why one waits may be who is first elsewhere.
@@ -668,15 +681,7 @@ impl<'a> Pass<'a> {
             .chain(self.plan.switch_waits.iter().copied())
             .collect();
         self.s.more |= self.again;
-        self.s.lists = Lists {
-            parts: std::mem::take(&mut self.parts),
-            heap: std::mem::take(&mut self.heap),
-            passing: std::mem::take(&mut self.passing),
-            hopeful: std::mem::take(&mut self.hopeful),
-            seen: std::mem::take(&mut self.seen),
-            cursor: std::mem::take(&mut self.cursor),
-            left: std::mem::take(&mut self.left),
-        };
+        self.s.lists = std::mem::take(&mut self.lists);
         self.s.lists.clear();
     }
 
@@ -724,7 +729,7 @@ impl<'a> Pass<'a> {
                 continue;
             };
             let claims = queue.claimants.contains_key(&id);
-            if self.left.get(&id) == Some(&0) && !claims {
+            if self.lists.left.get(&id) == Some(&0) && !claims {
                 continue;
             }
             // Whether reservations are in the way depends on what else is, and is known of the last try only: what the

@@ -6,14 +6,18 @@
 //! (`leaves`).
 
 mod bound;
+pub(crate) mod ground;
+pub(crate) mod holds;
 mod leaves;
 mod segments;
+pub(crate) mod vacated;
 
-use crate::alike::Alike;
 use crate::demand::Demand;
-use crate::device_demand::JobShare;
-use crate::fleet::{Detail, Fleet, NOWHERE, PartView, Room, free_gpus};
-use crate::network::{Leaves, Network};
+use crate::demand::alike::Alike;
+use crate::demand::device_demand::JobShare;
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Detail, Fleet, NOWHERE, PartView, Room, free_gpus};
+use crate::nodes::network::{Leaves, Network};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -44,15 +48,6 @@ pub(crate) trait Ground {
     }
     /// Leaves of the network that may have so many CPUs free, in the order in which they are tried.
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_>;
-}
-
-/// A node chosen and the tasks it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pick {
-    pub(crate) node: u32,
-    pub(crate) tasks: u32,
-    /// Devices of the whole job that it gives.
-    pub(crate) share: JobShare,
 }
 
 /// Numbers of nodes that are tried where tasks and devices do not go together on the fewest.

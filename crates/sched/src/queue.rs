@@ -4,22 +4,23 @@
 
 mod feasible;
 mod kind;
+pub(crate) mod possible;
 mod slab;
 
 pub(crate) use self::feasible::{feasible, partitions_of};
 use self::feasible::{least_cpus, may_use, planned_ms};
 use self::kind::Kind;
 use self::slab::Slab;
+use crate::backfill::gains::{BlockedKey, Loosened, PartQueue};
 use crate::demand::Demand;
-use crate::fleet::Fleet;
-use crate::gains::{BlockedKey, Loosened, PartQueue};
-use crate::ground::narrow;
-use crate::holds::Holds;
-use crate::licenses::asked;
-use crate::node_map::NumberMap;
-use crate::order::Order;
+use crate::demand::licenses::asked;
+use crate::nodes::fleet::Fleet;
+use crate::nodes::node_map::NumberMap;
+use crate::nodes::rooms::narrow;
+use crate::order::{HeadKey, Order, QueueKey, Standing};
 use crate::place::Shortfall;
-use crate::possible::Looked;
+use crate::place::holds::Holds;
+use crate::queue::possible::Looked;
 use foldhash::fast::RandomState;
 use muster_core::account_limits::Scope;
 use muster_core::het::HetPart;
@@ -36,13 +37,6 @@ use std::sync::Arc;
 
 /// Specifications by which a shape is known at most: beyond, what they cost in memory is not worth it.
 const SPECS_OF_SHAPE: usize = 64;
-
-/// Order inside a shape: place, then number.
-pub(crate) type QueueKey = (Reverse<i64>, JobId);
-/// What comes before rank: who may preempt others, then the tier of the partition. Higher is earlier.
-pub(crate) type Standing = Reverse<(u32, u32)>;
-/// Order over all lanes: standing, rank, number, place of the partition in the job's list.
-pub(crate) type HeadKey = (Standing, Reverse<i64>, JobId, u32);
 
 /// Jobs that are alike.
 #[derive(Debug)]

@@ -1,3 +1,5 @@
+//! Listings in templates and differences: what is read is what was written.
+
 use super::*;
 use crate::ids::Attempt;
 use crate::job::{JobState, Reason};

@@ -7,6 +7,8 @@ mod dependencies;
 mod ending;
 mod het;
 mod hostile;
+mod job_env;
+mod kept_events;
 mod mutation;
 mod nodes;
 mod partitions;

@@ -5,7 +5,6 @@ use muster_core::command::{
     Command, JobSelection, JobUpdate, KeptPartitions, NodeCommand, NodeUpdate, SignalScope,
     UserCommand,
 };
-use muster_core::event::Event;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::spec::{
@@ -595,22 +594,8 @@ fn every_transition_is_reached() {
             .iter()
             .for_each(|event| state.apply(event));
         for event in &world.history[before..] {
-            let ids: Vec<JobId> = match event {
-                Event::JobChanged { id, .. }
-                | Event::JobStarted { id, .. }
-                | Event::JobEnding { id, .. }
-                | Event::NodeReleased { id, .. }
-                | Event::JobRequeued { id, .. }
-                | Event::JobSuspended { id, .. }
-                | Event::JobResumed { id, .. }
-                | Event::StepStarted { id, .. }
-                | Event::StepEnded { id, .. }
-                | Event::TaskSplit { base: id, .. } => vec![*id],
-                Event::JobsPurged { ids } => ids.clone(),
-                _ => Vec::new(),
-            };
-            for id in ids {
-                let job = &state.jobs[&id];
+            // A submission moves no job: there was none before.
+            for job in event.jobs().iter().filter_map(|id| state.jobs.get(id)) {
                 if let Some(step) = job.move_of(event) {
                     let seen = (job.phase(), step);
                     missing.retain(|pair| *pair != seen);

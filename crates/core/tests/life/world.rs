@@ -242,6 +242,7 @@ impl World {
             self.state.note(note);
         }
         self.effects.extend(decision.effects.iter().cloned());
+        decision.events.iter().for_each(crate::kept_events::offer);
         self.history.extend(decision.events.iter().cloned());
         self.events = decision.events.clone();
         decision

@@ -112,7 +112,7 @@ impl Without {
                     .collect();
                 (!ids.is_empty()).then_some(Event::JobsPurged { ids })
             }
-            event => match crate::events::job(&event) {
+            event => match event.job() {
                 Some(id) if self.jobs.contains(&id) => {
                     self.note(id, &event);
                     None

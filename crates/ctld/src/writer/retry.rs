@@ -5,7 +5,6 @@
 //! blame. That one is refused and kept in quarantine.
 
 use super::{Decided, Failure, NewConfig, Rebuild, Stage, Work, Writer};
-use crate::events;
 use crate::failure::{Panicked, caught};
 use crate::fault;
 use crate::mail::{ToLink, ToWriter};
@@ -282,7 +281,7 @@ impl Writer {
                 work.out.users.iter().position(has)
             };
             let all = &work.turn.events;
-            let job = all.get(index).and_then(events::job);
+            let job = all.get(index).and_then(Event::job);
             // A job that was submitted in this turn is there only if its submission is decided again.
             let submitted =
                 |event: &Event| matches!(event, Event::JobSubmitted { id, .. } if Some(*id) == job);

@@ -1,3 +1,5 @@
+//! Hosts of a step that exchange data.
+
 use super::*;
 use crate::lane::Way;
 use crate::ucx::UcxChoice;

@@ -1,16 +1,17 @@
 //! Heterogeneous jobs in a pass: all components start now, or all are promised nodes from one time on.
 
 use super::Pass;
-use crate::fleet::Kept;
-use crate::gains::Reservation;
-use crate::ground::{Live, end_after};
-use crate::holds::Hold;
+use crate::backfill::gains::Reservation;
+use crate::backfill::together::{Member, could_fit, earliest_together};
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::Kept;
+use crate::nodes::tenants::Ends;
+use crate::order::HeadKey;
 use crate::pass::starts::allocate;
 use crate::place::Ground as _;
-use crate::place::{Pick, Placement, Shortfall};
-use crate::queue::HeadKey;
-use crate::tenants::Ends;
-use crate::together::{Member, could_fit, earliest_together};
+use crate::place::ground::{Live, end_after};
+use crate::place::holds::Hold;
+use crate::place::{Placement, Shortfall};
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
@@ -111,7 +112,7 @@ impl Pass<'_> {
                 let end = end_after(self.now, self.length_ms(lane));
                 let queue = &mut self.s.queue;
                 queue.woken.contains(&lane)
-                    || queue.is_hopeful(&self.s.fleet, lane, (&self.holds, end))
+                    || queue.is_hopeful(&self.s.fleet, lane, (&self.promises.holds, end))
             })
     }
 
@@ -175,7 +176,7 @@ impl Pass<'_> {
     ) -> Result<Vec<Start>, Failure> {
         let mut starts = Vec::with_capacity(order.len());
         let mut kept: Vec<(u32, Kept, Vec<Hold>)> = Vec::new();
-        let counted = (self.licenses.clone(), self.limit_use.clone());
+        let counted = (self.budget.licenses.clone(), self.budget.limit_use.clone());
         let mut any_narrowed = false;
         for &at in order {
             let component = &components[at];
@@ -207,7 +208,7 @@ impl Pass<'_> {
             }
             let Some((lane, picks)) = found else {
                 self.give_back(kept);
-                (self.licenses, self.limit_use) = counted;
+                (self.budget.licenses, self.budget.limit_use) = counted;
                 return Err(Failure {
                     at,
                     narrowed: any_narrowed,
@@ -215,7 +216,7 @@ impl Pass<'_> {
                 });
             };
             for pick in &picks {
-                let holds = self.holds.of(pick.node).to_vec();
+                let holds = self.promises.holds.of(pick.node).to_vec();
                 kept.push((pick.node, self.s.fleet.keep(pick.node), holds));
             }
             starts.push(self.take_all(lane, component.job, &picks));
@@ -226,15 +227,15 @@ impl Pass<'_> {
     fn take_all(&mut self, lane: u32, job: JobId, picks: &[Pick]) -> Start {
         let end = end_after(self.now, self.length_ms(lane));
         let number = lane;
-        let passes = self.parts[self.s.queue.lane(lane).part as usize]
+        let passes = self.lists.parts[self.s.queue.lane(lane).part as usize]
             .head
             .is_some();
         let lane = self.s.queue.lane(lane);
         let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
         let limit = end_after(self.now, demand.length_ms);
         let planned = end_after(self.now, lane.planned_ms).min(limit);
-        let taken = |fleet: &crate::fleet::Fleet, node, want: &crate::fleet::Want| {
-            self.holds.take_spare(fleet, node, end, want);
+        let taken = |fleet: &crate::nodes::fleet::Fleet, node, want: &crate::nodes::fleet::Want| {
+            self.promises.holds.take_spare(fleet, node, end, want);
         };
         let mut alloc = allocate(&mut self.s.fleet, (lane.part, limit), demand, picks, taken);
         alloc.backfilled = passes;
@@ -247,7 +248,7 @@ impl Pass<'_> {
         for (ends, alloc) in starts {
             // Of what partitions have gained so much less is left; that is counted again before it matters.
             self.propose(ends, alloc);
-            self.left.insert(ends.0, 0);
+            self.lists.left.insert(ends.0, 0);
             self.drop_promises_to(ends.0);
         }
     }
@@ -259,24 +260,24 @@ impl Pass<'_> {
         let component = self.s.fleet.parts[number as usize].component;
         let cautious = self.is_cautious(key.2);
         if cautious {
-            self.cautious.insert(component);
+            self.promises.cautious.insert(component);
         }
-        if !self.het_promised.contains_key(&part.leader) {
-            let before = self.holds.clone();
+        if !self.promises.het.contains_key(&part.leader) {
+            let before = self.promises.holds.clone();
             let promise = self.promise_all(part, key.2, cautious);
             let ready = promise.as_ref().filter(|promise| promise.start == self.now);
             if let Some(picks) = ready.map(|promise| promise.picks.clone()) {
-                let own = std::mem::replace(&mut self.holds, before);
+                let own = std::mem::replace(&mut self.promises.holds, before);
                 if self.start_picked(picks) {
                     self.het_tried.insert(part.leader, Tried::Started);
                     return true;
                 }
-                self.holds = own;
+                self.promises.holds = own;
             }
-            self.het_promised.insert(part.leader, promise);
+            self.promises.het.insert(part.leader, promise);
             self.s.queue.announce.extend(part.ids());
         }
-        let promise = self.het_promised.get(&part.leader);
+        let promise = self.promises.het.get(&part.leader);
         let new = promise.and_then(Option::as_ref).map(|promise| Reservation {
             key,
             lane,
@@ -292,10 +293,10 @@ impl Pass<'_> {
 
     /// The job waits behind the first of a partition, and nodes are kept for it as well.
     pub(super) fn het_waits_too(&mut self, part: HetPart, key: HeadKey) {
-        if !self.het_promised.contains_key(&part.leader) {
+        if !self.promises.het.contains_key(&part.leader) {
             let cautious = self.is_cautious(key.2);
             let promise = self.promise_all(part, key.2, cautious);
-            self.het_promised.insert(part.leader, promise);
+            self.promises.het.insert(part.leader, promise);
         }
     }
 
@@ -304,15 +305,15 @@ impl Pass<'_> {
     fn start_picked(&mut self, picks: Vec<(JobId, u32, Vec<Pick>)>) -> bool {
         let mut starts = Vec::with_capacity(picks.len());
         let mut kept: Vec<(u32, Kept, Vec<Hold>)> = Vec::new();
-        let counted = (self.licenses.clone(), self.limit_use.clone());
+        let counted = (self.budget.licenses.clone(), self.budget.limit_use.clone());
         for (job, lane, picks) in picks {
             if !self.are_free(lane, &picks) || !self.may_start(lane, job, &picks) {
                 self.give_back(kept);
-                (self.licenses, self.limit_use) = counted;
+                (self.budget.licenses, self.budget.limit_use) = counted;
                 return false;
             }
             for pick in &picks {
-                let holds = self.holds.of(pick.node).to_vec();
+                let holds = self.promises.holds.of(pick.node).to_vec();
                 kept.push((pick.node, self.s.fleet.keep(pick.node), holds));
             }
             starts.push(self.take_all(lane, job, &picks));
@@ -332,8 +333,8 @@ impl Pass<'_> {
         let ground = Live {
             fleet: &self.s.fleet,
             part,
-            holds: &self.holds,
-            closed: &self.closed,
+            holds: &self.promises.holds,
+            closed: &self.promises.closed,
             end,
             latest: end_after(self.now, demand.length_ms),
             narrowed: Cell::new(false),
@@ -356,7 +357,11 @@ impl Pass<'_> {
             return false;
         };
         let span = self.span(view, demand);
-        let licensed = self.licenses.to_be_had(&view.licenses, span).is_some();
+        let licensed = self
+            .budget
+            .licenses
+            .to_be_had(&view.licenses, span)
+            .is_some();
         licensed && self.limit_on(lane, job, picks).is_none()
     }
 
@@ -364,7 +369,7 @@ impl Pass<'_> {
         for (node, kept, holds) in kept.into_iter().rev() {
             self.s.fleet.restore(node, kept);
             if !holds.is_empty() {
-                self.holds.set(node, holds);
+                self.promises.holds.set(node, holds);
             }
         }
     }
@@ -390,18 +395,19 @@ impl Pass<'_> {
             false => Ends::Limits,
         };
         let members = self.members(&components);
-        let mut taken = self.holds.clone();
+        let mut taken = self.promises.holds.clone();
         let times = ((ends, None), self.now);
         let (start, found) =
             earliest_together(&members, &self.s.fleet, &mut taken, times.0, times.1)?;
         if start > self.now && !self.may_promise(first, start) {
             return None;
         }
-        self.holds = taken;
+        self.promises.holds = taken;
         let mut holds = Vec::new();
         let mut chosen = Vec::with_capacity(components.len());
         for (component, (lane, picks, made)) in components.iter().zip(found) {
-            self.hold_ends
+            self.promises
+                .ends
                 .extend(made.first().map(|(_, hold)| hold.end));
             holds.extend(made.iter().cloned());
             chosen.push((component.job, component.lanes[lane], picks));

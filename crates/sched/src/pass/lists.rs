@@ -1,8 +1,8 @@
 //! What passes put their work in. A pass makes most of it anew, so the space is handed on from one to the next.
 
 use super::{PartPass, PassingKey};
-use crate::node_map::{NumberMap, NumberSet};
-use crate::queue::{HeadKey, QueueKey};
+use crate::nodes::node_map::{NumberMap, NumberSet};
+use crate::order::{HeadKey, QueueKey};
 use muster_core::ids::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,11 +11,18 @@ use std::collections::BinaryHeap;
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(super) parts: Vec<PartPass>,
+    /// Lanes whose turn comes in the order of the queue.
     pub(super) heap: BinaryHeap<Reverse<(HeadKey, u32)>>,
+    /// Lanes behind the first that waits, shortest first, where run times are predicted.
     pub(super) passing: BinaryHeap<Reverse<PassingKey>>,
+    /// Lanes that did not fit and may fit now, in the order in which they are tried, with what their partition must
+    /// have gained.
     pub(super) hopeful: BinaryHeap<Reverse<(PassingKey, u64, u32)>>,
+    /// Lanes that are or were in the heap.
     pub(super) seen: NumberSet<u32>,
+    /// Where a lane goes on in its shape's queue.
     pub(super) cursor: NumberMap<u32, QueueKey>,
+    /// How many more tasks of a record may start; 0 once a job was started.
     pub(super) left: NumberMap<JobId, u32>,
 }
 

@@ -1,12 +1,12 @@
 //! What a pass keeps for those who wait: promises to the first of each partition, and how they give way.
 
 use super::{Pass, waited_ms};
+use crate::backfill::gains::Reservation;
+use crate::backfill::outlook::{Outlook, promise};
 use crate::demand::Demand;
-use crate::gains::Reservation;
-use crate::licenses::Due;
-use crate::outlook::{Outlook, promise};
-use crate::queue::HeadKey;
-use crate::tenants::Ends;
+use crate::demand::licenses::Due;
+use crate::nodes::tenants::Ends;
+use crate::order::HeadKey;
 use muster_core::ids::JobId;
 use muster_core::priority::Scale;
 use muster_core::time::Timestamp;
@@ -19,12 +19,12 @@ impl Pass<'_> {
         if !self.backfill {
             view.order
                 .iter()
-                .for_each(|&node| self.closed[node as usize] = true);
+                .for_each(|&node| self.promises.closed[node as usize] = true);
             return;
         }
         let cautious = self.is_cautious(job);
         if cautious {
-            self.cautious.insert(view.component);
+            self.promises.cautious.insert(view.component);
         }
         let Ok(demand) = &self.s.queue.lane(lane).demand else {
             return;
@@ -48,8 +48,8 @@ impl Pass<'_> {
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
         let licensed = self.licensed(lane, demand);
-        let alone = self.holds.is_empty()
-            && self.hold_ends.is_empty()
+        let alone = self.promises.holds.is_empty()
+            && self.promises.ends.is_empty()
             && self.s.fleet.blocks.all.is_empty()
             && self.s.queue.lane(lane).licenses.is_empty()
             && demand.switches.is_none();
@@ -59,7 +59,7 @@ impl Pass<'_> {
                 start.map(|start| (start, Vec::new()))
             }
             Some((from, _)) => {
-                let promised = (&self.holds, &self.hold_ends);
+                let promised = (&self.promises.holds, &self.promises.ends);
                 outlook.earliest(demand, place, promised, (self.now, *from), waited)
             }
             None => None,
@@ -70,17 +70,18 @@ impl Pass<'_> {
         {
             let place = (&self.s.fleet, view, lane);
             let holds = match alone {
-                true => outlook.promise_alone(&mut self.holds, demand, place),
+                true => outlook.promise_alone(&mut self.promises.holds, demand, place),
                 false => {
                     let found = (start, picks.as_slice());
-                    promise(&mut self.holds, demand, place, found, &outlook)
+                    promise(&mut self.promises.holds, demand, place, found, &outlook)
                 }
             };
-            self.hold_ends
+            self.promises
+                .ends
                 .extend(holds.first().map(|(_, hold)| hold.end));
             let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
             let licensed = !counts.is_empty();
-            self.licenses.keep(start, counts);
+            self.budget.licenses.keep(start, counts);
             new = Some(Reservation {
                 key,
                 lane,
@@ -105,7 +106,10 @@ impl Pass<'_> {
             return Some((None, Vec::new()));
         }
         let (span, completing) = (self.span(view, demand), &self.s.completing);
-        let (at, counts) = self.licenses.earliest(&view.licenses, span, completing)?;
+        let (at, counts) = self
+            .budget
+            .licenses
+            .earliest(&view.licenses, span, completing)?;
         Some((Some(at).filter(|at| *at > self.now), counts))
     }
 
@@ -117,7 +121,7 @@ impl Pass<'_> {
             self.s.queue.touched.clear();
         }
         if let Some(new) = new {
-            self.made.insert(part, new);
+            self.promises.made.insert(part, new);
         }
     }
 
@@ -134,7 +138,7 @@ impl Pass<'_> {
             .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
             && waited_ms(self.state, job, self.now) >= settings.least_age_ms
             && self.has_priority(job, settings.least_priority)
-            && !(settings.one_each && self.made.values().any(promised))
+            && !(settings.one_each && self.promises.made.values().any(promised))
     }
 
     /// Whether a job has the priority that it takes to have nodes kept for it: `least`, and its QOS's threshold.
@@ -157,40 +161,41 @@ impl Pass<'_> {
         } else {
             Ends::Limits
         };
-        let kept = self.outlooks.remove(&lane);
+        let kept = self.promises.outlooks.remove(&lane);
         let outlook = kept
             .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
             .unwrap_or_else(|| Outlook::new(demand, fleet, view, (ends, None)));
         let since = self.state.jobs[&job].switch_wait_since;
         let licensed = self.licensed(lane, demand);
         let found = licensed.as_ref().and_then(|(from, _)| {
-            let promised = (&self.holds, &self.hold_ends);
+            let promised = (&self.promises.holds, &self.promises.ends);
             outlook.earliest(demand, (fleet, view), promised, (self.now, *from), since)
         });
         if let Some((start, picks)) = found
             && self.may_promise(job, start)
         {
             let holds = promise(
-                &mut self.holds,
+                &mut self.promises.holds,
                 demand,
                 (fleet, view, lane),
                 (start, &picks),
                 &outlook,
             );
             let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
-            self.licenses.keep(start, counts);
-            self.hold_ends
+            self.budget.licenses.keep(start, counts);
+            self.promises
+                .ends
                 .extend(holds.first().map(|(_, hold)| hold.end));
             if self.state.jobs[&job].expected_start != Some(start) {
                 self.plan.expected.push((job, start));
             }
         }
-        self.outlooks.insert(lane, outlook);
+        self.promises.outlooks.insert(lane, outlook);
     }
 
     /// What earlier passes promised to a job that starts is for others.
     pub(super) fn drop_promises_to(&mut self, job: JobId) {
-        for part in 0..self.parts.len() {
+        for part in 0..self.lists.parts.len() {
             let promise = self.s.queue.parts[part].reservation.as_ref();
             if promise.is_some_and(|promise| promise.key.2 == job) {
                 self.drop_promise(part);
@@ -202,10 +207,10 @@ impl Pass<'_> {
     /// after them may fit. Says whether there were any.
     pub(super) fn drop_promises_before(&mut self, next: Option<HeadKey>) -> bool {
         let mut any = false;
-        while let Some(&(key, part)) = self.earlier.first()
+        while let Some(&(key, part)) = self.promises.earlier.first()
             && next.is_none_or(|next| key < next)
         {
-            self.earlier.pop_first();
+            self.promises.earlier.pop_first();
             any |= self.s.queue.parts[part].reservation.is_some();
             self.drop_promise(part);
         }

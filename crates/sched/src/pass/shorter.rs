@@ -2,8 +2,9 @@
 //! it, with as much time as the gap leaves.
 
 use super::Pass;
-use crate::ground::{Live, end_after};
-use crate::place::{Ground as _, Pick, Placement, Shortfall, choose};
+use crate::demand::pick::Pick;
+use crate::place::ground::{Live, end_after};
+use crate::place::{Ground as _, Placement, Shortfall, choose};
 use muster_core::ids::JobId;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
@@ -55,7 +56,7 @@ impl Pass<'_> {
         };
         // What is promised to others on these nodes begins at some time: up to one of these is how long it may run.
         let full = end_after(self.now, demand.length_ms);
-        let holds = picks.iter().map(|p| self.holds.of(p.node));
+        let holds = picks.iter().map(|p| self.promises.holds.of(p.node));
         let starts: BTreeSet<Timestamp> = holds.flatten().map(|hold| hold.start).collect();
         let between = starts.into_iter().rev().filter(|t| *t > least && *t < full);
         let longest = between.chain([least]).find(|end| {
@@ -79,8 +80,8 @@ impl Pass<'_> {
         Live {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[part as usize],
-            holds: &self.holds,
-            closed: &self.closed,
+            holds: &self.promises.holds,
+            closed: &self.promises.closed,
             end,
             latest: end,
             narrowed: Cell::new(false),

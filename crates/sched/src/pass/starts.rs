@@ -1,14 +1,14 @@
 //! What a start takes: nodes, licenses, a part of what limits allow.
 
 use super::Pass;
+use crate::backfill::gains::open_cpus;
 use crate::demand::Demand;
-use crate::fleet::{Fleet, NOWHERE, Want};
-use crate::gains::open_cpus;
-use crate::ground::end_after;
-use crate::licenses::Span;
-use crate::place::Pick;
+use crate::demand::licenses::Span;
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Fleet, NOWHERE, Want};
+use crate::pass::scheduler::array_budget;
+use crate::place::ground::end_after;
 use crate::queue::Lane;
-use crate::scheduler::array_budget;
 use muster_core::account_limits::{Amounts, amounts};
 use muster_core::command::PlannedStart;
 use muster_core::hostlist;
@@ -26,7 +26,7 @@ impl Pass<'_> {
         }
         let name = &self.s.fleet.parts[part as usize].config.name;
         let job = &self.state.jobs[&job];
-        let over = (self.state).start_limit((job, name), tres, &self.limit_use, self.now);
+        let over = (self.state).start_limit((job, name), tres, &self.budget.limit_use, self.now);
         over.map(|over| over.reason)
     }
 
@@ -107,10 +107,10 @@ impl Pass<'_> {
             demand,
             picks,
             |fleet, node, want| {
-                self.holds.take_spare(fleet, node, end, want);
+                self.promises.holds.take_spare(fleet, node, end, want);
             },
         );
-        alloc.backfilled = self.parts[part as usize].head.is_some();
+        alloc.backfilled = self.lists.parts[part as usize].head.is_some();
         self.count_start(lane, job, &mut alloc);
         for (pick, before) in picks.iter().zip(before) {
             let taken = before - free(&self.s.fleet, pick.node).min(before);
@@ -130,7 +130,7 @@ impl Pass<'_> {
         }
         self.s.fleet.propose_tenants(&alloc, ends);
         self.plan.starts.push(PlannedStart { job, alloc });
-        self.again |= self.parts.iter().any(|p| p.head == Some(job));
+        self.again |= self.lists.parts.iter().any(|p| p.head == Some(job));
     }
 
     /// Gives a start its licenses, and counts it towards limits.
@@ -140,10 +140,10 @@ impl Pass<'_> {
         if !lane.licenses.is_empty() {
             let latest = end_after(self.now, demand.length_ms);
             let span = self.span(lane, demand);
-            let licenses = self.licenses.to_be_had(&lane.licenses, span);
+            let licenses = self.budget.licenses.to_be_had(&lane.licenses, span);
             let licenses = licenses.unwrap_or_default();
             let sources = span.sources(&licenses);
-            self.licenses.take(&licenses, sources, latest);
+            self.budget.licenses.take(&licenses, sources, latest);
             alloc.licenses = licenses;
         }
         if self.state.keeps_limits() {
@@ -152,7 +152,7 @@ impl Pass<'_> {
             let job = &self.state.jobs[&job];
             let factor = self.state.usage_factor_millionths(job).unwrap_or(MILLION);
             for scope in self.state.scopes_of(job, &alloc.partition) {
-                let used = self.limit_use.entry(scope).or_default();
+                let used = self.budget.limit_use.entry(scope).or_default();
                 used.add(&tres, (end, factor));
             }
         }
@@ -178,14 +178,14 @@ impl Pass<'_> {
 
     /// One task less of that record is looked at in this pass.
     pub(crate) fn took_its_turn(&mut self, job: JobId) {
-        if let Some(left) = self.left.get_mut(&job) {
+        if let Some(left) = self.lists.left.get_mut(&job) {
             *left -= 1;
             if *left == 0 {
                 self.drop_promises_to(job);
             }
         }
         if let Some((base, _)) = array_budget(self.state, &self.state.jobs[&job])
-            && let Some(budget) = self.budget.get_mut(&base)
+            && let Some(budget) = self.budget.of_arrays.get_mut(&base)
         {
             *budget -= 1;
         }

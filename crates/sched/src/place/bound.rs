@@ -2,9 +2,9 @@
 //! there: what a node can hold of the one depends on what it gets of the other.
 
 use super::{Candidate, Ground, Search};
-use crate::device_demand::{JobShare, SHARES_MAX};
-use crate::fleet::{Detail, NodeClass};
-use crate::place::Pick;
+use crate::demand::device_demand::{JobShare, SHARES_MAX};
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Detail, NodeClass};
 
 /// Ways to share out devices that are looked at before the job waits for a simpler one.
 const STEPS_MAX: u32 = 20_000;

@@ -3,7 +3,7 @@
 //! only; the others are looked at once it fits at none.
 
 use super::{Candidate, Ground, Search};
-use crate::network::{Leaves, Network};
+use crate::nodes::network::{Leaves, Network};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

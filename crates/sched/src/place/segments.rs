@@ -2,7 +2,7 @@
 //! the last of which is the tightest; or each in a block of its own.
 
 use super::{Candidate, Ground, Search};
-use crate::network::{Leaves, Network};
+use crate::nodes::network::{Leaves, Network};
 use muster_core::spec::Segments;
 use std::cmp::Reverse;
 use std::ops::Range;

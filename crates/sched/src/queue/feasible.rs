@@ -1,9 +1,9 @@
 //! What a shape needs in a partition, and whether it could ever have that there.
 
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView, Room};
-use crate::ground::Ideal;
+use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::place::choose;
+use crate::place::ground::Ideal;
 use muster_core::config::PartitionState;
 use muster_core::job::Reason;
 use muster_core::spec::{JobSpec, ResourceAsk};

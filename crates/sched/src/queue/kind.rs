@@ -1,13 +1,13 @@
 //! What makes waiting jobs alike to placement and to the order.
 
 use super::partitions_of;
-use crate::fleet::Fleet;
+use crate::nodes::fleet::Fleet;
+use crate::nodes::reserved::places_of;
 use crate::order::{Line, Order};
-use crate::reserved::places_of;
 use muster_core::het::HetPart;
 use muster_core::job::Job;
 use muster_core::preemption::PreemptType;
-use muster_core::spec::ResourceAsk;
+use muster_core::spec::{JobSpec, ResourceAsk};
 use muster_core::state::State;
 use muster_core::time::TimeLimit;
 
@@ -42,32 +42,81 @@ pub(crate) struct Kind {
 impl Kind {
     /// The kind of a job.
     pub(crate) fn of(state: &State, order: &Order, job: &Job, by_user: bool) -> Kind {
+        // A new field has to be named here: does it matter to where or when a job may run?
+        let JobSpec {
+            ask,
+            owner,
+            time_min,
+            licenses,
+            reservation,
+            // By `partitions_of`.
+            partitions: _,
+            // The job's own, which may be changed, and what it is predicted to run.
+            time_limit: _,
+            // By the state: defaults depend on the partition.
+            account: _,
+            qos: _,
+            // By `Order::line`.
+            priority: _,
+            nice: _,
+            site_factor: _,
+            // Jobs are queued when nothing but room keeps them.
+            begin: _,
+            hold: _,
+            dependency: _,
+            array: _,
+            // Others see to these: submission, commit, nodes, ends, listings.
+            name: _,
+            kind: _,
+            script: _,
+            context: _,
+            argv: _,
+            command: _,
+            work_dir: _,
+            stdio: _,
+            submit_line: _,
+            submit_host: _,
+            submit_sid: _,
+            deadline: _,
+            requeue: _,
+            warn_signal: _,
+            comment: _,
+            wckey: _,
+            kill_on_invalid_dep: _,
+            no_kill: _,
+            immediate_s: _,
+            mail: _,
+            export: _,
+            shown: _,
+            wait_all_nodes: _,
+            interactive: _,
+        } = &*job.spec;
         let (reservations, outside) = if state.reservations.is_empty() {
-            (Vec::new(), job.spec.reservation.is_none())
+            (Vec::new(), reservation.is_none())
         } else {
             places_of(state, job)
         };
         let fallback = [job.partition.clone()];
         Kind {
-            ask: job.spec.ask.clone(),
+            ask: ask.clone(),
             partitions: partitions_of(&job.spec, &fallback).to_vec(),
             limit: job.time_limit,
             predicted_s: job.predicted_s,
             reservations,
             outside,
             line: order.line(state, job),
-            time_min: job.spec.time_min,
+            time_min: *time_min,
             het: job.het,
-            licenses: job.spec.licenses.clone(),
+            licenses: licenses.clone(),
             counts_for: state.keeps_limits().then(|| {
-                let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+                let (account, user) = (job.spec.account_name(), &owner.user);
                 (
                     account.to_owned(),
                     user.clone(),
                     state.qos_of(job).to_owned(),
                 )
             }),
-            user: by_user.then_some(job.spec.owner.uid),
+            user: by_user.then_some(owner.uid),
             qos: (state
                 .preemption()
                 .is_some_and(|p| p.kind == PreemptType::Qos))

@@ -1,3 +1,5 @@
+//! What options of a submission make of a job.
+
 use super::*;
 use crate::options::chosen::Source;
 use crate::options::getopt::{self, Order};

@@ -1,3 +1,5 @@
+//! Values of options: what is read, what is refused, and that it is written as it was read.
+
 use super::*;
 use proptest::prelude::*;
 

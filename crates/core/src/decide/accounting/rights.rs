@@ -2,7 +2,8 @@
 //! adds accounts and users below the accounts that are his and sets what they may use, within what these accounts may;
 //! a user chooses its own defaults. What a coordinator may not do to one of the entities named is refused for all.
 
-use super::user;
+use super::parent_or_root;
+use super::users::{accounts_of, added_to, user};
 use crate::account_limits::Limits;
 use crate::accounts::{ROOT, User};
 use crate::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
@@ -20,7 +21,7 @@ pub(super) fn check(
     let request = Request::from(&edit.ask);
     match &edit.ask {
         AccountsAsk::AddAccounts { parent, terms, .. } => {
-            let parent = if parent.is_empty() { ROOT } else { parent };
+            let parent = parent_or_root(parent);
             asker.require_account(request, parent)?;
             asker.check_terms(parent, terms)
         }
@@ -61,8 +62,8 @@ pub(super) fn check(
             if !default_account.is_empty() && moves {
                 asker.require(Request::ModifyUserDefaults)?;
             }
-            let named = accounts.iter().chain([default_account]);
-            asker.require_terms(Request::AddUsers, named.filter(|a| !a.is_empty()), terms)
+            let new = added_to(accounts, default_account);
+            asker.require_terms(Request::AddUsers, new, terms)
         }
         AccountsAsk::ModifyUsers {
             accounts,
@@ -88,15 +89,15 @@ pub(super) fn check(
                 };
             }
             edit.names.iter().try_for_each(|name| {
-                let of_user = asker.accounts_of(name, accounts);
-                asker.require_terms(Request::ModifyUserTerms, of_user.iter().copied(), terms)
+                let changed: Vec<&String> = accounts_of(state, name, accounts).collect();
+                asker.require_terms(Request::ModifyUserTerms, changed.into_iter(), terms)
             })
         }
         AccountsAsk::DeleteUsers { accounts } => edit.names.iter().try_for_each(|name| {
-            let of_user = asker.accounts_of(name, accounts);
+            let left: Vec<&String> = accounts_of(state, name, accounts).collect();
             let known = state.accounts.users.get(name);
             // With the record go its level and what it coordinates.
-            if let Some(gone) = known.filter(|user| of_user.len() == user.accounts.len()) {
+            if let Some(gone) = known.filter(|user| left.len() == user.accounts.len()) {
                 if !["", "None"].contains(&gone.admin_level.as_str()) {
                     asker.require(Request::SetAdminLevel)?;
                 }
@@ -105,7 +106,7 @@ pub(super) fn check(
                     asker.require_accounts(Request::DeleteCoordinators, coordinated)?;
                 }
             }
-            asker.require_accounts(request, of_user.into_iter())
+            asker.require_accounts(request, left.into_iter())
         }),
         AccountsAsk::AddCoordinators { accounts } => {
             asker.require_accounts(request, accounts.iter())
@@ -176,14 +177,6 @@ impl<'a> Asker<'a> {
         self.require_accounts(request, accounts.clone())?;
         let mut each = accounts;
         each.try_for_each(|account| self.check_terms(account, terms))
-    }
-
-    /// The accounts of a user, of those that are named if any are.
-    fn accounts_of(&self, user: &str, named: &[String]) -> Vec<&'a String> {
-        let known = self.state.accounts.users.get(user);
-        let all = known.into_iter().flat_map(|user| user.accounts.keys());
-        all.filter(|account| named.is_empty() || named.contains(account))
-            .collect()
     }
 
     fn check_level(&self, level: &str) -> Result<(), Refusal> {

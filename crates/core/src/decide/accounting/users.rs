@@ -1,0 +1,316 @@
+//! Users: their associations, levels, workload characterization keys, and the accounts that they coordinate.
+
+use super::accounts::check_exists;
+use super::{check_name, check_terms, edit_list, selects, set_terms};
+use crate::accounts::{AccountsChange, ROOT, Terms, User};
+use crate::command::{TermsAsk, WckeysAsk};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::state::State;
+
+/// What is asked for users that are added or changed.
+pub(super) struct Asked<'a> {
+    /// The associations: those to add, or those to change, all if none is named.
+    pub(super) accounts: &'a [String],
+    pub(super) default_account: &'a String,
+    pub(super) admin_level: &'a str,
+    pub(super) terms: &'a TermsAsk,
+    pub(super) wckeys: &'a WckeysAsk,
+}
+
+/// The accounts that users are added to: those named, and the default account if there is one.
+pub(super) fn added_to<'a>(
+    accounts: &'a [String],
+    default_account: &'a String,
+) -> impl Iterator<Item = &'a String> + Clone {
+    let all = accounts.iter().chain([default_account]);
+    all.filter(|account| !account.is_empty())
+}
+
+/// The accounts of a user, of those that are named if any are.
+pub(super) fn accounts_of<'a>(
+    state: &'a State,
+    user: &str,
+    named: &[String],
+) -> impl Iterator<Item = &'a String> {
+    let known = state.accounts.users.get(user);
+    let all = known.into_iter().flat_map(|user| user.accounts.keys());
+    all.filter(|account| selects(named, account))
+}
+
+/// Adds users, and associations to those that are there.
+pub(super) fn add(
+    state: &State,
+    names: &[String],
+    asked: &Asked<'_>,
+) -> Result<Vec<AccountsChange>, Refusal> {
+    check_terms(state, asked.terms)?;
+    let mut changes = Vec::new();
+    for name in names {
+        let added = add_user(state, name, asked)?;
+        changes.extend(with_wckeys(state, name, added, asked.wckeys)?);
+    }
+    Ok(changes)
+}
+
+/// Changes users and those of their associations that are named.
+pub(super) fn modify(
+    state: &State,
+    names: &[String],
+    asked: &Asked<'_>,
+) -> Result<Vec<AccountsChange>, Refusal> {
+    check_terms(state, asked.terms)?;
+    let mut changes = Vec::new();
+    for name in names {
+        let mut user = user(state, name)?;
+        set_wckeys(&mut user, asked.wckeys)?;
+        let default_account = asked.default_account;
+        if !default_account.is_empty() {
+            if !user.accounts.contains_key(default_account) {
+                return Err(Refusal::new(
+                    RefusalCode::InvalidAccount,
+                    format!("user {name} is not in account {default_account}"),
+                ));
+            }
+            user.default_account.clone_from(default_account);
+        }
+        if !asked.admin_level.is_empty() {
+            user.admin_level = level_of(asked.admin_level)?;
+        }
+        for (account, own) in &mut user.accounts {
+            if selects(asked.accounts, account) {
+                set_terms(own, asked.terms);
+            }
+        }
+        changes.push(AccountsChange::User(user));
+    }
+    Ok(changes)
+}
+
+/// Takes users out of accounts, all if none is named; those that are in none then are deleted.
+pub(super) fn delete(
+    state: &State,
+    names: &[String],
+    accounts: &[String],
+) -> Result<Vec<AccountsChange>, Refusal> {
+    let mut changes = Vec::new();
+    for name in names {
+        let mut user = user(state, name)?;
+        user.accounts
+            .retain(|account, _| !selects(accounts, account));
+        changes.push(if user.accounts.is_empty() {
+            AccountsChange::UserGone(name.clone())
+        } else {
+            if !user.accounts.contains_key(&user.default_account) {
+                let first = user.accounts.keys().next().cloned();
+                user.default_account = first.unwrap_or_default();
+            }
+            AccountsChange::User(user)
+        });
+    }
+    Ok(changes)
+}
+
+/// Users named, or all, have these workload characterization keys no more.
+pub(super) fn delete_wckeys(
+    state: &State,
+    names: &[String],
+    keys: &[String],
+) -> Result<Vec<AccountsChange>, Refusal> {
+    let ask = WckeysAsk {
+        default: None,
+        keys: Some((Some('-'), keys.to_vec())),
+    };
+    let all = state.accounts.users.values();
+    let named = all.filter(|user| selects(names, &user.name));
+    let changed = named.filter(|user| user.wckeys.iter().any(|key| keys.contains(key)));
+    let changes = changed.map(|user| {
+        let mut user = user.clone();
+        set_wckeys(&mut user, &ask)?;
+        Ok(AccountsChange::User(user))
+    });
+    changes.collect()
+}
+
+/// What users used in accounts, all if none is named, counts no more.
+pub(super) fn reset_usage(
+    state: &State,
+    names: &[String],
+    accounts: &[String],
+) -> Vec<AccountsChange> {
+    let mut changes = Vec::new();
+    for name in names {
+        for key in state.accounts.usage.keys() {
+            if key.1 == *name && selects(accounts, &key.0) {
+                changes.push(AccountsChange::UsageReset(Some(key.clone())));
+            }
+        }
+    }
+    changes
+}
+
+/// Makes users coordinators of accounts; those that are already stay it.
+pub(super) fn add_coordinators(
+    state: &State,
+    names: &[String],
+    accounts: &[String],
+) -> Result<Vec<AccountsChange>, Refusal> {
+    for account in accounts {
+        check_exists(state, account)?;
+    }
+    let mut changes = Vec::new();
+    for name in names {
+        let mut user = user(state, name)?;
+        edit_list(&mut user.coordinates, Some('+'), accounts);
+        user.coordinates.sort_unstable();
+        changes.push(AccountsChange::User(user));
+    }
+    Ok(changes)
+}
+
+/// Users named, or all, are coordinators of the accounts named, or of any, no more.
+pub(super) fn delete_coordinators(
+    state: &State,
+    names: &[String],
+    accounts: &[String],
+) -> Result<Vec<AccountsChange>, Refusal> {
+    for account in accounts {
+        check_exists(state, account)?;
+    }
+    for name in names {
+        user(state, name)?;
+    }
+    if names.is_empty() && accounts.is_empty() {
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            "neither users nor accounts are named",
+        ));
+    }
+    let named = |user: &&User| selects(names, &user.name);
+    let gone = |account: &String| selects(accounts, account);
+    let all = state.accounts.users.values().filter(named);
+    let changed = all.filter(|user| user.coordinates.iter().any(gone));
+    let changes = changed.map(|user| {
+        let mut user = user.clone();
+        user.coordinates.retain(|account| !gone(account));
+        AccountsChange::User(user)
+    });
+    Ok(changes.collect())
+}
+
+fn add_user(
+    state: &State,
+    name: &str,
+    asked: &Asked<'_>,
+) -> Result<Option<AccountsChange>, Refusal> {
+    let known = state.accounts.users.get(name);
+    let mut user = known.cloned().unwrap_or_else(|| new_user(name));
+    let mut new = known.is_none();
+    for account in added_to(asked.accounts, asked.default_account) {
+        check_exists(state, account)?;
+        if !user.accounts.contains_key(account) {
+            let mut own = Terms::default();
+            set_terms(&mut own, asked.terms);
+            user.accounts.insert(account.clone(), own);
+            new = true;
+        }
+    }
+    if user.accounts.is_empty() {
+        return Err(Refusal::new(
+            RefusalCode::InvalidAccount,
+            format!("user {name} needs an account; use Account="),
+        ));
+    }
+    if !asked.default_account.is_empty() {
+        user.default_account.clone_from(asked.default_account);
+    } else if user.default_account.is_empty() {
+        let first = asked
+            .accounts
+            .first()
+            .or(user.accounts.keys().next())
+            .cloned();
+        user.default_account = first.unwrap_or_default();
+    }
+    if !asked.admin_level.is_empty() {
+        user.admin_level = level_of(asked.admin_level)?;
+    }
+    Ok(new.then_some(AccountsChange::User(user)))
+}
+
+/// A user that is added, or is there, with these keys beside those that it has.
+fn with_wckeys(
+    state: &State,
+    name: &str,
+    added: Option<AccountsChange>,
+    ask: &WckeysAsk,
+) -> Result<Option<AccountsChange>, Refusal> {
+    let mut user = match (added, state.accounts.users.get(name)) {
+        (Some(AccountsChange::User(user)), _) => user,
+        (other, None) => return Ok(other),
+        (_, Some(_)) if *ask == WckeysAsk::default() => return Ok(None),
+        (_, Some(known)) => known.clone(),
+    };
+    let more = ask.keys.as_ref().map(|(_, keys)| (Some('+'), keys.clone()));
+    let ask = WckeysAsk {
+        keys: more,
+        ..ask.clone()
+    };
+    set_wckeys(&mut user, &ask)?;
+    let same = state.accounts.users.get(name) == Some(&user);
+    Ok((!same).then_some(AccountsChange::User(user)))
+}
+
+fn set_wckeys(user: &mut User, ask: &WckeysAsk) -> Result<(), Refusal> {
+    if let Some((sign, keys)) = &ask.keys {
+        keys.iter().try_for_each(|key| check_name(key))?;
+        edit_list(&mut user.wckeys, *sign, keys);
+    }
+    if let Some(key) = &ask.default {
+        user.default_wckey.clone_from(key);
+        if !key.is_empty() && !user.wckeys.contains(key) {
+            check_name(key)?;
+            user.wckeys.push(key.clone());
+        }
+    }
+    if !user.wckeys.contains(&user.default_wckey) {
+        user.default_wckey.clear();
+    }
+    Ok(())
+}
+
+/// A user without associations. Root, who is in the account root before anybody adds anything, stays there.
+fn new_user(name: &str) -> User {
+    let mut user = User {
+        name: name.to_owned(),
+        admin_level: "None".to_owned(),
+        ..User::default()
+    };
+    if name == ROOT {
+        user.accounts.insert(ROOT.to_owned(), Terms::default());
+        user.default_account = ROOT.to_owned();
+    }
+    user
+}
+
+/// The record of a user.
+pub(super) fn user(state: &State, name: &str) -> Result<User, Refusal> {
+    state.accounts.users.get(name).cloned().ok_or_else(|| {
+        Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("there is no user {name} in accounting"),
+        )
+    })
+}
+
+fn level_of(text: &str) -> Result<String, Refusal> {
+    let known = ["None", "Operator", "Administrator"];
+    let lower = text.to_ascii_lowercase();
+    let found = known
+        .iter()
+        .find(|k| k.to_ascii_lowercase().starts_with(&lower) && !lower.is_empty());
+    found.map(|k| (*k).to_owned()).ok_or_else(|| {
+        Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("AdminLevel={text}: expected None, Operator or Administrator"),
+        )
+    })
+}

@@ -1,0 +1,413 @@
+//! A request of each row of the table of rights, and the parts of requests that have rows of their own.
+
+use crate::world::{spec, target};
+use muster_core::command::{
+    AccountsAsk, AccountsEdit, JobSelection, JobUpdate, NodeUpdate, QosAsk, ReservationAsk,
+    SignalScope, TermsAsk, UserCommand, WckeysAsk,
+};
+use muster_core::ids::JobId;
+use muster_core::job::ExitStatus;
+use muster_core::rights::Request;
+use muster_core::spec::{JobSpec, Owner};
+use muster_core::time::{TimeLimit, Timestamp};
+
+pub(super) fn edit(names: &[&str], ask: AccountsAsk) -> UserCommand {
+    UserCommand::EditAccounts(Box::new(AccountsEdit {
+        names: names.iter().map(|n| (*n).to_owned()).collect(),
+        ask,
+    }))
+}
+
+pub(super) fn add_account(parent: &str) -> AccountsAsk {
+    AccountsAsk::AddAccounts {
+        parent: parent.into(),
+        description: String::new(),
+        organization: String::new(),
+        terms: TermsAsk::default(),
+    }
+}
+
+pub(super) fn modify_account(description: &str, terms: TermsAsk) -> AccountsAsk {
+    AccountsAsk::ModifyAccounts {
+        parent: String::new(),
+        description: description.into(),
+        organization: String::new(),
+        terms,
+    }
+}
+
+pub(super) fn add_user(account: &str, level: &str, terms: TermsAsk) -> AccountsAsk {
+    AccountsAsk::AddUsers {
+        accounts: vec![account.into()],
+        default_account: String::new(),
+        admin_level: level.into(),
+        terms,
+        wckeys: WckeysAsk::default(),
+    }
+}
+
+pub(super) fn modify_user(default_account: &str, level: &str, terms: TermsAsk) -> AccountsAsk {
+    AccountsAsk::ModifyUsers {
+        accounts: vec![],
+        default_account: default_account.into(),
+        admin_level: level.into(),
+        terms,
+        wckeys: WckeysAsk::default(),
+    }
+}
+
+pub(super) fn coordinators(accounts: &[&str]) -> AccountsAsk {
+    AccountsAsk::AddCoordinators {
+        accounts: accounts.iter().map(|a| (*a).to_owned()).collect(),
+    }
+}
+
+pub(super) fn shares(n: u32) -> TermsAsk {
+    TermsAsk {
+        shares: Some(Some(n)),
+        ..TermsAsk::default()
+    }
+}
+
+pub(super) fn limit(key: &str, value: &str) -> TermsAsk {
+    TermsAsk {
+        limits: vec![(key.into(), value.into())],
+        ..TermsAsk::default()
+    }
+}
+
+pub(super) fn all_of(job: JobId) -> JobSelection {
+    JobSelection {
+        targets: vec![target(job)],
+        ..JobSelection::default()
+    }
+}
+
+pub(super) fn update(job: JobId, update: JobUpdate) -> UserCommand {
+    UserCommand::UpdateJob {
+        target: target(job),
+        update: Box::new(update),
+    }
+}
+
+pub(super) fn submit(spec: JobSpec) -> UserCommand {
+    UserCommand::Submit {
+        blobs: vec![(crate::world::SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+        spec: Box::new(spec),
+        test_only: false,
+    }
+}
+
+/// A request of each row that changes state, about the owner's job, account or record.
+pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(Request, UserCommand)> {
+    let pairs = || vec![("State".to_owned(), "UP".to_owned())];
+    let name = || "batch".to_owned();
+    let reservation = || Box::new(ReservationAsk::default());
+    let het = |n| JobSpec {
+        script: (n == 0).then_some(crate::world::SCRIPT),
+        ..spec("h")
+    };
+    let plain = [
+        submit(spec("y")),
+        UserCommand::SubmitHet {
+            specs: vec![het(0), het(1)],
+            blobs: vec![(crate::world::SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+            test_only: false,
+        },
+        UserCommand::Cancel {
+            selection: all_of(waits),
+        },
+        UserCommand::Signal {
+            selection: all_of(runs),
+            signal: 10,
+            scope: SignalScope::Full,
+        },
+        UserCommand::Hold {
+            target: target(waits),
+            user: true,
+        },
+        UserCommand::Release {
+            target: target(waits),
+        },
+        UserCommand::Requeue {
+            target: target(runs),
+            hold: false,
+            special_exit: false,
+            incomplete: false,
+        },
+        UserCommand::Suspend {
+            target: target(runs),
+        },
+        UserCommand::Resume {
+            target: target(runs),
+        },
+        update(
+            waits,
+            JobUpdate {
+                name: Some("z".into()),
+                ..JobUpdate::default()
+            },
+        ),
+        UserCommand::UpdateStep {
+            target: target(runs),
+            step: None,
+            time_limit: TimeLimit::Minutes(1),
+        },
+        UserCommand::Top {
+            target: target(waits),
+        },
+        UserCommand::Notify {
+            target: target(runs),
+            text: "x".into(),
+        },
+        UserCommand::EndAllocation {
+            job: runs,
+            exit: ExitStatus::default(),
+        },
+        UserCommand::UpdateNodes {
+            nodes: "n1".into(),
+            update: NodeUpdate {
+                weight: Some(2),
+                ..NodeUpdate::default()
+            },
+        },
+        UserCommand::UpdatePartition {
+            name: name(),
+            pairs: pairs(),
+        },
+        UserCommand::CreatePartition {
+            name: "p".into(),
+            pairs: pairs(),
+        },
+        UserCommand::DeletePartition { name: name() },
+        UserCommand::Reboot {
+            nodes: "n1".into(),
+            asap: false,
+            down_after: false,
+            reason: None,
+        },
+        UserCommand::CancelReboot { nodes: "n1".into() },
+        UserCommand::CreateReservation(reservation()),
+        UserCommand::UpdateReservation(reservation()),
+        UserCommand::DeleteReservation { name: "r".into() },
+        UserCommand::Reconfigure,
+    ];
+    let mut all: Vec<_> = plain.into_iter().map(|c| (Request::from(&c), c)).collect();
+    all.extend(edits());
+    all
+}
+
+/// The same of accounting; the row is named where it is that of a part.
+pub(super) fn edits() -> Vec<(Request, UserCommand)> {
+    let none = TermsAsk::default;
+    let keys = |default: Option<&str>, key: Option<&str>| WckeysAsk {
+        default: default.map(str::to_owned),
+        keys: key.map(|key| (Some('+'), vec![key.to_owned()])),
+    };
+    let wckeys = AccountsAsk::ModifyUsers {
+        accounts: vec![],
+        default_account: String::new(),
+        admin_level: String::new(),
+        terms: none(),
+        wckeys: keys(None, Some("k")),
+    };
+    let priority = TermsAsk {
+        priority: Some(Some(9)),
+        ..none()
+    };
+    let of = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
+    vec![
+        (Request::AddAccounts, edit(&["px"], add_account("optics"))),
+        (
+            Request::ModifyAccounts,
+            edit(&["optics"], modify_account("d", none())),
+        ),
+        (
+            Request::ModifyAccountTerms,
+            edit(&["optics"], modify_account("", shares(4))),
+        ),
+        (
+            Request::DeleteAccounts,
+            edit(&["optics"], AccountsAsk::DeleteAccounts),
+        ),
+        (
+            Request::AddUsers,
+            edit(&["u77"], add_user("optics", "", none())),
+        ),
+        (
+            Request::ModifyUserTerms,
+            edit(&["u1000"], modify_user("", "", shares(4))),
+        ),
+        (
+            Request::AssociationPriority,
+            edit(&["u1000"], modify_user("", "", priority)),
+        ),
+        (
+            Request::ModifyUserDefaults,
+            edit(&["u1000"], modify_user("optics", "", none())),
+        ),
+        (Request::ModifyUserWckeys, edit(&["u1000"], wckeys)),
+        (
+            Request::SetAdminLevel,
+            edit(&["u1000"], modify_user("", "Operator", none())),
+        ),
+        (
+            Request::DeleteUsers,
+            edit(&["u1000"], AccountsAsk::DeleteUsers { accounts: vec![] }),
+        ),
+        (
+            Request::AddCoordinators,
+            edit(&["u1000"], coordinators(&["optics"])),
+        ),
+        (
+            Request::DeleteCoordinators,
+            edit(
+                &["u3"],
+                AccountsAsk::DeleteCoordinators {
+                    accounts: of(&["physics"]),
+                },
+            ),
+        ),
+        (
+            Request::EditQos,
+            edit(&["q"], AccountsAsk::AddQos(QosAsk::default())),
+        ),
+        (
+            Request::ResetUsage,
+            edit(&["u1000"], AccountsAsk::ResetUsage { accounts: vec![] }),
+        ),
+    ]
+}
+
+/// A request with each part that has a right of its own. Parts of submissions are of the caller's own job.
+pub(super) fn parts(waits: JobId, held: JobId, once: JobId) -> Vec<(Request, UserCommand)> {
+    let with = |change: JobUpdate| update(waits, change);
+    let shown = vec![("admin-comment".to_owned(), "x".to_owned())];
+    let other = Owner {
+        uid: 1000,
+        gid: 1000,
+        user: "u1000".into(),
+        group: "u1000".into(),
+    };
+    vec![
+        (
+            Request::SubmitForOther,
+            submit(JobSpec {
+                owner: other,
+                ..spec("o")
+            }),
+        ),
+        (
+            Request::NegativeNice,
+            submit(JobSpec {
+                nice: -1,
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SetPriority,
+            submit(JobSpec {
+                priority: Some(u32::MAX),
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SiteFactor,
+            submit(JobSpec {
+                site_factor: 5,
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::AdminComment,
+            submit(JobSpec {
+                shown: shown.clone(),
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SiteFactor,
+            with(JobUpdate {
+                site_factor: Some(5),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::AdminComment,
+            with(JobUpdate {
+                shown,
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::AdminFields,
+            with(JobUpdate {
+                deadline: Some(Timestamp(i64::MAX / 2)),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::RaisePriority,
+            with(JobUpdate {
+                priority: Some(u32::MAX),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::LowerNice,
+            with(JobUpdate {
+                nice: Some(-1),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::RaiseTimeLimit,
+            with(JobUpdate {
+                time_limit: Some(TimeLimit::Minutes(11)),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::UpdatePaths,
+            with(JobUpdate {
+                work_dir: Some("/tmp/elsewhere".into()),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::UpdatePaths,
+            with(JobUpdate {
+                stdio: Some(Default::default()),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::HoldAsAdmin,
+            UserCommand::Release {
+                target: target(held),
+            },
+        ),
+        (
+            Request::RequeueAnyway,
+            UserCommand::Requeue {
+                target: target(once),
+                hold: false,
+                special_exit: false,
+                incomplete: false,
+            },
+        ),
+        (
+            Request::TopAnyway,
+            UserCommand::Top {
+                target: target(waits),
+            },
+        ),
+        (
+            Request::RootOnlyPartition,
+            submit(JobSpec {
+                partitions: vec!["root".into()],
+                ..spec("y")
+            }),
+        ),
+    ]
+}

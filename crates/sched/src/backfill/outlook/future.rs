@@ -1,0 +1,269 @@
+//! The nodes at a later time, as grounds on which a job may be placed: those that will be there, and some of them.
+
+use super::Outlook;
+use crate::demand::Demand;
+use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
+use crate::nodes::node_map::NodeMap;
+use crate::nodes::rooms::take_away;
+use crate::nodes::tenants::Ends;
+use crate::place::Ground;
+use crate::place::ground::{end_after, tightest};
+use crate::place::holds::{Hold, Holds};
+use muster_core::time::Timestamp;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+
+/// Rooms that there is space for at first.
+pub(super) const ROOMS: usize = 128;
+/// Places, likewise.
+pub(super) const PLACES: usize = 64;
+
+/// The nodes as they will be when some jobs have ended.
+pub(super) struct Future<'a> {
+    pub(super) fleet: &'a Fleet,
+    pub(super) part: &'a PartView,
+    pub(super) holds: &'a Holds,
+    pub(super) ends: Ends,
+    pub(super) endless: Option<Timestamp>,
+    pub(super) start: Timestamp,
+    pub(super) length_ms: Option<u64>,
+    pub(super) shared: bool,
+    /// Tasks of the job by place, at `start`.
+    pub(super) most: Vec<u32>,
+    /// Places of which promises keep something.
+    pub(super) held: Vec<(usize, &'a [Hold])>,
+    /// Likewise without what promises take, at most; not kept where there are none.
+    pub(super) open: Vec<u32>,
+    /// Steps that have been taken by then.
+    pub(super) grown: usize,
+    /// Rooms that were worked out for `start`.
+    pub(super) rooms: RefCell<NodeMap<Room>>,
+}
+
+impl<'a> Future<'a> {
+    pub(super) fn new(
+        demand: &Demand,
+        (fleet, part): (&'a Fleet, &'a PartView),
+        holds: &'a Holds,
+        outlook: &Outlook,
+        (start, rooms): (Timestamp, usize),
+    ) -> Future<'a> {
+        Future {
+            fleet,
+            part,
+            holds,
+            ends: outlook.ends,
+            endless: outlook.endless,
+            start,
+            length_ms: demand.length_ms,
+            shared: outlook.shared,
+            most: Vec::new(),
+            held: Vec::new(),
+            open: Vec::new(),
+            grown: 0,
+            rooms: RefCell::new(NodeMap::with_capacity_and_hasher(rooms, Default::default())),
+        }
+    }
+
+    pub(super) fn go_to(&mut self, time: Timestamp) {
+        if time > self.start {
+            self.start = time;
+        }
+        let rooms = self.rooms.get_mut();
+        if !rooms.is_empty() {
+            rooms.clear();
+        }
+    }
+
+    /// Tasks that a place holds at most beside what is promised.
+    pub(super) fn may_have(&self, pos: usize) -> u32 {
+        self.open.get(pos).copied().unwrap_or(self.most[pos])
+    }
+
+    /// Of so many nodes and tasks those that promises leave, at most. Room is only looked at where that is enough.
+    pub(super) fn count_open(
+        &mut self,
+        demand: &Demand,
+        least: u32,
+        (mut nodes, mut tasks): (u64, u64),
+    ) -> (u64, u64) {
+        if self.held.is_empty() {
+            return (nodes, tasks);
+        }
+        self.open.clone_from(&self.most);
+        let (start, end) = (self.start, end_after(self.start, self.length_ms));
+        for (pos, list) in &self.held {
+            let most = self.most[*pos];
+            if most == 0 {
+                continue;
+            }
+            let (mut taken, mut alone) = (0u32, false);
+            for hold in list.iter().filter(|h| h.start < end && start < h.end) {
+                taken = taken.saturating_add(hold.needs.cpus);
+                alone |= hold.needs.exclusive;
+            }
+            let class = self.fleet.nodes[self.part.order[*pos] as usize].class;
+            let all = self.fleet.classes[class as usize].job_cpus();
+            let left = match all.saturating_sub(taken) {
+                left if alone || left == 0 => 0,
+                left => left.checked_div(demand.cpus_of_tasks()).unwrap_or(most),
+            };
+            let open = if left < least { 0 } else { left.min(most) };
+            self.open[*pos] = open;
+            nodes -= u64::from(open == 0);
+            tasks -= u64::from(most - open);
+        }
+        (nodes, tasks)
+    }
+
+    /// The node's room without those who have left.
+    fn bare(&self, node: u32) -> Room {
+        let mut rooms = self.rooms.borrow_mut();
+        let room = rooms.entry(node).or_insert_with(|| self.bare_anew(node));
+        room.clone()
+    }
+
+    /// The same for nodes that are looked at once.
+    pub(super) fn bare_anew(&self, node: u32) -> Room {
+        let ends = (self.ends, self.endless);
+        self.fleet.room_at(node, self.start, ends)
+    }
+
+    /// The room without what is promised to others while the job would run.
+    fn left(&self, node: u32) -> Room {
+        // Where the network has a shape, leaves are looked at before their nodes.
+        let room = match self.part.network {
+            Some(_) => self.bare(node),
+            None => self.bare_anew(node),
+        };
+        self.left_of(node, room)
+    }
+
+    /// Likewise of a node with that room.
+    pub(super) fn left_of(&self, node: u32, mut room: Room) -> Room {
+        let place = self.part.place(node).filter(|_| self.shared);
+        if let Some(cpus) = place.and_then(|pos| self.part.shared_cpus(pos)) {
+            room.cpus = room.cpus.max(cpus);
+        }
+        let end = end_after(self.start, self.length_ms);
+        for hold in self.holds.of(node) {
+            if hold.start < end && self.start < hold.end {
+                take_away(&mut room, &hold.needs);
+            }
+        }
+        let blocks = &self.fleet.blocks;
+        if blocks.all.is_empty() {
+            return room;
+        }
+        let window = (self.fleet.now, self.start, end);
+        let left = blocks.narrow(self.part, node, window, Cow::Owned(room));
+        left.0.into_owned()
+    }
+}
+
+impl Ground for Future<'_> {
+    fn next(&self, mut places: Range<usize>, _: u32, _: u64) -> Option<usize> {
+        places.find(|&pos| self.may_have(pos) > 0)
+    }
+
+    fn may_hold(&self, pos: usize, tasks: u32) -> bool {
+        self.may_have(pos) >= tasks
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| {
+            Cow::Owned(self.bare(self.part.order[pos]))
+        })
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        let mut room = self.left(self.part.order[pos]);
+        if self.part.cpus.rule.bounds() && !self.shared {
+            let ends = (self.ends, self.endless);
+            let open = self.fleet.open_at(self.part, pos, self.start, ends);
+            room.cpus = room.cpus.min(open);
+        }
+        Cow::Owned(room)
+    }
+
+    fn tasks(&self, pos: usize) -> Option<u32> {
+        let alone = self.held.is_empty() && self.fleet.blocks.all.is_empty();
+        let exact = alone && !self.part.cpus.rule.bounds();
+        exact.then(|| self.most[pos])
+    }
+
+    fn detail(&self, pos: usize) -> Option<Detail> {
+        let ends = (self.ends, self.endless);
+        self.fleet.detail_at(self.part.order[pos], self.start, ends)
+    }
+}
+
+/// A ground without some of its nodes.
+pub(super) struct Among<'a> {
+    pub(super) ground: &'a Future<'a>,
+    pub(super) kept: Vec<bool>,
+    /// The places kept, in order once they are settled.
+    pub(super) places: Vec<usize>,
+    /// Where in `places` the next one is found if they are looked at one after another.
+    pub(super) at: Cell<usize>,
+}
+
+impl Among<'_> {
+    /// Puts the places in order. Where they are many, that is how they come when all are looked at.
+    pub(super) fn settle(&mut self) {
+        const MANY: usize = 8;
+        if self.places.len() * MANY < self.kept.len() {
+            return self.places.sort_unstable();
+        }
+        self.places.clear();
+        let kept = self.kept.iter().enumerate().filter(|(_, kept)| **kept);
+        self.places.extend(kept.map(|(pos, _)| pos));
+    }
+
+    /// Where in `places` the first one from `start` on is.
+    fn first_from(&self, start: usize) -> usize {
+        let at = self.at.get();
+        let before = |at: usize| at == 0 || self.places.get(at - 1).is_some_and(|p| *p < start);
+        if before(at) && self.places.get(at).is_none_or(|pos| *pos >= start) {
+            return at;
+        }
+        self.places.partition_point(|pos| *pos < start)
+    }
+}
+
+impl Ground for Among<'_> {
+    fn next(&self, places: Range<usize>, _: u32, _: u64) -> Option<usize> {
+        let from = self.first_from(places.start);
+        self.at.set(from + 1);
+        let found = self.places.get(from).copied();
+        found.filter(|pos| *pos < places.end)
+    }
+
+    fn may_hold(&self, pos: usize, tasks: u32) -> bool {
+        self.ground.may_hold(pos, tasks)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        self.ground.leaves(cpus)
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        if self.kept[pos] {
+            self.ground.room(pos)
+        } else {
+            Cow::Owned(Room::default())
+        }
+    }
+
+    fn tasks(&self, pos: usize) -> Option<u32> {
+        match self.kept[pos] {
+            true => self.ground.tasks(pos),
+            false => Some(0),
+        }
+    }
+
+    fn detail(&self, pos: usize) -> Option<Detail> {
+        self.ground.detail(pos)
+    }
+}

@@ -1,0 +1,228 @@
+//! Components of a heterogeneous job are placed together: on the nodes as they are, or at the earliest time at which
+//! all of them fit side by side.
+
+use crate::backfill::outlook::{Outlook, promise};
+use crate::demand::Demand;
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Fleet, Room};
+use crate::nodes::node_map::NodeMap;
+use crate::nodes::rooms::{needs_of, take_away};
+use crate::nodes::tenants::{Ends, NEVER};
+use crate::place::ground::Ideal;
+use crate::place::holds::{Holds, Promise};
+use crate::place::{Ground, choose};
+use muster_core::time::Timestamp;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Times that are tried for all components at most, so that a job of many parts cannot hold up a pass.
+const TIMES_MAX: usize = 1000;
+
+/// One component: where it may run and what it needs there, in its order.
+pub(crate) struct Member<'a> {
+    /// Lanes and their partitions.
+    pub(crate) lanes: Vec<(u32, u32, &'a Demand)>,
+    /// Since when it could run on more leaf switches than it asks for, if it could.
+    pub(crate) waited: Option<Timestamp>,
+}
+
+/// Where a component would run: the place in its list of lanes, the nodes, and what is kept of these.
+pub(crate) type Found = (usize, Vec<Pick>, Promise);
+
+/// All components and what is ahead for each of their lanes. Nodes are looked at anew for each such job: there are few.
+struct Search<'a> {
+    members: &'a [Member<'a>],
+    outlooks: Vec<Vec<Outlook>>,
+    fleet: &'a Fleet,
+    now: Timestamp,
+}
+
+/// The earliest time at which all members fit at once, now included, and where. What they take is added to `holds`.
+pub(crate) fn earliest_together(
+    members: &[Member<'_>],
+    fleet: &Fleet,
+    holds: &mut Holds,
+    ends: (Ends, Option<Timestamp>),
+    now: Timestamp,
+) -> Option<(Timestamp, Vec<Found>)> {
+    let outlook = |(_, part, demand): &(u32, u32, &Demand)| {
+        Outlook::new(demand, fleet, &fleet.parts[*part as usize], ends)
+    };
+    let outlooks = members
+        .iter()
+        .map(|member| member.lanes.iter().map(outlook).collect());
+    let search = Search {
+        members,
+        outlooks: outlooks.collect(),
+        fleet,
+        now,
+    };
+    let last = search.last_change(holds);
+    let mut at = now;
+    for _ in 0..TIMES_MAX {
+        match search.arrange(holds, at) {
+            Arranged::Together(taken, found) => {
+                *holds = taken;
+                return Some((at, found));
+            }
+            Arranged::NotBefore(time) if time > at && at <= last => at = time,
+            Arranged::NotBefore(_) | Arranged::Never => return None,
+        }
+    }
+    None
+}
+
+/// Whether all members find places side by side on empty nodes, the way they are looked for on others.
+pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    for _ in 0..members.len() {
+        let mut taken = NodeMap::<Room>::default();
+        let alone = order.iter().position(|&number| {
+            let lanes = members[number].lanes.iter();
+            let mut places = lanes.map(|(_, part, demand)| {
+                let part = &fleet.parts[*part as usize];
+                let ground = Emptied {
+                    ideal: Ideal {
+                        fleet,
+                        part,
+                        usable_only: true,
+                    },
+                    taken: &taken,
+                };
+                Some((choose(demand, fleet, part, &ground, None).picks()?, *demand))
+            });
+            let Some((picks, demand)) = places.find_map(|found| found) else {
+                return true;
+            };
+            for pick in picks {
+                let class = fleet.nodes[pick.node as usize].class as usize;
+                let want = demand.want(&fleet.classes[class], &pick);
+                let needs = needs_of(fleet, pick.node, &want);
+                let room = taken.entry(pick.node);
+                let room = room.or_insert_with(|| fleet.empty[class].clone());
+                take_away(room, &needs);
+            }
+            false
+        });
+        match alone {
+            None => return true,
+            Some(0) => return false,
+            Some(place) => {
+                let first = order.remove(place);
+                order.insert(0, first);
+            }
+        }
+    }
+    false
+}
+
+/// Empty nodes without what other components have of them.
+struct Emptied<'a> {
+    ideal: Ideal<'a>,
+    taken: &'a NodeMap<Room>,
+}
+
+impl Ground for Emptied<'_> {
+    fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        self.ideal.next(places, cpus, mib)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        self.ideal.leaves(cpus)
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        let room = self.ideal.room(pos);
+        match self.taken.get(&self.ideal.part.order[pos]) {
+            Some(left) if room.usable => Cow::Borrowed(left),
+            _ => room,
+        }
+    }
+}
+
+/// What came of placing all members at one time.
+enum Arranged {
+    Together(Holds, Vec<Found>),
+    /// One of them fits only from that time on.
+    NotBefore(Timestamp),
+    Never,
+}
+
+impl Search<'_> {
+    /// After the last end and the last promise nothing changes any more.
+    fn last_change(&self, holds: &Holds) -> Timestamp {
+        let promised = holds.iter().flat_map(|(_, list)| list);
+        let promised = promised.map(|hold| hold.end);
+        let ends = self.outlooks.iter().flatten().filter_map(Outlook::last_end);
+        let reserved = self.members.iter().flat_map(|member| &member.lanes);
+        let reserved = reserved.filter_map(|(_, part, _)| {
+            let part = &self.fleet.parts[*part as usize];
+            self.fleet.blocks.ends(part, self.now).pop_last()
+        });
+        let finite = |time: &Timestamp| *time < NEVER;
+        let last = promised.filter(finite).chain(ends).chain(reserved).max();
+        last.unwrap_or(self.now).max(self.now)
+    }
+
+    /// Places all members at a time, one after another; one that finds no place beside those before it comes first.
+    fn arrange(&self, holds: &Holds, at: Timestamp) -> Arranged {
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        let mut next: Option<Timestamp> = None;
+        for _ in 0..self.members.len() {
+            let mut taken = holds.clone();
+            let mut found: Vec<Found> = vec![Found::default(); self.members.len()];
+            let mut late = None;
+            for (place, &number) in order.iter().enumerate() {
+                let Some((start, place_in, picks)) = self.first_of(number, &taken, at) else {
+                    return Arranged::Never;
+                };
+                if start > at {
+                    next = Some(next.map_or(start, |known| known.min(start)));
+                    late = Some(place);
+                    break;
+                }
+                let (lane, part, demand) = self.members[number].lanes[place_in];
+                let on = (self.fleet, &self.fleet.parts[part as usize], lane);
+                let outlook = &self.outlooks[number][place_in];
+                let made = promise(&mut taken, demand, on, (at, &picks), outlook);
+                found[number] = (place_in, picks, made);
+            }
+            match late {
+                None => return Arranged::Together(taken, found),
+                // It does not fit alone either.
+                Some(0) => break,
+                Some(place) => {
+                    let first = order.remove(place);
+                    order.insert(0, first);
+                }
+            }
+        }
+        next.map_or(Arranged::Never, Arranged::NotBefore)
+    }
+
+    /// The earliest of a member's lanes from a time on.
+    fn first_of(
+        &self,
+        number: usize,
+        holds: &Holds,
+        from: Timestamp,
+    ) -> Option<(Timestamp, usize, Vec<Pick>)> {
+        let member = &self.members[number];
+        let promised = holds.iter().flat_map(|(_, list)| list);
+        let ends: BTreeSet<Timestamp> = promised.map(|hold| hold.end).collect();
+        let mut best: Option<(Timestamp, usize, Vec<Pick>)> = None;
+        for (at, (_, part, demand)) in member.lanes.iter().enumerate() {
+            let place = (self.fleet, &self.fleet.parts[*part as usize]);
+            let times = (self.now, Some(from));
+            let outlook = &self.outlooks[number][at];
+            let found = outlook.earliest(demand, place, (holds, &ends), times, member.waited);
+            if let Some((start, picks)) = found
+                && best.as_ref().is_none_or(|(known, ..)| start < *known)
+            {
+                best = Some((start, at, picks));
+            }
+        }
+        best
+    }
+}

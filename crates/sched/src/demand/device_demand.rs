@@ -1,0 +1,320 @@
+//! Devices that a job needs, by what it counts them: nodes, sockets, tasks, or the whole job; and CPUs and memory that
+//! go with GPUs. What a node has is in `fleet`.
+
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::devices::by_one_entry;
+use crate::nodes::fleet::{NodeClass, Room};
+use crate::nodes::sockets::{Nearness, Wish};
+use muster_core::gpu_parts::is_part;
+use muster_core::job::Reason;
+use muster_core::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
+
+/// Kinds of devices that a job may count over all of its nodes.
+pub(crate) const SHARES_MAX: usize = muster_core::limits::JOB_DEVICES_MAX;
+/// What one node gives of the devices of the whole job, kind by kind.
+pub(crate) type JobShare = [u32; SHARES_MAX];
+/// Devices of which a node has more are only counted: a whole node does not come with all of them.
+const TRACKED_MAX: u64 = 1024;
+
+/// What there is to have: CPUs that tasks may use, memory that each GPU takes, the node's room.
+type Left<'a> = (u32, u64, &'a Room);
+
+/// The devices that a job needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DeviceDemand {
+    /// On each node, however it is counted.
+    fixed: Vec<Wish>,
+    /// For each task, beyond that.
+    per_task: Vec<Wish>,
+    /// For each task, out of what is on each node: tasks that a node has devices for at most.
+    tasks_at_most: Option<u32>,
+    /// On each of so many sockets; in `fixed` too.
+    per_socket: Vec<Wish>,
+    sockets: u32,
+    /// Of the whole job.
+    per_job: Vec<Wish>,
+    tasks_per_gpu: Option<u32>,
+    cpus_per_gpu: u32,
+    enforced: bool,
+    /// All that the nodes have.
+    whole: bool,
+}
+
+fn wish(gres: &GresAsk, times: u64) -> Wish {
+    let count = gres.count.saturating_mul(times);
+    (gres.name.clone(), gres.kind.clone(), count)
+}
+
+fn same(a: &Wish, b: &Wish) -> bool {
+    (&a.0, &a.1) == (&b.0, &b.1)
+}
+
+/// GPUs in a list.
+pub(crate) fn gpus(list: &[Wish]) -> u64 {
+    let gpus = list.iter().filter(|(name, ..)| name == GPU);
+    gpus.map(|(.., count)| count).sum()
+}
+
+fn least(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+impl DeviceDemand {
+    /// What the job asks for; `whole`: and all else that its nodes have.
+    ///
+    /// # Errors
+    /// More kinds of devices than a job may count over all nodes.
+    pub(crate) fn new(ask: &ResourceAsk, whole: bool) -> Result<DeviceDemand, Reason> {
+        let devices = ask.devices();
+        let sockets = ask.sockets_per_node.unwrap_or(1).max(1);
+        let per_socket: Vec<Wish> = devices.per_socket.iter().map(|g| wish(g, 1)).collect();
+        let mut fixed: Vec<Wish> = ask.gres.iter().map(|g| wish(g, 1)).collect();
+        for gres in &devices.per_socket {
+            let all = wish(gres, u64::from(sockets));
+            match fixed.iter_mut().find(|known| same(known, &all)) {
+                Some(known) => known.2 = known.2.max(all.2),
+                None => fixed.push(all),
+            }
+        }
+        let (mut per_task, mut tasks_at_most) = (Vec::new(), None);
+        for gres in devices.per_task.iter().filter(|g| g.count > 0) {
+            let each = wish(gres, 1);
+            match fixed.iter().find(|known| same(known, &each)) {
+                Some(known) => {
+                    let most = least(known.2 / each.2);
+                    tasks_at_most = Some(tasks_at_most.map_or(most, |n: u32| n.min(most)));
+                }
+                None => per_task.push(each),
+            }
+        }
+        let told = |w: &Wish| fixed.iter().chain(&per_task).any(|known| same(known, w));
+        let mut per_job: Vec<Wish> = devices.per_job.iter().map(|g| wish(g, 1)).collect();
+        per_job.retain(|w| w.2 > 0 && !told(w));
+        if per_job.len() > SHARES_MAX {
+            return Err(Reason::BadConstraints);
+        }
+        Ok(DeviceDemand {
+            fixed,
+            per_task,
+            tasks_at_most,
+            sockets: if per_socket.is_empty() { 0 } else { sockets },
+            per_socket,
+            tasks_per_gpu: devices.ntasks_per_gpu.filter(|_| !per_job.is_empty()),
+            per_job,
+            cpus_per_gpu: devices.cpus_per_gpu.unwrap_or(0),
+            enforced: devices.binding == DeviceBinding::Enforced,
+            whole,
+        })
+    }
+
+    /// The site has CPUs next to devices only.
+    pub(crate) fn enforce(&mut self) {
+        self.enforced = true;
+    }
+
+    /// So many CPUs go with each GPU, as the job does not say.
+    pub(crate) fn default_cpus_per_gpu(&mut self, cpus: u32) {
+        if self.cpus_per_gpu == 0 {
+            self.cpus_per_gpu = cpus;
+        }
+    }
+
+    /// Whether there is nothing to look at when a node is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fixed.is_empty() && self.per_task.is_empty() && self.per_job.is_empty()
+    }
+
+    /// Whether some are counted over all nodes.
+    pub(crate) fn of_job(&self) -> bool {
+        !self.per_job.is_empty()
+    }
+
+    /// How many of each kind the whole job needs.
+    pub(crate) fn of_all_nodes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.per_job.iter().map(|(.., count)| *count)
+    }
+
+    /// Nodes that the job may have, of which each has at least one of the job's devices.
+    pub(crate) fn most_nodes(&self) -> u32 {
+        match self.of_job() {
+            true => least(self.of_all_nodes().sum()).max(1),
+            false => u32::MAX,
+        }
+    }
+
+    /// Sockets of a node on each of which there are some, and so a core; 0 if that does not matter.
+    pub(crate) fn sockets(&self) -> u32 {
+        self.sockets
+    }
+
+    /// Tasks that share one of the job's GPUs.
+    pub(crate) fn tasks_per_gpu(&self) -> Option<u32> {
+        self.tasks_per_gpu
+    }
+
+    /// Whether it matters where on a node they are.
+    pub(crate) fn looks_at_sockets(&self) -> bool {
+        self.sockets > 0 || (self.enforced && !self.is_empty())
+    }
+
+    /// What must be next to what on a node, of which a socket gives so many CPUs at most.
+    pub(crate) fn nearness(&self, cpus_of_socket: Option<u32>) -> Option<Nearness> {
+        (self.looks_at_sockets() || cpus_of_socket.is_some()).then(|| Nearness {
+            enforced: self.enforced,
+            per_socket: self.per_socket.clone(),
+            sockets: self.sockets,
+            cpus_of_socket,
+        })
+    }
+
+    /// CPUs that go with so many GPUs.
+    pub(crate) fn cpus_for(&self, gpus: u64) -> u32 {
+        least(gpus.saturating_mul(u64::from(self.cpus_per_gpu)))
+    }
+
+    /// Fewest GPUs of a node with so many tasks.
+    pub(crate) fn least_gpus(&self, tasks: u32) -> u64 {
+        let of_tasks = gpus(&self.per_task).saturating_mul(u64::from(tasks));
+        gpus(&self.fixed).saturating_add(of_tasks)
+    }
+
+    /// Most tasks that there are devices for.
+    pub(crate) fn tasks_in(&self, class: &NodeClass, left: Left<'_>) -> u32 {
+        let (usable, mib, room) = left;
+        let fixed = gpus(&self.fixed);
+        let free = |w: &Wish| free_of(class, room, w);
+        let too_few = self.fixed.iter().any(|w| free(w) < w.2);
+        if too_few || self.cpus_for(fixed) > usable || fixed.saturating_mul(mib) > room.mib {
+            return 0;
+        }
+        let mut tasks = self.tasks_at_most.unwrap_or(u32::MAX);
+        for wish in &self.per_task {
+            tasks = tasks.min(least(self.to_be_had(free(wish), wish, left) / wish.2));
+        }
+        if self.of_job() {
+            let share: u64 = self
+                .share_in(class, left)
+                .iter()
+                .map(|n| u64::from(*n))
+                .sum();
+            let each = u64::from(self.tasks_per_gpu.unwrap_or(u32::MAX));
+            tasks = tasks.min(least(share.saturating_mul(each)));
+        }
+        tasks
+    }
+
+    /// What a node gives of the devices of the whole job.
+    pub(crate) fn share_in(&self, class: &NodeClass, left: Left<'_>) -> JobShare {
+        let mut share = JobShare::default();
+        for (n, wish) in share.iter_mut().zip(&self.per_job) {
+            *n = least(self.to_be_had(free_of(class, left.2, wish), wish, left));
+        }
+        share
+    }
+
+    /// A node's share without what is beyond the whole job's need, if it has so many nodes at least.
+    pub(crate) fn needed_of(&self, mut share: JobShare, nodes: u32) -> JobShare {
+        // Each of the others has one; of which kind is not known where there are several.
+        let others = match self.per_job.len() {
+            1 => nodes.saturating_sub(1),
+            _ => 0,
+        };
+        for (n, (.., total)) in share.iter_mut().zip(&self.per_job) {
+            *n = least(*total).saturating_sub(others).max(1).min(*n);
+        }
+        share
+    }
+
+    /// How many of those that are free there are CPUs and memory for.
+    fn to_be_had(&self, free: u64, wish: &Wish, (usable, mib, room): Left<'_>) -> u64 {
+        if wish.0 != GPU {
+            return free;
+        }
+        let fixed = gpus(&self.fixed);
+        let left = |all: u64, each: u64| match each {
+            0 => u64::MAX,
+            each => all.saturating_sub(fixed.saturating_mul(each)) / each,
+        };
+        let by_cpu = left(u64::from(usable), u64::from(self.cpus_per_gpu));
+        free.min(by_cpu).min(left(room.mib, mib))
+    }
+
+    /// What a node gives that gets these tasks and devices of the whole job.
+    pub(crate) fn on_node(&self, class: &NodeClass, pick: &Pick) -> Vec<Wish> {
+        if self.whole {
+            // Who has whole GPUs has no parts of them.
+            let tracked = class.gres.iter().filter(|(name, _, count)| {
+                *count <= TRACKED_MAX && (class.parts.is_empty() || !is_part(name))
+            });
+            let mut all: Vec<Wish> = tracked.cloned().collect();
+            let counted = self
+                .fixed
+                .iter()
+                .filter(|w| free_of_class(class, w) > TRACKED_MAX);
+            all.extend(counted.cloned());
+            return all;
+        }
+        let mut list = self.fixed.clone();
+        for (name, kind, each) in &self.per_task {
+            let count = each.saturating_mul(u64::from(pick.tasks.max(1)));
+            list.push((name.clone(), kind.clone(), count));
+        }
+        let of_job = self.per_job.iter().zip(pick.share);
+        for ((name, kind, _), count) in of_job.filter(|(_, count)| *count > 0) {
+            list.push((name.clone(), kind.clone(), u64::from(count)));
+        }
+        list
+    }
+
+    /// Shares out the devices of the whole job over nodes that give so many at most: as many for each task as can be,
+    /// and one for every node.
+    pub(crate) fn share_out(&self, picks: &mut [Pick], most: &[JobShare]) {
+        for (kind, (.., total)) in self.per_job.iter().enumerate() {
+            let mut left = least(*total);
+            if let Some(each) = self.tasks_per_gpu {
+                for (pick, most) in picks.iter_mut().zip(most) {
+                    pick.share[kind] = pick.tasks.div_ceil(each).min(most[kind]).min(left);
+                    left -= pick.share[kind];
+                }
+            }
+            for (pick, most) in picks.iter_mut().zip(most) {
+                let none = pick.share.iter().all(|n| *n == 0);
+                if none && most[kind] > 0 && left > 0 {
+                    pick.share[kind] = 1;
+                    left -= 1;
+                }
+            }
+            while left > 0 {
+                let open = (0..picks.len()).filter(|i| picks[*i].share[kind] < most[*i][kind]);
+                // The one with the fewest for its tasks, as fractions without division.
+                let next = open.min_by(|a, b| {
+                    let (a, b) = (&picks[*a], &picks[*b]);
+                    let of = |p: &Pick, other: &Pick| {
+                        u64::from(p.share[kind]) * u64::from(other.tasks.max(1))
+                    };
+                    of(a, b).cmp(&of(b, a))
+                });
+                let Some(next) = next else { break };
+                picks[next].share[kind] += 1;
+                left -= 1;
+            }
+        }
+    }
+}
+
+/// Free devices of a kind.
+fn free_of(class: &NodeClass, room: &Room, (name, kind, _): &Wish) -> u64 {
+    let entries = class.gres.iter().zip(room.gres());
+    let of_kind = entries.filter(|((n, k, _), _)| n == name && (kind.is_none() || kind == k));
+    let counts = of_kind.map(|(_, free)| u64::from(*free));
+    match by_one_entry(class, name) {
+        true => counts.max().unwrap_or(0),
+        false => counts.sum(),
+    }
+}
+
+fn free_of_class(class: &NodeClass, (name, kind, _): &Wish) -> u64 {
+    let entries = class.gres.iter();
+    let of_kind = entries.filter(|(n, k, _)| n == name && (kind.is_none() || kind == k));
+    of_kind.map(|(.., count)| *count).sum()
+}

@@ -1,0 +1,597 @@
+//! `muster why`: what a job waits for, who is ahead of it, when it will start and what would start it sooner. The
+//! times come from forecasts; each change is tried by a forecast of its own.
+
+mod changes;
+
+use crate::demand::licenses::asked;
+use crate::forecast::{Bounds, Forecast, forecast, with_change};
+use changes::changes;
+use muster_core::account_limits::Scope;
+use muster_core::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
+use muster_core::hostlist;
+use muster_core::ids::JobId;
+use muster_core::job::{Job, JobState, Reason};
+use muster_core::node::{Node, NodeLink};
+use muster_core::spec::{DependencyKind, DependencyTerm, Sharing};
+use muster_core::state::State;
+use muster_core::time::{TimeLimit, Timestamp};
+use muster_core::transition::Phase;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Jobs ahead that are listed.
+const AHEAD_MAX: usize = 10;
+/// Changes that are tried.
+const CHANGES_MAX: usize = 24;
+/// Instants that all forecasts of changes may play through.
+const INSTANTS_MAX: usize = 60_000;
+/// A change that gains less is not worth telling, milliseconds.
+const GAIN_MS: u64 = 30_000;
+
+/// Explains why a job waits; `None` if there is no such job.
+pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> {
+    let job = state.jobs.get(&id)?;
+    let mut told = Explanation {
+        job: id,
+        reason: job.reason,
+        waits: job.state == JobState::Pending,
+        now,
+        ..Explanation::default()
+    };
+    if !told.waits {
+        told.waits_for = vec![standing(state, job)];
+        return Some(told);
+    }
+    let found = forecast(
+        state,
+        now,
+        Bounds {
+            job: Some(id),
+            ..Bounds::default()
+        },
+    );
+    told.predicted = found.predicted;
+    told.start = found.starts.get(&id).cloned();
+    told.waits_for = waits_for(state, job, now);
+    told.times = times(state, job, now);
+    (told.ahead, told.ahead_count) = ahead(state, job, &found);
+    (told.sooner, told.tried) = sooner(state, job, told.start.as_ref(), now);
+    Some(told)
+}
+
+/// What a job that is not in the queue does.
+fn standing(state: &State, job: &Job) -> String {
+    let nodes = job.alloc.as_ref().map_or("", |a| a.hostlist.as_str());
+    if job.completing {
+        let name = job.state.name();
+        return match job.phase() {
+            Phase::Requeueing => format!(
+                "It is {name}, and back in the queue when what is left of it on {nodes} is cleaned up."
+            ),
+            _ => format!("It is {name}; what is left of it on {nodes} is cleaned up."),
+        };
+    }
+    match (job.state, &job.preempted) {
+        (JobState::Suspended, _) if job.waits_for_turn() => {
+            let order = state.config.as_ref().map(|config| &config.order);
+            let slice_s = order.and_then(|order| order.time_slice_s).unwrap_or(0);
+            format!(
+                "It is stopped on {nodes}: jobs that have the same CPUs take turns of {slice_s} s (PreemptMode=GANG), \
+                 and others have theirs."
+            )
+        }
+        (JobState::Suspended, Some(by)) if job.is_stopped_for_another() => format!(
+            "It is stopped on {nodes} to make room for job {}, and goes on when its CPUs are free.",
+            by.by
+        ),
+        (JobState::Suspended, _) => format!(
+            "An administrator stopped it on {nodes}; 'scontrol resume {}' lets it go on.",
+            job.id
+        ),
+        (JobState::Running, _) if state.is_configuring(job) => {
+            format!("It has its nodes, {nodes}, which are being made ready for it.")
+        }
+        (JobState::Running, _) => format!("It runs on {nodes}."),
+        _ => format!("It is over: {}.", job.state.name()),
+    }
+}
+
+/// What keeps a job back now, a sentence each.
+pub(crate) fn obstacles(state: &State, id: JobId, now: Timestamp) -> Vec<String> {
+    let job = state.jobs.get(&id);
+    job.map_or(Vec::new(), |job| waits_for(state, job, now))
+}
+
+/// What a job waits for, a sentence each.
+fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
+    let ask = &job.spec.ask;
+    let partitions = match job.spec.partitions.as_slice() {
+        [] => job.partition.clone(),
+        several => several.join(","),
+    };
+    match job.reason {
+        Reason::Dependency => dependencies(state, job).collect(),
+        Reason::DependencyNeverSatisfied => vec![
+            "A job that it depends on ended in a way that can never satisfy the dependency: cancel it, or change the dependency."
+                .into(),
+        ],
+        Reason::Priority => vec![format!(
+            "Jobs that come first wait for nodes of partition {partitions} as well."
+        )],
+        Reason::Resources | Reason::None => vec![format!(
+            "It is next in partition {partitions}; {} must become free.",
+            wanted(job)
+        )],
+        Reason::BeginTime if job.spec.begin.is_some() && job.spec.begin == job.begin_at => vec![
+            "It asks for a later begin (--begin), and is not considered before.".into(),
+        ],
+        Reason::BeginTime => vec![
+            "It is to start some time after a job that it depends on (after:JOB+MINUTES), and is not considered before."
+                .into(),
+        ],
+        Reason::LaunchBackoff => {
+            vec!["It could not be started on its node and is tried again after a while.".into()]
+        }
+        Reason::JobHeldUser => {
+            let held = format!("It is held: 'scontrol release {}' lets it go.", job.id);
+            std::iter::once(held).chain(dependencies(state, job)).collect()
+        }
+        Reason::JobHeldAdmin | Reason::JobHoldMaxRequeue => {
+            let held = format!(
+                "An administrator or the system holds it: an administrator lets it go with 'scontrol release {}'.",
+                job.id
+            );
+            std::iter::once(held).chain(dependencies(state, job)).collect()
+        }
+        Reason::JobArrayTaskLimit => {
+            vec![throttled(state, job)]
+        }
+        Reason::ReqNodeNotAvail | Reason::NodesUnavailable => unavailable(state, job),
+        Reason::PartitionDown | Reason::PartitionInactive => vec![format!(
+            "Partition {partitions} starts no jobs: an administrator sets its state with 'scontrol update PartitionName={partitions} State=UP'."
+        )],
+        Reason::PartitionNodeLimit => limits_of(state, job, |p| {
+            let nodes = |n: u32| format!("{n} node{}", if n == 1 { "" } else { "s" });
+            match (p.min_nodes.max(1), p.max_nodes) {
+                (least, None) => format!("at least {}", nodes(least)),
+                (1, Some(most)) => format!("at most {}", nodes(most)),
+                (least, Some(most)) => format!("{least} to {}", nodes(most)),
+            }
+        }),
+        Reason::PartitionTimeLimit => limits_of(state, job, |p| match p.max_time {
+            TimeLimit::Minutes(m) => format!("at most {m} minutes"),
+            TimeLimit::Unlimited => "any time".into(),
+        }),
+        Reason::PartitionConfig if !large_enough(state, job) => limits_of(state, job, |p| {
+            let nodes = p.nodes.len();
+            format!("at most {nodes} node{}: it has no more", if nodes == 1 { "" } else { "s" })
+        }),
+        Reason::BadConstraints | Reason::PartitionConfig => vec![format!(
+            "No node of partition {partitions} can ever give it {}{}.",
+            wanted(job),
+            ask.constraint
+                .as_ref()
+                .map_or(String::new(), |c| format!(" with '{c}'"))
+        )],
+        Reason::Reservation => vec![format!(
+            "Its reservation {} has not begun.",
+            job.spec.reservation.as_deref().unwrap_or("")
+        )],
+        Reason::ReservationDeleted => vec!["The reservation that it asked for is gone.".into()],
+        Reason::NodesReserved => {
+            vec!["Nodes that it needs are reserved for others at a time when it would run.".into()]
+        }
+        Reason::ReservedForMaintenance => {
+            vec!["Nodes that it needs are reserved for maintenance at a time when it would run.".into()]
+        }
+        Reason::Licenses => licenses(state, job, now),
+        Reason::Cleaning => vec!["Its last run is still being cleaned up.".into()],
+        reason if reason.is_limit() => vec![limit(state, job, now)],
+        other => vec![format!("Its reason is {}.", other.name())],
+    }
+}
+
+/// Times to come that what it waits for depends on.
+fn times(state: &State, job: &Job, now: Timestamp) -> Vec<Moment> {
+    let mut all = Vec::new();
+    let mut tell = |what: String, at: Option<Timestamp>| {
+        all.extend(at.filter(|at| *at > now).map(|at| Moment { what, at }));
+    };
+    tell("Not before".into(), job.begin_at);
+    tell("To be over by (--deadline)".into(), job.spec.deadline);
+    match job.reason {
+        Reason::Reservation => {
+            for name in job.spec.reservations() {
+                let reservation = state.reservations.get(name);
+                tell(
+                    format!("Reservation {name} begins"),
+                    reservation.map(|r| r.start),
+                );
+            }
+        }
+        Reason::NodesReserved | Reason::ReservedForMaintenance => {
+            let length_s = job.time_limit.seconds();
+            let end = length_s.map_or(Timestamp(i64::MAX), |s| now.plus_s(s));
+            let named = nodes_named(job);
+            let only_those = named.len() >= job.spec.ask.min_nodes.max(1) as usize;
+            let mine = |name: &String| {
+                if only_those {
+                    return named.contains(name);
+                }
+                let partitions = partitions_of(job);
+                let mut known = partitions.iter().filter_map(|p| state.partition(p));
+                known.any(|p| p.nodes.contains(name))
+            };
+            for reservation in state.reservations.iter() {
+                let own = job.spec.reservations().any(|name| name == reservation.name);
+                let nodes = reservation.nodes.iter().map(|node| &node.name);
+                let names: Vec<&String> = nodes.filter(|name| mine(name)).collect();
+                if own || names.is_empty() || !reservation.meets(now, now, end) {
+                    continue;
+                }
+                let (name, nodes) = (&reservation.name, hostlist::compress(&names));
+                tell(
+                    format!("Reservation {name} of {nodes} begins"),
+                    Some(reservation.start),
+                );
+                tell(
+                    format!("Reservation {name} of {nodes} is over"),
+                    Some(reservation.end),
+                );
+            }
+        }
+        _ => {}
+    }
+    all
+}
+
+/// What there is of the licenses that it asks for, and who has the rest.
+fn licenses(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
+    let mut lines = Vec::new();
+    let all = asked(job.spec.licenses.as_deref());
+    let named: BTreeMap<&str, u32> = (all.iter().flatten())
+        .map(|(name, count)| (name.as_str(), *count))
+        .collect();
+    for (name, count) in named {
+        let reservation = job.spec.reservation.as_deref();
+        let length_s = job.time_limit.seconds();
+        let end = length_s.map_or(Timestamp(i64::MAX), |s| now.plus_s(s));
+        let left = state.licenses_left(name, reservation, (now, now, end));
+        let total = state.license_total(name);
+        let free = format!("{} of {total} can be had now", left.max(0));
+        let kept = match left >= i64::from(count) {
+            true => ", which are kept for a job that comes first",
+            false => "",
+        };
+        lines.push(format!(
+            "It asks for {count} of license {name}; {free}{kept}."
+        ));
+        let held = |id: &JobId| {
+            let job = state.jobs.get(id)?;
+            let licenses = &job.alloc.as_ref()?.licenses;
+            let (_, count) = licenses.iter().find(|(n, _)| n == name)?;
+            Some((state.limit_end(job), job.id, *count))
+        };
+        let mut holders: Vec<_> = state.active.iter().filter_map(held).collect();
+        holders.sort_by_key(|(end, id, _)| (end.unwrap_or(Timestamp(i64::MAX)), *id));
+        let more = holders.len().saturating_sub(AHEAD_MAX);
+        let words = holders.into_iter().take(AHEAD_MAX);
+        let words: Vec<String> = words
+            .map(|(_, id, n)| format!("job {id} has {n}"))
+            .collect();
+        if !words.is_empty() {
+            let rest = if more > 0 {
+                format!(", {more} jobs have more")
+            } else {
+                String::new()
+            };
+            lines.push(format!("Of {name}, {}{rest}.", words.join(", ")));
+        }
+    }
+    lines
+}
+
+/// The limit that keeps it back, whose that is, and what counts already.
+fn limit(state: &State, job: &Job, now: Timestamp) -> String {
+    let reason = job.reason.name();
+    let Some(over) = state.waits_for_limit(job, now) else {
+        return format!("A limit keeps it back: {reason}.");
+    };
+    let whose = match &over.scope {
+        Scope::Account(account) => format!("account {account}"),
+        Scope::Association(account, user) => format!("user {user} in account {account}"),
+        Scope::Qos(qos) => format!("QOS {qos}"),
+        Scope::QosUser(qos, user) => format!("QOS {qos}, for user {user}"),
+        Scope::QosAccount(qos, account) => format!("QOS {qos}, for account {account}"),
+    };
+    let used = match over.used {
+        0 => String::new(),
+        used => format!("; {used} of that are in use"),
+    };
+    format!("{} of {whose} keeps it back{used}.", over.limit)
+}
+
+/// The array's `%` limit keeps a task back.
+fn throttled(state: &State, job: &Job) -> String {
+    let array = job.submission();
+    let most = state.arrays.get(&array).and_then(|info| info.throttle);
+    let most = most.map_or(String::new(), |most| most.to_string());
+    format!(
+        "As many tasks of its array run as '%{most}' allows: 'scontrol update JobId={array} ArrayTaskThrottle=N' changes that."
+    )
+}
+
+/// Those of its owner and name that were submitted before it and are not over, the first few of them.
+fn earlier_of_name(state: &State, job: &Job) -> String {
+    const TOLD: usize = 5;
+    let names = state.by_owner.get(&job.spec.owner.uid);
+    let known = names.and_then(|names| names.get(&job.spec.name));
+    let earlier = known.into_iter().flatten();
+    let earlier = earlier.take_while(|(submission, _)| *submission < job.submitted_as());
+    let mut all: Vec<String> = earlier
+        .take(TOLD + 1)
+        .map(|(_, id)| id.to_string())
+        .collect();
+    if all.len() > TOLD {
+        all[TOLD] = "...".to_owned();
+    }
+    all.join(", ")
+}
+
+fn dependencies<'a>(state: &'a State, job: &'a Job) -> impl Iterator<Item = String> + 'a {
+    let terms = job.waiting_on.iter();
+    terms.map(move |term| dependency(state, job, term))
+}
+
+fn dependency(state: &State, job: &Job, term: &DependencyTerm) -> String {
+    match term {
+        DependencyTerm::Singleton => format!(
+            "Earlier jobs of the same name and owner must be over (singleton): {}.",
+            earlier_of_name(state, job)
+        ),
+        DependencyTerm::Job {
+            kind, job, task, ..
+        } => {
+            let job = match task {
+                Some(task) => format!("{job}_{task}"),
+                None => job.to_string(),
+            };
+            match kind {
+                DependencyKind::After => format!("Job {job} must have started (after)."),
+                DependencyKind::AfterAny => format!("Job {job} must be over (afterany)."),
+                DependencyKind::AfterOk => format!("Job {job} must end well (afterok)."),
+                DependencyKind::AfterNotOk => format!("Job {job} must fail (afternotok)."),
+                DependencyKind::AfterCorr => {
+                    format!("The task of the same number of array {job} must end well (aftercorr).")
+                }
+            }
+        }
+    }
+}
+
+/// What it asks for, in words.
+fn wanted(job: &Job) -> String {
+    let ask = &job.spec.ask;
+    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let cpus = u64::from(ask.task_count()) * u64::from(ask.cpus_of_task());
+    let mut text = count(cpus, "CPU");
+    if ask.min_nodes > 1 || ask.nodes_set {
+        text += &format!(" on {}", count(u64::from(ask.min_nodes.max(1)), "node"));
+    }
+    for gres in &ask.gres {
+        text += &format!(" with {} {} each", gres.count, gres.name);
+    }
+    let devices = ask.devices();
+    let others = [
+        (&devices.per_job, "in all"),
+        (&devices.per_socket, "each socket"),
+        (&devices.per_task, "each task"),
+    ];
+    for (list, of_what) in others {
+        for gres in list {
+            text += &format!(" with {} {} {of_what}", gres.count, gres.name);
+        }
+    }
+    if ask.sharing == Sharing::Exclusive {
+        text += " that nobody else is on";
+    }
+    if let Some((most, _)) = ask.switches {
+        text += &format!(", below {} at most", count(u64::from(most), "switch"));
+    }
+    text
+}
+
+/// Nodes that it names.
+fn nodes_named(job: &Job) -> BTreeSet<String> {
+    let list = job.spec.ask.nodelist.as_deref();
+    let names = list.and_then(|list| hostlist::parse(list).ok());
+    names.unwrap_or_default().into_iter().collect()
+}
+
+/// Nodes that are out of service and that it needs.
+fn unavailable(state: &State, job: &Job) -> Vec<String> {
+    let names = nodes_named(job);
+    let partitions = partitions_of(job);
+    let mine = |node: &&Node| {
+        if !names.is_empty() {
+            return names.contains(&node.config.name);
+        }
+        let has = |name: &&String| {
+            let partition = state.partitions.iter().find(|p| p.name == **name);
+            partition.is_some_and(|p| p.nodes.contains(&node.config.name))
+        };
+        partitions.iter().any(|name| has(&name))
+    };
+    let what = |node: &Node| {
+        let text = node
+            .reason
+            .as_ref()
+            .map(|r| format!(" ({})", r.text))
+            .unwrap_or_default();
+        let state = match node {
+            n if n.down => "down",
+            n if n.drain => "drained",
+            n if n.fail => "failing",
+            n if n.link != NodeLink::Up => "not connected",
+            _ => return None,
+        };
+        Some(format!("Node {} is {state}{text}.", node.config.name))
+    };
+    let mut lines: Vec<String> = state.nodes.iter().filter(mine).filter_map(what).collect();
+    let more = lines.len().saturating_sub(AHEAD_MAX);
+    lines.truncate(AHEAD_MAX);
+    if more > 0 {
+        lines.push(format!("So are {more} more."));
+    }
+    if lines.is_empty() {
+        lines.push("Jobs in a partition of a higher priority tier wait for its nodes, too.".into());
+    }
+    lines
+}
+
+/// Whether one of its partitions has as many nodes as it asks for.
+fn large_enough(state: &State, job: &Job) -> bool {
+    let partitions = partitions_of(job);
+    let mut known = partitions.iter().filter_map(|p| state.partition(p));
+    known.any(|p| p.nodes.len() >= job.spec.ask.min_nodes as usize)
+}
+
+fn limits_of(
+    state: &State,
+    job: &Job,
+    says: impl Fn(&muster_core::config::PartitionConfig) -> String,
+) -> Vec<String> {
+    let of = |name: &String| {
+        let partition = state.partitions.iter().find(|p| p.name == *name)?;
+        Some(format!(
+            "Partition {name} takes jobs of {}.",
+            says(partition)
+        ))
+    };
+    partitions_of(job).iter().filter_map(of).collect()
+}
+
+fn partitions_of(job: &Job) -> Vec<String> {
+    match job.spec.partitions.as_slice() {
+        [] => vec![job.partition.clone()],
+        several => several.to_vec(),
+    }
+}
+
+/// Whether it is nodes in use, or kept for others, that a job waits for.
+fn waits_for_nodes(job: &Job) -> bool {
+    job.is_startable()
+        && matches!(
+            job.reason,
+            Reason::None
+                | Reason::Priority
+                | Reason::Resources
+                | Reason::ReqNodeNotAvail
+                | Reason::NodesUnavailable
+        )
+}
+
+/// Who is ahead: those that run on the nodes where it will start, and those that start on them first. Nobody is where it
+/// waits for something else than nodes.
+fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
+    let start = found.starts.get(&job.id);
+    let Some(start) = start.filter(|_| waits_for_nodes(job)) else {
+        return (Vec::new(), 0);
+    };
+    let names = |list: &str| -> BTreeSet<String> {
+        hostlist::parse(list)
+            .unwrap_or_default()
+            .into_iter()
+            .collect()
+    };
+    let nodes = names(&start.nodes);
+    let entry = |other: &Job| Ahead {
+        job: other.id,
+        user: other.spec.owner.user.clone(),
+        name: other.spec.name.clone(),
+        partition: other.partition.clone(),
+        ..Ahead::default()
+    };
+    let mut running = Vec::new();
+    for other in state.active.iter().filter_map(|id| state.jobs.get(id)) {
+        let Some(alloc) = other.alloc.as_ref().filter(|_| !other.completing) else {
+            continue;
+        };
+        let shares = |share: &muster_core::job::NodeShare| nodes.contains(&share.name);
+        if alloc.nodes.iter().any(shares) {
+            running.push(Ahead {
+                cpus: alloc.cpus(),
+                nodes: alloc.hostlist.clone(),
+                runs: true,
+                until: state.limit_end(other),
+                ..entry(other)
+            });
+        }
+    }
+    running.sort_by_key(|a| (a.until.unwrap_or(Timestamp(i64::MAX)), a.job));
+    let mut waiting = Vec::new();
+    for (id, theirs) in &found.starts {
+        let Some(other) = state
+            .jobs
+            .get(id)
+            .filter(|_| *id != job.id && theirs.at <= start.at)
+        else {
+            continue;
+        };
+        if names(&theirs.nodes).is_disjoint(&nodes) {
+            continue;
+        }
+        waiting.push(Ahead {
+            cpus: theirs.cpus,
+            until: Some(theirs.at),
+            ..entry(other)
+        });
+    }
+    waiting.sort_by_key(|a| (a.until, a.job));
+    let count = u32::try_from(running.len() + waiting.len()).unwrap_or(u32::MAX);
+    running.truncate(AHEAD_MAX);
+    waiting.truncate(AHEAD_MAX);
+    running.append(&mut waiting);
+    (running, count)
+}
+
+/// What would start the job sooner, soonest first; how many changes were tried.
+fn sooner(
+    state: &State,
+    job: &Job,
+    base: Option<&ExpectedStart>,
+    now: Timestamp,
+) -> (Vec<Sooner>, u32) {
+    let (mut found, mut tried, mut cost): (Vec<(u32, Sooner)>, u32, usize) = Default::default();
+    if base.is_some_and(|base| base.at <= now) || job.priority == 0 {
+        return (Vec::new(), 0);
+    }
+    for change in changes(state, job, now).into_iter().take(CHANGES_MAX) {
+        let best_of_kind = found.iter().filter(|(kind, _)| *kind == change.kind);
+        let best = best_of_kind.map(|(_, s)| s.start.at).min();
+        let until = best.or(base.map(|base| base.at));
+        let until = until.map(|at| Timestamp(at.0.saturating_sub(GAIN_MS as i64)));
+        if cost >= INSTANTS_MAX || until.is_some_and(|until| until < now) {
+            continue;
+        }
+        tried += 1;
+        let changed = with_change(state, job.id, change.spec, change.limit);
+        let bounds = Bounds {
+            job: Some(job.id),
+            until,
+            ..Bounds::default()
+        };
+        let mut outcome = forecast(&changed, now, bounds);
+        cost += outcome.cost;
+        if let Some(start) = outcome.starts.remove(&job.id) {
+            let sooner = Sooner {
+                change: change.option,
+                words: change.words,
+                start,
+            };
+            found.push((change.kind, sooner));
+        }
+    }
+    let mut found: Vec<Sooner> = found.into_iter().map(|(_, sooner)| sooner).collect();
+    found.sort_by_key(|sooner| sooner.start.at);
+    (found, tried)
+}

@@ -1,0 +1,16 @@
+//! What there is and what is free of it: nodes, their cores, sockets and devices, partitions, reservations, the network, and
+//! who has what of a node until when.
+
+pub(crate) mod cores;
+pub(crate) mod fleet;
+pub(crate) mod network;
+pub(crate) mod node_map;
+pub(crate) mod node_set;
+pub(crate) mod part_cpus;
+pub(crate) mod planned;
+pub(crate) mod reserved;
+pub(crate) mod rooms;
+pub(crate) mod settings;
+pub(crate) mod sharing;
+pub(crate) mod sockets;
+pub(crate) mod tenants;

@@ -1,0 +1,796 @@
+//! The nodes as placement sees them: classes of equal nodes, the room that each node has left, and per partition a
+//! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
+//! next pass puts right what was not committed.
+
+mod class;
+pub(crate) mod devices;
+mod fits;
+mod links;
+mod room;
+mod tree;
+
+use self::class::class_of;
+use self::devices::{PartRule, devices_near, take_gres};
+use self::fits::Fits;
+pub(crate) use self::room::{DeviceRoom, Room};
+use self::tree::Tree;
+use crate::nodes::cores::{self, Far};
+use crate::nodes::network::{Leaves, Network};
+use crate::nodes::part_cpus::{self, PartCpus};
+use crate::nodes::reserved::{self, Blocks, Own};
+use crate::nodes::settings::Settings;
+use crate::nodes::sharing::{
+    PartSharing, Tenants, closed_cpus, hold, kept_for_stopped, lend, sharing_of, tenants_of,
+    wants_nodes_by_user,
+};
+use crate::nodes::sockets::{self, Nearness};
+use crate::nodes::tenants::{Changes, Tenant, memory_near};
+use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::cpuset::CpuSet;
+use muster_core::gpu_parts::PartsOfGpus;
+use muster_core::job::{GpuEnv, NodeShare};
+use muster_core::node::{Node, last_cpus};
+use muster_core::spec::GPU;
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A position that does not exist.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// What nodes of one kind have in common, all that fitting a job statically depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct NodeClass {
+    /// CPUs by number: jobs get those of `open`.
+    pub(crate) cpus: u32,
+    /// CPUs that the system does not keep for itself.
+    pub(crate) open: CpuSet,
+    /// CPUs that are handed out together: those of a socket with `CR_Socket`, of a core with `CR_Core`, else 1.
+    pub(crate) granule: u32,
+    /// Of the cores that a job has alone it holds no more threads than it asks for (`CR_CPU`).
+    pub(crate) by_thread: bool,
+    pub(crate) threads_per_core: u32,
+    pub(crate) cores_per_socket: u32,
+    pub(crate) sockets: u32,
+    /// NUMA domains of each socket.
+    pub(crate) numa_per_socket: u32,
+    /// Distances between all domains of the node, row by row; empty if they are not known or all alike.
+    pub(crate) distances: Vec<u32>,
+    pub(crate) mib: u64,
+    pub(crate) tmp_mib: u64,
+    pub(crate) features: Vec<String>,
+    /// Name, type, count.
+    pub(crate) gres: Vec<(String, Option<String>, u64)>,
+    /// CPUs next to each instance of each of them; empty where it is not known.
+    pub(crate) near: Vec<Vec<CpuSet>>,
+    /// How programs are told of each of them.
+    pub(crate) gpu_env: Vec<GpuEnv>,
+    /// Which GPUs each of them are parts of; empty if none are.
+    pub(crate) parts: Vec<Option<PartsOfGpus>>,
+    /// Those that are never used up.
+    pub(crate) no_consume: Vec<bool>,
+    /// For each of them, for each instance, its links to all of that name; empty where none are known.
+    pub(crate) links: Vec<Vec<Vec<i32>>>,
+    /// How parts of GPUs are given to jobs.
+    pub(crate) part_rule: PartRule,
+}
+
+impl NodeClass {
+    /// CPUs that jobs may get, in whole granules.
+    pub(crate) fn job_cpus(&self) -> u32 {
+        whole_granules(&self.open, self.granule)
+    }
+
+    /// With the CPUs that nobody else can have while these are in use.
+    pub(crate) fn kept_with(&self, cpus: &CpuSet) -> CpuSet {
+        if !self.by_thread {
+            return cpus.clone();
+        }
+        let core = |cpu: u32| cpu / self.granule * self.granule;
+        let whole = cpus.iter().map(core).flat_map(|at| at..at + self.granule);
+        whole.filter(|cpu| *cpu < self.cpus).collect()
+    }
+
+    /// CPUs that are left if the system keeps so many of the last cores, or threads.
+    pub(crate) fn cpus_without(&self, count: u32, threads: bool) -> CpuSet {
+        let mut cpus = CpuSet::first(self.cpus);
+        let shape = (self.cpus, self.sockets, self.cores_per_socket);
+        cpus.subtract(&last_cpus(shape, count, threads));
+        cpus
+    }
+}
+
+/// What is free on a node, one by one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detail {
+    pub(crate) free: CpuSet,
+    pub(crate) gres_used: Vec<CpuSet>,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeView {
+    pub(crate) class: u32,
+    pub(crate) room: Room,
+    pub(crate) name: String,
+    pub(crate) free: CpuSet,
+    /// CPUs that nobody uses but that are kept for jobs that were stopped.
+    kept: CpuSet,
+    pub(crate) gres_used: Vec<CpuSet>,
+    /// CPUs that more than one job has, more than two, and so on.
+    pub(crate) layers: Vec<CpuSet>,
+    /// Partitions it is in.
+    pub(crate) parts: Vec<u32>,
+    /// Who is on it.
+    pub(crate) tenants: Vec<Tenant>,
+}
+
+/// What a node had left at some point of a pass.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    room: Room,
+    free: CpuSet,
+    gres_used: Vec<CpuSet>,
+    /// What is kept for those who are stopped, and what several have.
+    kept: CpuSet,
+    layers: Vec<CpuSet>,
+    /// CPUs that jobs of its partitions held, where that is kept.
+    used: Vec<Option<CpuSet>>,
+    /// CPUs that others than sharing jobs had, by partition, where jobs share.
+    closed: Vec<Option<CpuSet>>,
+}
+
+/// A partition.
+#[derive(Debug)]
+pub(crate) struct PartView {
+    pub(crate) config: PartitionConfig,
+    /// Its nodes by weight, then leaf of the network, then configuration order.
+    pub(crate) order: Vec<u32>,
+    /// Weights along `order`.
+    pub(crate) weights: Vec<u32>,
+    /// Place in `order` by node.
+    pub(crate) pos_of: Vec<u32>,
+    /// Partitions that share nodes, directly or through others, have the same number.
+    pub(crate) component: u32,
+    /// Which CPUs its jobs may have.
+    pub(crate) cpus: PartCpus,
+    /// Its network, among [`Fleet::networks`], and what is free there.
+    pub(crate) network: Option<(u32, Leaves)>,
+    /// A node became usable or ceased to be since the last look.
+    pub(crate) changed: bool,
+    /// Set for the partition of a reservation.
+    pub(crate) own: Option<Own>,
+    /// Set where jobs may share CPUs.
+    sharing: Option<PartSharing>,
+    tree: Tree,
+    fits: Fits,
+}
+
+impl PartView {
+    /// The first place from `from` on whose node may have so much free.
+    pub(crate) fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
+        self.tree.next(from, cpus, mib)
+    }
+
+    /// Places whose nodes may have so many GPUs and CPUs and so much memory free, the tightest of the lowest weight first;
+    /// `None` where CPUs are shared, so that what is free is not all that there is to have.
+    pub(crate) fn tightest(
+        &self,
+        least: (u32, u32, u64),
+    ) -> Option<impl Iterator<Item = usize> + '_> {
+        let own = self.sharing.is_none();
+        own.then(|| self.fits.tightest(least))
+    }
+
+    /// Whether a node is in it.
+    pub(crate) fn has(&self, node: u32) -> bool {
+        self.place(node).is_some()
+    }
+
+    /// A node's place in it.
+    pub(crate) fn place(&self, node: u32) -> Option<usize> {
+        let pos = *self.pos_of.get(node as usize)?;
+        (pos != NOWHERE).then_some(pos as usize)
+    }
+
+    /// CPUs of the node at `pos` that a job which shares may have.
+    pub(crate) fn shared_cpus(&self, pos: usize) -> Option<u32> {
+        self.sharing.as_ref().map(|s| s.free[pos])
+    }
+
+    /// CPUs that jobs of this partition may still take on the node at `pos` under `MaxCPUsPerNode`.
+    pub(crate) fn cpus_left(&self, pos: usize) -> Option<u32> {
+        self.cpus.left(pos)
+    }
+}
+
+/// All nodes and partitions.
+#[derive(Debug, Default)]
+pub(crate) struct Fleet {
+    pub(crate) config: Option<Arc<ClusterConfig>>,
+    /// What the configuration says of promises.
+    pub(crate) settings: Settings,
+    pub(crate) classes: Vec<NodeClass>,
+    /// Room of an empty node, by class.
+    pub(crate) empty: Vec<Room>,
+    pub(crate) nodes: Vec<NodeView>,
+    pub(crate) parts: Vec<PartView>,
+    pub(crate) networks: Vec<Network>,
+    pub(crate) part_by_name: HashMap<String, u32>,
+    /// Partitions of reservations, by reservation and partition.
+    pub(crate) part_in: HashMap<(String, String), u32>,
+    /// What is reserved.
+    pub(crate) blocks: Blocks,
+    /// Users may have nodes to themselves.
+    pub(crate) by_user: bool,
+    /// Cores are handed out, and partitions see to it that their jobs get whole sockets.
+    cores_by_socket: bool,
+    /// The time of the pass.
+    pub(crate) now: Timestamp,
+    pub(crate) node_by_name: HashMap<String, u32>,
+    /// Nodes that changed.
+    pub(crate) changes: Changes,
+    /// How often a node became usable or ceased to be.
+    pub(crate) flips: u64,
+}
+
+impl Fleet {
+    /// Everything from the state; O(nodes of all partitions).
+    pub(crate) fn new(state: &State) -> Fleet {
+        let mut fleet = Fleet {
+            config: state.config.clone(),
+            by_user: wants_nodes_by_user(state),
+            settings: state
+                .config
+                .as_ref()
+                .map(|c| Settings::new(c))
+                .unwrap_or_default(),
+            ..Fleet::default()
+        };
+        let Some(config) = fleet.config.clone() else {
+            return fleet;
+        };
+        fleet.cores_by_socket = part_cpus::sockets_by_partition(&config, &state.partitions);
+        let mut classes: HashMap<NodeClass, u32> = HashMap::new();
+        for node in &state.nodes {
+            let class = class_of(node, &config, fleet.cores_by_socket);
+            let next = index(classes.len());
+            let number = *classes.entry(class.clone()).or_insert_with(|| {
+                fleet.classes.push(class);
+                next
+            });
+            fleet.nodes.push(NodeView {
+                class: number,
+                room: Room::default(),
+                name: node.config.name.clone(),
+                free: CpuSet::default(),
+                kept: CpuSet::default(),
+                gres_used: Vec::new(),
+                layers: Vec::new(),
+                parts: Vec::new(),
+                tenants: Vec::new(),
+            });
+            fleet
+                .node_by_name
+                .insert(node.config.name.clone(), node.idx.0);
+        }
+        fleet.empty = fleet
+            .classes
+            .iter()
+            .map(|c| Fleet::empty_room(c, true))
+            .collect();
+        let mut networks: HashMap<&str, u32> = HashMap::new();
+        for topology in &config.topologies {
+            if let Some(network) = Network::new(topology, state) {
+                networks.insert(&topology.name, index(fleet.networks.len()));
+                fleet.networks.push(network);
+            }
+        }
+        let default = config.topologies.iter().find(|t| t.cluster_default);
+        let network_of = |part: &PartitionConfig| {
+            let name = part.topology.as_ref().or(default.map(|t| &t.name));
+            name.and_then(|name| networks.get(name.as_str())).copied()
+        };
+        for part in &state.partitions {
+            fleet.add_partition(state, part, network_of(part), None);
+        }
+        fleet.blocks = Blocks::new(state);
+        for (part, own) in reserved::partitions(state) {
+            fleet.add_partition(state, &part, network_of(&part), Some(own));
+        }
+        for node in 0..fleet.nodes.len() {
+            fleet.sync(state, index(node));
+        }
+        fleet.number_components();
+        fleet
+    }
+
+    fn add_partition(
+        &mut self,
+        state: &State,
+        config: &PartitionConfig,
+        network: Option<u32>,
+        own: Option<Own>,
+    ) {
+        let number = index(self.parts.len());
+        let mut order: Vec<u32> = config
+            .nodes
+            .iter()
+            .filter_map(|name| state.node_by_name.get(name).map(|i| i.0))
+            .filter(|&i| (i as usize) < self.nodes.len())
+            .collect();
+        let leaf =
+            |node: u32| network.map_or(0, |n| self.networks[n as usize].leaf_of[node as usize]);
+        let weight = |i: u32| effective_weight(&state.nodes[i as usize]);
+        order.sort_unstable_by_key(|&i| (weight(i), leaf(i), i));
+        order.dedup();
+        let mut pos_of = vec![NOWHERE; self.nodes.len()];
+        for (pos, &node) in order.iter().enumerate() {
+            pos_of[node as usize] = index(pos);
+            self.nodes[node as usize].parts.push(number);
+        }
+        match &own {
+            None => self.part_by_name.insert(config.name.clone(), number),
+            Some(own) => {
+                let reservation = self.blocks.all[own.at as usize].record.name.clone();
+                let key = (reservation, config.name.clone());
+                self.part_in.insert(key, number)
+            }
+        };
+        self.parts.push(PartView {
+            tree: Tree::new(order.len()),
+            fits: Fits::new(order.len()),
+            weights: order.iter().map(|&i| weight(i)).collect(),
+            cpus: PartCpus::new(
+                self.config.as_ref().unwrap_or(&Arc::default()),
+                config,
+                (order.len(), self.cores_by_socket),
+            ),
+            network: network.map(|n| (n, Leaves::new(&self.networks[n as usize], &order))),
+            sharing: sharing_of(config, order.len()),
+            config: config.clone(),
+            order,
+            pos_of,
+            component: number,
+            changed: true,
+            own,
+        });
+    }
+
+    fn number_components(&mut self) {
+        let mut root: Vec<u32> = (0..index(self.parts.len())).collect();
+        fn find(root: &[u32], mut at: u32) -> u32 {
+            while root[at as usize] != at {
+                at = root[at as usize];
+            }
+            at
+        }
+        for node in &self.nodes {
+            for pair in node.parts.windows(2) {
+                let (a, b) = (find(&root, pair[0]), find(&root, pair[1]));
+                root[a.max(b) as usize] = a.min(b);
+            }
+        }
+        for part in 0..self.parts.len() {
+            self.parts[part].component = find(&root, index(part));
+        }
+    }
+
+    /// Whether what a node says of itself makes it a node of another kind.
+    pub(crate) fn is_another(&self, state: &State, node: u32) -> bool {
+        let view = self.nodes.get(node as usize);
+        let (Some(view), Some(source)) = (view, state.nodes.get(node as usize)) else {
+            return true;
+        };
+        let class = &self.classes[view.class as usize];
+        let config = self.config.as_ref();
+        config.is_some_and(|config| class_of(source, config, self.cores_by_socket) != *class)
+    }
+
+    /// Reads a node again; whether it has more room than was believed.
+    pub(crate) fn sync(&mut self, state: &State, node: u32) -> bool {
+        let Some(source) = state.nodes.get(node as usize) else {
+            return false;
+        };
+        let undone = self.forget_proposed(node);
+        let by_user = self.by_user;
+        let view = &mut self.nodes[node as usize];
+        let class = &self.classes[view.class as usize];
+        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
+        let mut same = !undone && source.stopped == 0 && view.kept.is_empty();
+        same &= view.free == source.free_cpus
+            && view.gres_used == source.used_gres
+            && view.layers == source.shared_cpus;
+        if !same {
+            view.free.clone_from(&source.free_cpus);
+            view.gres_used.clone_from(&source.used_gres);
+            view.layers.clone_from(&source.shared_cpus);
+            view.kept = CpuSet::default();
+        }
+        if source.stopped > 0 {
+            view.kept = kept_for_stopped(state, source);
+            view.free.subtract(&view.kept);
+        }
+        let room = Room {
+            usable: source.is_usable(),
+            cpus: whole_granules(&view.free, class.granule),
+            mib: if consumable {
+                class.mib.saturating_sub(source.used_mib)
+            } else {
+                class.mib
+            },
+            jobs: index(source.jobs.len()).saturating_sub(source.stopped),
+            exclusive: source.exclusive,
+            devices: DeviceRoom::of(class, &view.gres_used),
+            tenants: tenants_of(state, source, by_user),
+            by_user: source.only_user.is_some(),
+        };
+        let more = room.has_more_than(&view.room);
+        let flipped = room.usable != view.room.usable;
+        // What was planned for it and came about is no change.
+        same &= room == view.room;
+        view.room = room;
+        self.flips += u64::from(flipped);
+        for place in 0..self.nodes[node as usize].parts.len() {
+            let part = self.nodes[node as usize].parts[place];
+            let part = &mut self.parts[part as usize];
+            part.changed |= flipped;
+            same &= part.sharing.is_none() && !part.cpus.rule.bounds();
+            let pos = part.pos_of[node as usize] as usize;
+            part.cpus.sync(pos, state, source, &part.config.name);
+            if let Some(sharing) = &mut part.sharing {
+                let pos = part.pos_of[node as usize] as usize;
+                sharing.closed[pos] = closed_cpus(state, source, &part.config.name);
+            }
+        }
+        if !same {
+            self.update_trees(node);
+        }
+        more
+    }
+
+    fn update_trees(&mut self, node: u32) {
+        self.changes.note(node);
+        let view = &self.nodes[node as usize];
+        let open = view.room.usable && !view.room.exclusive;
+        let value = if open {
+            (view.room.cpus, view.room.mib)
+        } else {
+            (0, 0)
+        };
+        let gpus = free_gpus(&self.classes[view.class as usize], &view.room);
+        for &part in &view.parts {
+            let part = &mut self.parts[part as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            let mut value = value;
+            if let Some(sharing) = &mut part.sharing {
+                let class = &self.classes[view.class as usize];
+                let cpus = sharing.cpus(class, pos, &view.layers);
+                sharing.free[pos] = whole_granules(&cpus, class.granule);
+                if open {
+                    value = (value.0.max(sharing.free[pos]), view.room.mib);
+                }
+            }
+            part.tree.set(pos, value);
+            let free = (gpus, value.0, value.1);
+            part.fits.set(pos, part.weights[pos], free);
+            if let Some((_, leaves)) = &mut part.network {
+                leaves.set(pos, value.0, view.room.jobs > 0);
+            }
+        }
+    }
+
+    /// Takes a share of a node for a job of partition `part`: picks CPUs and devices, leaves less room.
+    pub(crate) fn take(&mut self, node: u32, part: u32, want: &Want) -> NodeShare {
+        let view = &mut self.nodes[node as usize];
+        let class = &self.classes[view.class as usize];
+        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
+        let far = |first: u32, end: u32| Far {
+            devices: !devices_near(class, &view.gres_used, want, first..end),
+            memory: consumable && !memory_near(class, &view.tenants, want, first..end),
+        };
+        let sharing = self.parts[part as usize].sharing.as_ref();
+        let shared = sharing.filter(|_| want.sharers > 1 && view.room.cpus < want.cpus);
+        let from = match shared {
+            Some(sharing) => {
+                let pos = self.parts[part as usize].pos_of[node as usize] as usize;
+                sharing.least_used(class, pos, view, want.cpus)
+            }
+            None => {
+                let free = (want.open.clone()).unwrap_or_else(|| view.free.clone());
+                let part = &self.parts[part as usize];
+                let pos = part.pos_of[node as usize] as usize;
+                let open = part.cpus.open(class, pos, &free);
+                // Room was counted without regard to sockets where others make it.
+                let enough = open.len() >= want.cpus;
+                if enough { open } else { free }
+            }
+        };
+        // Where no socket has all of its devices, each of the fewest that have them together gives CPUs, too.
+        let apart = || {
+            if want.across > 0 || want.gres.is_empty() {
+                return false;
+            }
+            let sockets = sockets::sockets_of(class);
+            sockets.len() > 1 && sockets.iter().all(|s| far(s.start, s.end).devices)
+        };
+        let near = (want.near.clone()).or_else(|| apart().then(sockets::Nearness::of_devices));
+        let exact = near.and_then(|near| {
+            let detail = Detail {
+                free: from.clone(),
+                gres_used: devices::unavailable(class, &view.gres_used).into_owned(),
+            };
+            sockets::choose(class, &detail, want, &near)
+        });
+        let cores = exact.unwrap_or_else(|| match want.across {
+            0 => cores::pick(class, &from, want.cpus, far),
+            each => sockets::pick_in_turn(class, &from, (want.cpus, each), far),
+        });
+        let cpus = match &want.open {
+            Some(open) if class.by_thread => open.clone(),
+            _ => want.threads_of(class, cores),
+        };
+        hold(view, &cpus);
+        let mut gres = Vec::new();
+        for part in want.gres_by_socket(class, &cpus) {
+            let wish = (part.name, part.kind, part.count);
+            take_gres(class, &mut view.gres_used, wish, &part.cpus, &mut gres);
+        }
+        let mib = if consumable { want.mib } else { 0 };
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        view.room.mib = view.room.mib.saturating_sub(mib);
+        view.room.jobs += 1;
+        view.room.exclusive |= want.alone;
+        view.room.by_user |= want.only_user;
+        if self.by_user {
+            view.room.tenants = view.room.tenants.with(want.user);
+        }
+        view.room.devices = DeviceRoom::of(class, &view.gres_used);
+        let share = NodeShare {
+            node: muster_core::ids::NodeIdx(node),
+            name: view.name.clone(),
+            memory_mib: mib,
+            tasks: want.tasks,
+            gres,
+            cpus,
+        };
+        for &other in &view.parts {
+            let shares = other == part && want.sharers > 0;
+            let part = &mut self.parts[other as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            if let Some(sharing) = part.sharing.as_mut().filter(|_| !shares) {
+                sharing.closed[pos].union_with(&share.cpus);
+            }
+        }
+        let part = &mut self.parts[part as usize];
+        let pos = part.pos_of[node as usize] as usize;
+        part.cpus.take(pos, &share.cpus);
+        self.update_trees(node);
+        share
+    }
+
+    /// What a node has left, to bring it back.
+    pub(crate) fn keep(&self, node: u32) -> Kept {
+        let view = &self.nodes[node as usize];
+        let used = view.parts.iter().map(|&part| {
+            let part = &self.parts[part as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            part.cpus.held(pos)
+        });
+        let closed = view.parts.iter().map(|&part| {
+            let part = &self.parts[part as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            part.sharing.as_ref().map(|s| s.closed[pos].clone())
+        });
+        Kept {
+            room: view.room.clone(),
+            free: view.free.clone(),
+            gres_used: view.gres_used.clone(),
+            kept: view.kept.clone(),
+            layers: view.layers.clone(),
+            used: used.collect(),
+            closed: closed.collect(),
+        }
+    }
+
+    /// Takes back what was taken of a node since [`Fleet::keep`].
+    pub(crate) fn restore(&mut self, node: u32, kept: Kept) {
+        let view = &mut self.nodes[node as usize];
+        (view.room, view.free, view.gres_used) = (kept.room, kept.free, kept.gres_used);
+        (view.kept, view.layers) = (kept.kept, kept.layers);
+        let before = kept.used.into_iter().zip(kept.closed);
+        for (&part, (cpus, closed)) in view.parts.iter().zip(before) {
+            let part = &mut self.parts[part as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            if let Some(cpus) = cpus {
+                part.cpus.set_held(pos, cpus);
+            }
+            if let (Some(sharing), Some(closed)) = (&mut part.sharing, closed) {
+                sharing.closed[pos] = closed;
+            }
+        }
+        self.update_trees(node);
+    }
+
+    /// A job that is stopped, or is being stopped now, leaves its CPUs to one that goes before it.
+    /// Gives the CPUs that became free.
+    pub(crate) fn free_stopped(&mut self, share: &NodeShare, stops_now: bool) -> CpuSet {
+        let view = &mut self.nodes[share.node.0 as usize];
+        let class = &self.classes[view.class as usize];
+        let mut cpus = if stops_now {
+            lend(&mut view.layers, &share.cpus)
+        } else {
+            share.cpus.clone()
+        };
+        cpus.intersect_with(if stops_now { &class.open } else { &view.kept });
+        view.kept.subtract(&cpus);
+        view.free.union_with(&cpus);
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        view.room.jobs = view.room.jobs.saturating_sub(u32::from(stops_now));
+        view.room.exclusive &= view.room.jobs > 0;
+        self.update_trees(share.node.0);
+        cpus
+    }
+
+    /// What is left of these CPUs is kept for jobs that are stopped.
+    pub(crate) fn keep_for_stopped(&mut self, node: u32, cpus: &CpuSet) {
+        let view = &mut self.nodes[node as usize];
+        let class = &self.classes[view.class as usize];
+        let mut left = cpus.clone();
+        left.intersect_with(&view.free);
+        view.free.subtract(&left);
+        view.kept.union_with(&left);
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        self.update_trees(node);
+    }
+
+    /// CPUs of a node that more than one job has, more than two, and so on.
+    pub(crate) fn layers(&self, node: u32) -> &[CpuSet] {
+        &self.nodes[node as usize].layers
+    }
+
+    /// Free CPUs of a node that are kept for jobs that were stopped.
+    pub(crate) fn kept_for_stopped(&self, node: u32) -> &CpuSet {
+        &self.nodes[node as usize].kept
+    }
+
+    /// CPUs of a node that nobody has.
+    pub(crate) fn free_cpus(&self, node: u32) -> &CpuSet {
+        &self.nodes[node as usize].free
+    }
+
+    /// Takes free CPUs of a node out of sight; gives those that were free.
+    pub(crate) fn hide_cpus(&mut self, node: u32, hidden: &CpuSet) -> CpuSet {
+        let view = &mut self.nodes[node as usize];
+        let mut kept = view.free.clone();
+        view.free.subtract(hidden);
+        kept.subtract(&view.free);
+        kept
+    }
+
+    /// Brings hidden CPUs back.
+    pub(crate) fn show_cpus(&mut self, node: u32, kept: &CpuSet) {
+        let view = &mut self.nodes[node as usize];
+        view.free.union_with(kept);
+        let class = &self.classes[view.class as usize];
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        self.update_trees(node);
+    }
+
+    /// Empties every node.
+    pub(crate) fn clear(&mut self) {
+        for node in 0..index(self.nodes.len()) {
+            let view = &mut self.nodes[node as usize];
+            view.room = self.empty[view.class as usize].clone();
+            view.free = self.classes[view.class as usize].open.clone();
+            view.gres_used.clear();
+            view.layers.clear();
+            view.kept = CpuSet::default();
+            for &part in &view.parts {
+                let part = &mut self.parts[part as usize];
+                let pos = part.pos_of[node as usize] as usize;
+                part.cpus.set_held(pos, CpuSet::default());
+                if let Some(sharing) = &mut part.sharing {
+                    sharing.closed[pos] = CpuSet::default();
+                }
+            }
+            view.tenants.clear();
+            self.update_trees(node);
+        }
+    }
+
+    /// The room of an empty node of this class.
+    pub(crate) fn empty_room(class: &NodeClass, usable: bool) -> Room {
+        Room {
+            usable,
+            cpus: class.job_cpus(),
+            mib: class.mib,
+            jobs: 0,
+            exclusive: false,
+            devices: DeviceRoom::of(class, &[]),
+            tenants: Tenants::None,
+            by_user: false,
+        }
+    }
+}
+
+/// What a job takes of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    /// CPUs that nobody else can have.
+    pub(crate) cpus: u32,
+    /// CPUs that it holds of them, and of each core at most, where those are fewer.
+    pub(crate) held: Option<(u32, u32)>,
+    pub(crate) mib: u64,
+    pub(crate) tasks: u32,
+    /// Granules that sockets give in turn each time; 0: CPUs are taken of the fewest sockets.
+    pub(crate) across: u32,
+    pub(crate) gres: Vec<(String, Option<String>, u64)>,
+    /// What must be next to what.
+    pub(crate) near: Option<Nearness>,
+    /// These CPUs, whatever the node keeps for the system.
+    pub(crate) open: Option<CpuSet>,
+    /// Nobody else may be there.
+    pub(crate) alone: bool,
+    /// Jobs that may have each of its CPUs at once; 0: they are its own.
+    pub(crate) sharers: u32,
+    /// Nobody but its owner may be there.
+    pub(crate) only_user: bool,
+    /// Its owner, where that matters.
+    pub(crate) user: Option<u32>,
+}
+
+impl Want {
+    /// Of whole cores the CPUs that the job holds.
+    fn threads_of(&self, class: &NodeClass, cores: CpuSet) -> CpuSet {
+        let Some((count, of_core)) = self.held else {
+            return cores;
+        };
+        let granule = class.granule.max(1);
+        // One thread of each core before the second of any.
+        let of_cores = |thread| cores.iter().filter(move |cpu| cpu % granule == thread);
+        let threads = (0..of_core).flat_map(of_cores);
+        threads.take(count as usize).collect()
+    }
+}
+
+/// Free GPUs of a node, and one more; 0 where there are none at all.
+pub(crate) fn free_gpus(class: &NodeClass, room: &Room) -> u32 {
+    let all = class.gres.iter().zip(room.gres());
+    let gpus = all.filter(|((name, ..), _)| name == GPU);
+    gpus.fold(0, |sum, (_, free)| sum.max(1) + free)
+}
+
+fn index(n: usize) -> u32 {
+    u32::try_from(n).expect("the cluster has fewer than 2^32 nodes, partitions and jobs per node")
+}
+
+/// CPUs in granules that are free as a whole.
+#[inline]
+pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
+    match granule {
+        0 | 1 => free.len(),
+        _ => granules_of(free, granule),
+    }
+}
+
+fn granules_of(free: &CpuSet, granule: u32) -> u32 {
+    let (mut whole, mut current, mut seen) = (0, None, 0);
+    for cpu in free.iter() {
+        if current != Some(cpu / granule) {
+            (current, seen) = (Some(cpu / granule), 0);
+        }
+        seen += 1;
+        if seen == granule {
+            whole += granule;
+        }
+    }
+    whole
+}
+
+/// A node's weight; those that must be powered up first come after all others.
+fn effective_weight(node: &Node) -> u32 {
+    let asleep = if node.is_asleep() { 1 << 31 } else { 0 };
+    (node.config.weight & !(1 << 31)) | asleep
+}

@@ -1,0 +1,86 @@
+//! When running jobs are expected to end: after the time they are predicted to run, and once that has passed, at their
+//! limit. Kept only where run times are predicted (`muster_core::run_times`).
+
+use crate::nodes::node_map::NumberMap;
+use muster_core::ids::JobId;
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::collections::BTreeSet;
+
+/// Expected ends of running jobs.
+#[derive(Debug, Default)]
+pub(crate) struct PlannedEnds {
+    predicts: bool,
+    by_time: BTreeSet<(Timestamp, JobId)>,
+    of: NumberMap<JobId, Timestamp>,
+}
+
+impl PlannedEnds {
+    pub(crate) fn new(state: &State) -> PlannedEnds {
+        let mut ends = PlannedEnds {
+            predicts: state
+                .config
+                .as_ref()
+                .is_some_and(|c| c.predicts_run_times()),
+            ..PlannedEnds::default()
+        };
+        for id in &state.active {
+            ends.follow(state, *id);
+        }
+        ends
+    }
+
+    /// Whether run times are predicted.
+    pub(crate) fn predicts(&self) -> bool {
+        self.predicts
+    }
+
+    /// When a job is expected to end, where that is predicted.
+    pub(crate) fn end_of(&self, id: JobId) -> Option<Timestamp> {
+        self.of.get(&id).copied()
+    }
+
+    /// Brings the end of one job in line with the state.
+    pub(crate) fn follow(&mut self, state: &State, id: JobId) {
+        if !self.predicts {
+            return;
+        }
+        let job = state.jobs.get(&id);
+        let new = job.and_then(|job| {
+            let limit = state.limit_end(job);
+            let predicted = match (job.start_time, job.predicted_s) {
+                (Some(start), Some(run_s)) if limit.is_some() => {
+                    Some(start.plus_s(u64::from(run_s)).plus_ms(job.suspended_ms))
+                }
+                _ => None,
+            };
+            limit.into_iter().chain(predicted).min()
+        });
+        self.set(id, new);
+    }
+
+    fn set(&mut self, id: JobId, new: Option<Timestamp>) {
+        let old = match new {
+            Some(at) => self.of.insert(id, at),
+            None => self.of.remove(&id),
+        };
+        if let Some(old) = old {
+            self.by_time.remove(&(old, id));
+        }
+        self.by_time.extend(new.map(|at| (at, id)));
+    }
+
+    /// Jobs that run longer than predicted are expected to run to their limit. Gives those for which that is new.
+    pub(crate) fn correct(&mut self, state: &State, now: Timestamp) -> Vec<JobId> {
+        let overdue = self.by_time.iter().take_while(|(at, _)| *at <= now);
+        let later = overdue.filter_map(|&(at, id)| {
+            let limit = state.limit_end(state.jobs.get(&id)?)?;
+            (limit > at).then_some((limit, id))
+        });
+        let later: Vec<(Timestamp, JobId)> = later.collect();
+        for &(limit, id) in &later {
+            self.set(id, Some(limit));
+        }
+        later.into_iter().map(|(_, id)| id).collect()
+    }
+}

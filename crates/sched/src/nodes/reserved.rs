@@ -1,0 +1,299 @@
+//! Reservations as placement sees them: what each takes of a node and when. A reservation's own jobs are placed in a
+//! partition of its own (see [`crate::nodes::fleet::PartView`]), which has its nodes in the order of the real one.
+
+use crate::nodes::fleet::devices::unavailable;
+use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
+use muster_core::config::PartitionConfig;
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::JobId;
+use muster_core::job::{Job, Reason};
+use muster_core::reservation::{Flags, Reservation};
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// A reservation and what it has.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    pub(crate) record: Reservation,
+    /// CPUs by node; whole nodes are not in it.
+    cpus: std::collections::HashMap<u32, CpuSet>,
+}
+
+/// All reservations, and which are on a node.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    pub(crate) all: Vec<Reserved>,
+    /// Positions in `all` by node; empty without reservations.
+    on_node: Vec<Vec<u32>>,
+}
+
+/// What a partition of a reservation is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    /// Position of the reservation.
+    pub(crate) at: u32,
+    /// Its jobs may begin now.
+    pub(crate) open: bool,
+    /// They are not bound to its nodes and times (`FLEX`).
+    pub(crate) flex: bool,
+    /// They may have what others reserved (`MAINT`, `OVERLAP`).
+    pub(crate) above: bool,
+}
+
+impl Blocks {
+    /// From the state; O(nodes reserved).
+    pub(crate) fn new(state: &State) -> Blocks {
+        let mut blocks = Blocks::default();
+        for record in state.reservations.iter() {
+            let at = u32::try_from(blocks.all.len()).expect("fewer than 2^32 reservations");
+            blocks.on_node.resize(state.nodes.len(), Vec::new());
+            let mut cpus = std::collections::HashMap::new();
+            for entry in &record.nodes {
+                let Some(list) = blocks.on_node.get_mut(entry.node.0 as usize) else {
+                    continue;
+                };
+                list.push(at);
+                if let Some(set) = &entry.cpus {
+                    cpus.insert(entry.node.0, set.clone());
+                }
+            }
+            let record = record.clone();
+            blocks.all.push(Reserved { record, cpus });
+        }
+        blocks
+    }
+
+    /// Reservations of others that a node has while a job of the partition would run there.
+    fn in_the_way(
+        &self,
+        part: &PartView,
+        node: u32,
+        (now, from, to): (Timestamp, Timestamp, Timestamp),
+    ) -> impl Iterator<Item = &Reserved> {
+        let own = part.own.as_ref();
+        let list = self
+            .on_node
+            .get(node as usize)
+            .map_or(&[][..], Vec::as_slice);
+        list.iter()
+            .filter(move |&&at| own.is_none_or(|own| own.at != at && !own.above))
+            .map(|&at| &self.all[at as usize])
+            .filter(move |r| r.record.meets(now, from, to))
+    }
+
+    /// What reservations leave of a node's room to a job of the partition that runs from `from` until `to`; whether
+    /// that is less for maintenance or for others.
+    pub(crate) fn narrow<'r>(
+        &self,
+        part: &PartView,
+        node: u32,
+        window: (Timestamp, Timestamp, Timestamp),
+        room: Cow<'r, Room>,
+    ) -> (Cow<'r, Room>, Option<Reason>) {
+        if self.on_node.get(node as usize).is_none_or(Vec::is_empty) {
+            return (room, None);
+        }
+        let mut room = room;
+        let mut why = None;
+        let of_use = room.usable && !room.exclusive && room.cpus > 0;
+        for other in self.in_the_way(part, node, window) {
+            why = Some(if other.record.flags.has(Flags::MAINT) {
+                Reason::ReservedForMaintenance
+            } else {
+                why.unwrap_or(Reason::NodesReserved)
+            });
+            match other.cpus.get(&node) {
+                None => room.to_mut().usable = false,
+                Some(cpus) => {
+                    // How many of them are among the free ones is known only for now.
+                    let left = room.cpus.saturating_sub(cpus.len());
+                    room.to_mut().cpus = left;
+                }
+            }
+        }
+        if let Some(own) = part.own.as_ref().filter(|own| !own.flex)
+            && let Some(cpus) = self.all[own.at as usize].cpus.get(&node)
+            && cpus.len() < room.cpus
+        {
+            room.to_mut().cpus = cpus.len();
+        }
+        (room, why.filter(|_| of_use))
+    }
+
+    /// CPUs of a node that a job of the partition may not get although nobody has them.
+    fn hidden(
+        &self,
+        part: &PartView,
+        node: u32,
+        cpus: u32,
+        window: (Timestamp, Timestamp, Timestamp),
+    ) -> CpuSet {
+        let mut hidden = CpuSet::default();
+        for other in self.in_the_way(part, node, window) {
+            match other.cpus.get(&node) {
+                Some(cpus) => hidden.union_with(cpus),
+                None => hidden.union_with(&CpuSet::first(cpus)),
+            }
+        }
+        if let Some(own) = part.own.as_ref().filter(|own| !own.flex)
+            && let Some(mine) = self.all[own.at as usize].cpus.get(&node)
+        {
+            let mut rest = CpuSet::first(cpus);
+            rest.subtract(mine);
+            hidden.union_with(&rest);
+        }
+        hidden
+    }
+
+    /// Whether single cores of a node are reserved.
+    pub(crate) fn by_core(&self, node: u32) -> bool {
+        let list = self
+            .on_node
+            .get(node as usize)
+            .map_or(&[][..], Vec::as_slice);
+        list.iter()
+            .any(|&at| self.all[at as usize].cpus.contains_key(&node))
+    }
+
+    /// Ends of reservations on the partition's nodes that jobs of others wait for.
+    pub(crate) fn ends(&self, part: &PartView, now: Timestamp) -> BTreeSet<Timestamp> {
+        /// Occurrences whose ends are looked at.
+        const AHEAD: usize = 8;
+        let mut ends = BTreeSet::new();
+        for (reserved, at) in self.all.iter().zip(0..) {
+            let own = part.own.as_ref();
+            if own.is_some_and(|own| own.at == at || own.above) {
+                continue;
+            }
+            let nodes = &reserved.record.nodes;
+            if !nodes.iter().any(|n| part.has(n.node.0)) {
+                continue;
+            }
+            let all = reserved.record.occurrences(now).take(AHEAD);
+            ends.extend(all.map(|(_, end)| end).filter(|end| *end > now));
+        }
+        ends
+    }
+}
+
+impl Fleet {
+    /// What reservations leave now of a node's room to a job of the partition that ends at `end`, to the CPU.
+    pub(crate) fn left_now<'r>(
+        &self,
+        part: &PartView,
+        node: u32,
+        end: Timestamp,
+        room: Cow<'r, Room>,
+    ) -> (Cow<'r, Room>, Option<Reason>) {
+        if self.blocks.all.is_empty() {
+            return (room, None);
+        }
+        let window = (self.now, self.now, end);
+        let (mut left, why) = self.blocks.narrow(part, node, window, room);
+        let by_core = self.blocks.by_core(node);
+        if by_core && left.usable {
+            let class = &self.classes[self.nodes[node as usize].class as usize];
+            let mut free = self.free_cpus(node).clone();
+            free.subtract(&self.blocks.hidden(part, node, class.cpus, window));
+            let cpus = crate::nodes::fleet::whole_granules(&free, class.granule);
+            if cpus != left.cpus {
+                left.to_mut().cpus = cpus;
+            }
+        }
+        (left, why)
+    }
+
+    /// The same one by one.
+    pub(crate) fn detail_now(&self, part: &PartView, node: u32, end: Timestamp) -> Detail {
+        let view = &self.nodes[node as usize];
+        let mut free = view.free.clone();
+        let class = &self.classes[view.class as usize];
+        let list = self.blocks.on_node.get(node as usize);
+        if list.is_some_and(|list| !list.is_empty()) {
+            let window = (self.now, self.now, end);
+            free.subtract(&self.blocks.hidden(part, node, class.cpus, window));
+        }
+        Detail {
+            free,
+            gres_used: unavailable(class, &view.gres_used).into_owned(),
+        }
+    }
+
+    /// Takes a share of a node for a job, out of what reservations leave it.
+    pub(crate) fn take_allowed(
+        &mut self,
+        node: u32,
+        part: u32,
+        want: &crate::nodes::fleet::Want,
+        window: (Timestamp, Timestamp, Timestamp),
+    ) -> muster_core::job::NodeShare {
+        if self
+            .blocks
+            .on_node
+            .get(node as usize)
+            .is_none_or(Vec::is_empty)
+        {
+            return self.take(node, part, want);
+        }
+        let cpus = self.classes[self.nodes[node as usize].class as usize].cpus;
+        let hidden = self
+            .blocks
+            .hidden(&self.parts[part as usize], node, cpus, window);
+        let kept = self.hide_cpus(node, &hidden);
+        let share = self.take(node, part, want);
+        self.show_cpus(node, &kept);
+        share
+    }
+}
+
+/// The reservations that a job may run in, in its order, and whether it may run outside.
+pub(crate) fn places_of(state: &State, job: &Job) -> (Vec<String>, bool) {
+    let owner = &job.spec.owner;
+    let admits = |r: &Reservation| {
+        // Groups other than the primary one were looked at when it was submitted.
+        r.admits(&owner.user, &[&owner.group], job.spec.account_name())
+            || (!r.groups.is_empty() && job.spec.reservation.is_some())
+    };
+    if job.spec.reservation.is_some() {
+        let named = job.spec.reservations();
+        let known = named.filter(|name| state.reservations.get(name).is_some_and(admits));
+        return (known.map(str::to_owned).collect(), false);
+    }
+    let magnetic = |r: &&Reservation| r.flags.has(Flags::MAGNETIC) && admits(r);
+    let names = state.reservations.iter().filter(magnetic);
+    (names.map(|r| r.name.clone()).collect(), true)
+}
+
+/// Partitions of reservations: for each reservation those that have one of its nodes.
+pub(crate) fn partitions(state: &State) -> Vec<(PartitionConfig, Own)> {
+    let mut out = Vec::new();
+    for (record, at) in state.reservations.iter().zip(0u32..) {
+        // Those of licenses alone have no nodes.
+        let flex = record.flags.has(Flags::FLEX.with(Flags::ANY_NODES));
+        let own = Own {
+            at,
+            open: record.is_open(),
+            flex,
+            above: record.overlaps_others(),
+        };
+        let names: BTreeSet<&str> = record.nodes.iter().map(|n| n.name.as_str()).collect();
+        for config in &state.partitions {
+            let mut config = config.clone();
+            if !flex {
+                config.nodes.retain(|n| names.contains(n.as_str()));
+            }
+            if !config.nodes.is_empty() {
+                out.push((config, own.clone()));
+            }
+        }
+    }
+    out
+}
+
+/// Jobs that may start in a reservation that opened.
+pub(crate) fn waiting_for<'s>(state: &'s State, name: &str) -> impl Iterator<Item = JobId> + 's {
+    let jobs = state.by_reservation.get(name);
+    jobs.into_iter().flatten().copied()
+}

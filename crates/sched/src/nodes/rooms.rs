@@ -1,0 +1,100 @@
+//! Arithmetic of rooms: what is free of a node without what a job takes, and what a job takes in the terms of its node.
+
+use crate::nodes::fleet::{DeviceRoom, Fleet, NodeClass, Room, Want};
+use crate::nodes::sharing::Tenants;
+use muster_core::spec::GPU;
+
+/// `a` without `b`.
+pub(crate) fn minus(a: &Room, b: &Room) -> Room {
+    let mut left = a.clone();
+    take_away(&mut left, b);
+    left
+}
+
+/// Takes `b` away from a room.
+pub(crate) fn take_away(room: &mut Room, b: &Room) {
+    room.cpus = match b.exclusive {
+        true => 0,
+        false => room.cpus.saturating_sub(b.cpus),
+    };
+    room.mib = room.mib.saturating_sub(b.mib);
+    room.jobs += b.jobs;
+    room.exclusive |= b.exclusive;
+    let gres = room.gres_mut().iter_mut().zip(b.gres());
+    gres.for_each(|(a, b)| *a = a.saturating_sub(*b));
+}
+
+/// Leaves of a room what is left of another, too.
+pub(crate) fn narrow(room: &mut Room, spare: &Room) {
+    room.cpus = room.cpus.min(spare.cpus);
+    room.mib = room.mib.min(spare.mib);
+    room.jobs = room.jobs.max(spare.jobs);
+    room.exclusive |= spare.exclusive;
+    let gres = room.gres_mut().iter_mut().zip(spare.gres());
+    gres.for_each(|(a, b)| *a = (*a).min(*b));
+}
+
+/// What a share takes, in the terms of its node.
+pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &Want) -> Room {
+    let class = &fleet.classes[fleet.nodes[node as usize].class as usize];
+    let consumable = fleet
+        .config
+        .as_ref()
+        .is_some_and(|c| c.memory_is_consumable);
+    let devices = (!class.gres.is_empty()).then(|| {
+        Box::new(DeviceRoom {
+            free: devices_taken(class, want),
+            parts_used: Vec::new(),
+        })
+    });
+    Room {
+        usable: true,
+        cpus: want.cpus,
+        mib: if consumable { want.mib } else { 0 },
+        jobs: 1,
+        exclusive: want.alone || want.only_user,
+        devices,
+        tenants: Tenants::None,
+        by_user: false,
+    }
+}
+
+/// How many instances of each of the class's devices a share takes.
+fn devices_taken(class: &NodeClass, want: &Want) -> Vec<u32> {
+    let mut gres = vec![0u32; class.gres.len()];
+    for (name, kind, count) in &want.gres {
+        let mut left = u32::try_from(*count).unwrap_or(u32::MAX);
+        for (i, (n, k, total)) in class.gres.iter().enumerate() {
+            if n == name && (kind.is_none() || kind == k) {
+                let part = left.min(u32::try_from(*total).unwrap_or(u32::MAX) - gres[i]);
+                gres[i] += part;
+                left -= part;
+            }
+        }
+    }
+    if !class.parts.is_empty() {
+        both_ways(class, &mut gres);
+    }
+    gres
+}
+
+/// Whole GPUs leave none of the parts to others for certain, and parts a whole GPU less.
+fn both_ways(class: &NodeClass, needs: &mut [u32]) {
+    let is_part = |i: usize| class.parts.get(i).is_some_and(Option::is_some);
+    let sum = |of_parts: bool, needs: &[u32]| {
+        let all = needs.iter().enumerate();
+        let of_kind = all.filter(|(i, _)| match of_parts {
+            true => is_part(*i),
+            false => class.gres[*i].0 == GPU,
+        });
+        of_kind.map(|(_, n)| *n).max().unwrap_or(0)
+    };
+    let (whole, parts) = (sum(false, needs), sum(true, needs));
+    for (i, n) in needs.iter_mut().enumerate() {
+        if is_part(i) && whole > 0 {
+            *n = u32::MAX;
+        } else if class.gres[i].0 == GPU && parts > 0 {
+            *n = (*n).max(1);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! CPUs that several jobs have: those of partitions whose jobs share (`OverSubscribe`), and those that stopped jobs lend.
+//! And nodes that are one user's alone.
+
+use crate::nodes::fleet::{NodeClass, NodeView, whole_granules};
+use muster_core::config::{OverSubscribe, PartitionConfig};
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::JobId;
+use muster_core::node::Node;
+use muster_core::spec::Sharing;
+use muster_core::state::State;
+
+/// Whose jobs are on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tenants {
+    /// Nobody's.
+    #[default]
+    None,
+    /// One user's, by uid.
+    One(u32),
+    /// Several users', or it is not known.
+    Many,
+}
+
+impl Tenants {
+    pub(crate) fn with(self, user: Option<u32>) -> Tenants {
+        match (self, user) {
+            (Tenants::None, Some(uid)) => Tenants::One(uid),
+            (Tenants::One(uid), Some(other)) if uid == other => self,
+            _ => Tenants::Many,
+        }
+    }
+}
+
+/// CPUs of a partition's nodes as jobs that share see them.
+#[derive(Debug)]
+pub(crate) struct PartSharing {
+    /// Jobs on each CPU at most, at least two.
+    most: u32,
+    /// CPUs, by place, that jobs have who do not share.
+    pub(crate) closed: Vec<CpuSet>,
+    /// How many there are to be had, by place.
+    pub(crate) free: Vec<u32>,
+}
+
+/// Whether there is a partition or a job that wants nodes for one user alone.
+pub(crate) fn wants_nodes_by_user(state: &State) -> bool {
+    let wants = |id: &JobId| {
+        let job = state.jobs.get(id);
+        job.is_some_and(|j| j.spec.ask.sharing == Sharing::ExclusiveUser)
+    };
+    state.partitions.iter().any(|p| p.exclusive_user)
+        || state.pending.iter().chain(&state.active).any(wants)
+}
+
+pub(crate) fn tenants_of(state: &State, node: &Node, by_user: bool) -> Tenants {
+    if !by_user {
+        return Tenants::None;
+    }
+    let jobs = node.jobs.iter().filter_map(|id| state.jobs.get(id));
+    jobs.fold(Tenants::None, |all, job| all.with(Some(job.spec.owner.uid)))
+}
+
+pub(crate) fn sharing_of(config: &PartitionConfig, nodes: usize) -> Option<PartSharing> {
+    let most = match config.over_subscribe {
+        OverSubscribe::Yes(most) | OverSubscribe::Force(most) => most,
+        OverSubscribe::No | OverSubscribe::Exclusive => 0,
+    };
+    (most > 1).then(|| PartSharing {
+        most,
+        closed: vec![CpuSet::default(); nodes],
+        free: vec![0; nodes],
+    })
+}
+
+impl PartSharing {
+    /// CPUs that one more job may have.
+    pub(crate) fn cpus(&self, class: &NodeClass, pos: usize, layers: &[CpuSet]) -> CpuSet {
+        let mut cpus = class.open.clone();
+        cpus.subtract(&self.closed[pos]);
+        if let Some(full) = layers.get(self.most as usize - 2) {
+            cpus.subtract(full);
+        }
+        cpus
+    }
+
+    /// So many CPUs of those that the fewest have.
+    pub(crate) fn least_used(
+        &self,
+        class: &NodeClass,
+        pos: usize,
+        view: &NodeView,
+        cpus: u32,
+    ) -> CpuSet {
+        let all = self.cpus(class, pos, &view.layers);
+        let mut from = view.free.clone();
+        for layer in &view.layers {
+            let mut more = all.clone();
+            more.subtract(layer);
+            from.union_with(&more);
+            if whole_granules(&from, class.granule) >= cpus {
+                return from;
+            }
+        }
+        from.union_with(&all);
+        from
+    }
+}
+
+/// One job less has these CPUs; gives those that nobody has then.
+pub(crate) fn lend(layers: &mut [CpuSet], cpus: &CpuSet) -> CpuSet {
+    let mut freed = cpus.clone();
+    for layer in layers.iter_mut().rev() {
+        let mut here = freed.clone();
+        here.intersect_with(layer);
+        layer.subtract(&here);
+        freed.subtract(&here);
+    }
+    freed
+}
+
+/// One more job has these CPUs.
+pub(crate) fn hold(view: &mut NodeView, cpus: &CpuSet) {
+    let mut more = cpus.clone();
+    more.subtract(&view.free);
+    view.free.subtract(cpus);
+    for layer in &mut view.layers {
+        let mut next = more.clone();
+        next.intersect_with(layer);
+        layer.union_with(&more);
+        more = next;
+    }
+    if !more.is_empty() {
+        view.layers.push(more);
+    }
+}
+
+/// CPUs of a node that jobs have who do not share with those of the partition, or that are kept for stopped jobs.
+pub(crate) fn closed_cpus(state: &State, node: &Node, partition: &str) -> CpuSet {
+    let mut closed = CpuSet::default();
+    for job in node.jobs.iter().filter_map(|id| state.jobs.get(id)) {
+        for (share, alloc) in job.held().filter(|(s, _)| s.node == node.idx) {
+            let uses = !job.cpus_lent || job.is_stopped_for_another();
+            if uses && !(alloc.sharers > 0 && alloc.partition == partition) {
+                closed.union_with(&share.cpus);
+            }
+        }
+    }
+    closed
+}
+
+/// Jobs that were stopped to make room go on when all of their CPUs are free: nobody else gets these meanwhile.
+pub(crate) fn kept_for_stopped(state: &State, node: &Node) -> CpuSet {
+    let mut kept = CpuSet::default();
+    let jobs = node.jobs.iter().filter_map(|id| state.jobs.get(id));
+    for job in jobs.filter(|job| job.is_stopped_for_another()) {
+        for (share, _) in job.held().filter(|(s, _)| s.node == node.idx) {
+            kept.union_with(&share.cpus);
+        }
+    }
+    kept.intersect_with(&node.free_cpus);
+    kept
+}

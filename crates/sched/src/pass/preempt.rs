@@ -1,0 +1,500 @@
+//! Preemption: which running jobs make room for one that waits. As few as will do, of the lowest rank. Jobs that are
+//! on their way out already are counted on before another is chosen, and what was made free for a job is kept for it:
+//! nodes, and licenses where those are reclaimed.
+
+use crate::demand::licenses::{Due, Licenses, Span};
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::{Fleet, NOWHERE};
+use crate::pass::Pass;
+use crate::place::holds::Holds;
+use crate::place::vacated::Vacated;
+use crate::place::{Placement, Shortfall, choose};
+use muster_core::command::PlannedPreemption;
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::JobId;
+use muster_core::job::Job;
+use muster_core::licenses::Counts;
+use muster_core::preemption::PreemptMode;
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Waiting jobs for which room is made in one pass at most; others' turn comes when those have started.
+const CLAIMS_MAX: usize = 64;
+/// Victims that are looked at one by one for whether they can be spared.
+const SPARED_MAX: usize = 128;
+
+/// Order of victims: rank, then the youngest or the smallest first.
+type Key = (u32, Reverse<i64>, u64, Reverse<i64>);
+
+/// Running jobs that may be preempted by somebody.
+#[derive(Debug, Default)]
+pub(crate) struct Yielding {
+    by_key: BTreeSet<(Key, JobId)>,
+    of: HashMap<JobId, (Key, Timestamp)>,
+    /// Those that are left alone until a time.
+    exempt: BTreeSet<(Timestamp, JobId)>,
+    /// Jobs that are in their grace time, or stopped until there is room.
+    aside: BTreeSet<JobId>,
+}
+
+impl Yielding {
+    pub(crate) fn new(state: &State) -> Yielding {
+        let mut all = Yielding::default();
+        for id in &state.active {
+            all.follow(state, *id);
+        }
+        all
+    }
+
+    /// Brings one job in line with the state.
+    pub(crate) fn follow(&mut self, state: &State, id: JobId) {
+        let Some(settings) = state.preemption() else {
+            return;
+        };
+        if let Some((key, until)) = self.of.remove(&id) {
+            self.by_key.remove(&(key, id));
+            self.exempt.remove(&(until, id));
+        }
+        self.aside.remove(&id);
+        let Some(job) = state.jobs.get(&id) else {
+            return;
+        };
+        if job.is_stopped_for_another() || (job.grace_end().is_some() && !job.completing) {
+            self.aside.insert(id);
+        }
+        let Some((_, until)) = state.preemptable(job) else {
+            return;
+        };
+        let start = Reverse(job.start_time.unwrap_or_default().0);
+        let by_age = if settings.youngest_first {
+            start
+        } else {
+            Reverse(0)
+        };
+        let cpus = job.alloc.as_ref().map_or(0, |a| a.cpus());
+        let key = (state.preempt_rank(job), by_age, cpus, start);
+        self.by_key.insert((key, id));
+        if Some(until) > job.start_time {
+            self.exempt.insert((until, id));
+        }
+        self.of.insert(id, (key, until));
+    }
+
+    /// Those whose time alone has passed.
+    pub(crate) fn now_open(&mut self, now: Timestamp) -> Vec<JobId> {
+        let mut open = Vec::new();
+        while let Some(&(at, id)) = self.exempt.first()
+            && at <= now
+        {
+            self.exempt.pop_first();
+            open.push(id);
+        }
+        open
+    }
+
+    /// When the next one's time alone passes.
+    pub(crate) fn next_open(&self) -> Option<Timestamp> {
+        self.exempt.first().map(|(at, _)| *at)
+    }
+}
+
+/// What came of a job's wish that others make room for it.
+pub(crate) enum Made {
+    /// It starts, or waits for those who make room.
+    Settled,
+    /// There is no room to be made: what nodes lack although all leave that may have to, and whether promises to others
+    /// are in the way.
+    Short(Shortfall, bool),
+}
+
+/// Jobs whose shares come back: all of them, or only their CPUs.
+type Freed<'s> = Vec<(&'s Job, bool)>;
+
+/// A way to make room.
+struct Room<'s> {
+    picks: Vec<Pick>,
+    victims: Freed<'s>,
+    /// All whose shares it counts on.
+    freed: Freed<'s>,
+    /// Nobody has to leave first.
+    now: bool,
+}
+
+impl<'a> Pass<'a> {
+    /// Makes room for the next job of a lane that does not fit, if it may; `nowhere` says that there are no nodes for it
+    /// at all, not that they are too far from each other.
+    pub(crate) fn preempt(&mut self, lane: u32, id: JobId, nowhere: bool) -> Made {
+        let state = self.state;
+        let Some(waiting) = state.jobs.get(&id) else {
+            return Made::Short(Shortfall::NO_NODES, false);
+        };
+        if !nowhere || !self.s.queue.lane(lane).preempts {
+            return Made::Short(Shortfall::NO_NODES, false);
+        }
+        if self.claimed >= CLAIMS_MAX {
+            return Made::Short(Shortfall::ANYTHING, true);
+        }
+        let part = self.s.queue.lane(lane).part;
+        let name = self.s.fleet.parts[part as usize].config.name.clone();
+        let outranked = |job: &Job| state.outranks(waiting, &name, job);
+        let (stopped, leaving) = self.going(outranked);
+        let yielding = &self.s.yielding;
+        let candidates: Vec<(Key, &'a Job, bool)> = (yielding.by_key.iter())
+            .filter(|(_, v)| !self.chosen.contains_key(v) && yielding.of[v].1 <= self.now)
+            .filter_map(|(key, v)| Some((*key, state.jobs.get(v)?)))
+            .filter(|(_, job)| outranked(job))
+            .map(|(key, job)| (key, job, state.preempt_mode(job) != PreemptMode::Suspend))
+            .collect();
+        let Some(search) = Search::new(self, lane) else {
+            return Made::Short(Shortfall::NO_NODES, false);
+        };
+        let found = search.find_room(&stopped, &leaving, &candidates, state);
+        let (short, held) = (search.short.get(), search.narrowed.get());
+        self.s.cost.nodes_visited += 1 + candidates.len() as u64;
+        let Some(room) = found else {
+            return Made::Short(short, held);
+        };
+        if self.limit_on(lane, id, &room.picks).is_some() {
+            return Made::Short(Shortfall::ANYTHING, held);
+        }
+        for (victim, whole) in &room.victims {
+            self.chosen.insert(victim.id, !whole);
+            self.plan.preemptions.push(PlannedPreemption {
+                victim: victim.id,
+                by: id,
+                partition: name.clone(),
+            });
+        }
+        if room.now {
+            self.start_in_place_of(lane, id, &room);
+        } else {
+            self.claim(lane, id, &room);
+        }
+        if !room.victims.is_empty() {
+            self.look_again_behind(lane);
+        }
+        Made::Settled
+    }
+
+    /// What those who make room leave beyond what they make it for may be enough for others that come later.
+    fn look_again_behind(&mut self, lane: u32) {
+        let view = self.s.queue.lane(lane);
+        let Some(key) = view.key else { return };
+        let component = self.s.fleet.parts[view.part as usize].component;
+        let parts = self.s.queue.parts.iter().zip(&self.s.fleet.parts);
+        let behind = parts
+            .filter(|(_, view)| view.component == component)
+            .flat_map(|(part, _)| part.order.range((key, lane)..))
+            .map(|(_, other)| *other)
+            .filter(|other| *other != lane && self.s.queue.lane(*other).preempts);
+        for other in behind.collect::<Vec<u32>>() {
+            self.s.queue.wake(&self.s.fleet, other);
+            self.push(other);
+        }
+        self.s.queue.touched.clear();
+    }
+
+    /// Jobs that are stopped and that the waiting one would have stopped, and jobs that leave whatever happens: their
+    /// grace time runs, they were chosen in this pass, or they are being cleaned up.
+    fn going(&self, outranked: impl Fn(&Job) -> bool) -> (Freed<'a>, Freed<'a>) {
+        let state = self.state;
+        let (mut stopped, mut leaving) = (Freed::new(), Freed::new());
+        let known = |id: &JobId| state.jobs.get(id);
+        for job in self.s.yielding.aside.iter().filter_map(known) {
+            if !job.is_stopped_for_another() {
+                leaving.push((job, true));
+            } else if outranked(job) {
+                stopped.push((job, false));
+            }
+        }
+        let chosen = self.chosen.iter().filter(|(_, stops)| !**stops);
+        let chosen = chosen.map(|(id, _)| id);
+        for job in chosen.chain(&self.s.completing).filter_map(known) {
+            leaving.push((job, true));
+        }
+        (stopped, leaving)
+    }
+
+    /// Starts a job on CPUs that stopped jobs had.
+    fn start_in_place_of(&mut self, lane: u32, id: JobId, room: &Room<'_>) {
+        let mut freed: Vec<(u32, CpuSet)> = Vec::new();
+        for pick in &room.picks {
+            let mut cpus = CpuSet::default();
+            for (job, _) in &room.freed {
+                for (share, _) in job.held().filter(|(s, _)| s.node.0 == pick.node) {
+                    cpus.union_with(&self.s.fleet.free_stopped(share, !job.cpus_lent));
+                }
+            }
+            freed.push((pick.node, cpus));
+        }
+        self.start(lane, id, &room.picks);
+        for (node, cpus) in freed {
+            self.s.fleet.keep_for_stopped(node, &cpus);
+            // What the job took was not only what partitions had gained.
+            for &part in &self.s.fleet.nodes[node as usize].parts {
+                self.s.queue.parts[part as usize]
+                    .fresh
+                    .recount(&self.s.fleet);
+            }
+        }
+    }
+
+    /// Keeps what will be free for the job.
+    fn claim(&mut self, lane: u32, id: JobId, room: &Room<'_>) {
+        let (made, licenses) = {
+            let Some(search) = Search::new(self, lane) else {
+                return;
+            };
+            let vacated = search.without(&room.freed);
+            let made = vacated.pledge(search.demand, &room.picks);
+            (made, search.licenses(&room.freed).unwrap_or_default())
+        };
+        let made = Arc::new(made);
+        self.promises.holds.add(&made);
+        self.budget.licenses.keep(self.now, licenses);
+        self.promises
+            .ends
+            .extend(made.first().map(|(_, hold)| hold.end));
+        self.claimed += 1;
+        self.s.queue.claim(&self.s.fleet, lane, id);
+        self.took_its_turn(id);
+    }
+}
+
+/// A job's search for room.
+struct Search<'a> {
+    fleet: &'a Fleet,
+    part: &'a crate::nodes::fleet::PartView,
+    demand: &'a crate::demand::Demand,
+    holds: &'a Holds,
+    closed: &'a [bool],
+    now: Timestamp,
+    /// What there is of licenses, those that the job asks for, and where it would have them.
+    licensing: (&'a Licenses, &'a [Counts], Span<'a>),
+    /// There are not enough of them: others may have to leave for those that they have.
+    lacks_licenses: bool,
+    /// What was missing when it was looked for a place last.
+    short: Cell<Shortfall>,
+    /// Promises to others made nodes smaller.
+    narrowed: Cell<bool>,
+}
+
+impl<'a> Search<'a> {
+    fn new(pass: &'a Pass<'_>, lane: u32) -> Option<Search<'a>> {
+        let view = pass.s.queue.lane(lane);
+        let demand = view.demand.as_ref().ok()?;
+        let span = pass.span(view, demand);
+        Some(Search {
+            fleet: &pass.s.fleet,
+            part: &pass.s.fleet.parts[view.part as usize],
+            demand,
+            holds: &pass.promises.holds,
+            closed: &pass.promises.closed,
+            now: pass.now,
+            licensing: (&pass.budget.licenses, &view.licenses, span),
+            lacks_licenses: pass
+                .budget
+                .licenses
+                .to_be_had(&view.licenses, span)
+                .is_none(),
+            short: Cell::new(Shortfall::ANYTHING),
+            narrowed: Cell::new(false),
+        })
+    }
+
+    /// The nodes as they are when these jobs have left.
+    fn without(&self, freed: &Freed<'_>) -> Vacated<'a> {
+        let times = (self.now, self.demand.length_ms);
+        let mut vacated = Vacated::new(self.fleet, self.part, self.holds, times);
+        for (job, whole) in freed {
+            for (share, _) in job.held() {
+                vacated.release_of(job, share, *whole);
+            }
+        }
+        vacated
+    }
+
+    /// The nodes and who leaves them.
+    fn find_room<'s>(
+        &self,
+        stopped: &Freed<'s>,
+        leaving: &Freed<'s>,
+        candidates: &[(Key, &'s Job, bool)],
+        state: &State,
+    ) -> Option<Room<'s>> {
+        let of = |picks, victims: Freed<'s>, freed, now| Room {
+            picks,
+            victims,
+            freed,
+            now,
+        };
+        let at_once = |freed: &Freed<'s>| self.place(freed).filter(|p| self.can_take(p));
+        if !stopped.is_empty()
+            && let Some(picks) = at_once(stopped)
+        {
+            return Some(of(picks, Vec::new(), stopped.clone(), true));
+        }
+        let mut base = stopped.clone();
+        base.extend(leaving);
+        if let Some(picks) = self.place(&base) {
+            return Some(of(picks, Vec::new(), base, false));
+        }
+        let (picks, victims) = self.victims(&base, candidates, state)?;
+        // Where all that it takes is that jobs stop, it starts in their place.
+        if victims.iter().all(|(_, whole)| !whole) {
+            let mut freed = stopped.clone();
+            freed.extend(&victims);
+            if let Some(picks) = at_once(&freed) {
+                return Some(of(picks, victims, freed, true));
+            }
+        }
+        base.extend(&victims);
+        Some(of(picks, victims, base, false))
+    }
+
+    /// The best of what is found by looking at small or young jobs first, and at large ones first.
+    fn victims<'s>(
+        &self,
+        base: &Freed<'s>,
+        candidates: &[(Key, &'s Job, bool)],
+        state: &State,
+    ) -> Option<(Vec<Pick>, Freed<'s>)> {
+        if candidates.is_empty() {
+            return None;
+        }
+        let best = self.greedy(base, candidates)?;
+        let settings = state.preemption();
+        if settings.is_some_and(|s| s.strict_order || s.youngest_first) {
+            return Some(best);
+        }
+        let mut large = candidates.to_vec();
+        large.sort_by_key(|((rank, _, cpus, start), job, _)| {
+            (*rank, Reverse(*cpus), *start, job.id)
+        });
+        let Some(other) = self.greedy(base, &large) else {
+            return Some(best);
+        };
+        let cost = |victims: &Freed<'s>| {
+            let highest = victims.iter().map(|(job, _)| state.preempt_rank(job)).max();
+            let cpus = victims.iter().filter_map(|(job, _)| job.alloc.as_ref());
+            (highest, victims.len(), cpus.map(|a| a.cpus()).sum::<u64>())
+        };
+        Some(if cost(&other.1) < cost(&best.1) {
+            other
+        } else {
+            best
+        })
+    }
+
+    /// The licenses that it asks for, if there are enough when these jobs have left. Who is only stopped keeps his.
+    fn licenses(&self, freed: &Freed<'_>) -> Option<Due> {
+        let (all, asked, span) = self.licensing;
+        if asked.is_empty() {
+            return Some(Due::new());
+        }
+        let ended = freed.iter().filter(|(_, whole)| *whole);
+        let ended: Vec<&Job> = ended.map(|(job, _)| *job).collect();
+        all.without(asked, span, &ended)
+    }
+
+    /// Whether a job has some of the licenses that are missing.
+    fn has_licenses(&self, job: &Job) -> bool {
+        let held = job.alloc.iter().flat_map(|alloc| &alloc.licenses);
+        let asked = || self.licensing.1.iter().flatten().map(|(name, _)| name);
+        self.lacks_licenses && held.into_iter().any(|(name, _)| asked().any(|n| n == name))
+    }
+
+    fn place(&self, freed: &Freed<'_>) -> Option<Vec<Pick>> {
+        self.licenses(freed)?;
+        let vacated = self.without(freed);
+        let switches = self.demand.switches.map(|(most, _)| most);
+        let placement = choose(self.demand, self.fleet, self.part, &vacated, switches);
+        self.narrowed
+            .set(self.narrowed.get() || vacated.narrowed.get());
+        self.short.set(match placement {
+            Placement::Nowhere(short) => short,
+            Placement::Here(_) | Placement::Scattered => Shortfall::ANYTHING,
+        });
+        let picks = placement.picks()?;
+        let open = |p: &Pick| !self.closed.get(p.node as usize).copied().unwrap_or(false);
+        picks.iter().all(open).then_some(picks)
+    }
+
+    /// Whether the job may start on these nodes at once, as far as a count of CPUs does not tell.
+    fn can_take(&self, picks: &[Pick]) -> bool {
+        picks.iter().all(|pick| {
+            let pos = self.part.pos_of[pick.node as usize] as usize;
+            let class = &self.fleet.classes[self.fleet.nodes[pick.node as usize].class as usize];
+            let want = self.demand.want(class, pick);
+            let within = self
+                .part
+                .cpus_left(pos)
+                .is_none_or(|left| want.cpus <= left);
+            within && !self.part.cpus.rule.by_socket() && !self.fleet.blocks.by_core(pick.node)
+        })
+    }
+
+    /// Takes candidates in order until the job fits, then spares whom it can, those of the highest rank first.
+    fn greedy<'s>(
+        &self,
+        base: &Freed<'s>,
+        candidates: &[(Key, &'s Job, bool)],
+    ) -> Option<(Vec<Pick>, Freed<'s>)> {
+        let here = |job: &Job| {
+            job.held().any(|(share, _)| {
+                let pos = self.part.pos_of.get(share.node.0 as usize);
+                pos.is_some_and(|p| *p != NOWHERE)
+            })
+        };
+        let all: Vec<(&'s Job, bool)> = candidates
+            .iter()
+            .filter(|(_, job, _)| here(job) || self.has_licenses(job))
+            .map(|(_, job, whole)| (*job, *whole))
+            .collect();
+        let with = |victims: &[(&'s Job, bool)]| {
+            let mut freed = base.clone();
+            freed.extend(victims.iter().copied());
+            self.place(&freed)
+        };
+        // The fewest of the order that do, by halves: more never hurts.
+        let mut picks = with(&all)?;
+        let (mut low, mut high) = (0, all.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match with(&all[..middle]) {
+                Some(found) => (picks, high) = (found, middle),
+                None => low = middle + 1,
+            }
+        }
+        let mut victims = all[..high].to_vec();
+        let near = |job: &Job, picks: &[Pick]| {
+            job.held()
+                .any(|(share, _)| picks.iter().any(|p| p.node == share.node.0))
+        };
+        let kept: Freed<'s> = victims
+            .iter()
+            .copied()
+            .filter(|(j, _)| near(j, &picks) || self.has_licenses(j))
+            .collect();
+        if kept.len() < victims.len()
+            && let Some(found) = with(&kept)
+        {
+            (victims, picks) = (kept, found);
+        }
+        let mut at = victims.len();
+        for _ in 0..SPARED_MAX {
+            let Some(next) = at.checked_sub(1) else { break };
+            at = next;
+            let mut fewer = victims.clone();
+            fewer.remove(at);
+            if let Some(found) = with(&fewer) {
+                (victims, picks) = (fewer, found);
+            }
+        }
+        Some((picks, victims))
+    }
+}

@@ -1,0 +1,586 @@
+//! The scheduler's entry points: following events, preparing a pass.
+
+use crate::backfill::outlook::Outlook;
+use crate::nodes::fleet::{Fleet, NodeView};
+use crate::nodes::node_map::NumberMap;
+use crate::nodes::planned::PlannedEnds;
+use crate::nodes::reserved::waiting_for;
+use crate::pass::noted::Noted;
+use crate::pass::preempt::Yielding;
+use crate::pass::trial;
+use crate::pass::{Lists, Pass};
+use crate::place::holds::Holds;
+use crate::queue::Queue;
+use crate::queue::possible::Known;
+use muster_core::account_limits::Scope;
+use muster_core::command::Plan;
+use muster_core::event::{Event, JobChange, NodeChange};
+use muster_core::ids::JobId;
+use muster_core::job::{Allocation, ArrayRole, Job, Reason};
+use muster_core::refusal::Refusal;
+use muster_core::spec::{JobSpec, Sharing};
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Changes of nodes that are kept; who has not seen them begins anew.
+const CHANGES_KEPT: usize = 10_000;
+
+/// How often those are tried again that limits of use keep back, seconds: limits are in minutes.
+const USE_LOOKED_AT_S: u64 = 60;
+
+/// What the last pass looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Shapes (in a partition) for which a placement was tried; once per start and once per failure.
+    pub shapes_visited: u64,
+    /// Shapes that were only compared with what nodes have gained.
+    pub shapes_compared: u64,
+    /// Nodes whose room was looked at for a placement.
+    pub nodes_visited: u64,
+    /// Jobs that were queued, moved or considered.
+    pub jobs_visited: u64,
+}
+
+/// A part of a node that the last pass kept for a job that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promised {
+    /// For whom: of a heterogeneous job the component that waits first.
+    pub job: JobId,
+    /// Of which node, by its place in the state.
+    pub node: u32,
+    /// From when on.
+    pub start: Timestamp,
+    /// Until when at the latest.
+    pub end: Timestamp,
+    /// CPUs.
+    pub cpus: u32,
+    /// MiB of memory, where memory is consumable.
+    pub mib: u64,
+}
+
+/// Waiting jobs and free room, kept up to date by events.
+#[derive(Debug, Default)]
+pub struct Scheduler {
+    pub(crate) fleet: Fleet,
+    pub(crate) queue: Queue,
+    pub(crate) dirty_nodes: Noted<u32>,
+    /// Jobs that are being cleaned up: they end any moment.
+    pub(crate) completing: BTreeSet<JobId>,
+    /// Jobs and their nodes, of which how much or until when may have changed.
+    dirty_shares: Noted<(JobId, u32)>,
+    dirty_jobs: Noted<JobId>,
+    /// When running jobs are expected to end, where run times are predicted.
+    pub(crate) planned: PlannedEnds,
+    /// Running jobs that may have to make room.
+    pub(crate) yielding: Yielding,
+    /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
+    /// are tried again, or told a reason.
+    pub(crate) proposed: BTreeSet<JobId>,
+    /// Records that wait for their array's `%limit`, by array.
+    throttled: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Jobs that may be preempted from now on, or leave and are counted on by those who preempt.
+    opened: BTreeSet<JobId>,
+    /// When jobs give up their wish for few leaf switches.
+    relents: BTreeSet<(Timestamp, JobId)>,
+    /// When and where the first job that waits in a partition will fit, by partition.
+    pub(crate) outlooks: NumberMap<u32, (u64, Box<Outlook>)>,
+    /// Where a pass has its promises: empty between passes.
+    pub(crate) holds: Holds,
+    /// And its lists, likewise.
+    pub(crate) lists: Lists,
+    rebuild: bool,
+    /// What was submitted last.
+    pub(crate) possible: Known,
+    /// Less counts towards limits of these since the last pass.
+    freed_scopes: BTreeSet<Scope>,
+    /// Lanes that limits of use keep back: time alone may let them go. When they are tried again.
+    pub(crate) limited_by_use: BTreeSet<u32>,
+    use_looked_at: Option<Timestamp>,
+    /// Licenses came back since the last pass.
+    licenses_freed: bool,
+    /// Priorities were worked out since the last pass.
+    reranked: bool,
+    pub(crate) more: bool,
+    pub(crate) cost: Cost,
+    /// Positions of the partitions that the last pass looked at.
+    pub(crate) evaluated: Vec<u32>,
+}
+
+/// Whether a record may be queued now.
+enum Eligibility {
+    Now,
+    /// The array's limit is reached.
+    Throttled(JobId),
+    No,
+}
+
+impl Scheduler {
+    /// Reads everything once; O(jobs + nodes).
+    pub fn new(state: &State) -> Scheduler {
+        let mut fleet = Fleet::new(state);
+        let completing = |id: &&JobId| state.jobs.get(id).is_some_and(|j| j.completing);
+        let planned = PlannedEnds::new(state);
+        fleet.settle(state, &planned);
+        Scheduler {
+            queue: Queue::new(state, &fleet),
+            fleet,
+            dirty_jobs: state.pending.iter().copied().collect(),
+            planned,
+            yielding: Yielding::new(state),
+            completing: state.active.iter().filter(completing).copied().collect(),
+            ..Scheduler::default()
+        }
+    }
+
+    /// Whether what it knows of nodes and partitions is to be read anew.
+    pub(crate) fn is_stale(&self, state: &State) -> bool {
+        self.rebuild || self.fleet.nodes.len() != state.nodes.len()
+    }
+
+    /// Notes what an event changed. Call it after each applied event, with the state after it.
+    pub fn observe(&mut self, state: &State, event: &Event) {
+        match event {
+            Event::Configured { .. }
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationGone { .. }
+            | Event::AccountsChanged { .. } => self.rebuild = true,
+            Event::PrioritiesCalculated { .. } => self.reranked = true,
+            Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
+            Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
+                self.completing.remove(id);
+                self.follow_wish_for_nodes(state, *id);
+                self.job(state, *id);
+            }
+            Event::TaskSplit { base, id, .. } => {
+                self.dirty_jobs.insert(*base);
+                self.dirty_jobs.insert(*id);
+            }
+            Event::JobChanged { id, change, .. } => self.job_changed(state, *id, change),
+            Event::JobStarted { id, .. }
+            | Event::JobSuspended { id, .. }
+            | Event::JobResumed { id, .. } => {
+                if matches!(event, Event::JobResumed { .. }) && state.preemption().is_some() {
+                    // It took what came back at once, and may have to give it to another than had it before.
+                    self.opened.insert(*id);
+                }
+                self.job(state, *id);
+                self.nodes_of(state, *id);
+                self.retimed(state, *id);
+            }
+            Event::JobEnding { id, .. } => {
+                self.job(state, *id);
+                self.follow_licenses(state, *id);
+                self.follow_limits(state, *id);
+                // Its resources come back at another time than was assumed.
+                self.retimed(state, *id);
+                if state.jobs.get(id).is_some_and(|j| j.completing) {
+                    self.completing.insert(*id);
+                    if state.preemption().is_some() {
+                        // With what it leaves, fewer others need to make room.
+                        self.opened.insert(*id);
+                        self.nodes_of(state, *id);
+                    }
+                } else {
+                    self.nodes_of(state, *id);
+                }
+            }
+            Event::NodeReleased { id, position, .. } => {
+                let job = state.jobs.get(id);
+                let alloc = job.and_then(|j| j.alloc.as_ref());
+                self.licenses_freed |= alloc.is_some_and(|a| !a.licenses.is_empty());
+                if let Some(share) = alloc.and_then(|a| a.nodes.get(*position as usize)) {
+                    self.dirty_nodes.insert(share.node.0);
+                    self.dirty_shares.insert((*id, share.node.0));
+                }
+                // With nodes left to be cleaned nothing else of an ended job changes.
+                if job.is_none_or(|j| !j.completing) {
+                    self.completing.remove(id);
+                    self.job(state, *id);
+                }
+            }
+            Event::JobsPurged { ids } => {
+                for id in ids {
+                    self.completing.remove(id);
+                    if self.queue.jobs.contains_key(id) {
+                        self.dirty_jobs.insert(*id);
+                    }
+                }
+            }
+            Event::NodeRegistered { node, .. } => {
+                self.rebuild |= self.fleet.is_another(state, node.0);
+                self.dirty_nodes.insert(node.0);
+            }
+            Event::NodeChanged { node, change, .. } => match change {
+                NodeChange::Weight(_) | NodeChange::Features(_) => self.rebuild = true,
+                // Nodes that sleep come last.
+                NodeChange::Power(_) | NodeChange::ResumeFailed => self.rebuild = true,
+                NodeChange::LinkLost
+                | NodeChange::Down(_)
+                | NodeChange::Drain(_)
+                | NodeChange::Fail(_)
+                | NodeChange::Resume
+                | NodeChange::Undrain
+                | NodeChange::Returned
+                | NodeChange::Reboot(_)
+                | NodeChange::LaunchFailed(_) => {
+                    self.dirty_nodes.insert(node.0);
+                }
+                NodeChange::Reason(_)
+                | NodeChange::Health { .. }
+                | NodeChange::Comment(_)
+                | NodeChange::CpuBind(_) => {}
+            },
+            Event::BlobStored { .. } | Event::StepStarted { .. } | Event::StepEnded { .. } => {}
+        }
+    }
+
+    /// Works out what to start now. Proposals that are not committed are proposed again by the next plan.
+    pub fn plan(&mut self, state: &State, now: Timestamp) -> Plan {
+        if self.is_stale(state) {
+            *self = Scheduler::new(state);
+        }
+        self.fleet.now = now;
+        self.cost = Cost::default();
+        self.more = false;
+        for id in self.planned.correct(state, now) {
+            self.retimed(state, id);
+        }
+        for id in self.yielding.now_open(now) {
+            self.nodes_of(state, id);
+            self.opened.insert(id);
+        }
+        self.prepare(state);
+        while let Some(&(at, id)) = self.relents.first()
+            && at <= now
+        {
+            self.relents.pop_first();
+            self.queue.wake_job(&self.fleet, id);
+        }
+        if self.use_looked_at.is_some_and(|at| at <= now) {
+            self.use_looked_at = None;
+            for lane in std::mem::take(&mut self.limited_by_use) {
+                self.queue.wake_lane(&self.fleet, lane);
+            }
+        }
+        let plan = Pass::new(self, state, now).run();
+        if !self.limited_by_use.is_empty() && self.use_looked_at.is_none() {
+            self.use_looked_at = Some(now.plus_s(USE_LOOKED_AT_S));
+        }
+        plan
+    }
+
+    /// When a plan should be made even if nothing happens until then.
+    pub fn next_look(&self) -> Option<Timestamp> {
+        let relents = self.relents.first().map(|(at, _)| *at);
+        let others = self
+            .yielding
+            .next_open()
+            .into_iter()
+            .chain(self.use_looked_at);
+        relents.into_iter().chain(others).min()
+    }
+
+    /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
+    /// had first kept others back for.
+    pub fn more(&self) -> bool {
+        self.more
+    }
+
+    /// Positions of the partitions of which the last pass looked at those that wait.
+    pub fn evaluated(&self) -> &[u32] {
+        &self.evaluated
+    }
+
+    /// What the last pass looked at.
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// What is kept for the first that waits in each partition.
+    pub fn promised(&self) -> Vec<Promised> {
+        let promises = self.queue.parts.iter().flat_map(|part| &part.reservation);
+        let parts = promises.flat_map(|promise| {
+            promise.holds.iter().map(|(node, hold)| Promised {
+                job: promise.key.2,
+                node: *node,
+                start: hold.start,
+                end: hold.end,
+                cpus: hold.needs.cpus,
+                mib: hold.needs.mib,
+            })
+        });
+        parts.collect()
+    }
+
+    /// Number of shapes that wait.
+    pub fn shapes(&self) -> usize {
+        self.queue.shape_count()
+    }
+
+    /// When and where a job would start if it were the first in line, for `--test-only` and `--immediate`. Jobs
+    /// without a time limit are taken to end in a year.
+    ///
+    /// # Errors
+    /// Why it could never start.
+    pub fn would_start(
+        &self,
+        state: &State,
+        spec: &JobSpec,
+        now: Timestamp,
+    ) -> Result<(Timestamp, Allocation), Refusal> {
+        trial::would_start(state, spec, now)
+    }
+
+    /// The same for all components of a heterogeneous job together.
+    ///
+    /// # Errors
+    /// Why they could never start.
+    pub fn would_start_together(
+        &self,
+        state: &State,
+        specs: &[JobSpec],
+        now: Timestamp,
+    ) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
+        trial::would_start_together(state, specs, now)
+    }
+
+    fn job(&mut self, state: &State, id: JobId) {
+        self.dirty_jobs.insert(id);
+        self.planned.follow(state, id);
+        self.yielding.follow(state, id);
+        if let Some(ArrayRole::Task { base, .. }) = state.jobs.get(&id).map(|j| &j.array)
+            && self.throttled.contains_key(base)
+        {
+            self.dirty_jobs.insert(*base);
+        }
+    }
+
+    fn job_changed(&mut self, state: &State, id: JobId, change: &JobChange) {
+        match change {
+            JobChange::Spec(_) | JobChange::TimeLimit(_) => {
+                self.follow_wish_for_nodes(state, id);
+                self.job(state, id);
+                self.retimed(state, id);
+            }
+            JobChange::Hold { .. }
+            | JobChange::Priority(_)
+            | JobChange::WaitingOn { .. }
+            | JobChange::Eligible
+            | JobChange::Accrues(_)
+            | JobChange::NotBefore(_) => self.job(state, id),
+            JobChange::ReservationGone { .. } => self.job(state, id),
+            JobChange::EndBy(_) | JobChange::NodesUp => self.retimed(state, id),
+            JobChange::Resized(_) => {
+                self.job(state, id);
+                self.nodes_of(state, id);
+                self.follow_limits(state, id);
+                self.retimed(state, id);
+            }
+            JobChange::Preempted(_) => {
+                self.job(state, id);
+                self.opened.insert(id);
+                self.nodes_of(state, id);
+                self.retimed(state, id);
+            }
+            JobChange::SwitchWait => {
+                self.job(state, id);
+                if let Some(job) = state.jobs.get(&id) {
+                    self.follow_switch_wait(job);
+                }
+            }
+            JobChange::TurnDue(_)
+            | JobChange::Requeueable(_)
+            | JobChange::Warned
+            | JobChange::TermSent
+            | JobChange::SpecialExit(_)
+            | JobChange::Detail(_)
+            | JobChange::StepLimit { .. }
+            | JobChange::Waking(_)
+            | JobChange::Ready => {}
+        }
+    }
+
+    /// A job counts towards limits no more.
+    fn follow_limits(&mut self, state: &State, id: JobId) {
+        if let Some(job) = state.jobs.get(&id).filter(|_| state.keeps_limits()) {
+            let scopes = state.scopes_of(job, &job.partition);
+            self.freed_scopes.extend(scopes);
+        }
+    }
+
+    /// A job gives licenses back, or will soon.
+    fn follow_licenses(&mut self, state: &State, id: JobId) {
+        let alloc = state.jobs.get(&id).and_then(|job| job.alloc.as_ref());
+        self.licenses_freed |= alloc.is_some_and(|a| !a.licenses.is_empty());
+    }
+
+    /// The first job that wants nodes for its user alone makes it matter whose jobs are where.
+    fn follow_wish_for_nodes(&mut self, state: &State, id: JobId) {
+        let job = state.jobs.get(&id);
+        let wants = job.is_some_and(|j| j.spec.ask.sharing == Sharing::ExclusiveUser);
+        self.rebuild |= wants && !self.fleet.by_user;
+    }
+
+    /// Jobs of a reservation may begin.
+    fn reservation_opened(&mut self, state: &State, name: &str) {
+        for part in &mut self.fleet.parts {
+            if let Some(own) = &mut part.own
+                && self.fleet.blocks.all[own.at as usize].record.name == name
+            {
+                (own.open, part.changed) = (true, true);
+            }
+        }
+        self.dirty_jobs.extend(waiting_for(state, name));
+    }
+
+    fn nodes_of(&mut self, state: &State, id: JobId) {
+        if let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) {
+            self.dirty_nodes
+                .extend(alloc.nodes.iter().map(|share| share.node.0));
+        }
+    }
+
+    /// A running job will give its nodes back at another time: promises that rest on it are made anew.
+    fn retimed(&mut self, state: &State, id: JobId) {
+        let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else {
+            return;
+        };
+        let mut last = None;
+        for share in &alloc.nodes {
+            let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else {
+                continue;
+            };
+            self.dirty_shares.insert((id, share.node.0));
+            touch(&mut self.queue, &self.fleet, view, &mut last);
+        }
+    }
+
+    /// Brings queue and nodes in line with the state.
+    fn prepare(&mut self, state: &State) {
+        let proposed = std::mem::take(&mut self.proposed);
+        self.dirty_jobs.extend(proposed.iter().copied());
+        let mut freed = Vec::new();
+        self.fleet.changes.trim(CHANGES_KEPT);
+        let shares = self.dirty_shares.take();
+        for of_job in shares.chunk_by(|a, b| a.0 == b.0) {
+            let nodes: Vec<u32> = of_job.iter().map(|(_, node)| *node).collect();
+            self.fleet
+                .set_tenant(state, &self.planned, of_job[0].0, &nodes);
+        }
+        self.dirty_shares.give_back(shares);
+        let nodes = self.dirty_nodes.take();
+        for &node in &nodes {
+            let held = &state.nodes[node as usize].jobs;
+            let opened = held.iter().any(|id| self.opened.contains(id));
+            if self.fleet.sync(state, node) || opened {
+                freed.push(node);
+            }
+        }
+        self.dirty_nodes.give_back(nodes);
+        for part in 0..self.fleet.parts.len() {
+            if std::mem::take(&mut self.fleet.parts[part].changed) {
+                let part = u32::try_from(part).expect("fewer than 2^32 partitions");
+                self.queue.partition_changed(&self.fleet, part);
+            }
+        }
+        let jobs = self.dirty_jobs.take();
+        for &id in &jobs {
+            self.refresh(state, id);
+        }
+        self.dirty_jobs.give_back(jobs);
+        let freed_scopes = std::mem::take(&mut self.freed_scopes);
+        if !freed_scopes.is_empty() {
+            self.queue.use_fell(&self.fleet, &freed_scopes);
+        }
+        if std::mem::take(&mut self.licenses_freed) {
+            self.queue.licenses_freed(&self.fleet);
+        }
+        if std::mem::take(&mut self.reranked) {
+            self.queue.reranked(state, &self.fleet);
+        }
+        for id in proposed {
+            self.queue.wake_job(&self.fleet, id);
+        }
+        self.opened.clear();
+        let mut last = None;
+        for &node in &freed {
+            let view = &self.fleet.nodes[node as usize];
+            touch(&mut self.queue, &self.fleet, view, &mut last);
+        }
+        self.queue.nodes_freed(&self.fleet, &freed);
+    }
+
+    /// Remembers when a queued job gives up its wish for few switches.
+    fn follow_switch_wait(&mut self, job: &Job) {
+        let since = job.switch_wait_since;
+        let at = since.and_then(|since| self.queue.relents_at(job.id, since));
+        self.relents.extend(at.map(|at| (at, job.id)));
+    }
+
+    fn refresh(&mut self, state: &State, id: JobId) {
+        self.cost.jobs_visited += 1;
+        // When a task of an array ends, others of that array may go.
+        let waiting = self.throttled.remove(&id).unwrap_or_default();
+        for other in waiting.into_iter().filter(|other| *other != id) {
+            self.refresh_one(state, other);
+        }
+        self.refresh_one(state, id);
+    }
+
+    fn refresh_one(&mut self, state: &State, id: JobId) {
+        let Some(job) = state.jobs.get(&id) else {
+            return self.queue.remove(&self.fleet, id);
+        };
+        match eligibility(state, job) {
+            Eligibility::Now => {
+                self.queue.put(state, &self.fleet, job);
+                self.queue.announce.insert(id);
+                self.follow_switch_wait(job);
+                return;
+            }
+            Eligibility::Throttled(base) => {
+                self.throttled.entry(base).or_default().insert(id);
+                self.queue.refused.insert(id, Reason::JobArrayTaskLimit);
+            }
+            Eligibility::No => {}
+        }
+        self.queue.remove(&self.fleet, id);
+    }
+}
+
+/// Something changed on a node. Nodes that come one after another mostly are of one component: `last` is that of the one
+/// before.
+fn touch(queue: &mut Queue, fleet: &Fleet, view: &NodeView, last: &mut Option<u32>) {
+    for &part in &view.parts {
+        let component = fleet.parts[part as usize].component;
+        if last.replace(component) != Some(component) {
+            queue.touched.insert(component);
+        }
+    }
+}
+
+fn eligibility(state: &State, job: &Job) -> Eligibility {
+    if !job.is_startable() || job.priority == 0 {
+        return Eligibility::No;
+    }
+    if let Some((base, left)) = array_budget(state, job)
+        && left == 0
+    {
+        return Eligibility::Throttled(base);
+    }
+    Eligibility::Now
+}
+
+/// The array a record belongs to and how many more of its tasks may run, when it has a limit.
+pub(crate) fn array_budget(state: &State, job: &Job) -> Option<(JobId, u32)> {
+    let base = match job.array {
+        ArrayRole::None => return None,
+        ArrayRole::Pending { .. } => job.id,
+        ArrayRole::Task { base, .. } => base,
+    };
+    let info = state.arrays.get(&base)?;
+    Some((base, info.throttle?.saturating_sub(info.running)))
+}

@@ -1,0 +1,58 @@
+//! Whether a job that is submitted could ever run. What no nodes of its partitions could give it, whatever else runs
+//! and whichever of them are up, is refused at once: its owner is there to hear of it. What is only too large for the
+//! partition waits, as partitions grow.
+
+use crate::pass::scheduler::Scheduler;
+use crate::queue::possible::Known;
+use crate::queue::{feasible, partitions_of};
+use muster_core::event::Event;
+use muster_core::job::Reason;
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::spec::JobSpec;
+use muster_core::state::State;
+use muster_core::time::TimeLimit;
+use std::sync::Arc;
+
+impl Scheduler {
+    /// Why one of these submissions could never run, if so. Nothing is said while the configuration changes.
+    pub(crate) fn impossible(&mut self, state: &State, events: &[Event]) -> Option<Refusal> {
+        if self.is_stale(state) {
+            return None;
+        }
+        events.iter().find_map(|event| match event {
+            Event::JobSubmitted {
+                spec, time_limit, ..
+            } => self.never(spec, *time_limit),
+            _ => None,
+        })
+    }
+
+    fn never(&mut self, spec: &Arc<JobSpec>, limit: TimeLimit) -> Option<Refusal> {
+        // Nodes of reservations come and go.
+        if spec.reservation.is_some() || self.possible.is_like(spec, limit) {
+            return None;
+        }
+        let fleet = &self.fleet;
+        let names = partitions_of(spec, &[]);
+        let parts = names.iter().filter_map(|name| fleet.part_by_name.get(name));
+        let mut looked = std::mem::take(&mut self.queue.looked);
+        let mut verdicts = parts.map(|number| {
+            let part = &fleet.parts[*number as usize];
+            let found = feasible(&spec.ask, limit, fleet, part, None);
+            let verdict = found.as_ref().err().copied();
+            looked.note(fleet, (spec, limit, *number), found);
+            verdict
+        });
+        let never = verdicts.all(|reason| reason == Some(Reason::BadConstraints));
+        self.queue.looked = looked;
+        if !names.is_empty() && never {
+            let text = format!(
+                "no nodes of partition {} can ever give it what it asks for",
+                names.join(",")
+            );
+            return Some(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
+        }
+        self.possible = Known::new(spec, limit);
+        None
+    }
+}

@@ -1,0 +1,193 @@
+//! What a pass keeps of nodes for jobs that wait. Most nodes are promised once, and leave to others what the promise
+//! says: of these it is only noted where the promise tells of them.
+
+use crate::nodes::fleet::{Fleet, Room, Want};
+use crate::nodes::rooms::{needs_of, take_away};
+use muster_core::time::Timestamp;
+use std::sync::Arc;
+
+/// A part of a node promised to a waiting job from a time on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The lane whose first job it is promised to; [`CLAIM`] for those for whom room is being made.
+    pub(crate) lane: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    /// What is promised.
+    pub(crate) needs: Room,
+    /// What others may still take of the node beyond `start`.
+    pub(crate) spare: Room,
+}
+
+/// Stands for the lane in what is kept for jobs for whom others make room.
+pub(crate) const CLAIM: u32 = u32::MAX;
+
+/// What is promised, by node; shared by all who keep it.
+pub(crate) type Promise = Arc<Vec<(u32, Hold)>>;
+
+/// Where that which is kept of a node is found.
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    /// Nothing is kept.
+    #[default]
+    Nowhere,
+    /// One promise keeps something, and leaves others what it said: which one, and where in it the node is.
+    Promised(u32, u32),
+    /// In a list of its own.
+    Own(u32),
+}
+
+/// Promises by node.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    places: Vec<Place>,
+    /// Nodes of which something is kept.
+    nodes: Vec<u32>,
+    promises: Vec<Promise>,
+    /// What is kept of nodes where that is not what one promise says; those from `used` on are empty and wait to be
+    /// used again.
+    lists: Vec<Vec<Hold>>,
+    used: usize,
+    /// Less is left to others of something promised than when it was promised.
+    pub(crate) narrowed: bool,
+}
+
+impl Clone for Holds {
+    fn clone(&self) -> Holds {
+        Holds {
+            places: self.places.clone(),
+            nodes: self.nodes.clone(),
+            promises: self.promises.clone(),
+            lists: self.lists[..self.used].to_vec(),
+            used: self.used,
+            narrowed: self.narrowed,
+        }
+    }
+}
+
+impl Holds {
+    /// What is kept of a node.
+    pub(crate) fn of(&self, node: u32) -> &[Hold] {
+        match self.place(node) {
+            Place::Nowhere => &[],
+            Place::Promised(promise, at) => {
+                std::slice::from_ref(&self.promises[promise as usize][at as usize].1)
+            }
+            Place::Own(list) => &self.lists[list as usize],
+        }
+    }
+
+    /// Whether what is kept of a node may be another than promises say.
+    pub(crate) fn is_own(&self, node: u32) -> bool {
+        matches!(self.place(node), Place::Own(_))
+    }
+
+    /// Every node of which something is kept, with that.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[Hold])> {
+        self.nodes.iter().map(|node| (*node, self.of(*node)))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Forgets all promises, but not the space that they took.
+    pub(crate) fn clear(&mut self) {
+        for node in self.nodes.drain(..) {
+            self.places[node as usize] = Place::Nowhere;
+        }
+        self.promises.clear();
+        self.lists[..self.used].iter_mut().for_each(Vec::clear);
+        self.used = 0;
+        self.narrowed = false;
+    }
+
+    /// Adds promises to those that were made before.
+    pub(crate) fn add(&mut self, made: &Promise) {
+        let promise = number(self.promises.len());
+        self.promises.push(Arc::clone(made));
+        self.nodes.reserve(made.len());
+        for ((node, hold), at) in made.iter().zip(0..) {
+            if let Some(place @ Place::Nowhere) = self.places.get_mut(*node as usize) {
+                *place = Place::Promised(promise, at);
+                self.nodes.push(*node);
+                continue;
+            }
+            if let Place::Nowhere = self.place(*node) {
+                self.put(*node, Place::Promised(promise, at));
+                continue;
+            }
+            let mut narrowed = false;
+            let list = self.own(*node);
+            for earlier in list.iter_mut() {
+                if hold.start <= earlier.start && earlier.start < hold.end {
+                    narrowed = true;
+                    take_away(&mut earlier.spare, &hold.needs);
+                }
+            }
+            list.push(hold.clone());
+            self.narrowed |= narrowed;
+        }
+    }
+
+    /// What is kept of a node is this from now on.
+    pub(crate) fn set(&mut self, node: u32, holds: Vec<Hold>) {
+        *self.own(node) = holds;
+        self.narrowed = true;
+    }
+
+    /// A job of another starts now on a promised node and outlasts the promise's begin: less is left to others.
+    pub(crate) fn take_spare(&mut self, fleet: &Fleet, node: u32, end: Timestamp, want: &Want) {
+        if self.of(node).is_empty() {
+            return;
+        }
+        self.narrowed = true;
+        if self.of(node).iter().any(|hold| hold.start < end) {
+            let needs = needs_of(fleet, node, want);
+            let list = self.own(node).iter_mut();
+            list.filter(|hold| hold.start < end)
+                .for_each(|hold| take_away(&mut hold.spare, &needs));
+        }
+    }
+
+    fn place(&self, node: u32) -> Place {
+        let place = self.places.get(node as usize);
+        place.copied().unwrap_or_default()
+    }
+
+    /// Of a node of which nothing was kept something is.
+    #[inline]
+    fn put(&mut self, node: u32, place: Place) {
+        if self.places.len() <= node as usize {
+            self.places.resize(node as usize + 1, Place::Nowhere);
+        }
+        self.places[node as usize] = place;
+        self.nodes.push(node);
+    }
+
+    /// What is kept of a node, to be changed.
+    fn own(&mut self, node: u32) -> &mut Vec<Hold> {
+        let place = self.place(node);
+        if let Place::Own(list) = place {
+            return &mut self.lists[list as usize];
+        }
+        let at = self.used;
+        if at == self.lists.len() {
+            self.lists.push(Vec::with_capacity(1));
+        }
+        self.used += 1;
+        match place {
+            Place::Promised(promise, of) => {
+                let hold = &self.promises[promise as usize][of as usize].1;
+                self.lists[at].push(hold.clone());
+                self.places[node as usize] = Place::Own(number(at));
+            }
+            Place::Nowhere | Place::Own(_) => self.put(node, Place::Own(number(at))),
+        }
+        &mut self.lists[at]
+    }
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("fewer than 2^32 nodes")
+}

@@ -1,0 +1,233 @@
+//! The nodes of a partition as they are once some jobs have left them, whenever that is: what is looked at to choose
+//! who makes room.
+
+use crate::demand::Demand;
+use crate::demand::pick::Pick;
+use crate::nodes::fleet::devices::give_back;
+use crate::nodes::fleet::{Fleet, PartView, Room};
+use crate::nodes::node_map::NodeMap;
+use crate::nodes::rooms::{minus, narrow, needs_of};
+use crate::nodes::sharing::{Tenants, lend};
+use crate::place::Ground;
+use crate::place::ground::{end_after, tightest};
+use crate::place::holds::{CLAIM, Hold, Holds};
+use muster_core::cpuset::CpuSet;
+use muster_core::job::{Job, NodeShare};
+use muster_core::time::Timestamp;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::ops::Range;
+
+/// Nodes without the shares of jobs that were released.
+pub(crate) struct Vacated<'a> {
+    fleet: &'a Fleet,
+    part: &'a PartView,
+    holds: &'a Holds,
+    grown: NodeMap<Room>,
+    /// CPUs of stopped jobs that were counted as free already.
+    lent: NodeMap<CpuSet>,
+    /// CPUs that several jobs have still.
+    layers: NodeMap<Vec<CpuSet>>,
+    /// What has come back of a node, and when it was expected to.
+    back: NodeMap<Vec<(Timestamp, Room)>>,
+    start: Timestamp,
+    length_ms: Option<u64>,
+    /// Set when a promise made a node smaller than it is.
+    pub(crate) narrowed: Cell<bool>,
+}
+
+impl<'a> Vacated<'a> {
+    /// The nodes as they are, for a job that starts then.
+    pub(crate) fn new(
+        fleet: &'a Fleet,
+        part: &'a PartView,
+        holds: &'a Holds,
+        (start, length_ms): (Timestamp, Option<u64>),
+    ) -> Vacated<'a> {
+        Vacated {
+            fleet,
+            part,
+            holds,
+            grown: NodeMap::default(),
+            lent: NodeMap::default(),
+            layers: NodeMap::default(),
+            back: NodeMap::default(),
+            start,
+            length_ms,
+            narrowed: Cell::new(false),
+        }
+    }
+
+    fn bare(&self, node: u32) -> &Room {
+        self.grown
+            .get(&node)
+            .unwrap_or(&self.fleet.nodes[node as usize].room)
+    }
+
+    fn end(&self) -> Timestamp {
+        end_after(self.start, self.length_ms)
+    }
+
+    /// The room without what is promised to others while the job would run.
+    fn left(&self, node: u32) -> Cow<'_, Room> {
+        let mut room = Cow::Borrowed(self.bare(node));
+        let holds = self.holds.of(node);
+        if !holds.is_empty() {
+            room = self.beside(node, holds, room);
+        }
+        let window = (self.fleet.now, self.start, self.end());
+        let blocks = &self.fleet.blocks;
+        blocks.narrow(self.part, node, window, room).0
+    }
+
+    /// What promises leave of a room. A promise that counts on others that will have ended by then may leave all that
+    /// there is now.
+    fn beside<'r>(&self, node: u32, holds: &[Hold], room: Cow<'r, Room>) -> Cow<'r, Room> {
+        let end = self.end();
+        let holds = holds.iter().filter(|h| h.start < end && self.start < h.end);
+        let mut holds = holds.peekable();
+        self.narrowed
+            .set(self.narrowed.get() || holds.peek().is_some());
+        let (claims, promises): (Vec<&Hold>, Vec<&Hold>) = holds.partition(|h| h.lane == CLAIM);
+        let without = |room: Cow<'r, Room>, holds: &[&Hold]| {
+            holds
+                .iter()
+                .fold(room, |room, hold| Cow::Owned(minus(&room, &hold.needs)))
+        };
+        let most = without(room, &claims);
+        let mut least = without(most.clone(), &promises);
+        if promises.is_empty() {
+            return least;
+        }
+        let mut then = most.into_owned();
+        for hold in promises {
+            let mut spare = hold.spare.clone();
+            let back = self.back.get(&node).into_iter().flatten();
+            for (_, more) in back.filter(|(expected, _)| *expected > hold.start) {
+                spare.cpus = spare.cpus.saturating_add(more.cpus);
+                spare.mib = spare.mib.saturating_add(more.mib);
+                let all = spare.gres_mut().iter_mut().zip(more.gres());
+                all.for_each(|(have, more)| *have = have.saturating_add(*more));
+            }
+            narrow(&mut then, &spare);
+        }
+        let left = least.to_mut();
+        if !left.exclusive {
+            left.cpus = left.cpus.max(then.cpus);
+        }
+        left.mib = left.mib.max(then.mib);
+        let gres = left.gres_mut().iter_mut().zip(then.gres());
+        gres.for_each(|(left, then)| *left = (*left).max(*then));
+        least
+    }
+
+    /// A job's share comes back: all of it as the job ends, or its CPUs as it is stopped. What is stopped already has
+    /// lent its CPUs and is not counted among the node's jobs.
+    pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
+        if job.cpus_lent && !whole {
+            return self.show_stopped(share);
+        }
+        let node = share.node.0;
+        let alone = whole && !job.cpus_lent && self.fleet.layers(node).is_empty();
+        let promised = !self.holds.of(node).is_empty() && alone;
+        let expected = self.fleet.expected_end(node, job.id).filter(|_| promised);
+        let before = expected.map(|end| (end, self.bare(node).clone()));
+        self.give_back(share, whole, !job.cpus_lent);
+        if let Some((end, before)) = before {
+            let more = minus(self.bare(node), &before);
+            self.back.entry(node).or_default().push((end, more));
+        }
+    }
+
+    /// CPUs of a stopped job that are free, and kept for it.
+    fn show_stopped(&mut self, share: &NodeShare) {
+        let node = share.node.0;
+        let fleet = self.fleet;
+        let mut more = fleet.kept_for_stopped(node).clone();
+        more.intersect_with(&share.cpus);
+        let known = self.lent.entry(node).or_default();
+        more.subtract(known);
+        known.union_with(&more);
+        let room =
+            (self.grown.entry(node)).or_insert_with(|| fleet.nodes[node as usize].room.clone());
+        room.cpus = room.cpus.saturating_add(more.len());
+    }
+
+    /// `rest`: what is not CPUs comes back, too. `runs`: its CPUs come back.
+    fn give_back(&mut self, share: &NodeShare, rest: bool, runs: bool) {
+        let node = share.node.0;
+        if !self.part.has(node) {
+            return;
+        }
+        let fleet = self.fleet;
+        let view = &fleet.nodes[node as usize];
+        let class = &fleet.classes[view.class as usize];
+        let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
+        if runs {
+            let freed = match fleet.layers(node) {
+                [] => class.kept_with(&share.cpus).len(),
+                layers => {
+                    let left = self.layers.entry(node);
+                    let cpus = class.kept_with(&share.cpus);
+                    lend(left.or_insert_with(|| layers.to_vec()), &cpus).len()
+                }
+            };
+            room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());
+        }
+        room.jobs = room.jobs.saturating_sub(u32::from(runs));
+        if room.jobs == 0 {
+            room.exclusive = false;
+            if rest {
+                (room.by_user, room.tenants) = (false, Tenants::None);
+            }
+        }
+        if !rest {
+            return;
+        }
+        room.mib = room.mib.saturating_add(share.memory_mib).min(class.mib);
+        let held = share.gres.iter().flat_map(|gres| {
+            let all = class.gres.iter().enumerate();
+            let same = all.filter(|(_, (name, kind, _))| *name == gres.name && *kind == gres.kind);
+            same.map(|(at, _)| (at, &gres.ids))
+        });
+        give_back(class, room, held);
+    }
+
+    /// What is kept of each node for the job for which room is made.
+    pub(crate) fn pledge(&self, demand: &Demand, picks: &[Pick]) -> Vec<(u32, Hold)> {
+        let (fleet, start, end) = (self.fleet, self.start, self.end());
+        let hold = |pick: &Pick| {
+            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
+            let needs = needs_of(fleet, pick.node, &demand.want(class, pick));
+            let spare = minus(&self.left(pick.node), &needs);
+            let hold = Hold {
+                lane: CLAIM,
+                start,
+                end,
+                needs,
+                spare,
+            };
+            (pick.node, hold)
+        };
+        picks.iter().map(hold).collect()
+    }
+}
+
+impl Ground for Vacated<'_> {
+    fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        places.find(|&pos| {
+            let room = self.bare(self.part.order[pos]);
+            room.usable && !room.exclusive && room.cpus >= cpus && room.mib >= mib
+        })
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| {
+            Cow::Borrowed(self.bare(self.part.order[pos]))
+        })
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        self.left(self.part.order[pos])
+    }
+}

@@ -1,0 +1,83 @@
+//! What was found of submissions, kept until they are queued: most that follow each other ask for the same.
+
+use crate::demand::Demand;
+use crate::nodes::fleet::Fleet;
+use muster_core::job::Reason;
+use muster_core::spec::JobSpec;
+use muster_core::time::TimeLimit;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Submissions of which it is kept what they need until they are queued.
+const LOOKED_AT_MAX: usize = 32;
+
+/// The last submission that was found possible: many are alike.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Option<(Arc<JobSpec>, TimeLimit)>);
+
+/// What was found when submissions were looked at, so that it is not worked out again when they are queued. It holds as
+/// long as no node goes out of service or comes back.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    /// [`Fleet::flips`] by then.
+    flips: u64,
+    found: VecDeque<Found>,
+}
+
+/// What a submission needs in a partition, or why it cannot run there.
+#[derive(Debug)]
+struct Found {
+    spec: Arc<JobSpec>,
+    limit: TimeLimit,
+    part: u32,
+    demand: Result<Demand, Reason>,
+}
+
+impl Looked {
+    pub(crate) fn note(
+        &mut self,
+        fleet: &Fleet,
+        (spec, limit, part): (&Arc<JobSpec>, TimeLimit, u32),
+        demand: Result<Demand, Reason>,
+    ) {
+        if self.flips != fleet.flips {
+            (self.flips, self.found) = (fleet.flips, VecDeque::new());
+        }
+        self.found.truncate(LOOKED_AT_MAX - 1);
+        self.found.push_front(Found {
+            spec: Arc::clone(spec),
+            limit,
+            part,
+            demand,
+        });
+    }
+
+    /// What jobs with that very specification need in a partition, if that was worked out just now.
+    pub(crate) fn take(
+        &mut self,
+        fleet: &Fleet,
+        (spec, limit, part): (&Arc<JobSpec>, TimeLimit, u32),
+    ) -> Option<Result<Demand, Reason>> {
+        if self.flips != fleet.flips {
+            return None;
+        }
+        let same = |known: &Found| {
+            Arc::ptr_eq(&known.spec, spec) && known.limit == limit && known.part == part
+        };
+        let at = self.found.iter().position(same)?;
+        self.found.swap_remove_front(at).map(|known| known.demand)
+    }
+}
+
+impl Known {
+    pub(crate) fn new(spec: &Arc<JobSpec>, limit: TimeLimit) -> Known {
+        Known(Some((Arc::clone(spec), limit)))
+    }
+
+    pub(crate) fn is_like(&self, spec: &JobSpec, limit: TimeLimit) -> bool {
+        let like = |(known, same): &(Arc<JobSpec>, TimeLimit)| {
+            *same == limit && known.ask == spec.ask && known.partitions == spec.partitions
+        };
+        self.0.as_ref().is_some_and(like)
+    }
+}
