@@ -77,17 +77,28 @@ impl Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Controller,
+    /// A supervisor, with which its agent goes.
+    Supervisor,
+    /// An agent, with which its supervisor goes.
     Agent,
     Daemons,
     Everything,
 }
 
-const VICTIMS: [Victim; 4] = [
+const VICTIMS: [Victim; 5] = [
     Victim::Controller,
+    Victim::Supervisor,
     Victim::Agent,
     Victim::Daemons,
     Victim::Everything,
 ];
+
+/// The process that a supervisor has started and waits for.
+fn child_of(supervisor: i32) -> Option<i32> {
+    let file = format!("/proc/{supervisor}/task/{supervisor}/children");
+    let children = fs::read_to_string(file).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
 
 /// What is killed when everything is.
 #[derive(Clone, Copy)]
@@ -233,7 +244,7 @@ impl Test<'_> {
             })?;
             // Anywhere in what goes on.
             std::thread::sleep(Duration::from_millis(next(200)));
-            let victim = VICTIMS[usize::try_from(round % 4).unwrap_or(0)];
+            let victim = VICTIMS[usize::try_from(round).unwrap_or(0) % VICTIMS.len()];
             let node = format!("n{}", 1 + next(self.wish.nodes));
             self.strike(victim, &node)
                 .with_context(|| format!("round {round}, {victim:?}"))?;
@@ -245,7 +256,7 @@ impl Test<'_> {
     /// Kills, and starts again what was killed.
     fn strike(&self, victim: Victim, node: &str) -> Result<()> {
         let names: Vec<String> = (1..=self.wish.nodes).map(|n| format!("n{n}")).collect();
-        let agents = |names: &[String]| -> Result<Vec<i32>> {
+        let supervisors = |names: &[String]| -> Result<Vec<i32>> {
             let mut pids = Vec::new();
             for name in names {
                 pids.push(self.pid(&format!("run/noded.{name}.pid"))?);
@@ -256,14 +267,17 @@ impl Test<'_> {
         let one = [node.to_owned()];
         let pids = match victim {
             Victim::Controller => vec![controller()?],
-            Victim::Agent => agents(&one)?,
+            Victim::Supervisor | Victim::Agent => supervisors(&one)?,
             Victim::Daemons | Victim::Everything => {
-                let mut pids = agents(&names)?;
+                let mut pids = supervisors(&names)?;
                 pids.push(controller()?);
                 pids
             }
         };
-        kill(&pids);
+        match victim {
+            Victim::Agent => kill(&pids.iter().filter_map(|p| child_of(*p)).collect::<Vec<_>>()),
+            _ => kill(&pids),
+        }
         if victim == Victim::Everything {
             // As when the power fails: nothing of a job is left, nor what looks after it. That goes first, or it
             // would see the jobs being killed, and tell.
@@ -282,7 +296,7 @@ impl Test<'_> {
         })?;
         let again = match victim {
             Victim::Controller => "slurmctld".to_owned(),
-            Victim::Agent => format!("slurmd -N {node}"),
+            Victim::Supervisor | Victim::Agent => format!("slurmd -N {node}"),
             Victim::Daemons => {
                 let all = names.iter().map(|n| format!(" && slurmd -N {n}"));
                 format!("slurmctld{}", all.collect::<String>())

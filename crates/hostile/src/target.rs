@@ -202,17 +202,34 @@ impl Target {
         text.trim().parse().ok()
     }
 
-    /// Daemons by name: controller, agents and shims.
+    /// Daemons by name: controller, supervisors, agents and shims.
     pub fn daemons(&self) -> Vec<(String, i32)> {
         let mut files = vec![("controller".to_owned(), "run/ctld.pid".to_owned())];
         for node in self.nodes() {
-            files.push((format!("agent {node}"), format!("run/noded.{node}.pid")));
+            files.push((
+                format!("supervisor {node}"),
+                format!("run/noded.{node}.pid"),
+            ));
             files.push((format!("shim {node}"), format!("spool.{node}/shim.pid")));
         }
         let pids = files
             .into_iter()
             .map(|(name, file)| Some((name, self.pid(&file)?)));
-        pids.flatten().collect()
+        let mut daemons: Vec<(String, i32)> = pids.flatten().collect();
+        for node in self.nodes() {
+            if let Some(agent) = self.agent(&node) {
+                daemons.push((format!("agent {node}"), agent));
+            }
+        }
+        daemons
+    }
+
+    /// The agent of a node: its supervisor's child.
+    fn agent(&self, node: &str) -> Option<i32> {
+        let supervisor = self.pid(&format!("run/noded.{node}.pid"))?;
+        let file = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let children = fs::read_to_string(file).ok()?;
+        children.split_whitespace().next()?.parse().ok()
     }
 
     /// Its nodes, by their spool directories.

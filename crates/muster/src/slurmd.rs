@@ -182,11 +182,24 @@ fn find_node<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a NodeDef> 
     }
 }
 
+/// Agents and controller have accounts of their own: what an agent's account may do, an agent that is taken over may.
+fn check_accounts(config: &Config) -> Result<()> {
+    let same = config.slurmd_user == config.slurm_user;
+    if nix::unistd::geteuid().is_root() && same && config.slurm_user != "root" {
+        bail!(
+            "SlurmdUser={} is the controller's account, SlurmUser: name another, or leave SlurmdUser out",
+            config.slurmd_user
+        );
+    }
+    Ok(())
+}
+
 fn start(args: Args) -> Result<ExitCode> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
         .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
     let (config, _) = muster_conf::load(&conf);
+    check_accounts(&config)?;
     let node = find_node(&config, args.node.as_deref())?;
     let expand = |template: &str| expand_path(template, &node.name, &node.hostname);
     let paths = &config.paths;
