@@ -36,6 +36,8 @@ const DECODED_HERE: usize = 64 << 10;
 struct Connection {
     shared: Rc<Shared>,
     identity: Identity,
+    /// The node that it is for, where it is for nothing else.
+    node: Option<String>,
     write: OwnedWriteHalf,
     /// Answers to waits.
     later: mpsc::UnboundedSender<Vec<u8>>,
@@ -77,6 +79,7 @@ pub(crate) async fn serve(
         write,
         later,
         held: Vec::new(),
+        node: None,
         pid,
         share,
         answered: None,
@@ -237,6 +240,14 @@ impl Connection {
             );
             return self.refuse(RefusalCode::ProtocolError, detail).await;
         }
+        if let Some(node) = &self.node
+            && !matches!(&request.body, RequestBody::NodeHello(hello) if hello.name == *node)
+        {
+            let detail = format!("this connection is for the agent of node {node}");
+            self.refuse(RefusalCode::AccessDenied, detail.clone())
+                .await?;
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, detail));
+        }
         let kind = kind(&request.body);
         if let RequestBody::WaitStarted(_)
         | RequestBody::WaitEnded(_)
@@ -286,6 +297,13 @@ impl Connection {
             RequestBody::Hold(job) => self.hold(job).await?,
             RequestBody::NodeHello(hello) => match self.may(rights::Request::NodeHello).await? {
                 Ok(_) => return Ok(Served::Node(hello)),
+                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+            },
+            RequestBody::ServeNode(node) => match self.may(rights::Request::ServeNode).await? {
+                Ok(_) => {
+                    self.node = Some(node);
+                    Served::Next
+                }
                 Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
             },
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
@@ -690,7 +708,7 @@ fn kind(body: &RequestBody) -> &'static str {
         RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",
         RequestBody::SetDebug(_) => "REQUEST_SET_DEBUG_LEVEL",
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
-        RequestBody::NodeHello(_) => "MESSAGE_NODE_REGISTRATION_STATUS",
+        RequestBody::NodeHello(_) | RequestBody::ServeNode(_) => "MESSAGE_NODE_REGISTRATION_STATUS",
         RequestBody::Shutdown { .. } => "REQUEST_SHUTDOWN",
     }
 }

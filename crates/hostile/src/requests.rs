@@ -90,7 +90,7 @@ kinds!(
 kinds!(
     /// Kinds of requests to the controller.
     BODIES, body_name, RequestBody:
-    Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug
+    Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug ServeNode
 );
 kinds!(
     /// Kinds of requests to an agent.
@@ -527,6 +527,10 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
         sample(
             Rights::Administrator,
             RequestBody::SetDebug("info".to_owned()),
+        ),
+        sample(
+            Rights::Administrator,
+            RequestBody::ServeNode("n1".to_owned()),
         ),
         sample(
             Rights::Administrator,

@@ -14,7 +14,14 @@ use muster_core::spec::{ArraySpec, JobSpec};
 use muster_proto::client::Response;
 
 /// What root is not asked to do: it would stop the cluster, or a node.
-const NOT_BY_ROOT: [&str; 5] = ["Shutdown", "NodeHello", "Reboot", "Hold", "SetDebug"];
+const NOT_BY_ROOT: [&str; 6] = [
+    "Shutdown",
+    "NodeHello",
+    "ServeNode",
+    "Reboot",
+    "Hold",
+    "SetDebug",
+];
 
 /// What undoes what root was asked to do.
 const UNDO: &str = "scontrol update partitionname=batch state=up; scontrol update nodename=n1 state=resume; \

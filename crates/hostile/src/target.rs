@@ -217,7 +217,7 @@ impl Target {
             .map(|(name, file)| Some((name, self.pid(&file)?)));
         let mut daemons: Vec<(String, i32)> = pids.flatten().collect();
         for node in self.nodes() {
-            if let Some(agent) = self.agent(&node) {
+            if let Some(agent) = self.agent_process(&node) {
                 daemons.push((format!("agent {node}"), agent));
             }
         }
@@ -225,7 +225,7 @@ impl Target {
     }
 
     /// The agent of a node: its supervisor's child.
-    fn agent(&self, node: &str) -> Option<i32> {
+    fn agent_process(&self, node: &str) -> Option<i32> {
         let supervisor = self.pid(&format!("run/noded.{node}.pid"))?;
         let file = format!("/proc/{supervisor}/task/{supervisor}/children");
         let children = fs::read_to_string(file).ok()?;

@@ -94,7 +94,7 @@ impl Scratch {
 /// Makes a directory that was not there before, under a name that nobody can guess. Others may pass through and change nothing,
 /// since programs in it are run.
 fn private_dir(parent: &Path) -> Result<PathBuf> {
-    let template = parent.join("muster-scratch-XXXXXX");
+    let template = parent.join(format!("muster-scratch-{}-XXXXXX", std::process::id()));
     let dir = nix::unistd::mkdtemp(&template).with_context(|| template.display().to_string())?;
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o711))
         .with_context(|| dir.display().to_string())?;

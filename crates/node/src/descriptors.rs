@@ -5,22 +5,23 @@ use crate::standing::{StandingFds, Tickets};
 use crate::sys;
 use nix::cmsg_space;
 use nix::libc::ucred;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockType, UnixAddr, getsockname, getsockopt,
     recvmsg, sendmsg, sockopt,
 };
-use nix::sys::stat::{SFlag, fstat};
-use nix::sys::statfs::{
-    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC, PROC_SUPER_MAGIC,
-    TMPFS_MAGIC, XFS_SUPER_MAGIC, fstatfs,
-};
+use nix::sys::stat::SFlag;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// How many the kernel lets anybody send at once: what comes must fit, or it would stay open without an owner.
 const SENT_MAX: usize = 253;
+
+/// What is sent with descriptors that come without a message.
+const ALONE: u8 = b'+';
 
 /// How many come with one message at most.
 const COME_MAX: usize = HandedOver::COUNT + 2;
@@ -75,10 +76,26 @@ impl HandedOver {
         streams.into_iter().all(is_stream) && is_connection(&self.line)
     }
 
-    /// Whether to close one of them may take long, for all who have it: whether it is a file of a server.
-    pub(crate) fn may_close_slowly(&self) -> bool {
-        let streams = [&self.stdin, &self.stdout, &self.stderr];
-        streams.into_iter().any(is_remote_file)
+    /// Sends them alone; whether that was done.
+    pub(crate) fn send(&self, socket: &impl AsRawFd) -> bool {
+        send(socket, &[ALONE], &self.numbers()).is_ok()
+    }
+
+    /// Waits for those that are [sent](HandedOver::send) next.
+    ///
+    /// # Errors
+    /// They do not come in time, or something else does.
+    pub(crate) fn wait(socket: &UnixStream, patience: Duration) -> io::Result<HandedOver> {
+        let time = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut sockets, time)? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let (mut byte, mut come) = ([0], VecDeque::new());
+        let count = receive(socket, &mut byte, &mut come)?;
+        let is_alone = count == 1 && byte == [ALONE] && come.len() == Self::COUNT;
+        let streams = HandedOver::take(&mut come).filter(|_| is_alone);
+        streams.ok_or_else(|| io::Error::other("no streams came"))
     }
 
     /// Their numbers, in order.
@@ -87,11 +104,9 @@ impl HandedOver {
     }
 }
 
+/// What kind of file it is, as far as that is known without asking its file system's server.
 fn kind_of(fd: &OwnedFd) -> Option<SFlag> {
-    let stat = fstat(fd).ok()?;
-    Some(SFlag::from_bits_truncate(
-        stat.st_mode & SFlag::S_IFMT.bits(),
-    ))
+    Some(sys::kind_of(fd)?.0)
 }
 
 /// Whether that is what a task may have as standard streams.
@@ -113,26 +128,12 @@ fn is_connection(fd: &OwnedFd) -> bool {
         && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
 }
 
-/// Whether a file is of a file system whose server may not answer. Those that are known to have none are the others.
-fn is_remote_file(fd: &OwnedFd) -> bool {
-    const LOCAL: [FsType; 6] = [
-        EXT4_SUPER_MAGIC,
-        XFS_SUPER_MAGIC,
-        BTRFS_SUPER_MAGIC,
-        TMPFS_MAGIC,
-        OVERLAYFS_SUPER_MAGIC,
-        PROC_SUPER_MAGIC,
-    ];
-    let is_local = || fstatfs(fd).is_ok_and(|fs| LOCAL.contains(&fs.filesystem_type()));
-    kind_of(fd) == Some(SFlag::S_IFREG) && !is_local()
-}
-
 /// What goes with the order for a step.
 #[derive(Debug, Default)]
 pub(crate) struct WithOrder {
     /// The step daemon's end of a connection to the agent, for a daemon that has none yet.
     pub(crate) agent: Option<OwnedFd>,
-    /// For a direct step.
+    /// For a direct step, of a daemon that has had one: from the agent to the daemon. The launcher never has any.
     pub(crate) srun: Option<HandedOver>,
     /// For a step after which the daemon takes others like it.
     pub(crate) standing: Option<StandingFds>,
@@ -140,11 +141,10 @@ pub(crate) struct WithOrder {
 
 impl WithOrder {
     /// The next that have come with an order by the shim.
-    pub(crate) fn take_by_shim(come: &mut VecDeque<OwnedFd>, direct: bool) -> WithOrder {
-        let agent = come.pop_front();
+    pub(crate) fn take_by_shim(come: &mut VecDeque<OwnedFd>) -> WithOrder {
         WithOrder {
-            agent,
-            ..WithOrder::take(come, direct, false)
+            agent: come.pop_front(),
+            ..WithOrder::default()
         }
     }
 

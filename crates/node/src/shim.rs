@@ -287,6 +287,8 @@ impl Loop {
         self.take_orders();
         if fds[0].revents != 0 {
             self.take_signals();
+        } else if self.shim.has_unreaped() {
+            self.shim.reap();
         }
         for (fd, seen) in watched.iter().zip(&fds[2 + conns..]) {
             if seen.revents != 0 {
@@ -324,7 +326,7 @@ impl Loop {
                     }
                     ToShim::StartStep(order) => {
                         let come = &mut self.conns[at].descriptors;
-                        let with = WithOrder::take_by_shim(come, order.direct);
+                        let with = WithOrder::take_by_shim(come);
                         self.shim.start_step(order, with);
                     }
                     message => {

@@ -26,6 +26,9 @@ use crate::sys;
 use anyhow::Context as _;
 use launcher::Starting;
 use lines::{Received, answer, receive};
+use muster_proto::PROTOCOL;
+use muster_proto::client::{Request, RequestBody};
+use muster_proto::frame;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
@@ -246,8 +249,7 @@ impl Supervisor {
         if self.has_asked(|own| &mut own.controller)
             && let Some(line) = &self.controller
         {
-            let socket = &self.options.controller_socket;
-            answer(line, 0, lines::connect(socket));
+            answer(line, 0, connect_to_controller(&self.options));
         }
     }
 
@@ -273,6 +275,22 @@ impl Supervisor {
             Received::End => self.sockets = None,
         }
     }
+}
+
+/// Connects to the controller, which sees root, and has it take nothing from this connection but what the agent of this node
+/// may say: the agent is not root, and may be somebody else's by now.
+fn connect_to_controller(options: &AgentOptions) -> io::Result<OwnedFd> {
+    let connection = lines::connect(&options.controller_socket)?;
+    let restricted = frame::encode(&Request {
+        version: PROTOCOL,
+        body: RequestBody::ServeNode(options.name.clone()),
+    });
+    // There is room for it in a new socket.
+    let sent = nix::unistd::write(&connection, &restricted)?;
+    if sent != restricted.len() {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    Ok(connection)
 }
 
 /// What the supervisor ends with.

@@ -17,6 +17,7 @@ pub(crate) use limits::{
 
 use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
+use nix::sys::stat::SFlag;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::marker::PhantomData;
@@ -784,4 +785,24 @@ impl SharedSlots {
             Some(String::from_utf8_lossy(&text).into_owned())
         }
     }
+}
+
+/// What kind of file a descriptor leads to, and the device that it is, if it is one. It is taken from what the kernel has at hand
+/// (`AT_STATX_DONT_SYNC`): a file of a server that does not answer delays nobody.
+pub(crate) fn kind_of(fd: &OwnedFd) -> Option<(SFlag, u32)> {
+    // SAFETY: an all-zero statx is a valid value of that plain C struct.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the path is an empty string, and the last pointer leads to a live local of the right type.
+    let failed = unsafe {
+        libc::statx(
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            libc::STATX_TYPE,
+            &raw mut found,
+        )
+    };
+    let kind = u32::from(found.stx_mode) & SFlag::S_IFMT.bits();
+    (failed == 0).then(|| (SFlag::from_bits_truncate(kind), found.stx_rdev_major))
 }

@@ -75,6 +75,11 @@ pub enum RequestBody {
     /// (`scontrol setdebug`). Answered by [`Response::Done`]. Administrator.
     #[n(200)]
     SetDebug(#[n(0)] String),
+    /// From here the connection is good for nothing but the [`RequestBody::NodeHello`] of this node: a node's supervisor
+    /// says so before it hands the connection over to its agent, which has no rights of root's. There is no answer. Root
+    /// or SlurmUser.
+    #[n(201)]
+    ServeNode(#[n(0)] String),
 }
 
 impl Message for Request {

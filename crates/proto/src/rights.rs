@@ -17,6 +17,7 @@ impl From<&RequestBody> for Request {
             RequestBody::Shutdown { .. } => Request::Shutdown,
             RequestBody::WaitNodes(_) => Request::WaitNodes,
             RequestBody::SetDebug(_) => Request::SetDebug,
+            RequestBody::ServeNode(_) => Request::ServeNode,
         }
     }
 }

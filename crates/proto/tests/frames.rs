@@ -426,6 +426,7 @@ fn samples() -> Vec<Sample> {
                 ..AcctQuery::default()
             }),
         ))))),
+        sample(&of(RequestBody::ServeNode("n1".to_owned()))),
         sample(&of(RequestBody::NodeHello(Box::new(hello)))),
         sample(&of(RequestBody::WaitNodes(3))),
         sample(&Response::Welcome(Box::new(Welcome {

@@ -216,6 +216,8 @@ requests! {
     WaitNodes = Connection, Anyone, "muster up";
     /// Ties an allocation to a connection.
     HoldAllocation = Connection, OwnerAlone, "salloc, srun";
+    /// Restricts a connection to a node, for its agent.
+    ServeNode = Connection, SlurmUser, "slurmd";
     /// Registers a node.
     NodeHello = Connection, SlurmUser, "slurmd";
     /// Stops the controller, and the nodes.

@@ -156,6 +156,13 @@ fn of_scratch(home: &str) -> usize {
         .count()
 }
 
+/// The directory for temporary files whose name begins so.
+fn directory(prefix: &str) -> Option<std::path::PathBuf> {
+    let mut entries = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let found = entries.find(|e| e.file_name().to_string_lossy().starts_with(prefix))?;
+    Some(found.path())
+}
+
 #[test]
 fn a_check_that_is_killed_leaves_no_cluster() {
     let c = Cluster::start(1, 1);
@@ -165,9 +172,14 @@ fn a_check_that_is_killed_leaves_no_cluster() {
         command.args(["--default-signal", env!("CARGO_BIN_EXE_muster")]);
         command.args(["bench", "mpi", "--ranks", "2", "--reps", "1000"]);
         let mut bench = command.stdout(std::process::Stdio::null()).spawn().unwrap();
-        let home = std::env::temp_dir().join(format!("muster-scratch-{}", bench.id()));
-        let running = home.join("work/startup");
-        c.until("the benchmark runs", || running.exists());
+        let prefix = format!("muster-scratch-{}-", bench.id());
+        let mut home = None;
+        c.until("the benchmark runs", || {
+            home = home.take().or_else(|| directory(&prefix));
+            home.as_ref()
+                .is_some_and(|home| home.join("work/startup").exists())
+        });
+        let home = home.unwrap();
         assert!(of_scratch(home.to_str().unwrap()) > 2);
         c.ok(&format!("kill -{signal} {}", bench.id()));
         assert!(!bench.wait().unwrap().success());

@@ -1,6 +1,12 @@
 //! Who may do what, and what a user's process is left with.
 
 use crate::cluster::{Cluster, ran};
+use muster_proto::PROTOCOL;
+use muster_proto::client::{Query, Request, RequestBody, Response};
+use muster_proto::frame;
+use muster_proto::node::NodeHello;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// Runs a command as `nobody`.
 fn as_nobody(c: &Cluster, script: &str) -> crate::cluster::Ran {
@@ -69,4 +75,55 @@ fn users_touch_only_their_own_jobs() {
         "PENDING",
         "{other:?}"
     );
+}
+
+/// Says these things on a new connection to the controller, as the user of this process; gives all answers.
+fn answers(socket: &Path, bodies: Vec<RequestBody>) -> Vec<Response> {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    for body in bodies {
+        let version = PROTOCOL;
+        // The controller may have closed the connection by now.
+        let _ = frame::write(&mut stream, &Request { version, body });
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    std::iter::from_fn(|| frame::read(&mut stream).ok()).collect()
+}
+
+#[test]
+fn an_agents_connection_is_good_for_nothing_else() {
+    let c = Cluster::start(1, 1);
+    let socket = c.ok("ls -d ../run/muster-ctld.*/socket");
+    let socket = std::fs::canonicalize(c.path(&socket)).unwrap();
+    let hello = |node: &str| {
+        RequestBody::NodeHello(Box::new(NodeHello {
+            name: node.to_owned(),
+            info: Default::default(),
+            present: Vec::new(),
+            key: vec![7; 32].into(),
+            launcher_key: vec![8; 32].into(),
+        }))
+    };
+    let serve = |node: &str| RequestBody::ServeNode(node.to_owned());
+    let config = || RequestBody::Query(Box::new(Query::Config));
+    assert!(matches!(
+        answers(&socket, vec![config()])[..],
+        [Response::Config(_)]
+    ));
+    // What the supervisor has said cannot be taken back, whoever the kernel says it is.
+    for body in [
+        config(),
+        hello("n2"),
+        serve("n2"),
+        RequestBody::Shutdown { nodes: true },
+    ] {
+        let said = vec![serve("n1"), body.clone(), config()];
+        let all = answers(&socket, said);
+        let [Response::Refused(refusal)] = &all[..] else {
+            panic!("{body:?}: {all:?}");
+        };
+        assert!(refusal.detail.contains("agent of node n1"), "{refusal:?}");
+    }
+    c.ok("srun -n1 true");
+    let own = answers(&socket, vec![serve("n1"), hello("n1")]);
+    assert!(matches!(own.first(), Some(Response::Welcome(_))), "{own:?}");
 }

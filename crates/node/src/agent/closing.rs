@@ -4,11 +4,12 @@
 //! something to close; a user whose descriptors do not close delays nobody else, and has no further ones received.
 
 use crate::descriptors::{self, HandedOver, WithOrder};
+use crate::sys;
 use nix::sys::socket::{setsockopt, sockopt};
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::SFlag;
 use std::collections::{HashMap, VecDeque};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -22,7 +23,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Stack of such a thread.
 const STACK_BYTES: usize = 128 << 10;
 /// Major number of memory devices, such as /dev/null.
-const MEMORY_MAJOR: u64 = 1;
+const MEMORY_MAJOR: u32 = 1;
 
 /// Something to close.
 enum Item {
@@ -66,10 +67,8 @@ pub(super) fn waiting_of(uid: u32) -> usize {
 
 /// Pipes and memory devices: most of what comes.
 fn is_closed_at_once(fd: &OwnedFd) -> bool {
-    fstat(fd).is_ok_and(|stat| {
-        let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
-        let is_memory = || nix::sys::stat::major(stat.st_rdev) == MEMORY_MAJOR;
-        kind == SFlag::S_IFIFO || (kind == SFlag::S_IFCHR && is_memory())
+    sys::kind_of(fd).is_some_and(|(kind, device)| {
+        kind == SFlag::S_IFIFO || (kind == SFlag::S_IFCHR && device == MEMORY_MAJOR)
     })
 }
 
@@ -84,8 +83,9 @@ fn hand_over(uid: u32, item: Item) {
                 .stack_size(STACK_BYTES)
                 .spawn(move || close_all_of(uid, &inbox));
             if let Err(e) = started {
-                // Rather slow than full.
-                return log::error!("no thread to close descriptors of uid {uid}: {e}");
+                log::error!("what uid {uid} has sent stays open: no thread to close it: {e}");
+                // Whoever closes it may wait; the only loop of this process may not.
+                return std::mem::forget(item);
             }
             closers.entry(uid).or_insert(Closer { items, waiting: 0 })
         }
@@ -168,6 +168,17 @@ impl Streams {
         Some(streams).filter(|_| expected)
     }
 
+    /// What a user has sent.
+    pub(super) fn of(uid: u32, fds: HandedOver) -> Streams {
+        let fds = Some(fds);
+        Streams { uid, fds }
+    }
+
+    /// Sends them alone to the daemon of their step.
+    pub(super) fn send(&self, socket: &impl AsRawFd) -> bool {
+        self.fds.as_ref().is_some_and(|fds| fds.send(socket))
+    }
+
     /// For the task that is to have them.
     pub(super) fn into_fds(mut self) -> Option<HandedOver> {
         self.fds.take()
@@ -188,7 +199,6 @@ pub(super) mod tests {
     use super::*;
     use std::io::Write as _;
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd as _;
     use std::time::Instant;
 
     /// A connection whose close takes long, and its other end.

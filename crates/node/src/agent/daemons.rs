@@ -173,6 +173,19 @@ impl Daemons {
             .collect()
     }
 
+    /// Sends streams to the daemon that was started with their step.
+    pub(super) fn send_streams(&self, (run, step): (Run, StepNo), streams: &closing::Streams) {
+        let is_its = |d: &&Daemon| d.run == run && d.started_with == step;
+        let daemon = self.all.values().find(is_its);
+        if !daemon.is_some_and(|d| streams.send(d.line.fd.get_ref())) {
+            // It ends by itself when none come, and that is told like any end.
+            log::warn!(
+                "the daemon of step {}.{step} does not take its streams",
+                run.0
+            );
+        }
+    }
+
     fn idle(&self, run: Run) -> Option<u64> {
         let waits = |d: &Daemon| {
             d.run == run && d.step.is_none() && d.place.is_some() && d.stands.is_none()

@@ -1,10 +1,10 @@
 //! This node's part of steps, whoever leads them: starts their daemons, and tells the lead how they ended.
 
-use super::closing::{self, Streams};
+use super::closing::Streams;
 use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, OfUser};
 use crate::binding::BindVariables;
-use crate::descriptors::{HandedOver, WithOrder};
+use crate::descriptors::WithOrder;
 use crate::job_view::array_of;
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
 use crate::standing::Standing;
@@ -72,11 +72,20 @@ pub(super) struct Listening {
 #[derive(Debug, Default)]
 pub(super) struct NodeSteps {
     /// Daemons that are being started.
-    starting: HashMap<(Run, StepNo), (u32, Origin)>,
+    starting: HashMap<(Run, StepNo), Starting>,
     /// Starts that came before the job.
     early: HashMap<u64, Early>,
     parts: HashMap<StepKey, Part>,
     next_wait: u64,
+}
+
+/// The part of a step whose daemon is being started.
+#[derive(Debug)]
+struct Starting {
+    position: u32,
+    origin: Origin,
+    /// srun's, for the daemon of a direct step once it is there. The launcher is there for all users and never has them.
+    streams: Option<Streams>,
 }
 
 /// What is needed to tell of a part's end; the shim keeps it too.
@@ -212,7 +221,11 @@ impl Agent {
                 let standing = self.standing_order(&order, variables);
                 match self.give_step(order, with, standing) {
                     Ok(there) => self.answer_start((job, step), position, origin, Ok(there)),
-                    Err((order, with)) => self.start_by_shim(order, with, (position, origin)),
+                    Err((order, with)) => {
+                        let uid = order.user.uid;
+                        let streams = with.srun.map(|fds| Streams::of(uid, fds));
+                        self.start_by_shim(order, streams, (position, origin));
+                    }
                 }
             }
         }
@@ -221,24 +234,24 @@ impl Agent {
     /// Has the shim find a daemon for a step.
     fn start_by_shim(
         &mut self,
-        mut order: Box<StepOrder>,
-        mut with: WithOrder,
-        origin: (u32, Origin),
+        order: Box<StepOrder>,
+        streams: Option<Streams>,
+        (position, origin): (u32, Origin),
     ) {
         let (run, step, uid) = (order.run, order.launch.step, order.user.uid);
-        // The shim closes its own of them, and is there for all users.
-        if with.srun.as_ref().is_some_and(HandedOver::may_close_slowly) {
-            order.direct = false;
-            closing::close_order(uid, std::mem::take(&mut with));
-        }
-        self.node_steps.starting.insert((run, step), origin);
-        match self.new_line(run, step) {
-            Ok(line) => with.agent = Some(line),
-            Err(e) => {
-                closing::close_order(uid, with);
-                return self.stepd_started(run, step, Err(e.to_string()));
-            }
-        }
+        let starting = Starting {
+            position,
+            origin,
+            streams,
+        };
+        self.node_steps.starting.insert((run, step), starting);
+        let with = match self.new_line(run, step) {
+            Ok(line) => WithOrder {
+                agent: Some(line),
+                ..WithOrder::default()
+            },
+            Err(e) => return self.stepd_started(run, step, Err(e.to_string())),
+        };
         self.shim_order_with(&ToShim::StartStep(order), OfUser { uid, with });
     }
 
@@ -327,9 +340,9 @@ impl Agent {
 
     /// The shim is another than the one that was told to start these daemons.
     pub(super) fn shim_missed_starts(&mut self) {
-        for ((run, step), (position, origin)) in std::mem::take(&mut self.node_steps.starting) {
+        for ((run, step), starting) in std::mem::take(&mut self.node_steps.starting) {
             let result = Err("the node's shim was lost".to_owned());
-            self.answer_start((run.0, step), position, origin, result);
+            self.answer_start((run.0, step), starting.position, starting.origin, result);
         }
     }
 
@@ -358,8 +371,11 @@ impl Agent {
             self.node_steps.parts.remove(&(run.0, step));
             self.drop_kept(run, kept_of_node(step));
         }
-        if let Some((position, origin)) = self.node_steps.starting.remove(&(run, step)) {
-            self.answer_start((run.0, step), position, origin, result);
+        if let Some(starting) = self.node_steps.starting.remove(&(run, step)) {
+            if let (Ok(_), Some(streams)) = (&result, &starting.streams) {
+                self.daemons.send_streams((run, step), streams);
+            }
+            self.answer_start((run.0, step), starting.position, starting.origin, result);
         }
     }
 

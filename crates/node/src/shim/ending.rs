@@ -278,6 +278,9 @@ impl Shim {
 
     /// Milliseconds to the next deadline; -1 when there is none.
     pub(super) fn timeout_ms(&self) -> i32 {
+        if self.has_unreaped() {
+            return 0;
+        }
         self.ending
             .iter()
             .filter_map(|run| self.jobs.get(run)?.ending?.kill_at)

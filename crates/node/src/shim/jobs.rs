@@ -4,7 +4,7 @@ use super::batch::Launch;
 use super::checks::{Refusals, UsedNumbers};
 use super::context::Contexts;
 use super::launch::{self, Script};
-use super::measure::Measurement;
+use super::measure::{Listed, Measurement, Wanted};
 use super::membership::Membership;
 use super::orders::encoded;
 use super::processes::{self, Containment, ProcessTree};
@@ -16,9 +16,7 @@ use super::site::SitePrograms;
 use super::steps::{Beginners, Daemon, StepProc};
 use super::users::Users;
 use super::waiting::Waiting;
-use super::wire::{
-    Around, Attach, FromShim, Known, MachineClaim, Process, Run, StepOrder, ToShim, User,
-};
+use super::wire::{Around, Attach, FromShim, Known, MachineClaim, Run, StepOrder, ToShim, User};
 use crate::binding::Machine;
 use crate::descriptors::WithOrder;
 use crate::sys::nursery::Nursery;
@@ -37,6 +35,8 @@ use std::time::{Duration, Instant};
 
 /// Launches whose child can tell of a failure before exec at the same time; further ones fail with an exit code.
 const SLOTS: usize = 4096;
+/// Children that are waited for at once, before anything else is looked at.
+const REAPED_AT_ONCE: usize = 256;
 /// What a child of the shim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -181,6 +181,8 @@ pub(super) struct Shim {
     pub(super) stale_scripts: HashSet<BlobId>,
     pub(super) users: Users,
     pub(super) measurements: Vec<Measurement>,
+    /// More children may have ended than were waited for.
+    unreaped: bool,
     pub(super) refusals: Refusals,
     pub(super) site: SitePrograms,
     /// Launches that wait until the last holder of their share is gone, in order.
@@ -249,6 +251,7 @@ impl Shim {
             stale_scripts: HashSet::new(),
             users: Users::default(),
             measurements: Vec::new(),
+            unreaped: false,
             refusals: Refusals::default(),
             site: SitePrograms::default(),
             queued: Vec::new(),
@@ -260,7 +263,7 @@ impl Shim {
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
             members: Membership::open(spool)?,
-            nursery: Nursery::new(),
+            nursery: Nursery::of_users(),
             beginners: Beginners::default(),
             records,
             tree: ProcessTree::new(),
@@ -336,11 +339,10 @@ impl Shim {
                     self.records.keep(run, key, bytes);
                 }
             }
-            ToShim::Inspect { job, tag } => {
-                let list = self.inspect(job);
-                return Some(FromShim::Processes { tag, list });
+            ToShim::Inspect { job, tag } => return self.measure(job, tag, Wanted::List),
+            ToShim::Measure { job, tag, memory } => {
+                return self.measure(job, tag, Wanted::Usage(memory));
             }
-            ToShim::Measure { job, tag, memory } => return self.measure(job, tag, memory),
         }
         None
     }
@@ -563,10 +565,14 @@ impl Shim {
         }
     }
 
-    /// Children ended.
+    /// Children ended; more of them than were taken in, if [`Shim::has_unreaped`].
     pub(super) fn reap(&mut self) {
         let end = now();
-        while let sys::Reap::Ended(r) = sys::reap() {
+        self.unreaped = false;
+        for _ in 0..REAPED_AT_ONCE {
+            let sys::Reap::Ended(r) = sys::reap() else {
+                return;
+            };
             self.unsettled = true;
             // It may have taken a step since it was heard last.
             self.hear_own(r.pid, true);
@@ -607,6 +613,8 @@ impl Shim {
                 Some(Role::Other) | None => {}
             }
         }
+        // A user may have children made and end faster than they are waited for: others have their turn first.
+        self.unreaped = true;
     }
 
     /// A script ended, with a status if anyone knows it.
@@ -697,19 +705,21 @@ impl Shim {
         self.records.forgotten(run);
     }
 
-    pub(super) fn inspect(&mut self, job: JobId) -> Vec<Process> {
+    /// The processes of a job. Nothing is read of them that they could keep from being read.
+    pub(super) fn inspect(&mut self, job: JobId) -> Listed {
         let runs: Vec<Run> = self.jobs.keys().filter(|r| r.0 == job).copied().collect();
         for run in runs {
             self.hear_all_standing(run, false);
         }
-        let mut list = Vec::new();
-        let mut add = |pid: i32, step, task| list.push((pid.unsigned_abs(), step, task));
+        let mut listed = Listed::default();
+        let mut add = |pid: i32, step, task| listed.all.push((pid.unsigned_abs(), step, task));
         for (_, entry) in self.jobs.iter().filter(|(run, _)| run.0 == job) {
             for (&step, proc) in entry.steps.iter().filter(|(_, p)| p.ended.is_none()) {
                 for pid in self.tree.below(&[proc.pid]) {
-                    let is_task = processes::Stat::of(pid).is_some_and(|s| s.parent == proc.pid);
-                    let task = if is_task { task_of(pid) } else { None };
-                    add(pid, step, task);
+                    if processes::Stat::of(pid).is_some_and(|s| s.parent == proc.pid) {
+                        listed.tasks.push(pid.unsigned_abs());
+                    }
+                    add(pid, step, None);
                 }
             }
             if let Some(script) = entry.script {
@@ -719,7 +729,12 @@ impl Shim {
                 }
             }
         }
-        list
+        listed
+    }
+
+    /// Whether [`Shim::reap`] is to be called again, whatever happens.
+    pub(super) fn has_unreaped(&self) -> bool {
+        self.unreaped
     }
 
     /// Jobs that have processes.
@@ -763,10 +778,4 @@ impl Shim {
         let processes = look_ups.chain(measurements);
         watched.chain(daemons).chain(processes).collect()
     }
-}
-
-/// Local and global number of a task, from the environment that it was started with.
-fn task_of(pid: i32) -> Option<(u32, u32)> {
-    let [local, global] = processes::variables(pid, ["SLURM_LOCALID", "SLURM_PROCID"]);
-    Some((local?.parse().ok()?, global?.parse().ok()?))
 }

@@ -1,10 +1,11 @@
-//! What the processes of a job use, which only root may read of other users. Files of a process may be slow to read while it
-//! changes its memory, and there may be very many processes. So each time a process of its own is executed afresh for it, and
-//! the launcher's loop waits for nothing.
+//! What the processes of a job use, and which tasks they are, which only root may read of other users. Files of a process may be
+//! slow to read while it changes its memory, or never be read if it wants so, and there may be very many processes. So each time a
+//! process of its own is executed afresh for it, and the launcher's loop waits for nothing.
 
 mod reading;
 
 use super::jobs::{Role, Shim};
+use super::processes;
 use super::wire::{FromShim, Process, User};
 use crate::role::{self, Start};
 use crate::sys;
@@ -58,12 +59,57 @@ pub(super) struct Measurement {
     uid: u32,
     pid: i32,
     answer: UnixStream,
+    wanted: Wanted,
     bytes: Vec<u8>,
     by: Instant,
 }
 
+/// What is asked about processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) enum Wanted {
+    /// What they use: counted so, or the most of it.
+    #[n(0)]
+    Usage(#[n(0)] Option<MemoryCount>),
+    /// Which there are.
+    #[n(1)]
+    List,
+}
+
+impl Wanted {
+    /// The answer, from what the process that measures has said.
+    fn answer(self, tag: u64, bytes: &[u8]) -> FromShim {
+        match self {
+            Wanted::Usage(_) => FromShim::Measured {
+                tag,
+                tasks: minicbor::decode(bytes).ok(),
+            },
+            Wanted::List => FromShim::Processes {
+                tag,
+                list: minicbor::decode(bytes).unwrap_or_default(),
+            },
+        }
+    }
+}
+
+/// Processes of a job.
+#[derive(Clone, Debug, Default, Encode, Decode)]
+pub(super) struct Listed {
+    #[n(0)]
+    pub(super) all: Vec<Process>,
+    /// Those that are the first of a task, whose numbers are still to be read.
+    #[n(1)]
+    pub(super) tasks: Vec<u32>,
+}
+
 /// Which processes, and what of them.
-type Order = (Vec<Process>, Option<MemoryCount>);
+type Order = (Listed, Wanted);
+
+/// Local and global number of a task, from the environment that it was started with.
+fn task_of(pid: u32) -> Option<(u32, u32)> {
+    let pid = i32::try_from(pid).ok()?;
+    let [local, global] = processes::variables(pid, ["SLURM_LOCALID", "SLURM_PROCID"]);
+    Some((local?.parse().ok()?, global?.parse().ok()?))
+}
 
 fn start(order: &Order) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
@@ -91,10 +137,19 @@ fn start(order: &Order) -> io::Result<(i32, UnixStream)> {
 pub(super) fn measure_main() -> ExitCode {
     let answer = || -> io::Result<()> {
         let order = role::read_order()?;
-        let (list, count): Order = minicbor::decode(&order).map_err(io::Error::other)?;
+        let (Listed { mut all, tasks }, wanted): Order =
+            minicbor::decode(&order).map_err(io::Error::other)?;
         let mut answer = File::from(role::take_descriptor(role::FIRST_FD)?);
-        let tasks = reading::tasks(&list, count);
-        answer.write_all(&minicbor::to_vec(tasks).map_err(io::Error::other)?)
+        for (pid, _, task) in &mut all {
+            if tasks.contains(pid) {
+                *task = task_of(*pid);
+            }
+        }
+        let bytes = match wanted {
+            Wanted::Usage(count) => minicbor::to_vec(reading::tasks(&all, count)),
+            Wanted::List => minicbor::to_vec(all),
+        };
+        answer.write_all(&bytes.map_err(io::Error::other)?)
     };
     match answer() {
         Ok(()) => ExitCode::SUCCESS,
@@ -119,22 +174,14 @@ impl Measurement {
     }
 
     fn into_answer(self) -> FromShim {
-        FromShim::Measured {
-            tag: self.tag,
-            tasks: minicbor::decode(&self.bytes).ok(),
-        }
+        self.wanted.answer(self.tag, &self.bytes)
     }
 }
 
 impl Shim {
-    /// Has it measured what a job uses. The answer comes later; at once if there is none.
-    pub(super) fn measure(
-        &mut self,
-        job: JobId,
-        tag: u64,
-        count: Option<MemoryCount>,
-    ) -> Option<FromShim> {
-        let none = FromShim::Measured { tag, tasks: None };
+    /// Has it measured what a job uses, or listed what it has. The answer comes later; at once if there is none.
+    pub(super) fn measure(&mut self, job: JobId, tag: u64, wanted: Wanted) -> Option<FromShim> {
+        let none = wanted.answer(tag, &[]);
         let owner = self.jobs.iter().find(|(run, _)| run.0 == job);
         let Some(uid) = owner.map(|(_, entry)| entry.uid) else {
             return Some(none);
@@ -142,8 +189,8 @@ impl Shim {
         if self.measurements.iter().filter(|m| m.uid == uid).count() >= USER_MAX {
             return Some(none);
         }
-        let list = self.inspect(job);
-        match start(&(list, count)) {
+        let listed = self.inspect(job);
+        match start(&(listed, wanted)) {
             Ok((pid, answer)) => {
                 self.roles.insert(pid, Role::Other);
                 self.measurements.push(Measurement {
@@ -151,6 +198,7 @@ impl Shim {
                     uid,
                     pid,
                     answer,
+                    wanted,
                     bytes: Vec::new(),
                     by: Instant::now() + WAIT,
                 });
@@ -185,10 +233,7 @@ impl Shim {
         while let Some(at) = self.measurements.iter().position(|m| m.by <= now) {
             let late = self.measurements.swap_remove(at);
             sys::kill(late.pid, libc::SIGKILL);
-            self.emit(&FromShim::Measured {
-                tag: late.tag,
-                tasks: None,
-            });
+            self.emit(&late.wanted.answer(late.tag, &[]));
         }
     }
 

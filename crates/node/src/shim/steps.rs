@@ -31,6 +31,8 @@ use std::path::{Path, PathBuf};
 
 /// Where memory that processes share has its names.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+/// How often it is looked for what a step has left that was not there the time before.
+const KILL_ROUNDS: usize = 8;
 /// How names of directories begin that a step has for itself.
 const STEP_DIR: &str = "muster-pmix.";
 
@@ -211,9 +213,7 @@ impl Shim {
         let mut refused = match self.jobs.get(&run) {
             None => Some("the job is not on this node"),
             Some(e) if e.is_leaving() => Some("the job is ending"),
-            Some(_) if with.agent.is_none() || direct != with.srun.is_some() => {
-                Some("what goes with its order did not come")
-            }
+            Some(_) if with.agent.is_none() => Some("what goes with its order did not come"),
             Some(_) => None,
         }
         .map(str::to_owned);
@@ -275,7 +275,9 @@ impl Shim {
             standing: None,
         };
         let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
-        if next.order.pmix.is_some() || !spares.iter().any(is_free) {
+        // The streams of a direct step come by the agent, when the daemon has heard of it.
+        let needs_start = next.order.pmix.is_some() || next.order.direct;
+        if needs_start || !spares.iter().any(is_free) {
             return self.start_daemon(next, with, bounds);
         }
         let frame = next.as_control();
@@ -606,7 +608,8 @@ impl Shim {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let session = self.members.session_of_daemon(run, daemon);
         let mut killed = BTreeSet::new();
-        loop {
+        // What forks faster than it is found is left to the end of its job.
+        for _ in 0..KILL_ROUNDS {
             let mut all = self.tree.below(&[own]);
             if self.jobs.get(&run).is_some_and(|e| e.recovered) {
                 all.extend(self.strays(run));

@@ -334,7 +334,7 @@ impl Home {
             match message {
                 Control::Next(next) => {
                     let come = &mut line.descriptors;
-                    let mut with = WithOrder::take_by_shim(come, next.order.direct);
+                    let mut with = WithOrder::take_by_shim(come);
                     let agent = with.agent.take().map(UnixStream::from).map(Line::new);
                     self.agent = agent.and_then(Result::ok);
                     self.early = Some((*next, with));

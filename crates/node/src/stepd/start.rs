@@ -19,10 +19,13 @@ use std::time::Duration;
 /// Name under which the binary's own executable is started as a step daemon.
 pub const STEPD_NAME: &str = "muster-stepd";
 
+/// How long a daemon waits for the streams of a direct step, which the agent sends when it hears that the daemon is there.
+const STREAMS_WAIT: Duration = Duration::from_secs(20);
+
 /// What a step daemon is told at its start. Launcher and daemon are of one file, so nothing here outlives a version.
 ///
 /// Its descriptors, in this order: the listener for srun; the connection to the launcher; if the order says so, the listener
-/// for the step's other nodes and the connection to the agent; for a direct step, the [`HandedOver`].
+/// for the step's other nodes and the connection to the agent, by which come, for a direct step, srun's streams.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct FirstOrder {
     /// The step.
@@ -74,14 +77,10 @@ fn begin() -> io::Result<std::convert::Infallible> {
         true => Some(UnixStream::from(next()?)),
         false => None,
     };
-    let srun = match order.step.order.direct {
-        true => Some(HandedOver {
-            stdin: next()?,
-            stdout: next()?,
-            stderr: next()?,
-            line: next()?,
-        }),
-        false => None,
+    let srun = match (order.step.order.direct, &agent) {
+        (true, Some(agent)) => Some(HandedOver::wait(agent, STREAMS_WAIT)?),
+        (true, None) => return Err(io::Error::other("there is no agent to send streams")),
+        (false, _) => None,
     };
     sys::set_first_limits(order.first_limits);
     let setting = Setting {

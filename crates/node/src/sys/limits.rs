@@ -11,6 +11,10 @@ pub(crate) type SoftLimits = Vec<(u32, u64)>;
 /// The soft limits that this program was started with, of those that it changes.
 static FIRST: OnceLock<SoftLimits> = OnceLock::new();
 
+/// Too small for a core in a file, and what has the kernel give none to a program either (core(5), pipes to a program), which it
+/// does with a limit of 0.
+const NO_CORE: u64 = 1;
+
 /// Changes the limits of this process.
 pub(crate) fn change_own_limits() -> io::Result<()> {
     let (core, files) = (
@@ -23,7 +27,7 @@ pub(crate) fn change_own_limits() -> io::Result<()> {
             (libc::RLIMIT_NOFILE, files.rlim_cur),
         ]
     });
-    set_soft_limit(libc::RLIMIT_CORE, 0)?;
+    set_soft_limit(libc::RLIMIT_CORE, NO_CORE)?;
     set_soft_limit(libc::RLIMIT_NOFILE, files.rlim_max)
 }
 

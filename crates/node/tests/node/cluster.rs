@@ -187,6 +187,8 @@ impl Node {
     /// Waits for the agent and greets it.
     pub fn accept(&mut self) {
         let (mut stream, _) = self.listener.accept().unwrap();
+        let restricted: Request = frame::read(&mut stream).unwrap();
+        assert_eq!(restricted.body, RequestBody::ServeNode(self.name.clone()));
         let request: Request = frame::read(&mut stream).unwrap();
         let RequestBody::NodeHello(hello) = request.body else {
             panic!("no hello")
