@@ -126,11 +126,6 @@ impl Target {
         self.spool(node).join("noded.sock")
     }
 
-    /// The socket of a node's agent to which users send one end of a connection, if there is one.
-    pub fn agent_datagrams(&self, node: &str) -> PathBuf {
-        self.spool(node).join("noded.door")
-    }
-
     /// A bash command with the cluster's commands on its path, as a user.
     pub fn command(&self, user: User, script: &str) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();

@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Tells the process that waits in the foreground that the daemon is ready.
@@ -72,6 +72,9 @@ fn lock_of(file: File) -> std::result::Result<Flock<File>, (File, nix::errno::Er
     Err((file, error))
 }
 
+/// For the daemon's own user, and root.
+const PID_FILE_MODE: u32 = 0o600;
+
 /// A daemon's pid file, locked while the daemon lives: a process id alone may belong to another process by now.
 pub(crate) struct PidFile {
     path: PathBuf,
@@ -92,8 +95,12 @@ impl PidFile {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(PID_FILE_MODE)
             .open(path)
             .with_context(|| format!("cannot open the pid file {}", path.display()))?;
+        // One that others could read, others could lock.
+        file.set_permissions(Permissions::from_mode(PID_FILE_MODE))
+            .with_context(|| path.display().to_string())?;
         let Ok(lock) = lock_of(file) else {
             let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
             bail!("one runs already: process {pid}, by {}", path.display());

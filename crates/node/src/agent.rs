@@ -172,7 +172,7 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
     let mut agent = Agent::new(inherited.options, events.clone(), job_sockets);
     let quotas = quota::Quotas::new(agent.uid, descriptor_limit::raise());
     agent.found = found;
-    listener::listen(inherited.listener, inherited.door, &quotas, events.clone())?;
+    listener::listen(inherited.listener, &quotas, events.clone())?;
     shim_link::keep(Dialer::new(inherited.launcher)?, events.clone());
     let controller = Dialer::new(inherited.controller)?;
     controller::keep(controller, agent.options.clone(), events);

@@ -4,7 +4,6 @@
 use crate::standing::{StandingFds, Tickets};
 use crate::sys;
 use nix::cmsg_space;
-use nix::libc::ucred;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockType, UnixAddr, getsockname, getsockopt,
@@ -234,91 +233,11 @@ pub(crate) fn receive(
     Ok(got.bytes)
 }
 
-/// What has come by [`receive_connection`].
-#[derive(Debug)]
-pub(crate) struct Visit {
-    /// The end of a connection.
-    pub(crate) connection: Option<UnixStream>,
-    /// The user who sent it, as the kernel says.
-    pub(crate) uid: u32,
-    /// Descriptors that are no connection, or more than one.
-    pub(crate) others: Vec<OwnedFd>,
-}
-
-/// Receives one message: the end of a connection that came with it, and the user who sent it.
-///
-/// # Errors
-/// Those of recvmsg(2).
-pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Visit> {
-    let mut space = cmsg_space!([RawFd; SENT_MAX], ucred);
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let mut room = [0];
-    let mut bytes = [IoSliceMut::new(&mut room)];
-    let got = recvmsg::<()>(socket.as_raw_fd(), &mut bytes, Some(&mut space), flags)?;
-    let (mut come, mut uid) = (Vec::<OwnedFd>::new(), None);
-    for message in got.cmsgs()? {
-        match message {
-            ControlMessageOwned::ScmRights(numbers) => {
-                come.extend(numbers.into_iter().map(sys::adopt));
-            }
-            ControlMessageOwned::ScmCredentials(sender) => uid = Some(sender.uid()),
-            _ => {}
-        }
-    }
-    // Reads of other files may take long.
-    let connection = match &come[..] {
-        [only] if uid.is_some() && is_connection(only) => come.pop().map(UnixStream::from),
-        _ => None,
-    };
-    Ok(Visit {
-        connection,
-        // With SO_PASSCRED set there always is one; what came without it has no rights.
-        uid: uid.unwrap_or(u32::MAX),
-        others: come,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
     use std::io::{Read as _, Write as _};
-    use std::os::unix::net::UnixDatagram;
-
-    #[test]
-    fn a_connection_comes_with_its_sender() {
-        let (door, visitor) = UnixDatagram::pair().unwrap();
-        nix::sys::socket::setsockopt(&door, sockopt::PassCred, &true).unwrap();
-        let knock = |with: &[RawFd]| send(&visitor, b"a", with).unwrap();
-        let (mut near, far) = UnixStream::pair().unwrap();
-        near.write_all(b"hello").unwrap();
-        knock(&[far.as_raw_fd()]);
-        let visit = receive_connection(&door).unwrap();
-        let mut stream = visit.connection.unwrap();
-        assert_eq!(visit.uid, nix::unistd::getuid().as_raw());
-        let mut text = [0; 5];
-        stream.read_exact(&mut text).unwrap();
-        assert_eq!(&text, b"hello");
-
-        let file = File::open("/dev/null").unwrap();
-        let (inet, datagram) = (
-            std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
-            UnixDatagram::unbound().unwrap(),
-        );
-        let others: [&[RawFd]; 5] = [
-            &[],
-            &[far.as_raw_fd(), far.as_raw_fd()],
-            &[file.as_raw_fd()],
-            &[inet.as_raw_fd()],
-            &[datagram.as_raw_fd()],
-        ];
-        for other in others {
-            knock(other);
-            let visit = receive_connection(&door).unwrap();
-            assert!(visit.connection.is_none(), "{other:?}");
-            assert_eq!(visit.others.len(), other.len());
-        }
-    }
 
     fn streams() -> (HandedOver, [UnixStream; 4]) {
         let pairs = [(); 4].map(|()| UnixStream::pair().unwrap());

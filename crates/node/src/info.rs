@@ -12,11 +12,6 @@ pub(crate) fn agent_socket(spool: &Path) -> PathBuf {
     spool.join("noded.sock")
 }
 
-/// Where it takes connections that are made already.
-pub(crate) fn agent_door(spool: &Path) -> PathBuf {
-    agent_socket(spool).with_extension("door")
-}
-
 /// Whether a path can be that of an agent's socket.
 pub(crate) fn is_agent_socket(path: &str) -> bool {
     Path::new(path) == agent_socket(Path::new(path).parent().unwrap_or(Path::new("")))

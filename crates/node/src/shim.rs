@@ -213,7 +213,9 @@ impl Loop {
             .create(true)
             .truncate(false)
             .write(true)
-            .open(spool.join("shim.lock"))?;
+            .mode(0o600)
+            .open(spool.join("shim.lock"))
+            .and_then(crate::supervisor::own_lock)?;
         sys::lock_file(lock.as_fd())
             .map_err(|_| io::Error::other("another shim serves this spool directory"))?;
         sys::reset_signals();

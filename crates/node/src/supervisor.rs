@@ -16,6 +16,7 @@ mod spool;
 
 pub use order::AgentLog;
 pub(crate) use order::{Inherited, inherited};
+pub(crate) use spool::own_lock;
 
 use crate::cross_memory;
 use crate::failure;
@@ -33,7 +34,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use order::Order;
-use sockets::{JobSockets, NodeSockets};
+use sockets::{JobSockets, NodeSocket};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -60,7 +61,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     launcher::ensure(&options)?;
     let cross_memory = probe.finish();
     sockets::remove_left(&options.spool_dir);
-    let sockets = NodeSockets::open(&options.spool_dir)?;
+    let socket = NodeSocket::open(&options.spool_dir)?;
     let signals = watch_signals().context("signals")?;
     let order = Order {
         options: options.clone(),
@@ -69,10 +70,10 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         log_to_stderr: log.to_stderr,
         has_log_file: log.file.is_some(),
     };
-    let mut supervisor = Supervisor::start(options, &order, &sockets, log.file, &account, signals)?;
+    let mut supervisor = Supervisor::start(options, &order, &socket, log.file, &account, signals)?;
     let ended = supervisor.serve();
     // Whoever asks now has no agent to wait for.
-    drop(sockets);
+    drop(socket);
     drop(supervisor);
     Ok(ended?)
 }
@@ -130,7 +131,7 @@ impl Supervisor {
     fn start(
         options: AgentOptions,
         order: &Order,
-        sockets: &NodeSockets,
+        socket: &NodeSocket,
         log: Option<File>,
         account: &User,
         signals: SignalFd,
@@ -140,7 +141,7 @@ impl Supervisor {
         let mut kept: Vec<RawFd> = [&launcher.1, &controller.1, &of_jobs.1]
             .map(|end| end.as_raw_fd())
             .into();
-        kept.extend(sockets.numbers());
+        kept.push(socket.number());
         kept.extend(log.as_ref().map(File::as_raw_fd));
         let environment = KEPT_VARIABLES.iter().filter_map(|name| {
             let value = std::env::var(name).ok()?;

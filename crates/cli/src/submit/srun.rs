@@ -323,7 +323,7 @@ fn reach_lead(
     own: Option<String>,
 ) -> Result<(AgentStream, Option<Box<AllocationInfo>>), ExitCode> {
     if let Some(address) = own
-        && let Ok(stream) = AgentStream::visit(&address)
+        && let Ok(stream) = AgentStream::connect(&address)
     {
         return Ok((stream, None));
     }

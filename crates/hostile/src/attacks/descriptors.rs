@@ -5,13 +5,12 @@ use crate::outcome::Outcome;
 use crate::peer::{self, Answer, Peer};
 use crate::random::Random;
 use crate::requests;
-use crate::sys::{ATTACKER, Lingering, VICTIM, as_user, send_with};
+use crate::sys::{ATTACKER, Lingering, VICTIM, as_user};
 use crate::target::Target;
 use muster_core::ids::JobId;
 use muster_proto::client::{Query, RequestBody};
 use muster_proto::step::AgentRequest;
 use std::io;
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -42,28 +41,10 @@ fn by_stream(socket: &Path, bytes: &[u8], outcome: &mut Outcome) -> Vec<Lingerin
     all
 }
 
-fn by_datagram(socket: &Path, outcome: &mut Outcome) -> Vec<Lingering> {
-    let mut all = lingering(outcome);
-    for one in &mut all {
-        let sent = as_user(ATTACKER, || {
-            let sender = UnixDatagram::unbound()?;
-            sender.connect(socket)?;
-            send_with(&sender, &[0], &[one.fd()])
-        });
-        outcome.sent += 1;
-        if sent.is_err() {
-            outcome.refused += 1;
-        }
-        one.give_away();
-    }
-    all
-}
-
 /// Sockets that linger, to every socket that users reach; meanwhile others are answered.
 pub(super) fn lingering_descriptors(target: &Target, _: &mut Random) -> Outcome {
     let mut outcome = Outcome::default();
     let (controller, agent) = (target.controller(), target.agent("n1"));
-    let datagrams = target.agent_datagrams("n1");
     let ping = peer::framed(&peer::request(RequestBody::Query(Box::new(Query::Ping))).encode());
     let create = peer::frame_of(&AgentRequest::Create(Box::new(
         muster_proto::step::StepSpec {
@@ -77,9 +58,6 @@ pub(super) fn lingering_descriptors(target: &Target, _: &mut Random) -> Outcome 
     }
     for bytes in [&[0][..], &create] {
         given.extend(by_stream(&agent, bytes, &mut outcome));
-    }
-    if datagrams.exists() {
-        given.extend(by_datagram(&datagrams, &mut outcome));
     }
     let started = Instant::now();
     let answer = target.ask(VICTIM, RequestBody::Query(Box::new(Query::Ping)));

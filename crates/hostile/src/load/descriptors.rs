@@ -6,7 +6,7 @@ use crate::outcome::Outcome;
 use crate::peer::{self, Peer, framed};
 use crate::random::Random;
 use crate::requests;
-use crate::sys::{Lingering, send_with};
+use crate::sys::Lingering;
 use crate::target::Target;
 use muster_core::ids::JobId;
 use muster_proto::client::{Query, RequestBody};
@@ -54,7 +54,6 @@ pub(super) fn wrong(target: &Target, random: &mut Random, budget: &Budget) -> Ou
     let mut outcome = Outcome::default();
     let job = own_job(target, &mut outcome, budget).unwrap_or(JobId(1));
     let (controller, agent) = (target.controller(), target.agent("n1"));
-    let datagrams = target.agent_datagrams("n1");
     let ping = framed(&peer::request(RequestBody::Query(Box::new(Query::Ping))).encode());
     let step = |hands_streams| {
         let spec = StepSpec {
@@ -77,17 +76,8 @@ pub(super) fn wrong(target: &Target, random: &mut Random, budget: &Budget) -> Ou
             .filter_map(|_| random.pick(&own).copied())
             .collect();
         let message = &messages[random.below(messages.len())];
-        let sent = match random.below(3) {
-            0 => {
-                Peer::connect_within(&controller, WAIT).and_then(|mut p| p.send_with(message, &fds))
-            }
-            1 => Peer::connect_within(&agent, WAIT).and_then(|mut p| p.send_with(message, &fds)),
-            _ => UnixDatagram::unbound().and_then(|sender| {
-                sender.set_nonblocking(true)?;
-                sender.connect(&datagrams)?;
-                send_with(&sender, message, &fds).map(|_| ())
-            }),
-        };
+        let socket = [&controller, &agent][random.below(2)];
+        let sent = Peer::connect_within(socket, WAIT).and_then(|mut p| p.send_with(message, &fds));
         outcome.sent += 1;
         if sent.is_err() {
             outcome.refused += 1;

@@ -6,7 +6,7 @@ use super::measure::{self, Tasks};
 use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
 use super::{Agent, Event};
-use crate::descriptors::{self, HandedOver};
+use crate::descriptors::HandedOver;
 use crate::shim::wire::{Process, Run, ToShim};
 use crate::sys;
 use minicbor::bytes::ByteVec;
@@ -22,8 +22,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -54,7 +54,6 @@ pub(super) enum Wish {
 /// Serves the sockets of the agent in the background.
 pub(super) fn listen(
     listener: UnixListener,
-    door: UnixDatagram,
     quotas: &Quotas,
     events: mpsc::UnboundedSender<Event>,
 ) -> io::Result<()> {
@@ -67,22 +66,14 @@ pub(super) fn listen(
             // Nobody's.
             Err(_) => u32::MAX,
         };
-        Ok(Some((stream, uid)))
+        Ok((stream, uid))
     };
     let serving = Serving {
         next: Arc::new(AtomicU64::new(0)),
         quotas: quotas.clone(),
         events,
     };
-    tokio::spawn(welcome(listener, accept, "connections", serving.clone()));
-    door.set_nonblocking(true)?;
-    let door = sys::watch(door, Interest::READABLE)?;
-    let receive = |door: &UnixDatagram| {
-        let visit = descriptors::receive_connection(door)?;
-        closing::close(visit.uid, visit.others);
-        Ok(visit.connection.map(|stream| (stream, visit.uid)))
-    };
-    tokio::spawn(welcome(door, receive, "sent connections", serving));
+    tokio::spawn(welcome(listener, accept, serving));
     Ok(())
 }
 
@@ -94,17 +85,15 @@ struct Serving {
     events: mpsc::UnboundedSender<Event>,
 }
 
-/// Serves everybody who comes, by connecting or with a connection that has been made. Then the first request is there
-/// already, and the agent is woken once for both.
-async fn welcome<T: AsRawFd>(
-    socket: AsyncFd<T>,
-    come: impl Fn(&T) -> io::Result<Option<(UnixStream, u32)>>,
-    what: &'static str,
+/// Serves everybody who connects. Who that is, is known before anything is received.
+async fn welcome(
+    socket: AsyncFd<UnixListener>,
+    accept: impl Fn(&UnixListener) -> io::Result<(UnixStream, u32)>,
     serving: Serving,
 ) {
     loop {
-        match socket.async_io(Interest::READABLE, &come).await {
-            Ok(Some((stream, uid))) => {
+        match socket.async_io(Interest::READABLE, &accept).await {
+            Ok((stream, uid)) => {
                 let client = serving.quotas.client(uid);
                 match client.filter(|_| closing::waiting_of(uid) < closing::WAITING_MAX) {
                     Some(client) => {
@@ -114,9 +103,8 @@ async fn welcome<T: AsRawFd>(
                     None => turn_away(stream, uid),
                 }
             }
-            Ok(None) => {}
             Err(e) => {
-                log::error!("{what}: {e}");
+                log::error!("connections: {e}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

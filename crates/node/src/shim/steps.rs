@@ -21,7 +21,6 @@ use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_proto::frame::{self, Frames};
 use std::collections::BTreeSet;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, RawFd};
@@ -409,7 +408,7 @@ impl Shim {
         let (mut wire, mut dirs) = (None, Vec::new());
         if let Some(pmix) = &of.pmix {
             wire = Some(listen_at(&pmix.listen)?);
-            dirs = self.step_dirs(of, pmix);
+            dirs = self.step_dirs(of, pmix)?;
             self.records.step_dirs(run, step, &dirs);
         }
         let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -452,16 +451,16 @@ impl Shim {
     }
 
     /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
-    /// has a directory of that name, not even of another cluster or emulated node.
-    fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder) -> Vec<PathBuf> {
-        let mut hasher = DefaultHasher::new();
-        self.spool.hash(&mut hasher);
-        let (uid, node, place) = (order.user.uid, &self.place.node, hasher.finish());
+    /// has a directory of that name, not even of another cluster or emulated node, and nobody can make it first.
+    fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder) -> io::Result<Vec<PathBuf>> {
+        let mut random = [0; 8];
+        sys::fill_randomly(&mut random)?;
+        let (uid, node, place) = (order.user.uid, &self.place.node, u64::from_ne_bytes(random));
         let name = format!("{STEP_DIR}{uid}.{}.{node}.{place:016x}", pmix.nspace);
         let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
         let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
         dirs.dedup();
-        dirs
+        Ok(dirs)
     }
 
     fn step_socket(&self, run: Run, step: StepNo) -> PathBuf {

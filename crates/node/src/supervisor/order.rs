@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use minicbor::{Decode, Encode};
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::UnixListener;
 
 /// Where an agent logs.
 #[derive(Debug)]
@@ -54,8 +54,6 @@ pub(crate) struct Inherited {
     pub(crate) job_sockets: OwnedFd,
     /// Where srun and other agents connect.
     pub(crate) listener: UnixListener,
-    /// Where they send connections.
-    pub(crate) door: UnixDatagram,
 }
 
 /// In an agent: what the supervisor has given it, and where it is to log.
@@ -78,7 +76,6 @@ pub(crate) fn inherited() -> anyhow::Result<(Inherited, AgentLog)> {
         controller: take()?,
         job_sockets: take()?,
         listener: take()?.into(),
-        door: take()?.into(),
     };
     let log = AgentLog {
         file: match order.has_log_file {

@@ -6,67 +6,49 @@ use crate::info;
 use crate::standing::{is_job_door, job_door};
 use anyhow::Context as _;
 use muster_core::ids::JobId;
-use nix::sys::socket::{setsockopt, sockopt::PassCred};
 use nix::unistd::geteuid;
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// Sockets of jobs that an agent may have at a time.
 const JOB_SOCKETS_MAX: usize = 16_384;
 
-/// Those of the agent, as long as this lives.
+/// The agent's, as long as this lives.
 #[derive(Debug)]
-pub(super) struct NodeSockets {
+pub(super) struct NodeSocket {
     listener: UnixListener,
-    door: UnixDatagram,
-    paths: [PathBuf; 2],
+    path: PathBuf,
 }
 
-impl NodeSockets {
-    /// Makes them. Whoever connects waits until an agent accepts.
-    pub(super) fn open(spool: &Path) -> anyhow::Result<NodeSockets> {
-        let paths = [info::agent_socket(spool), info::agent_door(spool)];
-        let [socket, door] = &paths;
-        let listener = make(socket, |path| UnixListener::bind(path))
-            .with_context(|| socket.display().to_string())?;
-        let door = make(door, |path| {
-            let door = UnixDatagram::bind(path)?;
-            setsockopt(&door, PassCred, &true)?;
-            Ok(door)
-        })
-        .with_context(|| door.display().to_string())?;
-        Ok(NodeSockets {
-            listener,
-            door,
-            paths,
-        })
+impl NodeSocket {
+    /// Makes it. Everybody may connect, and waits until an agent accepts.
+    pub(super) fn open(spool: &Path) -> anyhow::Result<NodeSocket> {
+        let path = info::agent_socket(spool);
+        let make = || {
+            let _ = fs::remove_file(&path);
+            let listener = UnixListener::bind(&path)?;
+            fs::set_permissions(&path, Permissions::from_mode(0o666))?;
+            Ok::<_, io::Error>(listener)
+        };
+        let listener = make().with_context(|| path.display().to_string())?;
+        Ok(NodeSocket { listener, path })
     }
 
-    /// Their numbers, in order.
-    pub(super) fn numbers(&self) -> [RawFd; 2] {
-        [self.listener.as_raw_fd(), self.door.as_raw_fd()]
+    /// The number of its descriptor.
+    pub(super) fn number(&self) -> RawFd {
+        self.listener.as_raw_fd()
     }
 }
 
-impl Drop for NodeSockets {
+impl Drop for NodeSocket {
     fn drop(&mut self) {
-        for path in &self.paths {
-            let _ = fs::remove_file(path);
-        }
+        let _ = fs::remove_file(&self.path);
     }
-}
-
-/// Makes a socket that everybody may connect to.
-fn make<T>(path: &Path, bind: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    let _ = fs::remove_file(path);
-    let socket = bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o666))?;
-    Ok(socket)
 }
 
 /// Those at which srun asks for further steps of a job.

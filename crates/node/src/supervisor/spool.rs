@@ -27,12 +27,20 @@ pub(super) fn take(spool: &Path) -> anyhow::Result<File> {
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(&path)
+        .and_then(own_lock)
         .with_context(|| path.display().to_string())?;
     sys::lock_file(lock.as_fd())
         .with_context(|| format!("{}: another agent serves this node", path.display()))?;
     Ok(lock)
+}
+
+/// A file that nobody else can open from now on: whoever could read it could lock it.
+pub(crate) fn own_lock(file: File) -> io::Result<File> {
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// Refuses a directory in which others could put or move something: root writes there.

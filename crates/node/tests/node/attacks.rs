@@ -154,8 +154,7 @@ fn script_directory() {
 fn slow_close() {
     let dir = Dir::new("slowclose");
     let mut node = Node::start(&dir, "n1");
-    let door = node.spool.join("noded.door");
-    let mut attack = Attack::start(&["linger", &socket(&node), &door.to_string_lossy()]);
+    let mut attack = Attack::start(&["linger", &socket(&node)]);
     assert_eq!(attack.line(), "sent");
     answers(&node);
     node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\nexit 3\n"));

@@ -239,9 +239,7 @@ fn told_to_end() {
     kill(Pid::from_raw(node.supervisor_pid()), Signal::SIGTERM).unwrap();
     assert_eq!(node.agent_status(), Some(0));
     wait_for_end(&agent);
-    for socket in ["noded.sock", "noded.door"] {
-        assert!(!node.spool.join(socket).exists(), "{socket}");
-    }
+    assert!(!node.spool.join("noded.sock").exists());
     assert_eq!(status_of(node.shim_pid(), "Uid:"), ["0"; 4]);
 }
 
