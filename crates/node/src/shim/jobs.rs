@@ -263,7 +263,7 @@ impl Shim {
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
             members: Membership::open(spool)?,
-            nursery: Nursery::of_users(),
+            nursery: Nursery::new(),
             beginners: Beginners::default(),
             records,
             tree: ProcessTree::new(),

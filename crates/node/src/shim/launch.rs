@@ -191,6 +191,10 @@ impl Script {
             // The CPUs were there when the agent started; if some are not any more, the script runs wherever it may.
             let _ = bare::set_affinity(cpus);
         }
+        for &(resource, soft) in &self.limits {
+            // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
+            let _ = bare::set_soft_limit(resource, soft);
+        }
         // Messages of this child go where the script's own will go, or nowhere.
         let _ = bare::copy_to(0, 2);
         bare::close_from(3);
@@ -221,11 +225,6 @@ impl Script {
 
     /// Executes the script, or ends as one that cannot be executed.
     fn exec(&mut self) -> ! {
-        // That of cores among them: until here there are none, whatever signal the user sends.
-        for &(resource, soft) in &self.limits {
-            // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
-            let _ = bare::set_soft_limit(resource, soft);
-        }
         let pid = bare::getpid();
         // The buffer is longer than any such line, so a zero byte follows.
         let task_pid = Line::<32>::of(format_args!("SLURM_TASK_PID={pid}\0"));

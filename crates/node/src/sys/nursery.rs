@@ -6,15 +6,11 @@
 //!
 //! A child must not allocate, lock, panic or use the C library, not even `errno`: [`super::bare`] has what it needs.
 //! Other processes of its user cannot look into this memory: the kernel marks it so when the child takes the user's
-//! name, ptrace(2), by what `fs.suid_dumpable` says at that moment. Where that is another number than 0, one child's change
-//! would open the memory to another that is the user's already: so there children that change their user are forked, and each
-//! has a memory of its own, which is undumpable before its user may look into it ([`super::become_user`]).
+//! name, ptrace(2).
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::os::raw::{c_int, c_void};
-use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Whether system calls are made without the C library here, so that memory can be shared. Elsewhere children are
@@ -27,35 +23,10 @@ const STACK: usize = 64 * 1024;
 /// How many of the oldest children are looked at for a stack that is free again.
 const LOOKED_AT: usize = 8;
 
-/// What the kernel makes of memory whose process changes its user: undumpable, if it is 0. See proc(5).
-const SUID_DUMPABLE: &str = "/proc/sys/fs/suid_dumpable";
-
-/// Whether children share this memory.
-enum Sharing {
-    /// They change no user.
-    Always,
-    /// They change their user: only while this file says 0.
-    WhileUndumpable(Option<File>),
-}
-
-impl Sharing {
-    fn is_safe(&self) -> bool {
-        match self {
-            Sharing::Always => true,
-            Sharing::WhileUndumpable(None) => false,
-            Sharing::WhileUndumpable(Some(file)) => {
-                let mut digit = [0];
-                file.read_at(&mut digit, 0).is_ok() && digit == *b"0"
-            }
-        }
-    }
-}
-
 /// Children that were started and what they work with, the one that was started last at the back.
 pub(crate) struct Nursery<T> {
     /// Boxed: the kernel holds the address of `alive`, and the child that of `work`.
     cradles: VecDeque<Box<Cradle<T>>>,
-    sharing: Sharing,
 }
 
 struct Cradle<T> {
@@ -73,19 +44,9 @@ impl<T> Default for Nursery<T> {
 }
 
 impl<T> Nursery<T> {
-    /// For children that stay the same user until they execute a program.
     pub(crate) fn new() -> Nursery<T> {
         Nursery {
             cradles: VecDeque::new(),
-            sharing: Sharing::Always,
-        }
-    }
-
-    /// For children that become other users before.
-    pub(crate) fn of_users() -> Nursery<T> {
-        Nursery {
-            cradles: VecDeque::new(),
-            sharing: Sharing::WhileUndumpable(File::open(SUID_DUMPABLE).ok()),
         }
     }
 
@@ -97,7 +58,7 @@ impl<T> Nursery<T> {
         };
         cradle.work = Some(work);
         cradle.child = child;
-        let started = cradle.start(SHARES_MEMORY && self.sharing.is_safe());
+        let started = cradle.start();
         if started.is_err() {
             cradle.alive.store(0, Ordering::Release);
         }
@@ -155,8 +116,8 @@ impl<T> Cradle<T> {
         self.alive.load(Ordering::Acquire) == 0
     }
 
-    fn start(&mut self, shares_memory: bool) -> io::Result<i32> {
-        if !shares_memory {
+    fn start(&mut self) -> io::Result<i32> {
+        if !SHARES_MEMORY {
             return match super::fork()? {
                 super::Fork::Child => grow_up::<T>((&raw mut *self).cast()),
                 super::Fork::Parent(pid) => Ok(pid),
@@ -209,7 +170,7 @@ fn grow_up<T>(cradle: *mut c_void) -> ! {
 #[cfg(test)]
 mod tests {
     use super::super::bare;
-    use super::{File, Nursery, Sharing};
+    use super::Nursery;
     use std::ffi::{CString, OsStr};
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
@@ -229,31 +190,6 @@ mod tests {
         // SAFETY: the pointer leads to a live local.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         libc::WEXITSTATUS(status)
-    }
-
-    #[test]
-    fn children_that_change_their_user_share_undumpable_memory_only() {
-        let dir = std::env::temp_dir();
-        let path = dir.join(format!("muster-suid-dumpable.{}", std::process::id()));
-        for (text, is_safe) in [("0\n", true), ("1\n", false), ("2\n", false), ("", false)] {
-            std::fs::write(&path, text).unwrap();
-            let sharing = Sharing::WhileUndumpable(Some(File::open(&path).unwrap()));
-            assert_eq!(sharing.is_safe(), is_safe, "{text:?}");
-        }
-        std::fs::remove_file(&path).unwrap();
-        assert!(!Sharing::WhileUndumpable(None).is_safe());
-        // One that is forked changes nothing of this memory.
-        let mut nursery = Nursery::new();
-        nursery.sharing = Sharing::WhileUndumpable(None);
-        fn count_and_exit(count: &mut i32) -> ! {
-            *count += 1;
-            bare::exit(*count)
-        }
-        assert_eq!(exit_of(nursery.start(6, count_and_exit).unwrap()), 7);
-        assert_eq!(nursery.cradles[0].work, Some(6));
-        nursery.sharing = Sharing::Always;
-        assert_eq!(exit_of(nursery.start(6, count_and_exit).unwrap()), 7);
-        assert_eq!(nursery.cradles[0].work, Some(7));
     }
 
     #[test]
