@@ -2,6 +2,7 @@
 //! always an exec. The new process has nothing of this one's memory, an empty environment unless one is given, and only
 //! the descriptors that are named here.
 
+use crate::AGENT_NAME;
 use crate::shim::wire::User;
 use crate::sys::{self, Words};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -43,6 +44,7 @@ impl Start<'_> {
         let words = Words::new(words.collect::<Result<_, _>>()?);
         let environment = Words::new(self.environment);
         let parent = Some(std::process::id()).filter(|_| !self.outlives);
+        let is_agent = self.words.first() == Some(&AGENT_NAME);
         match sys::fork()? {
             sys::Fork::Parent(pid) => Ok(pid),
             sys::Fork::Child => {
@@ -50,7 +52,12 @@ impl Start<'_> {
                 let errors = self.errors.unwrap_or(0);
                 let failed = sys::dup_to(errors, 2)
                     .and_then(|()| sys::keep_only(&kept))
-                    .and_then(|()| leave_root(self.user, parent));
+                    .and_then(|()| {
+                        if !is_agent {
+                            sys::leave_protection();
+                        }
+                        leave_root(self.user, parent)
+                    });
                 let e = match failed {
                     Ok(()) => sys::exec(OWN_FILE, &words, &environment).into(),
                     Err(e) => e,

@@ -79,6 +79,7 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
     let first = args.into_iter().next();
     match first.as_deref() {
         Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
+        Some(launch::SCRIPT_ARGUMENT) => return launch::script_main(),
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
         Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
         Some(users::GROUPS_ARGUMENT) => return users::groups_main(),
@@ -127,6 +128,9 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
             let run = Loop::open(spool).and_then(|mut shim| {
                 ready.write_all(b"ready")?;
                 detach(spool)?;
+                if let Err(e) = sys::protect() {
+                    eprintln!("the kernel may end this process when memory runs out: {e}");
+                }
                 drop(std::mem::replace(&mut ready, UnixStream::pair()?.0));
                 shim.run()
             });

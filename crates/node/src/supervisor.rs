@@ -54,6 +54,9 @@ const KEPT_VARIABLES: [&str; 2] = ["TZ", "RUST_BACKTRACE"];
 /// When there is no such account, when the spool directory cannot be used, or when a process cannot be started.
 pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     failure::end_on_panic();
+    if let Err(e) = sys::protect() {
+        log::info!("the kernel may end this process and the agent when memory runs out: {e}");
+    }
     close_terminal().context("/dev/null")?;
     let account = account::find(&options.slurmd_user)?;
     let _lock = spool::take(&options.spool_dir)?;

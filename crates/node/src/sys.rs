@@ -8,12 +8,14 @@ pub(crate) mod here;
 mod identity;
 mod limits;
 pub(crate) mod nursery;
+mod oom;
 
 pub(crate) use identity::{acting_as, become_user, refuse_privileges, set_undumpable};
 pub(crate) use limits::{
     SoftLimits, change_own_limits, first_limits, restore_file_limit, set_first_limits,
     with_first_limits,
 };
+pub(crate) use oom::{leave_protection, protect};
 
 use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
@@ -720,27 +722,59 @@ fn check(rc: i32) -> io::Result<i32> {
     }
 }
 
-/// Memory that forked children share with the process that made it: numbered slots of text, written once by a
-/// child and read after the child has ended, which is what orders the two.
+/// Memory that children share with the process that made it: numbered slots of text, written once by a child and read after
+/// the child has ended, which is what orders the two. What a child executes reaches it by its descriptor.
 pub(crate) struct SharedSlots {
     base: *mut u8,
     count: usize,
+    file: OwnedFd,
 }
 
 /// Bytes of a slot: one of length, the rest of text.
 const SLOT: usize = 256;
 
+impl AsRawFd for SharedSlots {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// In what a child has executed: writes a text into a slot, cut to what fits. Allocates nothing.
+pub(crate) fn put_in_slot(slots: &OwnedFd, slot: usize, text: &[u8]) {
+    let mut bytes = [0; SLOT];
+    let length = text.len().min(SLOT - 1);
+    bytes[0] = u8::try_from(length).unwrap_or(u8::MAX);
+    bytes[1..=length].copy_from_slice(&text[..length]);
+    let Some(at) = slot
+        .checked_mul(SLOT)
+        .and_then(|at| libc::off_t::try_from(at).ok())
+    else {
+        return;
+    };
+    // SAFETY: the length is that of part of the live buffer. The file is sealed, so it cannot grow.
+    unsafe { libc::pwrite(slots.as_raw_fd(), bytes.as_ptr().cast(), length + 1, at) };
+}
+
 impl SharedSlots {
     /// Maps `count` empty slots.
     pub(crate) fn new(count: usize) -> io::Result<SharedSlots> {
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let file = std::fs::File::from(memfd_create(c"muster-slots", flags)?);
+        // A user who names a descriptor of a child as a file does not open it.
+        nix::sys::stat::fchmod(&file, nix::sys::stat::Mode::from_bits_truncate(0o600))?;
+        file.set_len((count * SLOT) as u64)?;
+        let size = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: takes numbers only.
+        check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, size) })?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice; the file stays as long as it is.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 count * SLOT,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
                 0,
             )
         };
@@ -750,6 +784,7 @@ impl SharedSlots {
         Ok(SharedSlots {
             base: base.cast(),
             count,
+            file: file.into(),
         })
     }
 

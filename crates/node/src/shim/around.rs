@@ -233,6 +233,7 @@ fn fork_programs(
 
 pub(super) fn run_programs(programs: &[String], env: &[String]) -> i32 {
     sys::restore_signals();
+    sys::leave_protection();
     umask(Mode::from_bits_truncate(0o022));
     let ready = setsid()
         .and_then(|_| chdir("/"))

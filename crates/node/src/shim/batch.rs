@@ -44,6 +44,8 @@ pub(crate) struct Launch {
     pub(crate) limits: Vec<(u32, u64)>,
     /// CPUs that it may run on, by the kernel's numbers.
     pub(crate) cpus: Option<CpuSet>,
+    /// How often it could not be started.
+    pub(crate) tries: u32,
 }
 
 /// Why a launch failed.
@@ -188,6 +190,7 @@ impl Shim {
             limits: propagated_limits(&self.settings, &batch.context.soft_limits),
             cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),
             context: batch.context,
+            tries: 0,
         })
     }
 

@@ -3,7 +3,7 @@
 use super::batch::Launch;
 use super::checks::{Refusals, UsedNumbers};
 use super::context::Contexts;
-use super::launch::{self, Script};
+use super::launch::{self, Launches, NotStarted};
 use super::measure::{Listed, Measurement, Wanted};
 use super::membership::Membership;
 use super::orders::encoded;
@@ -15,11 +15,10 @@ use super::session::{Place, Session};
 use super::site::SitePrograms;
 use super::steps::{Beginners, Daemon, StepProc};
 use super::users::Users;
-use super::waiting::Waiting;
+use super::waiting::{TRIES_MAX, TRY_AGAIN, Waiting};
 use super::wire::{Around, Attach, FromShim, Known, MachineClaim, Run, StepOrder, ToShim, User};
 use crate::binding::Machine;
 use crate::descriptors::WithOrder;
-use crate::sys::nursery::Nursery;
 use crate::{now, sys};
 use muster_core::command::SignalScope;
 use muster_core::ids::{BlobId, JobId, StepNo};
@@ -201,7 +200,7 @@ pub(super) struct Shim {
     pub(super) sessions: HashMap<i32, Run>,
     pub(super) members: Membership,
     /// Scripts that are being started.
-    nursery: Nursery<Script>,
+    launches: Launches,
     /// Step daemons that are being started.
     pub(super) beginners: Beginners,
     pub(super) records: Records,
@@ -263,7 +262,7 @@ impl Shim {
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
             members: Membership::open(spool)?,
-            nursery: Nursery::new(),
+            launches: Launches::default(),
             beginners: Beginners::default(),
             records,
             tree: ProcessTree::new(),
@@ -502,18 +501,16 @@ impl Shim {
         let slot = self.free_slots.pop();
         let slots = (Rc::clone(&self.slots), slot.unwrap_or(usize::MAX));
         let row = self.members.of_script(run);
-        let script = Script::new(&mut order, self.root, row, slots);
-        let forked = match script {
-            Ok(script) => self.nursery.start(script, Script::run),
-            Err(error) => {
-                self.free_slots.extend(slot);
-                return self.fail(run, error, Fault::Job);
-            }
-        };
+        let forked = self.launches.start(&order, self.root, row, slots);
         let Some(entry) = self.jobs.get_mut(&run) else {
+            self.free_slots.extend(slot);
             return;
         };
-        entry.slot = slot;
+        if forked.is_err() {
+            self.free_slots.extend(slot);
+        } else {
+            entry.slot = slot;
+        }
         match forked {
             Ok(pid) => {
                 self.records.forked(run, pid);
@@ -529,7 +526,22 @@ impl Shim {
                     work_dir: order.work_dir,
                 });
             }
-            Err(e) => self.fail(run, format!("fork: {e}"), Fault::Node),
+            Err(NotStarted::Wrong(error)) => self.fail(run, error, Fault::Job),
+            Err(NotStarted::Failed(e)) => {
+                let again = super::scripts::is_temporary(&e) && order.tries < TRIES_MAX;
+                self.members.forget_script(run);
+                if !again {
+                    return self.fail(run, format!("fork: {e}"), Fault::Node);
+                }
+                if order.tries == 0 {
+                    eprintln!("job {}: fork: {e}; it is tried again", run.0);
+                }
+                order.tries += 1;
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.held = Some(Box::new(order));
+                }
+                self.retries.insert((Instant::now() + TRY_AGAIN, run));
+            }
         }
     }
 

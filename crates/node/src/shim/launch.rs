@@ -1,16 +1,28 @@
-//! A batch launch: what the shim works out, and what its child does with it, from the clone to the user's script with
-//! nothing of root left. The child shares the shim's memory until then ([`sys::nursery`]), so everything that needs
-//! memory is done before. It may wait long for a file that the user has named: meanwhile it has no descriptors of the shim,
-//! nobody may look into it, and the shim goes on.
+//! A batch launch: what the launcher works out, what its child does with it, and what the process does that this becomes.
+//!
+//! The child shares the launcher's memory ([`sys::nursery`]), so it stays root there and only executes this program's own
+//! file afresh: a change of identity would set the dumpable flag of that memory to `fs.suid_dumpable`, and a user could then
+//! look into it by another child that waits for a file of the user's. The new process has its order in a memory file and
+//! nothing else of the launcher's; it becomes the user, opens the user's files, which may take as long as the user likes, and
+//! executes the script.
 
 use super::batch::Launch;
-use super::context::Prepared;
 use super::files::output_flags;
 use super::membership::Row;
+use crate::role;
 use crate::sys::bare::{self, Errno, Line};
-use crate::sys::{self, CHANGED_SIGNALS, SharedSlots};
+use crate::sys::nursery::Nursery;
+use crate::sys::{self, CHANGED_SIGNALS, SharedSlots, Words};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
 use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::process::ExitCode;
 use std::rc::Rc;
+
+/// The argument with which the launcher's program becomes a batch script instead.
+pub(super) const SCRIPT_ARGUMENT: &str = "--script";
 
 /// Text without memory of its own.
 macro_rules! message {
@@ -32,8 +44,6 @@ pub(crate) fn failure(text: &str) -> (bool, String) {
 /// What can fail before exec.
 #[derive(Clone, Copy)]
 enum Step {
-    Session,
-    Audit,
     User,
     Directory,
     Stdin,
@@ -70,6 +80,15 @@ impl Strings {
         all
     }
 
+    /// Those of bytes that end with zero bytes.
+    fn from_bytes(bytes: Vec<u8>) -> Strings {
+        let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == 0);
+        let ends: Vec<usize> = ends.map(|(at, _)| at + 1).collect();
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let starts = starts.take(ends.len()).collect();
+        Strings { bytes, starts }
+    }
+
     /// Where they are, as long as this is not changed or dropped.
     fn pointers(&self) -> impl Iterator<Item = *const c_char> {
         let at = |start: &usize| self.bytes[*start..].as_ptr().cast();
@@ -77,18 +96,177 @@ impl Strings {
     }
 }
 
-/// A script that is to be started, in the form in which a child needs it.
-pub(crate) struct Script {
+/// What the process is told that becomes a script. Launcher and process are of one file.
+#[derive(Debug, Encode, Decode)]
+struct Order {
+    #[n(0)]
+    path: String,
+    /// Arguments, and the environment but for the process id, each with a zero byte at its end.
+    #[n(1)]
+    args: ByteVec,
+    #[n(2)]
+    env: ByteVec,
+    /// Whom to become, where the launcher is root.
+    #[n(3)]
+    user: Option<(u32, u32, Vec<u32>)>,
+    #[n(4)]
+    user_name: String,
+    #[n(5)]
+    work_dir: String,
+    #[n(6)]
+    stdin: String,
+    #[n(7)]
+    stdout: String,
+    #[n(8)]
+    stderr: Option<String>,
+    #[n(9)]
+    append: bool,
+    #[n(10)]
+    umask: u32,
+    #[n(11)]
+    limits: Vec<(u32, u64)>,
+    /// CPUs as the kernel takes them.
+    #[n(12)]
+    cpus: Option<Vec<u64>>,
+    /// Where to tell of a failure before exec.
+    #[n(13)]
+    slot: u64,
+}
+
+impl Order {
+    fn of(launch: &Launch, root: bool, slot: usize) -> Order {
+        let args = [&launch.script].into_iter().chain(&launch.args);
+        let context = &launch.context;
+        let user = &launch.user;
+        Order {
+            path: launch.script.clone(),
+            args: Strings::of(args.map(|s| s.as_bytes())).bytes.into(),
+            env: [&context.env.bytes[..], &launch.env.bytes].concat().into(),
+            user: root.then(|| (user.uid, user.gid, user.groups.clone())),
+            user_name: user.name.clone(),
+            work_dir: launch.work_dir.clone(),
+            stdin: launch.stdin.clone(),
+            stdout: launch.stdout.clone(),
+            stderr: launch.stderr.clone(),
+            append: launch.append,
+            umask: context.umask & 0o777,
+            limits: sys::with_first_limits(&launch.limits),
+            cpus: launch.cpus.as_ref().map(sys::bitmap),
+            slot: slot as u64,
+        }
+    }
+
+    /// A path that the kernel cannot be given.
+    fn wrong_path(&self) -> Option<String> {
+        let paths = [&self.path, &self.work_dir, &self.stdin, &self.stdout];
+        let mut paths = paths.into_iter().chain(&self.stderr);
+        let wrong = paths.find(|path| path.contains('\0'))?;
+        Some(format!("{wrong:?}: a path cannot have a zero byte"))
+    }
+}
+
+/// Children that are about to execute this program's file, to become scripts there.
+#[derive(Default)]
+pub(super) struct Launches(Nursery<Child>);
+
+/// Such a child.
+struct Child {
+    words: Words<'static>,
+    environment: Words<'static>,
+    /// What it keeps, from descriptor 3 on.
+    kept: [RawFd; 2],
+    /// Where it notes itself.
+    row: Row,
+    uid: u32,
+    /// Where to tell of a failure before exec.
+    slots: Rc<SharedSlots>,
+    slot: usize,
+}
+
+/// Why a launch did not get as far as a process.
+pub(super) enum NotStarted {
+    /// The job is at fault.
+    Wrong(String),
+    /// The launcher lacks something, or the node is at fault.
+    Failed(io::Error),
+}
+
+impl Launches {
+    /// Starts a process that becomes a script; gives its process id.
+    pub(super) fn start(
+        &mut self,
+        launch: &Launch,
+        root: bool,
+        row: Row,
+        (slots, slot): (Rc<SharedSlots>, usize),
+    ) -> Result<i32, NotStarted> {
+        let order = Order::of(launch, root, slot);
+        if let Some(wrong) = order.wrong_path() {
+            return Err(NotStarted::Wrong(wrong));
+        }
+        let bytes = minicbor::to_vec(&order).expect("writing to memory cannot fail");
+        let file = role::memory_file(&bytes).map_err(NotStarted::Failed)?;
+        let words = [super::SHIM_NAME, SCRIPT_ARGUMENT].map(CString::new);
+        let words = words.into_iter().collect::<Result<_, _>>();
+        let child = Child {
+            words: Words::new(words.map_err(|e| NotStarted::Failed(e.into()))?),
+            environment: Words::new(Vec::new()),
+            kept: [file.as_raw_fd(), slots.as_raw_fd()],
+            row,
+            uid: launch.user.uid,
+            slots,
+            slot,
+        };
+        let started = self.0.start(child, Child::run);
+        started.map_err(NotStarted::Failed)
+    }
+}
+
+impl Child {
+    fn run(&mut self) -> ! {
+        let e = match self.prepare() {
+            Ok(()) => sys::exec_bare(role::OWN_FILE, &self.words, &self.environment),
+            Err(e) => e,
+        };
+        let text: Line<255> = message!("{NODE}a process for the script cannot be started: {e}");
+        self.slots.put(self.slot, text.as_bytes());
+        bare::exit(1)
+    }
+
+    fn prepare(&mut self) -> Result<(), Errno> {
+        bare::setsid()?;
+        self.row.begin_session(self.uid)?;
+        bare::keep_only(&mut self.kept)
+    }
+}
+
+/// The process that becomes a script.
+pub(super) fn script_main() -> ExitCode {
+    let begin = || -> io::Result<Script> {
+        sys::set_undumpable()?;
+        sys::set_name(c"muster-shim");
+        super::end_at_panic();
+        let order: Order = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
+        Ok(Script::new(order, role::take_descriptor(role::FIRST_FD)?)?)
+    };
+    match begin() {
+        Ok(mut script) => script.run(),
+        Err(e) => {
+            eprintln!("{}: {e}", super::SHIM_NAME);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A script, with all that needs memory: the limits that this process gets may leave it none.
+struct Script {
     path: CString,
-    /// Pointers into `strings`, `context` and `task_pid`, with a null pointer at the end.
+    /// Pointers into `strings` and the line with the process id, with a null pointer at the end.
     argv: Vec<*const c_char>,
     env: Vec<*const c_char>,
     /// See above: only kept.
     _strings: [Strings; 2],
-    _context: Rc<Prepared>,
-    /// Whom to become, where this process is root.
     user: Option<(u32, u32, Vec<u32>)>,
-    uid: u32,
     user_name: String,
     work_dir: CString,
     stdin: CString,
@@ -97,67 +275,45 @@ pub(crate) struct Script {
     append: bool,
     umask: u32,
     limits: Vec<(u32, u64)>,
-    /// CPUs as the kernel takes them.
     cpus: Option<Vec<u64>>,
-    /// Where it notes itself.
-    row: Row,
-    /// Where to tell of a failure before exec.
-    slots: Rc<SharedSlots>,
+    slots: OwnedFd,
     slot: usize,
 }
 
 impl Script {
-    /// # Errors
-    /// A path has a zero byte.
-    pub(crate) fn new(
-        order: &mut Launch,
-        root: bool,
-        row: Row,
-        (slots, slot): (Rc<SharedSlots>, usize),
-    ) -> Result<Script, String> {
-        let path = |text: &str| {
-            CString::new(text).map_err(|_| format!("{text:?}: a path cannot have a zero byte"))
-        };
-        let argv = [&order.script].into_iter().chain(&order.args);
-        let argv = Strings::of(argv.map(|s| s.as_bytes()));
-        let own = std::mem::take(&mut order.env);
-        let context = Rc::clone(&order.context);
+    fn new(order: Order, slots: OwnedFd) -> Result<Script, std::ffi::NulError> {
+        let args = Strings::from_bytes(order.args.into());
+        let env = Strings::from_bytes(order.env.into());
         let end = || [std::ptr::null()];
-        let inherited = context.env.pointers();
-        // One place more, for the process id, which only the child knows.
-        let env = inherited.chain(own.pointers()).chain(end()).chain(end());
-        let user = &order.user;
         Ok(Script {
-            path: path(&order.script)?,
-            argv: argv.pointers().chain(end()).collect(),
-            env: env.collect(),
-            _strings: [argv, own],
-            user: root.then(|| (user.uid, user.gid, user.groups.clone())),
-            user_name: user.name.clone(),
-            work_dir: path(&order.work_dir)?,
-            stdin: path(&order.stdin)?,
-            stdout: path(&order.stdout)?,
-            stderr: order.stderr.as_deref().map(path).transpose()?,
+            path: CString::new(order.path)?,
+            argv: args.pointers().chain(end()).collect(),
+            // One place more, for the process id.
+            env: env.pointers().chain(end()).chain(end()).collect(),
+            _strings: [args, env],
+            user: order.user,
+            user_name: order.user_name,
+            work_dir: CString::new(order.work_dir)?,
+            stdin: CString::new(order.stdin)?,
+            stdout: CString::new(order.stdout)?,
+            stderr: order.stderr.map(CString::new).transpose()?,
             append: order.append,
-            umask: context.umask & 0o777,
-            limits: sys::with_first_limits(&order.limits),
-            cpus: order.cpus.as_ref().map(sys::bitmap),
-            _context: context,
-            row,
-            uid: user.uid,
+            umask: order.umask,
+            limits: order.limits,
+            cpus: order.cpus,
             slots,
-            slot,
+            slot: usize::try_from(order.slot).unwrap_or(usize::MAX),
         })
     }
 
-    /// In a child: becomes the batch script.
-    pub(crate) fn run(&mut self) -> ! {
+    /// Becomes the batch script.
+    fn run(&mut self) -> ! {
         let (step, error) = match self.prepare() {
             Ok(()) => self.exec(),
             Err(failed) => failed,
         };
         let text = self.explain(step, error);
-        self.slots.put(self.slot, text.as_bytes());
+        sys::put_in_slot(&self.slots, self.slot, text.as_bytes());
         bare::exit(1)
     }
 
@@ -167,8 +323,6 @@ impl Script {
             message!("{JOB}Could not open {what} file {path}: {e}")
         };
         match failed {
-            Step::Session => message!("{NODE}setsid: {e}"),
-            Step::Audit => message!("{NODE}/proc/self/loginuid: {e}"),
             Step::User => {
                 let uid = self.user.as_ref().map_or(0, |user| user.0);
                 let name = &self.user_name;
@@ -184,9 +338,7 @@ impl Script {
     fn prepare(&self) -> Result<(), (Step, Errno)> {
         let at = |step: Step| move |e: Errno| (step, e);
         bare::restore_signals(&CHANGED_SIGNALS);
-        bare::setsid().map_err(at(Step::Session))?;
-        let begun = self.row.begin_session(self.uid);
-        begun.map_err(at(Step::Audit))?;
+        sys::leave_protection();
         if let Some(cpus) = &self.cpus {
             // The CPUs were there when the agent started; if some are not any more, the script runs wherever it may.
             let _ = bare::set_affinity(cpus);
@@ -197,9 +349,10 @@ impl Script {
         }
         // Messages of this child go where the script's own will go, or nowhere.
         let _ = bare::copy_to(0, 2);
-        bare::close_from(3);
         if let Some((uid, gid, groups)) = &self.user {
-            bare::become_user(*uid, *gid, groups).map_err(at(Step::User))?;
+            let became = sys::become_user(*uid, *gid, groups);
+            let number = |e: io::Error| Errno(e.raw_os_error().unwrap_or(libc::EPERM));
+            became.map_err(|e| (Step::User, number(e)))?;
         }
         bare::umask(self.umask);
         let astray = bare::chdir(&self.work_dir).err();

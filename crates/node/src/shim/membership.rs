@@ -148,6 +148,18 @@ impl Membership {
         }
     }
 
+    /// The script of a job was not started: its row is free again.
+    pub(super) fn forget_script(&mut self, run: Run) {
+        let Some(rows) = self.rows.get_mut(&run) else {
+            return;
+        };
+        let is_free = |noted: Noted| noted.kind == SCRIPT && noted.pid == 0;
+        let place = rows.iter().position(|at| is_free(self.cells.read(*at)));
+        if let Some(at) = place.map(|place| rows.remove(place)) {
+            self.release(at);
+        }
+    }
+
     fn release(&mut self, at: usize) {
         let free = Noted {
             job: 0,

@@ -195,7 +195,14 @@ pub(super) fn is_temporary(error: &io::Error) -> bool {
     let number = number.map(Errno::from_raw);
     matches!(
         number,
-        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EAGAIN)
+        Some(
+            Errno::EMFILE
+                | Errno::ENFILE
+                | Errno::ENOMEM
+                | Errno::EAGAIN
+                | Errno::ENOSPC
+                | Errno::EDQUOT
+        )
     )
 }
 
@@ -380,11 +387,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lack_of_descriptors_is_temporary() {
+    fn a_lack_of_descriptors_or_room_is_temporary() {
         for (number, temporary) in [
             (Errno::EMFILE, true),
             (Errno::ENFILE, true),
-            (Errno::ENOSPC, false),
+            (Errno::ENOSPC, true),
+            (Errno::EDQUOT, true),
             (Errno::EROFS, false),
         ] {
             let cause = io::Error::from_raw_os_error(number as i32);

@@ -12,9 +12,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Wait before a launch is tried again that lacked something.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How often it is, before the node is at fault.
-const TRIES_MAX: u32 = 60;
+pub(super) const TRIES_MAX: u32 = 60;
 
 /// A launch that has not begun.
 #[derive(Debug, Default)]
@@ -166,8 +166,18 @@ impl Shim {
             && at <= now
         {
             self.retries.pop_first();
+            self.start_script_again(run);
             self.go_on(run);
         }
+    }
+
+    /// Starts a script that could not be started before, unless its job is ending.
+    fn start_script_again(&mut self, run: Run) {
+        let entry = self.jobs.get_mut(&run).filter(|e| e.prolog.is_none());
+        let Some(order) = entry.and_then(|e| e.held.take().filter(|_| !e.is_leaving())) else {
+            return;
+        };
+        self.fork_script(*order);
     }
 
     /// Ends a launch that has not begun; whether it was one.

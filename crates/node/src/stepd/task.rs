@@ -287,6 +287,7 @@ impl Stepd<'_> {
     fn prepare_task(&self, ends: &Ends, place: &Place<'_>) -> Result<(), String> {
         let (order, spec) = (self.order, &self.order.launch.spec);
         let (local, global, daemon) = (place.local, place.global, place.daemon);
+        sys::leave_protection();
         for &(resource, soft) in place.limits {
             // Propagation of limits is best effort, as in Slurm.
             let _ = sys::set_soft_limit(resource, soft);

@@ -145,23 +145,6 @@ pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> Result<()> {
     unsafe { call(libc::SYS_prlimit64, [0, resource, limit.as_ptr() as usize]) }.map(drop)
 }
 
-/// Gives up root: groups, group and user, for good. See [`super::become_user`] for the order. Undumpable is the memory,
-/// which is the parent's too, and stays so.
-pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<()> {
-    let (uid, gid) = (uid as usize, gid as usize);
-    // SAFETY: the length is the slice's; the other calls take plain numbers.
-    unsafe {
-        call(
-            libc::SYS_setgroups,
-            [groups.len(), groups.as_ptr() as usize],
-        )?;
-        call(libc::SYS_setresgid, [gid, gid, gid])?;
-        call(libc::SYS_setresuid, [uid, uid, 0])?;
-        call(libc::SYS_prctl, [int(libc::PR_SET_DUMPABLE), 0, 0, 0, 0])?;
-        call(libc::SYS_setresuid, [uid, uid, uid]).map(drop)
-    }
-}
-
 /// See umask(2).
 pub(crate) fn umask(mask: u32) {
     // SAFETY: takes a number.

@@ -41,6 +41,11 @@ impl Attack {
         Attack { child, output }
     }
 
+    /// Ends it; what it has printed can still be read.
+    pub fn end(&mut self) {
+        let _ = self.child.kill();
+    }
+
     /// The next line that it prints.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
@@ -66,12 +71,13 @@ pub fn run(args: &[String]) -> ExitCode {
         ["unknown-jobs", socket, count, bytes] => {
             unknown_jobs(socket, count.parse().unwrap(), bytes.parse().unwrap());
         }
+        ["memory", secret, waiting] => super::dumpable::read_memory(secret, waiting),
         ref other => panic!("{other:?}"),
     }
     ExitCode::SUCCESS
 }
 
-fn say(text: impl std::fmt::Display) {
+pub fn say(text: impl std::fmt::Display) {
     println!("{text}");
     io::stdout().flush().unwrap();
 }

@@ -122,9 +122,12 @@ fn waits_for_its_file() {
     });
     let pid = waiting().unwrap();
     assert_eq!(status(pid, "Uid:"), format!("{NOBODY}\t").repeat(4).trim());
-    // Nobody but root may look into it: it still has the shim's memory.
+    // Nobody but root may look into it.
     assert_eq!(fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid(), 0);
-    assert_eq!(descriptors(pid), ["/dev/null"; 3]);
+    // And where it tells of a failure.
+    let mut expected = vec!["/dev/null"; 3];
+    expected.push("/memfd:muster-slots (deleted)");
+    assert_eq!(descriptors(pid), expected);
     survives_a_lost_shim(&mut node, &dir, 2);
     // And it ends with its job.
     node.terminate(1, TerminateReason::Cancelled);

@@ -10,6 +10,7 @@ mod batch;
 mod cluster;
 mod containment;
 mod direct;
+mod dumpable;
 mod launches;
 mod lies;
 mod privileges;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         privileges::TESTS,
         lies::TESTS,
         secrets::TESTS,
+        dumpable::TESTS,
     ]
     .concat();
     if !nix::unistd::geteuid().is_root() {

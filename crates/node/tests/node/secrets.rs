@@ -18,7 +18,7 @@ pub const TESTS: &[Test] = &[(
 )];
 
 /// A text that is nowhere in this program's file, which all processes of a node have in memory.
-fn secret(of: &str) -> String {
+pub fn secret(of: &str) -> String {
     let mut number = [0; 8];
     let random = File::open("/dev/urandom").unwrap();
     random.read_exact_at(&mut number, 0).unwrap();
@@ -133,13 +133,20 @@ fn daemons_of_other_jobs() {
     let _third = Srun::ask(&node, waiting).connect();
 
     let shim: i32 = dir.text("spool.n1/shim.pid").trim().parse().unwrap();
-    let others = fs::read_to_string(format!("/proc/{shim}/task/{shim}/children")).unwrap();
-    let waiting = others
-        .split_ascii_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .filter(|pid| ![daemon, daemon_of_victim].contains(pid))
-        .find(|pid| name_of(*pid) == "muster-stepd")
-        .unwrap();
+    // Its socket is there before it has its name.
+    let until = Instant::now() + PATIENCE;
+    let waiting = loop {
+        let others = fs::read_to_string(format!("/proc/{shim}/task/{shim}/children")).unwrap();
+        let mut others = others
+            .split_ascii_whitespace()
+            .map(|pid| pid.parse().unwrap())
+            .filter(|pid| ![daemon, daemon_of_victim].contains(pid));
+        if let Some(found) = others.find(|pid| name_of(*pid) == "muster-stepd") {
+            break found;
+        }
+        assert!(Instant::now() < until, "there is no third daemon");
+        std::thread::yield_now();
+    };
     let task = child_of(waiting);
     for pid in [daemon, waiting, task] {
         let memory = Memory::of(pid);
