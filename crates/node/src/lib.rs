@@ -25,6 +25,7 @@ mod numa;
 mod options;
 mod pattern;
 mod pmix_place;
+mod reaping;
 mod record;
 mod role;
 mod shim;

@@ -20,6 +20,7 @@ mod orders;
 mod processes;
 mod records;
 mod recover;
+mod remnants;
 mod removal;
 mod scripts;
 mod session;
@@ -31,7 +32,7 @@ pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use measure::TaskUsage;
-pub(crate) use processes::{Containment, ProcessTree, all_pids};
+pub(crate) use processes::{Containment, ProcessTree, all_pids, parent_of};
 pub(crate) use removal::Removal;
 pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, is_step_dir, result_path};
 
@@ -169,9 +170,15 @@ fn detach(spool: &Path) -> io::Result<()> {
         // It tells of all users' jobs.
         .mode(0o600)
         .open(spool.join("shim.log"))?;
+    make_private(&log)?;
     sys::dup_to(null.as_raw_fd(), 0)?;
     sys::dup_to(null.as_raw_fd(), 1)?;
     sys::dup_to(log.as_raw_fd(), 2)
+}
+
+/// A file that an earlier version has left keeps the mode it had.
+fn make_private(file: &fs::File) -> io::Result<()> {
+    file.set_permissions(fs::Permissions::from_mode(0o600))
 }
 
 /// Listens on a fresh socket of that mode.
@@ -217,9 +224,10 @@ impl Loop {
             .create(true)
             .truncate(false)
             .write(true)
+            // Whoever can open it can lock it.
             .mode(0o600)
-            .open(spool.join("shim.lock"))
-            .and_then(crate::supervisor::own_lock)?;
+            .open(spool.join("shim.lock"))?;
+        make_private(&lock)?;
         sys::lock_file(lock.as_fd())
             .map_err(|_| io::Error::other("another shim serves this spool directory"))?;
         sys::reset_signals();
@@ -291,10 +299,8 @@ impl Loop {
         }
         // Orders first: what they start may already have ended when the signal is looked at.
         self.take_orders();
-        if fds[0].revents != 0 {
+        if fds[0].revents != 0 || self.shim.may_have_ended {
             self.take_signals();
-        } else if self.shim.has_unreaped() {
-            self.shim.reap();
         }
         for (fd, seen) in watched.iter().zip(&fds[2 + conns..]) {
             if seen.revents != 0 {
@@ -379,7 +385,7 @@ impl Loop {
                 _ => {}
             }
         }
-        if children {
+        if children || self.shim.may_have_ended {
             self.shim.reap();
         }
     }

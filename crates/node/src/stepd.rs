@@ -29,7 +29,7 @@ mod wire;
 use crate::descriptors::HandedOver;
 use crate::shim::Removal;
 use crate::shim::wire::StepOrder;
-use crate::sys;
+use crate::{reaping, sys};
 use client::Client;
 use home::{Confines, Home, Next};
 pub(crate) use home::{Control, NextStep, Running, Told};
@@ -225,6 +225,8 @@ struct Stepd<'a> {
     told_closed: bool,
     /// This process has no children any more, and so, as orphans become its children, the tasks have left none.
     childless: bool,
+    /// More children may have ended than were collected.
+    may_have_ended: bool,
     /// Streams of srun's for the only task, until it has them.
     direct: Option<[OwnedFd; 3]>,
 }
@@ -267,6 +269,7 @@ impl<'a> Stepd<'a> {
             usage: Usage::default(),
             told_closed: false,
             childless: false,
+            may_have_ended: false,
             direct: None,
         }
     }
@@ -432,7 +435,7 @@ impl<'a> Stepd<'a> {
             // While a step runs, no other is given.
             self.home.hear_agent();
         }
-        if seen(0) != 0 {
+        if seen(0) != 0 || self.may_have_ended {
             self.take_signals();
         }
         if seen(1) != 0 {
@@ -442,6 +445,9 @@ impl<'a> Stepd<'a> {
     }
 
     fn timeout_ms(&mut self) -> i32 {
+        if self.may_have_ended {
+            return 0;
+        }
         let hello = (self.phase == Phase::Waiting).then_some(self.hello_by);
         let adoption = self.adoption_by;
         let reading = (self.home.has_unread()).then(|| Instant::now() + READ_WAIT);
@@ -668,63 +674,59 @@ impl<'a> Stepd<'a> {
                 _ => {}
             }
         }
-        if children {
+        if children || self.may_have_ended {
             self.reap();
         }
     }
 
     fn reap(&mut self) {
-        loop {
-            let r = match sys::reap() {
-                sys::Reap::Ended(r) => r,
-                sys::Reap::Running => break,
-                sys::Reap::Childless => {
-                    self.childless = true;
-                    break;
-                }
-            };
-            if let Some(at) = self.epilogs.iter().position(|(pid, _)| *pid == r.pid) {
-                let (_, exited) = self.epilogs.swap_remove(at);
-                self.send(&exited);
-                continue;
-            }
-            let exit = crate::agent::exit_status(r.status);
-            if self.pmix.as_ref().is_some_and(|p| p.pid == r.pid) {
-                self.pmix_ended(exit);
-                continue;
-            }
-            let Some(task) = self.tasks.iter_mut().find(|t| t.pid == r.pid) else {
-                continue;
-            };
-            task.exit = Some(exit);
-            let used = Usage {
-                user_us: r.user_us,
-                system_us: r.system_us,
-                max_rss_kib: r.max_rss_kib,
-                pages: r.pages,
-                disk_read_bytes: r.blocks_in * 512,
-                disk_write_bytes: r.blocks_out * 512,
-                ..Usage::default()
-            };
-            self.usage.add(&used.of_task(task.global, 0));
-            let exited = FromStepd::Exited {
-                task: task.global,
-                exit,
-                oom: false,
-            };
-            let global = task.global;
-            let failed = self.pmix_task_ended(global, exit);
-            match self.fork_epilog(global) {
-                Some(pid) => self.epilogs.push((pid, exited)),
-                None => self.send(&exited),
-            }
-            if let Some(failed) = failed {
-                self.send(&failed);
-            }
-        }
+        let after = reaping::each_ended(sys::reap, |r| self.child_ended(&r));
+        self.childless |= after == reaping::After::Childless;
+        self.may_have_ended = after == reaping::After::Burst;
         let ended = self.tasks.iter().all(|t| t.exit.is_some()) && self.epilogs.is_empty();
         if self.phase != Phase::Waiting && ended {
             self.all_ended();
+        }
+    }
+
+    fn child_ended(&mut self, r: &sys::Reaped) {
+        if let Some(at) = self.epilogs.iter().position(|(pid, _)| *pid == r.pid) {
+            let (_, exited) = self.epilogs.swap_remove(at);
+            self.send(&exited);
+            return;
+        }
+        let exit = crate::agent::exit_status(r.status);
+        if self.pmix.as_ref().is_some_and(|p| p.pid == r.pid) {
+            self.pmix_ended(exit);
+            return;
+        }
+        let Some(task) = self.tasks.iter_mut().find(|t| t.pid == r.pid) else {
+            return;
+        };
+        task.exit = Some(exit);
+        let used = Usage {
+            user_us: r.user_us,
+            system_us: r.system_us,
+            max_rss_kib: r.max_rss_kib,
+            pages: r.pages,
+            disk_read_bytes: r.blocks_in * 512,
+            disk_write_bytes: r.blocks_out * 512,
+            ..Usage::default()
+        };
+        self.usage.add(&used.of_task(task.global, 0));
+        let exited = FromStepd::Exited {
+            task: task.global,
+            exit,
+            oom: false,
+        };
+        let global = task.global;
+        let failed = self.pmix_task_ended(global, exit);
+        match self.fork_epilog(global) {
+            Some(pid) => self.epilogs.push((pid, exited)),
+            None => self.send(&exited),
+        }
+        if let Some(failed) = failed {
+            self.send(&failed);
         }
     }
 
@@ -733,9 +735,7 @@ impl<'a> Stepd<'a> {
         self.phase = Phase::Draining;
         self.time_limit = None;
         if !self.childless {
-            for pid in self.of_tasks() {
-                sys::kill(pid, libc::SIGKILL);
-            }
+            self.signal_found(&self.of_tasks(), libc::SIGKILL);
             if self.order.direct {
                 let at = Instant::now() + LAST_WORDS;
                 self.give_up_at.get_or_insert(at);

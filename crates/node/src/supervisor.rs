@@ -16,7 +16,6 @@ mod spool;
 
 pub use order::AgentLog;
 pub(crate) use order::{Inherited, inherited};
-pub(crate) use spool::own_lock;
 
 use crate::cross_memory;
 use crate::failure;

@@ -278,7 +278,7 @@ impl Shim {
 
     /// Milliseconds to the next deadline; -1 when there is none.
     pub(super) fn timeout_ms(&self) -> i32 {
-        if self.has_unreaped() {
+        if self.may_have_ended || !self.remnants.is_empty() {
             return 0;
         }
         self.ending

@@ -9,6 +9,7 @@ use super::membership::Membership;
 use super::orders::encoded;
 use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
+use super::remnants::Remnant;
 use super::removal::Removal;
 use super::scripts::Scripts;
 use super::session::{Place, Session};
@@ -19,7 +20,7 @@ use super::waiting::{TRIES_MAX, TRY_AGAIN, Waiting};
 use super::wire::{Around, Attach, FromShim, Known, MachineClaim, Run, StepOrder, ToShim, User};
 use crate::binding::Machine;
 use crate::descriptors::WithOrder;
-use crate::{now, sys};
+use crate::{now, reaping, sys};
 use muster_core::command::SignalScope;
 use muster_core::ids::{BlobId, JobId, StepNo};
 use muster_core::job::Usage;
@@ -34,8 +35,6 @@ use std::time::{Duration, Instant};
 
 /// Launches whose child can tell of a failure before exec at the same time; further ones fail with an exit code.
 const SLOTS: usize = 4096;
-/// Children that are waited for at once, before anything else is looked at.
-const REAPED_AT_ONCE: usize = 256;
 /// What a child of the shim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -180,8 +179,6 @@ pub(super) struct Shim {
     pub(super) stale_scripts: HashSet<BlobId>,
     pub(super) users: Users,
     pub(super) measurements: Vec<Measurement>,
-    /// More children may have ended than were waited for.
-    unreaped: bool,
     pub(super) refusals: Refusals,
     pub(super) site: SitePrograms,
     /// Launches that wait until the last holder of their share is gone, in order.
@@ -215,6 +212,10 @@ pub(super) struct Shim {
     pub(super) program_ends: BTreeMap<Run, Option<Instant>>,
     /// Something may have changed for jobs that are ending.
     pub(super) unsettled: bool,
+    /// More children may have ended than were collected.
+    pub(super) may_have_ended: bool,
+    /// What killed step daemons have left.
+    pub(super) remnants: Vec<Remnant>,
     /// Jobs have left their shares since it was last looked for launches that wait for those.
     pub(super) share_is_free: bool,
     pub(super) to_begin: Vec<Begin>,
@@ -250,7 +251,6 @@ impl Shim {
             stale_scripts: HashSet::new(),
             users: Users::default(),
             measurements: Vec::new(),
-            unreaped: false,
             refusals: Refusals::default(),
             site: SitePrograms::default(),
             queued: Vec::new(),
@@ -273,6 +273,8 @@ impl Shim {
             ending: BTreeSet::new(),
             program_ends: BTreeMap::new(),
             unsettled: false,
+            may_have_ended: false,
+            remnants: Vec::new(),
             share_is_free: false,
             to_begin: Vec::new(),
             output: Vec::new(),
@@ -426,6 +428,7 @@ impl Shim {
     pub(super) fn finish_wakeup(&mut self) {
         self.launch();
         self.enforce_deadlines();
+        self.kill_remnants();
         if std::mem::take(&mut self.unsettled) {
             self.settle();
         }
@@ -577,56 +580,53 @@ impl Shim {
         }
     }
 
-    /// Children ended; more of them than were taken in, if [`Shim::has_unreaped`].
+    /// Children ended; more of them than were taken in, if [`Shim::may_have_ended`].
     pub(super) fn reap(&mut self) {
         let end = now();
-        self.unreaped = false;
-        for _ in 0..REAPED_AT_ONCE {
-            let sys::Reap::Ended(r) = sys::reap() else {
-                return;
-            };
-            self.unsettled = true;
-            // It may have taken a step since it was heard last.
-            self.hear_own(r.pid, true);
-            match self.roles.remove(&r.pid) {
-                Some(Role::Script(run)) => {
-                    let usage = Usage {
-                        user_us: r.user_us,
-                        system_us: r.system_us,
-                        max_rss_kib: r.max_rss_kib,
-                        pages: r.pages,
-                        disk_read_bytes: r.blocks_in * 512,
-                        disk_write_bytes: r.blocks_out * 512,
-                        ..Usage::default()
-                    };
-                    self.script_ended(run, Some(r.status), usage.of_task(0, 0), end);
-                }
-                Some(Role::Step(run, step)) => {
-                    self.step_ended(run, step);
-                    self.members.retire(run, r.pid);
-                }
-                Some(Role::Spare(run)) => {
-                    self.spare_ended(run, r.pid);
-                    self.members.retire(run, r.pid);
-                }
-                Some(Role::Teller(run)) => {
-                    self.writer_ended(run, r.pid);
-                    self.ask_to_end(run);
-                }
-                Some(Role::LastTeller(run)) => {
-                    self.writer_ended(run, r.pid);
-                    self.signal_script(run, libc::SIGKILL);
-                }
-                Some(Role::Writer(run)) => self.writer_ended(run, r.pid),
-                Some(Role::Remover(run)) => self.remover_ended(run, r.pid),
-                Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
-                Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
-                Some(Role::Site) => self.site_program_ended(r.pid, r.status),
-                Some(Role::Other) | None => {}
+        let after = reaping::each_ended(sys::reap, |r| self.child_ended(&r, end));
+        self.may_have_ended = after == reaping::After::Burst;
+    }
+
+    fn child_ended(&mut self, r: &sys::Reaped, end: Timestamp) {
+        self.unsettled = true;
+        // It may have taken a step since it was heard last.
+        self.hear_own(r.pid, true);
+        match self.roles.remove(&r.pid) {
+            Some(Role::Script(run)) => {
+                let usage = Usage {
+                    user_us: r.user_us,
+                    system_us: r.system_us,
+                    max_rss_kib: r.max_rss_kib,
+                    pages: r.pages,
+                    disk_read_bytes: r.blocks_in * 512,
+                    disk_write_bytes: r.blocks_out * 512,
+                    ..Usage::default()
+                };
+                self.script_ended(run, Some(r.status), usage.of_task(0, 0), end);
             }
+            Some(Role::Step(run, step)) => {
+                self.step_ended(run, step);
+                self.members.retire(run, r.pid);
+            }
+            Some(Role::Spare(run)) => {
+                self.spare_ended(run, r.pid);
+                self.members.retire(run, r.pid);
+            }
+            Some(Role::Teller(run)) => {
+                self.writer_ended(run, r.pid);
+                self.ask_to_end(run);
+            }
+            Some(Role::LastTeller(run)) => {
+                self.writer_ended(run, r.pid);
+                self.signal_script(run, libc::SIGKILL);
+            }
+            Some(Role::Writer(run)) => self.writer_ended(run, r.pid),
+            Some(Role::Remover(run)) => self.remover_ended(run, r.pid),
+            Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
+            Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
+            Some(Role::Site) => self.site_program_ended(r.pid, r.status),
+            Some(Role::Other) | None => {}
         }
-        // A user may have children made and end faster than they are waited for: others have their turn first.
-        self.unreaped = true;
     }
 
     /// A script ended, with a status if anyone knows it.
@@ -742,11 +742,6 @@ impl Shim {
             }
         }
         listed
-    }
-
-    /// Whether [`Shim::reap`] is to be called again, whatever happens.
-    pub(super) fn has_unreaped(&self) -> bool {
-        self.unreaped
     }
 
     /// Jobs that have processes.

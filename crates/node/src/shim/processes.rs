@@ -162,6 +162,11 @@ impl Stat {
     }
 }
 
+/// The parent of a process.
+pub(crate) fn parent_of(pid: i32) -> Option<i32> {
+    Stat::of(pid).map(|stat| stat.parent)
+}
+
 /// The values of some variables in the environment that a process was started with.
 pub(crate) fn variables<const N: usize>(pid: i32, names: [&str; N]) -> [Option<String>; N] {
     let mut found = [const { None }; N];

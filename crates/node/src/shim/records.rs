@@ -464,7 +464,7 @@ impl Records {
         if pending.is_empty() {
             return Ok(());
         }
-        self.file.write_all(pending)?;
+        append_whole(&self.file, self.size, |mut file| file.write_all(pending))?;
         self.size += pending.len() as u64;
         pending.clear();
         if self.size > self.compact_at {
@@ -482,19 +482,32 @@ impl Records {
         let next = self.path.with_extension("next");
         let mut file = OpenOptions::new()
             .create(true)
-            .truncate(true)
-            .write(true)
+            .append(true)
             .mode(0o600)
             .open(&next)?;
+        file.set_len(0)?;
         // One that was left by an earlier life keeps the mode it had.
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
         file.write_all(&text)?;
         fs::rename(&next, &self.path)?;
-        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        self.file = file;
         self.size = text.len() as u64;
         self.compact_at = COMPACT_BYTES.max(4 * self.size);
         Ok(())
     }
+}
+
+/// Appends to a file of that size. What cannot be written as a whole leaves nothing: the next line would join a torn one.
+fn append_whole(
+    file: &File,
+    size: u64,
+    write: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    write(file).inspect_err(|_| {
+        if let Err(e) = file.set_len(size) {
+            eprintln!("attempts: a torn line stays: {e}");
+        }
+    })
 }
 
 fn parse(text: &str) -> (BTreeMap<Run, Old>, BTreeMap<Run, Live>) {
@@ -614,6 +627,31 @@ mod tests {
             usage: Usage::default(),
             cancelled_by: None,
         }
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_has_torn_does_not_spoil_the_next() {
+        let dir = std::env::temp_dir().join(format!("muster-torn-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        {
+            let (records, _, _) = Records::open(&dir, "boot-1").unwrap();
+            let mut records = records;
+            records.came(run(1), 1000, true, 77);
+            records.flush().unwrap();
+            // As much of a line as the disk had room for.
+            let torn = append_whole(&records.file, records.size, |mut file| {
+                file.write_all(b"L 2 1 10")?;
+                Err(io::ErrorKind::StorageFull.into())
+            });
+            assert!(torn.is_err());
+            records.came(run(3), 1000, true, 78);
+            records.flush().unwrap();
+        }
+        let (_, old, _) = Records::open(&dir, "boot-1").unwrap();
+        let known: Vec<Run> = old.keys().copied().collect();
+        assert_eq!(known, [run(1), run(3)]);
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

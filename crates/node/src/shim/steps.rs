@@ -15,11 +15,10 @@ use super::processes::Containment;
 use super::wire::{FromShim, PmixOrder, Run, StepOrder};
 use crate::descriptors::{self, WithOrder};
 use crate::step_bounds::StepBounds;
-use crate::{audit_session, now, stepd, sys};
+use crate::{now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_proto::frame::{self, Frames};
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
@@ -30,8 +29,6 @@ use std::path::{Path, PathBuf};
 
 /// Where memory that processes share has its names.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
-/// How often it is looked for what a step has left that was not there the time before.
-const KILL_ROUNDS: usize = 8;
 /// How names of directories begin that a step has for itself.
 const STEP_DIR: &str = "muster-pmix.";
 
@@ -600,31 +597,6 @@ impl Shim {
             self.emit(&FromShim::StepEnded { run, step, end });
         }
         self.unsettled = true;
-    }
-
-    /// Kills what a step daemon that was killed has left: its tasks go with it, but not what they had started.
-    fn kill_rest_of(&mut self, run: Run, daemon: i32) {
-        let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let session = self.members.session_of_daemon(run, daemon);
-        let mut killed = BTreeSet::new();
-        // What forks faster than it is found is left to the end of its job.
-        for _ in 0..KILL_ROUNDS {
-            let mut all = self.tree.below(&[own]);
-            if self.jobs.get(&run).is_some_and(|e| e.recovered) {
-                all.extend(self.strays(run));
-            }
-            all.retain(|pid| match session {
-                Some(session) => audit_session::of(&pid.to_string()) == Some(session),
-                None => sys::session_of(*pid) == Some(daemon),
-            });
-            // One of them may have forked while it was looked for the others.
-            let known = killed.len();
-            self.signal_members(run, (&[], &all), libc::SIGKILL);
-            killed.extend(all);
-            if killed.len() == known {
-                return;
-            }
-        }
     }
 
     fn has_ended(&self, run: Run, step: StepNo) -> bool {

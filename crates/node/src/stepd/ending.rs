@@ -1,9 +1,10 @@
 //! How the tasks of a step are brought to their end, and which processes are theirs.
 
 use super::{LAST_WORDS, Phase, Stepd};
-use crate::shim::Containment as _;
+use crate::shim::{Containment as _, parent_of};
 use crate::sys;
 use muster_core::job::ExitStatus;
+use std::collections::HashSet;
 use std::time::Instant;
 
 impl Stepd<'_> {
@@ -40,8 +41,24 @@ impl Stepd<'_> {
         // The host ends by itself, after them.
         found.retain(|pid| Some(*pid) != host);
         self.note_leftovers(&found, signal);
+        self.signal_found(&found, signal);
+    }
+
+    /// Signals processes that were found below this one; not another that has got the number of one meanwhile.
+    pub(super) fn signal_found(&self, found: &[i32], signal: i32) {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let parents: HashSet<i32> = found.iter().copied().chain([own]).collect();
         for pid in found {
-            sys::kill(pid, signal);
+            // Held before it is looked at again: from then on the number is no other's.
+            let held = sys::pidfd(*pid);
+            if !parent_of(*pid).is_some_and(|parent| parents.contains(&parent)) {
+                continue;
+            }
+            match held {
+                Ok(held) => drop(sys::cells::signal_by(&held, signal)),
+                // Out of descriptors, or a kernel without such; none of a process that is gone.
+                Err(_) => drop(sys::kill(*pid, signal)),
+            }
         }
     }
 

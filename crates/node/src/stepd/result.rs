@@ -6,8 +6,10 @@ use crate::now;
 use crate::shim::wire::StepOrder;
 use muster_core::job::{ExitStatus, JobState, StepEnd};
 use muster_proto::step::FromStepd;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::{fs, io};
 
 /// The end of a step, and whether its daemon can have another.
 pub(super) struct Served {
@@ -56,7 +58,14 @@ fn leave_result(path: &Path, end: &StepEnd, kept: &Kept) -> io::Result<()> {
     let mut bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
     minicbor::encode(kept, &mut bytes).expect("writing to memory cannot fail");
     let next = path.with_extension("next");
-    fs::write(&next, bytes)?;
+    // One that an earlier life has left may have another mode.
+    let _ = fs::remove_file(&next);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&next)?;
+    file.write_all(&bytes)?;
     fs::rename(&next, path)
 }
 

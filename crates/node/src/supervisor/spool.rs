@@ -38,7 +38,7 @@ pub(super) fn take(spool: &Path) -> anyhow::Result<File> {
 }
 
 /// A file that nobody else can open from now on: whoever could read it could lock it.
-pub(crate) fn own_lock(file: File) -> io::Result<File> {
+fn own_lock(file: File) -> io::Result<File> {
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }

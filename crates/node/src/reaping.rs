@@ -1,0 +1,70 @@
+//! Collects children that have ended, a bounded number at a time: orphans of a user's that end as fast as they are collected
+//! must not keep a daemon from everything else.
+
+use crate::sys::{Reap, Reaped};
+
+/// How many are collected in one go.
+const BURST: usize = 256;
+
+/// Why [`each_ended`] stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It has collected as many as it may: more may have ended, and no signal will say so.
+    Burst,
+    /// Children run.
+    Running,
+    /// There are no children.
+    Childless,
+}
+
+/// Takes what `next` gives, up to a bound.
+pub(crate) fn each_ended(mut next: impl FnMut() -> Reap, mut take: impl FnMut(Reaped)) -> After {
+    for _ in 0..BURST {
+        match next() {
+            Reap::Ended(ended) => take(ended),
+            Reap::Running => return After::Running,
+            Reap::Childless => return After::Childless,
+        }
+    }
+    After::Burst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended() -> Reap {
+        Reap::Ended(Reaped {
+            pid: 1,
+            status: 0,
+            user_us: 0,
+            system_us: 0,
+            max_rss_kib: 0,
+            pages: 0,
+            blocks_in: 0,
+            blocks_out: 0,
+        })
+    }
+
+    #[test]
+    fn children_that_end_without_end_are_left_for_the_next_time() {
+        // Bounded, so that this fails instead of hanging where there is no limit.
+        let mut orphans = 100_000;
+        let endless = || {
+            orphans -= 1;
+            if orphans == 0 { Reap::Running } else { ended() }
+        };
+        let mut taken = 0;
+        assert_eq!(each_ended(endless, |_| taken += 1), After::Burst);
+        assert_eq!(taken, BURST);
+    }
+
+    #[test]
+    fn what_has_ended_is_taken_before_the_rest_is_told() {
+        let mut found = [Reap::Running, ended(), ended()].into_iter().rev();
+        let mut taken = 0;
+        let after = each_ended(|| found.next().unwrap(), |_| taken += 1);
+        assert_eq!((after, taken), (After::Running, 2));
+        assert_eq!(each_ended(|| Reap::Childless, |_| ()), After::Childless);
+    }
+}
