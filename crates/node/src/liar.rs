@@ -306,9 +306,13 @@ impl Liar {
     pub fn start_step(&mut self, lie: &StepLie) -> io::Result<Given> {
         let (given, mut with) = given(true)?;
         let order = lie.order();
-        with.srun = with.srun.filter(|_| order.direct);
+        let streams = with.srun.take().filter(|_| order.direct);
         let bytes = frame::encode(&ToShim::StartStep(Box::new(order)));
         send(&self.stream, &bytes, &with.numbers())?;
+        if let (Some(streams), Some(daemon)) = (streams, &given.agent) {
+            // Those of a step that is refused are closed here, with the last end of this connection.
+            streams.send(daemon);
+        }
         Ok(given)
     }
 

@@ -1,0 +1,105 @@
+//! Texts that children leave for the process that started them.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Memory that children share with the process that made it: numbered slots of text, written once by a child and read after
+/// the child has ended, which is what orders the two. What a child executes reaches it by its descriptor.
+pub(crate) struct SharedSlots {
+    base: *mut u8,
+    count: usize,
+    file: OwnedFd,
+}
+
+/// Bytes of a slot: one of length, the rest of text.
+const SLOT: usize = 256;
+
+impl AsRawFd for SharedSlots {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// In what a child has executed: writes a text into a slot, cut to what fits. Allocates nothing.
+pub(crate) fn put_in_slot(slots: &OwnedFd, slot: usize, text: &[u8]) {
+    let mut bytes = [0; SLOT];
+    let length = text.len().min(SLOT - 1);
+    bytes[0] = u8::try_from(length).unwrap_or(u8::MAX);
+    bytes[1..=length].copy_from_slice(&text[..length]);
+    let Some(at) = slot
+        .checked_mul(SLOT)
+        .and_then(|at| libc::off_t::try_from(at).ok())
+    else {
+        return;
+    };
+    // SAFETY: the length is that of part of the live buffer. The file is sealed, so it cannot grow.
+    unsafe { libc::pwrite(slots.as_raw_fd(), bytes.as_ptr().cast(), length + 1, at) };
+}
+
+impl SharedSlots {
+    /// Maps `count` empty slots.
+    pub(crate) fn new(count: usize) -> io::Result<SharedSlots> {
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let file = std::fs::File::from(memfd_create(c"muster-slots", flags)?);
+        // A user who names a descriptor of a child as a file does not open it.
+        nix::sys::stat::fchmod(&file, nix::sys::stat::Mode::from_bits_truncate(0o600))?;
+        file.set_len((count * SLOT) as u64)?;
+        let size = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: takes numbers only.
+        check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, size) })?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice; the file stays as long as it is.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                count * SLOT,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(SharedSlots {
+            base: base.cast(),
+            count,
+            file: file.into(),
+        })
+    }
+
+    /// Writes a text, cut to what fits.
+    pub(crate) fn put(&self, slot: usize, text: &[u8]) {
+        let bytes = text.get(..SLOT - 1).unwrap_or(text);
+        if slot < self.count && !bytes.is_empty() {
+            // SAFETY: the slot lies in the mapping, the text fits into it, and only the one child that was given
+            // this slot writes it.
+            unsafe {
+                let at = self.base.add(slot * SLOT);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(1), bytes.len());
+                at.write_volatile(u8::try_from(bytes.len()).unwrap_or(u8::MAX));
+            }
+        }
+    }
+
+    /// Takes a slot's text out, if there is one.
+    pub(crate) fn take(&self, slot: usize) -> Option<String> {
+        if slot >= self.count {
+            return None;
+        }
+        // SAFETY: the slot lies in the mapping; its writer has ended (the caller reaped it).
+        unsafe {
+            let at = self.base.add(slot * SLOT);
+            let length = usize::from(at.read_volatile());
+            if length == 0 {
+                return None;
+            }
+            let mut text = vec![0; length];
+            std::ptr::copy_nonoverlapping(at.add(1), text.as_mut_ptr(), length);
+            at.write_volatile(0);
+            Some(String::from_utf8_lossy(&text).into_owned())
+        }
+    }
+}
