@@ -72,10 +72,8 @@ fn lock_of(file: File) -> std::result::Result<Flock<File>, (File, nix::errno::Er
     Err((file, error))
 }
 
-/// For the daemon's own user, and root.
-const PID_FILE_MODE: u32 = 0o600;
-
-/// A daemon's pid file, locked while the daemon lives: a process id alone may belong to another process by now.
+/// A daemon's pid file. A file beside it is locked while the daemon lives: a process id alone may belong to another process
+/// by now.
 pub(crate) struct PidFile {
     path: PathBuf,
     _lock: Flock<File>,
@@ -90,22 +88,20 @@ impl PidFile {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(PID_FILE_MODE)
-            .open(path)
-            .with_context(|| format!("cannot open the pid file {}", path.display()))?;
-        // One that others could read, others could lock.
-        file.set_permissions(Permissions::from_mode(PID_FILE_MODE))
-            .with_context(|| path.display().to_string())?;
+        let lock_file = lock_path(path);
+        let file = open_lock(&lock_file)
+            .with_context(|| format!("cannot open {}", lock_file.display()))?;
         let Ok(lock) = lock_of(file) else {
             let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
             bail!("one runs already: process {pid}, by {}", path.display());
         };
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
         write_own_id(&lock)
+            .and_then(|()| write_own_id(&file?))
             .with_context(|| format!("cannot write the pid file {}", path.display()))?;
         Ok(PidFile {
             path: path.to_owned(),
@@ -117,7 +113,27 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(lock_path(&self.path));
     }
+}
+
+/// The file beside a pid file that its daemon locks. Everybody may read a pid file, and whoever can read a file can lock it.
+pub(crate) fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// Makes this process's id all that a file says. Its old contents may have been read: it may stand anywhere.
@@ -128,7 +144,7 @@ fn write_own_id(file: &File) -> io::Result<()> {
 
 /// The daemon that holds a pid file, if there is one.
 pub(crate) fn alive(path: &Path) -> Option<i32> {
-    let file = File::open(path).ok()?;
+    let file = File::open(lock_path(path)).ok()?;
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Ok(_) => None,
         Err(_) => fs::read_to_string(path).ok()?.trim().parse().ok(),

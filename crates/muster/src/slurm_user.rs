@@ -1,6 +1,7 @@
 //! The change from root to `SlurmUser` when the controller starts (slurm.conf(5), `SlurmUser`). What only root can make is
 //! made before it: directories and files in places that belong to root. Everything else, the log included, is opened after it.
 
+use crate::daemon::lock_path;
 use anyhow::{Context, Result, bail, ensure};
 use muster_conf::Config;
 use muster_conf::endpoint::controller_socket;
@@ -55,7 +56,9 @@ fn prepare(config: &Config, log: Option<&Path>, user: &User) -> Result<()> {
     if let Some(dir) = socket.parent() {
         own_directory(dir, 0o755, user).context("the controller's socket cannot be made")?;
     }
-    own_file(pid_file, user).context("SlurmctldPidFile cannot be used")?;
+    for file in [pid_file.as_path(), &lock_path(pid_file)] {
+        own_file(file, user).context("SlurmctldPidFile cannot be used")?;
+    }
     match log {
         Some(log) => own_file(log, user).context("SlurmctldLogFile cannot be used"),
         None => Ok(()),

@@ -54,7 +54,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 use step_node::Listening;
-use supervisor_link::{Dialer, JobSockets};
+use supervisor_link::{Dialer, JobSockets, PeerDialer};
 use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -170,6 +170,7 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
     let (events, mut inbox) = mpsc::unbounded_channel();
     let job_sockets = Rc::new(JobSockets::new(inherited.job_sockets));
     let mut agent = Agent::new(inherited.options, events.clone(), job_sockets);
+    agent.peers = Peers::keeping(Some(PeerDialer::new(inherited.peers)?));
     let quotas = quota::Quotas::new(agent.uid, descriptor_limit::raise());
     agent.found = found;
     listener::listen(inherited.listener, &quotas, events.clone())?;
@@ -267,7 +268,7 @@ impl Agent {
             node_steps: step_node::NodeSteps::default(),
             endings: step_tree::Endings::default(),
             daemons: daemons::Daemons::default(),
-            peers: Peers::keeping(),
+            peers: Peers::keeping(None),
             inspections: HashMap::new(),
             next_tag: 0,
             found: Found::default(),

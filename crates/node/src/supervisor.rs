@@ -3,8 +3,8 @@
 //! which users and other nodes reach this one, starts the launcher unless one runs, and executes this program afresh
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
 //!
-//! Meanwhile the agent may ask for three things ([`lines`]): a connection to the launcher, a connection to the controller,
-//! and the socket of a job. Requests name no path and give nobody rights. SIGTERM and SIGINT are passed on. When the agent
+//! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, to the agent of
+//! another node on this machine, and the socket of a job. Requests name no path and give nobody rights. SIGTERM and SIGINT are passed on. When the agent
 //! ends, so does the supervisor, with its status; when the supervisor is killed, the kernel kills the agent.
 
 mod account;
@@ -19,6 +19,7 @@ pub(crate) use order::{Inherited, inherited};
 
 use crate::cross_memory;
 use crate::failure;
+use crate::info;
 use crate::options::AgentOptions;
 use crate::role;
 use crate::shim::wire::User;
@@ -38,6 +39,7 @@ use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Name under which the binary's own executable is started as an agent.
@@ -113,6 +115,7 @@ struct Supervisor {
     launcher: Line,
     controller: Line,
     sockets: Line,
+    peers: Line,
     /// A launcher that is being started, for which the agent waits.
     starting: Option<Starting>,
     job_sockets: JobSockets,
@@ -138,9 +141,9 @@ impl Supervisor {
         account: &User,
         signals: SignalFd,
     ) -> anyhow::Result<Supervisor> {
-        let lines = || -> io::Result<_> { Ok([line()?, line()?, line()?]) };
-        let [launcher, controller, of_jobs] = lines().context("connections to the agent")?;
-        let mut kept: Vec<RawFd> = [&launcher.1, &controller.1, &of_jobs.1]
+        let lines = || -> io::Result<_> { Ok([line()?, line()?, line()?, line()?]) };
+        let [launcher, controller, of_jobs, peers] = lines().context("connections to the agent")?;
+        let mut kept: Vec<RawFd> = [&launcher.1, &controller.1, &of_jobs.1, &peers.1]
             .map(|end| end.as_raw_fd())
             .into();
         kept.push(socket.number());
@@ -168,6 +171,7 @@ impl Supervisor {
             launcher: Some(launcher.0),
             controller: Some(controller.0),
             sockets: Some(of_jobs.0),
+            peers: Some(peers.0),
             starting: None,
         })
     }
@@ -181,6 +185,7 @@ impl Supervisor {
                 number(&self.launcher),
                 number(&self.controller),
                 number(&self.sockets),
+                number(&self.peers),
             ];
             let mut fds = fds.map(|fd| libc::pollfd {
                 fd,
@@ -188,7 +193,7 @@ impl Supervisor {
                 revents: 0,
             });
             sys::poll(&mut fds, -1)?;
-            let [signals, launcher, controller, sockets] = fds.map(|fd| fd.revents != 0);
+            let [signals, launcher, controller, sockets, peers] = fds.map(|fd| fd.revents != 0);
             if signals && let Some(status) = self.take_signals() {
                 return Ok(status);
             }
@@ -200,6 +205,9 @@ impl Supervisor {
             }
             if sockets {
                 self.ask_for_sockets();
+            }
+            if peers {
+                self.ask_for_peer();
             }
         }
     }
@@ -270,6 +278,21 @@ impl Supervisor {
         }
     }
 
+    /// Connects to another node's agent on this machine, which may lie where the agent has no way to. That one sees root, as
+    /// it sees every agent; what it does for agents, it does for those who show the key of a job.
+    fn ask_for_peer(&mut self) {
+        let Some(line) = &self.peers else { return };
+        match receive(line) {
+            Received::Request(bytes) => {
+                if let Some((number, path)) = lines::read_peer_request(&bytes) {
+                    answer(line, number, connect_to_peer(path));
+                }
+            }
+            Received::Nothing => {}
+            Received::End => self.peers = None,
+        }
+    }
+
     fn ask_for_sockets(&mut self) {
         let Some(line) = &self.sockets else { return };
         match receive(line) {
@@ -278,6 +301,13 @@ impl Supervisor {
             Received::End => self.sockets = None,
         }
     }
+}
+
+fn connect_to_peer(path: &str) -> io::Result<OwnedFd> {
+    if !info::is_agent_socket(path) {
+        return Err(io::Error::other("that is no socket of an agent"));
+    }
+    lines::connect(Path::new(path))
 }
 
 /// Connects to the controller, which sees root, and has it take nothing from this connection but what the agent of this node

@@ -93,7 +93,7 @@ fn answers(socket: &Path, bodies: Vec<RequestBody>) -> Vec<Response> {
 fn an_agents_connection_is_good_for_nothing_else() {
     let c = Cluster::start(1, 1);
     let socket = c.ok("ls -d ../run/muster-ctld.*/socket");
-    let socket = std::fs::canonicalize(c.path(&socket)).unwrap();
+    let socket = c.path(socket.trim_start_matches("../"));
     let hello = |node: &str| {
         RequestBody::NodeHello(Box::new(NodeHello {
             name: node.to_owned(),

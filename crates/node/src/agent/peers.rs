@@ -2,6 +2,7 @@
 //! next.
 
 use super::socket::Socket;
+use super::supervisor_link::PeerDialer;
 use crate::info;
 use anyhow::{Context as _, bail};
 use muster_proto::frame::{self, Frames};
@@ -19,13 +20,16 @@ pub(crate) struct Peers {
     kept: Arc<Mutex<HashMap<String, Vec<Socket>>>>,
     /// Most that are kept to an agent.
     most: usize,
+    /// Who makes them, where this process may not reach all sockets.
+    dialer: Option<Arc<PeerDialer>>,
 }
 
 impl Peers {
-    /// Keeps connections; the default keeps none.
-    pub(super) fn keeping() -> Peers {
+    /// Keeps connections, which the supervisor makes; the default keeps none.
+    pub(super) fn keeping(dialer: Option<PeerDialer>) -> Peers {
         Peers {
             most: KEPT_MAX,
+            dialer: dialer.map(Arc::new),
             ..Peers::default()
         }
     }
@@ -52,7 +56,10 @@ impl Peers {
             Some(answer) => answer,
             None => {
                 anyhow::ensure!(info::is_agent_socket(path), "{address} is no agent");
-                let socket = Socket::connect(Path::new(path)).await?;
+                let socket = match &self.dialer {
+                    Some(dialer) => dialer.connect(path).await?,
+                    None => Socket::connect(Path::new(path)).await?,
+                };
                 exchange(socket, &request).await?
             }
         };
@@ -121,7 +128,7 @@ mod tests {
             let (mut second, _) = listener.accept().unwrap();
             answer(&mut second);
         });
-        let peers = Peers::keeping();
+        let peers = Peers::keeping(None);
         let address = info::agent_address(&dir);
         let request = AgentRequest::Inspect {
             job: muster_core::ids::JobId(1),

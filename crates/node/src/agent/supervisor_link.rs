@@ -1,7 +1,7 @@
 //! What the agent asks its supervisor for: connections, and sockets of jobs. See [`crate::supervisor::lines`].
 
 use super::socket::Socket;
-use crate::supervisor::lines::{SocketRequest, take_answer};
+use crate::supervisor::lines::{SocketRequest, peer_request, take_answer};
 use crate::{descriptors, sys};
 use muster_core::ids::JobId;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -11,6 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Mutex;
 
 /// How long the agent waits for the socket of a job. The supervisor has nothing else to do as a rule; meanwhile the agent
 /// does nothing.
@@ -26,13 +27,41 @@ impl Dialer {
         Ok(Dialer(sys::watch(line, Interest::READABLE)?))
     }
 
-    /// A new connection.
+    /// A new connection to the only place.
     pub(super) async fn connect(&self) -> io::Result<Socket> {
-        // There is at most one request under way, so that it fits.
-        descriptors::send(self.0.get_ref(), b"c", &[])?;
+        self.ask(0, b"c").await
+    }
+
+    /// A connection that is asked for under this number. There is at most one request under way.
+    async fn ask(&self, number: u64, request: &[u8]) -> io::Result<Socket> {
+        descriptors::send(self.0.get_ref(), request, &[])?;
         let answer = |line: &OwnedFd| take_answer(line);
-        let (_, connected) = self.0.async_io(Interest::READABLE, answer).await?;
-        Socket::new(UnixStream::from(connected?))
+        loop {
+            let (of, connected) = self.0.async_io(Interest::READABLE, answer).await?;
+            // Others are for requests that were given up.
+            if of == number {
+                return Socket::new(UnixStream::from(connected?));
+            }
+        }
+    }
+}
+
+/// Asks for connections to other agents, for several at a time.
+#[derive(Debug)]
+pub(crate) struct PeerDialer(Mutex<(Dialer, u64)>);
+
+impl PeerDialer {
+    /// Has to be called with the runtime there.
+    pub(super) fn new(line: OwnedFd) -> io::Result<PeerDialer> {
+        Ok(PeerDialer(Mutex::new((Dialer::new(line)?, 0))))
+    }
+
+    /// A new connection to the agent whose socket has this path.
+    pub(super) async fn connect(&self, path: &str) -> io::Result<Socket> {
+        let mut dialer = self.0.lock().await;
+        let (dialer, last) = &mut *dialer;
+        *last += 1;
+        dialer.ask(*last, &peer_request(*last, path)).await
     }
 }
 

@@ -20,6 +20,7 @@ use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_proto::frame::{self, Frames};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, RawFd};
@@ -450,10 +451,15 @@ impl Shim {
     /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
     /// has a directory of that name, not even of another cluster or emulated node, and nobody can make it first.
     fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder) -> io::Result<Vec<PathBuf>> {
-        let mut random = [0; 8];
+        let (mut hasher, mut random) = (DefaultHasher::new(), [0; 8]);
+        self.spool.hash(&mut hasher);
         sys::fill_randomly(&mut random)?;
-        let (uid, node, place) = (order.user.uid, &self.place.node, u64::from_ne_bytes(random));
-        let name = format!("{STEP_DIR}{uid}.{}.{node}.{place:016x}", pmix.nspace);
+        let (uid, node, place) = (order.user.uid, &self.place.node, hasher.finish());
+        let random = u64::from_ne_bytes(random);
+        let name = format!(
+            "{STEP_DIR}{uid}.{}.{node}.{place:016x}.{random:016x}",
+            pmix.nspace
+        );
         let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
         let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
         dirs.dedup();

@@ -29,9 +29,20 @@ pub(crate) enum SocketRequest {
     Close(#[n(0)] JobId),
 }
 
+/// The request for a connection to another agent: a number, which comes back with the answer, and the path of its socket.
+pub(crate) fn peer_request(number: u64, path: &str) -> Vec<u8> {
+    [&number.to_be_bytes()[..], path.as_bytes()].concat()
+}
+
+/// What such a request says.
+pub(super) fn read_peer_request(request: &[u8]) -> Option<(u64, &str)> {
+    let (number, path) = request.split_first_chunk()?;
+    Some((u64::from_be_bytes(*number), str::from_utf8(path).ok()?))
+}
+
 #[derive(Debug, Encode, Decode)]
 struct Answer {
-    /// The job that was asked for.
+    /// The job that was asked for, or the number of the request.
     #[n(0)]
     job: u64,
     /// Why there is no descriptor.

@@ -52,6 +52,8 @@ pub(crate) struct Inherited {
     pub(crate) controller: OwnedFd,
     /// Asks for sockets of jobs.
     pub(crate) job_sockets: OwnedFd,
+    /// Asks for connections to other agents.
+    pub(crate) peers: OwnedFd,
     /// Where srun and other agents connect.
     pub(crate) listener: UnixListener,
 }
@@ -75,6 +77,7 @@ pub(crate) fn inherited() -> anyhow::Result<(Inherited, AgentLog)> {
         launcher: take()?,
         controller: take()?,
         job_sockets: take()?,
+        peers: take()?,
         listener: take()?.into(),
     };
     let log = AgentLog {
