@@ -4,7 +4,7 @@
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
 //!
 //! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, to the agent of
-//! another node on this machine, and the socket of a job. Requests name no path and give nobody rights. SIGTERM and SIGINT are passed on. When the agent
+//! another node on this machine, and the socket of a job. Requests name no path but that of another agent's socket, which is looked at. SIGTERM and SIGINT are passed on. When the agent
 //! ends, so does the supervisor, with its status; when the supervisor is killed, the kernel kills the agent.
 
 mod account;
@@ -39,6 +39,7 @@ use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -285,7 +286,7 @@ impl Supervisor {
         match receive(line) {
             Received::Request(bytes) => {
                 if let Some((number, path)) = lines::read_peer_request(&bytes) {
-                    answer(line, number, connect_to_peer(path));
+                    answer(line, number, connect_to_peer(&self.options.spool_dir, path));
                 }
             }
             Received::Nothing => {}
@@ -303,11 +304,30 @@ impl Supervisor {
     }
 }
 
-fn connect_to_peer(path: &str) -> io::Result<OwnedFd> {
-    if !info::is_agent_socket(path) {
-        return Err(io::Error::other("that is no socket of an agent"));
+/// Connects to the agent of a node whose spool directory lies beside this one's, if nobody else can have put it there.
+fn connect_to_peer(spool: &Path, path: &str) -> io::Result<OwnedFd> {
+    let socket = Path::new(path);
+    let beside = |dir: &Path| dir.parent() == spool.parent();
+    let (Some(dir), Some(above)) = (socket.parent().filter(|d| beside(d)), spool.parent()) else {
+        return Err(io::Error::other("that is not beside this node's directory"));
+    };
+    let is_plain = !path.contains("/../") && info::is_agent_socket(path);
+    if !is_plain || !is_ours(above) || !is_ours(dir) || !is_ours(socket) {
+        return Err(io::Error::other(
+            "that is no socket of an agent of this user",
+        ));
     }
-    lines::connect(Path::new(path))
+    lines::connect(socket)
+}
+
+/// Whether a name leads to a directory of this process's user in which nobody else can make names, or to a socket of the
+/// user's; not by a link.
+fn is_ours(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| {
+        let is_own = found.uid() == nix::unistd::geteuid().as_raw();
+        let is_closed = found.is_dir() && found.mode() & 0o022 == 0;
+        is_own && (is_closed || found.file_type().is_socket())
+    })
 }
 
 /// Connects to the controller, which sees root, and has it take nothing from this connection but what the agent of this node
@@ -337,4 +357,38 @@ fn status(wait_status: i32) -> ExitCode {
         }
     };
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::net::UnixListener;
+
+    /// A link to another socket, and a directory where others make names, would have root connect anywhere.
+    #[test]
+    fn only_agents_beside_this_one_are_connected_to() {
+        let home = std::env::temp_dir().join(format!("muster-peer-{}", std::process::id()));
+        let dir = |name: &str, mode: u32| {
+            let dir = home.join(name);
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
+            dir
+        };
+        dir("", 0o755);
+        let (own, peer, open) = (dir("a", 0o711), dir("b", 0o711), dir("c", 0o777));
+        let at = |dir: &Path| dir.join("noded.sock");
+        let _listeners = [&peer, &open].map(|dir| UnixListener::bind(at(dir)).unwrap());
+        let connects = |socket: &Path| connect_to_peer(&own, socket.to_str().unwrap()).is_ok();
+        assert!(connects(&at(&peer)));
+        assert!(!connects(&at(&open)));
+        symlink(at(&peer), at(&own)).unwrap();
+        assert!(!connects(&at(&own)), "a link");
+        symlink(&peer, home.join("d")).unwrap();
+        assert!(!connects(&home.join("d/noded.sock")), "below a link");
+        assert!(!connects(&home.join("a/../b/noded.sock")));
+        dir("", 0o777);
+        assert!(!connects(&at(&peer)), "others make names above");
+        std::fs::remove_dir_all(&home).unwrap();
+    }
 }
