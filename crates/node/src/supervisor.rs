@@ -30,17 +30,18 @@ use lines::{Received, answer, receive};
 use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody};
 use muster_proto::frame;
+use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::stat::Mode;
 use order::Order;
 use sockets::{JobSockets, NodeSocket};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Name under which the binary's own executable is started as an agent.
@@ -286,7 +287,7 @@ impl Supervisor {
         match receive(line) {
             Received::Request(bytes) => {
                 if let Some((number, path)) = lines::read_peer_request(&bytes) {
-                    answer(line, number, connect_to_peer(&self.options.spool_dir, path));
+                    answer(line, number, connect_to_peer(path));
                 }
             }
             Received::Nothing => {}
@@ -304,30 +305,32 @@ impl Supervisor {
     }
 }
 
-/// Connects to the agent of a node whose spool directory lies beside this one's, if nobody else can have put it there.
-fn connect_to_peer(spool: &Path, path: &str) -> io::Result<OwnedFd> {
+/// Connects to the agent of another node of this machine: to a socket of this process's user, with an agent's name, in a
+/// directory in which nobody else can make names. The directory is held open, so that what was checked is connected to.
+fn connect_to_peer(path: &str) -> io::Result<OwnedFd> {
+    let refused = || io::Error::other("that is no socket of an agent of this user");
     let socket = Path::new(path);
-    let beside = |dir: &Path| dir.parent() == spool.parent();
-    let (Some(dir), Some(above)) = (socket.parent().filter(|d| beside(d)), spool.parent()) else {
-        return Err(io::Error::other("that is not beside this node's directory"));
+    let (Some(dir), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return Err(refused());
     };
-    let is_plain = !path.contains("/../") && info::is_agent_socket(path);
-    if !is_plain || !is_ours(above) || !is_ours(dir) || !is_ours(socket) {
-        return Err(io::Error::other(
-            "that is no socket of an agent of this user",
-        ));
+    if !info::is_agent_socket(path) {
+        return Err(refused());
     }
-    lines::connect(socket)
-}
-
-/// Whether a name leads to a directory of this process's user in which nobody else can make names, or to a socket of the
-/// user's; not by a link.
-fn is_ours(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|found| {
-        let is_own = found.uid() == nix::unistd::geteuid().as_raw();
-        let is_closed = found.is_dir() && found.mode() & 0o022 == 0;
-        is_own && (is_closed || found.file_type().is_socket())
-    })
+    let dir = nix::fcntl::open(
+        dir,
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    let own = nix::unistd::geteuid().as_raw();
+    let of_dir = nix::sys::stat::fstat(&dir)?;
+    let of_socket = nix::sys::stat::fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    let is_closed = of_dir.st_uid == own && of_dir.st_mode & 0o022 == 0;
+    let is_socket = of_socket.st_mode & libc::S_IFMT == libc::S_IFSOCK;
+    if !is_closed || !is_socket || of_socket.st_uid != own {
+        return Err(refused());
+    }
+    let held = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+    lines::connect(&held.join(name))
 }
 
 /// Connects to the controller, which sees root, and has it take nothing from this connection but what the agent of this node
@@ -367,7 +370,7 @@ mod tests {
 
     /// A link to another socket, and a directory where others make names, would have root connect anywhere.
     #[test]
-    fn only_agents_beside_this_one_are_connected_to() {
+    fn only_agents_of_this_user_are_connected_to() {
         let home = std::env::temp_dir().join(format!("muster-peer-{}", std::process::id()));
         let dir = |name: &str, mode: u32| {
             let dir = home.join(name);
@@ -375,20 +378,19 @@ mod tests {
             std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
             dir
         };
-        dir("", 0o755);
         let (own, peer, open) = (dir("a", 0o711), dir("b", 0o711), dir("c", 0o777));
         let at = |dir: &Path| dir.join("noded.sock");
         let _listeners = [&peer, &open].map(|dir| UnixListener::bind(at(dir)).unwrap());
-        let connects = |socket: &Path| connect_to_peer(&own, socket.to_str().unwrap()).is_ok();
+        let connects = |socket: &Path| connect_to_peer(socket.to_str().unwrap()).is_ok();
         assert!(connects(&at(&peer)));
-        assert!(!connects(&at(&open)));
+        assert!(!connects(&at(&open)), "others make names there");
         symlink(at(&peer), at(&own)).unwrap();
         assert!(!connects(&at(&own)), "a link");
-        symlink(&peer, home.join("d")).unwrap();
-        assert!(!connects(&home.join("d/noded.sock")), "below a link");
-        assert!(!connects(&home.join("a/../b/noded.sock")));
-        dir("", 0o777);
-        assert!(!connects(&at(&peer)), "others make names above");
+        let _other = UnixListener::bind(peer.join("docker.sock")).unwrap();
+        assert!(!connects(&peer.join("docker.sock")), "no agent's name");
+        std::fs::write(own.join("file"), "").unwrap();
+        std::fs::rename(own.join("file"), at(&own)).unwrap();
+        assert!(!connects(&at(&own)), "no socket");
         std::fs::remove_dir_all(&home).unwrap();
     }
 }

@@ -173,6 +173,12 @@ impl Daemons {
             .collect()
     }
 
+    /// Lets go of the line for a daemon that the shim has not answered for.
+    pub(super) fn drop_unplaced(&mut self, run: Run, step: StepNo) {
+        self.all
+            .retain(|_, d| d.place.is_some() || d.run != run || d.started_with != step);
+    }
+
     /// Sends streams to the daemon that was started with their step.
     pub(super) fn send_streams(&self, (run, step): (Run, StepNo), streams: &closing::Streams) {
         let is_its = |d: &&Daemon| d.run == run && d.started_with == step;

@@ -126,6 +126,13 @@ impl Agent {
     /// is. Launches that a lost shim never began are forgotten: the controller repeats them when it is greeted.
     fn sync(&mut self, known: Vec<Known>) {
         let unknown = self.daemons.beyond(&known);
+        let steps_of = |k: &Known| {
+            k.steps
+                .iter()
+                .map(|step| (k.run, *step))
+                .collect::<Vec<_>>()
+        };
+        let known_steps = known.iter().flat_map(steps_of).collect();
         let missing: Vec<Run> = self
             .jobs
             .iter()
@@ -144,7 +151,7 @@ impl Agent {
                 stands: false,
             });
         }
-        self.shim_missed_starts();
+        self.repeat_starts(&known_steps);
         for run in missing {
             let leaving = self.jobs.get(run).is_some_and(Job::is_leaving);
             if leaving {

@@ -20,7 +20,7 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, StepLaunch, StepShare};
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// Kept records of this node's part of a step have this number plus the step's.
@@ -82,6 +82,8 @@ pub(super) struct NodeSteps {
 /// The part of a step whose daemon is being started.
 #[derive(Debug)]
 struct Starting {
+    /// For another launcher, should this one be lost before it answers.
+    order: Box<StepOrder>,
     position: u32,
     origin: Origin,
     /// srun's, for the daemon of a direct step once it is there. The launcher is there for all users and never has them.
@@ -239,7 +241,9 @@ impl Agent {
         (position, origin): (u32, Origin),
     ) {
         let (run, step, uid) = (order.run, order.launch.step, order.user.uid);
+        let message = ToShim::StartStep(order.clone());
         let starting = Starting {
+            order,
             position,
             origin,
             streams,
@@ -252,7 +256,7 @@ impl Agent {
             },
             Err(e) => return self.stepd_started(run, step, Err(e.to_string())),
         };
-        self.shim_order_with(&ToShim::StartStep(order), OfUser { uid, with });
+        self.shim_order_with(&message, OfUser { uid, with });
     }
 
     fn wait_for_grant(&mut self, launch: StepLaunch, origin: Origin) {
@@ -338,11 +342,18 @@ impl Agent {
         }
     }
 
-    /// The shim is another than the one that was told to start these daemons.
-    pub(super) fn shim_missed_starts(&mut self) {
+    /// Has another shim start the daemons that a lost one did not answer for. A step that is known has had a daemon whose
+    /// place nobody knows, and fails; the shim refuses a number that was used.
+    pub(super) fn repeat_starts(&mut self, known: &HashSet<(Run, StepNo)>) {
         for ((run, step), starting) in std::mem::take(&mut self.node_steps.starting) {
-            let result = Err("the node's shim was lost".to_owned());
-            self.answer_start((run.0, step), starting.position, starting.origin, result);
+            let (position, origin) = (starting.position, starting.origin);
+            self.daemons.drop_unplaced(run, step);
+            if known.contains(&(run, step)) {
+                let result = Err("the node's launcher was lost".to_owned());
+                self.answer_start((run.0, step), position, origin, result);
+            } else {
+                self.start_by_shim(starting.order, starting.streams, (position, origin));
+            }
         }
     }
 
