@@ -27,8 +27,8 @@ const NOT_BY_ROOT: [&str; 6] = [
 const UNDO: &str = "scontrol update partitionname=batch state=up; scontrol update nodename=n1 state=resume; \
                     scontrol delete reservation=r1; scontrol delete partition=p1; true";
 
-/// What users see of everything that requests may change.
-const STATE: &str = "squeue -h -a -t all -o '%i %T %r %u %j %k' | sort; scontrol -o show partition; \
+/// What users see of everything that requests may change; of jobs, those that are there: ended ones are forgotten in time.
+const STATE: &str = "squeue -h -a -o '%i %T %r %u %j %k' | sort; scontrol -o show partition; \
                      scontrol -o show reservation; sinfo -h -N -o '%N %T %E %w' | sort; \
                      sacctmgr -n -P show account; sacctmgr -n -P show user; sacctmgr -n -P show qos; true";
 

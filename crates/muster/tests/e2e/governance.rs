@@ -171,7 +171,8 @@ fn the_controller_starts_without_a_job_that_cannot_be_replayed() {
     );
     // Once is enough: a snapshot stands for what was left out.
     c.until("the snapshot is written", || {
-        log(&c).contains("snapshot at event")
+        // A line of its own: recovery names the one that it began with.
+        log(&c).contains("] snapshot at event ")
     });
     c.kill(c.controller());
     c.ok("MUSTER_FAULTS=1 slurmctld");
