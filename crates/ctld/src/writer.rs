@@ -6,6 +6,7 @@
 
 mod binding;
 mod het;
+mod nodes;
 mod orders;
 mod queue;
 mod retry;
@@ -28,13 +29,12 @@ use muster_core::command::{Command, KeptPartitions, NodeCommand, Reply, UserComm
 use muster_core::config::ClusterConfig;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::limits::PURGE_MAX;
-use muster_core::node::{NodeInfo, NodeLink};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::state::{Note, State};
 use muster_core::time::Timestamp;
 use muster_core::topology::Topology;
 use muster_journal::{Batch, Error, Log, Position};
-use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Report, Welcome};
+use muster_proto::node::{NodeSettings, NumberedReport, Welcome};
 use muster_sched::engine::{Engine, Turn};
 use retry::Retry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -46,6 +46,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 pub use het::components;
+pub use nodes::node_command;
 use orders::Grants;
 pub use orders::addresses;
 use queue::{Charge, Queue};
@@ -570,109 +571,6 @@ impl Writer {
         }
     }
 
-    /// After a restart the history says that nodes are connected which have yet to come back; if they do not, their
-    /// time runs from now.
-    fn miss_nodes(&mut self, now: Timestamp, turn: &mut Turn) {
-        let nodes = &self.engine.state().nodes;
-        let missing: Vec<NodeIdx> = nodes
-            .iter()
-            .filter(|node| node.link == NodeLink::Up && !self.generations.contains_key(&node.idx))
-            .map(|node| node.idx)
-            .collect();
-        for node in missing {
-            self.engine
-                .decide(0, &Command::Node(node, NodeCommand::Lost), now, turn);
-        }
-    }
-
-    /// The settings as one node gets them.
-    fn settings_of(&self, node: &str) -> NodeSettings {
-        let (address, pattern) = self.places.get(node).cloned().unwrap_or_default();
-        NodeSettings {
-            topology_addr: address,
-            topology_pattern: pattern,
-            ..self.settings.clone()
-        }
-    }
-
-    fn hello(
-        &mut self,
-        hello: NodeHello,
-        link: Link,
-        answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
-        now: Timestamp,
-        work: &mut Work,
-    ) {
-        let known = self.engine.state().node_by_name.get(&hello.name).copied();
-        let Some(node) = known.filter(|n| !self.engine.state().nodes[n.0 as usize].removed) else {
-            let detail = format!(
-                "node {} is not in the controller's configuration; add a NodeName line and run 'scontrol reconfigure'",
-                hello.name
-            );
-            let _ = answer.send(Err(Refusal::new(RefusalCode::InvalidNode, detail)));
-            return;
-        };
-        info!(
-            "node {} registered ({} jobs there)",
-            hello.name,
-            hello.present.len()
-        );
-        let present = hello.present.clone();
-        let info: Box<NodeInfo> = Box::new(hello.info);
-        let command = NodeCommand::Register {
-            info,
-            present: hello.present,
-        };
-        if self.retry.is_poison(node, &command) {
-            let detail = "what it says of itself met a fault in the controller before; see the log of slurmctld";
-            let _ = answer.send(Err(Refusal::new(RefusalCode::InvalidValue, detail)));
-            return;
-        }
-        let Work {
-            turn, out, report, ..
-        } = work;
-        let command = report.insert(Command::Node(node, command));
-        self.engine.decide(0, command, now, turn);
-        *report = None;
-        self.generations.insert(node, link.generation);
-        let welcome = Welcome {
-            public_key: self.keys.public().into(),
-            cluster: cluster_name(self.engine.state()),
-        };
-        let settings = self.settings_of(&hello.name);
-        let welcome = (Box::new(welcome), Box::new(settings));
-        out.welcomes.push(NewLink {
-            node,
-            link,
-            welcome,
-            answer,
-        });
-        out.registered.push((node, present));
-    }
-
-    /// Decides the reports of a node that are left in this turn.
-    fn reports(&mut self, now: Timestamp, work: &mut Work) {
-        while let Some((node, reports)) = &mut work.reports {
-            let node = *node;
-            let Some(report) = reports.next() else {
-                work.reports = None;
-                return;
-            };
-            self.retry.mark(work);
-            let command = node_command(report);
-            if self.retry.is_poison(node, &command) {
-                continue;
-            }
-            let command = work.report.insert(Command::Node(node, command));
-            self.engine.decide(0, command, now, &mut work.turn);
-            work.report = None;
-        }
-    }
-
-    fn is_current(&self, node: NodeIdx, generation: u64) -> bool {
-        self.generations.get(&node) == Some(&generation)
-    }
-
     /// Makes the turn durable. While the disk is full nothing is answered and nothing is lost: the turn waits.
     fn commit(&mut self, turn: &Turn) -> Commit {
         if turn.events.is_empty() {
@@ -852,48 +750,4 @@ pub(crate) fn wall() -> Timestamp {
 
 fn micros(d: Duration) -> u64 {
     u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// What a report asks of the core.
-pub fn node_command(numbered: NumberedReport) -> NodeCommand {
-    let NumberedReport {
-        job,
-        attempt,
-        report,
-        ..
-    } = numbered;
-    match report {
-        Report::BatchEnded { exit, oom, end } => NodeCommand::BatchEnded {
-            job,
-            attempt,
-            exit,
-            oom,
-            end: *end,
-        },
-        Report::Released => NodeCommand::Released { job, attempt },
-        Report::LaunchFailed {
-            error,
-            node_fault,
-            prolog,
-        } => NodeCommand::LaunchFailed {
-            job,
-            attempt,
-            error,
-            node_fault,
-            prolog,
-        },
-        Report::NodeFault { error } => NodeCommand::NodeFault {
-            job,
-            attempt,
-            error,
-        },
-        Report::Vanished => NodeCommand::Vanished { job, attempt },
-        Report::StepStarted(step) => NodeCommand::StepStarted { job, attempt, step },
-        Report::StepEnded { step, end } => NodeCommand::StepEnded {
-            job,
-            attempt,
-            step,
-            end,
-        },
-    }
 }
