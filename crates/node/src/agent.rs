@@ -24,6 +24,7 @@ mod socket;
 mod step_node;
 mod step_tree;
 mod supervisor_link;
+mod syscall_filter;
 mod table;
 
 pub(crate) use jobs::exit_status;
@@ -136,6 +137,9 @@ pub fn agent_main(start_log: impl FnOnce(AgentLog)) -> ExitCode {
         }
     };
     failure::end_on_panic();
+    if let Err(e) = syscall_filter::apply() {
+        log::warn!("the agent runs without a filter of system calls: {e:#}");
+    }
     match run(inherited) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
