@@ -4,8 +4,8 @@
 use crate::devices;
 use crate::files::GresLine;
 use crate::model::{
-    Config, EnforcePartLimits, MemPer, NodeDef, NodeState, OverSubscribe, PartitionDef,
-    PartitionState, SchedulerType, SelectType, SelectUnit,
+    Config, EnforcePartLimits, MemPer, NodeDef, OverSubscribe, PartitionDef, PartitionState,
+    SchedulerType, SelectType, SelectUnit,
 };
 use crate::value::TimeLimit;
 use muster_core::binding::BindDefault;
@@ -205,7 +205,7 @@ fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig
             .map(|gres| devices::gres_config(node, gres, lines))
             .collect(),
         weight: node.weight,
-        state: state_name(node.state).to_owned(),
+        state: node.state,
         reason: node.reason.clone(),
         spec_cpus: spec_cpus(node),
         spec_mib: node.mem_spec_limit_mib,
@@ -227,18 +227,6 @@ fn spec_cpus(node: &NodeDef) -> CpuSet {
     }
     let shape = (node.cpus, node.sockets, node.cores_per_socket);
     last_cpus(shape, node.core_spec_count, false)
-}
-
-/// The word that slurm.conf has for a state.
-pub fn state_name(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Unknown => "UNKNOWN",
-        NodeState::Cloud => "CLOUD",
-        NodeState::Down => "DOWN",
-        NodeState::Drain => "DRAIN",
-        NodeState::Fail => "FAIL",
-        NodeState::Future => "FUTURE",
-    }
 }
 
 /// Ranges of `1-9,18`; what is no number is left out.
@@ -317,7 +305,10 @@ mod tests {
             ["/dev/nvidia0", "/dev/nvidia1"]
         );
         assert!(cluster.nodes[1].gres[0].files.is_empty());
-        assert_eq!(cluster.nodes[1].state, "DOWN");
+        assert_eq!(
+            cluster.nodes[1].state,
+            muster_core::node_state::InitialState::Down
+        );
         assert_eq!(cluster.nodes[1].reason.as_deref(), Some("broken"));
         assert_eq!(cluster.partitions[0].nodes, ["n1", "n2"]);
         assert_eq!(cluster.partitions[0].max_time, time::TimeLimit::Minutes(2));

@@ -26,7 +26,6 @@ mod write;
 pub mod zone;
 
 pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
-pub use cluster::state_name;
 pub use diagnostic::{Diagnostic, Origin, Severity};
 pub use load::{load, load_text, load_with};
 pub use model::*;

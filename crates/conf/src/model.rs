@@ -9,6 +9,7 @@ use crate::diagnostic::Origin;
 use crate::keys;
 use crate::value::TimeLimit;
 use muster_core::config::JobDefaults;
+use muster_core::node_state::InitialState;
 
 /// A whole slurm.conf with what it includes.
 #[derive(Debug, Clone)]
@@ -300,23 +301,6 @@ pub struct Propagate {
     pub except: Vec<String>,
 }
 
-/// The state a node starts from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeState {
-    /// To be found out.
-    Unknown,
-    /// Powered down until it is needed.
-    Cloud,
-    /// Failed.
-    Down,
-    /// Takes no jobs.
-    Drain,
-    /// Expected to fail, takes no jobs.
-    Fail,
-    /// Does not exist yet.
-    Future,
-}
-
 /// One node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeDef {
@@ -357,7 +341,7 @@ pub struct NodeDef {
     /// `CpuBind`, in lower case.
     pub cpu_bind: Option<String>,
     /// The state to start from, `DownNodes` included.
-    pub state: NodeState,
+    pub state: InitialState,
     /// Why, where the state is one that takes no jobs.
     pub reason: Option<String>,
     /// The line.
@@ -383,7 +367,7 @@ pub struct DownNodes {
     /// Positions in [`Config::nodes`].
     pub nodes: Vec<usize>,
     /// The state to put them in.
-    pub state: NodeState,
+    pub state: InitialState,
     /// Why.
     pub reason: Option<String>,
 }

@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use crate::diagnostic::{Findings, Origin};
 use crate::keys;
 use crate::load::{Reader, Record};
-use crate::model::{DownNodes, GresCount, NodeDef, NodeState};
+use crate::model::{DownNodes, GresCount, NodeDef};
 use crate::value;
 use muster_core::gpu_parts::is_part;
 use muster_core::hostlist;
+use muster_core::node_state::InitialState;
 use muster_core::spec::GPU;
 
 /// The most nodes of a cluster.
@@ -153,12 +154,12 @@ fn template(record: &Record, reader: &Reader<'_>, findings: &mut Findings) -> No
     let state = reader
         .settings
         .get("State")
-        .map_or(NodeState::Unknown, |setting| {
-            state(&setting.value).unwrap_or_else(|| {
+        .map_or(InitialState::Unknown, |setting| {
+            InitialState::parse(&setting.value).unwrap_or_else(|| {
                 let message = format!("State: a node cannot start as `{}`", setting.value);
                 let help = "one of UNKNOWN, CLOUD, DOWN, DRAIN, FAIL, FUTURE; UNKNOWN is used";
                 findings.warn(&setting.origin, "State", message, help);
-                NodeState::Unknown
+                InitialState::Unknown
             })
         });
     let cpu_spec = reader
@@ -361,18 +362,6 @@ pub fn parse_gres(entry: &str) -> Option<GresCount> {
     }
 }
 
-fn state(text: &str) -> Option<NodeState> {
-    Some(match text.to_ascii_uppercase().as_str() {
-        "UNKNOWN" => NodeState::Unknown,
-        "CLOUD" => NodeState::Cloud,
-        "DOWN" => NodeState::Down,
-        "DRAIN" | "DRAINED" | "DRAINING" => NodeState::Drain,
-        "FAIL" | "FAILING" => NodeState::Fail,
-        "FUTURE" => NodeState::Future,
-        _ => return None,
-    })
-}
-
 /// Reads `DownNodes` lines and puts their states into the nodes.
 pub(crate) fn apply_down(
     records: &[Record],
@@ -386,8 +375,8 @@ pub(crate) fn apply_down(
             table: &keys::DOWN_NODES,
         };
         let text = reader.text("State").unwrap_or("DOWN");
-        let state = match state(text) {
-            Some(state) if state != NodeState::Unknown && state != NodeState::Cloud => state,
+        let state = match InitialState::parse(text) {
+            Some(state) if state != InitialState::Unknown && state != InitialState::Cloud => state,
             _ => {
                 let origin = record
                     .settings
@@ -396,7 +385,7 @@ pub(crate) fn apply_down(
                 let message = format!("State: DownNodes cannot be `{text}`");
                 let help = "one of DOWN, DRAIN, FAIL, FUTURE; DOWN is used";
                 findings.error(origin, "State", message, help);
-                NodeState::Down
+                InitialState::Down
             }
         };
         let reason = reader.given("Reason").map(str::to_owned);

@@ -192,7 +192,7 @@ fn node_rows(n: &NodeConfig) -> Rows {
         ("Gres", gres.join(",")),
         ("Weight", n.weight.to_string()),
         ("CpuBind", bind_name(n.cpu_bind).to_owned()),
-        ("State", n.state.clone()),
+        ("State", n.state.name().to_owned()),
         ("Reason", n.reason.clone().unwrap_or_default()),
     ]
 }

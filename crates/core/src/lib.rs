@@ -41,6 +41,7 @@ pub mod job_table;
 pub mod licenses;
 pub mod limits;
 pub mod node;
+pub mod node_state;
 pub mod order_config;
 pub mod power;
 pub mod preemption;

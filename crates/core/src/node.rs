@@ -5,6 +5,7 @@ use crate::cpuset::CpuSet;
 use crate::gpu_parts::{Entry, PartsOfGpus};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::GpuEnv;
+use crate::node_state::{BaseState, InitialState, NodeState, StateFlag};
 use crate::power::Power;
 use crate::time::Timestamp;
 use crate::validate::Validate;
@@ -55,9 +56,9 @@ pub struct NodeConfig {
     /// `Weight`: lower is used first.
     #[n(13)]
     pub weight: u32,
-    /// `State=` of the line (UNKNOWN, DOWN, DRAIN, FUTURE, CLOUD...), upper case.
+    /// `State=` of the line.
     #[n(14)]
-    pub state: String,
+    pub state: InitialState,
     /// `Reason=` of the line.
     #[n(15)]
     pub reason: Option<String>,
@@ -241,6 +242,46 @@ pub struct Node {
 }
 
 impl Node {
+    /// Its state: `completing`, whether a job that holds it is; `reserved`, whether a reservation has it now, with true one
+    /// for maintenance.
+    pub fn state(&self, completing: bool, reserved: Option<bool>) -> NodeState {
+        let is_reboot_issued = self.reboot.as_ref().map(|r| r.issued.is_some());
+        let is_future = self.config.state == InitialState::Future;
+        let is_silent = self.link != NodeLink::Up && !is_future && self.power.is_none();
+        let conditions = [
+            (reserved == Some(true), StateFlag::Maintenance),
+            (reserved.is_some(), StateFlag::Reserved),
+            (self.drain, StateFlag::Drain),
+            (completing, StateFlag::Completing),
+            (is_silent, StateFlag::NotResponding),
+            (self.fail, StateFlag::Fail),
+            (is_reboot_issued == Some(false), StateFlag::RebootRequested),
+            (is_reboot_issued == Some(true), StateFlag::RebootIssued),
+            (self.config.state == InitialState::Cloud, StateFlag::Cloud),
+        ];
+        let set = conditions.into_iter().filter(|(holds, _)| *holds);
+        let power = self.power.map(Power::flag);
+        NodeState::new(self.base_state(), set.map(|(_, flag)| flag).chain(power))
+    }
+
+    fn base_state(&self) -> BaseState {
+        let cpus = self.config.job_cpus().len();
+        let used = cpus.saturating_sub(self.free_cpus.len());
+        if self.down {
+            BaseState::Down
+        } else if self.config.state == InitialState::Future {
+            BaseState::Future
+        } else if used > 0 && (used >= cpus || self.exclusive) {
+            BaseState::Allocated
+        } else if used > 0 {
+            BaseState::Mixed
+        } else if self.link == NodeLink::Never && self.power.is_none() {
+            BaseState::Unknown
+        } else {
+            BaseState::Idle
+        }
+    }
+
     /// Whether it is powered down or up, and would be brought up for a job.
     pub fn is_asleep(&self) -> bool {
         self.power.is_some_and(Power::is_asleep)

@@ -1,5 +1,6 @@
 //! Power saving: nodes that idle are powered down by the site's program, and powered up when jobs are given to them.
 
+use crate::node_state::StateFlag;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 
@@ -84,13 +85,13 @@ impl Power {
         }
     }
 
-    /// The flag and the mark that listings show.
-    pub fn shown(self) -> (&'static str, char) {
+    /// The flag of the node's state.
+    pub fn flag(self) -> StateFlag {
         match self {
-            Power::DownWanted { .. } => ("POWER_DOWN", '!'),
-            Power::GoingDown { .. } => ("POWERING_DOWN", '%'),
-            Power::Down => ("POWERED_DOWN", '~'),
-            Power::UpWanted | Power::GoingUp { .. } => ("POWERING_UP", '#'),
+            Power::DownWanted { .. } => StateFlag::PowerDown,
+            Power::GoingDown { .. } => StateFlag::PoweringDown,
+            Power::Down => StateFlag::PoweredDown,
+            Power::UpWanted | Power::GoingUp { .. } => StateFlag::PoweringUp,
         }
     }
 }

@@ -372,6 +372,12 @@ impl Reservations {
         names.iter().filter_map(|name| self.by_name.get(name))
     }
 
+    /// Whether one has a node now, with true one for maintenance.
+    pub fn holds_now(&self, node: NodeIdx) -> Option<bool> {
+        let now = self.on_node(node).filter(|r| r.active);
+        now.map(|r| r.flags.has(Flags::MAINT)).reduce(|a, b| a | b)
+    }
+
     pub(crate) fn insert(&mut self, reservation: Reservation) {
         self.remove(&reservation.name);
         for entry in &reservation.nodes {

@@ -9,11 +9,11 @@ use muster_core::command::Identity;
 use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
-use muster_core::ids::{JobId, NodeIdx};
+use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::priority::Scale;
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::reservation::{Flags, Reservation};
+use muster_core::reservation::Reservation;
 use muster_core::rights::privacy::{
     self, JobScope, PrivateData, hides, sees_reservation, shows_node,
 };
@@ -121,7 +121,7 @@ pub(crate) fn cluster(state: &State, identity: &Identity, send: &mut impl FnMut(
         if node.jobs.iter().any(completing) {
             part.completing.push(node.idx);
         }
-        if let Some(maintenance) = reserved(state, node.idx) {
+        if let Some(maintenance) = state.reservations.holds_now(node.idx) {
             part.reserved.push((node.idx, maintenance));
         }
         part.nodes.push(node.clone());
@@ -214,14 +214,6 @@ pub(crate) fn reservations(state: &State, identity: &Identity) -> Response {
         answer.cores.push(cores);
     }
     Response::Reservations(Box::new(answer))
-}
-
-/// Whether a reservation has the node now, and whether for maintenance.
-fn reserved(state: &State, node: NodeIdx) -> Option<bool> {
-    let active = state.reservations.on_node(node).filter(|r| r.active);
-    active
-        .map(|r| r.flags.has(Flags::MAINT))
-        .reduce(|a, b| a || b)
 }
 
 /// The controller, alive.

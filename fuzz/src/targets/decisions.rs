@@ -36,7 +36,7 @@ fn node(name: &str, cpus: u32) -> NodeConfig {
         memory_mib: 1000,
         weight: 1,
         features: vec!["a".to_owned()],
-        state: "UNKNOWN".to_owned(),
+        state: muster_core::node_state::InitialState::Unknown,
         ..NodeConfig::default()
     }
 }

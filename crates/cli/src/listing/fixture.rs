@@ -15,6 +15,7 @@ use muster_core::job::{
     Step,
 };
 use muster_core::node::{Node, NodeConfig, NodeInfo, NodeLink};
+use muster_core::node_state::InitialState;
 use muster_core::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, Owner,
     Sharing, StdioSpec,
@@ -418,7 +419,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
             features: Vec::new(),
             gres: Vec::new(),
             weight: 1,
-            state: "UNKNOWN".to_owned(),
+            state: InitialState::Unknown,
             reason: None,
             ..NodeConfig::default()
         },

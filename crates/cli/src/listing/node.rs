@@ -2,63 +2,28 @@
 
 use super::text::{self, put};
 use muster_core::config::{OverSubscribe, PartitionConfig, PartitionState};
-use muster_core::node::{GresConfig, Node, NodeLink};
+use muster_core::node::{GresConfig, Node};
+use muster_core::node_state::{NodeState, StateFlag};
 use muster_core::time::TimeLimit;
-
-/// Base states of nodes, in Slurm's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BaseState {
-    /// Has not been heard of yet.
-    Unknown,
-    /// Not in use.
-    Down,
-    /// No job.
-    Idle,
-    /// No CPU is free.
-    Allocated,
-    /// Some CPUs are free.
-    Mixed,
-    /// Not there yet (`State=FUTURE`).
-    Future,
-}
-
-impl BaseState {
-    /// As `scontrol show node` has it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            BaseState::Unknown => "UNKNOWN",
-            BaseState::Down => "DOWN",
-            BaseState::Idle => "IDLE",
-            BaseState::Allocated => "ALLOCATED",
-            BaseState::Mixed => "MIXED",
-            BaseState::Future => "FUTURE",
-        }
-    }
-
-    fn number(self) -> u32 {
-        match self {
-            BaseState::Unknown => 0,
-            BaseState::Down => 1,
-            BaseState::Idle => 2,
-            BaseState::Allocated => 3,
-            BaseState::Mixed => 5,
-            BaseState::Future => 6,
-        }
-    }
-}
 
 /// A node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeView<'a> {
     /// The record.
     pub(crate) node: &'a Node,
-    /// A job that holds it is completing.
-    pub(crate) completing: bool,
-    /// A reservation has it now: whether for maintenance.
-    pub(crate) reserved: Option<bool>,
+    /// Its state.
+    pub(crate) state: NodeState,
 }
 
 impl<'a> NodeView<'a> {
+    /// A node: whether a job that holds it is completing, and whether a reservation has it now, with true one for maintenance.
+    pub(crate) fn new(node: &'a Node, completing: bool, reserved: Option<bool>) -> NodeView<'a> {
+        NodeView {
+            node,
+            state: node.state(completing, reserved),
+        }
+    }
+
     /// CPUs that jobs hold.
     pub(crate) fn used_cpus(&self) -> u32 {
         self.job_cpus().saturating_sub(self.node.free_cpus.len())
@@ -69,142 +34,21 @@ impl<'a> NodeView<'a> {
         self.node.config.job_cpus().len()
     }
 
-    /// The base state.
-    pub(crate) fn base(&self) -> BaseState {
-        let used = self.used_cpus();
-        if self.node.down {
-            BaseState::Down
-        } else if self.node.config.state == "FUTURE" {
-            BaseState::Future
-        } else if used > 0 && (used >= self.job_cpus() || self.node.exclusive) {
-            BaseState::Allocated
-        } else if used > 0 {
-            BaseState::Mixed
-        } else if self.node.link == NodeLink::Never && self.node.power.is_none() {
-            BaseState::Unknown
-        } else {
-            BaseState::Idle
-        }
-    }
-
-    /// Whether its agent is not connected.
-    pub(crate) fn silent(&self) -> bool {
-        self.node.link != NodeLink::Up
-            && self.node.config.state != "FUTURE"
-            && self.node.power.is_none()
-    }
-
-    /// Whether jobs run on it or are being cleaned up.
-    pub(crate) fn busy(&self) -> bool {
-        self.completing || matches!(self.base(), BaseState::Allocated | BaseState::Mixed)
-    }
-
-    /// The state in one word, long and short, without the mark for silence.
-    fn word(&self) -> (&'static str, &'static str) {
-        if self.node.drain {
-            return if self.busy() {
-                ("draining", "drng")
-            } else {
-                ("drained", "drain")
-            };
-        }
-        if self.node.fail {
-            return if self.completing || self.base() == BaseState::Allocated {
-                ("failing", "failg")
-            } else {
-                ("fail", "fail")
-            };
-        }
-        match self.base() {
-            BaseState::Down => ("down", "down"),
-            BaseState::Allocated if self.completing => ("allocated+", "alloc+"),
-            BaseState::Allocated => ("allocated", "alloc"),
-            _ if self.completing => ("completing", "comp"),
-            BaseState::Mixed => ("mixed", "mix"),
-            BaseState::Idle if self.reserved == Some(true) => ("maint", "maint"),
-            BaseState::Idle if self.reserved.is_some() => ("reserved", "resv"),
-            BaseState::Idle => ("idle", "idle"),
-            BaseState::Future => ("future", "futr"),
-            BaseState::Unknown => ("unknown", "unk"),
-        }
-    }
-
     /// `%T`.
     pub(crate) fn write_state(&self, out: &mut String) {
-        out.push_str(self.word().0);
-        self.mark(out);
+        out.push_str(self.state.words().0);
+        out.extend(self.state.mark());
     }
 
     /// `%t`.
     pub(crate) fn write_state_code(&self, out: &mut String) {
-        out.push_str(self.word().1);
-        self.mark(out);
+        out.push_str(self.state.words().1);
+        out.extend(self.state.mark());
     }
 
-    fn mark(&self, out: &mut String) {
-        let in_maintenance = self.reserved == Some(true) && self.base() != BaseState::Idle;
-        match self.reboot() {
-            Some(true) => out.push('^'),
-            Some(false) => out.push('@'),
-            None if self.node.power.is_some() => {
-                out.extend(self.node.power.map(|power| power.shown().1));
-            }
-            None if self.silent() => out.push('*'),
-            None if in_maintenance => out.push('$'),
-            None => {}
-        }
-    }
-
-    /// Whether a reboot was asked for, and with true ordered.
-    fn reboot(&self) -> Option<bool> {
-        self.node.reboot.as_ref().map(|r| r.issued.is_some())
-    }
-
-    /// Flags beside the base state, in Slurm's order.
+    /// Names of the flags beside the base state.
     pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> + use<> {
-        [
-            (self.reserved == Some(true), "MAINTENANCE"),
-            (self.reserved.is_some(), "RESERVED"),
-            (self.node.drain, "DRAIN"),
-            (self.completing, "COMPLETING"),
-            (self.silent(), "NOT_RESPONDING"),
-            (self.node.fail, "FAIL"),
-            (self.reboot() == Some(false), "REBOOT_REQUESTED"),
-            (self.reboot() == Some(true), "REBOOT_ISSUED"),
-        ]
-        .into_iter()
-        .filter_map(|(on, name)| on.then_some(name))
-        .chain((self.node.config.state == "CLOUD").then_some("CLOUD"))
-        .chain(self.node.power.map(|power| power.shown().0))
-    }
-
-    /// `IDLE+DRAIN`.
-    pub(crate) fn write_complete_state(&self, out: &mut String) {
-        out.push_str(self.base().name());
-        for flag in self.flags() {
-            out.push('+');
-            out.push_str(flag);
-        }
-    }
-
-    /// The state as the number that Slurm orders nodes by: base state, with a bit for each flag.
-    pub(crate) fn order(&self) -> u32 {
-        self.base().number()
-            | u32::from(self.reserved.is_some()) << 6
-            | u32::from(self.reserved == Some(true)) << 8
-            | u32::from(self.node.drain) << 9
-            | u32::from(self.completing) << 10
-            | u32::from(self.silent()) << 11
-            | u32::from(self.node.fail) << 13
-    }
-
-    /// Whether CPUs that no job holds can be given to one: otherwise they count as "other".
-    pub(crate) fn offers_cpus(&self) -> bool {
-        !self.node.drain
-            && !matches!(
-                self.base(),
-                BaseState::Down | BaseState::Unknown | BaseState::Future
-            )
+        self.state.flags().map(StateFlag::name)
     }
 
     /// Load average over a minute, times 100.

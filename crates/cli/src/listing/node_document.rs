@@ -102,7 +102,7 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text("next_state_after_reboot", "invalid");
     w.text("address", &config.addr);
     w.text("hostname", &config.hostname);
-    w.text("state", &view.base().name().to_ascii_lowercase());
+    w.text("state", &view.state.base.name().to_ascii_lowercase());
     w.texts("state_flags", view.flags());
     w.list("next_state_after_reboot_flags", |_| {});
     w.text_or_empty("operating_system", report.map(|r| r.os.as_str()));
@@ -187,7 +187,7 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text("hostname", &config.hostname);
     w.texts(
         "state",
-        std::iter::once(view.base().name()).chain(view.flags()),
+        std::iter::once(view.state.base.name()).chain(view.flags()),
     );
     w.text_or_empty("operating_system", report.map(|r| r.os.as_str()));
     w.text("owner", "");
@@ -234,7 +234,7 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
     let first = row.nodes.first();
     span(w, "port", row, |n| u64::from(n.node.config.port));
     w.map("node", |w| {
-        let state = first.map(|n| n.base().name());
+        let state = first.map(|n| n.state.base.name());
         w.texts(
             "state",
             state
@@ -243,11 +243,11 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
         );
     });
     w.map("nodes", |w| {
-        let busy = row.nodes.iter().filter(|n| n.busy()).count();
+        let busy = row.nodes.iter().filter(|n| n.state.is_busy()).count();
         let idle = row
             .nodes
             .iter()
-            .filter(|n| !n.busy() && n.offers_cpus())
+            .filter(|n| !n.state.is_busy() && n.state.offers_cpus())
             .count();
         w.raw("allocated", busy);
         w.raw("idle", idle);
@@ -266,7 +266,7 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
         let all = sum(|n| n.node.config.cpus);
         let used = sum(|n| n.used_cpus());
         let idle = sum(|n| {
-            if n.offers_cpus() {
+            if n.state.offers_cpus() {
                 n.node.config.cpus.saturating_sub(n.used_cpus())
             } else {
                 0

@@ -3,10 +3,11 @@
 
 use super::context::Ctx;
 use super::format::{Field, Record, fields};
-use super::node::{self, BaseState, NodeView};
+use super::node::{self, NodeView};
 use super::text::{self, put};
 use muster_core::config::PartitionConfig;
 use muster_core::hostlist;
+use muster_core::node_state::BaseState;
 
 /// sinfo's rows.
 pub(crate) struct Nodes;
@@ -133,7 +134,7 @@ fn state(r: &NodeGroup<'_>, out: &mut String, write: fn(&NodeView<'_>, &mut Stri
 
 fn complete(node: &NodeView<'_>, out: &mut String) {
     let start = out.len();
-    node.write_complete_state(out);
+    node.state.write_complete(out);
     out[start..].make_ascii_lowercase();
 }
 
@@ -232,12 +233,14 @@ fn node_counts(r: &NodeGroup<'_>, out: &mut String, all_four: bool) {
     let busy = r
         .nodes
         .iter()
-        .filter(|n| n.busy() && n.base() != BaseState::Down)
+        .filter(|n| n.state.is_busy() && n.state.base != BaseState::Down)
         .count();
     let idle = r
         .nodes
         .iter()
-        .filter(|n| !n.busy() && n.base() == BaseState::Idle && !n.node.drain && !n.node.fail)
+        .filter(|n| {
+            !n.state.is_busy() && n.state.base == BaseState::Idle && !n.node.drain && !n.node.fail
+        })
         .count();
     put!(out, "{busy}/{idle}");
     if all_four {
@@ -254,7 +257,7 @@ fn cpu_counts(r: &NodeGroup<'_>, out: &mut String) {
         );
         all += total;
         used += busy;
-        if node.offers_cpus() {
+        if node.state.offers_cpus() {
             idle += total.saturating_sub(busy);
         }
     }

@@ -313,26 +313,26 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
         .into_iter()
         .collect();
     query::not_withheld(&ctx, PrivateData::NODES).map_err(&failed)?;
-    let view = |node| NodeView {
-        node,
-        completing: completing.contains(&node.idx),
-        reserved: ctx.reserved.get(&node.idx).copied(),
-    };
     let mut shown = Vec::new();
     let mut missing = String::new();
     match which {
-        None => shown.extend(ctx.nodes.iter().map(view)),
+        None => shown.extend(&ctx.nodes),
         Some(list) => {
             let names =
                 hostlist::parse(list).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
             for name in names {
                 match ctx.nodes.iter().find(|n| n.config.name == name) {
-                    Some(node) => shown.push(view(node)),
+                    Some(node) => shown.push(node),
                     None => missing.push_str(&format!("Node {name} not found\n")),
                 }
             }
         }
     }
+    let views = shown.into_iter().map(|node| {
+        let reserved = ctx.reserved.get(&node.idx).copied();
+        NodeView::new(node, completing.contains(&node.idx), reserved)
+    });
+    let shown: Vec<NodeView<'_>> = views.collect();
     let mut out = String::new();
     match flags.dialect() {
         Some(dialect) => node_document::write_nodes(&mut out, dialect, &shown, &ctx),

@@ -90,7 +90,7 @@ fn state(out: &mut String, view: &NodeView<'_>, style: Style) {
     style.newline(out);
     write_kept(out, config, style);
     out.push_str("State=");
-    view.write_complete_state(out);
+    view.state.write_complete(out);
     put!(
         out,
         " ThreadsPerCore={} TmpDisk={} Weight={} Owner=N/A MCS_label=N/A",

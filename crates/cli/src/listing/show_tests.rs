@@ -123,11 +123,7 @@ fn node() {
     let show = |style| {
         let mut out = String::new();
         for node in &ctx.nodes {
-            let view = NodeView {
-                node,
-                completing: false,
-                reserved: None,
-            };
+            let view = NodeView::new(node, false, None);
             show_node::write_node(&mut out, &view, &ctx, style);
         }
         out

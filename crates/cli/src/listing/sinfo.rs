@@ -244,10 +244,9 @@ fn render(options: &Options, ctx: &Ctx, completing: &[NodeIdx]) -> Result<String
     let views: Vec<NodeView<'_>> = ctx
         .nodes
         .iter()
-        .map(|node| NodeView {
-            node,
-            completing: completing.contains(&node.idx),
-            reserved: ctx.reserved.get(&node.idx).copied(),
+        .map(|node| {
+            let reserved = ctx.reserved.get(&node.idx).copied();
+            NodeView::new(node, completing.contains(&node.idx), reserved)
         })
         .collect();
     let mut out = String::with_capacity(4096);

@@ -5,6 +5,7 @@ use crate::event::{Event, NodeChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, GresShare, NodeShare};
 use crate::node::{Node, NodeConfig, NodeInfo, NodeLink, NodeReason};
+use crate::node_state::InitialState;
 use crate::power::Power;
 use crate::time::Timestamp;
 
@@ -36,18 +37,19 @@ impl Node {
             alone_by_user: 0,
             only_user: None,
             stopped: 0,
-            power: (config.state == "CLOUD").then_some(Power::Down),
+            power: (config.state == InitialState::Cloud).then_some(Power::Down),
         };
-        match config.state.as_str() {
-            "DOWN" | "FUTURE" => node.down = true,
-            "DRAIN" => node.drain = true,
-            "FAIL" => node.fail = true,
-            _ => {}
+        match config.state {
+            InitialState::Down | InitialState::Future => node.down = true,
+            InitialState::Drain => node.drain = true,
+            InitialState::Fail => node.fail = true,
+            InitialState::Unknown | InitialState::Cloud => {}
         }
         if node.down || node.drain || node.fail {
             node.reason = Some(NodeReason {
-                text: reason
-                    .unwrap_or_else(|| format!("State={} in the configuration", config.state)),
+                text: reason.unwrap_or_else(|| {
+                    format!("State={} in the configuration", config.state.name())
+                }),
                 uid: 0,
                 since: at,
             });

@@ -8,6 +8,7 @@ use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::Job;
 use crate::node::{Node, NodeLink, NodeReason};
+use crate::node_state::{StateFlag, StatePattern};
 use crate::power::{Power, PowerConfig, Waking};
 use crate::refusal::{Refusal, RefusalCode};
 use std::sync::Arc;
@@ -63,13 +64,11 @@ fn may_sleep(draft: &Draft<'_>, config: &PowerConfig, node: &Node) -> bool {
     if !node.jobs.is_empty() {
         return false;
     }
-    let excepted = |state: &String| match state.as_str() {
-        "DOWN" => node.down,
-        "DRAIN" => node.drain,
-        "FAIL" => node.fail,
-        "NOT_RESPONDING" => node.link != NodeLink::Up,
-        "CLOUD" => node.config.state == "CLOUD",
-        _ => false,
+    let reserved = draft.state.reservations.holds_now(node.idx);
+    let state = node.state(false, reserved);
+    let excepted = |name: &String| match name.as_str() {
+        "MAINTENANCE" => state.has(StateFlag::Maintenance),
+        name => StatePattern::parse(name).is_some_and(|pattern| pattern.fits(state)),
     };
     if config.except_states.iter().any(excepted) {
         return false;

@@ -10,6 +10,7 @@ use crate::explain::Explanation;
 use crate::ids::JobId;
 use crate::job::Job;
 use crate::node::Node;
+use crate::node_state::InitialState;
 use crate::power::Power;
 use crate::reservation::Reservation;
 use crate::state::State;
@@ -172,7 +173,7 @@ pub fn hides(state: &State, identity: &Identity, words: PrivateData) -> bool {
 /// `PrivateData=cloud`.
 pub fn shows_node(state: &State, node: &Node) -> bool {
     let asleep = || matches!(node.power, Some(Power::Down | Power::GoingDown { .. }));
-    node.config.state != "CLOUD"
+    node.config.state != InitialState::Cloud
         || !asleep()
         || (state.config.as_ref()).is_none_or(|config| config.private.has(PrivateData::CLOUD))
 }

@@ -5,7 +5,8 @@ use muster_core::command::{KeptPartitions, NodeUpdate, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::ids::JobId;
 use muster_core::job::{JobState, Reason};
-use muster_core::node::NodeLink;
+use muster_core::node::{Node, NodeLink};
+use muster_core::node_state::InitialState;
 use muster_core::power::{Kept, Power, PowerConfig, Waking};
 use muster_core::refusal::RefusalCode;
 use muster_core::time::TimeLimit;
@@ -43,8 +44,11 @@ fn set(nodes: &str, state: &str) -> UserCommand {
 
 /// Where nodes are: `.` up, else the mark that listings have.
 fn marks(world: &World) -> String {
-    let mark = |power: Option<Power>| power.map_or('.', |p| p.shown().1);
-    world.state.nodes.iter().map(|n| mark(n.power)).collect()
+    let mark = |node: &Node| match node.power {
+        Some(_) => node.state(false, None).mark().unwrap_or('?'),
+        None => '.',
+    };
+    world.state.nodes.iter().map(mark).collect()
 }
 
 /// All nodes have been powered down, and their agents are gone.
@@ -334,7 +338,7 @@ fn nodes_of_a_cloud_begin_asleep() {
         power: Some(saving()),
         ..config()
     };
-    config.nodes[0].state = "CLOUD".to_owned();
+    config.nodes[0].state = InitialState::Cloud;
     let mut world = World::with(ClusterConfig {
         nodes: config.nodes[1..].to_vec(),
         partitions: Vec::new(),

@@ -15,6 +15,7 @@ use muster_core::job::{
     Allocation, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason, StepEnd, Usage,
 };
 use muster_core::node::{NodeConfig, NodeInfo};
+use muster_core::node_state::InitialState;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk,
@@ -51,7 +52,7 @@ pub(crate) fn node_config(name: &str, cpus: u32, memory_mib: u64) -> NodeConfig 
         threads_per_core: 1,
         memory_mib,
         weight: 1,
-        state: "UNKNOWN".to_owned(),
+        state: InitialState::Unknown,
         ..NodeConfig::default()
     }
 }

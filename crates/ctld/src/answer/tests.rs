@@ -10,6 +10,7 @@ use muster_core::decide::decide;
 use muster_core::ids::BlobId;
 use muster_core::job::Allocation;
 use muster_core::node::NodeConfig;
+use muster_core::node_state::InitialState;
 use muster_core::shared_spec::SpecTable;
 use muster_core::spec::{JobSpec, Owner};
 use muster_core::state::Blob;
@@ -42,7 +43,7 @@ fn state(private: &str) -> State {
         nodes: vec![NodeConfig {
             name: "n1".into(),
             cpus: 1,
-            state: "UNKNOWN".into(),
+            state: InitialState::Unknown,
             ..NodeConfig::default()
         }],
         partitions: vec![PartitionConfig::named("batch")],

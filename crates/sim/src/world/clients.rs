@@ -16,6 +16,7 @@ use muster_core::ids::{BlobId, JobId};
 use muster_core::index_set::IndexSet;
 use muster_core::job::{ExitStatus, Hold, JobState, Reason};
 use muster_core::node::NodeConfig;
+use muster_core::node_state::InitialState;
 use muster_core::preemption::{PreemptMode, PreemptType};
 use muster_core::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
@@ -141,7 +142,7 @@ pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig 
                 threads_per_core: threads,
                 memory_mib: MEMORY_MIB,
                 weight: 1,
-                state: "UNKNOWN".to_owned(),
+                state: InitialState::Unknown,
                 ..NodeConfig::default()
             }
         })

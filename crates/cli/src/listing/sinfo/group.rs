@@ -201,7 +201,7 @@ fn compare(
             let place = |g: &NodeGroup<'_>| g.partition.and_then(|p| order.get(p.name.as_str()));
             place(a).cmp(&place(b))
         }
-        b't' | b'T' => number(|n| u64::from(n.order())),
+        b't' | b'T' => number(|n| u64::from(n.state.order())),
         b'N' => {
             let name = |g: &NodeGroup<'_>| {
                 g.nodes

@@ -120,7 +120,7 @@ fn reservations_and_nodes_of_a_cloud() {
             private: PrivateData::parse(words),
             ..config()
         };
-        config.nodes[2].state = "CLOUD".into();
+        config.nodes[2].state = muster_core::node_state::InitialState::Cloud;
         let mut w = World::with(config.clone());
         // It has come; before, it is powered down.
         assert!(privacy::shows_node(&w.state, &w.state.nodes[2]));
