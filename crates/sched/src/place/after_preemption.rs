@@ -7,10 +7,10 @@ use crate::nodes::fleet::devices::give_back;
 use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::{minus, narrow, needs_of};
-use crate::nodes::sharing::{Tenants, lend};
-use crate::place::Ground;
-use crate::place::ground::{end_after, tightest};
+use crate::nodes::sharing::{NodeUsers, lend};
+use crate::place::NodeSource;
 use crate::place::holds::{CLAIM, Hold, Holds};
+use crate::place::node_source::{end_after, tightest};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::{Job, NodeShare};
 use muster_core::time::Timestamp;
@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 /// Nodes without the shares of jobs that were released.
-pub(crate) struct Vacated<'a> {
+pub(crate) struct AfterPreemption<'a> {
     fleet: &'a Fleet,
     part: &'a PartView,
     holds: &'a Holds,
@@ -36,15 +36,15 @@ pub(crate) struct Vacated<'a> {
     pub(crate) narrowed: Cell<bool>,
 }
 
-impl<'a> Vacated<'a> {
+impl<'a> AfterPreemption<'a> {
     /// The nodes as they are, for a job that starts then.
     pub(crate) fn new(
         fleet: &'a Fleet,
         part: &'a PartView,
         holds: &'a Holds,
         (start, length_ms): (Timestamp, Option<u64>),
-    ) -> Vacated<'a> {
-        Vacated {
+    ) -> AfterPreemption<'a> {
+        AfterPreemption {
             fleet,
             part,
             holds,
@@ -178,7 +178,7 @@ impl<'a> Vacated<'a> {
         if room.jobs == 0 {
             room.exclusive = false;
             if rest {
-                (room.by_user, room.tenants) = (false, Tenants::None);
+                (room.by_user, room.users) = (false, NodeUsers::None);
             }
         }
         if !rest {
@@ -213,7 +213,7 @@ impl<'a> Vacated<'a> {
     }
 }
 
-impl Ground for Vacated<'_> {
+impl NodeSource for AfterPreemption<'_> {
     fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
         places.find(|&pos| {
             let room = self.bare(self.part.order[pos]);
