@@ -8,7 +8,7 @@ use muster_core::time::TimeLimit;
 /// Base states of nodes, in Slurm's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BaseState {
-    /// Has not been heard of yet.
+    /// Has not registered yet.
     Unknown,
     /// Not in use.
     Down,

@@ -208,7 +208,7 @@ impl Fleet {
             };
             let class = &self.classes[view.class as usize];
             let allocation = NodeAllocation {
-                lent: job.cpus_lent,
+                lent: job.cpus_released_by_preemption,
                 ..NodeAllocation::new(class, share, (id, planned, limit), part)
             };
             self.put_allocation(node, allocation);

@@ -141,7 +141,7 @@ pub(crate) fn closed_cpus(state: &State, node: &Node, partition: &str) -> CpuSet
     let mut closed = CpuSet::default();
     for job in node.jobs.iter().filter_map(|id| state.jobs.get(id)) {
         for (share, alloc) in job.held().filter(|(s, _)| s.node == node.idx) {
-            let uses = !job.cpus_lent || job.is_stopped_for_another();
+            let uses = !job.cpus_released_by_preemption || job.is_stopped_for_another();
             if uses && !(alloc.sharers > 0 && alloc.partition == partition) {
                 closed.union_with(&share.cpus);
             }

@@ -226,7 +226,12 @@ impl<'a> Pass<'a> {
             let mut cpus = CpuSet::default();
             for (job, _) in &room.freed {
                 for (share, _) in job.held().filter(|(s, _)| s.node.0 == pick.node) {
-                    cpus.union_with(&self.s.fleet.free_stopped(share, !job.cpus_lent));
+                    cpus.union_with(
+                        &self
+                            .s
+                            .fleet
+                            .free_stopped(share, !job.cpus_released_by_preemption),
+                    );
                 }
             }
             freed.push((pick.node, cpus));

@@ -124,15 +124,15 @@ impl<'a> AfterPreemption<'a> {
     /// A job's share comes back: all of it as the job ends, or its CPUs as it is stopped. What is stopped already has
     /// lent its CPUs and is not counted among the node's jobs.
     pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
-        if job.cpus_lent && !whole {
+        if job.cpus_released_by_preemption && !whole {
             return self.show_stopped(share);
         }
         let node = share.node.0;
-        let alone = whole && !job.cpus_lent && self.fleet.layers(node).is_empty();
+        let alone = whole && !job.cpus_released_by_preemption && self.fleet.layers(node).is_empty();
         let promised = !self.holds.of(node).is_empty() && alone;
         let expected = self.fleet.expected_end(node, job.id).filter(|_| promised);
         let before = expected.map(|end| (end, self.bare(node).clone()));
-        self.give_back(share, whole, !job.cpus_lent);
+        self.give_back(share, whole, !job.cpus_released_by_preemption);
         if let Some((end, before)) = before {
             let more = minus(self.bare(node), &before);
             self.back.entry(node).or_default().push((end, more));

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 /// A state of `--states`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum NodeStateFilter {
     Base(BaseState),
     Drain,
     Drained,
@@ -29,71 +29,75 @@ pub(super) struct Selection {
     pub(super) nodes: Option<HashSet<String>>,
     pub(super) partitions: Vec<String>,
     /// Any of these sets of states, of which all must hold.
-    pub(super) states: Vec<Vec<Wish>>,
+    pub(super) states: Vec<Vec<NodeStateFilter>>,
     pub(super) dead: bool,
     pub(super) responding: bool,
     pub(super) hidden: bool,
     pub(super) future: bool,
 }
 
-const STATES: &[(&str, Wish)] = &[
-    ("UNKNOWN", Wish::Base(BaseState::Unknown)),
-    ("UNK", Wish::Base(BaseState::Unknown)),
-    ("DOWN", Wish::Base(BaseState::Down)),
-    ("IDLE", Wish::Base(BaseState::Idle)),
-    ("ALLOCATED", Wish::Base(BaseState::Allocated)),
-    ("ALLOC", Wish::Base(BaseState::Allocated)),
-    ("MIXED", Wish::Base(BaseState::Mixed)),
-    ("MIX", Wish::Base(BaseState::Mixed)),
-    ("FUTURE", Wish::Base(BaseState::Future)),
-    ("FUTR", Wish::Base(BaseState::Future)),
-    ("DRAIN", Wish::Drain),
-    ("DRAINED", Wish::Drained),
-    ("DRAINING", Wish::Draining),
-    ("DRNG", Wish::Draining),
-    ("COMPLETING", Wish::Completing),
-    ("COMP", Wish::Completing),
-    ("FAIL", Wish::Fail),
-    ("NO_RESPOND", Wish::NoRespond),
-    ("NOT_RESPONDING", Wish::NoRespond),
-    ("RESERVED", Wish::Reserved),
-    ("RESV", Wish::Reserved),
-    ("PLANNED", Wish::Never),
-    ("PLND", Wish::Never),
-    ("MAINT", Wish::Maintenance),
-    ("PERFCTRS", Wish::Never),
-    ("NPC", Wish::Never),
-    ("CLOUD", Wish::Flag("CLOUD")),
-    ("POWER_DOWN", Wish::Flag("POWER_DOWN")),
-    ("POWERING_DOWN", Wish::Flag("POWERING_DOWN")),
-    ("POWERED_DOWN", Wish::Flag("POWERED_DOWN")),
-    ("POWER_UP", Wish::Flag("POWERING_UP")),
-    ("POWERING_UP", Wish::Flag("POWERING_UP")),
-    ("REBOOT_ISSUED", Wish::Flag("REBOOT_ISSUED")),
-    ("REBOOT_REQUESTED", Wish::Flag("REBOOT_REQUESTED")),
-    ("INVAL", Wish::Never),
-    ("BLOCKED", Wish::Never),
+const STATES: &[(&str, NodeStateFilter)] = &[
+    ("UNKNOWN", NodeStateFilter::Base(BaseState::Unknown)),
+    ("UNK", NodeStateFilter::Base(BaseState::Unknown)),
+    ("DOWN", NodeStateFilter::Base(BaseState::Down)),
+    ("IDLE", NodeStateFilter::Base(BaseState::Idle)),
+    ("ALLOCATED", NodeStateFilter::Base(BaseState::Allocated)),
+    ("ALLOC", NodeStateFilter::Base(BaseState::Allocated)),
+    ("MIXED", NodeStateFilter::Base(BaseState::Mixed)),
+    ("MIX", NodeStateFilter::Base(BaseState::Mixed)),
+    ("FUTURE", NodeStateFilter::Base(BaseState::Future)),
+    ("FUTR", NodeStateFilter::Base(BaseState::Future)),
+    ("DRAIN", NodeStateFilter::Drain),
+    ("DRAINED", NodeStateFilter::Drained),
+    ("DRAINING", NodeStateFilter::Draining),
+    ("DRNG", NodeStateFilter::Draining),
+    ("COMPLETING", NodeStateFilter::Completing),
+    ("COMP", NodeStateFilter::Completing),
+    ("FAIL", NodeStateFilter::Fail),
+    ("NO_RESPOND", NodeStateFilter::NoRespond),
+    ("NOT_RESPONDING", NodeStateFilter::NoRespond),
+    ("RESERVED", NodeStateFilter::Reserved),
+    ("RESV", NodeStateFilter::Reserved),
+    ("PLANNED", NodeStateFilter::Never),
+    ("PLND", NodeStateFilter::Never),
+    ("MAINT", NodeStateFilter::Maintenance),
+    ("PERFCTRS", NodeStateFilter::Never),
+    ("NPC", NodeStateFilter::Never),
+    ("CLOUD", NodeStateFilter::Flag("CLOUD")),
+    ("POWER_DOWN", NodeStateFilter::Flag("POWER_DOWN")),
+    ("POWERING_DOWN", NodeStateFilter::Flag("POWERING_DOWN")),
+    ("POWERED_DOWN", NodeStateFilter::Flag("POWERED_DOWN")),
+    ("POWER_UP", NodeStateFilter::Flag("POWERING_UP")),
+    ("POWERING_UP", NodeStateFilter::Flag("POWERING_UP")),
+    ("REBOOT_ISSUED", NodeStateFilter::Flag("REBOOT_ISSUED")),
+    (
+        "REBOOT_REQUESTED",
+        NodeStateFilter::Flag("REBOOT_REQUESTED"),
+    ),
+    ("INVAL", NodeStateFilter::Never),
+    ("BLOCKED", NodeStateFilter::Never),
 ];
 
 /// Reads `--states`: `idle,mix`, `drain&idle`, `all`.
-pub(super) fn parse_states(list: &str) -> Result<Vec<Vec<Wish>>, Failure> {
+pub(super) fn parse_states(list: &str) -> Result<Vec<Vec<NodeStateFilter>>, Failure> {
     let mut any = Vec::new();
     for words in list.split(',').filter(|w| !w.is_empty()) {
         if words.eq_ignore_ascii_case("all") {
             return Ok(Vec::new());
         }
-        let all: Result<Vec<Wish>, Failure> = words.split('&').map(parse_state).collect();
+        let all: Result<Vec<NodeStateFilter>, Failure> =
+            words.split('&').map(parse_state).collect();
         any.push(all?);
     }
     Ok(any)
 }
 
-fn parse_state(word: &str) -> Result<Wish, Failure> {
+fn parse_state(word: &str) -> Result<NodeStateFilter, Failure> {
     let wanted = word.trim();
     STATES
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
-        .map(|(_, wish)| *wish)
+        .map(|(_, filter)| *filter)
         .ok_or_else(|| {
             let names: Vec<String> = STATES.iter().map(|(n, _)| n.to_ascii_lowercase()).collect();
             Failure::new(format!(
@@ -130,26 +134,26 @@ impl Selection {
         self.states
             .iter()
             .flatten()
-            .any(|w| *w == Wish::Base(BaseState::Future))
+            .any(|w| *w == NodeStateFilter::Base(BaseState::Future))
     }
 }
 
-fn fits(wish: Wish, view: &NodeView<'_>) -> bool {
-    match wish {
+fn fits(filter: NodeStateFilter, view: &NodeView<'_>) -> bool {
+    match filter {
         // Slurm counts a node with some CPUs taken among the allocated ones.
-        Wish::Base(BaseState::Allocated) => {
+        NodeStateFilter::Base(BaseState::Allocated) => {
             matches!(view.base(), BaseState::Allocated | BaseState::Mixed)
         }
-        Wish::Base(base) => view.base() == base,
-        Wish::Drain => view.node.drain,
-        Wish::Drained => view.node.drain && !view.busy(),
-        Wish::Draining => view.node.drain && view.busy(),
-        Wish::Completing => view.completing,
-        Wish::Fail => view.node.fail,
-        Wish::NoRespond => view.silent(),
-        Wish::Reserved => view.reserved.is_some(),
-        Wish::Maintenance => view.reserved == Some(true),
-        Wish::Flag(wanted) => view.flags().any(|flag| flag == wanted),
-        Wish::Never => false,
+        NodeStateFilter::Base(base) => view.base() == base,
+        NodeStateFilter::Drain => view.node.drain,
+        NodeStateFilter::Drained => view.node.drain && !view.busy(),
+        NodeStateFilter::Draining => view.node.drain && view.busy(),
+        NodeStateFilter::Completing => view.completing,
+        NodeStateFilter::Fail => view.node.fail,
+        NodeStateFilter::NoRespond => view.silent(),
+        NodeStateFilter::Reserved => view.reserved.is_some(),
+        NodeStateFilter::Maintenance => view.reserved == Some(true),
+        NodeStateFilter::Flag(wanted) => view.flags().any(|flag| flag == wanted),
+        NodeStateFilter::Never => false,
     }
 }
