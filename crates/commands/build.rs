@@ -13,7 +13,7 @@ fn main() {
         return;
     }
     // A section of its own beside the linker's usual ones. It begins with what the C library has in sections that bear no
-    // names. Functions that are called from elsewhere than where they were compiled may have a longer name, those that the
+    // names. Functions that are called from another file than the one they were compiled in may have a longer name, those that the
     // compiler takes for rarely called a longer section's.
     let list = include_str!("early_text.txt");
     let functions = list.lines().filter(|line| !line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! What is fuzzed: every decoder of bytes that come from elsewhere, and what decides on what they say. The targets are
+//! What is fuzzed: every decoder of bytes that other processes send, and what decides on what they say. The targets are
 //! functions of bytes that must not panic; an ordinary test runs them on the corpus.
 
 #[path = "targets/configuration.rs"]
@@ -14,7 +14,7 @@ mod steps;
 #[path = "targets/texts.rs"]
 mod texts;
 
-/// What an input is, for whoever changes it.
+/// What an input is, for the mutator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Anything.

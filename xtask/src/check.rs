@@ -1,4 +1,4 @@
-//! `cargo xtask check`: format, lints as errors, every test. One build serves lints and tests alike. The clusters that tests
+//! `cargo xtask check`: format, lints as errors, every test. One build serves lints and tests. The clusters that tests
 //! start run the commands that releases have: those that are linked statically.
 
 use crate::build::Profile;

@@ -158,7 +158,7 @@ fn run_one(client: &Client, place: &Path, venv: &Path, env: &str) -> Result<Ende
     }
     fs::create_dir_all(&dir)?;
     let out = File::create(place.join(format!("{}.log", client.name)))?;
-    // As on a site: whoever logs in has the commands on PATH, and so have the login shells that clients start.
+    // As on a site: users who log in have the commands on PATH, and so have the login shells that clients start.
     let profile = format!("{env}\n{LOGIN}\n. '{}/bin/activate'\n", venv.display());
     fs::write(dir.join(".bash_profile"), profile)?;
     let seconds = PATIENCE.as_secs();

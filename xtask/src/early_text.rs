@@ -36,7 +36,7 @@ const SCENE: [(usize, &str); 17] = [
     ),
     (1, "$RUN srun -N2 hostname </dev/null"),
     (1, "$RUN salloc -N1 true </dev/null"),
-    // Enough that are alike for a form.
+    // Enough equal ones for a row template.
     (
         2,
         "for n in 1 2 3 4 5 6 7 8 9; do sbatch -Q --hold -o /dev/null job.sh; done; $RUN squeue",
@@ -202,7 +202,7 @@ fn list(functions: &[Function], groups: &BTreeMap<usize, BTreeSet<usize>>) -> St
 }
 
 /// A function's name without what differs from build to build: the hashes of crates, and what the compiler appends to the
-/// names of functions that it calls from elsewhere.
+/// names of functions that it calls from other files.
 fn section(name: &str) -> String {
     let name = name.split(".llvm.").next().unwrap_or(name);
     let mut out = String::with_capacity(name.len());

@@ -246,7 +246,7 @@ fn keep(program: &Path, name: &str) -> Result<()> {
     files.sort();
     fs::remove_dir_all(&kept)?;
     fs::create_dir_all(&kept)?;
-    // Short ones and long ones alike.
+    // Both short and long ones.
     let step = files.len().div_ceil(FILES_MAX).max(1);
     let mut bytes = 0;
     for (size, file) in files.into_iter().step_by(step) {

@@ -25,8 +25,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Tasks of the arrays among the submissions.
 const ARRAY: u64 = 5;
 
-/// What is asked for on the command line.
-struct Wish {
+/// Options of the command line.
+struct KillOptions {
     rounds: u64,
     nodes: u64,
     clients: u64,
@@ -35,9 +35,9 @@ struct Wish {
     hostile: bool,
 }
 
-impl Wish {
-    fn read(args: &[String]) -> Result<Wish> {
-        let mut wish = Wish {
+impl KillOptions {
+    fn read(args: &[String]) -> Result<KillOptions> {
+        let mut options = KillOptions {
             rounds: 50,
             nodes: 3,
             clients: 4,
@@ -51,25 +51,25 @@ impl Wish {
                 continue;
             }
             if word == "--hostile" {
-                wish.hostile = true;
+                options.hostile = true;
                 continue;
             }
             let value = words.next().and_then(|v| v.parse().ok());
             let value = value.with_context(|| format!("{word}: a number must follow"))?;
             match word.as_str() {
-                "--rounds" => wish.rounds = value,
-                "--nodes" => wish.nodes = value.max(1),
-                "--clients" => wish.clients = value.max(1),
-                "--seed" => wish.seed = value.max(1),
+                "--rounds" => options.rounds = value,
+                "--nodes" => options.nodes = value.max(1),
+                "--clients" => options.clients = value.max(1),
+                "--seed" => options.seed = value.max(1),
                 _ => bail!(
                     "{word}: --rounds, --nodes, --clients, --seed, --hostile and --muster are known"
                 ),
             }
         }
-        if wish.hostile {
-            wish.nodes = muster_hostile::target::NODES;
+        if options.hostile {
+            options.nodes = muster_hostile::target::NODES;
         }
-        Ok(wish)
+        Ok(options)
     }
 }
 
@@ -110,7 +110,7 @@ enum Process {
 /// What clients and killer share.
 struct Test<'a> {
     cluster: &'a Cluster,
-    wish: &'a Wish,
+    options: &'a KillOptions,
     /// How the whole cluster is started.
     up: Vec<String>,
     /// Where jobs write that they have begun.
@@ -125,24 +125,26 @@ struct Test<'a> {
 
 /// Runs the test.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let wish = Wish::read(args)?;
+    let options = KillOptions::read(args)?;
     let place = target().join("kill");
     fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
     let started = Instant::now();
     let mut cluster = Cluster::stopped("kill", false)?;
-    let up = match wish.hostile {
+    let up = match options.hostile {
         true => crate::hostile::prepare(&cluster, &place)?,
-        false => ["--nodes", &wish.nodes.to_string(), "--cpus", "8"]
+        false => ["--nodes", &options.nodes.to_string(), "--cpus", "8"]
             .map(str::to_owned)
             .to_vec(),
     };
     let words: Vec<&str> = up.iter().map(String::as_str).collect();
     cluster.start(&place, &words)?;
-    let attackers = wish.hostile.then(|| Attackers::start(&cluster, wish.seed));
+    let attackers = options
+        .hostile
+        .then(|| Attackers::start(&cluster, options.seed));
     let test = Test {
         up,
         cluster: &cluster,
-        wish: &wish,
+        options: &options,
         ran: cluster.home.join("ran"),
         acked: Mutex::new(Vec::new()),
         count: AtomicU64::new(0),
@@ -150,7 +152,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         stop: AtomicBool::new(false),
     };
     let killed = std::thread::scope(|scope| {
-        for client in 0..wish.clients {
+        for client in 0..options.clients {
             let test = &test;
             scope.spawn(move || test.submit(client));
         }
@@ -174,7 +176,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             println!(
                 "{} rounds: {acked} submissions acknowledged ({refused} not), {} tasks, {} runs, in {} s: nothing lost, \
                  nothing twice, all exit codes on record",
-                wish.rounds,
+                options.rounds,
                 runs.tasks,
                 runs.runs,
                 started.elapsed().as_secs()
@@ -196,7 +198,7 @@ struct Runs {
 }
 
 impl Test<'_> {
-    /// Submits jobs until told to stop.
+    /// Submits jobs until it is stopped.
     fn submit(&self, client: u64) {
         let mut turn = 0;
         while !self.stop.load(Ordering::Relaxed) {
@@ -230,14 +232,14 @@ impl Test<'_> {
     }
 
     fn rounds(&self) -> Result<()> {
-        let mut random = self.wish.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = self.options.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = |below: u64| {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
             random % below
         };
-        for round in 0..self.wish.rounds {
+        for round in 0..self.options.rounds {
             let wanted = (round + 1) * PER_ROUND;
             self.until("enough is acknowledged", || {
                 Ok(self.count.load(Ordering::Relaxed) >= wanted)
@@ -245,7 +247,7 @@ impl Test<'_> {
             // Anywhere in what goes on.
             std::thread::sleep(Duration::from_millis(next(200)));
             let victim = VICTIMS[usize::try_from(round).unwrap_or(0) % VICTIMS.len()];
-            let node = format!("n{}", 1 + next(self.wish.nodes));
+            let node = format!("n{}", 1 + next(self.options.nodes));
             self.strike(victim, &node)
                 .with_context(|| format!("round {round}, {victim:?}"))?;
             println!("round {:>3}: {victim:?}", round + 1);
@@ -255,7 +257,7 @@ impl Test<'_> {
 
     /// Kills, and starts again what was killed.
     fn strike(&self, victim: Victim, node: &str) -> Result<()> {
-        let names: Vec<String> = (1..=self.wish.nodes).map(|n| format!("n{n}")).collect();
+        let names: Vec<String> = (1..=self.options.nodes).map(|n| format!("n{n}")).collect();
         let supervisors = |names: &[String]| -> Result<Vec<i32>> {
             let mut pids = Vec::new();
             for name in names {

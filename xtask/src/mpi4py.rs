@@ -200,8 +200,12 @@ impl Cluster {
             .env("MUSTER_HOME", self.home())
             .stdin(Stdio::null())
             .output()?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "muster {}: {told}", args.join(" "));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "muster {}: {errors}",
+            args.join(" ")
+        );
         Ok(())
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         wrong.push(format!("slurmd -C does not say: {FOUND}"));
     }
     for case in cases(&said)? {
-        println!("{}", case.told());
+        println!("{}", case.report());
         wrong.extend(case.wrong());
     }
     ensure!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), at());
@@ -253,7 +253,7 @@ impl Case {
             .collect()
     }
 
-    fn told(&self) -> String {
+    fn report(&self) -> String {
         let cpus = self.cpus();
         let mut pages: BTreeMap<u32, u64> = BTreeMap::new();
         for (domain, count) in self.tasks.iter().flat_map(|task| &task.pages) {

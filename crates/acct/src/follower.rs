@@ -350,7 +350,7 @@ enum Task {
 
 impl Worker {
     fn run(mut self) {
-        // Whoever waits must hear of the end, however it came.
+        // Waiting threads must learn of the end, whatever its cause.
         let _ended = Ended(self.link.clone());
         loop {
             match self.next() {

@@ -38,7 +38,7 @@ pub enum ConnectError {
     Refused(#[from] Refusal),
 }
 
-/// Bytes that are read ahead: most users' own jobs are told in less.
+/// Bytes that are read ahead: the list of most users' own jobs is shorter.
 const AHEAD: usize = 4 << 10;
 
 /// An open conversation.

@@ -172,7 +172,7 @@ impl Heap {
 
 // SAFETY: a piece has the size and alignment that were asked for and belongs to nobody else until it is given back: for
 // those that are not large by what `take`, `put` and `cut` do, for the others by the promises of the common heap. Which of
-// the two a piece is of is told by its layout, which is the same when it is given back.
+// the two a piece is of follows from its layout, which is the same when it is given back.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

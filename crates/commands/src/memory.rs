@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_what_it_is_told_and_nothing_else() {
+    fn copies_the_given_bytes_and_nothing_else() {
         for size in sizes() {
             for shift in 0..17 {
                 let from = pattern(size + 32);

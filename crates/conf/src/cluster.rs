@@ -91,7 +91,7 @@ impl Config {
         }
     }
 
-    /// What the scheduler heeds of `SelectTypeParameters` beside the unit that is counted.
+    /// What the scheduler uses of `SelectTypeParameters` beside the unit that is counted.
     fn select_words(&self) -> Vec<String> {
         let mut words = self.select_parameters.others.clone();
         if self.select_parameters.unit == SelectUnit::Socket {

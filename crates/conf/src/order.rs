@@ -52,7 +52,7 @@ impl Config {
         let mode = self.text("PreemptMode").and_then(parse_mode);
         let (mode, within) = mode.unwrap_or_default();
         let own = self.words("PreemptParameters");
-        // Older releases have these words elsewhere.
+        // Older releases have these words in `SchedulerParameters`.
         let older = self.words("SchedulerParameters");
         let signals = self.words("SlurmctldParameters");
         let says = |word: &str| {
@@ -188,7 +188,7 @@ mod tests {
             let (config, findings) = load_text(Path::new("slurm.conf"), &text);
             assert!(findings.is_empty(), "{words}: {findings:?}");
             let order = config.order_config();
-            let told = [
+            let shown = [
                 (order.enforce_associations, 'a'),
                 (order.enforce_limits, 'l'),
                 (order.enforce_qos, 'q'),
@@ -197,11 +197,11 @@ mod tests {
                 (order.no_job_rows, 'j'),
                 (order.no_step_rows, 't'),
             ];
-            let told: String = told
+            let shown: String = shown
                 .map(|(is, c)| if is { c } else { '.' })
                 .iter()
                 .collect();
-            assert_eq!(told, stands_for, "{words}");
+            assert_eq!(shown, stands_for, "{words}");
             // Keys that are enforced are tracked.
             assert_eq!(order.track_wckeys, order.enforce_wckeys, "{words}");
         }

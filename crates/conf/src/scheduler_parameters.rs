@@ -90,7 +90,7 @@ pub const WORDS: &[Word] = &[
         "bf_licenses",
         false,
         Nothing(ALWAYS),
-        "backfill heeds licenses",
+        "backfill counts licenses",
     ),
     (
         "bf_max_job_array_resv",
@@ -433,7 +433,7 @@ pub const WORDS: &[Word] = &[
     (
         "time_min_as_soft_limit",
         false,
-        Missing("--time-min is a wish at the start only"),
+        Missing("--time-min counts at the start only"),
         "--time-min as a soft limit",
     ),
     (
@@ -545,7 +545,7 @@ fn priority_of_het_jobs(word: &str, origin: &Origin, findings: &mut Findings) {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<String> {
+    fn warnings(text: &str) -> Vec<String> {
         let conf = format!(
             "ClusterName=c\nSlurmctldHost=h\nNodeName=n CPUs=1\nPartitionName=p Nodes=n\nSchedulerParameters={text}\n"
         );
@@ -564,13 +564,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_nothing_is_told_with_the_reason() {
+    fn words_without_effect_are_reported_with_the_reason() {
         assert_eq!(
-            told("bf_window=4320,max_switch_wait=60,predict_run_times"),
+            warnings("bf_window=4320,max_switch_wait=60,predict_run_times"),
             Vec::<String>::new()
         );
         assert_eq!(
-            told("bf_interval=30,pack_serial_at_end"),
+            warnings("bf_interval=30,pack_serial_at_end"),
             [
                 "no effect: SchedulerParameters: bf_interval has no effect in Muster: a pass runs when something has changed, and looks only at that ",
                 "warning: SchedulerParameters: pack_serial_at_end is not implemented and is ignored: jobs of one CPU are placed like others, on nodes that are in use already ",
@@ -580,9 +580,9 @@ mod tests {
 
     #[test]
     fn het_jobs_have_the_highest_priority_of_their_components() {
-        assert_eq!(told("bf_hetjob_prio=max"), Vec::<String>::new());
+        assert_eq!(warnings("bf_hetjob_prio=max"), Vec::<String>::new());
         assert_eq!(
-            told("bf_hetjob_prio=min"),
+            warnings("bf_hetjob_prio=min"),
             [
                 "warning: SchedulerParameters: bf_hetjob_prio=min is not implemented and is ignored components have their turn with the first of them, as with bf_hetjob_prio=max",
             ]
@@ -590,9 +590,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_told_with_the_nearest() {
+    fn unknown_words_are_reported_with_the_nearest() {
         assert_eq!(
-            told("bf_max_job_tset=5,bf_window,bf_min_age_reserve=x"),
+            warnings("bf_max_job_tset=5,bf_window,bf_min_age_reserve=x"),
             [
                 "warning: SchedulerParameters: unknown parameter `bf_max_job_tset`, which is ignored did you mean `bf_max_job_test`?",
                 "warning: SchedulerParameters: bf_window needs a value write bf_window=N",

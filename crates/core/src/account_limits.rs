@@ -408,7 +408,7 @@ impl State {
         limits.next().filter(|_| self.keeps_limits()).unwrap_or(0)
     }
 
-    /// Brings use from one standing of a record to another.
+    /// Updates use as a record changes.
     pub(crate) fn shift_counted(&mut self, before: &Counted, after: &Counted) {
         if before == after {
             return;

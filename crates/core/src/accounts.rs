@@ -325,7 +325,7 @@ impl Accounts {
     }
 
     /// A user has a job: from now on the user has a share.
-    pub(crate) fn meet(&mut self, account: &str, user: &str, at: Timestamp) {
+    pub(crate) fn ensure_association(&mut self, account: &str, user: &str, at: Timestamp) {
         if self
             .fair
             .get(account)

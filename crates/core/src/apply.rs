@@ -81,7 +81,12 @@ impl State {
                 }
             }
             Event::JobSuspended { id, .. } | Event::JobResumed { id, .. } => {
-                let lent = |state: &State| state.jobs.get(id).map(|job| job.cpus_lent);
+                let lent = |state: &State| {
+                    state
+                        .jobs
+                        .get(id)
+                        .map(|job| job.cpus_released_by_preemption)
+                };
                 let before = lent(self);
                 self.turn_job(*id, event);
                 if before != lent(self) {
@@ -218,7 +223,7 @@ impl State {
         };
         for (share, alloc) in job.held() {
             if let Some(node) = self.nodes.get_mut(share.node.0 as usize) {
-                node.follow_stop(share, alloc, job.cpus_lent);
+                node.follow_stop(share, alloc, job.cpus_released_by_preemption);
             }
         }
     }
@@ -238,10 +243,10 @@ impl State {
             job.nodes_held.contains(position),
             "job {id} does not hold its node {position}: {event:?}"
         );
-        let lent = job.cpus_lent;
+        let lent = job.cpus_released_by_preemption;
         // Only with the last one something else comes of it.
         if job.completing && job.nodes_held.len() > 1 {
-            job.turn(event);
+            job.apply(event);
         } else {
             self.turn_job(id, event);
         }
@@ -259,7 +264,7 @@ impl State {
         let (eligible, group) = (job.eligible_time, self.accrual_group_if_limited(job));
         let mut job = self.jobs.get_mut(&id);
         if let Some(job) = &mut job {
-            job.turn(event);
+            job.apply(event);
         }
         if let Some(group) = group {
             self.follow_accrual(id, eligible, &group);
@@ -275,7 +280,7 @@ impl State {
         };
         let accrual = if job.eligible_time != eligible {
             self.begin_accrual(job)
-        } else if self.accrual_elsewhere(group, job) {
+        } else if self.accrual_in_new_group(group, job) {
             Some(Box::default())
         } else {
             return;
@@ -406,7 +411,8 @@ impl State {
             self.store_counts(id, Counts::of(&job));
         }
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
-        self.accounts.meet(account, user, job.submit_time);
+        self.accounts
+            .ensure_association(account, user, job.submit_time);
         job.accrual = self.begin_accrual(&job);
         self.insert(job);
     }
@@ -427,7 +433,7 @@ impl State {
             // The record becomes the task's; what it waits for may have to be found under the task's index.
             let (keys, counts) = (self.keys_of(record), Counts::of(record));
             if let Some(job) = self.jobs.get_mut(&base) {
-                job.turn(event);
+                job.apply(event);
             }
             self.moved(base, base, &keys, counts);
         } else {
@@ -439,7 +445,7 @@ impl State {
             let task = record.task(id, index);
             let counted = self.counted(record);
             if let Some(job) = self.jobs.get_mut(&base) {
-                job.turn(event);
+                job.apply(event);
             }
             // The task counts for itself from now on.
             if let Some(record) = self.jobs.get(&base) {
@@ -499,7 +505,7 @@ impl State {
         let Some(mut job) = self.jobs.remove(&id) else {
             panic!("job {id} does not exist: purged twice");
         };
-        job.turn(event);
+        job.apply(event);
         let keys = self.keys_of(&job);
         self.reindex(id, &keys, &Keys::default());
         self.drop_blobs(&job.spec);
@@ -586,7 +592,7 @@ impl State {
                 };
                 let idx = node.idx;
                 for (share, alloc) in job.held().filter(|(s, _)| s.node == idx) {
-                    node.hold_resources(share, alloc, job.cpus_lent);
+                    node.hold_resources(share, alloc, job.cpus_released_by_preemption);
                 }
             }
         }

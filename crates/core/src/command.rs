@@ -1,4 +1,4 @@
-//! What is asked of the core. A command is a wish with an identity; [`crate::decide`] turns it into events or
+//! Requests to the core. A command is a request with an identity; [`crate::decide`] turns it into events or
 //! refuses it.
 
 mod accounts;
@@ -64,9 +64,9 @@ pub enum Command {
     },
     /// A job is over and its nodes are clean: what forecasts assume, and how jobs of a replayed workload end. No cluster
     /// ever decides on it.
-    Assume {
+    AssumeEnded {
         /// The job.
-        ended: JobId,
+        job: JobId,
     },
     /// The configuration was read.
     Configure {
@@ -316,7 +316,7 @@ pub enum UserCommand {
         #[n(2)]
         time_limit: TimeLimit,
     },
-    /// scontrol notify: a line for the job's standard error, or for whoever holds its allocation.
+    /// scontrol notify: a line for the job's standard error, or for the holder of its allocation.
     #[n(201)]
     Notify {
         /// The job.

@@ -267,7 +267,7 @@ mod tests {
     use crate::topology::Switch;
 
     #[test]
-    fn networks_are_told_as_their_files_have_them() {
+    fn networks_are_listed_as_their_files_have_them() {
         let block = |name: &str, nodes: &str| Switch {
             name: name.into(),
             nodes: nodes.into(),

@@ -81,8 +81,8 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             tick::tick(&mut draft, *accounted);
             None
         }
-        Command::Assume { ended } => {
-            ending::assume(&mut draft, *ended);
+        Command::AssumeEnded { job } => {
+            ending::assume_ended(&mut draft, *job);
             None
         }
         Command::PrologEnded { job, attempt, well } => {
@@ -200,13 +200,13 @@ fn user(
             down_after,
             reason,
         } => {
-            let wish = reboot::Wish {
+            let request = reboot::RebootRequest {
                 nodes,
                 asap: *asap,
                 down_after: *down_after,
                 reason: reason.as_deref(),
             };
-            reboot::reboot(draft, identity, &wish)
+            reboot::reboot(draft, identity, &request)
         }
         UserCommand::CancelReboot { nodes } => reboot::cancel(draft, nodes),
         UserCommand::CreateReservation(ask) => reservation::create(draft, ask),

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// A distribution that was asked for. What it leaves open has the default of whoever lays tasks out.
+/// A distribution that was asked for. What it leaves open has the default of the code that lays tasks out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// Over nodes; `None` is `*`, or nothing.

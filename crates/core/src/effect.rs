@@ -72,14 +72,14 @@ pub enum Effect {
         /// The node.
         node: NodeIdx,
     },
-    /// The interactive holder or waiting client of a job should hear of its state (started, ended).
+    /// The interactive holder or waiting client of a job must be notified of its state (started, ended).
     Notify {
         /// The job.
         job: JobId,
     },
 }
 
-/// Why a job is being ended, as it is told to its standard error.
+/// Why a job is being ended, as it is written to its standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, minicbor::Encode, minicbor::Decode, Validate)]
 #[cbor(index_only)]
 pub enum TerminateReason {

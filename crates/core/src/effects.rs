@@ -145,7 +145,7 @@ impl State {
             let there = present.contains(&(id, attempt));
             match job.phase() {
                 Phase::Running | Phase::Suspended if self.is_configuring(job) => {}
-                // The order that told it of a smaller allocation may have been lost with the connection.
+                // The order with a smaller allocation may have been lost with the connection.
                 Phase::Running if !there || job.resize_time.is_some() => out.push(Effect::Launch {
                     node,
                     job: id,
@@ -248,9 +248,9 @@ impl State {
     /// What tells a job that it has to end when its grace time is over.
     fn preemption_notice(&self, job: &Job) -> Vec<Effect> {
         let by_user = self.preemption().is_some_and(|s| s.send_user_signal);
-        let wish = job.spec.warn_signal.filter(|_| by_user && !job.warned);
+        let warning = job.spec.warn_signal.filter(|_| by_user && !job.warned);
         let mut out = self.signals(job, SIGCONT, SignalScope::Steps);
-        out.extend(match wish {
+        out.extend(match warning {
             Some(warn) if warn.batch_only => self.signals(job, warn.signal, SignalScope::Batch),
             Some(warn) => self.signals(job, warn.signal, SignalScope::Steps),
             None => self.signals(job, SIGTERM, SignalScope::Steps),
@@ -288,7 +288,7 @@ impl State {
     }
 
     /// A job that goes on without one of its nodes (`--no-kill`, or it was made smaller): if that one is connected, it
-    /// is told. In other cases the node said itself that nothing is left, or was told when the job ended.
+    /// gets an order. Otherwise the node has reported that nothing is left, or got the order when the job ended.
     fn end_of_share(&self, job: &Job, position: u32) -> Vec<Effect> {
         if !matches!(job.phase(), Phase::Running | Phase::Suspended) {
             return Vec::new();
@@ -337,13 +337,13 @@ fn limited(job: &Job) -> impl Iterator<Item = (StepNo, TimeLimit)> {
         .filter_map(|s| Some((s.step, s.time_limit?)))
 }
 
-/// Whoever holds an allocation waits for its start and its end.
+/// The holder of an allocation waits for its start and its end.
 fn notice(job: &Job) -> Option<Effect> {
     (job.spec.interactive || job.spec.kind == JobKind::Allocation)
         .then_some(Effect::Notify { job: job.id })
 }
 
-/// What is told to the standard error of a job that ends.
+/// The message for the standard error of a job that ends.
 fn why_ended(job: &Job) -> TerminateReason {
     match (job.state, job.reason) {
         (_, Reason::NodeDown) => TerminateReason::NodeFailure,

@@ -442,7 +442,7 @@ pub enum JobChange {
     /// It may run from now on (`--begin` passed, dependencies done).
     #[n(7)]
     Eligible,
-    /// A running job was told to end by its own time; TERM went out.
+    /// A running job has reached its time limit; TERM was sent.
     #[n(8)]
     TermSent,
     /// Not to be started before this time (`after:J+minutes`).
@@ -478,7 +478,7 @@ pub enum JobChange {
     /// A running job is ended at this time because its reservation ends.
     #[n(21)]
     EndBy(#[n(0)] Option<Timestamp>),
-    /// From now on only its wish for few leaf switches keeps it waiting.
+    /// From now on only its limit on leaf switches keeps it waiting.
     #[n(13)]
     SwitchWait,
     /// So many more of its tasks gain age from now on; their number was limited.
@@ -503,7 +503,7 @@ pub enum JobChange {
         #[n(1)]
         limit: TimeLimit,
     },
-    /// It was chosen to make room for another job: stopped or ended with the next event, or told to end in time.
+    /// It was chosen to make room for another job: stopped or ended with the next event, or warned that it must end.
     #[n(220)]
     Preempted(#[n(0)] crate::preemption::Preempted),
 }

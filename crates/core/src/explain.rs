@@ -1,4 +1,4 @@
-//! What is told of a job that waits: when and where it is expected to start, whom it waits for, and what would start
+//! The explanation of a job that waits: when and where it is expected to start, whom it waits for, and what would start
 //! it sooner. Worked out by the scheduler on a copy of the state (`muster_sched::forecast`); nothing here is history.
 
 use crate::ids::JobId;

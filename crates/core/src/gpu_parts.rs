@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Parts of GPUs under CUDA's Multi-Process Service; programs are told which percentage they have.
+/// Parts of GPUs under CUDA's Multi-Process Service; programs get their percentage.
 pub const MPS: &str = "mps";
 /// Parts of GPUs that are only counted.
 pub const SHARD: &str = "shard";

@@ -133,7 +133,7 @@ impl State {
         }
         let over_s = u64::from(self.over_time_limit_min(&job.partition)) * 60;
         // While its nodes are powered up its time has not begun.
-        let by_limit = job.time_limit_end().filter(|_| job.waking.is_none());
+        let by_limit = job.time_limit_end().filter(|_| job.power_up.is_none());
         let by_limit = by_limit.map(|end| end.plus_s(over_s));
         [by_limit, job.spec.deadline, job.end_by, job.grace_end()]
             .into_iter()
@@ -174,7 +174,7 @@ impl State {
             keys.warning = job.warning_time();
         }
         if phase == Phase::Suspended {
-            keys.turn = job.turn_due;
+            keys.turn = job.gang_slice_ends;
         }
         if phase == Phase::Pending {
             keys.begin = job.begin_at;
@@ -191,7 +191,7 @@ impl State {
         keys
     }
 
-    /// Brings the indexes from one standing of a record to another.
+    /// Updates the indexes as a record changes.
     pub(crate) fn reindex(&mut self, id: JobId, before: &Keys, after: &Keys) {
         shift(&mut self.by_limit, id, before.limit, after.limit);
         shift(&mut self.by_warning, id, before.warning, after.warning);
@@ -362,7 +362,7 @@ impl State {
         }
         let power = self.config.as_ref().and_then(|c| c.power.as_ref());
         let before = power.and_then(|config| node.power_due(config));
-        node.turn(event);
+        node.apply(event);
         if let Some(since) = node.lost_key() {
             self.lost_nodes.insert((since, idx));
         }

@@ -156,7 +156,7 @@ impl State {
             let Some((_, share)) = share else {
                 return Err(format!("node {name} has job {id}, which does not hold it"));
             };
-            if !job.cpus_lent {
+            if !job.cpus_released_by_preemption {
                 users.push((job, &share.cpus, alloc));
             }
             for gres in &share.gres {
@@ -178,7 +178,7 @@ impl State {
                 "job {id} has node {name} for its user, whose jobs are {:?}",
                 node.jobs
             );
-            expected.hold_resources(share, alloc, job.cpus_lent);
+            expected.hold_resources(share, alloc, job.cpus_released_by_preemption);
         }
         check_users(name, &users)?;
         // A configuration that takes memory away from running jobs breaks this; nothing else does.
@@ -324,7 +324,7 @@ impl State {
     }
 }
 
-/// No CPU has two users, but for jobs that share (`OverSubscribe`), no more than may, and for jobs that were told to go
+/// No CPU has two users, but for jobs that share (`OverSubscribe`), no more than may, and for jobs that were ordered to go
 /// on while others had their CPUs.
 fn check_users(name: &str, users: &[(&Job, &CpuSet, &Allocation)]) -> Result<(), String> {
     for (i, (job, cpus, alloc)) in users.iter().enumerate() {

@@ -109,7 +109,7 @@ pub struct Job {
     /// When the warning signal of `--signal` was sent in this run.
     #[n(26)]
     pub warned: bool,
-    /// When it ran into its time limit or was told to end (TERM sent), for KillWait.
+    /// When it ran into its time limit or was ordered to end (TERM sent), for KillWait.
     #[n(27)]
     pub term_time: Option<Timestamp>,
     /// State of `--no-requeue` and friends after updates: whether it may be put back by the system.
@@ -167,17 +167,17 @@ pub struct Job {
     /// It was stopped: its CPUs are others' to use until it goes on.
     #[n(42)]
     #[cbor(default)]
-    pub cpus_lent: bool,
+    pub cpus_released_by_preemption: bool,
     /// It was stopped and goes on in this run: others may have got its CPUs meanwhile, and have them with it now.
     #[n(43)]
     #[cbor(default)]
     pub resumed: bool,
     /// It has its nodes, and some of them are being powered up.
     #[n(40)]
-    pub waking: Option<Waking>,
+    pub power_up: Option<Waking>,
     /// It is stopped and waits for its turn on CPUs that others have too, at least until then.
     #[n(45)]
-    pub turn_due: Option<Timestamp>,
+    pub gang_slice_ends: Option<Timestamp>,
     /// When it last gave up nodes in this run.
     #[n(46)]
     pub resize_time: Option<Timestamp>,
@@ -188,16 +188,16 @@ pub struct Job {
     /// What of it gains age while it waits, where the number of jobs that may is limited; else all of it does.
     #[n(48)]
     pub accrual: Option<Box<Accrual>>,
-    /// Numbers below `next_step` whose steps were not heard of: they are still being made, or never were. Any other one
+    /// Numbers below `next_step` whose steps were not reported: they are still being made, or never were. Any other one
     /// below it that does not run is over.
     #[n(50)]
     #[cbor(default)]
-    pub unheard_steps: IndexSet,
+    pub unreported_steps: IndexSet,
 }
 
 impl Job {
     /// Whether the scheduler may start it now, as far as the job itself is concerned: pending, not held, no
-    /// dependency left, its time come. Throttles of arrays and partitions are looked at elsewhere.
+    /// dependency left, its time come. Throttles of arrays and partitions are checked by the scheduler.
     pub fn is_startable(&self) -> bool {
         self.state == JobState::Pending
             && !self.completing
@@ -206,10 +206,10 @@ impl Job {
             && self.begin_at.is_none()
     }
 
-    /// Whether this step has run and is over, or runs: to hear of its start again is no news.
-    pub fn has_heard_of(&self, step: StepNo) -> bool {
+    /// Whether this step runs or has run: a further report of its start changes nothing.
+    pub fn knows_step(&self, step: StepNo) -> bool {
         let counted = step < StepNo::INTERACTIVE && step.0 < self.next_step;
-        (counted && !self.unheard_steps.contains(step.0))
+        (counted && !self.unreported_steps.contains(step.0))
             || self.steps.iter().any(|s| s.step == step)
     }
 

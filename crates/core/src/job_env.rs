@@ -80,7 +80,7 @@ pub struct StepView<'a> {
 }
 
 /// How often the job lost nodes, in the files that `scontrol update` writes for a job's own environment: srun tells nodes
-/// so, which may not have heard of it yet.
+/// so, which may not know it yet.
 pub const RESIZES: &str = "MUSTER_RESIZES";
 
 /// `4(x2),3`: equal neighbours are counted.

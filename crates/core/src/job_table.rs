@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_told_to_who_asks() {
+    fn changes_are_listed_for_each_reader() {
         let mut jobs: JobTable = (1..9).map(|id| (JobId(id), job(id, 0))).collect();
         assert_eq!(jobs.take_changed(), None);
         assert_eq!(jobs.take_changed(), Some(Vec::new()));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_of_too_many() {
+    fn too_many_changes_are_not_listed() {
         let mut jobs: JobTable = (1..3).map(|id| (JobId(id), job(id, 0))).collect();
         jobs.take_changed();
         for n in 0..=NOTED_MAX as u64 {

@@ -6,12 +6,11 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-// Derived code names this crate from inside and outside alike.
+// Derived code uses one name for this crate, from inside and outside.
 extern crate self as muster_core;
 
 pub mod account_limits;
 pub mod accounts;
-pub mod alike;
 mod apply;
 pub mod binding;
 pub mod cbor;
@@ -40,6 +39,7 @@ pub mod job_env;
 pub mod job_table;
 pub mod licenses;
 pub mod limits;
+pub mod listing_codec;
 pub mod node;
 pub mod node_state;
 pub mod order_config;

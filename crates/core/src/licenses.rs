@@ -143,7 +143,7 @@ impl State {
             .collect()
     }
 
-    /// Brings what is in use from one standing of a record to another.
+    /// Updates what is in use as a record changes.
     pub(crate) fn shift_licenses(&mut self, before: &Keys, after: &Keys) {
         for (keys, more) in [(before, false), (after, true)] {
             let Some(alloc) = &keys.licenses else {

@@ -136,7 +136,7 @@ pub struct GresConfig {
     /// Set if they are parts of the node's GPUs (`mps`, `shard`).
     #[n(6)]
     pub parts: Option<PartsOfGpus>,
-    /// They are never used up, whoever has them (`no_consume`).
+    /// They are never used up by jobs (`no_consume`).
     #[n(7)]
     #[cbor(default)]
     pub no_consume: bool,
@@ -219,7 +219,7 @@ pub struct Node {
     #[n(19)]
     #[cbor(default)]
     pub shared_cpus: Vec<CpuSet>,
-    /// Jobs that have it alone and are not stopped; more than one only when one of them was told to go on beside
+    /// Jobs that have it alone and are not stopped; more than one only when one of them was ordered to go on beside
     /// another. `exclusive` is whether there are any.
     #[n(20)]
     #[cbor(default)]

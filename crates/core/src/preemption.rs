@@ -103,7 +103,7 @@ impl Job {
 
     /// Whether it is stopped because others that have its CPUs too have their turn.
     pub fn waits_for_turn(&self) -> bool {
-        self.state == JobState::Suspended && self.turn_due.is_some()
+        self.state == JobState::Suspended && self.gang_slice_ends.is_some()
     }
 
     /// Whether it goes on by itself when its CPUs are free.

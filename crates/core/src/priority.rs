@@ -1,5 +1,5 @@
 //! `priority/multifactor`: what a job's priority is made of. All of it is as of the last time that priorities were
-//! worked out ([`crate::accounts::Accounts::calculated_at`]), so that it is the same for whoever asks.
+//! worked out ([`crate::accounts::Accounts::calculated_at`]), so that every reader gets the same.
 
 use crate::config::PartitionConfig;
 use crate::ids::JobId;

@@ -70,13 +70,13 @@ pub struct Reservation {
     /// `TIME_FLOAT`: seconds from now at which it always begins.
     #[n(17)]
     pub float_s: Option<u64>,
-    /// Seconds east of UTC where it was made: days of the week are told by it.
+    /// Seconds east of UTC where it was made: days of the week follow it.
     #[n(18)]
     pub utc_offset_s: i32,
     /// Its begin has been seen.
     #[n(19)]
     pub active: bool,
-    /// Since when no job runs in it; told by events, for `PURGE_COMP`.
+    /// Since when no job runs in it; set by events, for `PURGE_COMP`.
     #[n(20)]
     pub idle_since: Option<Timestamp>,
     /// `Comment`.
@@ -153,7 +153,7 @@ flags! {
     15 REPLACE_DOWN = "REPLACE_DOWN",
     /// Goes when no job has used it for a time.
     16 PURGE_COMP = "PURGE_COMP",
-    /// Jobs that asked for it run elsewhere when it is over.
+    /// Jobs that asked for it run outside of it when it is over.
     17 NO_HOLD_JOBS_AFTER = "NO_HOLD_JOBS_AFTER_END",
     /// Its jobs are bound neither to its nodes nor to its times.
     18 FLEX = "FLEX",

@@ -1,5 +1,5 @@
 //! Who may do what. Every request that a daemon answers is a row of one table ([`Request`]); the checks that decisions and
-//! answers make look there, and docs/security.md prints it. The role of whoever asks is worked out from the state for each
+//! answers make look there, and docs/security.md prints it. The role of the user who asks is worked out from the state for each
 //! request, so that a change of `AdminLevel` or of a coordinator counts at once. What of others is shown to whom
 //! (`PrivateData`) is in [`privacy`].
 
@@ -42,7 +42,7 @@ impl Role {
         Role::Root,
     ];
 
-    /// The role of whoever asks, as of this state.
+    /// The role of the user who asks, as of this state.
     pub fn of(state: &State, identity: &Identity) -> Role {
         if identity.uid == 0 {
             return Role::Root;
@@ -95,9 +95,9 @@ pub enum Least {
     SlurmUser,
     /// Of a node's agent: the owner of the job, or root.
     NodeOwner,
-    /// Of a node's agent: the owner of the job, root, or whoever bears the job's key.
+    /// Of a node's agent: the owner of the job, root, or a bearer of the job's key.
     NodeOwnerOrKey,
-    /// Of a node's agent: whoever bears the job's key.
+    /// Of a node's agent: a bearer of the job's key.
     NodeKey,
 }
 
@@ -152,7 +152,7 @@ impl Least {
     }
 }
 
-/// Whether the role of whoever asks suffices for a request, whatever it is about.
+/// Whether the role of the user who asks suffices for a request, whatever it is about.
 pub fn may(state: &State, identity: &Identity, request: Request) -> bool {
     let least = request.least().role();
     least.is_some_and(|least| Role::of(state, identity) >= least)
@@ -238,7 +238,7 @@ pub fn require_job(
     Err(Refusal::new(RefusalCode::AccessDenied, detail))
 }
 
-/// What those are told whose role does not suffice.
+/// The refusal where the role does not suffice.
 pub fn denied(request: Request) -> Refusal {
     let (text, least) = (request.text(), request.least().text());
     let detail = format!("{text}: allowed to {least} only");

@@ -49,7 +49,7 @@ fn push<T>(list: &mut Vec<T>, value: T) {
     list.push(value);
 }
 
-/// What makes jobs of a user alike: name and limit. FNV-1a: it is kept in snapshots, so it must never change.
+/// What jobs of a user are compared by: name and limit. FNV-1a: it is kept in snapshots, so it must never change.
 fn kind_of(spec: &JobSpec, limit_s: u32) -> u64 {
     let bytes = spec.name.bytes().chain(limit_s.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -66,7 +66,7 @@ fn seconds(limit: TimeLimit) -> Option<u32> {
 impl RunTimes {
     /// Seconds that a job will run, as far as its user's last jobs tell: the mean of the last two of its name and
     /// limit; else as large a part of its limit as the last two of the user had of theirs (their geometric mean).
-    /// Rounded up to steps of about 40 %, so that jobs that are alike stay alike. The limit itself when nothing is
+    /// Rounded up to steps of about 40 %, so that equal jobs stay equal. The limit itself when nothing is
     /// known; `None` without a limit.
     pub fn predict(&self, spec: &JobSpec, limit: TimeLimit) -> Option<u32> {
         let limit_s = seconds(limit)?;

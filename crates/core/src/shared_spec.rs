@@ -56,7 +56,7 @@ pub struct SpecTable {
 }
 
 impl SpecTable {
-    /// For listings. An id of a script or an environment is of its content, and of no use to whoever reads a listing but
+    /// For listings. An id of a script or an environment is of its content, and of no use to the reader of a listing but
     /// to find out whether others have submitted the same.
     pub fn of_listing() -> SpecTable {
         SpecTable {

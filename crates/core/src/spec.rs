@@ -135,7 +135,7 @@ pub struct JobSpec {
     #[n(39)]
     #[cbor(default)]
     pub site_factor: i32,
-    /// Where the holder of an interactive allocation can be told of its start and end; absent for batch jobs.
+    /// Where the holder of an interactive allocation is notified of its start and end; absent for batch jobs.
     #[n(38)]
     pub interactive: bool,
 }
@@ -415,7 +415,7 @@ pub struct ResourceAsk {
     /// `--use-min-nodes`.
     #[n(24)]
     pub use_min_nodes: bool,
-    /// Whether the user gave `-N`, so that `SLURM_NNODES`-like output can tell a wish from a result.
+    /// Whether the user gave `-N`, so that `SLURM_NNODES`-like output can tell a request from a result.
     #[n(25)]
     pub nodes_set: bool,
     /// `--prefer`: like `constraint`, where nodes that satisfy it are free.

@@ -136,7 +136,7 @@ pub struct ArrayInfo {
 }
 
 impl ArrayInfo {
-    /// What is told of an array: everything but the list of its tasks, which may be long.
+    /// An array as listings show it: everything but the list of its tasks, which may be long.
     pub fn without_tasks(&self) -> ArrayInfo {
         ArrayInfo {
             tasks: BTreeMap::new(),

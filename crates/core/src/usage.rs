@@ -103,7 +103,7 @@ impl Peaks {
 }
 
 impl Usage {
-    /// Takes over what samples of the same tasks saw beyond what the kernel told when they ended: memory of several
+    /// Takes over what samples of the same tasks saw beyond what the kernel reported when they ended: memory of several
     /// processes at a time, virtual memory, bytes that went through caches. CPU time stays the kernel's.
     pub fn raise(&mut self, sampled: &Usage) {
         if sampled.max_rss_kib > self.max_rss_kib {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_raise_what_the_kernel_told() {
+    fn samples_raise_what_the_kernel_reported() {
         let mut end = Usage {
             user_us: 900,
             max_rss_kib: 50,

@@ -2,7 +2,7 @@
 //! after the store has caught up with what was acknowledged before the question came. Users take turns.
 
 use crate::failure::{self, Panicked, caught};
-use crate::turns::Turns;
+use crate::fair_queue::FairQueue;
 use log::{error, warn};
 use muster_acct::{Follower, History, StoreError};
 use muster_core::refusal::{Refusal, RefusalCode};
@@ -102,7 +102,7 @@ impl Accounting {
 
 /// Answers one question after another until nobody can ask any more.
 fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Receiver<Question>) {
-    let mut turns = Turns::default();
+    let mut turns = FairQueue::default();
     loop {
         if turns.is_empty() {
             let Ok(question) = inbox.recv() else {

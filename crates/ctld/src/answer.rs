@@ -42,7 +42,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// Something has happened.
-    pub(crate) fn heard(&mut self, event: &Event) {
+    pub(crate) fn on_event(&mut self, event: &Event) {
         if matches!(
             event,
             Event::Configured { .. }
@@ -281,7 +281,7 @@ pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: Jo
     }
 }
 
-/// What a client is told of a job that has its allocation.
+/// A job that has its allocation, as a client gets it.
 pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response> {
     let alloc = job.alloc.as_ref()?;
     if state.is_configuring(job) || !matches!(job.state, JobState::Running | JobState::Suspended) {

@@ -21,7 +21,7 @@ const QUEUE: usize = 4096;
 const BURST: u32 = 50;
 /// Time after which there may be one more.
 const REFILL: Duration = Duration::from_millis(200);
-/// How often it is told how many were left out.
+/// How often the number of those that were left out is logged.
 const SUMMARY: Duration = Duration::from_secs(60);
 /// Users whose lines are counted.
 const USERS_MAX: usize = 10_000;
@@ -210,7 +210,7 @@ fn say(line: &str) {
 #[derive(Default)]
 struct Limits {
     users: HashMap<(u32, bool), Bucket>,
-    told: Option<Instant>,
+    summarised: Option<Instant>,
 }
 
 struct Bucket {
@@ -249,11 +249,11 @@ impl Limits {
 
     /// Lines about what was left out, once in a while.
     fn summary(&mut self, now: Instant) -> Vec<String> {
-        let told = *self.told.get_or_insert(now);
-        if now.saturating_duration_since(told) < SUMMARY {
+        let summarised = *self.summarised.get_or_insert(now);
+        if now.saturating_duration_since(summarised) < SUMMARY {
             return Vec::new();
         }
-        self.told = Some(now);
+        self.summarised = Some(now);
         let mut lines = Vec::new();
         for ((uid, refused), bucket) in &mut self.users {
             let count = std::mem::take(&mut bucket.left_out);

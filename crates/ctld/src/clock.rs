@@ -37,8 +37,8 @@ pub struct SteadyClock {
     last: Reading,
     now_us: i64,
     kept_us: Option<i64>,
-    /// The difference that the log was told of.
-    told_us: i64,
+    /// The difference that was logged last.
+    logged_us: i64,
 }
 
 impl SteadyClock {
@@ -53,7 +53,7 @@ impl SteadyClock {
             last: reading,
             now_us: began.max(latest.0.saturating_mul(1000)),
             kept_us: kept,
-            told_us: 0,
+            logged_us: 0,
         }
     }
 
@@ -93,8 +93,8 @@ impl SteadyClock {
     /// By how many seconds the wall clock is ahead, if that has changed by more than slewing explains.
     fn step_to_log(&mut self, reading: Reading) -> Option<i64> {
         let behind = self.behind(reading, 0);
-        let changed = behind.abs() > self.told_us.abs().saturating_add(STEP_US);
-        self.told_us = behind;
+        let changed = behind.abs() > self.logged_us.abs().saturating_add(STEP_US);
+        self.logged_us = behind;
         changed.then_some(behind / 1_000_000)
     }
 

@@ -122,7 +122,7 @@ pub(crate) async fn serve(
         debug!("connection of {}: {e}", connection.identity.user);
     }
     if !refuses_descriptors {
-        connection.close_elsewhere();
+        connection.close_in_thread();
     }
     connection.let_go();
 }
@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// What the client sent and nobody read may take long to close.
-    fn close_elsewhere(&self) {
+    fn close_in_thread(&self) {
         if let Ok(socket) = self.write.as_ref().as_fd().try_clone_to_owned() {
             passed::close(self.identity.uid, socket);
         }
@@ -537,7 +537,7 @@ impl Connection {
         self.shared.may(&self.identity, request, self.pid).await
     }
 
-    /// The client becomes the holder of an allocation: it is told of its end, and the allocation ends with it.
+    /// The client becomes the holder of an allocation: it is notified of its end, and the allocation ends with it.
     async fn hold(&mut self, job: JobId) -> io::Result<Served> {
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();

@@ -1,9 +1,9 @@
 //! Runs the connections of users on the event loop. A connection whose turn it is runs until it waits for something; users
-//! take turns by the processor time that their connections took ([`Turns`]), whatever the number of their connections.
+//! take turns by the processor time that their connections took ([`FairQueue`]), whatever the number of their connections.
 //! Connections of root, SlurmUser and agents are plain tasks of the event loop: they wait for one slice at most.
 
 use crate::failure::caught;
-use crate::turns::Turns;
+use crate::fair_queue::FairQueue;
 use log::debug;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ const SLICE: Duration = Duration::from_micros(500);
 pub(crate) struct Executor {
     tasks: RefCell<HashMap<u64, Task>>,
     next_id: Cell<u64>,
-    turns: RefCell<Turns<u64>>,
+    turns: RefCell<FairQueue<u64>>,
     woken: Arc<Mutex<Woken>>,
 }
 

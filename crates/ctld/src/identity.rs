@@ -113,7 +113,7 @@ fn nameless(uid: u32, gid: u32) -> Identity {
         group: gid.to_string(),
         groups: Vec::new(),
         gids: Vec::new(),
-        // Whoever speaks over a Unix socket is on this host, whatever it says.
+        // A peer on a Unix socket is on this host, whatever it says.
         host: Some(crate::answer::hostname()),
     }
 }

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use muster_core::ids::BlobId;
 use muster_core::ids::{Attempt, JobId};
-use muster_trust::{Between, JobKeyUse, KeyPair, Mistrust, Session};
+use muster_trust::{JobKeyUse, KeyPair, Session, SessionPeers, VerifyError};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{Read, Write};
@@ -60,8 +60,8 @@ impl Keys {
     ///
     /// # Errors
     /// The key is none.
-    pub fn session(&self, between: Between<'_>, node: &[u8]) -> Result<Session, Mistrust> {
-        self.0.pair.with_node(between, node)
+    pub fn session(&self, peers: SessionPeers<'_>, node: &[u8]) -> Result<Session, VerifyError> {
+        self.0.pair.with_node(peers, node)
     }
 
     /// The key by which the agents of one launch of a job know each other.

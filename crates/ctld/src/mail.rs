@@ -66,7 +66,7 @@ pub enum ToWriter {
     Configure {
         /// What decisions depend on.
         config: Arc<ClusterConfig>,
-        /// What agents are told.
+        /// Messages to agents.
         settings: Box<NodeSettings>,
         /// What stays of changes made to partitions at run time.
         keep: KeptPartitions,

@@ -12,7 +12,7 @@ use muster_core::ids::{BlobId, NodeIdx};
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_proto::node::{NodeHello, NodeSettings, Order, Orders, ToCtld, ToNode};
-use muster_trust::{Between, Digest, Receiver, Session};
+use muster_trust::{Digest, Receiver, Session, SessionPeers};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
@@ -225,12 +225,12 @@ impl Outgoing {
         cluster.clone_into(&mut self.cluster);
         let [agent, launcher] = &self.node_keys;
         let session = |receiver, key: &[u8]| {
-            let between = Between {
+            let peers = SessionPeers {
                 cluster,
                 node: &self.node,
                 receiver,
             };
-            self.keys.session(between, key).map_err(io::Error::other)
+            self.keys.session(peers, key).map_err(io::Error::other)
         };
         let sessions = [
             session(Receiver::Agent, agent)?,
@@ -336,12 +336,12 @@ mod tests {
         frames.push(&bytes);
         assert!(matches!(frames.take(), Ok(Some(Response::Welcome(_)))));
         let session = |own: &KeyPair, receiver| {
-            let between = Between {
+            let peers = SessionPeers {
                 cluster: "c",
                 node: "n1",
                 receiver,
             };
-            own.with_controller(between, &keys.public()).unwrap()
+            own.with_controller(peers, &keys.public()).unwrap()
         };
         let mut agents = session(&agent, Receiver::Agent);
         let mut launchers = session(&launcher, Receiver::Launcher);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    /// How often it wants to know that the controller lives, and when it was told last.
+    /// The interval of its watchdog, and when it was notified last.
     watchdog: Option<(Duration, Mutex<Instant>)>,
 }
 

@@ -1,6 +1,6 @@
 //! Descriptors that clients send with their bytes. The controller expects none. Closing one may take as long as its sender
 //! wants (a TCP socket with `SO_LINGER`, a file of a file system in user space), so it is never done on a thread that
-//! others wait for. Where the kernel can refuse descriptors, none arrive; elsewhere they are received, and closed by
+//! others wait for. Where the kernel can refuse descriptors, none arrive; on older kernels they are received, and closed by
 //! a thread of the user who sent them, which is there while there is something to close. A user for whom many wait has
 //! nothing received any more, and gets no further connection.
 
@@ -44,7 +44,7 @@ thread_local! {
         RefCell::new((vec![0; READ], cmsg_space!([RawFd; MESSAGE_MAX])));
 }
 
-/// Reads what a user has sent, without waiting, and appends it. Descriptors that came with it are closed elsewhere.
+/// Reads what a user has sent, without waiting, and appends it. Descriptors that came with it are closed by another thread.
 ///
 /// # Errors
 /// What the socket gives; `InvalidInput` if there were descriptors, or if too many of the user's wait to be closed.
@@ -72,7 +72,7 @@ pub(crate) fn receive(uid: u32, socket: &impl AsFd, into: &mut Vec<u8>) -> io::R
             "{} descriptors came with a request; none are taken",
             passed.len()
         );
-        passed.into_iter().for_each(|fd| close_elsewhere(uid, fd));
+        passed.into_iter().for_each(|fd| close_in_thread(uid, fd));
         Err(invalid(&text))
     })
 }
@@ -82,7 +82,7 @@ fn invalid(text: &str) -> io::Error {
 }
 
 /// Closes a socket of a client. What it was sent and nobody read goes with it, descriptors too, so where there is any it is
-/// done elsewhere.
+/// done by another thread.
 pub(crate) fn close(uid: u32, socket: OwnedFd) {
     // From now on nothing more can be sent to it.
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
@@ -90,7 +90,7 @@ pub(crate) fn close(uid: u32, socket: OwnedFd) {
     let mut byte = [0];
     let unread = recv(socket.as_raw_fd(), &mut byte, flags);
     if unread.is_ok_and(|count| count > 0) {
-        close_elsewhere(uid, socket);
+        close_in_thread(uid, socket);
     }
 }
 
@@ -106,7 +106,7 @@ fn closers() -> MutexGuard<'static, HashMap<u32, Closer>> {
     CLOSERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn close_elsewhere(uid: u32, descriptor: OwnedFd) {
+fn close_in_thread(uid: u32, descriptor: OwnedFd) {
     let mut closers = closers();
     let closer = match closers.entry(uid) {
         Entry::Occupied(entry) => entry.into_mut(),
@@ -116,7 +116,7 @@ fn close_elsewhere(uid: u32, descriptor: OwnedFd) {
                 warn!(
                     "a descriptor that uid {uid} has sent stays open: no thread to close it: {e}"
                 );
-                // Whoever closes it may wait; this thread may not.
+                // Closing it may block, and this thread must not.
                 let _open = ManuallyDrop::new(descriptor);
                 return;
             }

@@ -4,7 +4,7 @@
 //! when the controller comes back before it has ended.
 
 mod completion;
-mod letter;
+mod job_mail;
 mod mails;
 mod power;
 
@@ -13,7 +13,7 @@ use crate::mail::ToWriter;
 use crate::mail_address;
 use crate::sys;
 use completion::Completion;
-use letter::Letters;
+use job_mail::JobMails;
 use log::{error, warn};
 use muster_conf::Config;
 use muster_core::event::Event;
@@ -84,7 +84,7 @@ fn mail_program(config: &Config) -> String {
 /// Watches events and has a thread of its own do what follows from them.
 pub(crate) struct Programs {
     settings: ProgramSettings,
-    letters: Letters,
+    job_mails: JobMails,
     power: power::Moves,
     tasks: Sender<Task>,
 }
@@ -143,7 +143,7 @@ impl Programs {
         })?;
         let mut programs = Programs {
             settings,
-            letters: Letters::default(),
+            job_mails: JobMails::default(),
             power: power::Moves::under_way(state),
             tasks,
         };
@@ -161,7 +161,7 @@ impl Programs {
     }
 
     /// An event was applied to `state`.
-    pub(crate) fn heard(&mut self, state: &State, event: &Event) {
+    pub(crate) fn on_event(&mut self, state: &State, event: &Event) {
         match event {
             Event::JobStarted { id, .. } => {
                 let Some(job) = state.jobs.get(id) else {
@@ -185,7 +185,7 @@ impl Programs {
                     self.mail(state, job, event);
                 }
             }
-            Event::NodeChanged { node, change, .. } => self.power.heard(*node, change),
+            Event::NodeChanged { node, change, .. } => self.power.on_event(*node, change),
             _ => {}
         }
     }
@@ -253,26 +253,26 @@ impl Programs {
         let _ = self.tasks.send(task);
     }
 
-    /// Sends the letters that an event calls for.
+    /// Sends the mails that an event calls for.
     fn write(&mut self, state: &State, job: &Job, event: &Event, at: Timestamp) {
-        for letter in self.letters.on(state, job, event, at) {
+        for job_mail in self.job_mails.on(state, job, event, at) {
             let mut env = self.env(state, job);
-            env.extend(letter.env);
-            let mail = self.mail_invocation(job, letter.subject, env);
+            env.extend(job_mail.env);
+            let mail = self.mail_invocation(job, job_mail.subject, env);
             self.send(Task::Mail(job.spec.owner.uid, mail));
         }
     }
 
-    /// Letters that are due when a part of the job's time is over.
+    /// JobMails that are due when a part of the job's time is over.
     fn watch_limit(&self, state: &State, job: &Job) {
         if job.spec.mail.is_none() || job.state != JobState::Running {
             return;
         }
         let _ = self.tasks.send(Task::Forget(job.id));
-        for (at, letter) in letter::of_limit(job) {
+        for (at, job_mail) in job_mail::of_limit(job) {
             let mut env = self.env(state, job);
-            env.extend(letter.env);
-            let mail = self.mail_invocation(job, letter.subject, env);
+            env.extend(job_mail.env);
+            let mail = self.mail_invocation(job, job_mail.subject, env);
             self.send(Task::MailLater(at, job.id, job.spec.owner.uid, mail));
         }
     }

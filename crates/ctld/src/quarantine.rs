@@ -1,4 +1,4 @@
-//! Commands that made the controller panic, kept for whoever looks into it: in `StateSaveLocation/quarantine`, readable by
+//! Commands that made the controller panic, kept for an analysis: in `StateSaveLocation/quarantine`, readable by
 //! the controller's user alone, bounded in number and size. Nothing reads them back.
 
 use log::warn;

@@ -247,7 +247,7 @@ impl Share {
         Some(Leave([own, all].into_iter().flatten().collect()))
     }
 
-    /// The user whom it belongs to; none for whoever has no limits.
+    /// The user whom it belongs to; none for a user without limits.
     pub(crate) fn uid(&self) -> Option<u32> {
         self.user.as_ref().map(|user| user.uid)
     }

@@ -8,12 +8,12 @@
 
 use crate::answer;
 use crate::failure::{Panicked, caught};
+use crate::fair_queue::FairQueue;
 use crate::forecaster::{Asked, Forecaster};
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::programs::Programs;
 use crate::stats::Stats;
-use crate::turns::Turns;
 use crate::waiting::Waiting;
 use crate::watchdog::{Doing, Pulse};
 use log::{error, info, warn};
@@ -84,7 +84,7 @@ pub(crate) struct Replica {
     /// Expected starts.
     pub forecaster: Forecaster,
     /// Questions that wait.
-    pub questions: Turns<Question>,
+    pub questions: FairQueue<Question>,
     /// What every listing of jobs begins with.
     pub head: answer::Head,
     /// What listings say of the jobs that are not over.
@@ -103,7 +103,7 @@ pub(crate) struct Question {
 }
 
 impl Replica {
-    /// Runs until told to stop.
+    /// Runs until it is stopped.
     ///
     /// # Errors
     /// Why it cannot go on.
@@ -257,9 +257,9 @@ impl Replica {
             if self.accounting {
                 rows.extend(changes(&self.state, event));
             }
-            self.waiting.heard(&self.state, &self.keys, event);
-            self.programs.heard(&self.state, event);
-            self.head.heard(event);
+            self.waiting.on_event(&self.state, &self.keys, event);
+            self.programs.on_event(&self.state, event);
+            self.head.on_event(event);
         }
         self.rows.drop_if_lost(&self.state);
         self.programs.power_nodes(&self.state);

@@ -1,5 +1,5 @@
 //! Where the answer to a command goes. The answer to a submission is written by the writer itself: that spares the
-//! event loop a wake and its client the wait for it. The connection's task is told only if it asks meanwhile.
+//! event loop a wake and its client the wait for it. The connection's task is woken only if it asks meanwhile.
 
 use crate::stats::Stats;
 use muster_core::command::Reply;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 /// Where a command's answer goes once it is durable.
 pub enum ReplyTo {
-    /// To whoever waits for it, for a process of that id; 0 if it is not known.
+    /// Process id of the client that waits for it; 0 if it is not known.
     Task(oneshot::Sender<Reply>, u32),
     /// Straight to the client.
     Socket(Direct),
@@ -49,7 +49,7 @@ impl ReplyTo {
 const OPEN: u8 = 0;
 /// The whole answer was written.
 const ANSWERED: u8 = 1;
-/// The task of the connection waits to be told.
+/// The task of the connection waits to be woken.
 const ASKED: u8 = 2;
 
 /// What both ends know of an answer. The sender stays here when it is not needed: dropped, it would wake the task.
@@ -116,8 +116,8 @@ impl Direct {
         let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
         stats.request(self.kind, self.uid, us);
         bytes.drain(..sent);
-        let told = bytes.is_empty() && self.answer.state.swap(ANSWERED, AcqRel) != ASKED;
-        if !told && let Some(rest) = self.answer.take_rest() {
+        let complete = bytes.is_empty() && self.answer.state.swap(ANSWERED, AcqRel) != ASKED;
+        if !complete && let Some(rest) = self.answer.take_rest() {
             let _ = rest.send(bytes);
         }
     }
@@ -133,8 +133,8 @@ impl Drop for Direct {
 }
 
 impl Pending {
-    /// The client sent something or closed: whether its request is answered already. If not, [`Pending::rest`] is told
-    /// of the answer from now on.
+    /// The client sent something or closed: whether its request is answered already. If not, [`Pending::rest`] gets
+    /// the answer from now on.
     pub(crate) fn is_answered(&self) -> bool {
         self.answer.state.swap(ASKED, AcqRel) == ANSWERED
     }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_asked_is_told() {
+    fn a_task_that_asked_is_woken() {
         let (_client, direct, mut pending) = pair();
         assert!(!pending.is_answered());
         direct.send(done(), &Stats::default());

@@ -7,6 +7,7 @@ use crate::clock;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
+use crate::fair_queue::FairQueue;
 use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
@@ -21,7 +22,6 @@ use crate::recover::{self, Opened, Recovered, Without};
 use crate::replica::Replica;
 use crate::server::{self, Shared};
 use crate::stats::Stats;
-use crate::turns::Turns;
 use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
 use crate::writer::{Parts, Rebuild, Writer, now};
@@ -66,7 +66,7 @@ pub struct Options {
     pub patience: Patience,
 }
 
-/// Runs a controller until it is told to stop. `ready` is called when clients can connect.
+/// Runs a controller until it is stopped. `ready` is called when clients can connect.
 ///
 /// # Errors
 /// When the configuration, the state or the socket cannot be used. Nothing is changed in the state then.
@@ -123,7 +123,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         snapshot_bytes: 0,
         snapshot_thread: None,
         forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
-        questions: Turns::default(),
+        questions: FairQueue::default(),
         head: answer::Head::default(),
         rows: answer::Rows::default(),
         pulse: Arc::new(Pulse::new("replica")),
@@ -166,8 +166,8 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     }
     let accounting = match reader {
         Some(reader) => {
-            let told = Arc::clone(&stats);
-            let position = Box::new(move || told.durable());
+            let durable = Arc::clone(&stats);
+            let position = Box::new(move || durable.durable());
             Accounting::start(Box::new(reader), Arc::downgrade(&follower), position)
                 .context("no thread for sacct")?
         }
@@ -212,7 +212,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         refuses_descriptors,
     });
     audit::start().context("no thread for the audit log")?;
-    // Not a strong reference: whoever stops the controller must be the last to have one.
+    // Not a strong reference: the thread that stops the controller must be the last to have one.
     let watched = Arc::downgrade(&follower);
     let ended = move || {
         let ended = watched
@@ -293,7 +293,7 @@ fn open_journal(dir: &Path, read: &Read) -> Result<Opened> {
     recover::open(Arc::new(storage), &read.cluster.cluster_name, options)
 }
 
-/// Recovers the state, and writes to accounting what it had not heard of yet.
+/// Recovers the state, and writes to accounting what it lacks.
 fn open_state(
     dir: &Path,
     read: &Read,
@@ -326,7 +326,7 @@ fn open_state(
         let changes: Vec<_> = withdrawn.map(|job| job.change(now())).collect();
         store
             .write(&changes, reached)
-            .context("accounting cannot be told which jobs were left out")?;
+            .context("accounting cannot record which jobs were left out")?;
     }
     let last = recovered.log.last_position();
     if !read.config.accounting {

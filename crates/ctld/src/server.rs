@@ -124,7 +124,7 @@ impl Shared {
         seen.await.map_err(|_| gone())
     }
 
-    /// The role of whoever asks. Root and `SlurmUser` are known without a look at the state.
+    /// The role of the client. Root and `SlurmUser` are known without a look at the state.
     ///
     /// # Errors
     /// When the controller stops.
@@ -308,7 +308,7 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
 }
 
-/// Who connects, and what of his quota the connection takes. Whoever has too many is told so.
+/// Who connects, and what of his quota the connection takes. A client with too many is refused with a message.
 fn admit(shared: &Shared, stream: &UnixStream) -> Option<(Peer, Share)> {
     let cred = stream.peer_cred().ok()?;
     let (uid, gid) = (cred.uid(), cred.gid());
@@ -344,7 +344,7 @@ fn close(shared: &Shared, stream: UnixStream) {
     }
 }
 
-/// Accepts connections until told to stop.
+/// Accepts connections until it is stopped.
 pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
     let waiter = Rc::clone(&shared);
     tokio::task::spawn_local(async move { waiter.give_up_unheld().await });

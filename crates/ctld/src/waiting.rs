@@ -111,8 +111,8 @@ impl Waiting {
     /// Answers now, and with each node that comes if there are not enough.
     pub(crate) fn wait_nodes(&mut self, state: &State, count: u32, out: Out) {
         let up = nodes_up(state);
-        let told = out.send(frame::encode(&Response::NodesUp(up))).is_ok();
-        if told && up < count {
+        let sent = out.send(frame::encode(&Response::NodesUp(up))).is_ok();
+        if sent && up < count {
             forget_gone(&mut self.nodes, |(_, out)| out);
             self.nodes.push((count, out));
         }
@@ -129,7 +129,7 @@ impl Waiting {
     }
 
     /// Tells those whose wait this event ends. The event was just applied.
-    pub(crate) fn heard(&mut self, state: &State, keys: &Keys, event: &Event) {
+    pub(crate) fn on_event(&mut self, state: &State, keys: &Keys, event: &Event) {
         match event {
             Event::JobSubmitted { .. } => self.counts.submitted += 1,
             Event::JobStarted { id, alloc, .. } => {
@@ -170,7 +170,7 @@ impl Waiting {
         }
     }
 
-    /// Passes a message on to whoever holds an allocation.
+    /// Passes a message on to the holder of an allocation.
     pub(crate) fn tell_holder(&mut self, id: JobId, text: &str) {
         let waiters = self.ended.get(&id).into_iter().flatten();
         for holder in waiters.filter(|w| w.holder) {

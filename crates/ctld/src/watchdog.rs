@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(250);
 /// Shortest time that a piece of work may be given.
 const BOUND_MIN: Duration = Duration::from_secs(5);
-/// How long the controller may take to stop once it was told to. It writes accounting rows in that time.
+/// How long the controller may take to stop once it was asked to. It writes accounting rows in that time.
 const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// What a thread is doing.

@@ -66,7 +66,7 @@ pub struct Writer {
     replica: Sender<ToReplica>,
     links: HashMap<NodeIdx, Link>,
     /// The connection of each node whose hello was decided last. It is known here before its link takes over, which
-    /// waits for the commit: the loss of an older connection may be told in the same turn.
+    /// waits for the commit: the loss of an older connection may be reported in the same turn.
     generations: HashMap<NodeIdx, u64>,
     settings: NodeSettings,
     /// Places of the nodes in the network, by name: address and pattern.
@@ -83,7 +83,7 @@ pub struct Writer {
     /// Messages of a turn that failed, which are to be decided again before others.
     backlog: VecDeque<ToWriter>,
     queue: Queue,
-    told_full: bool,
+    reported_full: bool,
     retry: Retry,
     quarantine: Option<Quarantine>,
     pulse: Arc<Pulse>,
@@ -182,7 +182,7 @@ impl Writer {
             blocked: None,
             backlog: VecDeque::new(),
             queue: Queue::default(),
-            told_full: false,
+            reported_full: false,
             retry: Retry::default(),
             quarantine: None,
             pulse: Arc::new(Pulse::new("writer")),
@@ -208,7 +208,7 @@ impl Writer {
         self
     }
 
-    /// Runs until told to stop.
+    /// Runs until it is stopped.
     ///
     /// # Errors
     /// Why it cannot go on: the journal failed, or the state cannot be rebuilt.
@@ -584,12 +584,12 @@ impl Writer {
         }
         match self.log.append(&self.batch) {
             Ok(_) => {
-                if std::mem::replace(&mut self.told_full, false) {
+                if std::mem::replace(&mut self.reported_full, false) {
                     info!("the journal can be written again");
                 }
             }
             Err(e) if e.is_temporary() => {
-                if !std::mem::replace(&mut self.told_full, true) {
+                if !std::mem::replace(&mut self.reported_full, true) {
                     error!("{e}. Nothing is acknowledged until then; running jobs go on.");
                 }
                 return Commit::Full;
@@ -674,7 +674,7 @@ pub enum After {
     Again,
     /// The disk is full: another turn when there may be space.
     Full,
-    /// The end: told to, or the journal cannot be trusted any more.
+    /// The end: it was stopped, or the journal cannot be trusted any more.
     Stop,
 }
 

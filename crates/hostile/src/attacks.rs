@@ -115,7 +115,7 @@ pub(crate) fn small_job(target: &Target, user: User) -> JobSpec {
 /// The node on which jobs of attacks run that are about one node.
 const FIRST_NODE: &str = "n1";
 
-/// A job that runs on the first node, and its allocation as its owner is told.
+/// A job that runs on the first node, and its allocation as its owner sees it.
 pub(crate) fn running_job(
     target: &Target,
     user: User,
@@ -132,7 +132,7 @@ pub(crate) fn running_job(
     match target.ask(user, RequestBody::Query(Box::new(query))) {
         Answer::Accepted(Response::JobStarted(info)) => Some(info),
         other => {
-            outcome.finding(format!("an owner is not told of its allocation: {other:?}"));
+            outcome.finding(format!("an owner does not get its allocation: {other:?}"));
             None
         }
     }

@@ -258,7 +258,7 @@ impl fmt::Display for Times {
     }
 }
 
-/// The command by which another user submits, who is logged in elsewhere than the attacker.
+/// The command by which another user submits, in another login session than the attacker.
 fn sbatch(target: &Target) -> Command {
     let mut command = Command::new(target.home().join("bin/sbatch"));
     command

@@ -167,7 +167,7 @@ pub fn several(message: &Value, random: &mut Random) -> Value {
     (0..times).fold(message.clone(), |copy, _| one(&copy, random))
 }
 
-/// A copy with some places changed, for a fuzzing engine: by wrong values, by values from elsewhere in the message, by lists
+/// A copy with some places changed, for a fuzzing engine: by wrong values, by values from other places of the message, by lists
 /// that lose, repeat or exchange elements, and by what the engine makes of a text's or a number's bytes.
 #[must_use]
 pub fn by_engine(

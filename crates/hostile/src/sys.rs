@@ -1,5 +1,5 @@
 //! Calls that the standard library does not have: a thread with another user's credentials, and sockets that are made to
-//! hurt whoever closes them.
+//! hurt the process that closes them.
 #![allow(unsafe_code)]
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -74,7 +74,7 @@ pub fn as_user<T: Send>(user: User, run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Has a command run in a session of its own, as that of a user who is logged in elsewhere: the kernel may share processors
+/// Has a command run in a session of its own, as that of a user in another login session: the kernel may share processors
 /// between sessions first.
 pub fn in_own_session(command: &mut Command) {
     let begin = || nix::unistd::setsid().map(drop).map_err(io::Error::from);

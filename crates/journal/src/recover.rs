@@ -18,7 +18,7 @@ pub struct Recovered {
     pub records: Records,
     /// What a crash left of a batch that was never acknowledged, now removed.
     pub torn: Option<TornTail>,
-    /// What the admin should hear of although all records are there.
+    /// What the administrator should know although all records are there.
     pub warnings: Vec<String>,
 }
 

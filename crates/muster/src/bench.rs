@@ -395,7 +395,7 @@ impl Bench {
             );
         }
         let program = match &self.mpi.benchmark {
-            // It takes powers of two, and gives up a size after ten seconds unless it is told to take its time.
+            // It takes powers of two, and gives up a size after ten seconds unless an option forbids that.
             Some(path) => format!(
                 "{} -npmin 2 -msglog 0:{} -time 60 PingPong",
                 path.display(),
@@ -428,7 +428,7 @@ impl Bench {
             );
             for m in of_launcher
                 .iter()
-                .filter(|m| !args.json && is_told(m.bytes))
+                .filter(|m| !args.json && is_shown(m.bytes))
             {
                 say!("| {} | {} | {:.2} | {:.0} |\n", m.bytes, m.by, m.us, m.rate);
             }
@@ -443,7 +443,7 @@ fn on(nodes: u32) -> String {
 }
 
 /// The table has some sizes; plot and JSON have all.
-fn is_told(bytes: u64) -> bool {
+fn is_shown(bytes: u64) -> bool {
     matches!(bytes, 0 | 8) || (bytes >= 1024 && bytes.trailing_zeros().is_multiple_of(2))
 }
 

@@ -31,7 +31,7 @@ impl Ready {
 }
 
 /// Goes into the background. The calling process waits until the daemon is ready (or has failed) and exits with its
-/// verdict, so that whoever starts a daemon can use it at once. Errors reach the terminal until then.
+/// verdict, so that a daemon can be used as soon as its start command returns. Errors reach the terminal until then.
 ///
 /// # Errors
 /// When the system refuses a process or a pipe.
@@ -117,7 +117,7 @@ impl Drop for PidFile {
     }
 }
 
-/// The file beside a pid file that its daemon locks. Everybody may read a pid file, and whoever can read a file can lock it.
+/// The file beside a pid file that its daemon locks. Everybody may read a pid file, and every process that can read a file can lock it.
 pub(crate) fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");

@@ -25,7 +25,7 @@ The exit status is 1 if something that is there does not work.
 enum State {
     /// It works.
     Good,
-    /// It is not there, or could be better; whoever needs it should act.
+    /// It is not there, or could be better; act if it is needed.
     Note,
     /// It is there and does not work.
     Bad,

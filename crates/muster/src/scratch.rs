@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt as _;
 
-    /// Whoever made the directory first would own the programs that root runs there.
+    /// A user who made the directory first would own the programs that root runs there.
     #[test]
     fn a_directory_is_never_one_that_was_there() {
         let parent = std::env::temp_dir();

@@ -11,7 +11,7 @@ use muster_node::{AGENT_NAME, AgentLog, AgentOptions, SHIM_NAME, STEPD_NAME};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders, Report, ToCtld, ToNode, Welcome};
-use muster_trust::{Between, KeyPair, Receiver, Session};
+use muster_trust::{KeyPair, Receiver, Session, SessionPeers};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -126,12 +126,12 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
         anyhow::bail!("no hello");
     };
     let session = |receiver, node_key: &[u8]| {
-        let between = Between {
+        let peers = SessionPeers {
             cluster: "rate",
             node: "n1",
             receiver,
         };
-        key.with_node(between, node_key)
+        key.with_node(peers, node_key)
     };
     let mut sessions = [
         session(Receiver::Agent, &hello.key)?,

@@ -68,7 +68,7 @@ pub(crate) fn turn_one_away(door: &UnixListener) -> Option<UnixStream> {
 /// Sends somebody to the agent's door.
 pub(crate) fn send_on(mut visitor: &UnixStream) {
     // If he is gone, so much the better. So little is taken at once.
-    let _ = visitor.write(&frame::encode(&FromStepd::Elsewhere));
+    let _ = visitor.write(&frame::encode(&FromStepd::Redirect));
 }
 
 /// Nobody comes to that door any more.

@@ -620,7 +620,7 @@ impl<'a> Stepd<'a> {
                     self.told(message);
                 }
                 if self.tree.as_mut().is_some_and(Tree::owes_heard) {
-                    self.send(&FromStepd::Heard);
+                    self.send(&FromStepd::Acknowledged);
                 }
             }
             ToStepd::Again(seen) => self.say_again(&seen),

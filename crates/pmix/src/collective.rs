@@ -1,5 +1,5 @@
 //! Collectives among hosts: fences, connects, groups. Each is named by its kind and members; the n-th that one host
-//! enters under a name meets the n-th of the others, whoever comes first.
+//! enters under a name meets the n-th of the others, in whatever order they come.
 
 use crate::exchange::Exchange;
 use crate::upcall::{Done, InfoReply, Modex};

@@ -41,7 +41,7 @@ pub enum FromHost {
     /// A task has connected.
     #[n(2)]
     Connected(#[n(0)] u32),
-    /// A task has taken its leave. It hears of it only after this was written.
+    /// A task has taken its leave. The answer to the task follows after this was written.
     #[n(3)]
     Finalized(#[n(0)] u32),
     /// A task wants the step to end.
@@ -88,7 +88,7 @@ pub struct Environments {
 }
 
 impl Environments {
-    /// Splits off what all have in common, so that it is told once.
+    /// Splits off what all have in common, so that it is sent once.
     pub(crate) fn gather(all: Vec<(u32, Vec<Vec<u8>>)>) -> Environments {
         let Some((_, first)) = all.first() else {
             return Environments::default();

@@ -1,6 +1,6 @@
 //! All to all in a logarithm of rounds: in round *k* each of *n* members sends what it holds to the member 2^k before
 //! it and gets as much from the member 2^k behind it (Bruck's algorithm). Nobody waits for a root, every member
-//! sends ⌈log2 n⌉ messages, and the bytes that a member receives are those it lacks. Pure: who sends is elsewhere.
+//! sends ⌈log2 n⌉ messages, and the bytes that a member receives are those it lacks. Pure: it sends nothing itself.
 
 use minicbor::bytes::ByteVec;
 use std::collections::BTreeMap;

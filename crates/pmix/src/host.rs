@@ -9,7 +9,7 @@ use crate::control::{Environments, FromHost, ToHost};
 use crate::info::{Infos, Value};
 use crate::job::{self, Job, Local};
 use crate::library::{Library, library};
-use crate::mesh::{Happening, Mesh};
+use crate::mesh::{Mesh, MeshEvent};
 use crate::pmi::{self, Pmi, PmiSetup};
 use crate::server::{Place, Server};
 use crate::sys::set_variable;
@@ -129,7 +129,7 @@ pub struct Endpoints {
 /// these sockets of the tasks, and alone where there is no library.
 ///
 /// # Errors
-/// The loop cannot wait. What is wrong with the library is told to the step daemon.
+/// The loop cannot wait. Errors of the library are reported to the step daemon.
 pub fn run(
     setup: HostSetup,
     ends: Endpoints,
@@ -362,12 +362,12 @@ impl Host {
 
     fn serve(&mut self, control: &mut Control) -> io::Result<()> {
         self.tell(control);
-        let mut told = false;
+        let mut noted = false;
         // Spawned steps may outlive the tasks that asked for them.
         while control.open && !(self.stopping && self.is_idle()) {
             self.deadlines();
             self.wait(control)?;
-            self.tell_notes(&mut told);
+            self.report_notes(&mut noted);
             self.tell(control);
         }
         // The library is not asked to end: what it has is in this process and in directories that the step daemon
@@ -383,11 +383,11 @@ impl Host {
         self.spawns.is_empty() && self.pmi.as_ref().is_none_or(Pmi::is_idle)
     }
 
-    /// Why UCX is not used. The step hears of it once of each host, and the user once.
-    fn tell_notes(&mut self, told: &mut bool) {
+    /// Why UCX is not used. Each host writes it into the log, and one tells the user.
+    fn report_notes(&mut self, noted: &mut bool) {
         for why in self.mesh.notes.drain(..) {
             eprintln!("UCX is not used: {why}");
-            if !std::mem::replace(told, true) {
+            if !std::mem::replace(noted, true) {
                 let node = &self.setup.names[self.setup.position];
                 let line = format!(
                     "slurmstepd: mpi/pmix: {node}: UCX (PMIxDirectConnUCX) is not used between nodes, but TCP: {why}"
@@ -431,17 +431,17 @@ impl Host {
         };
         if fds[0].revents != 0 {
             for message in control.read() {
-                self.hear(message, control);
+                self.on_message(message, control);
             }
         }
         if let Some(pmi) = &mut self.pmi {
             pmi.serve(&seen(beside..links), &mut self.mesh, control);
         }
         let of_links = seen(links..fds.len());
-        for happening in self.mesh.serve(&of_links) {
-            match happening {
-                Happening::Message(from, message) => self.message(&from, message),
-                Happening::Gone(host, orderly) => self.gone(&host, orderly),
+        for event in self.mesh.serve(&of_links) {
+            match event {
+                MeshEvent::Message(from, message) => self.message(&from, message),
+                MeshEvent::Gone(host, orderly) => self.gone(&host, orderly),
             }
         }
         self.serve_spawned(&seen(own..beside));
@@ -456,15 +456,15 @@ impl Host {
         Ok(())
     }
 
-    fn hear(&mut self, message: ToHost, control: &mut Control) {
+    fn on_message(&mut self, message: ToHost, control: &mut Control) {
         match message {
             ToHost::Peers(mut hosts) => {
                 if let Some(pmi) = &mut self.pmi {
-                    pmi.meet(hosts.clone(), &mut self.mesh, control);
+                    pmi.on_peers(hosts.clone(), &mut self.mesh, control);
                 }
                 let own = self.setup.nspace.clone();
                 let position = self.setup.position;
-                // A step on one node is told nothing of it; a step that asked for this one wants to know.
+                // A step on one node gets no such message of its own; the step that spawned it waits for one.
                 if let Some(host) = hosts.get_mut(position).filter(|h| h.is_empty()) {
                     host.clone_from(&self.mesh.own);
                 }
@@ -524,7 +524,7 @@ impl Host {
     }
 
     /// Enters a collective of some processes' hosts.
-    fn meet(
+    fn enter_collective(
         &mut self,
         kind: &str,
         procs: Vec<ProcName>,

@@ -1,5 +1,5 @@
 //! A name space as hosts know it: which tasks are where, and who serves them; and the attributes by which libpmix is
-//! told of it. Missing keys make some version of Open MPI fail, so all that are known to be read are given.
+//! given it. Missing keys make some version of Open MPI fail, so all that are known to be read are given.
 
 use crate::info::{Infos, Value};
 use crate::server::{Place, Server};
@@ -95,7 +95,7 @@ pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Res
     infos.add("pmix.num.nodes", Value::U32(count(job.names.len())));
     let nodes = server.node_list(&job.names.join(","))?;
     infos.add("pmix.nmap", Value::Regex(&nodes));
-    // Of another step, ranks must not hear which of its tasks are on their node. PMIx 5 tells those who spawned it, and has
+    // Of another step, ranks must not learn which of its tasks are on their node. PMIx 5 tells those who spawned it, and has
     // no way to tell the spawned of those; and where one side thinks of the other as near, and that of it as far, Open
     // MPI's collectives wait for messages that nobody sends. From both lists the library works it out by itself.
     if local.node.is_some() {

@@ -19,7 +19,7 @@ const TRIAL: u64 = u64::MAX;
 /// Bytes of number and code before a message.
 const HEAD: usize = 8 + CODE;
 const CODE: usize = 32;
-/// After so many messages by UCX, or bytes of them, the other end is told that they have been taken.
+/// After so many messages by UCX, or bytes of them, the other end is reported that they have been taken.
 const TELL_AFTER: u64 = 64;
 const TELL_BYTES: usize = 256 << 10;
 
@@ -45,13 +45,13 @@ pub(crate) struct Lane {
     tag: Option<u64>,
     sent: u64,
     taken: u64,
-    /// What `taken` was when the other end was told, and bytes since.
-    told: u64,
-    untold: usize,
+    /// What `taken` was in the last acknowledgement, and bytes since.
+    reported: u64,
+    unreported: usize,
     /// Came by UCX before its turn.
     early: BTreeMap<u64, Vec<u8>>,
     /// Sent by UCX and not known to be taken.
-    unheard: VecDeque<(u64, Vec<u8>)>,
+    unacknowledged: VecDeque<(u64, Vec<u8>)>,
 }
 
 /// A packet by UCX.
@@ -94,7 +94,7 @@ impl Lane {
     pub(crate) fn packet(&mut self, body: Vec<u8>) -> Vec<u8> {
         let number = self.sent - 1;
         let packet = self.sealed(number, &body);
-        self.unheard.push_back((number, body));
+        self.unacknowledged.push_back((number, body));
         packet
     }
 
@@ -134,7 +134,7 @@ impl Lane {
 
     /// A message came with its number: those whose turn it is now.
     pub(crate) fn take(&mut self, number: u64, body: Vec<u8>) -> Vec<Vec<u8>> {
-        self.untold += body.len();
+        self.unreported += body.len();
         if number >= self.taken {
             self.early.insert(number, body);
         }
@@ -156,29 +156,29 @@ impl Lane {
         out
     }
 
-    /// What the other end is to be told of what has been taken, if it is time.
+    /// The acknowledgement of what has been taken, if it is time.
     pub(crate) fn news(&mut self) -> Option<Wire> {
-        let due = self.taken - self.told >= TELL_AFTER || self.untold >= TELL_BYTES;
+        let due = self.taken - self.reported >= TELL_AFTER || self.unreported >= TELL_BYTES;
         due.then(|| {
-            self.told = self.taken;
-            self.untold = 0;
-            Wire::Heard(self.taken)
+            self.reported = self.taken;
+            self.unreported = 0;
+            Wire::Acknowledged(self.taken)
         })
     }
 
     /// The other end has taken so many.
-    pub(crate) fn heard(&mut self, count: u64) {
-        while self.unheard.front().is_some_and(|(n, _)| *n < count) {
-            self.unheard.pop_front();
+    pub(crate) fn acknowledged(&mut self, count: u64) {
+        while self.unacknowledged.front().is_some_and(|(n, _)| *n < count) {
+            self.unacknowledged.pop_front();
         }
     }
 
     /// UCX is not used any more: what is to be sent again by the connection.
     pub(crate) fn give_up(&mut self) -> Vec<Wire> {
         self.way = Way::None;
-        let unheard = std::mem::take(&mut self.unheard);
+        let unacknowledged = std::mem::take(&mut self.unacknowledged);
         let again = |(number, body): (u64, Vec<u8>)| Wire::Again(number, ByteVec::from(body));
-        unheard.into_iter().map(again).collect()
+        unacknowledged.into_iter().map(again).collect()
     }
 }
 
@@ -243,8 +243,8 @@ mod tests {
         let mut got = Vec::new();
         for packet in &packets[..70] {
             got.extend(taken(&mut b, packet));
-            if let Some(Wire::Heard(count)) = b.news() {
-                a.heard(count);
+            if let Some(Wire::Acknowledged(count)) = b.news() {
+                a.acknowledged(count);
             }
         }
         let again = a.give_up();

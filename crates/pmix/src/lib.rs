@@ -3,7 +3,7 @@
 //! what the tasks want to know of each other. That the host is a process of its own keeps the step daemon
 //! single-threaded, root out of a library that listens to users, and a crash of that library to itself.
 //!
-//! It knows nothing of how tasks are started: the step daemon tells it who they are and hears from it by
+//! It knows nothing of how tasks are started: the step daemon tells it who they are and gets its messages by
 //! [`control`].
 #![warn(missing_docs)]
 

@@ -76,7 +76,7 @@ pub(crate) struct Link {
     /// The other said that it leaves.
     pub(crate) bye: bool,
     pub(crate) lane: Lane,
-    /// The other end has been told of UCX.
+    /// The offer of UCX was sent.
     offered: bool,
     /// Why the other end is not sent to by UCX, when that is news.
     pub(crate) note: Option<String>,
@@ -189,7 +189,7 @@ impl Link {
         }
     }
 
-    /// The other end has told of its UCX.
+    /// The other end has sent its offer of UCX.
     fn try_way(&mut self, offer: Result<ByteVec, String>, ucx: Option<&mut Ucx>) {
         let (Some(ucx), Some(tag)) = (ucx, self.lane.other_tag()) else {
             return;
@@ -245,7 +245,7 @@ impl Link {
                     self.lane.way = Way::Open(endpoint, tag);
                 }
             }
-            Wire::Heard(count) => self.lane.heard(count),
+            Wire::Acknowledged(count) => self.lane.acknowledged(count),
             Wire::Again(number, body) => {
                 let bodies = self.lane.take(number, body.into());
                 self.decode(bodies, messages);
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_the_key_is_not_heard() {
+    fn without_the_key_messages_are_ignored() {
         assert!(talk(b"key", b"another").is_empty());
     }
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// How long a host that leaves waits for one that does not read.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
 
-/// What came.
+/// What happened on the connections.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum MeshEvent {
     /// A message, and who sent it.
     Message(String, Wire),
     /// A host is gone; whether it said so.
@@ -35,7 +35,7 @@ pub(crate) struct Mesh {
     /// Hosts that were here.
     gone: BTreeSet<String>,
     ucx: Option<Ucx>,
-    /// What others are told of it, if it is wanted.
+    /// The offer of UCX to other hosts, if it is wanted.
     offer: Option<Result<Vec<u8>, String>>,
     /// Why UCX is not used, where it is wanted.
     pub(crate) notes: Vec<String>,
@@ -152,7 +152,7 @@ impl Mesh {
     }
 
     /// Serves those that poll found something at, in the order of [`Self::interests`].
-    pub(crate) fn serve(&mut self, seen: &[bool]) -> Vec<Happening> {
+    pub(crate) fn serve(&mut self, seen: &[bool]) -> Vec<MeshEvent> {
         let mut out = Vec::new();
         let own = &self.own;
         for (link, _) in self
@@ -162,7 +162,7 @@ impl Mesh {
             .filter(|(_, s)| **s)
         {
             for message in link.serve(&self.key, own, self.ucx.as_mut()) {
-                out.push(Happening::Message(link.peer.clone(), message));
+                out.push(MeshEvent::Message(link.peer.clone(), message));
             }
             if let Some(offer) = &self.offer {
                 link.offer(offer);
@@ -170,7 +170,7 @@ impl Mesh {
         }
         self.serve_ucx(&mut out);
         for message in std::mem::take(&mut self.to_self) {
-            out.push(Happening::Message(self.own.clone(), message));
+            out.push(MeshEvent::Message(self.own.clone(), message));
         }
         if seen.first() == Some(&true) {
             self.accept();
@@ -179,7 +179,7 @@ impl Mesh {
         out
     }
 
-    fn serve_ucx(&mut self, out: &mut Vec<Happening>) {
+    fn serve_ucx(&mut self, out: &mut Vec<MeshEvent>) {
         let Some(ucx) = &mut self.ucx else {
             return;
         };
@@ -194,7 +194,7 @@ impl Mesh {
                         continue;
                     };
                     for message in link.packet(&packet) {
-                        out.push(Happening::Message(link.peer.clone(), message));
+                        out.push(MeshEvent::Message(link.peer.clone(), message));
                     }
                 }
                 Arrival::Broken(endpoint, why) => {
@@ -216,7 +216,7 @@ impl Mesh {
     }
 
     /// Closed connections are forgotten; a host without any is gone.
-    fn bury(&mut self, out: &mut Vec<Happening>) {
+    fn bury(&mut self, out: &mut Vec<MeshEvent>) {
         let failed = std::mem::take(&mut self.unreachable);
         let mut ended: BTreeMap<String, bool> = failed.into_iter().map(|h| (h, false)).collect();
         for link in self.links.iter().filter(|l| !l.open && l.names_a_host()) {
@@ -229,7 +229,7 @@ impl Mesh {
         self.links.retain(|l| l.open);
         for (host, orderly) in ended {
             if !self.links.iter().any(|l| l.peer == host) && self.gone.insert(host.clone()) {
-                out.push(Happening::Gone(host, orderly));
+                out.push(MeshEvent::Gone(host, orderly));
             }
         }
     }

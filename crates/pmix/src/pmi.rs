@@ -9,8 +9,8 @@ mod spawn;
 use crate::control::{Environments, FromHost, ToHost};
 use crate::exchange::Exchange;
 use crate::host::{Control, Endpoints, poll};
-use crate::mesh::{Happening, Mesh};
-use crate::srun::{Runs, Wish};
+use crate::mesh::{Mesh, MeshEvent};
+use crate::srun::{Runs, SpawnRequest};
 use crate::status;
 use crate::wire::Wire;
 use minicbor::bytes::ByteVec;
@@ -240,7 +240,7 @@ impl Pmi {
         let mut outbox = Vec::new();
         for (ticket, well) in self.runs.serve(runs, &mut outbox) {
             // One that ended before its tasks were there has said why on its standard error. Of one that ended badly
-            // later, whoever asked for it may still wait for a word.
+            // later, the task that asked for it may still wait for the answer.
             let asker = self.askers.remove(&ticket);
             if self.spawning.contains_key(&ticket) {
                 self.spawned(ticket, None);
@@ -271,7 +271,7 @@ impl Pmi {
         if seen[0] {
             for message in control.read() {
                 match message {
-                    ToHost::Peers(hosts) => self.meet(hosts, mesh, control),
+                    ToHost::Peers(hosts) => self.on_peers(hosts, mesh, control),
                     // The step daemon decides what a lost task means for the others.
                     ToHost::TaskFailed { .. } => {}
                     ToHost::Stop => self.stop(),
@@ -279,12 +279,12 @@ impl Pmi {
             }
         }
         self.serve(&seen[1..links], mesh, control);
-        for happening in mesh.serve(&seen[links..]) {
-            match happening {
-                Happening::Message(from, Wire::Pmi(bytes)) => self.message(&from, &bytes, mesh),
-                Happening::Message(..) => {}
+        for event in mesh.serve(&seen[links..]) {
+            match event {
+                MeshEvent::Message(from, Wire::Pmi(bytes)) => self.message(&from, &bytes, mesh),
+                MeshEvent::Message(..) => {}
                 // A node that is lost ends the step; srun sees it too. One whose tasks have all left is not missed.
-                Happening::Gone(host, orderly) => {
+                MeshEvent::Gone(host, orderly) => {
                     if !orderly && let Some(at) = self.hosts.iter().position(|h| *h == host) {
                         let at = u32::try_from(at).unwrap_or(u32::MAX);
                         control.send(&FromHost::PeerLost(at));
@@ -297,7 +297,7 @@ impl Pmi {
     }
 
     /// Where the step's hosts listen is known.
-    pub(crate) fn meet(&mut self, hosts: Vec<String>, mesh: &mut Mesh, control: &mut Control) {
+    pub(crate) fn on_peers(&mut self, hosts: Vec<String>, mesh: &mut Mesh, control: &mut Control) {
         if hosts.len() == self.hosts.len() && self.hosts.len() > 1 {
             self.hosts = hosts;
         }
@@ -325,7 +325,7 @@ impl Pmi {
             };
             match socket.read(&mut chunk) {
                 Ok(n) if n > 0 => {
-                    for order in self.server.heard(local, &chunk[..n]) {
+                    for order in self.server.on_bytes(local, &chunk[..n]) {
                         self.carry_out(order, mesh, control);
                     }
                 }
@@ -339,7 +339,7 @@ impl Pmi {
         }
     }
 
-    /// Sends what tasks are to hear.
+    /// Sends messages to tasks.
     pub(crate) fn write(&mut self) {
         for (socket, client) in self.sockets.iter_mut().zip(&mut self.server.clients) {
             write_to(socket, &mut client.talk.output);
@@ -373,7 +373,7 @@ impl Pmi {
     fn spawn(&mut self, local: usize, asked: &Asked, mesh: &Mesh, control: &mut Control) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let wish = Wish {
+        let request = SpawnRequest {
             kind: "pmi2",
             job: self.setup.job,
             env: &self.setup.env,
@@ -386,7 +386,7 @@ impl Pmi {
         let here = self.setup.tasks.get(self.setup.position);
         self.askers
             .extend(here.and_then(|t| Some((ticket, *t.get(local)?))));
-        match wish.start(&asked.apps) {
+        match request.start(&asked.apps) {
             Ok(run) => self.runs.push(run),
             Err(e) => {
                 let line =

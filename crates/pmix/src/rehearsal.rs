@@ -3,7 +3,7 @@
 
 use crate::exchange::Exchange;
 use crate::host::poll;
-use crate::mesh::{Happening, Mesh};
+use crate::mesh::{Mesh, MeshEvent};
 use crate::wire::Wire;
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ pub struct FenceFigures {
 /// Has so many hosts meet, each with so many bytes, as often as said.
 ///
 /// # Errors
-/// A host cannot listen or wait, or has not heard from another.
+/// A host cannot listen or wait, or got nothing from another.
 pub fn rehearse_fence(hosts: usize, bytes: usize, times: u32) -> io::Result<FenceFigures> {
     let listeners: Vec<TcpListener> = (0..hosts)
         .map(|_| TcpListener::bind("127.0.0.1:0"))
@@ -128,10 +128,10 @@ fn listen(mesh: &mut Mesh, runs: &mut BTreeMap<u64, Exchange>) -> io::Result<()>
     poll(&mut fds, patience)?;
     let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
     if patience > 0 && !seen.contains(&true) {
-        return Err(io::Error::other("a host has heard nothing for a minute"));
+        return Err(io::Error::other("a host has received nothing for a minute"));
     }
-    for happening in mesh.serve(&seen) {
-        if let Happening::Message(_, message) = happening
+    for event in mesh.serve(&seen) {
+        if let MeshEvent::Message(_, message) = event
             && let Wire::Exchange {
                 number,
                 round,

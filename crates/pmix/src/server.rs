@@ -1,4 +1,4 @@
-//! The PMIx server in this process: started once, told of name spaces and tasks, asked for what tasks are to find in
+//! The PMIx server in this process: started once, given name spaces and tasks, asked for what tasks are to find in
 //! their environment.
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long the library may take to register something.
 const REGISTER_WAIT: Duration = Duration::from_secs(60);
-/// Only this node's clients hear an event that another host sent.
+/// Only this node's clients get an event that another host sent.
 const RANGE_LOCAL: u8 = 2;
 
 /// The server.

@@ -15,8 +15,8 @@ pub(crate) const VARIABLE: &str = "MUSTER_PMIX_PARENT";
 /// What tasks that were spawned by PMI find in their table, as `key=value` lines.
 pub(crate) const PUTS: &str = "MUSTER_PMI_PUTS";
 
-/// What is wanted.
-pub(crate) struct Wish<'a> {
+/// The step that a task asks for.
+pub(crate) struct SpawnRequest<'a> {
     /// `--mpi`.
     pub(crate) kind: &'a str,
     pub(crate) job: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) variables: &'a [(&'a str, String)],
 }
 
-impl Wish<'_> {
+impl SpawnRequest<'_> {
     /// Starts srun.
     pub(crate) fn start(&self, apps: &[App]) -> io::Result<Run> {
         // One executable has all roles.

@@ -324,7 +324,7 @@ impl Ucx {
             if let (0, Some(tag)) = (status, transfer.tag) {
                 out.push(Arrival::Message(tag, std::mem::take(&mut transfer.bytes)));
             }
-            // What could not be sent is told as a broken way, too.
+            // What could not be sent is reported as a broken way, too.
             false
         });
     }
@@ -405,7 +405,7 @@ mod tests {
         }
     }
 
-    /// One test, as the library is told by variables of the process.
+    /// One test, as the library is configured by variables of the process.
     #[test]
     fn messages_of_all_sizes_arrive_and_what_is_wrong_is_said() {
         let mut choice = UcxChoice {

@@ -664,7 +664,7 @@ unsafe extern "C" fn log(
         .iter()
         .filter_map(|i| Some((i.name(), i.text()?)))
         .collect();
-    // The function has no result: whoever asks hears by the callback, later and from another thread.
+    // The function has no result: the caller gets the result by the callback, later and from another thread.
     accept(|_| Upcall::Log {
         texts,
         reply: Done::new(f, ticket),
@@ -693,7 +693,7 @@ unsafe extern "C" fn job_control(
         _ => None,
     });
     let Some(signal) = signal else {
-        // Files that are to be removed are the library's own affair: it must not hear that they cannot be.
+        // Files that are to be removed are the library's own affair: it must not learn that they cannot be.
         let own = |d: &RawInfo| {
             d.name().starts_with("pmix.reg.cleanup") || d.name().starts_with("pmix.clnup")
         };

@@ -177,7 +177,7 @@ pub(crate) enum Wire {
     Reached,
     /// So many messages of this connection have been taken, by whichever way.
     #[n(16)]
-    Heard(#[n(0)] u64),
+    Acknowledged(#[n(0)] u64),
     /// The message of this number, an encoded one, which may not have come by UCX.
     #[n(17)]
     Again(#[n(0)] u64, #[n(1)] ByteVec),

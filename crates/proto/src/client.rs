@@ -5,7 +5,6 @@ use crate::frame::Message;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::accounts::Accounts;
-use muster_core::alike::{Listed, Writer};
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::explain::{ExpectedStart, Explanation};
@@ -13,6 +12,7 @@ use muster_core::het::HetComponent;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::limits::{QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
+use muster_core::listing_codec::{CompactListing, ListingWriter};
 use muster_core::node::Node;
 use muster_core::order_config::Multifactor;
 use muster_core::priority::Factors;
@@ -370,7 +370,7 @@ pub struct Pong {
 pub struct JobsPart {
     /// The records, by number.
     #[n(0)]
-    pub jobs: Listed,
+    pub jobs: CompactListing,
     /// Arrays of which a record is in the answer.
     #[n(1)]
     pub arrays: Vec<(JobId, ArrayInfo)>,
@@ -402,7 +402,7 @@ pub enum JobsResponse {
 pub struct WrittenPart {
     /// The records, by number.
     #[n(0)]
-    pub jobs: Writer,
+    pub jobs: ListingWriter,
     /// Arrays of which a record is in the answer.
     #[n(1)]
     pub arrays: Vec<(JobId, ArrayInfo)>,
@@ -625,7 +625,7 @@ pub struct StepTarget {
 mod tests {
     use super::*;
     use crate::frame;
-    use muster_core::alike::{Forms, Numbers};
+    use muster_core::listing_codec::{RowValues, TemplateTable};
     use muster_core::shared_spec::SpecTable;
     use muster_core::spec::JobSpec;
     use muster_core::time::TimeLimit;
@@ -654,10 +654,10 @@ mod tests {
         let (mut writes, mut reads) = (SpecTable::default(), SpecTable::default());
         // Parts of one answer share a table.
         for (part, more) in [(&jobs[..3], true), (&jobs[3..], true), (&jobs[..], false)] {
-            let (mut records, mut forms) = (Writer::default(), Forms::default());
+            let (mut records, mut templates) = (ListingWriter::default(), TemplateTable::default());
             for job in part {
-                let form = forms.of(job, &mut records, &mut writes);
-                records.record(form, &Numbers::of(job));
+                let template = templates.of(job, &mut records, &mut writes);
+                records.record(template, &RowValues::of(job));
             }
             let written = JobsResponse::Jobs(WrittenPart {
                 jobs: records,

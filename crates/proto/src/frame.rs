@@ -76,7 +76,7 @@ impl FrameError {
         error.get_ref()?.downcast_ref()
     }
 
-    /// What whoever sent it is answered, by the error that [`decode`] gave.
+    /// The answer to a message for which [`decode`] gave this error.
     pub fn refusal_of(error: &io::Error) -> Refusal {
         match FrameError::of(error) {
             Some(why) => why.refusal(),

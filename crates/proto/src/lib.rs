@@ -10,10 +10,10 @@ pub mod acct;
 pub mod client;
 pub mod frame;
 pub mod node;
+pub mod preencoded;
 mod rights;
 mod shape;
 pub mod step;
-pub mod told;
 
 pub use shape::ShapeError;
 

@@ -5,7 +5,7 @@
 //! until the controller acknowledges them, which it does once their events are durable.
 
 use crate::frame::Message;
-use crate::told::ToldAllocation;
+use crate::preencoded::PreencodedAllocation;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
@@ -234,7 +234,7 @@ pub struct MpiSettings {
     /// `CrossMemoryAttach`: whether MPI libraries use it; absent: as the node has measured.
     #[n(5)]
     pub cross_memory: Option<bool>,
-    /// `SkipAbsentFabrics`: Open MPI is told where there is no other network than TCP.
+    /// `SkipAbsentFabrics`: Open MPI gets an option where there is no other network than TCP.
     #[n(6)]
     #[cbor(default)]
     pub skip_absent_fabrics: bool,
@@ -415,11 +415,11 @@ pub struct JobGrant {
     pub attempt: Attempt,
     /// What was asked.
     #[n(2)]
-    #[cbor(with = "crate::told::spec")]
+    #[cbor(with = "crate::preencoded::spec")]
     pub spec: Arc<JobSpec>,
     /// What it got, on all nodes.
     #[n(3)]
-    pub alloc: ToldAllocation,
+    pub alloc: PreencodedAllocation,
     /// This node's position in the allocation; 0 leads.
     #[n(4)]
     pub position: u32,
@@ -438,7 +438,7 @@ pub struct JobGrant {
     /// `SLURM_RESTART_COUNT`.
     #[n(9)]
     pub restarts: u32,
-    /// Agents of all its nodes, in the order of the allocation; of the first alone where another is told.
+    /// Agents of all its nodes, in the order of the allocation; of the first alone in the message to another.
     #[n(10)]
     pub addresses: Vec<String>,
     /// Key by which agents of this job, and its owner's srun, know each other.
@@ -484,7 +484,7 @@ pub enum ToCtld {
     },
 }
 
-/// Agents and commands connect alike, so their frames have the same bound.
+/// Agents and commands connect to one socket, so their frames have the same bound.
 impl Message for ToCtld {
     const BYTES_MAX: usize = REQUEST_BYTES_MAX;
 }
@@ -543,7 +543,7 @@ pub enum Report {
     /// Its processes are gone without a trace.
     #[n(3)]
     Vanished,
-    /// A step began (told by the first node of the job).
+    /// A step began (reported by the first node of the job).
     #[n(4)]
     StepStarted(#[n(0)] Box<Step>),
     /// A step ended.

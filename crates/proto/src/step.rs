@@ -2,7 +2,7 @@
 //!
 //! srun asks the agent of the job's first node (the lead) for a step; the lead lays it out, has the other agents
 //! start their step daemons (stepd), and answers with each stepd's address. srun then talks to every stepd
-//! directly: standard streams, signals, exits. The controller hears of steps in batches, from the lead, and nothing
+//! directly: standard streams, signals, exits. The lead reports steps to the controller in batches, and nothing
 //! waits for it.
 
 use crate::frame::Message;
@@ -60,7 +60,7 @@ pub enum AgentRequest {
         #[n(5)]
         #[cbor(default)]
         others: Vec<(u32, StepEnd)>,
-        /// It is for the lead, to be passed on; else whoever gets it is the lead.
+        /// It is for the lead, to be passed on; otherwise the receiver is the lead.
         #[n(6)]
         #[cbor(default)]
         onwards: bool,
@@ -187,7 +187,7 @@ pub struct BelowStarted {
     pub error: Option<String>,
 }
 
-/// Local and global number of a task; absent for processes that are no task. Processes are told as pid, step, task.
+/// Local and global number of a task; absent for processes that are no task. Processes are listed as pid, step, task.
 pub type TaskNumbers = (u32, u32);
 
 /// What srun asks for.
@@ -333,7 +333,7 @@ pub struct StepSpec {
     /// `--treewidth`: how many nodes each node passes messages on to; else the site's.
     #[n(43)]
     pub tree_width: Option<u32>,
-    /// How often its job has lost nodes, as far as whoever asks knows: a node that has not heard of the last time yet
+    /// How often its job has lost nodes, as far as the requester knows: a node that does not know of the last time yet
     /// waits for that.
     #[n(44)]
     #[cbor(default)]
@@ -343,10 +343,10 @@ pub struct StepSpec {
     #[n(45)]
     #[cbor(default)]
     pub hands_streams: bool,
-    /// Where its task has the streams, srun hears of the step by [`FromStepd::Created`] instead of [`AgentReply::Created`].
+    /// Where its task has the streams, srun waits for [`FromStepd::Created`] instead of [`AgentReply::Created`].
     #[n(46)]
     #[cbor(default)]
-    pub hears_by_line: bool,
+    pub has_stepd_channel: bool,
     /// What its tasks run, as far as srun can tell.
     #[n(47)]
     #[cbor(default)]
@@ -574,7 +574,7 @@ pub enum ToStepd {
     /// those below. Also what srun says to a node whose connection upwards was lost.
     #[n(12)]
     Attach(#[n(0)] Box<Attach>),
-    /// In a tree: the how-manieth message to all nodes it is, and the message. One that was heard before is passed on,
+    /// In a tree: the how-manieth message to all nodes it is, and the message. A duplicate is passed on,
     /// and else ignored.
     #[n(13)]
     Down(#[n(0)] u64, #[n(1)] Box<ToStepd>),
@@ -591,7 +591,7 @@ pub enum ToStepd {
     #[n(17)]
     Nothing,
     /// From a new shim of the node's, whose predecessor was lost with its line to the daemon: this connection takes its
-    /// place. Heard only from a process of the daemon's own user.
+    /// place. Accepted only from a process of the daemon's own user.
     #[n(18)]
     Adopt,
 }
@@ -661,9 +661,9 @@ pub enum FromStepd {
     /// Every task of this node has ended and its output is all sent.
     #[n(5)]
     Closed,
-    /// At the door of a job: the agent is to be asked. Nothing was done.
+    /// On a step socket: send the request to the agent. Nothing was done.
     #[n(18)]
-    Elsewhere,
+    Redirect,
     /// A task has joined the others by MPI: from now on they wait for each other.
     #[n(10)]
     Joined,
@@ -692,9 +692,9 @@ pub enum FromStepd {
         /// Its how-manieth message this is.
         #[n(1)]
         number: u64,
-        /// Messages of srun that it has heard.
+        /// Messages of srun that it has received.
         #[n(2)]
-        heard: u64,
+        acknowledged: u64,
         /// The message.
         #[n(3)]
         message: Box<FromStepd>,
@@ -705,13 +705,13 @@ pub enum FromStepd {
     /// In a tree, to the node above: this connection ends as it should.
     #[n(14)]
     Over,
-    /// Nothing but how much was heard.
+    /// An acknowledgement without a message.
     #[n(15)]
-    Heard,
+    Acknowledged,
     /// A line for srun's standard error that is about the whole step: of several such, from whatever nodes, one is enough.
     #[n(16)]
     Note(#[n(0)] String),
-    /// To an srun that hears of its step here, before anything else.
+    /// To an srun with a channel to the step daemon, before anything else.
     #[n(17)]
     Created(#[n(0)] Box<StepCreated>),
 }

@@ -465,7 +465,7 @@ fn samples() -> Vec<Sample> {
         sample(&FromStepd::Up {
             position: 1,
             number: 2,
-            heard: 3,
+            acknowledged: 3,
             message: Box::new(FromStepd::Created(Box::new(created))),
         }),
     ]

@@ -1,16 +1,16 @@
 //! What a job needs of one partition, worked out once per shape: how many tasks a node of each class can hold, and
 //! what a number of tasks takes of it.
 
-pub(crate) mod alike;
 pub(crate) mod device_demand;
 pub(crate) mod licenses;
 pub(crate) mod pick;
+pub(crate) mod task_counts;
 
 use crate::demand::device_demand::{DeviceDemand, JobShare};
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
 use crate::nodes::part_cpus::CpuRule;
-use crate::nodes::sharing::Tenants;
+use crate::nodes::sharing::NodeUsers;
 use muster_core::config::OverSubscribe;
 use muster_core::distribution::{CpuSpread, Distribution};
 use muster_core::features::{self, Alternative};
@@ -261,7 +261,7 @@ impl Demand {
         }
     }
 
-    /// When a job that could run since `since` but for its wish for few leaf switches gives the wish up.
+    /// When a job that could run since `since` but for its limit on leaf switches gives the limit up.
     pub(crate) fn relents_at(&self, since: Timestamp) -> Option<Timestamp> {
         self.switches.map(|(_, wait_ms)| since.plus_ms(wait_ms))
     }
@@ -340,10 +340,10 @@ impl Demand {
         if !room.usable || room.exclusive || (self.alone && room.jobs > 0) {
             return 0;
         }
-        let strangers = match room.tenants {
-            Tenants::None => false,
-            Tenants::One(uid) => self.user != Some(uid),
-            Tenants::Many => true,
+        let strangers = match room.users {
+            NodeUsers::None => false,
+            NodeUsers::One(uid) => self.user != Some(uid),
+            NodeUsers::Many => true,
         };
         if strangers && (self.only_user || room.by_user) {
             return 0;
@@ -634,21 +634,21 @@ fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
     if let Some(mib) = ask.devices().mib_per_gpu.filter(|mib| *mib > 0) {
         return Memory::PerGpu(mib);
     }
-    let mut wish = ask.memory;
+    let mut memory = ask.memory;
     let levels = [
         (part.config.job_defaults, part.config.default_memory),
         (config.job_defaults, config.default_memory),
     ];
     for (defaults, default) in levels {
-        if wish != MemoryAsk::Default {
+        if memory != MemoryAsk::Default {
             break;
         }
         if let Some(mib) = defaults.mib_per_gpu.filter(|_| ask.wants_gpus()) {
             return Memory::PerGpu(mib);
         }
-        wish = default;
+        memory = default;
     }
-    match wish {
+    match memory {
         MemoryAsk::PerNode(mib) if mib > 0 => Memory::PerNode(mib),
         MemoryAsk::PerCpu(mib) if mib > 0 => Memory::PerCpu(mib),
         _ if config.memory_is_consumable => Memory::All,

@@ -86,7 +86,9 @@ impl Engine {
         let decision = decide(&self.state, command, now);
         if let Command::User(_, UserCommand::Submit { .. } | UserCommand::SubmitHet { .. }) =
             command
-            && let Some(refusal) = self.scheduler.impossible(&self.state, &decision.events)
+            && let Some(refusal) = self
+                .scheduler
+                .reject_infeasible(&self.state, &decision.events)
         {
             turn.replies.push((position, Reply::Refused(refusal)));
             return;

@@ -232,7 +232,7 @@ impl Play {
                 // It goes on later, and ends later.
                 continue;
             }
-            self.decide(&Command::Assume { ended: id });
+            self.decide(&Command::AssumeEnded { job: id });
         }
         self.decide(&Command::Tick { accounted: true });
         loop {
@@ -295,7 +295,7 @@ impl Play {
             let completing = |job: &Job| job.completing;
             if self.engine.state().jobs.get(&ended).is_some_and(completing) {
                 let mut turn = Turn::default();
-                let command = Command::Assume { ended };
+                let command = Command::AssumeEnded { job: ended };
                 self.engine.decide(0, &command, self.now, &mut turn);
                 started |= !turn.events.is_empty();
             }

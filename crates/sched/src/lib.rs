@@ -1,7 +1,7 @@
 //! The scheduler: reads [`State`](muster_core::state::State), proposes a
 //! [`Plan`](muster_core::command::Plan). Pure: no clock, no I/O, the same input gives the same plan.
 //!
-//! Waiting jobs that are alike form a shape; a pass looks only at shapes for which something changed, so its cost is
+//! Waiting jobs that ask for the same form a shape; a pass looks only at shapes for which something changed, so its cost is
 //! O(changed shapes + starts), not O(jobs). The first job that waits in each partition gets a reservation, and later
 //! jobs start only where they do not delay it (EASY backfill). What a plan takes is put right at the next pass if it
 //! was not committed.

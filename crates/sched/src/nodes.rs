@@ -1,6 +1,7 @@
 //! What there is and what is free of it: nodes, their cores, sockets and devices, partitions, reservations, the network, and
 //! who has what of a node until when.
 
+pub(crate) mod allocations;
 pub(crate) mod cores;
 pub(crate) mod fleet;
 pub(crate) mod network;
@@ -13,4 +14,3 @@ pub(crate) mod rooms;
 pub(crate) mod settings;
 pub(crate) mod sharing;
 pub(crate) mod sockets;
-pub(crate) mod tenants;

@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 /// Order inside a shape: place, then number.
 pub(crate) type QueueKey = (Reverse<i64>, JobId);
 /// What comes before rank: who may preempt others, then the tier of the partition. Higher is earlier.
-pub(crate) type Standing = Reverse<(u32, u32)>;
-/// Order over all lanes: standing, rank, number, place of the partition in the job's list.
-pub(crate) type HeadKey = (Standing, Reverse<i64>, JobId, u32);
+pub(crate) type PreemptTier = Reverse<(u32, u32)>;
+/// Order over all lanes: preemption tier, rank, number, place of the partition in the job's list.
+pub(crate) type HeadKey = (PreemptTier, Reverse<i64>, JobId, u32);
 
 /// What makes jobs equal to the order, but for their age.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

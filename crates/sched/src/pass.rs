@@ -14,16 +14,16 @@ pub(crate) mod trial;
 pub(crate) use self::lists::Lists;
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
-use crate::backfill::gains::{PartQueue, Reservation};
+use crate::backfill::gains::{BackfillReservation, PartQueue};
 use crate::backfill::outlook::Outlook;
 use crate::demand::licenses::Licenses;
 use crate::nodes::fleet::PartView;
 use crate::nodes::node_map::{NumberMap, NumberSet};
-use crate::order::{HeadKey, QueueKey, Standing};
-use crate::pass::preempt::Made;
+use crate::order::{HeadKey, PreemptTier, QueueKey};
+use crate::pass::preempt::PreemptOutcome;
 use crate::pass::scheduler::{Scheduler, array_budget};
-use crate::place::ground::{Live, choose_now, end_after};
 use crate::place::holds::Holds;
+use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::account_limits::{InUse, Scope};
 use muster_core::command::Plan;
@@ -41,12 +41,12 @@ const SWITCH_WAITERS_MAX: usize = 32;
 /// Who has waited so long counts on limits, not on predictions: no job that passes by may delay it then. The same span
 /// bounds how far predictions change the order (`Job::default_priority`).
 const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
-/// Among those that may pass by, a wait of so many hours counts for an hour of length. Chosen on recorded workloads:
+/// NodeSubset those that may pass by, a wait of so many hours counts for an hour of length. Chosen on recorded workloads:
 /// the longest wait stays near that of a plain queue, and means hardly grow.
 const WAIT_OF_LENGTH: u64 = 40;
 
-/// Order among those that pass by a waiting job: standing, length, then the order of the queue.
-type PassingKey = (Standing, i64, HeadKey, u32);
+/// Order among those that pass by a waiting job: preemption tier, length, then the order of the queue.
+type PassingKey = (PreemptTier, i64, HeadKey, u32);
 
 /// What a pass knows of a partition.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,7 +59,7 @@ struct PartPass {
 }
 
 /// What became of a job that does not fit.
-enum Done {
+enum Unplaced {
     /// It starts, or waits for those who make room.
     Settled,
     /// It waits: what it misses where it may do with less or others may make room, and whether promises to others are in
@@ -109,7 +109,7 @@ pub(crate) struct Promises {
     /// Nodes kept for a waiting job, without backfill.
     pub(crate) closed: Vec<bool>,
     /// Promises made in this pass, by partition.
-    made: NumberMap<u32, Reservation>,
+    made: NumberMap<u32, BackfillReservation>,
     /// Promises of earlier passes in partitions that this one looks at, in order.
     earlier: BTreeSet<(HeadKey, usize)>,
     /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
@@ -173,12 +173,12 @@ impl<'a> Pass<'a> {
         loop {
             let predicts = self.s.planned.predicts();
             let first = self.lists.heap.peek().map(|Reverse((key, _))| *key);
-            let hopeful = self.lists.hopeful.peek().map(|Reverse((key, ..))| *key);
-            let in_line = hopeful.filter(|_| !predicts).map(|key| key.2);
+            let unblocked = self.lists.unblocked.peek().map(|Reverse((key, ..))| *key);
+            let in_line = unblocked.filter(|_| !predicts).map(|key| key.2);
             if self.drop_promises_before(first.into_iter().chain(in_line).min()) {
                 continue;
             }
-            let hopeful_comes = hopeful.is_some_and(|key| match (predicts, first) {
+            let unblocked_is_next = unblocked.is_some_and(|key| match (predicts, first) {
                 (false, Some(first)) => key.2 < first,
                 (true, Some(_)) => false,
                 (_, None) => self
@@ -187,19 +187,19 @@ impl<'a> Pass<'a> {
                     .peek()
                     .is_none_or(|Reverse(other)| key < *other),
             });
-            if !hopeful_comes {
+            if !unblocked_is_next {
                 if let Some(Reverse((key, lane))) = self.lists.heap.pop() {
                     return Some((key, lane, true));
                 }
                 let Reverse((_, _, key, lane)) = self.lists.passing.pop()?;
                 return Some((key, lane, false));
             }
-            let Reverse(((_, _, key, lane), due, part)) = self.lists.hopeful.pop()?;
+            let Reverse(((_, _, key, lane), due, part)) = self.lists.unblocked.pop()?;
             let parts = &self.s.queue.parts;
             if due > parts[part as usize].gain() {
                 // Others have taken it, from this one and from all that need as much.
                 self.lists
-                    .hopeful
+                    .unblocked
                     .retain(|Reverse((_, due, part))| *due <= parts[*part as usize].gain());
             } else if self.lists.seen.insert(lane) {
                 self.s.cost.shapes_compared += 1;
@@ -209,9 +209,9 @@ impl<'a> Pass<'a> {
     }
 
     /// Lanes of a partition that did not fit get their turn if what nodes have gained may be enough for them.
-    fn hope(&mut self, part: u32) {
+    fn requeue_unblocked(&mut self, part: u32) {
         let predicts = self.s.planned.predicts();
-        let lanes = self.s.queue.parts[part as usize].hopefuls(&self.s.fleet);
+        let lanes = self.s.queue.parts[part as usize].unblocked_lanes(&self.s.fleet);
         let entry = |(due, lane): (u64, u32)| {
             let key = self.s.queue.lane(lane).key;
             let key = key.filter(|_| !self.lists.seen.contains(&lane))?;
@@ -222,7 +222,7 @@ impl<'a> Pass<'a> {
             Some(Reverse(((key.0, length, key, lane), due, part)))
         };
         let entries: Vec<_> = lanes.into_iter().filter_map(entry).collect();
-        self.lists.hopeful.extend(entries);
+        self.lists.unblocked.extend(entries);
     }
 
     /// A lane's turn comes again, or only now.
@@ -296,7 +296,8 @@ impl<'a> Pass<'a> {
                 continue;
             }
             self.lists.parts[number].touched = true;
-            let stands = |promise: &Reservation| part.order.contains(&(promise.key, promise.lane));
+            let stands =
+                |promise: &BackfillReservation| part.order.contains(&(promise.key, promise.lane));
             if part.reservation.as_ref().is_some_and(|r| !stands(r)) {
                 gone.extend(part.reservation.take().map(|r| (view.component, r)));
             }
@@ -304,14 +305,14 @@ impl<'a> Pass<'a> {
             self.promises.earlier.extend(earlier);
         }
         for (component, promise) in gone {
-            self.loosen(component, &promise, None);
+            self.relax_hold(component, &promise, None);
         }
         if self.s.fleet.settings.promises > 1 {
             self.wake_touched();
         }
         for part in 0..self.lists.parts.len() {
             if self.backfill && self.lists.parts[part].touched {
-                self.hope(index(part));
+                self.requeue_unblocked(index(part));
             }
         }
         let queue = &mut self.s.queue;
@@ -403,7 +404,7 @@ impl<'a> Pass<'a> {
         } else if !self.backfill
             || leads
             || queue.woken.contains(&lane)
-            || queue.is_hopeful(&self.s.fleet, lane, (&self.promises.holds, end))
+            || queue.is_unblocked(&self.s.fleet, lane, (&self.promises.holds, end))
         {
             let (placement, narrowed, cause) = self.try_now(lane, job.1);
             self.s.queue.set_cause(lane, cause);
@@ -420,14 +421,14 @@ impl<'a> Pass<'a> {
                 Placement::Nowhere(short) => Some(short),
                 _ => None,
             };
-            let (other, held) = match self.make_do(lane, job.1, (narrowed, cause), short.is_some())
-            {
-                Done::Settled => {
-                    self.s.queue.wake(&self.s.fleet, lane);
-                    return self.put_back(now_key, lane);
-                }
-                Done::Waits(short, held) => (short, held),
-            };
+            let (other, held) =
+                match self.try_alternatives(lane, job.1, (narrowed, cause), short.is_some()) {
+                    Unplaced::Settled => {
+                        self.s.queue.wake(&self.s.fleet, lane);
+                        return self.put_back(now_key, lane);
+                    }
+                    Unplaced::Waits(short, held) => (short, held),
+                };
             let limited = cause.is_some_and(Reason::is_limit);
             let unlicensed = cause == Some(Reason::Licenses);
             let short = short.map_or(Shortfall::ANYTHING, |short| short.or(other));
@@ -451,21 +452,21 @@ impl<'a> Pass<'a> {
             // What keeps it back is no lack of nodes: the next in line is the first that waits for those.
             return;
         }
-        self.keep_for(lane, key, het);
+        self.reserve_for(lane, key, het);
     }
 
     /// What else may let a job start that does not fit: less time, or others that make room.
-    fn make_do(
+    fn try_alternatives(
         &mut self,
         lane: u32,
         job: JobId,
         (narrowed, cause): (bool, Option<Reason>),
         nowhere: bool,
-    ) -> Done {
+    ) -> Unplaced {
         let unlicensed = cause == Some(Reason::Licenses);
         let reclaims = self.state.preemption().is_some_and(|p| p.reclaim_licenses);
         if cause.is_some_and(Reason::is_limit) || (unlicensed && !reclaims) {
-            return Done::Waits(Shortfall::NO_NODES, false);
+            return Unplaced::Waits(Shortfall::NO_NODES, false);
         }
         let mut waits_for = Shortfall::NO_NODES;
         if narrowed || cause.is_some_and(|_| !unlicensed) {
@@ -473,20 +474,20 @@ impl<'a> Pass<'a> {
                 Ok((picks, limit)) if self.limit_on(lane, job, &picks).is_none() => {
                     self.plan.limits.push((self.plan.starts.len(), limit));
                     self.start(lane, job, &picks);
-                    return Done::Settled;
+                    return Unplaced::Settled;
                 }
                 Ok(_) => waits_for = Shortfall::ANYTHING,
                 Err(short) => waits_for = short,
             }
         }
         match self.preempt(lane, job, nowhere) {
-            Made::Settled => Done::Settled,
-            Made::Short(short, held) => Done::Waits(waits_for.or(short), held),
+            PreemptOutcome::Settled => Unplaced::Settled,
+            PreemptOutcome::Short(short, held) => Unplaced::Waits(waits_for.or(short), held),
         }
     }
 
     /// A job waits: the first of its partition, and some behind it if so configured, have nodes kept for them.
-    fn keep_for(&mut self, lane: u32, key: HeadKey, het: Option<HetPart>) {
+    fn reserve_for(&mut self, lane: u32, key: HeadKey, het: Option<HetPart>) {
         let part = self.s.queue.lane(lane).part;
         let pass = self.lists.parts[part as usize];
         let job = key.2;
@@ -564,7 +565,7 @@ impl<'a> Pass<'a> {
             return (nowhere, false, None);
         };
         let span = self.span(lane, demand);
-        // What this pass has taken may come back without being told.
+        // What this pass has taken may come back without an event.
         let no_nodes = |certain: bool| match certain {
             true => Placement::Nowhere(Shortfall::NO_NODES),
             false => Placement::Nowhere(Shortfall::ANYTHING),
@@ -586,7 +587,7 @@ impl<'a> Pass<'a> {
         let relents = waited.and_then(|since| demand.relents_at(since));
         let relented = relents.is_some_and(|at| at <= self.now);
         let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
-        let mut ground = Live {
+        let mut source = CurrentNodes {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[lane.part as usize],
             holds: &self.promises.holds,
@@ -598,19 +599,19 @@ impl<'a> Pass<'a> {
             visited: Cell::new(0),
             shared: false,
         };
-        let placement = choose_now(demand, &mut ground, switches);
-        self.s.cost.nodes_visited += ground.visited.get();
+        let placement = choose_now(demand, &mut source, switches);
+        self.s.cost.nodes_visited += source.visited.get();
         if let Placement::Here(picks) = &placement
             && let Some(limit) = self.limit_on(lane_number, job, picks)
         {
             return (nowhere, false, Some(limit));
         }
         let fits_not = matches!(placement, Placement::Nowhere(_));
-        let cause = ground.reserved.get().filter(|_| fits_not);
-        (placement, ground.narrowed.get(), cause)
+        let cause = source.reserved.get().filter(|_| fits_not);
+        (placement, source.narrowed.get(), cause)
     }
 
-    /// Jobs of the lane would fit now, but for their wish for few switches: their wait begins.
+    /// Jobs of the lane would fit now, but for their limit on leaf switches (--switches): their wait begins.
     fn wait_for_switches(&mut self, lane: u32) {
         let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
         let first = shape.queue.iter().take(SWITCH_WAITERS_MAX);
@@ -621,7 +622,7 @@ impl<'a> Pass<'a> {
         self.plan.switch_waits.extend(new);
     }
 
-    /// Those of a reservation are told under the partition that it is in.
+    /// Those of a reservation are counted under the partition that it is in.
     fn evaluated(&self) -> Vec<u32> {
         let views = self.s.fleet.parts.iter().zip(0..);
         let touched = views
@@ -666,7 +667,7 @@ impl<'a> Pass<'a> {
         self.s.holds = std::mem::take(&mut self.promises.holds);
         let queue = &mut self.s.queue;
         if moved {
-            // Why one waits may be who is first elsewhere.
+            // A lane may wait because of the first job of another partition.
             let heads = queue.parts.iter().filter_map(|part| part.head);
             queue.announce.extend(heads);
         }
@@ -722,7 +723,7 @@ impl<'a> Pass<'a> {
         let first_beside = |part: Option<HetPart>| {
             part.is_some_and(|part| part.ids().any(|other| heads.contains(&other)))
         };
-        let mut told: Vec<(JobId, Reason)> = Vec::new();
+        let mut reported: Vec<(JobId, Reason)> = Vec::new();
         for id in std::mem::take(&mut queue.announce) {
             let (Some(&(shape, _)), Some(job)) = (queue.jobs.get(&id), self.state.jobs.get(&id))
             else {
@@ -755,15 +756,15 @@ impl<'a> Pass<'a> {
             queue.refused.remove(&id);
             let reason = queue.fatal(shape).unwrap_or(waiting);
             if job.reason != reason {
-                told.push((id, reason));
+                reported.push((id, reason));
             }
         }
         let jobs = &self.state.jobs;
         let new =
             |(id, reason): &(JobId, Reason)| jobs.get(id).is_some_and(|job| job.reason != *reason);
-        told.extend(std::mem::take(&mut queue.refused).into_iter().filter(new));
-        told.sort_unstable_by_key(|(id, _)| *id);
-        self.plan.reasons = told;
+        reported.extend(std::mem::take(&mut queue.refused).into_iter().filter(new));
+        reported.sort_unstable_by_key(|(id, _)| *id);
+        self.plan.reasons = reported;
     }
 }
 

@@ -1,21 +1,21 @@
 //! Choosing nodes for a job and laying out its tasks. One algorithm serves the nodes as they are, the nodes as they
-//! will be, and empty nodes (can it ever run?): they differ in the [`Ground`].
+//! will be, and empty nodes (can it ever run?): they differ in the [`NodeSource`].
 //!
 //! Order of choice: the lightest nodes that hold the job, of these the fewest, in configuration order; a range of nodes
 //! and `--spread-job` want as many as there are. Where the network is not flat, fewest leaf switches come first
 //! (`leaves`).
 
+pub(crate) mod after_preemption;
 mod bound;
-pub(crate) mod ground;
 pub(crate) mod holds;
 mod leaves;
+pub(crate) mod node_source;
 mod segments;
-pub(crate) mod vacated;
 
 use crate::demand::Demand;
-use crate::demand::alike::Alike;
 use crate::demand::device_demand::JobShare;
 use crate::demand::pick::Pick;
+use crate::demand::task_counts::TaskCounts;
 use crate::nodes::fleet::{Detail, Fleet, NOWHERE, PartView, Room, free_gpus};
 use crate::nodes::network::{Leaves, Network};
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Nodes of a partition and the room on them.
-pub(crate) trait Ground {
+pub(crate) trait NodeSource {
     /// The first place in a range that may have so much free.
     fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize>;
     /// All places that may have so many GPUs and CPUs and so much memory free, the tightest of the lowest weight first,
@@ -75,7 +75,7 @@ pub(crate) enum Placement {
     Here(Vec<Pick>),
     /// It fits, but only on more leaf switches than allowed.
     Scattered,
-    /// It does not fit on this ground.
+    /// It does not fit on these nodes.
     Nowhere(Shortfall),
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn choose(
     demand: &Demand,
     fleet: &Fleet,
     part: &PartView,
-    ground: &impl Ground,
+    source: &impl NodeSource,
     switches: Option<u32>,
 ) -> Placement {
     let mut scattered = false;
@@ -131,11 +131,11 @@ pub(crate) fn choose(
             demand,
             fleet,
             part,
-            ground,
+            source,
             alternative,
             least_nodes: demand.min_nodes,
             short: Cell::new(Shortfall::ANYTHING),
-            alike: Alike::default(),
+            task_counts: TaskCounts::default(),
             by_count: part.network.is_none()
                 && !(demand.spread || demand.least_loaded)
                 && !demand.is_intricate(),
@@ -169,17 +169,17 @@ pub(crate) fn choose(
     Placement::Nowhere(least.unwrap_or(Shortfall::ANYTHING))
 }
 
-struct Search<'a, G: Ground> {
+struct Search<'a, G: NodeSource> {
     demand: &'a Demand,
     fleet: &'a Fleet,
     part: &'a PartView,
-    ground: &'a G,
+    source: &'a G,
     alternative: usize,
     /// Fewest nodes that it takes.
     least_nodes: u32,
     /// What was missing, where that is known.
     short: Cell<Shortfall>,
-    alike: Alike,
+    task_counts: TaskCounts,
     /// Only how many tasks a node holds matters, not its room.
     by_count: bool,
     /// Devices are counted over the whole job.
@@ -197,7 +197,7 @@ struct Even {
     wanted: usize,
 }
 
-impl<G: Ground> Search<'_, G> {
+impl<G: NodeSource> Search<'_, G> {
     fn run(&self) -> Option<Vec<Candidate>> {
         let d = self.demand;
         let part_max = self.part.config.max_nodes.unwrap_or(u32::MAX);
@@ -385,7 +385,7 @@ impl<G: Ground> Search<'_, G> {
             return None;
         }
         if self.by_count
-            && let Some(most) = self.ground.tasks(pos)
+            && let Some(most) = self.source.tasks(pos)
         {
             return (most >= least.max(1)).then_some(Candidate {
                 pos,
@@ -396,9 +396,11 @@ impl<G: Ground> Search<'_, G> {
                 share: JobShare::default(),
             });
         }
-        let room = self.ground.room(pos);
+        let room = self.source.room(pos);
         let class = &self.fleet.classes[number as usize];
-        let tasks = self.alike.tasks_in(self.demand, (number, class), &room);
+        let tasks = self
+            .task_counts
+            .tasks_in(self.demand, (number, class), &room);
         let mut pick = Pick {
             node,
             tasks,
@@ -411,7 +413,7 @@ impl<G: Ground> Search<'_, G> {
             pick.share = self.demand.share_in(class, &room);
         }
         if self.by_socket
-            && let Some(detail) = self.ground.detail(pos)
+            && let Some(detail) = self.source.detail(pos)
         {
             pick = self
                 .demand
@@ -449,10 +451,10 @@ impl<G: Ground> Search<'_, G> {
         let d = self.demand;
         let (cpus, mib) = d.floor(self.alternative, &self.fleet.classes, each);
         let gpus = u32::try_from(d.devices.least_gpus(each)).unwrap_or(u32::MAX - 1);
-        let Some(places) = self.ground.tightest((gpus, cpus, mib)) else {
+        let Some(places) = self.source.tightest((gpus, cpus, mib)) else {
             return self.first(1, each);
         };
-        let mut places = places.filter(|pos| self.ground.may_hold(*pos, each));
+        let mut places = places.filter(|pos| self.source.may_hold(*pos, each));
         let found = places.find_map(|pos| self.candidate(pos, each));
         found.into_iter().collect()
     }
@@ -469,10 +471,10 @@ impl<G: Ground> Search<'_, G> {
             .demand
             .floor(self.alternative, &self.fleet.classes, each);
         while found.len() < wanted {
-            let Some(pos) = self.ground.next(places.clone(), cpus, mib) else {
+            let Some(pos) = self.source.next(places.clone(), cpus, mib) else {
                 break;
             };
-            if self.ground.may_hold(pos, each) {
+            if self.source.may_hold(pos, each) {
                 found.extend(self.candidate(pos, each));
             }
             places.start = pos + 1;

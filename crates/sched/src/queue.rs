@@ -1,26 +1,26 @@
-//! Waiting jobs by shape. A *shape* is what makes jobs alike to placement: ask, partitions, time limit. A *lane* is
+//! Waiting jobs by shape. A *shape* is what makes jobs equal to placement: ask, partitions, time limit. A *lane* is
 //! a shape in one of its partitions; it is `woken` when something may have changed for it and otherwise blocked,
 //! and a blocked lane costs nothing.
 
+pub(crate) mod feasibility_cache;
 mod feasible;
 mod kind;
-pub(crate) mod possible;
 mod slab;
 
 pub(crate) use self::feasible::{feasible, partitions_of};
 use self::feasible::{least_cpus, may_use, planned_ms};
 use self::kind::Kind;
 use self::slab::Slab;
-use crate::backfill::gains::{BlockedKey, Loosened, PartQueue};
+use crate::backfill::gains::{BlockedKey, PartQueue, RelaxedHold};
 use crate::demand::Demand;
 use crate::demand::licenses::asked;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::rooms::narrow;
-use crate::order::{HeadKey, Order, QueueKey, Standing};
+use crate::order::{HeadKey, Order, PreemptTier, QueueKey};
 use crate::place::Shortfall;
 use crate::place::holds::Holds;
-use crate::queue::possible::Looked;
+use crate::queue::feasibility_cache::FeasibilityCache;
 use foldhash::fast::RandomState;
 use muster_core::account_limits::Scope;
 use muster_core::het::HetPart;
@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// Specifications by which a shape is known at most: beyond, what they cost in memory is not worth it.
 const SPECS_OF_SHAPE: usize = 64;
 
-/// Jobs that are alike.
+/// Jobs that ask for the same.
 #[derive(Debug)]
 pub(crate) struct Shape {
     kind: Kind,
@@ -134,7 +134,7 @@ pub(crate) struct Queue {
     pub(crate) claimants: BTreeMap<JobId, u32>,
     stamps: u64,
     /// What was found when jobs were submitted that are not queued yet.
-    pub(crate) looked: Looked,
+    pub(crate) feasibility: FeasibilityCache,
 }
 
 impl Queue {
@@ -292,7 +292,7 @@ impl Queue {
         for (part, ordinal) in parts.into_iter().zip(0..) {
             let view = &fleet.parts[part as usize];
             let known = match user {
-                None => self.looked.take(fleet, (&job.spec, limit, part)),
+                None => self.feasibility.take(fleet, (&job.spec, limit, part)),
                 Some(_) => None,
             };
             let demand = known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, user));
@@ -380,13 +380,13 @@ impl Queue {
     pub(crate) fn head_key(
         &self,
         id: u32,
-        standing: Standing,
+        tier: PreemptTier,
         (Reverse(within), job): QueueKey,
     ) -> HeadKey {
         let lane = self.lanes.get(id);
         let line = &self.shapes.get(lane.shape).kind.line;
         let rank = self.order.rank(line, lane.base, within);
-        (standing, Reverse(rank), job, lane.ordinal)
+        (tier, Reverse(rank), job, lane.ordinal)
     }
 
     /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes), or
@@ -497,7 +497,7 @@ impl Queue {
         }
     }
 
-    /// When a queued job gives up its wish for few leaf switches, which has kept it waiting since `since`.
+    /// When a queued job gives up its limit on leaf switches, which has kept it waiting since `since`.
     pub(crate) fn relents_at(&self, job: JobId, since: Timestamp) -> Option<Timestamp> {
         let (shape, _) = self.jobs.get(&job)?;
         let lanes = self.shapes.get(*shape).lanes.iter();
@@ -624,19 +624,18 @@ impl Queue {
     }
 
     /// A promise leaves more of nodes than it did; gives the partitions in which jobs may use that.
-    pub(crate) fn loosened(&mut self, fleet: &Fleet, nodes: Vec<Loosened>) -> BTreeSet<u32> {
+    pub(crate) fn relaxed(&mut self, fleet: &Fleet, nodes: Vec<RelaxedHold>) -> BTreeSet<u32> {
         let mut parts = BTreeSet::new();
-        for loosened in nodes {
+        for relaxed in nodes {
             // The last one, mostly the only one, has it.
-            let Some((last, others)) = fleet.nodes[loosened.node as usize].parts.split_last()
-            else {
+            let Some((last, others)) = fleet.nodes[relaxed.node as usize].parts.split_last() else {
                 continue;
             };
             for &part in others {
-                self.parts[part as usize].loosened(fleet, loosened.clone());
+                self.parts[part as usize].relaxed(fleet, relaxed.clone());
                 parts.insert(part);
             }
-            self.parts[*last as usize].loosened(fleet, loosened);
+            self.parts[*last as usize].relaxed(fleet, relaxed);
             parts.insert(*last);
         }
         parts
@@ -644,7 +643,7 @@ impl Queue {
 
     /// Whether what nodes have gained since a lane did not fit may be enough for it. `end` is when its job would end,
     /// `holds` what is promised so far.
-    pub(crate) fn is_hopeful(
+    pub(crate) fn is_unblocked(
         &mut self,
         fleet: &Fleet,
         id: u32,
@@ -662,7 +661,7 @@ impl Queue {
             BlockedKey::Free(..) => {}
         }
         let room = |node: u32| &fleet.nodes[node as usize].room;
-        let looser = fresh.loosened.iter().filter(|l| l.helps(end, room(l.node)));
+        let looser = fresh.relaxed.iter().filter(|l| l.helps(end, room(l.node)));
         let nodes = fresh.freed.iter().copied().chain(looser.map(|l| l.node));
         let mut held = false;
         for node in nodes.filter(|&node| may_use(demand, fleet, node, room(node))) {

@@ -71,14 +71,14 @@ pub(crate) struct Local {
     pub(crate) ends_at: u64,
     /// Milliseconds that were left when it was stopped.
     pub(crate) stopped: Option<u64>,
-    /// It was told to end.
+    /// It was ordered to end.
     pub(crate) ending: bool,
     /// `Released` was reported.
     pub(crate) released: bool,
 }
 
 impl Local {
-    /// It was told to end, and nobody was told yet that it has.
+    /// It was ordered to end, and its end is not reported yet.
     pub(crate) fn is_being_killed(&self) -> bool {
         self.ending && !self.released
     }

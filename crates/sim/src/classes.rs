@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub enum FaultClass {
     /// Users who send what the commands never send.
     HostileClients,
-    /// Nodes that report what did not happen, and connect twice.
+    /// Nodes that report what did not handle, and connect twice.
     LyingNodes,
     /// Single threads of the controller end or panic.
     DyingThreads,

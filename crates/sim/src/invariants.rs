@@ -184,7 +184,7 @@ pub(crate) fn invariant_no_acknowledged_job_is_lost(world: &World) -> Outcome {
     Ok(())
 }
 
-/// An acknowledged job is in the durable history, as it was asked for, under the number that was told.
+/// An acknowledged job is in the durable history, as it was asked for, under the number in the reply.
 pub(crate) fn invariant_an_acknowledged_job_is_what_was_asked(
     world: &World,
     id: JobId,
@@ -213,7 +213,7 @@ pub(crate) fn invariant_an_acknowledged_job_is_what_was_asked(
     }
 }
 
-/// Whoever was told of a job finds it with the next read.
+/// A client that knows of a job finds it with the next read.
 pub(crate) fn invariant_a_reply_is_visible_to_reads(world: &World, reply: &Reply) -> Outcome {
     let (Reply::Submitted { id, .. }, Some(controller)) = (reply, &world.controller) else {
         return Ok(());
@@ -267,7 +267,7 @@ pub(crate) fn invariant_a_launch_is_for_this_node(
     Ok(())
 }
 
-/// What a node was told to forget, and did, is not ordered again.
+/// A node that was ordered to forget a job, and did, does not get the order again.
 pub(crate) fn invariant_a_released_launch_is_not_ordered_again(
     world: &World,
     node: usize,
@@ -306,7 +306,7 @@ pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
 }
 
 /// No two jobs' processes have a CPU in common, as the node itself sees it, but for those of jobs that share, of jobs
-/// that are stopped, and of those that an administrator resumed while others had their CPUs. A node that comes back after it was given up is told to end what runs there before it gets anything
+/// that are stopped, and of those that an administrator resumed while others had their CPUs. A node that comes back after it was given up is ordered to end what runs there before it gets anything
 /// new, and waits for that.
 pub(crate) fn invariant_no_cpu_is_used_twice(
     world: &World,
@@ -341,7 +341,7 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
 
 /// A job runs under one attempt at a time. The one exception: an older attempt may still run on a node that was
 /// declared down after that attempt started there and before the newer one started, because nobody could tell the
-/// node; it is ended when the node is heard of again.
+/// node; it is ended when the node connects again.
 pub(crate) fn invariant_one_attempt_runs_at_once(
     world: &World,
     starts_on: usize,
@@ -423,7 +423,7 @@ pub(crate) fn invariant_observed_ends_are_recorded(
     Ok(())
 }
 
-/// A node that is connected knows every job that the controller thinks it runs, soon after it was told.
+/// A node that is connected knows every job that the controller thinks it runs, soon after the order.
 pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> Outcome {
     let Some(controller) = &world.controller else {
         return Ok(());
@@ -442,18 +442,18 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
             let Some(connected) = world.connected_since(idx.0 as usize) else {
                 continue;
             };
-            let told = connected.max(launch.started_ms);
+            let ordered = connected.max(launch.started_ms);
             let agent = &world.agents[idx.0 as usize];
-            if world.now.saturating_sub(told) > ORDER_ARRIVES_MS
+            if world.now.saturating_sub(ordered) > ORDER_ARRIVES_MS
                 && !agent.has_seen((job.id, job.attempt))
             {
                 return broken(
                     "invariant_running_jobs_are_known_to_their_nodes",
                     format!(
-                        "job {} runs on {} since {} s, which never heard of it",
+                        "job {} runs on {} since {} s, which does not know it",
                         job.id,
                         agent.name,
-                        (world.now - told) / 1000
+                        (world.now - ordered) / 1000
                     ),
                 );
             }

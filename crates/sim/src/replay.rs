@@ -1,5 +1,5 @@
 //! Replays a workload through the real scheduler: the controller's own engine (decide, apply, plan, commit) on a
-//! virtual clock that jumps from one submission or end to the next. Nodes do at once what they are told. What the
+//! virtual clock that jumps from one submission or end to the next. Nodes carry out orders at once. What the
 //! scheduler may know it knows as in a cluster: limits, not run times.
 
 pub mod metrics;
@@ -127,7 +127,7 @@ impl std::fmt::Display for ReplayError {
 
 impl std::error::Error for ReplayError {}
 
-/// Replays a workload; `progress` is told how many jobs have ended.
+/// Replays a workload; `progress` gets the number of jobs that have ended.
 ///
 /// # Errors
 /// A parameter that the configuration does not take, a job that is refused or that never starts.
@@ -289,7 +289,7 @@ impl Machine {
             let Some(live) = self.live.remove(&id) else {
                 continue;
             };
-            self.decide(&Command::Assume { ended: id });
+            self.decide(&Command::AssumeEnded { job: id });
             if self.turn.events.is_empty() {
                 return Err(ReplayError(format!(
                     "job {id} does not run, and cannot end"

@@ -1,4 +1,4 @@
-//! The cluster and the loop that drives it: a queue of things that will happen, in virtual time. What happens to the
+//! The cluster and the loop that drives it: a queue of things that will handle, in virtual time. What happens to the
 //! controller, the network, the nodes and the clients is in the modules below.
 
 pub(crate) mod accounting;
@@ -7,12 +7,12 @@ pub(crate) mod clients;
 mod clocks;
 mod disks;
 mod faults;
+mod het_and_reservations;
 mod liars;
 mod network;
 pub(crate) mod nodes;
 pub(crate) mod threads;
 mod turns;
-mod wishes;
 
 use crate::agent::{Agent, Run};
 use crate::classes::{self, FaultClass};
@@ -42,7 +42,7 @@ use std::sync::Arc;
 pub(crate) const EPOCH_MS: i64 = 1_700_000_000_000;
 /// Virtual time after the last fault in which everything must end, milliseconds.
 const LIVENESS_MS: u64 = 6 * 3600 * 1000;
-/// More happenings than any run of this length has: something goes round in a circle.
+/// More events than any run of this length has: beyond it the run loops.
 const HAPPENINGS_PER_STEP: u64 = 20_000;
 
 macro_rules! trace {
@@ -54,8 +54,8 @@ pub(crate) use trace;
 
 type Outcome = Result<(), Violation>;
 
-/// Something that will happen.
-pub(crate) enum Happening {
+/// Something that will handle.
+pub(crate) enum WorldEvent {
     /// The controller takes a turn.
     Turn { life: u64 },
     /// The controller starts.
@@ -82,7 +82,7 @@ pub(crate) enum Happening {
     Connect { node: usize },
     /// A script ends by itself.
     ScriptEnds { node: usize, run: Run, timer: u64 },
-    /// Processes that were told to end are gone.
+    /// Processes that were ordered to end are gone.
     Killed { node: usize, run: Run, timer: u64 },
     /// The agent's process starts again.
     AgentStarts { node: usize },
@@ -132,7 +132,7 @@ pub(crate) enum Happening {
 struct Queued {
     at: u64,
     number: u64,
-    what: Happening,
+    what: WorldEvent,
 }
 
 impl PartialEq for Queued {
@@ -188,7 +188,7 @@ pub(crate) struct World {
     pub(crate) config: Arc<ClusterConfig>,
     pub(crate) storage: MemStorage,
     pub(crate) controller: Option<Controller>,
-    /// Starts of the controller; happenings of an earlier life are void.
+    /// Starts of the controller; events of an earlier life are void.
     pub(crate) life: u64,
     pub(crate) turn_at: Option<u64>,
     pub(crate) ledger: Ledger,
@@ -282,24 +282,24 @@ impl World {
         self.restart()?;
         for node in 0..self.agents.len() {
             let delay = self.random.below(2000);
-            self.later(delay, Happening::Connect { node });
+            self.later(delay, WorldEvent::Connect { node });
         }
-        self.later(1000, Happening::Step);
-        self.later(3000, Happening::Fault);
-        self.later(500, Happening::Accounting);
-        self.later(20_000, Happening::Snapshot);
+        self.later(1000, WorldEvent::Step);
+        self.later(3000, WorldEvent::Fault);
+        self.later(500, WorldEvent::Accounting);
+        self.later(20_000, WorldEvent::Snapshot);
         let classes = std::mem::take(&mut self.classes);
         trace!(self, "classes of faults: {classes:?}");
         for class in &classes {
             let delay = self.chaos.between(1_000, 15_000);
             let first = match class {
-                FaultClass::HostileClients => Happening::Attack,
-                FaultClass::LyingNodes => Happening::Lie,
-                FaultClass::DyingThreads => Happening::DoomThread,
-                FaultClass::FailingStorage => Happening::BreakStorage,
-                FaultClass::SlowSyncs => Happening::SlowDisk,
-                FaultClass::ClockSteps => Happening::SetClock,
-                FaultClass::FailingNodes => Happening::BreakNode,
+                FaultClass::HostileClients => WorldEvent::Attack,
+                FaultClass::LyingNodes => WorldEvent::Lie,
+                FaultClass::DyingThreads => WorldEvent::DoomThread,
+                FaultClass::FailingStorage => WorldEvent::BreakStorage,
+                FaultClass::SlowSyncs => WorldEvent::SlowDisk,
+                FaultClass::ClockSteps => WorldEvent::SetClock,
+                FaultClass::FailingNodes => WorldEvent::BreakNode,
             };
             self.later(delay, first);
         }
@@ -313,11 +313,11 @@ impl World {
             let Some(Reverse(next)) = self.queue.pop() else {
                 return Err(Violation::new(
                     "invariant_time_goes_on",
-                    "nothing is left to happen",
+                    "nothing is left to handle",
                 ));
             };
             self.now = self.now.max(next.at);
-            self.happen(next.what)?;
+            self.handle(next.what)?;
             if let Some(since) = self.healing_since {
                 if self.is_quiet() {
                     return invariants::invariant_nothing_is_left(self);
@@ -338,79 +338,79 @@ impl World {
         ))
     }
 
-    fn happen(&mut self, what: Happening) -> Outcome {
+    fn handle(&mut self, what: WorldEvent) -> Outcome {
         match what {
-            Happening::Turn { life } => self.turn(life),
-            Happening::Restart => self.restart(),
-            Happening::Hello { conn, hello } => {
+            WorldEvent::Turn { life } => self.turn(life),
+            WorldEvent::Restart => self.restart(),
+            WorldEvent::Hello { conn, hello } => {
                 self.hello_arrives(conn, hello);
                 Ok(())
             }
-            Happening::Reports { conn, reports } => {
+            WorldEvent::Reports { conn, reports } => {
                 self.reports_arrive(conn, reports);
                 Ok(())
             }
-            Happening::Health { conn, load } => {
+            WorldEvent::Health { conn, load } => {
                 self.health_arrives(conn, load);
                 Ok(())
             }
-            Happening::ToAgent { conn, message } => self.agent_hears(conn, message),
-            Happening::CtldSeesClosed { conn } => {
+            WorldEvent::ToAgent { conn, message } => self.agent_receives(conn, message),
+            WorldEvent::CtldSeesClosed { conn } => {
                 self.ctld_sees_closed(conn);
                 Ok(())
             }
-            Happening::AgentSeesClosed { conn } => {
+            WorldEvent::AgentSeesClosed { conn } => {
                 self.agent_sees_closed(conn);
                 Ok(())
             }
-            Happening::Connect { node } => {
+            WorldEvent::Connect { node } => {
                 self.connect(node);
                 Ok(())
             }
-            Happening::ScriptEnds { node, run, timer } => self.script_ends(node, run, timer),
-            Happening::Killed { node, run, timer } => self.killed(node, run, timer),
-            Happening::AgentStarts { node } => {
+            WorldEvent::ScriptEnds { node, run, timer } => self.script_ends(node, run, timer),
+            WorldEvent::Killed { node, run, timer } => self.killed(node, run, timer),
+            WorldEvent::AgentStarts { node } => {
                 self.agent_starts(node);
                 Ok(())
             }
-            Happening::MachineStarts { node, boot } => {
+            WorldEvent::MachineStarts { node, boot } => {
                 self.machine_starts(node, boot);
                 Ok(())
             }
-            Happening::Step => {
+            WorldEvent::Step => {
                 self.step();
                 Ok(())
             }
-            Happening::Request { id } => self.request_arrives(id),
-            Happening::Answer { id, reply } => self.answer_arrives(id, &reply),
-            Happening::Fault => self.fault(),
-            Happening::Repair(repair) => {
+            WorldEvent::Request { id } => self.request_arrives(id),
+            WorldEvent::Answer { id, reply } => self.answer_arrives(id, &reply),
+            WorldEvent::Fault => self.fault(),
+            WorldEvent::Repair(repair) => {
                 self.repair(repair);
                 Ok(())
             }
-            Happening::Accounting => self.accounting_goes_on(),
-            Happening::Snapshot => self.think_of_a_snapshot(),
-            Happening::Synced { life, turn } => self.synced(life, *turn),
-            Happening::Lie => self.lie(),
+            WorldEvent::Accounting => self.accounting_goes_on(),
+            WorldEvent::Snapshot => self.think_of_a_snapshot(),
+            WorldEvent::Synced { life, turn } => self.synced(life, *turn),
+            WorldEvent::Lie => self.lie(),
             other => {
-                self.happen_quietly(other);
+                self.handle_quietly(other);
                 Ok(())
             }
         }
     }
 
     /// What breaks no invariant by itself.
-    fn happen_quietly(&mut self, what: Happening) {
+    fn handle_quietly(&mut self, what: WorldEvent) {
         match what {
-            Happening::Heal => self.heal(),
-            Happening::Attack => self.attack(),
-            Happening::DoomThread => self.doom_a_thread(),
-            Happening::ProcessEnds { life } => self.process_ends(life),
-            Happening::BreakStorage => self.break_the_storage(),
-            Happening::SlowDisk => self.slow_the_disk(),
-            Happening::SetClock => self.set_the_clock(),
-            Happening::BreakNode => self.break_a_node(),
-            Happening::Retry { lost } => self.retry(*lost),
+            WorldEvent::Heal => self.heal(),
+            WorldEvent::Attack => self.attack(),
+            WorldEvent::DoomThread => self.doom_a_thread(),
+            WorldEvent::ProcessEnds { life } => self.process_ends(life),
+            WorldEvent::BreakStorage => self.break_the_storage(),
+            WorldEvent::SlowDisk => self.slow_the_disk(),
+            WorldEvent::SetClock => self.set_the_clock(),
+            WorldEvent::BreakNode => self.break_a_node(),
+            WorldEvent::Retry { lost } => self.retry(*lost),
             _ => {}
         }
     }
@@ -421,7 +421,7 @@ impl World {
     }
 
     /// Puts something into the queue.
-    pub(crate) fn later(&mut self, delay: u64, what: Happening) {
+    pub(crate) fn later(&mut self, delay: u64, what: WorldEvent) {
         self.number += 1;
         self.queue.push(Reverse(Queued {
             at: self.now + delay,

@@ -33,7 +33,7 @@ impl Receiver {
     }
 }
 
-/// What a key that is derived from a job's key is for. Agents of a job's nodes know the job's key; whoever has a derived one
+/// What a key that is derived from a job's key is for. Agents of a job's nodes know the job's key; the owner of a derived one
 /// cannot work out that, nor another derived one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKeyUse {
@@ -73,9 +73,9 @@ pub fn is_same_key(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && !a.is_empty() && differences == 0
 }
 
-/// Why somebody is not believed.
+/// Why a peer is not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Mistrust {
+pub enum VerifyError {
     /// A public key has another length.
     #[error("a public key has {0} bytes, not {KEY}")]
     Length(usize),
@@ -87,9 +87,9 @@ pub enum Mistrust {
     Seal,
 }
 
-/// Whom a session is between.
+/// The two ends of a session.
 #[derive(Clone, Copy, Debug)]
-pub struct Between<'a> {
+pub struct SessionPeers<'a> {
     /// `ClusterName`.
     pub cluster: &'a str,
     /// `NodeName`.
@@ -132,9 +132,9 @@ impl KeyPair {
     ///
     /// # Errors
     /// The key is none.
-    pub fn with_node(&self, between: Between<'_>, node: &[u8]) -> Result<Session, Mistrust> {
+    pub fn with_node(&self, peers: SessionPeers<'_>, node: &[u8]) -> Result<Session, VerifyError> {
         let node = public_key(node)?;
-        self.session(between, &node, &self.public, &node)
+        self.session(peers, &node, &self.public, &node)
     }
 
     /// The node's side of a session with the controller that has this key.
@@ -143,27 +143,27 @@ impl KeyPair {
     /// The key is none.
     pub fn with_controller(
         &self,
-        between: Between<'_>,
+        peers: SessionPeers<'_>,
         controller: &[u8],
-    ) -> Result<Session, Mistrust> {
+    ) -> Result<Session, VerifyError> {
         let controller = public_key(controller)?;
-        self.session(between, &controller, &controller, &self.public)
+        self.session(peers, &controller, &controller, &self.public)
     }
 
     fn session(
         &self,
-        between: Between<'_>,
+        peers: SessionPeers<'_>,
         other: &PublicKey,
         controller: &PublicKey,
         node: &PublicKey,
-    ) -> Result<Session, Mistrust> {
+    ) -> Result<Session, VerifyError> {
         let shared = self.secret.diffie_hellman(other);
         if !shared.was_contributory() {
-            return Err(Mistrust::Weak);
+            return Err(VerifyError::Weak);
         }
         let mut derived = keyed(shared.as_bytes());
-        let names = [between.cluster.as_bytes(), between.node.as_bytes()];
-        let purpose = between.receiver.purpose();
+        let names = [peers.cluster.as_bytes(), peers.node.as_bytes()];
+        let purpose = peers.receiver.purpose();
         let parts = [purpose, controller.as_bytes(), node.as_bytes()];
         for part in parts.into_iter().chain(names) {
             // Lengths, so that no two lists of parts are the same bytes.
@@ -198,10 +198,10 @@ impl Session {
     ///
     /// # Errors
     /// The seal does not fit: no further message of this connection can be trusted.
-    pub fn check(&mut self, bytes: &[u8], seal: &[u8]) -> Result<(), Mistrust> {
+    pub fn check(&mut self, bytes: &[u8], seal: &[u8]) -> Result<(), VerifyError> {
         // Compares in constant time.
         let fits = self.next(&Digest::of(bytes)).verify_slice(seal);
-        fits.map_err(|_| Mistrust::Seal)
+        fits.map_err(|_| VerifyError::Seal)
     }
 
     fn next(&mut self, digest: &Digest) -> Hmac<Sha256> {
@@ -213,10 +213,10 @@ impl Session {
     }
 }
 
-fn public_key(bytes: &[u8]) -> Result<PublicKey, Mistrust> {
+fn public_key(bytes: &[u8]) -> Result<PublicKey, VerifyError> {
     let fixed: [u8; KEY] = bytes
         .try_into()
-        .map_err(|_| Mistrust::Length(bytes.len()))?;
+        .map_err(|_| VerifyError::Length(bytes.len()))?;
     Ok(PublicKey::from(fixed))
 }
 
@@ -227,22 +227,22 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Between, JobKeyUse, KeyPair, Mistrust, Receiver, Session, derive_job_key, is_same_key,
-        prove_step_number,
+        JobKeyUse, KeyPair, Receiver, Session, SessionPeers, VerifyError, derive_job_key,
+        is_same_key, prove_step_number,
     };
     use proptest::prelude::*;
 
-    const HERE: Between<'_> = Between {
+    const HERE: SessionPeers<'_> = SessionPeers {
         cluster: "c",
         node: "n1",
         receiver: Receiver::Launcher,
     };
 
-    fn sides(controller: u8, agent: u8, theirs: Between<'_>) -> (Session, Session) {
+    fn sides(controller: u8, agent: u8, theirs: SessionPeers<'_>) -> (Session, Session) {
         let (controller, agent) = (KeyPair::of([controller; 32]), KeyPair::of([agent; 32]));
         let said = controller.with_node(HERE, &agent.public()).unwrap();
-        let heard = agent.with_controller(theirs, &controller.public());
-        (said, heard.unwrap())
+        let receiver = agent.with_controller(theirs, &controller.public());
+        (said, receiver.unwrap())
     }
 
     proptest! {
@@ -253,16 +253,16 @@ mod tests {
             messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..5),
             flip in any::<prop::sample::Index>(),
         ) {
-            let (mut said, mut heard) = sides(controller, agent, HERE);
+            let (mut said, mut receiver) = sides(controller, agent, HERE);
             for message in &messages {
                 let seal = said.seal(message);
-                prop_assert_eq!(heard.check(message, &seal), Ok(()));
+                prop_assert_eq!(receiver.check(message, &seal), Ok(()));
                 // The same again is not the next.
                 let (mut other, _) = sides(controller, agent, HERE);
                 for _ in &messages {
                     other.seal(b"");
                 }
-                prop_assert_eq!(other.check(message, &seal), Err(Mistrust::Seal));
+                prop_assert_eq!(other.check(message, &seal), Err(VerifyError::Seal));
             }
             let message = messages[0].clone();
             let seal = said.seal(&message);
@@ -270,49 +270,55 @@ mod tests {
             let at = flip.index(wrong.len());
             wrong[at] ^= 1;
             let (message, seal) = wrong.split_at(message.len());
-            prop_assert_eq!(heard.check(message, seal), Err(Mistrust::Seal));
+            prop_assert_eq!(receiver.check(message, seal), Err(VerifyError::Seal));
         }
     }
 
     #[test]
     fn what_was_said_twice_or_in_another_order_is_not_believed() {
-        let (mut said, mut heard) = sides(1, 2, HERE);
+        let (mut said, mut receiver) = sides(1, 2, HERE);
         let (first, second) = (said.seal(b"first"), said.seal(b"second"));
-        assert_eq!(heard.check(b"first", &first), Ok(()));
-        assert_eq!(heard.check(b"first", &first), Err(Mistrust::Seal));
-        let (_, mut heard) = sides(1, 2, HERE);
-        assert_eq!(heard.check(b"second", &second), Err(Mistrust::Seal));
+        assert_eq!(receiver.check(b"first", &first), Ok(()));
+        assert_eq!(receiver.check(b"first", &first), Err(VerifyError::Seal));
+        let (_, mut receiver) = sides(1, 2, HERE);
+        assert_eq!(receiver.check(b"second", &second), Err(VerifyError::Seal));
     }
 
     #[test]
     fn what_was_said_to_others_is_not_believed() {
-        let elsewhere = [
-            Between { node: "n2", ..HERE },
-            Between {
+        let other_peers = [
+            SessionPeers { node: "n2", ..HERE },
+            SessionPeers {
                 cluster: "d",
                 ..HERE
             },
             // The same letters, at another border.
-            Between {
+            SessionPeers {
                 cluster: "cn",
                 node: "1",
                 ..HERE
             },
             // The other process of the same node, with the same key.
-            Between {
+            SessionPeers {
                 receiver: Receiver::Agent,
                 ..HERE
             },
         ];
-        for theirs in elsewhere {
-            let (mut said, mut heard) = sides(1, 2, theirs);
-            assert_eq!(heard.check(b"x", &said.seal(b"x")), Err(Mistrust::Seal));
+        for theirs in other_peers {
+            let (mut said, mut receiver) = sides(1, 2, theirs);
+            assert_eq!(
+                receiver.check(b"x", &said.seal(b"x")),
+                Err(VerifyError::Seal)
+            );
         }
         // Another connection of the same node, another controller.
         for (controller, agent) in [(1, 3), (3, 2)] {
             let (mut said, _) = sides(controller, agent, HERE);
-            let (_, mut heard) = sides(1, 2, HERE);
-            assert_eq!(heard.check(b"x", &said.seal(b"x")), Err(Mistrust::Seal));
+            let (_, mut receiver) = sides(1, 2, HERE);
+            assert_eq!(
+                receiver.check(b"x", &said.seal(b"x")),
+                Err(VerifyError::Seal)
+            );
         }
     }
 
@@ -346,8 +352,8 @@ mod tests {
     fn keys_that_keep_no_secret_are_refused() {
         let pair = KeyPair::of([1; 32]);
         let refused = |key: &[u8]| pair.with_node(HERE, key).err();
-        assert_eq!(refused(&[0; 32]), Some(Mistrust::Weak));
-        assert_eq!(refused(&[1; 31]), Some(Mistrust::Length(31)));
-        assert_eq!(refused(&[]), Some(Mistrust::Length(0)));
+        assert_eq!(refused(&[0; 32]), Some(VerifyError::Weak));
+        assert_eq!(refused(&[1; 31]), Some(VerifyError::Length(31)));
+        assert_eq!(refused(&[]), Some(VerifyError::Length(0)));
     }
 }

@@ -21,7 +21,7 @@ fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
     minicbor::to_vec(value).expect("writing to memory cannot fail")
 }
 
-/// Decodes as whoever gets such a message, and again what that encodes to.
+/// Decodes as the receiver of such a message, and again what that encodes to.
 macro_rules! round_trip {
     ($type:ty, $bytes:expr) => {
         if let Ok(value) = frame::decode::<$type>($bytes) {
@@ -106,7 +106,7 @@ pub(super) fn seeds_of_protocol() -> Vec<Vec<u8>> {
             &Value::of(&FromStepd::Up {
                 position: 1,
                 number: 1,
-                heard: 0,
+                acknowledged: 0,
                 message: Box::new(FromStepd::Closed),
             }),
         ),

@@ -160,7 +160,7 @@ fn owners(users: u32) -> Result<Vec<Option<u32>>> {
     Ok((0..users).map(|n| root.then_some(FIRST_UID + n)).collect())
 }
 
-/// Milliseconds within which 99 of 100 syncs of a file are done, whoever does them: less than the disk no acknowledgement
+/// Milliseconds within which 99 of 100 syncs of a file are done, by any program: less than the disk no acknowledgement
 /// takes.
 fn sync_time(bench: &Bench) -> Result<f64> {
     let file = fs::File::create(bench.dir.join("synced"))?;

@@ -6,24 +6,36 @@ use crate::source::product;
 use std::collections::BTreeMap;
 
 /// Words, and what to write instead. They are counted in names, comments and texts alike.
-const DENIED: [(&str, &str); 17] = [
+const DENIED: [(&str, &str); 29] = [
     ("alike", "equal, equivalent, of the same template"),
     ("cradle", "child slot"),
     ("door", "socket"),
     ("elsewhere", "redirected"),
+    ("fate", "state, use"),
+    ("ground", "source of nodes"),
+    ("happening", "event"),
     ("hear", "receive"),
     ("heard", "received, reported"),
     ("hears", "receives"),
+    ("heed", "use, read"),
+    ("heeds", "uses, reads"),
     ("hopeful", "unblocked"),
+    ("hopefuls", "unblocked lanes"),
+    ("loosened", "relaxed"),
     ("mistrust", "verification error"),
     ("nursery", "spawner"),
     ("standing", "lease, tier"),
     ("tenant", "allocation"),
     ("tenants", "allocations"),
     ("told", "reported, sent, notified"),
+    ("unheard", "unreported, unacknowledged"),
+    ("untold", "unreported"),
+    ("vacated", "after preemption"),
     ("visitor", "client"),
     ("whoever", "the process, the user"),
     ("wish", "request, option"),
+    ("wished", "requested"),
+    ("wishes", "requests, options"),
 ];
 
 #[test]

@@ -76,7 +76,7 @@ impl Ctx {
         ctx
     }
 
-    /// Without the environment's wishes.
+    /// Without the options of the environment.
     pub(crate) fn bare(cluster: &str, zone: TimeZone) -> Ctx {
         Ctx {
             now: Timestamp::default(),

@@ -64,10 +64,10 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         priority_least: 0,
         het: None,
         preempted: None,
-        cpus_lent: false,
+        cpus_released_by_preemption: false,
         resumed: false,
-        waking: None,
-        turn_due: None,
+        power_up: None,
+        gang_slice_ends: None,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -107,7 +107,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         expected_start: None,
         switch_wait_since: None,
         next_step: 0,
-        unheard_steps: muster_core::index_set::IndexSet::default(),
+        unreported_steps: muster_core::index_set::IndexSet::default(),
         begin_at: None,
     }
 }

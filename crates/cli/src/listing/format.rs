@@ -83,7 +83,7 @@ pub(crate) struct Layout<R: Record> {
     pub(crate) columns: Vec<Column<R>>,
 }
 
-/// How unknown fields are told: the text before the offending letter or name.
+/// How unknown fields are reported: the text before the offending letter or name.
 pub(crate) struct Complaint {
     /// Up to the letter.
     pub(crate) letter: &'static str,

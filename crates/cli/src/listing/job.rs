@@ -156,7 +156,7 @@ impl<'a> JobRow<'a> {
             (Some(detail), Reason::ReqNodeNotAvail) if !detail.is_empty() => {
                 format!("{}, {detail}", self.job.reason.name()).into()
             }
-            // What a failed prolog leaves is told in words that people and programs look for.
+            // The text for a failed prolog is one that people and programs search for.
             (Some(detail), Reason::JobHeldAdmin) if detail.starts_with(REQUEUED_HELD) => {
                 REQUEUED_HELD.into()
             }

@@ -136,8 +136,8 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["wait4switch"] "WAIT4SWITCH" run r _c o => wait_for_switch(r, o);
 ];
 
-/// Fields of what records that are alike differ in ([`muster_core::alike::Numbers`]), by their first names. All others are
-/// the same for all of one form.
+/// Fields in which records of one template differ ([`muster_core::listing_codec::RowValues`]), by their first names. All others are
+/// the same for all of them.
 const OF_NUMBERS: &[&str] = &[
     "jobarrayid",
     "jobid",
@@ -155,7 +155,7 @@ const OF_NUMBERS: &[&str] = &[
     "stdout",
 ];
 
-/// Whether a field may differ between jobs that are alike.
+/// Whether a field may differ between jobs of one template.
 pub(crate) fn is_of_numbers(field: &Field<Jobs>) -> bool {
     OF_NUMBERS.contains(&field.names[0])
 }

@@ -2,12 +2,12 @@
 
 use super::context::Ctx;
 use crate::connect::{Client, ConnectError, unexpected};
-use muster_core::alike::Listed;
 use muster_core::config::ClusterConfig;
 use muster_core::explain::ExpectedStart;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job};
 use muster_core::licenses::License;
+use muster_core::listing_codec::CompactListing;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::privacy::PrivateData;
 use muster_core::state::ArrayInfo;
@@ -91,7 +91,7 @@ pub(crate) fn jobs_in_parts(
     ctx: &mut Ctx,
     filter: JobFilter,
     all: &mut Jobs,
-    mut look: impl FnMut(Listed, &mut Jobs, &Ctx),
+    mut look: impl FnMut(CompactListing, &mut Jobs, &Ctx),
 ) -> Result<(), ConnectError> {
     client.read_ahead();
     send(client, Query::Listing(filter))?;
@@ -116,7 +116,11 @@ pub(crate) fn jobs_in_parts(
 }
 
 /// The records, of which those at these places are expected to start.
-fn with_starts(records: Listed, starts: Vec<(u32, ExpectedStart)>, ctx: &mut Ctx) -> Listed {
+fn with_starts(
+    records: CompactListing,
+    starts: Vec<(u32, ExpectedStart)>,
+    ctx: &mut Ctx,
+) -> CompactListing {
     let mut jobs = records.into_jobs();
     for (place, start) in starts {
         if let Some(job) = jobs.get_mut(place as usize) {
@@ -164,7 +168,7 @@ fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, C
     Ok(all.completing)
 }
 
-/// Refuses a listing of what `PrivateData` withholds from whoever asks, as Slurm does; else it would look empty.
+/// Refuses a listing of what `PrivateData` withholds from the user who asks, as Slurm does; else it would look empty.
 pub(crate) fn not_withheld(ctx: &Ctx, what: PrivateData) -> Result<(), ConnectError> {
     match ctx.withheld.has(what) {
         true => Err(Refusal::from(RefusalCode::AccessDenied).into()),

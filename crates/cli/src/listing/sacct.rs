@@ -5,7 +5,7 @@ use super::context::Ctx;
 use super::document::Dialect;
 use super::format::fit;
 use super::sacct_fields::{FIELDS, Field, find};
-use super::sacct_filter::{self as filter, Wishes};
+use super::sacct_filter::{self as filter, RowConditions};
 use super::text::unit_index;
 use super::{Failure, complain, print, query, sacct_document};
 use crate::connect::{Client, ConnectError};
@@ -171,7 +171,7 @@ enum Separation {
 /// What is shown.
 #[derive(Debug, Default)]
 struct Options {
-    wishes: Wishes,
+    conditions: RowConditions,
     format: Option<String>,
     brief: bool,
     long: bool,
@@ -196,7 +196,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let columns = options.columns()?;
     let now = Zoned::now();
     let question = options
-        .wishes
+        .conditions
         .to_query(&now, nix::unistd::getuid().as_raw())?;
     let mut client = Client::connect().map_err(failed)?;
     if options.verbose {
@@ -299,7 +299,7 @@ impl Options {
         for (name, value) in parsed.options {
             options.set(name, value.unwrap_or_default())?;
         }
-        if options.scripts && options.wishes.rows.is_empty() {
+        if options.scripts && options.conditions.rows.is_empty() {
             return Err(Failure::new(
                 "sacct: fatal: --batch-script requires specific jobs: give -j",
             ));
@@ -308,31 +308,31 @@ impl Options {
     }
 
     fn set(&mut self, name: &'static str, value: String) -> Result<(), Failure> {
-        let wishes = &mut self.wishes;
-        let query = &mut wishes.query;
+        let conditions = &mut self.conditions;
+        let query = &mut conditions.query;
         match name {
             "accounts" => query.accounts = filter::texts(&value),
             "allocations" => query.allocations_only = true,
-            "allusers" => wishes.everyone = true,
+            "allusers" => conditions.everyone = true,
             "batch-script" => self.scripts = true,
             "brief" => self.brief = true,
             "clusters" => drop(super::this_cluster("sacct", &value)?),
-            "constraints" => wishes.constraints = filter::texts(&value),
+            "constraints" => conditions.constraints = filter::texts(&value),
             "delimiter" => self.delimiter = Some(value),
             "duplicates" => query.duplicates = true,
-            "endtime" => wishes.end = Some(value),
+            "endtime" => conditions.end = Some(value),
             "format" => self.format = Some(value),
             "gid" => query.gids = filter::parse_groups(&value)?,
-            "jobs" => wishes.rows.extend(filter::parse_rows(&value)?),
+            "jobs" => conditions.rows.extend(filter::parse_rows(&value)?),
             "json" | "yaml" => {
                 self.document = Some(Dialect::parse("sacct", name == "yaml", &value)?)
             }
             "long" => self.long = true,
             "name" => query.names = filter::texts(&value),
-            "timelimit-min" => wishes.limits.0 = Some(filter::parse_limit("min", &value)?),
-            "timelimit-max" => wishes.limits.1 = Some(filter::parse_limit("max", &value)?),
-            "ncpus" => wishes.cpus = Some(filter::parse_range("cpu", &value)?),
-            "nnodes" => wishes.nodes = Some(filter::parse_range("node", &value)?),
+            "timelimit-min" => conditions.limits.0 = Some(filter::parse_limit("min", &value)?),
+            "timelimit-max" => conditions.limits.1 = Some(filter::parse_limit("max", &value)?),
+            "ncpus" => conditions.cpus = Some(filter::parse_range("cpu", &value)?),
+            "nnodes" => conditions.nodes = Some(filter::parse_range("node", &value)?),
             "noconvert" => self.shown.keep_units = true,
             "nodelist" => {
                 query.nodes = muster_core::hostlist::parse(&value)
@@ -343,9 +343,9 @@ impl Options {
             "parsable2" => self.separation = Separation::Between,
             "partition" => query.partitions = filter::texts(&value),
             "qos" => query.qos = filter::texts(&value),
-            "reason" => wishes.reasons = filter::texts(&value),
-            "starttime" => wishes.start = Some(value),
-            "state" => wishes.set_states(&value)?,
+            "reason" => conditions.reasons = filter::texts(&value),
+            "starttime" => conditions.start = Some(value),
+            "state" => conditions.set_states(&value)?,
             "truncate" => self.truncate = true,
             "user" => query.uids = filter::parse_users(&value)?,
             "units" => {
@@ -357,12 +357,12 @@ impl Options {
                     ))
                 })?);
             }
-            "whole-hetjob" => wishes.whole_het = Some(!value.eq_ignore_ascii_case("no")),
+            "whole-hetjob" => conditions.whole_het = Some(!value.eq_ignore_ascii_case("no")),
             "wckeys" => query.wckeys = filter::texts(&value),
             "verbose" => self.verbose = true,
             other => {
                 return Err(Failure::new(format!(
-                    "sacct: error: nothing heeds --{other}"
+                    "sacct: error: option --{other} is not implemented"
                 )));
             }
         }
@@ -411,7 +411,7 @@ impl Options {
     ) -> Result<String, Failure> {
         let mut shown = self.shown;
         if self.truncate {
-            shown.window = Some(self.wishes.window(now)?);
+            shown.window = Some(self.conditions.window(now)?);
         }
         let mut out = String::with_capacity(jobs.len() * 256);
         let row = |job, step| AcctRow { job, step, shown };
@@ -419,7 +419,7 @@ impl Options {
             let rows: Vec<AcctRow<'_>> = jobs
                 .iter()
                 .map(|job| row(job, None))
-                .filter(|r| self.wishes.wants(r))
+                .filter(|r| self.conditions.wants(r))
                 .collect();
             sacct_document::write(&mut out, dialect, &rows, ctx);
             return Ok(out);
@@ -431,11 +431,11 @@ impl Options {
             let steps = job
                 .steps
                 .iter()
-                .filter(|_| !self.wishes.query.allocations_only);
+                .filter(|_| !self.conditions.query.allocations_only);
             let rows = std::iter::once(None).chain(steps.map(Some));
             for row in rows
                 .map(|step| row(job, step))
-                .filter(|r| self.wishes.wants(r))
+                .filter(|r| self.conditions.wants(r))
             {
                 self.line(&mut out, columns, |(field, _), out| {
                     (field.render)(&row, ctx, out)

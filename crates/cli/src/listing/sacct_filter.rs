@@ -3,7 +3,7 @@
 use super::Failure;
 use super::account::AcctRow;
 use super::context::{gid_of, uid_of};
-use super::states::{self, StateWish};
+use super::states::{self, JobStateFilter};
 use super::time_input;
 use jiff::Zoned;
 use muster_core::hostlist;
@@ -23,7 +23,7 @@ pub(super) struct RowName {
 
 /// Conditions of a command line.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct RowConditions {
     pub(super) rows: Vec<RowName>,
     /// `--whole-hetjob`: all components, or only the one that is named.
     pub(super) whole_het: Option<bool>,
@@ -142,14 +142,14 @@ pub(super) fn parse_limit(end: &str, text: &str) -> Result<TimeLimit, Failure> {
     })
 }
 
-impl Wishes {
+impl RowConditions {
     /// Sets the states to look for.
     pub(super) fn set_states(&mut self, list: &str) -> Result<(), Failure> {
         self.states_given = true;
         for word in words(list) {
             match states::parse(word) {
-                Some(StateWish::Base(state)) => self.query.states.push(state),
-                Some(StateWish::Requeued) => self.requeued = true,
+                Some(JobStateFilter::Base(state)) => self.query.states.push(state),
+                Some(JobStateFilter::Requeued) => self.requeued = true,
                 // Accounting has no rows in the other states.
                 Some(_) => {}
                 None => {

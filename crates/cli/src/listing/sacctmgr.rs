@@ -6,8 +6,8 @@ mod coordinator;
 mod edit;
 mod events;
 mod flat_file;
+mod preview;
 mod rows;
-mod told;
 
 use self::rows::{accounts, qos, tres, wckeys};
 use super::{Failure, print, query};
@@ -311,9 +311,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let mut associations = false;
     for (name, _) in &parsed.options {
         match *name {
-            "version" => return said(&format!("slurm {SLURM_VERSION}\n")),
-            "help" => return said(&SPEC.help()),
-            "usage" => return said(&SPEC.usage()),
+            "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
+            "help" => return print_text(&SPEC.help()),
+            "usage" => return print_text(&SPEC.usage()),
             "noheader" => style.no_header = true,
             "parsable" => (style.parsable, style.last) = (true, true),
             "parsable2" => (style.parsable, style.last) = (true, false),
@@ -374,13 +374,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 /// Accounting follows the controller's own events, so no job of it can run on there alone.
 fn no_runaways() -> Result<(), Failure> {
     let client = Client::connect().map_err(|e| Failure::new(format!("sacctmgr: error: {e}")))?;
-    said(&format!(
+    print_text(&format!(
         "Runaway Jobs: No runaway jobs found on cluster {}\n",
         client.endpoint.cluster
     ))
 }
 
-fn said(text: &str) -> Result<(), Failure> {
+fn print_text(text: &str) -> Result<(), Failure> {
     print(text);
     Ok(())
 }

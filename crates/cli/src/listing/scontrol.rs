@@ -1,4 +1,4 @@
-//! `scontrol show`: records in full. The rest of scontrol, which changes things, is elsewhere and calls this.
+//! `scontrol show`: records in full. The rest of scontrol, which changes things, is in `submit::scontrol` and calls this.
 
 use super::context::Ctx;
 use super::document::Dialect;
@@ -22,7 +22,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Options of scontrol that `show` heeds.
+/// Options of scontrol that `show` reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScontrolFlags {
     /// `-o`: a record is a line.

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "sort-by-time2" => order = Order::Average,
             other => {
                 return Err(Failure::new(format!(
-                    "sdiag: error: nothing heeds --{other}"
+                    "sdiag: error: option --{other} is not implemented"
                 )));
             }
         }

@@ -195,7 +195,7 @@ impl Options {
             "verbose" => self.verbose = true,
             other => {
                 return Err(Failure::new(format!(
-                    "sinfo: error: nothing heeds --{other}"
+                    "sinfo: error: option --{other} is not implemented"
                 )));
             }
         }
@@ -304,7 +304,7 @@ fn layout(options: &Options, ctx: &Ctx) -> Layout<Nodes> {
     Layout::letters(format, node_fields::FIELDS, &complaint)
 }
 
-/// Whether the row's partition is told by one of the columns.
+/// Whether the row's partition is shown in one of the columns.
 fn names_partition(columns: &[Column<Nodes>]) -> bool {
     columns
         .iter()

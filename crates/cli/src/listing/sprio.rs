@@ -74,8 +74,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 print(&format!("slurm {SLURM_VERSION}\n"));
                 return Ok(());
             }
-            "help" => return said(&SPRIO.help()),
-            "usage" => return said(&SPRIO.usage()),
+            "help" => return print_text(&SPRIO.help()),
+            "usage" => return print_text(&SPRIO.usage()),
             "clusters" => drop(super::this_cluster("sprio", &value)?),
             "format" => options.format = Some(value.clone()),
             "long" => options.long = true,
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn said(text: &str) -> Result<(), Failure> {
+fn print_text(text: &str) -> Result<(), Failure> {
     print(text);
     Ok(())
 }

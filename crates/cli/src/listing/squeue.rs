@@ -1,9 +1,9 @@
 //! squeue: jobs and steps of the queue. The controller answers with records; selection, order and columns are made
 //! here.
 
+mod chunked_vec;
+mod listing_builder;
 mod pick;
-mod pieces;
-mod sheet;
 mod sort;
 
 use super::context::{Ctx, uid_of};
@@ -11,12 +11,12 @@ use super::document::Dialect;
 use super::format::{Complaint, Layout};
 use super::job::JobRow;
 use super::query::Jobs;
-use super::states::{self, StateWish};
+use super::states::{self, JobStateFilter};
 use super::{Failure, complain, failed_call, job_document, job_fields, print, query, step_fields};
 use crate::connect::Client;
 use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
-use muster_core::alike::Listed;
-use sheet::Sheet;
+use listing_builder::ListingBuilder;
+use muster_core::listing_codec::CompactListing;
 use std::time::Duration;
 
 /// squeue.
@@ -121,7 +121,7 @@ const STEPS: &str = "%.15i %.8j %.9P %.8u %.9M %N";
 /// Which jobs, which columns.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    wishes: pick::Wishes,
+    conditions: pick::JobConditions,
     letters: Option<String>,
     names: Option<String>,
     no_header: bool,
@@ -205,11 +205,11 @@ impl Options {
 
     fn set(&mut self, name: &'static str, value: String) -> Result<(), Failure> {
         let list = || -> Vec<String> { words(&value).map(str::to_owned).collect() };
-        let wishes = &mut self.wishes;
+        let conditions = &mut self.conditions;
         match name {
-            "account" => wishes.accounts = list(),
-            "all" => wishes.hidden = true,
-            "hide" => wishes.hidden = false,
+            "account" => conditions.accounts = list(),
+            "all" => conditions.hidden = true,
+            "hide" => conditions.hidden = false,
             "array" => self.split_arrays = true,
             "clusters" => self.cluster_line = super::this_cluster("squeue", &value)?,
             "format" => (self.letters, self.names) = (Some(value), None),
@@ -217,32 +217,34 @@ impl Options {
             "noheader" => self.no_header = true,
             "iterate" => self.iterate_s = Some(interval(&value)?),
             // Without a list it is all jobs.
-            "jobs" => wishes.jobs = Some(pick::parse_jobs(&value)?).filter(|jobs| !jobs.is_empty()),
+            "jobs" => {
+                conditions.jobs = Some(pick::parse_jobs(&value)?).filter(|jobs| !jobs.is_empty())
+            }
             "json" | "yaml" => {
                 self.document = Some(Dialect::parse("squeue", name == "yaml", &value)?)
             }
-            "licenses" => wishes.licenses = list(),
+            "licenses" => conditions.licenses = list(),
             "long" => self.long = true,
-            "me" => wishes.uids = Some(vec![nix::unistd::getuid().as_raw()]),
-            "name" => wishes.names = list(),
+            "me" => conditions.uids = Some(vec![nix::unistd::getuid().as_raw()]),
+            "name" => conditions.names = list(),
             "noconvert" => self.keep_units = true,
-            "nodelist" => wishes.nodes = Some(pick::parse_nodes(&value)?),
-            "partition" => wishes.partitions = list(),
+            "nodelist" => conditions.nodes = Some(pick::parse_nodes(&value)?),
+            "partition" => conditions.partitions = list(),
             "priority" => self.split_partitions = true,
-            "qos" => wishes.qos = list(),
-            "reservation" => wishes.reservation = Some(value),
+            "qos" => conditions.qos = list(),
+            "reservation" => conditions.reservation = Some(value),
             "sort" => self.sort = Some(value),
             "start" => self.start = true,
-            "states" => wishes.states = parse_states(&value)?,
+            "states" => conditions.states = parse_states(&value)?,
             "steps" => {
                 self.steps = true;
-                wishes.steps = pick::parse_steps(&value)?;
+                conditions.steps = pick::parse_steps(&value)?;
             }
-            "user" => wishes.uids = Some(parse_users(&value)),
+            "user" => conditions.uids = Some(parse_users(&value)),
             "verbose" => self.verbose = true,
             other => {
                 return Err(Failure::new(format!(
-                    "squeue: error: nothing heeds --{other}"
+                    "squeue: error: option --{other} is not implemented"
                 )));
             }
         }
@@ -273,20 +275,20 @@ fn interval(value: &str) -> Result<u64, Failure> {
 }
 
 /// The states, or none for all of them.
-fn parse_states(list: &str) -> Result<Option<Vec<StateWish>>, Failure> {
-    let mut wishes = Vec::new();
+fn parse_states(list: &str) -> Result<Option<Vec<JobStateFilter>>, Failure> {
+    let mut conditions = Vec::new();
     for word in words(list) {
         if word.eq_ignore_ascii_case("all") {
             return Ok(Some(Vec::new()));
         }
-        wishes.push(states::parse(word).ok_or_else(|| {
+        conditions.push(states::parse(word).ok_or_else(|| {
             Failure::new(format!(
                 "squeue: error: Invalid job state specified: {word}\nsqueue: error: Valid job states include: {}\n",
                 states::names()
             ))
         })?);
     }
-    Ok(Some(wishes))
+    Ok(Some(conditions))
 }
 
 /// Users by number. Unknown ones are named and match nobody, as in Slurm.
@@ -313,7 +315,7 @@ fn once(options: &Options) -> Result<(), Failure> {
     ctx.keep_units = options.keep_units;
     let layouts = Layouts::new(options);
     let mut filter = options
-        .wishes
+        .conditions
         .filter(options.start, options.document.is_some());
     // All jobs as a document are asked for often, by programs: they are not kept waiting for what is ahead.
     let named = options.document.is_some() && !filter.ids.is_empty();
@@ -324,19 +326,19 @@ fn once(options: &Options) -> Result<(), Failure> {
             client.endpoint.socket.display()
         ));
     }
-    if options.document.is_none() && options.wishes.nodes.is_none() && !layouts.shows_tres() {
+    if options.document.is_none() && options.conditions.nodes.is_none() && !layouts.shows_tres() {
         // Rows are made of records as they come, and the records are not kept.
-        let mut sheet = Sheet::new(options, &layouts)?;
+        let mut builder = ListingBuilder::new(options, &layouts)?;
         let mut jobs = Jobs::default();
-        let look = |part: Listed, jobs: &mut Jobs, ctx: &Ctx| sheet.add(part, jobs, ctx);
+        let look = |part: CompactListing, jobs: &mut Jobs, ctx: &Ctx| builder.add(part, jobs, ctx);
         query::jobs_in_parts(&mut client, &mut ctx, filter, &mut jobs, look).map_err(&failed)?;
-        options.wishes.check_jobs(&jobs, call)?;
-        sheet.write(&ctx, print);
+        options.conditions.check_jobs(&jobs, call)?;
+        builder.write(&ctx, print);
         return Ok(());
     }
     let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
-    options.wishes.check_jobs(&jobs, call)?;
-    let needs_nodes = options.wishes.nodes.is_some()
+    options.conditions.check_jobs(&jobs, call)?;
+    let needs_nodes = options.conditions.nodes.is_some()
         || (layouts.shows_tres() || options.document.is_some())
             && jobs
                 .jobs
@@ -345,7 +347,7 @@ fn once(options: &Options) -> Result<(), Failure> {
     if needs_nodes {
         query::cluster(&mut client, &mut ctx).map_err(&failed)?;
     }
-    options.wishes.check_nodes(&ctx)?;
+    options.conditions.check_nodes(&ctx)?;
     match options.document {
         Some(dialect) => job_document::print(dialect, &pick::rows(options, &jobs, &ctx), &ctx),
         None => print(&render(options, &layouts, &jobs, &ctx)?),
@@ -404,10 +406,10 @@ impl Layouts {
 
 /// The listing as text.
 fn render(options: &Options, layouts: &Layouts, jobs: &Jobs, ctx: &Ctx) -> Result<String, Failure> {
-    let mut sheet = Sheet::new(options, layouts)?;
-    sheet.add_jobs(jobs, ctx);
+    let mut builder = ListingBuilder::new(options, layouts)?;
+    builder.add_jobs(jobs, ctx);
     let mut text = String::new();
-    sheet.write(ctx, |chunk| text.push_str(chunk));
+    builder.write(ctx, |chunk| text.push_str(chunk));
     Ok(text)
 }
 

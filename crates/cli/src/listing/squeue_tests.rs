@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::listing::fixture;
-use muster_core::alike::{Forms, Numbers, Writer, alike};
 use muster_core::job::{Job, JobState, Reason};
+use muster_core::listing_codec::{ListingWriter, RowValues, TemplateTable, same_template};
 use muster_core::shared_spec::SpecTable;
 
 fn squeue(args: &[&str]) -> String {
@@ -89,7 +89,7 @@ fn jobs_without_a_list_are_all_jobs() {
 }
 
 #[test]
-fn a_signal_is_told_with_its_number_and_name() {
+fn a_signal_is_shown_with_its_number_and_name() {
     let mut jobs = fixture::jobs();
     let job = jobs.jobs.iter_mut().find(|j| j.id.0 == 9).unwrap();
     fixture::end(job, JobState::Failed, Reason::RaisedSignal, 1);
@@ -252,15 +252,15 @@ fn ids() {
 
 #[test]
 fn one_unknown_id_is_an_error_and_several_are_not() {
-    let wishes = |args: &[&str]| {
+    let conditions = |args: &[&str]| {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-        Options::new(SPEC.parse(&args).unwrap()).unwrap().wishes
+        Options::new(SPEC.parse(&args).unwrap()).unwrap().conditions
     };
     let jobs = Jobs {
         unknown: vec![muster_core::ids::JobId(999)],
         ..Jobs::default()
     };
-    let check = |args: &[&str]| wishes(args).check_jobs(&jobs, "slurm_load_jobs");
+    let check = |args: &[&str]| conditions(args).check_jobs(&jobs, "slurm_load_jobs");
     assert!(check(&["-j", "999"]).is_err());
     assert!(check(&["-j", "999,999"]).is_ok());
     assert!(check(&["-j", "1"]).is_ok());
@@ -389,12 +389,12 @@ fn every_option_that_works_is_heeded() {
         if matches!(row.status, Status::Works | Status::Partly(_)) {
             let heeded = Options::default().set(row.name, "1".to_owned());
             let text = heeded.err().map(|e| e.to_string()).unwrap_or_default();
-            assert!(!text.contains("nothing heeds"), "{text}");
+            assert!(!text.contains("is not implemented"), "{text}");
         }
     }
 }
 
-/// Many records of a few forms, as users submit them: each of these jobs again and again, with other numbers.
+/// Many records of a few templates, as users submit them: each of these jobs again and again, with other numbers.
 fn many() -> (Jobs, Ctx) {
     let (fixture, ctx) = (fixture::jobs(), fixture::ctx());
     let mut all = Vec::new();
@@ -418,12 +418,12 @@ fn many() -> (Jobs, Ctx) {
 }
 
 /// The records as a part of an answer brings them.
-fn listed(jobs: &[Job]) -> Listed {
-    let (mut writer, mut forms) = (Writer::default(), Forms::default());
+fn listed(jobs: &[Job]) -> CompactListing {
+    let (mut writer, mut templates) = (ListingWriter::default(), TemplateTable::default());
     let mut specs = SpecTable::default();
     for job in jobs {
-        let form = forms.of(job, &mut writer, &mut specs);
-        writer.record(form, &Numbers::of(job));
+        let template = templates.of(job, &mut writer, &mut specs);
+        writer.record(template, &RowValues::of(job));
     }
     let bytes = minicbor::to_vec(&writer).unwrap();
     minicbor::decode_with(&bytes, &mut SpecTable::default()).unwrap()
@@ -436,7 +436,7 @@ fn every_field() -> [String; 2] {
 }
 
 #[test]
-fn jobs_that_are_alike_are_shown_as_each_of_them_alone() {
+fn jobs_of_one_template_are_shown_as_each_of_them_alone() {
     let (mut jobs, ctx) = many();
     let [letters, names] = every_field();
     let formats: [&[&str]; 6] = [
@@ -457,15 +457,19 @@ fn jobs_that_are_alike_are_shown_as_each_of_them_alone() {
             let options = Options::new(SPEC.parse(&args).unwrap()).unwrap();
             let layouts = Layouts::new(&options);
             let expected = render(&options, &layouts, &jobs, &ctx).unwrap();
-            let mut sheet = Sheet::new(&options, &layouts).unwrap();
+            let mut builder = ListingBuilder::new(&options, &layouts).unwrap();
             let all: Vec<Job> = jobs.jobs.iter().cloned().collect();
             // Parts of any length.
             for part in all.chunks(250) {
-                sheet.add(listed(part), &mut jobs, &ctx);
+                builder.add(listed(part), &mut jobs, &ctx);
             }
-            assert!(sheet.forms() < all.len() / 2, "{} forms", sheet.forms());
+            assert!(
+                builder.templates() < all.len() / 2,
+                "{} templates",
+                builder.templates()
+            );
             let mut text = String::new();
-            sheet.write(&ctx, |chunk| text.push_str(chunk));
+            builder.write(&ctx, |chunk| text.push_str(chunk));
             assert_eq!(text, expected, "{args:?}");
         }
     }
@@ -480,7 +484,7 @@ fn fields_that_are_not_of_numbers_are_the_same_for_all_of_a_form() {
     let mut pending = jobs.jobs.iter();
     ctx.now = ctx.now.plus_s(10_000);
     while let Some(like) = pending.next().filter(|job| job.id.0 < 100) {
-        for job in jobs.jobs.iter().filter(|job| alike(job, like)) {
+        for job in jobs.jobs.iter().filter(|job| same_template(job, like)) {
             for field in &fields {
                 let text = |job| {
                     let row = JobRow::new(job, jobs.array_of(like));
@@ -511,10 +515,10 @@ fn what_is_kept_of_a_job_among_many_is_its_number() {
     let all: Vec<Job> = (0..10_000).map(numbered).collect();
     let options = Options::new(SPEC.parse(&[]).unwrap()).unwrap();
     let layouts = Layouts::new(&options);
-    let mut sheet = Sheet::new(&options, &layouts).unwrap();
-    sheet.add(listed(&all), &mut Jobs::default(), &ctx);
-    assert_eq!(sheet.forms(), 1);
+    let mut builder = ListingBuilder::new(&options, &layouts).unwrap();
+    builder.add(listed(&all), &mut Jobs::default(), &ctx);
+    assert_eq!(builder.templates(), 1);
     let mut chunks = Vec::new();
-    sheet.write(&ctx, |chunk| chunks.push(chunk.len()));
+    builder.write(&ctx, |chunk| chunks.push(chunk.len()));
     assert!(chunks.iter().all(|chunk| *chunk < 20_000), "{chunks:?}");
 }

@@ -81,9 +81,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     for (name, value) in &parsed.options {
         let value = value.clone().unwrap_or_default();
         match *name {
-            "version" => return said(&format!("slurm {SLURM_VERSION}\n")),
-            "help" => return said(&SPEC.help()),
-            "usage" => return said(&SPEC.usage()),
+            "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
+            "help" => return print_text(&SPEC.help()),
+            "usage" => return print_text(&SPEC.usage()),
             "cluster" => drop(super::this_cluster("sreport", &value)?),
             "noheader" => settings.style.bare = true,
             "parsable" => settings.style.bars = Some(true),
@@ -107,7 +107,7 @@ fn interactive(mut settings: Settings) -> Result<(), Failure> {
         print("sreport: ");
         let mut line = String::new();
         match input.read_line(&mut line) {
-            Ok(0) | Err(_) => return said("\n"),
+            Ok(0) | Err(_) => return print_text("\n"),
             Ok(_) => {}
         }
         let given: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -124,7 +124,7 @@ fn interactive(mut settings: Settings) -> Result<(), Failure> {
     }
 }
 
-/// Carries a command out; false is the wish to end.
+/// Executes a command; false if it ends the program.
 fn command(settings: &mut Settings, given: &[String]) -> Result<bool, Failure> {
     let Some((first, rest)) = given.split_first() else {
         return Ok(true);
@@ -151,9 +151,9 @@ fn command(settings: &mut Settings, given: &[String]) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// What a report is asked for.
+/// The options of a report.
 #[derive(Clone, Debug, Default)]
-struct Wish {
+struct ReportRequest {
     start: Option<String>,
     end: Option<String>,
     format: Option<Vec<String>>,
@@ -175,9 +175,9 @@ struct Wish {
     group: bool,
 }
 
-impl Wish {
-    fn read(given: &[String], settings: &mut Settings) -> Result<Wish, Failure> {
-        let mut wish = Wish::default();
+impl ReportRequest {
+    fn read(given: &[String], settings: &mut Settings) -> Result<ReportRequest, Failure> {
+        let mut request = ReportRequest::default();
         for word in given {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let key = key.to_ascii_lowercase();
@@ -186,55 +186,55 @@ impl Wish {
             match key.as_str() {
                 "set" | "where" => {}
                 _ if is("all_clusters", 2) && value.is_empty() => {}
-                _ if is("tree", 2) && value.is_empty() => wish.tree = true,
-                _ if is("flatview", 2) && value.is_empty() => wish.flat = true,
-                _ if is("acctasparent", 5) && value.is_empty() => wish.as_parent = true,
-                _ if is("printjobcount", 2) && value.is_empty() => wish.count_jobs = true,
-                _ if is("group", 5) && value.is_empty() => wish.group = true,
-                _ if is("start", 1) => wish.start = Some(value.to_owned()),
-                _ if is("end", 1) => wish.end = Some(value.to_owned()),
-                _ if is("format", 1) => wish.format = Some(words(value)),
-                _ if is("accounts", 1) || is("accts", 2) => wish.accounts = words(value),
-                _ if is("users", 1) => wish.users = words(value),
-                _ if is("wckeys", 1) => wish.wckeys = words(value),
+                _ if is("tree", 2) && value.is_empty() => request.tree = true,
+                _ if is("flatview", 2) && value.is_empty() => request.flat = true,
+                _ if is("acctasparent", 5) && value.is_empty() => request.as_parent = true,
+                _ if is("printjobcount", 2) && value.is_empty() => request.count_jobs = true,
+                _ if is("group", 5) && value.is_empty() => request.group = true,
+                _ if is("start", 1) => request.start = Some(value.to_owned()),
+                _ if is("end", 1) => request.end = Some(value.to_owned()),
+                _ if is("format", 1) => request.format = Some(words(value)),
+                _ if is("accounts", 1) || is("accts", 2) => request.accounts = words(value),
+                _ if is("users", 1) => request.users = words(value),
+                _ if is("wckeys", 1) => request.wckeys = words(value),
                 _ if is("clusters", 1) => drop(super::this_cluster("sreport", value)?),
-                _ if is("names", 2) => wish.names = words(value),
-                _ if is("partitions", 2) => wish.partitions = words(value),
+                _ if is("names", 2) => request.names = words(value),
+                _ if is("partitions", 2) => request.partitions = words(value),
                 _ if is("tres", 2) => settings.tres = Some(words(value)),
                 _ if is("nodes", 2) => {
-                    wish.nodes =
+                    request.nodes =
                         muster_core::hostlist::parse(value).map_err(|e| bad(&e.to_string()))?;
                 }
                 _ if is("topcount", 2) => {
-                    wish.top = Some(value.parse().map_err(|_| bad("a number"))?);
+                    request.top = Some(value.parse().map_err(|_| bad("a number"))?);
                 }
                 _ if is("gid", 2) => {
                     let ids = words(value).iter().map(|w| gid(w)).collect::<Option<_>>();
-                    wish.gids = ids.ok_or_else(|| bad("groups"))?;
+                    request.gids = ids.ok_or_else(|| bad("groups"))?;
                 }
                 _ if is("jobs", 1) => {
                     let ids = words(value)
                         .iter()
                         .map(|w| w.parse().ok())
                         .collect::<Option<_>>();
-                    wish.jobs = ids.ok_or_else(|| bad("numbers of jobs"))?;
+                    request.jobs = ids.ok_or_else(|| bad("numbers of jobs"))?;
                 }
                 _ if is("grouping", 3) && value.eq_ignore_ascii_case("individual") => {
-                    wish.grouping = Some(Vec::new());
+                    request.grouping = Some(Vec::new());
                 }
                 _ if is("grouping", 3) => {
                     let sizes: Option<Vec<u64>> =
                         words(value).iter().map(|w| w.parse().ok()).collect();
                     let sizes = sizes.filter(|s| s.is_sorted_by(|a, b| a < b) && !s.is_empty());
-                    wish.grouping = Some(sizes.ok_or_else(|| bad("sizes such as 50,100,150"))?);
+                    request.grouping = Some(sizes.ok_or_else(|| bad("sizes such as 50,100,150"))?);
                 }
                 _ => return Err(Failure::new(format!("Unknown condition: {word}"))),
             }
         }
-        Ok(wish)
+        Ok(request)
     }
 
-    /// The hours that the report is about: those of yesterday, if nothing is said.
+    /// The hours that the report is about: those of yesterday, if no time is given.
     fn period(&self, now: &Zoned) -> Result<Period, Failure> {
         let today = now
             .start_of_day()
@@ -307,7 +307,7 @@ fn report(kind: &str, given: &[String], settings: &Settings) -> Result<(), Failu
         let report = report.to_ascii_lowercase();
         report.starts_with(&lower) || (report == "topusage" && "topuser".starts_with(&lower))
     };
-    // The whole name goes before one that begins alike.
+    // The whole name goes before one that begins equally.
     let exact = known
         .iter()
         .find(|report| report.eq_ignore_ascii_case(name));
@@ -322,12 +322,12 @@ fn report(kind: &str, given: &[String], settings: &Settings) -> Result<(), Failu
         )));
     };
     let mut settings = settings.clone();
-    let wish = Wish::read(rest, &mut settings)?;
-    let period = wish.period(&Zoned::now())?;
+    let request = ReportRequest::read(rest, &mut settings)?;
+    let period = request.period(&Zoned::now())?;
     let failed = failed_call("sreport");
     let mut client = Client::connect().map_err(&failed)?;
-    let facts = reports::Facts::ask(&mut client, &wish, period).map_err(&failed)?;
-    let table = reports::make(kind, report, &facts, &wish, &settings)?;
+    let facts = reports::Facts::ask(&mut client, &request, period).map_err(&failed)?;
+    let table = reports::make(kind, report, &facts, &request, &settings)?;
     print(&table.render(settings.style));
     Ok(())
 }
@@ -345,7 +345,7 @@ fn words(list: &str) -> Vec<String> {
     all.map(str::to_owned).collect()
 }
 
-fn said(text: &str) -> Result<(), Failure> {
+fn print_text(text: &str) -> Result<(), Failure> {
     print(text);
     Ok(())
 }

@@ -130,9 +130,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 .map(str::to_owned)
         };
         match *name {
-            "version" => return said(&format!("slurm {SLURM_VERSION}\n")),
-            "help" => return said(&SPEC.help()),
-            "usage" => return said(&SPEC.usage()),
+            "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
+            "help" => return print_text(&SPEC.help()),
+            "usage" => return print_text(&SPEC.usage()),
             "clusters" => drop(super::this_cluster("sshare", &value)?),
             "format" => options.format = Some(value.clone()),
             "long" => options.long = true,
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn said(text: &str) -> Result<(), Failure> {
+fn print_text(text: &str) -> Result<(), Failure> {
     print(text);
     Ok(())
 }

@@ -97,13 +97,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "parsable" => options.separation = Separation::WithLast,
             "parsable2" => options.separation = Separation::Between,
             "pidformat" => options.processes = true,
-            "help" => return told(&SPEC.help()),
-            "usage" => return told(&SPEC.usage()),
+            "help" => return print_text(&SPEC.help()),
+            "usage" => return print_text(&SPEC.usage()),
             "helpformat" => {
                 let names: Vec<&str> = COLUMNS.split(',').collect();
-                return told(&names_in_rows(&names));
+                return print_text(&names_in_rows(&names));
             }
-            "version" => return told(&format!("slurm {SLURM_VERSION}\n")),
+            "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
             _ => {}
         }
     }
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     options.show()
 }
 
-fn told(text: &str) -> Result<(), Failure> {
+fn print_text(text: &str) -> Result<(), Failure> {
     print(text);
     Ok(())
 }
@@ -325,7 +325,7 @@ fn task_id(client: &mut Client, base: JobId, text: &str) -> Option<JobId> {
     task.map(|job| job.id)
 }
 
-/// Asks the agents of all nodes; one that does not answer is told of and left out.
+/// Asks the agents of all nodes; one that does not answer is reported and left out.
 fn usage(info: &AllocationInfo, job: JobId) -> BTreeMap<StepNo, Usage> {
     let mut sums: BTreeMap<StepNo, Usage> = BTreeMap::new();
     each_agent(info, &AgentRequest::Measure { job }, |_, reply| {

@@ -4,7 +4,7 @@ use muster_core::job::JobState;
 
 /// A state that a listing can select by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StateWish {
+pub(crate) enum JobStateFilter {
     /// A base state.
     Base(JobState),
     /// `COMPLETING`.
@@ -20,34 +20,34 @@ pub(crate) enum StateWish {
 }
 
 /// States that stand beside the base states.
-const FLAGS: &[(&str, &str, StateWish)] = &[
-    ("COMPLETING", "CG", StateWish::Completing),
-    ("CONFIGURING", "CF", StateWish::Configuring),
-    ("RESIZING", "RS", StateWish::Never),
-    ("RESV_DEL_HOLD", "RD", StateWish::Never),
-    ("REQUEUED", "RQ", StateWish::Requeued),
-    ("REQUEUE_FED", "RF", StateWish::Never),
-    ("REQUEUE_HOLD", "RH", StateWish::Never),
-    ("REVOKED", "RV", StateWish::Never),
-    ("SIGNALING", "SI", StateWish::Never),
-    ("SPECIAL_EXIT", "SE", StateWish::SpecialExit),
-    ("STAGE_OUT", "SO", StateWish::Never),
-    ("STOPPED", "ST", StateWish::Never),
+const FLAGS: &[(&str, &str, JobStateFilter)] = &[
+    ("COMPLETING", "CG", JobStateFilter::Completing),
+    ("CONFIGURING", "CF", JobStateFilter::Configuring),
+    ("RESIZING", "RS", JobStateFilter::Never),
+    ("RESV_DEL_HOLD", "RD", JobStateFilter::Never),
+    ("REQUEUED", "RQ", JobStateFilter::Requeued),
+    ("REQUEUE_FED", "RF", JobStateFilter::Never),
+    ("REQUEUE_HOLD", "RH", JobStateFilter::Never),
+    ("REVOKED", "RV", JobStateFilter::Never),
+    ("SIGNALING", "SI", JobStateFilter::Never),
+    ("SPECIAL_EXIT", "SE", JobStateFilter::SpecialExit),
+    ("STAGE_OUT", "SO", JobStateFilter::Never),
+    ("STOPPED", "ST", JobStateFilter::Never),
 ];
 
 /// The state of that name.
-pub(crate) fn parse(text: &str) -> Option<StateWish> {
+pub(crate) fn parse(text: &str) -> Option<JobStateFilter> {
     let is =
         |name: &str, code: &str| text.eq_ignore_ascii_case(name) || text.eq_ignore_ascii_case(code);
     JobState::ALL
         .into_iter()
         .find(|state| is(state.name(), state.code()))
-        .map(StateWish::Base)
+        .map(JobStateFilter::Base)
         .or_else(|| {
             FLAGS
                 .iter()
                 .find(|(name, code, _)| is(name, code))
-                .map(|(_, _, wish)| *wish)
+                .map(|(_, _, filter)| *filter)
         })
 }
 
@@ -66,10 +66,10 @@ mod tests {
     #[test]
     fn both_forms_any_case() {
         for text in ["PENDING", "pd", "Pd", "pending"] {
-            assert_eq!(parse(text), Some(StateWish::Base(JobState::Pending)));
+            assert_eq!(parse(text), Some(JobStateFilter::Base(JobState::Pending)));
         }
-        assert_eq!(parse("cg"), Some(StateWish::Completing));
-        assert_eq!(parse("cf"), Some(StateWish::Configuring));
+        assert_eq!(parse("cg"), Some(JobStateFilter::Completing));
+        assert_eq!(parse("cf"), Some(JobStateFilter::Configuring));
         assert_eq!(parse("foo"), None);
         // As squeue 22.05.8 lists them.
         assert_eq!(

@@ -57,14 +57,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let failed = failed_call("muster why");
     let mut client = Client::connect().map_err(&failed)?;
     let ctx = Ctx::new(&client.endpoint.cluster);
-    let told = match client.query(Query::Why(id)).map_err(&failed)? {
-        Response::Why(told) => told,
+    let explanation = match client.query(Query::Why(id)).map_err(&failed)? {
+        Response::Why(explanation) => explanation,
         other => return Err(failed(unexpected(&other))),
     };
     if has("json") {
-        print(&format!("{:#}\n", document(&told)));
+        print(&format!("{:#}\n", document(&explanation)));
     } else {
-        print(&text(&told, &ctx));
+        print(&text(&explanation, &ctx));
     }
     Ok(())
 }
@@ -72,28 +72,37 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 /// A start that is further off waits for jobs without a limit, which are taken to run for a year.
 const ENDLESS_FROM_S: u64 = 300 * 86_400;
 
-fn text(told: &Explanation, ctx: &Ctx) -> String {
+fn text(explanation: &Explanation, ctx: &Ctx) -> String {
     let mut out = String::new();
-    if !told.waits {
-        let _ = writeln!(out, "Job {} does not wait in the queue.", told.job);
-        for line in &told.waits_for {
+    if !explanation.waits {
+        let _ = writeln!(out, "Job {} does not wait in the queue.", explanation.job);
+        for line in &explanation.waits_for {
             let _ = writeln!(out, "  {line}");
         }
         return out;
     }
-    let _ = writeln!(out, "Job {} waits: {}", told.job, told.reason.name());
-    for line in &told.waits_for {
+    let _ = writeln!(
+        out,
+        "Job {} waits: {}",
+        explanation.job,
+        explanation.reason.name()
+    );
+    for line in &explanation.waits_for {
         let _ = writeln!(out, "  {line}");
     }
-    for moment in &told.times {
+    for moment in &explanation.times {
         let _ = write!(out, "  {}: ", moment.what);
         ctx.time(&mut out, moment.at);
-        let _ = writeln!(out, " (in {})", span(moment.at.since_ms(told.now) / 1000));
+        let _ = writeln!(
+            out,
+            " (in {})",
+            span(moment.at.since_ms(explanation.now) / 1000)
+        );
     }
-    match &told.start {
+    match &explanation.start {
         Some(start) => {
-            let _ = writeln!(out, "Expected start: {}", when(start, told.now, ctx));
-            let assumed = match (start.estimate, told.predicted) {
+            let _ = writeln!(out, "Expected start: {}", when(start, explanation.now, ctx));
+            let assumed = match (start.estimate, explanation.predicted) {
                 (true, _) => "an estimate: the work ahead of it, divided among all CPUs",
                 (_, true) => {
                     "if jobs run as long as predicted, and nobody submits a job that comes first"
@@ -103,7 +112,7 @@ fn text(told: &Explanation, ctx: &Ctx) -> String {
                 }
             };
             let _ = writeln!(out, "  {assumed}");
-            if start.at.since_ms(told.now) / 1000 > ENDLESS_FROM_S {
+            if start.at.since_ms(explanation.now) / 1000 > ENDLESS_FROM_S {
                 out.push_str("  (jobs without a time limit are taken to end after a year)\n");
             }
         }
@@ -111,29 +120,37 @@ fn text(told: &Explanation, ctx: &Ctx) -> String {
             out.push_str("Expected start: none; nothing that is foreseen starts it\n");
         }
     }
-    if !told.ahead.is_empty() {
-        let _ = writeln!(out, "Ahead of it on those nodes ({}):", told.ahead_count);
-        for ahead in &told.ahead {
+    if !explanation.ahead.is_empty() {
+        let _ = writeln!(
+            out,
+            "Ahead of it on those nodes ({}):",
+            explanation.ahead_count
+        );
+        for ahead in &explanation.ahead {
             let _ = writeln!(out, "  {}", line_of(ahead, ctx));
         }
-        let more = told.ahead_count as usize - told.ahead.len().min(told.ahead_count as usize);
+        let more = explanation.ahead_count as usize
+            - explanation
+                .ahead
+                .len()
+                .min(explanation.ahead_count as usize);
         if more > 0 {
             let _ = writeln!(out, "  and {more} more");
         }
     }
-    if told.sooner.is_empty() {
-        if told.tried > 0 {
+    if explanation.sooner.is_empty() {
+        if explanation.tried > 0 {
             let _ = writeln!(
                 out,
                 "None of the {} changes that were tried would start it sooner.",
-                told.tried
+                explanation.tried
             );
         }
         return out;
     }
     out.push_str("It would start sooner:\n");
-    for sooner in &told.sooner {
-        let when = when(&sooner.start, told.now, ctx);
+    for sooner in &explanation.sooner {
+        let when = when(&sooner.start, explanation.now, ctx);
         let _ = writeln!(out, "  {}: {when}", sooner.change);
         if sooner.words != sooner.change {
             let _ = writeln!(out, "      {}", sooner.words);
@@ -195,7 +212,7 @@ fn line_of(ahead: &Ahead, ctx: &Ctx) -> String {
     out
 }
 
-fn document(told: &Explanation) -> Value {
+fn document(explanation: &Explanation) -> Value {
     let start = |start: &ExpectedStart| {
         json!({
             "time": start.at.unix_s(),
@@ -217,24 +234,24 @@ fn document(told: &Explanation) -> Value {
             "until": a.until.map(|at| at.unix_s()),
         })
     };
-    let sooner: Vec<Value> = told
+    let sooner: Vec<Value> = explanation
         .sooner
         .iter()
         .map(|s| json!({"change": s.change, "words": s.words, "start": start(&s.start)}))
         .collect();
     json!({
-        "job_id": told.job.0,
-        "waits": told.waits,
-        "reason": told.reason.name(),
-        "waits_for": told.waits_for,
-        "times": told.times.iter().map(|m| json!({"what": m.what, "at": m.at.unix_s()})).collect::<Vec<Value>>(),
-        "ahead": told.ahead.iter().map(ahead).collect::<Vec<Value>>(),
-        "ahead_count": told.ahead_count,
-        "expected_start": told.start.as_ref().map(start),
-        "assumption": if told.predicted { "predictions" } else { "time_limits" },
+        "job_id": explanation.job.0,
+        "waits": explanation.waits,
+        "reason": explanation.reason.name(),
+        "waits_for": explanation.waits_for,
+        "times": explanation.times.iter().map(|m| json!({"what": m.what, "at": m.at.unix_s()})).collect::<Vec<Value>>(),
+        "ahead": explanation.ahead.iter().map(ahead).collect::<Vec<Value>>(),
+        "ahead_count": explanation.ahead_count,
+        "expected_start": explanation.start.as_ref().map(start),
+        "assumption": if explanation.predicted { "predictions" } else { "time_limits" },
         "sooner": sooner,
-        "tried": told.tried,
-        "now": told.now.unix_s(),
+        "tried": explanation.tried,
+        "now": explanation.now.unix_s(),
     })
 }
 
@@ -245,7 +262,7 @@ mod tests {
     use muster_core::explain::{Moment, Sooner};
     use muster_core::job::Reason;
 
-    fn told() -> Explanation {
+    fn explanation() -> Explanation {
         let now = Timestamp::from_unix_s(1_795_470_826);
         let start = |s: u64, nodes: &str| ExpectedStart {
             at: now.plus_s(s),
@@ -301,7 +318,7 @@ mod tests {
     fn all_of_it() {
         let ctx = Ctx::bare("cluster", TimeZone::UTC);
         assert_eq!(
-            text(&told(), &ctx),
+            text(&explanation(), &ctx),
             "\
 Job 17 waits: Resources
   It is next in partition batch.
@@ -322,20 +339,20 @@ It would start sooner:
     #[test]
     fn nothing_helps() {
         let ctx = Ctx::bare("cluster", TimeZone::UTC);
-        let told = Explanation {
+        let explanation = Explanation {
             ahead: vec![],
             start: None,
             sooner: vec![],
-            ..told()
+            ..explanation()
         };
-        let text = text(&told, &ctx);
+        let text = text(&explanation, &ctx);
         assert!(
             text.ends_with(
                 "Expected start: none; nothing that is foreseen starts it\nNone of the 5 changes that were tried would start it sooner.\n"
             ),
             "{text}"
         );
-        let document = document(&told);
+        let document = document(&explanation);
         assert_eq!(document["expected_start"], Value::Null);
         assert_eq!(document["reason"], "Resources");
     }

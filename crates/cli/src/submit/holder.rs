@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long a job may take to start before its user is told that it waits.
+/// How long a job may take to start before its user is informed that it waits.
 const SOON: Duration = Duration::from_millis(250);
 /// How long a holder keeps trying to find a controller that went away, before it lets its command go on alone.
 const RECONNECT: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ impl Holder {
     /// Submits an allocation, of several components if there are several specifications, and waits until it is granted.
     ///
     /// # Errors
-    /// The exit code, after the user was told.
+    /// The exit code, after the user was informed.
     pub(super) fn obtain(
         line: &Line,
         mut specs: Vec<JobSpec>,
@@ -227,7 +227,7 @@ impl Holder {
                 Ok(None) => break,
                 Err(e) => return Err(ConnectError::Broken(e)),
             };
-            self.heard(response)?;
+            self.on_response(response)?;
         }
         if !matches!(open, Ok(true)) && self.ended.is_none() {
             self.say
@@ -237,7 +237,7 @@ impl Holder {
         Ok(())
     }
 
-    fn heard(&mut self, response: Response) -> Result<(), ConnectError> {
+    fn on_response(&mut self, response: Response) -> Result<(), ConnectError> {
         match response {
             Response::JobStarted(info) => self.info = Some(info),
             Response::JobEnded { state, .. } => self.ended = Some(Ended { state }),
@@ -283,7 +283,7 @@ impl Holder {
                 Ok(client) => self.client = client,
                 Err(error) => {
                     let text = format!(
-                        "the controller could not be told that job {} is over: {error}",
+                        "could not report the end of job {} to the controller: {error}",
                         self.job
                     );
                     self.say.error(&text);

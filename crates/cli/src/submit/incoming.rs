@@ -8,7 +8,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Room for what is read at first: most commands hear little, and each page that is touched costs them a fault.
+/// Room for what is read at first: most commands receive little, and each page that is touched costs them a fault.
 const ROOM: usize = 2 << 10;
 /// Room where much comes.
 const ROOM_MAX: usize = 64 << 10;

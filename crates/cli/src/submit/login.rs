@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How long a login shell may take.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Asks the user's login shell. When it fails or takes too long the user is told, and the job gets the few variables
+/// Asks the user's login shell. When it fails or takes too long the user gets a message, and the job gets the few variables
 /// that every login has.
 pub(super) fn environment(say: &Say) -> Environment {
     let uid = nix::unistd::getuid().as_raw().to_string();
@@ -80,10 +80,10 @@ fn ask(shell: &str, basic: &[(&str, &str)]) -> Result<Environment, String> {
         .windows(MARK.len())
         .position(|w| w == MARK)
         .ok_or("it printed no environment")?;
-    let told = split_environment(&bytes[at + MARK.len()..]);
+    let variables = split_environment(&bytes[at + MARK.len()..]);
     let of_shell: [&[u8]; 4] = [b"_", b"SHLVL", b"PWD", b"OLDPWD"];
     let is_other = |v: &&[u8]| !of_shell.contains(&environment::name(v));
-    let environment: Environment = told.iter().filter(is_other).collect();
+    let environment: Environment = variables.iter().filter(is_other).collect();
     if environment.count() == 0 {
         return Err("it printed no environment".to_owned());
     }

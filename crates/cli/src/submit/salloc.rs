@@ -207,7 +207,7 @@ impl Session {
                 }
             }
             if !self.revoked {
-                self.hear_controller();
+                self.poll_controller();
             }
         }
     }
@@ -249,7 +249,7 @@ impl Session {
         let _ = killpg(self.child, Signal::SIGCONT);
     }
 
-    fn hear_controller(&mut self) {
+    fn poll_controller(&mut self) {
         if let Err(error) = self.holder.read() {
             // Such as a job that is no longer known: the allocation is gone.
             self.say.error(&error.to_string());

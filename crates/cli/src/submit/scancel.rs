@@ -105,7 +105,7 @@ static VARIABLES: &[(&str, &str)] = &[
 
 /// What is to be done to which jobs.
 #[derive(Debug, Default)]
-struct Wish {
+struct CancelRequest {
     filter: JobSelection,
     /// Targets as the user wrote them.
     targets: Vec<Target>,
@@ -127,31 +127,31 @@ struct Target {
 /// Runs scancel.
 pub(super) fn main(args: &[String]) -> ExitCode {
     let say = Say::new("scancel");
-    let wish = match read(&say, args) {
-        Ok(wish) => wish,
+    let request = match read(&say, args) {
+        Ok(request) => request,
         Err(code) => return code,
     };
     let say = Say {
-        quiet: wish.quiet,
-        verbose: wish.verbose,
+        quiet: request.quiet,
+        verbose: request.verbose,
         ..say
     };
     let mut client = match Client::connect_patiently(line::PATIENCE) {
         Ok(client) => client,
         Err(error) => return say.connect_error("Unable to cancel jobs", &error),
     };
-    carry_out(&say, &mut client, wish)
+    carry_out(&say, &mut client, request)
 }
 
-fn read(say: &Say, args: &[String]) -> Result<Wish, ExitCode> {
+fn read(say: &Say, args: &[String]) -> Result<CancelRequest, ExitCode> {
     let parsed = SPEC.parse(args).map_err(|text| {
         say::stderr(&format!("{text}\n"));
         say.failed()
     })?;
-    let mut wish = Wish::default();
-    from_environment(say, &mut wish)?;
+    let mut request = CancelRequest::default();
+    from_environment(say, &mut request)?;
     for (option, value) in parsed.options {
-        apply(say, &mut wish, option, value.unwrap_or_default())?;
+        apply(say, &mut request, option, value.unwrap_or_default())?;
     }
     for word in &parsed.operands {
         // Ids may be given with commas between them.
@@ -160,21 +160,21 @@ fn read(say: &Say, args: &[String]) -> Result<Wish, ExitCode> {
                 say.error(&format!("Invalid job id {text}"));
                 say.failed()
             })?;
-            wish.targets.push(target);
+            request.targets.push(target);
         }
     }
-    if wish.targets.is_empty() && wish.filter == JobSelection::default() {
+    if request.targets.is_empty() && request.filter == JobSelection::default() {
         say.error("No job identification provided");
         return Err(say.failed());
     }
-    if wish.batch && wish.targets.iter().any(|t| t.step.is_some()) {
+    if request.batch && request.targets.iter().any(|t| t.step.is_some()) {
         say.error("the --batch option is only valid with whole jobs, not with steps");
         return Err(say.failed());
     }
-    Ok(wish)
+    Ok(request)
 }
 
-fn from_environment(say: &Say, wish: &mut Wish) -> Result<(), ExitCode> {
+fn from_environment(say: &Say, request: &mut CancelRequest) -> Result<(), ExitCode> {
     for (name, option) in VARIABLES {
         let takes_value = OPTIONS
             .iter()
@@ -183,27 +183,32 @@ fn from_environment(say: &Say, wish: &mut Wish) -> Result<(), ExitCode> {
             continue;
         };
         if takes_value && !value.is_empty() {
-            apply(say, wish, option, value)?;
+            apply(say, request, option, value)?;
         } else if !takes_value && value.starts_with(['t', 'T', 'y', 'Y', '1']) {
-            apply(say, wish, option, String::new())?;
+            apply(say, request, option, String::new())?;
         }
     }
     Ok(())
 }
 
-fn apply(say: &Say, wish: &mut Wish, option: &str, value: String) -> Result<(), ExitCode> {
-    let filter = &mut wish.filter;
+fn apply(
+    say: &Say,
+    request: &mut CancelRequest,
+    option: &str,
+    value: String,
+) -> Result<(), ExitCode> {
+    let filter = &mut request.filter;
     match option {
         "account" => filter.account = Some(value),
-        "batch" => wish.batch = true,
+        "batch" => request.batch = true,
         "clusters" => {
             if let Err(failure) = this_cluster("scancel", &value) {
                 say::stderr(&format!("{failure}\n"));
                 return Err(say.failed());
             }
         }
-        "full" => wish.full = true,
-        "interactive" => wish.interactive = true,
+        "full" => request.full = true,
+        "interactive" => request.interactive = true,
         "me" => filter.uid = Some(nix::unistd::getuid().as_raw()),
         "name" => filter.name = Some(value),
         "nodelist" => {
@@ -214,10 +219,10 @@ fn apply(say: &Say, wish: &mut Wish, option: &str, value: String) -> Result<(), 
         }
         "partition" => filter.partition = Some(value),
         "qos" => filter.qos = Some(value),
-        "quiet" => wish.quiet = true,
+        "quiet" => request.quiet = true,
         "reservation" => filter.reservation = Some(value),
         "signal" => {
-            wish.signal = Some(values::signal(&value).ok_or_else(|| {
+            request.signal = Some(values::signal(&value).ok_or_else(|| {
                 say::stderr(&format!("Unknown job signal: {value}\n"));
                 say.failed()
             })?);
@@ -235,7 +240,7 @@ fn apply(say: &Say, wish: &mut Wish, option: &str, value: String) -> Result<(), 
                 say.failed()
             })?);
         }
-        "verbose" => wish.verbose += 1,
+        "verbose" => request.verbose += 1,
         "wckey" => filter.wckey = Some(value),
         "help" => {
             say::stdout(&SPEC.help());
@@ -247,7 +252,7 @@ fn apply(say: &Say, wish: &mut Wish, option: &str, value: String) -> Result<(), 
         }
         "version" => return Err(say::version()),
         other => {
-            say.error(&format!("nothing heeds --{other}"));
+            say.error(&format!("option --{other} is not implemented"));
             return Err(say.failed());
         }
     }
@@ -319,36 +324,42 @@ pub(crate) fn step_number(text: &str) -> Option<StepNo> {
     }
 }
 
-fn carry_out(say: &Say, client: &mut Client, mut wish: Wish) -> ExitCode {
-    if wish.interactive {
-        match ask_for_each(say, client, &wish) {
+fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> ExitCode {
+    if request.interactive {
+        match ask_for_each(say, client, &request) {
             Ok(targets) if targets.is_empty() => return ExitCode::SUCCESS,
-            Ok(targets) => wish.targets = targets,
+            Ok(targets) => request.targets = targets,
             Err(code) => return code,
         }
     }
     let mut failed = false;
     // Steps are named one at a time; whole jobs go in one request.
     let (steps, jobs): (Vec<Target>, Vec<Target>) =
-        wish.targets.drain(..).partition(|t| t.step.is_some());
+        request.targets.drain(..).partition(|t| t.step.is_some());
     for target in &steps {
-        announce(say, &wish, target);
+        announce(say, &request, target);
         let selection = JobSelection {
             targets: vec![target.job.clone()],
             step: target.step,
-            ..wish.filter.clone()
+            ..request.filter.clone()
         };
-        failed |= send(say, client, &wish, selection, std::slice::from_ref(target));
+        failed |= send(
+            say,
+            client,
+            &request,
+            selection,
+            std::slice::from_ref(target),
+        );
     }
     if steps.is_empty() || !jobs.is_empty() {
         for target in &jobs {
-            announce(say, &wish, target);
+            announce(say, &request, target);
         }
         let selection = JobSelection {
             targets: jobs.iter().map(|t| t.job.clone()).collect(),
-            ..wish.filter.clone()
+            ..request.filter.clone()
         };
-        failed |= send(say, client, &wish, selection, &jobs);
+        failed |= send(say, client, &request, selection, &jobs);
     }
     if failed {
         say.failed()
@@ -357,8 +368,8 @@ fn carry_out(say: &Say, client: &mut Client, mut wish: Wish) -> ExitCode {
     }
 }
 
-fn announce(say: &Say, wish: &Wish, target: &Target) {
-    match (wish.signal, target.step) {
+fn announce(say: &Say, request: &CancelRequest, target: &Target) {
+    match (request.signal, target.step) {
         (None, None) => say.verbose(&format!("Terminating job {}", target.text)),
         (None, Some(_)) => say.verbose(&format!("Terminating step {}", target.text)),
         (Some(signal), None) => say.verbose(&format!("Signal {signal} to job {}", target.text)),
@@ -370,19 +381,20 @@ fn announce(say: &Say, wish: &Wish, target: &Target) {
 fn send(
     say: &Say,
     client: &mut Client,
-    wish: &Wish,
+    request: &CancelRequest,
     selection: JobSelection,
     targets: &[Target],
 ) -> bool {
     let is_step = selection.step.is_some();
-    let whole_kill = matches!(wish.signal, None | Some(9)) && !wish.batch && !wish.full && !is_step;
+    let whole_kill =
+        matches!(request.signal, None | Some(9)) && !request.batch && !request.full && !is_step;
     let command = if whole_kill {
         UserCommand::Cancel { selection }
     } else {
         UserCommand::Signal {
             selection,
-            signal: wish.signal.unwrap_or(9),
-            scope: match (wish.batch, wish.full) {
+            signal: request.signal.unwrap_or(9),
+            scope: match (request.batch, request.full) {
                 (_, true) => SignalScope::Full,
                 (true, false) => SignalScope::Batch,
                 (false, false) => SignalScope::Steps,
@@ -393,13 +405,13 @@ fn send(
         Ok(Reply::Done { refused, .. }) => {
             let mut failed = false;
             for (id, refusal) in refused {
-                failed |= complain(say, &id, wish.signal.is_some(), is_step, refusal.code);
+                failed |= complain(say, &id, request.signal.is_some(), is_step, refusal.code);
             }
             failed
         }
         Err(ConnectError::Refused(refusal)) => {
             let id = targets.first().map_or("", |t| t.text.as_str());
-            complain(say, id, wish.signal.is_some(), is_step, refusal.code)
+            complain(say, id, request.signal.is_some(), is_step, refusal.code)
         }
         Ok(other) => {
             say.error(&format!("unexpected answer {other:.60?}"));
@@ -433,12 +445,16 @@ fn complain(say: &Say, id: &str, signal: bool, is_step: bool, code: RefusalCode)
 }
 
 /// `--interactive`: the jobs that the user agrees to.
-fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Target>, ExitCode> {
+fn ask_for_each(
+    say: &Say,
+    client: &mut Client,
+    request: &CancelRequest,
+) -> Result<Vec<Target>, ExitCode> {
     let filter = JobFilter {
-        ids: wish.targets.iter().map(|t| t.job.job).collect(),
-        uids: wish.filter.uid.into_iter().collect(),
-        states: wish.filter.state.into_iter().collect(),
-        partitions: wish.filter.partition.clone().into_iter().collect(),
+        ids: request.targets.iter().map(|t| t.job.job).collect(),
+        uids: request.filter.uid.into_iter().collect(),
+        states: request.filter.state.into_iter().collect(),
+        partitions: request.filter.partition.clone().into_iter().collect(),
         active: true,
         ..JobFilter::default()
     };
@@ -464,7 +480,7 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
     }
     for job in jobs
         .iter()
-        .filter(|j| !j.state.is_ended() && matches(&wish.filter, j))
+        .filter(|j| !j.state.is_ended() && matches(&request.filter, j))
     {
         say::stdout(&format!(
             "Cancel job_id={} name={} partition={} [y/n]? ",
@@ -475,7 +491,7 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
             .and_then(Result::ok)
             .is_some_and(|l| l.trim_start().starts_with(['y', 'Y']));
         if yes {
-            let tasks: Option<IndexSet> = wish
+            let tasks: Option<IndexSet> = request
                 .targets
                 .iter()
                 .find(|t| t.job.job == job.id)
@@ -529,16 +545,16 @@ mod tests {
         assert_eq!(split_ids("1,2_[3,4] 5"), ["1", "2_[3,4]", "5"]);
     }
 
-    fn wish(args: &[&str]) -> Result<Wish, ExitCode> {
+    fn request(args: &[&str]) -> Result<CancelRequest, ExitCode> {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
         read(&Say::new("scancel"), &args)
     }
 
     #[test]
     fn options_may_follow_ids() {
-        let w = wish(&["5", "--signal", "USR2"]).unwrap();
+        let w = request(&["5", "--signal", "USR2"]).unwrap();
         assert_eq!((w.signal, w.targets.len()), (Some(12), 1));
-        let w = wish(&["-v", "-t", "pd", "-n", "x"]).unwrap();
+        let w = request(&["-v", "-t", "pd", "-n", "x"]).unwrap();
         assert_eq!(w.filter.state, Some(JobState::Pending));
         assert_eq!(w.filter.name.as_deref(), Some("x"));
         for bad in [
@@ -548,7 +564,7 @@ mod tests {
             &["-s", "FOO", "1"],
             &["--nosuch"],
         ] {
-            assert!(wish(bad).is_err(), "{bad:?}");
+            assert!(request(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -103,7 +103,8 @@ impl Session {
                 }
             }
             other => {
-                self.say.error(&format!("nothing heeds --{other}"));
+                self.say
+                    .error(&format!("option --{other} is not implemented"));
                 return Some(ExitCode::FAILURE);
             }
         }

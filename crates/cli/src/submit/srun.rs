@@ -1,8 +1,6 @@
 //! srun: a program, many times, on the nodes of an allocation: of the one that srun is called in, or of one that it
 //! asks for first.
 
-mod door;
-mod hand_over;
 mod het;
 mod input;
 mod linked;
@@ -10,6 +8,8 @@ mod multi_prog;
 mod output;
 mod request;
 mod session;
+mod stdio_passing;
+mod step_socket;
 pub(super) mod tasks;
 mod terminal;
 
@@ -19,7 +19,6 @@ use super::line::{self, Line};
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::process;
-use hand_over::Line as StepdLine;
 use muster_conf::endpoint;
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_core::ids::JobId;
@@ -33,6 +32,7 @@ use request::Streams;
 use session::Session;
 use std::process::ExitCode;
 use std::time::Duration;
+use stdio_passing::StepdChannel;
 
 const PREFIX: &str = "Unable to allocate resources";
 
@@ -105,8 +105,8 @@ fn binding_help(chosen: &Chosen) -> Option<&'static str> {
 
 /// What `--mpi=list` prints: what this machine can do. The nodes decide for themselves.
 fn mpi_kinds() -> String {
-    if let Some(told) = told_by_muster() {
-        return told;
+    if let Some(kinds) = ask_muster() {
+        return kinds;
     }
     let mut text = "MPI plugin types are...\n\tnone\n\tauto\n\tpmi2\n".to_owned();
     if let Ok(library) = muster_pmix::library() {
@@ -119,7 +119,7 @@ fn mpi_kinds() -> String {
 }
 
 /// A command that is linked statically cannot open libraries: the program that lies beside it can.
-fn told_by_muster() -> Option<String> {
+fn ask_muster() -> Option<String> {
     if cfg!(not(target_env = "musl")) {
         return None;
     }
@@ -174,19 +174,19 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
         request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut spec, streams) = made;
     spec.job = job;
-    spec.hands_streams = hand_over::is_possible(&line.chosen, &spec, &streams);
+    spec.hands_streams = stdio_passing::can_pass_stdio(&line.chosen, &spec, &streams);
     spec.resizes = own_resizes();
     let of_het_job = own_het_job(job);
     let own_lead = own_lead(job);
     if let Some(address) = own_lead.as_deref().filter(|_| !of_het_job)
-        && let Some(outcome) = at_door(line, address, &mut spec, &streams)?
+        && let Some(outcome) = ask_leased_stepd(line, address, &mut spec, &streams)?
     {
         return Ok(outcome);
     }
     // Close to the request, for the agent to be woken once for both.
     let (stream, info) = reach_lead(&say, job, own_lead)?;
     spec.hands_streams &= stream.is_local();
-    spec.hears_by_line = spec.hands_streams;
+    spec.has_stepd_channel = spec.hands_streams;
     if let Some(info) = info {
         spec.key = Some(info.key.clone());
         spec.resizes = info.job.resizes;
@@ -202,28 +202,28 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     }
     let (stream, created, stepd) = create(&say, stream, &mut spec)?;
     let stepd = stepd.filter(|_| created.direct);
-    // One that has said all need not be heard any more.
-    let done = stepd.as_ref().is_some_and(|line| line.done);
+    // A lead that has reported the end is not needed any more.
+    let done = stepd.as_ref().is_some_and(|channel| channel.done);
     let leads = Vec::from_iter(Some(stream).filter(|_| !done));
     let session = Session::start(&say, line, vec![(spec, created)], streams, stepd)?;
     let outcome = session.run(leads, None);
     Ok(outcome.code)
 }
 
-/// A step like the one before it in its job, which a daemon may take at the job's door; nothing if the agent is to be asked.
-fn at_door(
+/// Asks a step daemon with a lease to start the step; nothing if the agent must be asked.
+fn ask_leased_stepd(
     line: &Line,
     address: &str,
     spec: &mut StepSpec,
     streams: &Streams,
 ) -> Result<Option<ExitCode>, ExitCode> {
-    spec.hears_by_line = spec.hands_streams;
+    spec.has_stepd_channel = spec.hands_streams;
     let asked = Some(()).filter(|()| spec.hands_streams);
-    let Some(mut stepd) = asked.and_then(|()| door::ask(address, spec)) else {
+    let Some(mut stepd) = asked.and_then(|()| step_socket::ask(address, spec)) else {
         return Ok(None);
     };
     let (say, job) = (line.say, spec.job);
-    let created = door::answer(&mut stepd).map_err(|e| {
+    let created = step_socket::answer(&mut stepd).map_err(|e| {
         say.error(&format!(
             "Unable to create step for job {job}: connection to the step daemon lost: {e}"
         ));
@@ -315,7 +315,7 @@ fn is_own(job: JobId) -> bool {
     process::variable("SLURM_JOB_ID").is_some_and(|id| id == job.to_string())
 }
 
-/// The agent of the job's first node. Inside the job its address is in the environment; elsewhere the controller
+/// The agent of the job's first node. Inside the job its address is in the environment; outside of it the controller
 /// knows it.
 fn reach_lead(
     say: &Say,
@@ -355,7 +355,7 @@ fn create(
     say: &Say,
     mut stream: AgentStream,
     spec: &mut StepSpec,
-) -> Result<(AgentStream, StepCreated, Option<StepdLine>), ExitCode> {
+) -> Result<(AgentStream, StepCreated, Option<StepdChannel>), ExitCode> {
     request::add_addresses(spec, stream.own_ip());
     let job = spec.job;
     let lost = |e: std::io::Error| {
@@ -367,7 +367,7 @@ fn create(
     let mut stepd = ask(&mut stream, spec).map_err(lost)?;
     let mut queued = false;
     loop {
-        match hand_over::answer(&mut stream, &mut stepd).map_err(lost)? {
+        match stdio_passing::answer(&mut stream, &mut stepd).map_err(lost)? {
             AgentReply::Queued(why) => {
                 if !queued {
                     let why = if why.is_empty() {
@@ -414,14 +414,14 @@ fn create(
     }
 }
 
-fn ask(stream: &mut AgentStream, spec: &mut StepSpec) -> std::io::Result<Option<StepdLine>> {
+fn ask(stream: &mut AgentStream, spec: &mut StepSpec) -> std::io::Result<Option<StepdChannel>> {
     let hands_streams = spec.hands_streams;
     // It is lent: a copy of it, with its environment, would be a good part of what this program does.
     let request = AgentRequest::Create(Box::new(std::mem::take(spec)));
     let sent = match hands_streams {
         true => stream
             .send_with_streams(&request)
-            .map(|near| Some(StepdLine::new(near))),
+            .map(|near| Some(StepdChannel::new(near))),
         false => stream.send(&request).map(|()| None),
     };
     if let AgentRequest::Create(lent) = request {

@@ -305,10 +305,10 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         priority_least: 0,
         het: None,
         preempted: None,
-        cpus_lent: false,
+        cpus_released_by_preemption: false,
         resumed: false,
-        waking: None,
-        turn_due: None,
+        power_up: None,
+        gang_slice_ends: None,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -348,7 +348,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         expected_start: None,
         switch_wait_since: None,
         next_step: 0,
-        unheard_steps: muster_core::index_set::IndexSet::default(),
+        unreported_steps: muster_core::index_set::IndexSet::default(),
         reason_detail: None,
     }
 }

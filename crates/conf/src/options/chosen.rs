@@ -114,7 +114,7 @@ impl Chosen {
         self.given.iter()
     }
 
-    /// Refuses what cannot be honoured, and collects what the user should be told.
+    /// Refuses what cannot be honoured, and collects warnings for the user.
     ///
     /// # Errors
     /// The first option whose row is refused, with what to do instead.

@@ -212,7 +212,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt("mail-user", "user", "who gets the mail"),
     opt("mcs-label", "label", "label of the job's security group")
         .stored("labels are shown and separate nothing"),
-    opt("network", "type", "wishes about the interconnect")
+    opt("network", "type", "requests for the interconnect")
         .env(&["SBATCH_NETWORK"], &["SLURM_NETWORK"], &["SALLOC_NETWORK"])
         .warns("the interconnect is not set up for jobs"),
     opt("nice", "value", "lower the job's priority by so much").optional(),

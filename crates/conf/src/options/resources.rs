@@ -78,7 +78,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_CORE_SPEC"],
         &["SALLOC_CORE_SPEC"],
     )
-    .partly("where AllowSpecResourcesUsage=YES; elsewhere nodes keep what slurm.conf says"),
+    .partly("where AllowSpecResourcesUsage=YES; otherwise nodes keep what slurm.conf says"),
     opt(
         "thread-spec",
         "threads",
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_THREAD_SPEC"],
         &["SALLOC_THREAD_SPEC"],
     )
-    .partly("where AllowSpecResourcesUsage=YES; elsewhere nodes keep what slurm.conf says"),
+    .partly("where AllowSpecResourcesUsage=YES; otherwise nodes keep what slurm.conf says"),
     flag("spread-job", "use as many nodes as possible").env(
         &["SBATCH_SPREAD_JOB"],
         &["SLURM_SPREAD_JOB"],

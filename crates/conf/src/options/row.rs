@@ -98,7 +98,7 @@ pub enum Status {
     StoredOnly {
         /// What does not happen.
         why: &'static str,
-        /// The user is told.
+        /// The user gets a warning.
         warn: bool,
     },
     /// A job that asks for it is not accepted.
@@ -217,7 +217,7 @@ impl OptionRow {
         self
     }
 
-    /// Accepted without effect; the user is told why.
+    /// Accepted without effect; the user gets a warning with the reason.
     pub(super) const fn warns(mut self, why: &'static str) -> OptionRow {
         self.status = Status::StoredOnly { why, warn: true };
         self

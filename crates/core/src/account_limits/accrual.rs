@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What of a waiting record gains age, where that is limited.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Accrual {
-    /// Since when, and how many of its tasks; oldest first. Those that are not told of wait for their turn.
+    /// Since when, and how many of its tasks; oldest first. Tasks beyond these wait for their turn.
     #[n(0)]
     pub since: Vec<(Timestamp, u32)>,
 }
@@ -184,7 +184,7 @@ impl State {
     }
 
     /// What a record that changed its QOS or account gains from now on: it gets its turn there.
-    pub(crate) fn accrual_elsewhere(&self, before: &AccrualGroup, job: &Job) -> bool {
+    pub(crate) fn accrual_in_new_group(&self, before: &AccrualGroup, job: &Job) -> bool {
         self.accrual_is_limited() && job.is_startable() && self.accrual_group(job) != *before
     }
 

@@ -315,7 +315,7 @@ impl State {
         self.over_limit((job, partition), tres, Some(more), now)
     }
 
-    /// The limit that keeps a waiting job back, as far as that can be told from what it asks for.
+    /// The limit that keeps a waiting job back, as far as that follows from its request.
     pub fn waits_for_limit(&self, job: &Job, now: Timestamp) -> Option<Over> {
         let none = BTreeMap::new();
         self.over_limit((job, &job.partition), &least_of(job), Some(&none), now)

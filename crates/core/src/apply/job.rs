@@ -57,11 +57,11 @@ impl Job {
             last_sched_eval: None,
             expected_start: None,
             next_step: 0,
-            unheard_steps: IndexSet::default(),
+            unreported_steps: IndexSet::default(),
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
             configuring: false,
-            waking: None,
+            power_up: None,
             end_by: None,
             switch_wait_since: None,
             resize_time: None,
@@ -72,8 +72,8 @@ impl Job {
             priority_least: 0,
             het: None,
             preempted: None,
-            cpus_lent: false,
-            turn_due: None,
+            cpus_released_by_preemption: false,
+            gang_slice_ends: None,
             resumed: false,
             spec,
         }
@@ -126,7 +126,7 @@ impl Job {
             partition: self.partition.clone(),
             reason_detail: self.reason_detail.clone(),
             accrual: (self.accrual.as_ref()).map(|accrual| Box::new(accrual.of_next())),
-            unheard_steps: self.unheard_steps.clone(),
+            unreported_steps: self.unreported_steps.clone(),
             ..*self
         }
     }
@@ -155,7 +155,7 @@ impl Job {
     }
 
     /// Applies an event about this record.
-    pub(crate) fn turn(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         let before = self.phase();
         let Some(turn) = self.move_of(event) else {
             panic!("job {} is asked to apply {event:?}", self.id);
@@ -208,17 +208,17 @@ impl Job {
             Event::JobSuspended { at, turn, .. } => {
                 self.state = JobState::Suspended;
                 self.suspend_time = Some(*at);
-                self.cpus_lent = turn.is_none();
-                self.turn_due = *turn;
+                self.cpus_released_by_preemption = turn.is_none();
+                self.gang_slice_ends = *turn;
             }
             Event::JobResumed { at, .. } => {
                 self.state = JobState::Running;
                 self.end_suspension(*at);
-                if std::mem::take(&mut self.cpus_lent) {
+                if std::mem::take(&mut self.cpus_released_by_preemption) {
                     self.resumed = true;
                     self.preempted = None;
                 }
-                self.turn_due = None;
+                self.gang_slice_ends = None;
             }
             Event::StepStarted { step, .. } => self.start_step(step),
             Event::StepEnded { step, end, .. } => self.end_step(*step, end),
@@ -315,14 +315,14 @@ impl Job {
             }
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
-            JobChange::Ready => match self.waking {
+            JobChange::Ready => match self.power_up {
                 None => self.configuring = false,
-                Some(_) => self.waking = Some(Waking::Nodes),
+                Some(_) => self.power_up = Some(Waking::Nodes),
             },
-            JobChange::Waking(waking) => self.waking = Some(*waking),
+            JobChange::Waking(waking) => self.power_up = Some(*waking),
             JobChange::NodesUp => {
-                self.configuring = self.waking == Some(Waking::NodesAndProlog);
-                self.waking = None;
+                self.configuring = self.power_up == Some(Waking::NodesAndProlog);
+                self.power_up = None;
                 self.start_time = Some(at);
             }
             JobChange::ReservationGone { spec, hold } => {
@@ -344,7 +344,7 @@ impl Job {
             }
             JobChange::Preempted(how) => self.preempted = Some(*how),
             // Nothing else about its waiting changes.
-            JobChange::TurnDue(due) => self.turn_due = Some(*due),
+            JobChange::TurnDue(due) => self.gang_slice_ends = Some(*due),
             JobChange::SwitchWait => {
                 self.switch_wait_since = Some(at);
                 return;
@@ -406,8 +406,8 @@ impl Job {
         self.reason_detail = None;
         self.attempt = attempt;
         self.preempted = None;
-        self.cpus_lent = false;
-        self.turn_due = None;
+        self.cpus_released_by_preemption = false;
+        self.gang_slice_ends = None;
         self.resumed = false;
         self.start_time = Some(at);
         self.end_time = None;
@@ -426,7 +426,7 @@ impl Job {
         self.special_exit = false;
         self.expected_start = None;
         self.next_step = 0;
-        self.unheard_steps = IndexSet::default();
+        self.unreported_steps = IndexSet::default();
         self.steps = Vec::new();
         if let (JobKind::Batch, Some(lead)) = (self.spec.kind, alloc.nodes.first()) {
             self.steps.push(Step {
@@ -471,7 +471,7 @@ impl Job {
         self.begin_at = None;
         self.switch_wait_since = None;
         self.expected_start = None;
-        self.waking = None;
+        self.power_up = None;
     }
 
     /// Whether something else than its own end ended it.
@@ -503,8 +503,8 @@ impl Job {
         self.after_completing = AfterCompleting::End;
         self.hold = hold;
         self.alloc = None;
-        self.cpus_lent = false;
-        self.turn_due = None;
+        self.cpus_released_by_preemption = false;
+        self.gang_slice_ends = None;
         self.start_time = None;
         self.end_time = None;
         self.term_time = None;
@@ -540,10 +540,10 @@ impl Job {
         );
         if step.step < StepNo::INTERACTIVE {
             let no = step.step.0;
-            self.unheard_steps.remove(no);
+            self.unreported_steps.remove(no);
             // Several are made at a time, and some are ready before others.
             if let Some(last) = no.checked_sub(1) {
-                self.unheard_steps.insert_range(self.next_step, last);
+                self.unreported_steps.insert_range(self.next_step, last);
             }
             self.next_step = self.next_step.max(no + 1);
         }
@@ -553,7 +553,7 @@ impl Job {
     fn end_step(&mut self, step: StepNo, end: &StepEnd) {
         self.steps.retain(|s| s.step != step);
         if step == StepNo::BATCH {
-            // The script of a job that was told to end: its status is shown, the accounting row keeps the first one.
+            // The script of a job that was ordered to end: its status is shown, the accounting row keeps the first one.
             if self.state.is_ended() {
                 self.exit = end.exit;
             }

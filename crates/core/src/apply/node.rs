@@ -227,7 +227,7 @@ impl Node {
     }
 
     /// Applies an event about this node.
-    pub(crate) fn turn(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         match event {
             Event::NodeRegistered { info, at, .. } => self.register(info, *at),
             Event::NodeChanged { change, at, .. } => self.change(change, *at),

@@ -592,8 +592,8 @@ fn cpus_beside(node: &Node, asked: &[GresAsk]) -> u64 {
         let (mut sizes, mut union) = (Vec::new(), CpuSet::default());
         let entries = node.config.gres.iter();
         for entry in entries.filter(|g| g.name == gres.name) {
-            let is_told = entry.near.len() as u64 == entry.count;
-            if !is_told || entry.near.iter().any(CpuSet::is_empty) {
+            let is_known = entry.near.len() as u64 == entry.count;
+            if !is_known || entry.near.iter().any(CpuSet::is_empty) {
                 return every;
             }
             sizes.extend(entry.near.iter().map(|near| u64::from(near.len())));

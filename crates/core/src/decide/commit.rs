@@ -357,7 +357,7 @@ pub(super) fn share_fits(
     // Who is stopped does not use the node.
     let others = || {
         let jobs = node.jobs.iter().filter_map(|id| draft.job(*id));
-        jobs.filter(|job| !job.cpus_lent)
+        jobs.filter(|job| !job.cpus_released_by_preemption)
     };
     if node.exclusive || (alloc.exclusive && others().next().is_some()) {
         return false;

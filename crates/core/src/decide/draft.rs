@@ -303,7 +303,7 @@ impl<'a> Draft<'a> {
             | Event::StepEnded { id, .. } => self.turn_job(*id, &event),
             Event::JobSuspended { id, .. } | Event::JobResumed { id, .. } => {
                 self.stops |= matches!(event, Event::JobSuspended { .. });
-                let lent = |draft: &Self| draft.job(*id).map(|job| job.cpus_lent);
+                let lent = |draft: &Self| draft.job(*id).map(|job| job.cpus_released_by_preemption);
                 let before = lent(self);
                 self.turn_job(*id, &event);
                 if before != lent(self) {
@@ -312,7 +312,7 @@ impl<'a> Draft<'a> {
             }
             Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
                 if let Some(node) = self.node_mut(*node) {
-                    node.turn(&event);
+                    node.apply(&event);
                 }
             }
             Event::JobsPurged { .. }
@@ -373,7 +373,7 @@ impl<'a> Draft<'a> {
         };
         for (share, alloc) in job.held() {
             if let Some(node) = self.node_mut(share.node) {
-                node.follow_stop(share, alloc, job.cpus_lent);
+                node.follow_stop(share, alloc, job.cpus_released_by_preemption);
             }
         }
     }
@@ -384,7 +384,7 @@ impl<'a> Draft<'a> {
         let Some(alloc) = job.alloc.clone() else {
             return;
         };
-        let (lent, at) = (job.cpus_lent, self.now);
+        let (lent, at) = (job.cpus_released_by_preemption, self.now);
         self.note_use(id, (&alloc, position), How::GivesBack { lent, at });
     }
 
@@ -421,7 +421,7 @@ impl<'a> Draft<'a> {
             self.counts.insert(base, counts);
         }
         if let Some(record) = self.jobs.own_mut(base) {
-            record.turn(event);
+            record.apply(event);
             return;
         }
         let lowest = self.first_in_record(base) == Some(index);
@@ -437,7 +437,7 @@ impl<'a> Draft<'a> {
             return;
         };
         let (before, counts) = (job.phase(), Counts::of(job));
-        job.turn(event);
+        job.apply(event);
         let (after, counts_after, base) = (job.phase(), Counts::of(job), job.submission());
         let name = (job.spec.owner.uid, &job.spec.name);
         if after == Phase::Ended && before != Phase::Ended {

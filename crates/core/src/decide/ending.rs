@@ -146,7 +146,7 @@ pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
 }
 
 /// The job is over, and well, and nothing of it is left anywhere.
-pub(super) fn assume(draft: &mut Draft<'_>, id: JobId) {
+pub(super) fn assume_ended(draft: &mut Draft<'_>, id: JobId) {
     let Some(job) = draft.job(id) else { return };
     if matches!(job.phase(), Phase::Running | Phase::Suspended) {
         end(draft, id, End::new(JobState::Completed, Reason::None));
@@ -233,7 +233,7 @@ pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
             let lead = position == 0 && job.spec.kind == JobKind::Batch;
             let survives = job.spec.no_kill && !lead && job.nodes_held.len() > 1;
             // What never began can begin again, whatever was asked for.
-            let never_began = job.waking.is_some() && job.spec.kind == JobKind::Batch;
+            let never_began = job.power_up.is_some() && job.spec.kind == JobKind::Batch;
             if never_began {
                 end(draft, id, End::requeue(Reason::NodeDown, false));
             } else if !survives {

@@ -263,7 +263,7 @@ fn released(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt)) {
 
 fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt), step: &Step) {
     // A node that lost its memory tells of steps again, even of some that are over by now.
-    let is_news = current(draft, idx, launch).is_some_and(|(_, job)| !job.has_heard_of(step.step));
+    let is_news = current(draft, idx, launch).is_some_and(|(_, job)| !job.knows_step(step.step));
     if is_news {
         launched(draft, idx);
         draft.emit(Event::StepStarted {
@@ -311,7 +311,7 @@ pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: (JobId, Attempt)
 enum LaunchFault {
     /// The job's own: it fails.
     Job,
-    /// The node's: the job is tried again, elsewhere if the node goes on like that.
+    /// The node's: the job is tried again, on other nodes if the node goes on like that.
     Node,
     /// The site's prolog says that the node is unfit.
     Prolog,

@@ -1,5 +1,5 @@
-//! Power saving: who is powered down and up when, and what that means to jobs. The site's programs are run by whoever
-//! hears of the events; nothing here waits for them but for the agents of nodes.
+//! Power saving: who is powered down and up when, and what that means to jobs. The site's programs are run from
+//! the events; nothing here waits for them, only for the agents of nodes.
 
 use super::draft::Draft;
 use super::{tick, update_nodes};
@@ -18,7 +18,7 @@ const NOT_RESUMED: &str = "ResumeTimeout reached";
 
 /// What an administrator asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum PowerRequest {
     /// `POWER_UP`.
     Up,
     /// `POWER_DOWN`: once no job is there.
@@ -128,7 +128,7 @@ pub(super) fn registered(draft: &mut Draft<'_>, idx: NodeIdx) {
 
 /// What a job that ends held of nodes that sleep was never used.
 pub(super) fn asleep_of(draft: &Draft<'_>, id: JobId) -> Vec<u32> {
-    let Some(job) = draft.job(id).filter(|job| job.waking.is_some()) else {
+    let Some(job) = draft.job(id).filter(|job| job.power_up.is_some()) else {
         return Vec::new();
     };
     let shares = job.alloc.iter().flat_map(|alloc| &alloc.nodes);
@@ -141,11 +141,11 @@ pub(super) fn asleep_of(draft: &Draft<'_>, id: JobId) -> Vec<u32> {
 }
 
 /// `scontrol update NodeName= State=POWER_...`.
-pub(super) fn wish(
+pub(super) fn set_power(
     draft: &mut Draft<'_>,
     identity: &Identity,
     nodes: &str,
-    wish: Wish,
+    request: PowerRequest,
     reason: Option<&str>,
 ) -> Result<Option<Reply>, Refusal> {
     let Some(config) = config(draft) else {
@@ -160,10 +160,12 @@ pub(super) fn wish(
             .node(*idx)
             .map(|n| (n.config.name.clone(), n.power, n.jobs.is_empty()));
         let why = match node {
-            Some((name, Some(Power::GoingDown { .. }), _)) if wish == Wish::Up => {
+            Some((name, Some(Power::GoingDown { .. }), _)) if request == PowerRequest::Up => {
                 format!("node {name} is being powered down; try again when SuspendTimeout is over")
             }
-            Some((name, Some(power), false)) if power.is_asleep() && wish != Wish::Up => {
+            Some((name, Some(power), false))
+                if power.is_asleep() && request != PowerRequest::Up =>
+            {
                 format!("node {name} is being powered up for a job; cancel that first")
             }
             _ => continue,
@@ -171,10 +173,10 @@ pub(super) fn wish(
         return Err(Refusal::new(RefusalCode::InvalidNodeState, why));
     }
     for idx in &known {
-        match wish {
-            Wish::Up => up(draft, &config, *idx),
-            Wish::Down => down(draft, &config, *idx, false),
-            Wish::DownAsap => {
+        match request {
+            PowerRequest::Up => up(draft, &config, *idx),
+            PowerRequest::Down => down(draft, &config, *idx, false),
+            PowerRequest::DownAsap => {
                 let drains = draft.node(*idx).is_some_and(|n| !n.drain && !n.is_asleep());
                 if drains {
                     let reason = NodeReason {
@@ -186,7 +188,7 @@ pub(super) fn wish(
                 }
                 down(draft, &config, *idx, drains);
             }
-            Wish::DownForce => {
+            PowerRequest::DownForce => {
                 tick::lose_all(draft, *idx);
                 change(draft, *idx, NodeChange::Resume);
                 down(draft, &config, *idx, false);
@@ -273,7 +275,7 @@ fn arrived(draft: &mut Draft<'_>, idx: NodeIdx) {
     set(draft, idx, None);
     let jobs = draft.node(idx).map(|n| n.jobs.clone()).unwrap_or_default();
     for id in jobs {
-        let waits = |job: &Job| job.waking.is_some();
+        let waits = |job: &Job| job.power_up.is_some();
         if draft.job(id).is_some_and(waits) && nodes_of(draft, id, |n| n.power.is_some()).is_empty()
         {
             draft.change(id, JobChange::NodesUp);

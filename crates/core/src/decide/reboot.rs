@@ -11,7 +11,7 @@ use crate::node::{NodeLink, NodeReason, Reboot};
 use crate::refusal::{Refusal, RefusalCode};
 
 /// What is asked for.
-pub(super) struct Wish<'a> {
+pub(super) struct RebootRequest<'a> {
     /// Hostlist, or ALL.
     pub(super) nodes: &'a str,
     /// No further jobs until then.
@@ -26,7 +26,7 @@ pub(super) struct Wish<'a> {
 pub(super) fn reboot(
     draft: &mut Draft<'_>,
     identity: &Identity,
-    wish: &Wish<'_>,
+    request: &RebootRequest<'_>,
 ) -> Result<Option<Reply>, Refusal> {
     if !draft.state.config.as_ref().is_some_and(|c| c.can_reboot) {
         return Err(Refusal::new(
@@ -34,22 +34,22 @@ pub(super) fn reboot(
             "RebootProgram is not set in slurm.conf",
         ));
     }
-    if let Some(reason) = wish.reason {
+    if let Some(reason) = request.reason {
         submit::too_long("the reason", reason, TEXT_BYTES_MAX)?;
     }
-    let nodes = update_nodes::known(draft, wish.nodes)?;
+    let nodes = update_nodes::known(draft, request.nodes)?;
     for idx in &nodes {
-        ask(draft, identity.uid, *idx, wish);
+        ask(draft, identity.uid, *idx, request);
     }
     Ok(done(&nodes))
 }
 
-fn ask(draft: &mut Draft<'_>, uid: u32, idx: NodeIdx, wish: &Wish<'_>) {
+fn ask(draft: &mut Draft<'_>, uid: u32, idx: NodeIdx, request: &RebootRequest<'_>) {
     let Some(node) = draft.node(idx) else {
         return;
     };
-    let drains = wish.asap && !node.drain;
-    let text = match wish.reason {
+    let drains = request.asap && !node.drain;
+    let text = match request.reason {
         Some(reason) => Some(reason),
         None if drains && node.reason.is_none() => Some("Reboot ASAP"),
         None => None,
@@ -72,7 +72,7 @@ fn ask(draft: &mut Draft<'_>, uid: u32, idx: NodeIdx, wish: &Wish<'_>) {
     let reboot = Reboot {
         issued: None,
         drained: drains,
-        down_after: wish.down_after,
+        down_after: request.down_after,
     };
     change(draft, idx, NodeChange::Reboot(Some(reboot)));
     order_if_idle(draft, idx);

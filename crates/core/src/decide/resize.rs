@@ -67,7 +67,7 @@ pub(super) fn wanted(
         let why = "components of heterogeneous jobs keep their nodes".to_owned();
         return refuse(RefusalCode::NotSupported, why);
     }
-    if job.configuring || job.waking.is_some() {
+    if job.configuring || job.power_up.is_some() {
         let why = "its nodes are still being made ready for it".to_owned();
         return refuse(RefusalCode::JobNotRunning, why);
     }

@@ -18,7 +18,7 @@ pub(super) fn began(draft: &mut Draft<'_>, id: JobId) {
     }
 }
 
-/// Those who have waited long enough get their turn, who has waited longest first; whoever runs on their CPUs waits.
+/// Jobs that have waited long enough get their turn, the longest wait first; the jobs that run on their CPUs wait.
 pub(super) fn tick(draft: &mut Draft<'_>) {
     let now = draft.now;
     let due: Vec<JobId> = draft
@@ -99,7 +99,7 @@ fn by_wait(draft: &Draft<'_>, mut waiting: Vec<JobId>) -> Vec<JobId> {
 
 fn runs(job: &Job) -> bool {
     // What was not launched yet cannot be stopped.
-    job.state == JobState::Running && !job.completing && !job.configuring && job.waking.is_none()
+    job.state == JobState::Running && !job.completing && !job.configuring && job.power_up.is_none()
 }
 
 fn shares(job: &Job) -> bool {

@@ -12,7 +12,7 @@ use crate::refusal::{Refusal, RefusalCode};
 
 /// What `State=` asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum StateRequest {
     Down,
     Drain,
     Fail,
@@ -27,7 +27,7 @@ pub(super) fn update(
     nodes: &str,
     update: &NodeUpdate,
 ) -> Result<Option<Reply>, Refusal> {
-    if let Some(wish) = update.state.as_deref().and_then(power_wish) {
+    if let Some(power) = update.state.as_deref().and_then(power_request) {
         let others = NodeUpdate {
             state: None,
             reason: None,
@@ -39,15 +39,18 @@ pub(super) fn update(
                 "a node is powered down or up by a command that changes nothing else but its reason",
             ));
         }
-        return power::wish(draft, identity, nodes, wish, update.reason.as_deref());
+        return power::set_power(draft, identity, nodes, power, update.reason.as_deref());
     }
-    let wish = update.state.as_deref().map(wish).transpose()?;
+    let request = update.state.as_deref().map(state_request).transpose()?;
     for text in [&update.reason, &update.comment].into_iter().flatten() {
         submit::too_long("the text", text, TEXT_BYTES_MAX)?;
     }
     let cpu_bind = update.cpu_bind.as_deref().map(bind_default).transpose()?;
     let known = known(draft, nodes)?;
-    let needs_reason = matches!(wish, Some(Wish::Down | Wish::Drain | Wish::Fail));
+    let needs_reason = matches!(
+        request,
+        Some(StateRequest::Down | StateRequest::Drain | StateRequest::Fail)
+    );
     if needs_reason && update.reason.is_none() {
         let nameless = known
             .iter()
@@ -64,7 +67,7 @@ pub(super) fn update(
         }
     }
     for idx in &known {
-        update_one(draft, identity, *idx, wish, update);
+        update_one(draft, identity, *idx, request, update);
         if let Some(bind) = cpu_bind {
             let change = NodeChange::CpuBind(bind);
             let (node, at) = (*idx, draft.now);
@@ -83,23 +86,23 @@ pub(super) fn bind_default(word: &str) -> Result<Option<BindDefault>, Refusal> {
         .map_err(|e| Refusal::new(RefusalCode::InvalidValue, format!("CpuBind={word}: {e}")))
 }
 
-fn power_wish(state: &str) -> Option<power::Wish> {
+fn power_request(state: &str) -> Option<power::PowerRequest> {
     match state.to_ascii_uppercase().as_str() {
-        "POWER_UP" => Some(power::Wish::Up),
-        "POWER_DOWN" => Some(power::Wish::Down),
-        "POWER_DOWN_ASAP" => Some(power::Wish::DownAsap),
-        "POWER_DOWN_FORCE" => Some(power::Wish::DownForce),
+        "POWER_UP" => Some(power::PowerRequest::Up),
+        "POWER_DOWN" => Some(power::PowerRequest::Down),
+        "POWER_DOWN_ASAP" => Some(power::PowerRequest::DownAsap),
+        "POWER_DOWN_FORCE" => Some(power::PowerRequest::DownForce),
         _ => None,
     }
 }
 
-fn wish(state: &str) -> Result<Wish, Refusal> {
+fn state_request(state: &str) -> Result<StateRequest, Refusal> {
     Ok(match state.to_ascii_uppercase().as_str() {
-        "DOWN" => Wish::Down,
-        "DRAIN" | "DRAINING" | "DRAINED" => Wish::Drain,
-        "FAIL" | "FAILING" => Wish::Fail,
-        "RESUME" | "IDLE" => Wish::Resume,
-        "UNDRAIN" => Wish::Undrain,
+        "DOWN" => StateRequest::Down,
+        "DRAIN" | "DRAINING" | "DRAINED" => StateRequest::Drain,
+        "FAIL" | "FAILING" => StateRequest::Fail,
+        "RESUME" | "IDLE" => StateRequest::Resume,
+        "UNDRAIN" => StateRequest::Undrain,
         other @ ("REBOOT" | "CANCEL_REBOOT") => {
             return Err(Refusal::new(
                 RefusalCode::NotSupported,
@@ -150,7 +153,7 @@ fn update_one(
     draft: &mut Draft<'_>,
     identity: &Identity,
     idx: NodeIdx,
-    wish: Option<Wish>,
+    request: Option<StateRequest>,
     update: &NodeUpdate,
 ) {
     let (at, uid) = (draft.now, identity.uid);
@@ -164,20 +167,20 @@ fn update_one(
     });
     let reason = given.clone().or_else(|| node.reason.clone());
     let mut changes = Vec::new();
-    match (wish, reason) {
-        (Some(Wish::Down), reason) => {
+    match (request, reason) {
+        (Some(StateRequest::Down), reason) => {
             let text = reason.map(|r| r.text).unwrap_or_default();
             tick::set_down(draft, idx, &text, uid);
         }
-        (Some(Wish::Drain), Some(reason)) => changes.push(NodeChange::Drain(reason)),
-        (Some(Wish::Fail), Some(reason)) => changes.push(NodeChange::Fail(reason)),
+        (Some(StateRequest::Drain), Some(reason)) => changes.push(NodeChange::Drain(reason)),
+        (Some(StateRequest::Fail), Some(reason)) => changes.push(NodeChange::Fail(reason)),
         // Refused before: these need a reason.
-        (Some(Wish::Drain | Wish::Fail), None) => {}
-        (Some(Wish::Resume), _) => {
+        (Some(StateRequest::Drain | StateRequest::Fail), None) => {}
+        (Some(StateRequest::Resume), _) => {
             power::resumed(draft, idx);
             changes.push(NodeChange::Resume);
         }
-        (Some(Wish::Undrain), _) => changes.push(NodeChange::Undrain),
+        (Some(StateRequest::Undrain), _) => changes.push(NodeChange::Undrain),
         (None, _) => changes.extend(given.map(NodeChange::Reason)),
     }
     changes.extend(update.weight.map(NodeChange::Weight));

@@ -162,7 +162,7 @@ impl JobScope {
     }
 }
 
-/// Whether `PrivateData` has one of these words and whoever asks is below an operator.
+/// Whether `PrivateData` has one of these words and the user who asks is below an operator.
 pub fn hides(state: &State, identity: &Identity, words: PrivateData) -> bool {
     let config = state.config.as_ref();
     config.is_some_and(|config| config.private.has(words))

@@ -1,11 +1,11 @@
-//! Listings of jobs. They leave in parts, and say once what records have in common ([`muster_core::alike`]).
+//! Listings of jobs. They leave in parts, and say once what records have in common ([`muster_core::listing_codec`]).
 
 use super::rows::{Row, Rows};
 use crate::writer::now;
-use muster_core::alike::{Forms, Numbers};
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Job, JobState};
+use muster_core::listing_codec::{RowValues, TemplateTable};
 use muster_core::priority::Scale;
 use muster_core::rights::privacy::JobScope;
 use muster_core::shared_spec::SpecTable;
@@ -42,8 +42,8 @@ pub(crate) fn jobs(
         filter,
         scope,
         part: WrittenPart::default(),
-        forms: Forms::default(),
-        fates: Vec::new(),
+        templates: TemplateTable::default(),
+        template_states: Vec::new(),
         parts: 0,
         now: now(),
         arrays: BTreeSet::new(),
@@ -73,14 +73,14 @@ struct JobsAnswer<'s, S> {
     scope: &'s JobScope,
     part: WrittenPart,
     /// Those of the part.
-    forms: Forms<'s>,
-    /// What becomes of rows of each form.
-    fates: Vec<Fate>,
+    templates: TemplateTable<'s>,
+    /// The state of each template.
+    template_states: Vec<TemplateState>,
     /// How many parts have left.
     parts: u32,
     /// All of it is as of one moment.
     now: Timestamp,
-    /// Arrays told of so far.
+    /// Arrays that were sent so far.
     arrays: BTreeSet<JobId>,
     specs: SpecTable,
     scale: Option<Scale>,
@@ -90,15 +90,15 @@ struct JobsAnswer<'s, S> {
     send: &'s mut S,
 }
 
-/// What becomes of the rows of a form.
+/// What the answer knows of a template and its rows.
 #[derive(Clone, Copy, Default)]
-struct Fate {
+struct TemplateState {
     /// Whether it was looked at.
     known: bool,
     hidden: bool,
     /// When the scheduler looked at them last.
     evaluated: Option<Timestamp>,
-    /// The last part that has the form, counted from one, and its place there.
+    /// The last part that has the template, counted from one, and its place there.
     part: u32,
     place: u32,
 }
@@ -128,50 +128,50 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
 
     /// Writes these rows, without a look at the jobs that they are of where the row tells all.
     fn add_rows(&mut self, all: &'s Rows, rows: impl Iterator<Item = &'s Row>) {
-        self.fates = vec![Fate::default(); all.forms_end()];
+        self.template_states = vec![TemplateState::default(); all.templates_end()];
         for row in rows {
-            match all.form(row) {
-                Some(form) => self.add_row(form, row),
+            match all.template(row) {
+                Some(template) => self.add_row(template, row),
                 None => self
                     .state
                     .jobs
-                    .get(&row.numbers.id)
+                    .get(&row.values.id)
                     .map_or((), |job| self.add(job)),
             }
         }
     }
 
-    fn add_row(&mut self, form: &'s Job, row: &Row) {
-        let mut fate = self.fates[row.form as usize];
-        if !fate.known {
-            fate.known = true;
-            fate.hidden = !(matches(form, self.filter) && self.scope.has(form));
-            fate.evaluated = self.evaluated(form);
+    fn add_row(&mut self, template: &'s Job, row: &Row) {
+        let mut template_state = self.template_states[row.template as usize];
+        if !template_state.known {
+            template_state.known = true;
+            template_state.hidden = !(matches(template, self.filter) && self.scope.has(template));
+            template_state.evaluated = self.evaluated(template);
         }
-        if !fate.hidden {
-            // The place in the part that is being written, if it has the form.
-            if fate.part != self.parts + 1 {
-                fate.part = self.parts + 1;
-                fate.place = self.part.jobs.form(form, &mut self.specs);
+        if !template_state.hidden {
+            // The place in the part that is being written, if it has the template.
+            if template_state.part != self.parts + 1 {
+                template_state.part = self.parts + 1;
+                template_state.place = self.part.jobs.template(template, &mut self.specs);
             }
         }
-        self.fates[row.form as usize] = fate;
-        if fate.hidden {
+        self.template_states[row.template as usize] = template_state;
+        if template_state.hidden {
             return;
         }
-        let mut numbers = row.numbers;
-        let looked_at = fate.evaluated.filter(|_| numbers.priority != 0);
-        if let Some(at) = looked_at.filter(|at| *at >= numbers.submit_time) {
-            numbers.evaluated_at(at);
+        let mut values = row.values;
+        let looked_at = template_state.evaluated.filter(|_| values.priority != 0);
+        if let Some(at) = looked_at.filter(|at| *at >= values.submit_time) {
+            values.evaluated_at(at);
         }
         if let Some(job) = self
             .scale
             .as_ref()
-            .and_then(|_| self.state.jobs.get(&numbers.id))
+            .and_then(|_| self.state.jobs.get(&values.id))
         {
-            numbers.priority = self.priority(job);
+            values.priority = self.priority(job);
         }
-        self.part.jobs.record(fate.place, &numbers);
+        self.part.jobs.record(template_state.place, &values);
         self.leave_if_full();
     }
 
@@ -215,8 +215,8 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         {
             self.part.arrays.push((base, info.without_tasks()));
         }
-        let mut numbers = Numbers::of(job);
-        numbers.priority = self.priority(job);
+        let mut values = RowValues::of(job);
+        values.priority = self.priority(job);
         if let Some(start) = self.starts.and_then(|starts| starts.starts.get(&job.id))
             && job.state == JobState::Pending
         {
@@ -224,11 +224,11 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         }
         let looked_at = self.evaluated(job).filter(|_| job.priority != 0);
         if let Some(at) = looked_at.filter(|at| *at >= job.submit_time) {
-            numbers.evaluated_at(at);
+            values.evaluated_at(at);
         }
         let (records, specs) = (&mut self.part.jobs, &mut self.specs);
-        let form = self.forms.of(job, records, specs);
-        records.record(form, &numbers);
+        let template = self.templates.of(job, records, specs);
+        records.record(template, &values);
         self.leave_if_full();
     }
 
@@ -262,7 +262,7 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         }
     }
 
-    /// Sends the part. What names nothing is told with the last.
+    /// Sends the part. The last part lists the names that were not found.
     fn leave(&mut self, more: bool) {
         let unknown = match more {
             true => std::mem::take(&mut self.part.unknown),
@@ -274,7 +274,7 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         };
         let mut part = std::mem::replace(&mut self.part, next);
         (part.more, part.now) = (more, self.now);
-        self.forms = Forms::default();
+        self.templates = TemplateTable::default();
         self.parts += 1;
         let about = part.jobs.bytes() + PART_BESIDE;
         (self.send)(frame::encode_sized(&JobsResponse::Jobs(part), about));

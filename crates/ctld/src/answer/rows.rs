@@ -3,27 +3,27 @@
 //! of them changes between two listings. Rows are brought up to date before a listing by the records that may have changed
 //! since the last one, and are dropped when nobody has asked for long.
 
-use muster_core::alike::{Numbers, alike};
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Job};
+use muster_core::listing_codec::{RowValues, same_template};
 use muster_core::state::State;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// So many numbers of jobs share a piece of memory.
+/// So many values of jobs share a piece of memory.
 const CHUNK: u64 = 256;
 /// The one list of all rows.
 const ALL: u32 = 0;
-/// The form of rows that do not tell all of their jobs: of what runs, of arrays, and of those that few are like.
+/// Stands for a template in rows that do not describe their jobs completely: of running jobs, arrays, and jobs that few others equal.
 const NONE: u32 = u32::MAX;
-/// Owners of a specification from which on it is worth a form, which takes the memory of a record.
+/// Owners of a specification from which on it gets a template, which takes the memory of a record.
 const SHARED: usize = 16;
 
 /// What is a job's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Row {
-    pub(super) numbers: Numbers,
-    pub(super) form: u32,
+    pub(super) values: RowValues,
+    pub(super) template: u32,
     owner: u32,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Row {
 pub(crate) struct Rows {
     all: Sorted,
     by_owner: Sorted,
-    forms: Vec<Option<Form>>,
-    /// Places of forms that are none any more.
+    templates: Vec<Option<KeptTemplate>>,
+    /// Free places of templates.
     free: Vec<u32>,
     /// Forms by the address of their specification, which lives as long as they.
     by_spec: HashMap<usize, Vec<u32>>,
@@ -55,7 +55,7 @@ impl Sorted {
     fn set(&mut self, list: u32, id: JobId, row: Option<Row>) -> Option<Row> {
         let key = (list, id.0 / CHUNK);
         let piece = self.0.entry(key).or_default();
-        let before = match (piece.binary_search_by_key(&id, |row| row.numbers.id), row) {
+        let before = match (piece.binary_search_by_key(&id, |row| row.values.id), row) {
             (Ok(at), Some(row)) => Some(std::mem::replace(&mut piece[at], row)),
             (Ok(at), None) => Some(piece.remove(at)),
             (Err(at), Some(row)) => {
@@ -72,7 +72,7 @@ impl Sorted {
 }
 
 #[derive(Debug)]
-struct Form {
+struct KeptTemplate {
     job: Box<Job>,
     rows: u32,
 }
@@ -122,29 +122,29 @@ impl Rows {
             .flat_map(|uid| self.by_owner.list(*uid))
             .collect();
         if uids.len() > 1 {
-            rows.sort_unstable_by_key(|row| row.numbers.id);
-            rows.dedup_by_key(|row| row.numbers.id);
+            rows.sort_unstable_by_key(|row| row.values.id);
+            rows.dedup_by_key(|row| row.values.id);
         }
         rows
     }
 
-    /// The job that the row's is like in all but its numbers, if one is kept.
-    pub(super) fn form(&self, row: &Row) -> Option<&Job> {
-        let form = self.forms.get(row.form as usize)?.as_ref()?;
-        Some(&form.job)
+    /// The job that the row's is like in all but its values, if one is kept.
+    pub(super) fn template(&self, row: &Row) -> Option<&Job> {
+        let template = self.templates.get(row.template as usize)?.as_ref()?;
+        Some(&template.job)
     }
 
-    /// All places of forms lie below this.
-    pub(super) fn forms_end(&self) -> usize {
-        self.forms.len()
+    /// One after the highest place of a template.
+    pub(super) fn templates_end(&self) -> usize {
+        self.templates.len()
     }
 
-    /// The job of this number is as it is told, or there is none.
+    /// The job of this number is as listed, or there is none.
     fn set(&mut self, id: JobId, job: Option<&Job>) {
         let job = job.filter(|job| !job.state.is_ended() || job.completing);
         let row = job.map(|job| Row {
-            numbers: Numbers::of(job),
-            form: self.form_of(job),
+            values: RowValues::of(job),
+            template: self.template_of(job),
             owner: job.spec.owner.uid,
         });
         let before = self.all.set(ALL, id, row);
@@ -157,12 +157,12 @@ impl Rows {
             self.by_owner.set(row.owner, id, Some(row));
         }
         if let Some(before) = before {
-            self.release(before.form);
+            self.release(before.template);
         }
     }
 
-    /// The form of a job that is going to have a row.
-    fn form_of(&mut self, job: &Job) -> u32 {
+    /// The template of a job that is going to have a row.
+    fn template_of(&mut self, job: &Job) -> u32 {
         let own = job.alloc.is_some() || job.array != ArrayRole::None;
         if own || Arc::strong_count(&job.spec) < SHARED {
             return NONE;
@@ -172,48 +172,48 @@ impl Rows {
             .entry(Arc::as_ptr(&job.spec) as usize)
             .or_default();
         for place in of_spec.iter() {
-            if let Some(form) = &mut self.forms[*place as usize]
-                && alike(&form.job, job)
+            if let Some(template) = &mut self.templates[*place as usize]
+                && same_template(&template.job, job)
             {
-                form.rows += 1;
+                template.rows += 1;
                 return *place;
             }
         }
-        let form = Some(Form {
+        let template = Some(KeptTemplate {
             job: Box::new(job.clone()),
             rows: 1,
         });
         let place = match self.free.pop() {
             Some(place) => {
-                self.forms[place as usize] = form;
+                self.templates[place as usize] = template;
                 place
             }
             None => {
-                self.forms.push(form);
-                u32::try_from(self.forms.len() - 1).expect("forms are fewer than jobs")
+                self.templates.push(template);
+                u32::try_from(self.templates.len() - 1).expect("templates are fewer than jobs")
             }
         };
         of_spec.push(place);
         place
     }
 
-    /// A form has one row less.
+    /// A template has one row less.
     fn release(&mut self, place: u32) {
-        let Some(Some(form)) = self.forms.get_mut(place as usize) else {
+        let Some(Some(template)) = self.templates.get_mut(place as usize) else {
             return;
         };
-        form.rows -= 1;
-        if form.rows > 0 {
+        template.rows -= 1;
+        if template.rows > 0 {
             return;
         }
-        let spec = Arc::as_ptr(&form.job.spec) as usize;
+        let spec = Arc::as_ptr(&template.job.spec) as usize;
         if let Some(of_spec) = self.by_spec.get_mut(&spec) {
             of_spec.retain(|other| *other != place);
             if of_spec.is_empty() {
                 self.by_spec.remove(&spec);
             }
         }
-        self.forms[place as usize] = None;
+        self.templates[place as usize] = None;
         self.free.push(place);
     }
 }

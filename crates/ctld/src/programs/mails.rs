@@ -80,7 +80,7 @@ pub(super) fn send_all(mailbox: &Receiver<(u32, Invocation)>) {
             }
         }
         room.wait_for_place();
-        // Whoever has come meanwhile has a turn, too.
+        // Mails that have come meanwhile have a turn, too.
         while let Ok(mail) = mailbox.try_recv() {
             add(&mut waiting, mail);
         }

@@ -52,13 +52,13 @@ impl Moves {
     pub(super) fn under_way(state: &State) -> Moves {
         let mut moves = Moves::default();
         for node in state.nodes.iter().filter(|n| !n.removed) {
-            moves.heard(node.idx, &NodeChange::Power(node.power));
+            moves.on_event(node.idx, &NodeChange::Power(node.power));
         }
         moves
     }
 
     /// Something about a node changed.
-    pub(super) fn heard(&mut self, node: NodeIdx, change: &NodeChange) {
+    pub(super) fn on_event(&mut self, node: NodeIdx, change: &NodeChange) {
         match change {
             NodeChange::Power(Some(Power::GoingDown { .. })) => self.down.push(node),
             NodeChange::Power(Some(Power::GoingUp { .. })) => self.up.push(node),

@@ -1,5 +1,5 @@
 //! Jobs that are left out when the state is recovered, because the controller cannot go on with them: all of an array, all
-//! components of a heterogeneous job. Accounting is told that they were cancelled.
+//! components of a heterogeneous job. Accounting records them as cancelled.
 
 use anyhow::Result;
 use log::warn;

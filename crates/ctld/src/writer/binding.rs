@@ -1,4 +1,4 @@
-//! How tasks are bound whose steps do not say (`CpuBind` of nodes and partitions): agents hear of it with their settings, and
+//! How tasks are bound whose steps do not say (`CpuBind` of nodes and partitions): agents get it with their settings, and
 //! again when an administrator changes it.
 
 use super::Writer;

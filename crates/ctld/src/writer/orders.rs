@@ -1,4 +1,4 @@
-//! What leaves the controller for nodes: orders, and what a node is told of a job that it becomes part of.
+//! What leaves the controller for nodes: orders, and what a node needs to know of a job that it becomes part of.
 
 use super::{Writer, components};
 use crate::mail::{ToLink, ToReplica};
@@ -20,7 +20,7 @@ pub(super) struct Grants {
 }
 
 struct Prepared {
-    /// As all nodes but the first are told, which need not know where the others are: steps reach them from there.
+    /// The grant for all nodes but the first. They need not know where the others are: steps reach them from the first.
     grant: JobGrant,
     addresses: Vec<String>,
     positions: HashMap<NodeIdx, u32>,
@@ -39,7 +39,7 @@ impl Prepared {
         }
     }
 
-    /// As the node is told.
+    /// The order for the node.
     fn of(&self, node: NodeIdx) -> Option<JobGrant> {
         let position = *self.positions.get(&node)?;
         let mut grant = self.grant.clone();
@@ -133,7 +133,7 @@ impl Writer {
         let _ = link.send.send(ToLink::Order(order, blobs));
     }
 
-    /// Where the node that runs a job's script is told a message for it; that of a job without one goes to its
+    /// Where the node that runs a job's script gets a message for it; that of a job without one goes to its
     /// holder.
     fn telling(&self, job: JobId, text: String) -> Option<(NodeIdx, Order)> {
         let record = self.engine.state().jobs.get(&job)?;
@@ -163,7 +163,7 @@ impl Writer {
         Some(Order::Launch(Box::new(grant)))
     }
 
-    /// The grant as the first node of the job is told of it.
+    /// The grant for the first node of the job.
     fn lead_grant(&self, (job, attempt): (JobId, Attempt)) -> Option<JobGrant> {
         let state = self.engine.state();
         let record = state.jobs.get(&job).filter(|j| j.attempt == attempt)?;

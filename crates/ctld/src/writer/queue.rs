@@ -2,8 +2,8 @@
 //! Users take turns with their commands by what these cost, and a turn has room for so much of that, so that the commands
 //! of one user wait for each other and not others for them.
 
+use crate::fair_queue::FairQueue;
 use crate::mail::ToWriter;
-use crate::turns::Turns;
 use crate::writer::retry::bytes_of;
 use muster_core::config::ClusterConfig;
 use muster_core::state::State;
@@ -25,7 +25,7 @@ pub(super) struct Charge {
 #[derive(Default)]
 pub(super) struct Queue {
     first: VecDeque<ToWriter>,
-    users: Turns<ToWriter>,
+    users: FairQueue<ToWriter>,
     /// What commands of users have cost in this turn.
     spent: u64,
 }

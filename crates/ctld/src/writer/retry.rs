@@ -22,7 +22,7 @@ use muster_sched::engine::Engine;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// Turns that may fail one after another, for no reason that can be told, before the process ends.
+/// Turns that may fail one after another, for no known reason, before the process ends.
 const FAILURES_MAX: u32 = 3;
 /// Reports that are not decided any more because they made turns fail.
 const POISON_MAX: usize = 64;

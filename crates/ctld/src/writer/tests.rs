@@ -397,7 +397,7 @@ fn an_oversized_turn_does_not_block_the_others_on_a_full_disk() {
 }
 
 #[test]
-fn a_controller_with_a_full_disk_stops_when_it_is_told_to() {
+fn a_controller_with_a_full_disk_stops_when_asked_to() {
     let mut world = World::new("full");
     world.storage.set_capacity(Some(world.storage.used()));
     let (small, mut answer) = submission("small", 10);

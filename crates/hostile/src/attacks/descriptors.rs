@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a descriptor makes whoever closes it last wait.
+/// How long the process that closes a descriptor last has to wait.
 const LINGER: Duration = Duration::from_secs(10);
 /// How long an answer to another user may take meanwhile.
 const ANSWER_MAX: Duration = Duration::from_secs(2);

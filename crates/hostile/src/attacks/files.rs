@@ -159,7 +159,7 @@ pub(super) fn fifo_and_lost_shim(target: &Target, _: &mut Random) -> Outcome {
         Some(shim) => target.kill(shim),
         None => outcome.finding("the shim's number is not known"),
     }
-    // A job that is told to a node whose shim is gone may fail there and start again.
+    // A job that is launched on a node whose shim is gone may fail there and start again.
     if let Err(e) = victim_works(target, Some(super::FIRST_NODE), SHIM_MAX) {
         outcome.finding(format!("after the shim was lost: {e}"));
     }

@@ -102,7 +102,7 @@ pub(super) fn queries(target: &Target, random: &mut Random, budget: &Budget) -> 
     outcome
 }
 
-/// Connections that are kept at once by whoever does not read.
+/// Connections that are kept at once by clients that do not read.
 const UNREAD: usize = 50;
 
 /// Many requests with long answers, of which none is read.

@@ -1,4 +1,4 @@
-//! Messages with wrong values, to whoever decodes them.
+//! Messages with wrong values, to every decoder.
 
 use super::Budget;
 use super::requests::{cancel_all, own_job};

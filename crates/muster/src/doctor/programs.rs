@@ -55,7 +55,7 @@ fn pmix() -> Finding {
     }
 }
 
-/// Comes last, as the library is told by variables what programs that are tried are not to be told.
+/// Comes last, as the library is configured by variables that programs under test must not see.
 fn ucx() -> Finding {
     match muster_pmix::ucx_version(&muster_pmix::UcxChoice::default()) {
         Ok(version) => Finding::new(AREA, "libucp", State::Good, format!("UCX {version}")),
@@ -78,14 +78,14 @@ fn try_one(mpi: &Mpi, name: &str, scratch: &Scratch) -> Finding {
     let mpirun = format!("salloc -Q -n2 {} -n 2 {program}", mpi.mpirun);
     let ways = [("srun", srun), ("mpirun", mpirun)];
     let tried = ways.map(|(way, command)| (way, time(mpi, &command, scratch)));
-    let told: Vec<String> = tried
+    let results: Vec<String> = tried
         .iter()
         .map(|(way, outcome)| match outcome {
             Ok(ms) => format!("two ranks by {way} in {ms} ms"),
             Err(why) => format!("{way} FAILS: {why}"),
         })
         .collect();
-    let text = format!("{place}: {}", told.join("; "));
+    let text = format!("{place}: {}", results.join("; "));
     match (&tried[0].1, &tried[1].1) {
         (Ok(_), Ok(_)) => Finding::new(AREA, name, State::Good, text),
         (Ok(_), Err(_)) => {

@@ -104,11 +104,11 @@ fn tell(args: &Args, took: Duration, waits: &[Duration]) {
     };
     let rate = waits.len() as f64 / took.as_secs_f64().max(1e-9);
     if args.json {
-        let told = json!({
+        let summary = json!({
             "submissions": waits.len(), "clients": args.clients, "seconds": took.as_secs_f64(), "rate": rate,
             "p50_ms": ms(50), "p99_ms": ms(99), "max_ms": ms(100),
         });
-        say!("{told}\n");
+        say!("{summary}\n");
     } else {
         say!(
             "{} submissions by {} clients: {rate:.0}/s, acknowledged in {:.2} ms (half of them), {:.2} ms (99 of 100), \

@@ -85,7 +85,7 @@ fn kill_all(home: &Path, condition: impl Fn(&[&[u8]]) -> bool) {
     }
 }
 
-/// Processes that were told by a variable to use this cluster.
+/// Processes whose environment names this cluster.
 fn of_cluster(home: &Path) -> impl Iterator<Item = i32> {
     let home = home.as_os_str().as_bytes();
     let marks = [

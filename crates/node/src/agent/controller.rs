@@ -11,7 +11,7 @@ use minicbor::bytes::ByteVec;
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames, Message};
 use muster_proto::node::{Orders, ToNode};
-use muster_trust::{Between, KEY, KeyPair, Receiver, Session};
+use muster_trust::{KEY, KeyPair, Receiver, Session, SessionPeers};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -78,13 +78,13 @@ async fn session(
     events.send(Event::Answered(welcome.public_key.clone(), reply))?;
     let believed = believed.await.context("the launcher was lost")?;
     believed.map_err(anyhow::Error::msg)?;
-    let between = Between {
+    let peers = SessionPeers {
         cluster: &options.cluster,
         node: &options.name,
         receiver: Receiver::Agent,
     };
     let mut sealed = own
-        .with_controller(between, &welcome.public_key)
+        .with_controller(peers, &welcome.public_key)
         .context("its public key")?;
     *welcomed = true;
     let outlet = spawn_writer(link.clone());

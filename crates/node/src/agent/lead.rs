@@ -385,7 +385,7 @@ impl Agent {
             .collect();
         let record = Record::new(step, &spec, key.clone(), (&placed, &names));
         self.keep(run, step.0, &record);
-        let heard_by_line = spec.hears_by_line;
+        let heard_by_line = spec.has_stepd_channel;
         let running = Running {
             run,
             record,

@@ -433,7 +433,7 @@ impl Agent {
         variables: StepVariables,
     ) -> Option<Box<Standing>> {
         let (key, spec) = ((order.run.0, order.launch.step), &order.launch.spec);
-        if !order.direct || !spec.hears_by_line || spec.key.is_some() {
+        if !order.direct || !spec.has_stepd_channel || spec.key.is_some() {
             return None;
         }
         let record = self.standing_record(key, spec)?;

@@ -4,7 +4,7 @@
 use crate::sys;
 use muster_proto::frame;
 use muster_proto::node::Orders;
-use muster_trust::{Between, KEY, KeyPair, Receiver};
+use muster_trust::{KEY, KeyPair, Receiver, SessionPeers};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -55,12 +55,12 @@ impl Session {
     ) -> Result<(), String> {
         let own = self.offered.take();
         let own = own.ok_or("no connection to the controller was begun")?;
-        let between = Between {
+        let peers = SessionPeers {
             cluster: &place.cluster,
             node: &place.node,
             receiver: Receiver::Launcher,
         };
-        let agreed = own.with_controller(between, controller);
+        let agreed = own.with_controller(peers, controller);
         let agreed = agreed.map_err(|e| e.to_string())?;
         check_pin(&key_path(spool, &place.cluster), controller)?;
         self.agreed = Some(agreed);
@@ -164,12 +164,12 @@ mod tests {
         let key = session.open().unwrap();
         session.begin(dir, &place(), &controller.public()).unwrap();
         let side = |receiver| {
-            let between = Between {
+            let peers = SessionPeers {
                 cluster: "c",
                 node: "n1",
                 receiver,
             };
-            controller.with_node(between, &key).unwrap()
+            controller.with_node(peers, &key).unwrap()
         };
         (session, [side(Receiver::Launcher), side(Receiver::Agent)])
     }

@@ -12,7 +12,7 @@ impl Stepd<'_> {
         self.direct = Some([srun.stdin, srun.stdout, srun.stderr]);
         // Where it cannot be used, srun hears its end.
         self.client = Client::new(UnixStream::from(srun.line)).ok();
-        if self.order.launch.spec.hears_by_line {
+        if self.order.launch.spec.has_stepd_channel {
             self.tell_created();
         }
         self.start();

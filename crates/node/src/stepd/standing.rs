@@ -159,7 +159,7 @@ impl Stand {
         let (AgentRequest::Create(mut spec), come) = hear(visitor, &mut self.room)? else {
             return None;
         };
-        let by_line = spec.hands_streams && spec.hears_by_line;
+        let by_line = spec.hands_streams && spec.has_stepd_channel;
         let fits = by_line && !spec.argv.is_empty() && self.kind.is_of(&mut spec);
         Some((spec, come)).filter(|_| fits)
     }

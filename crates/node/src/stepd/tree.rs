@@ -107,7 +107,7 @@ impl Tree {
         let up = FromStepd::Up {
             position: number(self.position),
             number: self.first + self.kept.len() as u64,
-            heard: self.heard,
+            acknowledged: self.heard,
             message: Box::new(message.clone()),
         };
         let frame = frame::encode(&up);

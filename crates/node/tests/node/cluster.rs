@@ -12,7 +12,7 @@ use muster_proto::node::{
     JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
     Welcome,
 };
-use muster_trust::{Between, KeyPair, Receiver, Session};
+use muster_trust::{KeyPair, Receiver, Session, SessionPeers};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -195,12 +195,12 @@ impl Node {
         };
         assert_eq!(hello.name, self.name);
         let session = |receiver, key: &[u8]| {
-            let between = Between {
+            let peers = SessionPeers {
                 cluster: CLUSTER,
                 node: &self.name,
                 receiver,
             };
-            self.key.with_node(between, key).unwrap()
+            self.key.with_node(peers, key).unwrap()
         };
         self.sessions = Some([
             session(Receiver::Agent, &hello.key),

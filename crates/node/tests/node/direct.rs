@@ -63,7 +63,7 @@ impl Srun {
         let (ends, handed) = Ends::make();
         let mut agent = UnixStream::connect(node.spool.join("noded.sock")).unwrap();
         agent.set_read_timeout(Some(PATIENCE)).unwrap();
-        let by_line = spec.hears_by_line;
+        let by_line = spec.has_stepd_channel;
         let request = AgentRequest::Create(Box::new(spec));
         send_with(&agent, &frame::encode(&request), &handed.each_ref());
         drop(handed);
@@ -102,7 +102,7 @@ impl Srun {
         line.set_read_timeout(Some(PATIENCE)).unwrap();
         let spec = StepSpec {
             hands_streams: true,
-            hears_by_line: true,
+            has_stepd_channel: true,
             ..spec.clone()
         };
         let (mut ends, handed) = Ends::make();
@@ -113,7 +113,7 @@ impl Srun {
         std::mem::swap(&mut ends.stepd, &mut line);
         match frame::read(&mut ends.stepd).unwrap() {
             FromStepd::Created(created) => Some(ends.srun(UnixStream::pair().unwrap().0, *created)),
-            FromStepd::Elsewhere => None,
+            FromStepd::Redirect => None,
             other => panic!("{other:?}"),
         }
     }
@@ -262,7 +262,7 @@ fn tells_of_itself() {
     let mut node = Node::start(&dir, "n1");
     allocate(1, &dir, &mut [&mut node], 1);
     let by_line = |words: &[&str]| StepSpec {
-        hears_by_line: true,
+        has_stepd_channel: true,
         ..spec(1, &dir, words)
     };
     // The first one has a daemon of its own, the next ones the same.

@@ -11,7 +11,7 @@ use muster_core::spec::{JobKind, Owner};
 use muster_core::time::Timestamp;
 use muster_node::liar::{Liar, StepLie};
 use muster_proto::node::{HealthCheck, NodeSettings, Order, Orders, ToNode};
-use muster_trust::{Between, KeyPair, Receiver, Session};
+use muster_trust::{KeyPair, Receiver, Session, SessionPeers};
 use std::fs::read_to_string;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -57,12 +57,12 @@ impl Place {
         let key = self.liar.open_session().unwrap();
         self.liar.begin_session(&controller.public()).unwrap();
         self.liar.answer("SessionBegun(None)").unwrap();
-        let between = Between {
+        let peers = SessionPeers {
             cluster: CLUSTER,
             node: "n1",
             receiver: Receiver::Launcher,
         };
-        self.session = Some(controller.with_node(between, &key).unwrap());
+        self.session = Some(controller.with_node(peers, &key).unwrap());
     }
 
     fn batch(&self, orders: Vec<Order>, settings: Option<NodeSettings>) -> Vec<u8> {

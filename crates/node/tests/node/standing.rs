@@ -29,7 +29,7 @@ fn exact(dir: &Dir, words: &[&str]) -> StepSpec {
     StepSpec {
         exact: true,
         ntasks: Some(1),
-        hears_by_line: true,
+        has_stepd_channel: true,
         ..spec(1, dir, words)
     }
 }

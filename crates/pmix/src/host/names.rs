@@ -106,7 +106,7 @@ impl Names {
         }
     }
 
-    /// Those who have waited long enough hear what there is.
+    /// Answers those that have waited long enough with what there is.
     pub(super) fn expire(&mut self, now: Instant) -> Answers {
         let (late, waiting) = std::mem::take(&mut self.seekers)
             .into_iter()

@@ -67,7 +67,7 @@ impl Host {
                 status,
                 data,
                 reply,
-            } => self.meet("fence", procs, (status, data), Finish::Fence(reply)),
+            } => self.enter_collective("fence", procs, (status, data), Finish::Fence(reply)),
             Upcall::Fetch { proc, reply } => self.fetch(proc, reply),
             Upcall::Connect {
                 procs,
@@ -75,7 +75,7 @@ impl Host {
                 reply,
             } => {
                 let kind = if leave { "disconnect" } else { "connect" };
-                self.meet(
+                self.enter_collective(
                     kind,
                     procs,
                     (status::SUCCESS, Vec::new()),
@@ -94,7 +94,7 @@ impl Host {
                 let part = (self.next_group, ByteVec::from(data.unwrap_or_default()));
                 let part = minicbor::to_vec(part).expect("writing to memory cannot fail");
                 let finish = Finish::Group(wants_id && !destroy, reply);
-                self.meet(&kind, procs, (status::SUCCESS, part), finish);
+                self.enter_collective(&kind, procs, (status::SUCCESS, part), finish);
             }
             Upcall::Notify {
                 code,
@@ -209,7 +209,7 @@ impl Host {
                 }
             }
             // The connection's own.
-            Wire::Bye | Wire::Ucx(_) | Wire::Reached | Wire::Heard(_) | Wire::Again(..) => {}
+            Wire::Bye | Wire::Ucx(_) | Wire::Reached | Wire::Acknowledged(_) | Wire::Again(..) => {}
         }
     }
 
@@ -257,7 +257,7 @@ impl Host {
         }
     }
 
-    /// A task ended without taking its leave: those who registered for such events hear of it.
+    /// A task ended without taking its leave: notifies those that registered for such events.
     pub(super) fn task_failed(&mut self, rank: u32) {
         if !self.has_peers {
             return;

@@ -1,11 +1,11 @@
-//! New processes at a task's wish (`MPI_Comm_spawn`): an srun of this host's starts them as a step of the same job.
-//! Their hosts and those of the step they come from then get to know each other, before either side's tasks hear of
+//! New processes that a task asks for (`MPI_Comm_spawn`): an srun of this host's starts them as a step of the same job.
+//! Their hosts and those of the step they come from then get to know each other, before either side's tasks learn of
 //! the others.
 
 use super::{Host, HostSetup};
 use crate::control::FromHost;
 use crate::job::{self, Job, Local};
-use crate::srun::{Run, Runs, VARIABLE, Wish};
+use crate::srun::{Run, Runs, SpawnRequest, VARIABLE};
 use crate::upcall::{App, Spawned};
 use crate::wire::Wire;
 use crate::{ProcName, status};
@@ -102,7 +102,7 @@ impl Host {
             parent.rank,
             sizes.join(" ")
         );
-        Wish {
+        SpawnRequest {
             kind: "pmix",
             job: self.setup.job,
             env: &self.setup.env,
@@ -124,7 +124,7 @@ impl Host {
         }
     }
 
-    /// The hosts of this step know each other: whose task asked for it hears that it is up.
+    /// The hosts of this step know each other: the task that asked for it gets its answer.
     pub(super) fn tell_parent(&mut self) {
         let Some((address, ticket, _, _)) = origin(&self.setup) else {
             return;
@@ -174,7 +174,7 @@ impl Host {
         self.all_known();
     }
 
-    /// A host knows the relatives; when all do, whoever asked for the step hears of it.
+    /// A host knows the relatives; when all do, the task that asked for the step gets its answer.
     pub(super) fn relative_knows(&mut self, ticket: u64, host: &str) {
         let Some(waiting) = self.spawns.waiting.get_mut(&ticket) else {
             return;
@@ -190,7 +190,7 @@ impl Host {
         }
     }
 
-    /// A host is gone, perhaps one of a step that ended while it was being told of another: nobody waits for it.
+    /// A host is gone, perhaps one of a step that ended while another was announced to it: nothing waits for it.
     pub(super) fn need_not_know(&mut self, host: &str) {
         let waiting = self.spawns.waiting.iter();
         let tickets: Vec<u64> = waiting

@@ -6,11 +6,11 @@ use crate::ucx::UcxChoice;
 use nix::sys::socket::{Shutdown, shutdown};
 use std::process::Command;
 
-/// Set in the process of a test that has one of its own, as UCX is told by variables, and all other sockets are UCX's.
+/// Set in the process of a test that has one of its own, as UCX is configured by variables, and all other sockets are UCX's.
 const ALONE: &str = "MUSTER_TEST_ALONE";
 
 /// Serves until something has happened that no descriptor tells of.
-fn next(mesh: &mut Mesh) -> Vec<Happening> {
+fn next(mesh: &mut Mesh) -> Vec<MeshEvent> {
     assert!(mesh.is_eager());
     mesh.serve(&[false, false])
 }
@@ -22,11 +22,11 @@ fn a_new_host_at_the_address_of_one_that_is_gone_is_there() {
     let host = "nowhere";
     mesh.send(host, &Wire::Bye);
     let happened = next(&mut mesh);
-    assert!(matches!(&happened[..], [Happening::Gone(h, false)] if h == host));
+    assert!(matches!(&happened[..], [MeshEvent::Gone(h, false)] if h == host));
     assert!(mesh.is_gone(host));
     mesh.is_new(host);
     assert!(!mesh.is_gone(host));
-    // It may go as well, which is told again.
+    // It may go as well, which is reported again.
     mesh.send(host, &Wire::Bye);
     assert_eq!(next(&mut mesh).len(), 1);
 }
@@ -109,9 +109,9 @@ impl Pair {
             assert!(eager || seen.contains(&true), "nothing comes");
             let (first, second) = seen.split_at(interests[0].len());
             for (at, seen) in [first, second].into_iter().enumerate() {
-                for happening in self.ends[at].serve(seen) {
-                    let Happening::Message(_, Wire::Pmi(text)) = happening else {
-                        panic!("{happening:?}");
+                for event in self.ends[at].serve(seen) {
+                    let MeshEvent::Message(_, Wire::Pmi(text)) = event else {
+                        panic!("{event:?}");
                     };
                     let number = text.first_chunk().map(|n| usize::from_le_bytes(*n));
                     self.got[at].push(number.unwrap());

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_told_apart() {
+    fn other_messages_are_no_requests() {
         let mut talk = Talk::default();
         talk.push(b"GET / HTTP/1.0\n");
         assert_eq!(talk.take(), Err(Babble));

@@ -11,7 +11,7 @@ use muster_core::validate::Validate;
 use muster_proto::frame::{self, Message};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Limits of PMI-1 that tasks are told.
+/// Limits of PMI-1 that tasks get.
 const MAXES: [(&str, &str); 3] = [
     ("kvsname_max", "256"),
     ("keylen_max", "64"),
@@ -141,8 +141,8 @@ impl Server {
         self.shape.tasks.iter().map(Vec::len).sum()
     }
 
-    /// A task has said something.
-    pub(crate) fn heard(&mut self, local: usize, bytes: &[u8]) -> Vec<Order> {
+    /// A task has sent something.
+    pub(crate) fn on_bytes(&mut self, local: usize, bytes: &[u8]) -> Vec<Order> {
         let mut orders = Vec::new();
         let Some(client) = self.clients.get_mut(local) else {
             return orders;
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn lines_of_a_whole_life() {
         let mut nodes = [server(&[&[0, 1], &[2]], 0), server(&[&[0, 1], &[2]], 1)];
-        let orders = nodes[1].heard(
+        let orders = nodes[1].on_bytes(
             0,
             b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_maxes\n",
         );
@@ -512,7 +512,7 @@ mod tests {
             "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n\
              cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n"
         );
-        nodes[1].heard(0, b"cmd=get kvsname=kvs key=PMI_process_mapping\n");
+        nodes[1].on_bytes(0, b"cmd=get kvsname=kvs key=PMI_process_mapping\n");
         assert_eq!(
             said(&mut nodes[1], 0),
             "cmd=get_result rc=0 msg=success value=(vector,(0,1,2),(1,1,1))\n"
@@ -520,7 +520,7 @@ mod tests {
         let mut parts = Vec::new();
         for (node, local, rank) in [(0, 0, 0), (0, 1, 1), (1, 0, 2)] {
             let text = format!("cmd=put kvsname=kvs key=k{rank} value=v{rank}\ncmd=barrier_in\n");
-            for order in nodes[node].heard(local, text.as_bytes()) {
+            for order in nodes[node].on_bytes(local, text.as_bytes()) {
                 let Order::Fence(bytes) = order else {
                     panic!("{order:?}")
                 };
@@ -537,16 +537,19 @@ mod tests {
         }
         let text = said(&mut nodes[0], 1);
         assert_eq!(text, "cmd=put_result rc=0 msg=success\ncmd=barrier_out\n");
-        nodes[0].heard(0, b"cmd=get kvsname=kvs key=k2\n");
+        nodes[0].on_bytes(0, b"cmd=get kvsname=kvs key=k2\n");
         assert!(said(&mut nodes[0], 0).ends_with("cmd=get_result rc=0 msg=success value=v2\n"));
-        nodes[0].heard(0, b"cmd=get kvsname=kvs key=none\n");
+        nodes[0].on_bytes(0, b"cmd=get kvsname=kvs key=none\n");
         assert!(said(&mut nodes[0], 0).contains("rc=-1"));
-        assert_eq!(nodes[0].heard(0, b"cmd=finalize\n"), [Order::Finalized(0)]);
+        assert_eq!(
+            nodes[0].on_bytes(0, b"cmd=finalize\n"),
+            [Order::Finalized(0)]
+        );
         assert_eq!(said(&mut nodes[0], 0), "cmd=finalize_ack\n");
-        let orders = nodes[0].heard(1, b"cmd=abort exitcode=3\n");
+        let orders = nodes[0].on_bytes(1, b"cmd=abort exitcode=3\n");
         assert_eq!(orders, [Order::Abort(1, 3, String::new())]);
         assert!(matches!(
-            nodes[0].heard(1, b"nonsense\n")[..],
+            nodes[0].on_bytes(1, b"nonsense\n")[..],
             [Order::Abort(1, 1, _)]
         ));
     }
@@ -554,14 +557,14 @@ mod tests {
     #[test]
     fn the_second_protocol_begins_with_a_line_of_the_first() {
         let mut s = server(&[&[0, 1]], 0);
-        s.heard(0, b"cmd=init pmi_version=2 pmi_subversion=0\n");
+        s.on_bytes(0, b"cmd=init pmi_version=2 pmi_subversion=0\n");
         assert_eq!(
             said(&mut s, 0),
             "cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n"
         );
         let ask = |s: &mut Server, body: &str| {
             let text = format!("{:>6}{body}", body.len());
-            let orders = s.heard(0, text.as_bytes());
+            let orders = s.on_bytes(0, text.as_bytes());
             (orders, said(s, 0))
         };
         let (_, answer) = ask(&mut s, "cmd=fullinit;pmijobid=1;pmirank=0;threaded=FALSE;");
@@ -572,14 +575,14 @@ mod tests {
         let (_, answer) = ask(&mut s, "cmd=info-getjobattr;key=universeSize;");
         assert!(answer.contains("found=TRUE;value=8;rc=0;"), "{answer}");
         // The attribute of a node is waited for.
-        s.heard(1, b"cmd=init pmi_version=2 pmi_subversion=0\n");
+        s.on_bytes(1, b"cmd=init pmi_version=2 pmi_subversion=0\n");
         said(&mut s, 1);
         let (_, answer) = ask(&mut s, "cmd=info-getnodeattr;key=a;wait=TRUE;");
         assert_eq!(answer, "");
         let put = "cmd=info-putnodeattr;key=a;value=x;;y;";
-        s.heard(1, format!("{:>6}{put}", put.len()).as_bytes());
-        let told = said(&mut s, 0);
-        assert!(told.contains("found=TRUE;value=x;;y;"), "{told}");
+        s.on_bytes(1, format!("{:>6}{put}", put.len()).as_bytes());
+        let answer = said(&mut s, 0);
+        assert!(answer.contains("found=TRUE;value=x;;y;"), "{answer}");
         let (orders, answer) = ask(&mut s, "cmd=abort;isworld=TRUE;msg=no more;");
         assert_eq!(
             (orders, answer.as_str()),
@@ -592,7 +595,7 @@ mod tests {
         let mut keeper = server(&[&[0], &[1]], 0);
         let mut other = server(&[&[0], &[1]], 1);
         let ask = |other: &mut Server, keeper: &mut Server, line: &[u8]| {
-            let orders = other.heard(0, line);
+            let orders = other.on_bytes(0, line);
             let [Order::Ask(name)] = &orders[..] else {
                 panic!("{orders:?}")
             };

@@ -1,4 +1,4 @@
-//! `MPI_Comm_spawn` by PMI: what a task asks for, in either protocol, and what the step that comes of it is told.
+//! `MPI_Comm_spawn` by PMI: what a task asks for, in either protocol, and what the new step gets.
 
 use super::protocol::{Dialect, Request};
 use crate::srun::{PUTS, VARIABLE};
@@ -87,7 +87,7 @@ impl Asked {
         !self.apps.is_empty() && self.apps.iter().all(whole)
     }
 
-    /// What the step that comes of it is told, for its environment.
+    /// What the new step gets in its environment.
     pub(crate) fn variables(&self, host: &str, ticket: u64) -> [(&'static str, String); 2] {
         let sizes = self.apps.iter().map(|a| format!(" {}", a.tasks));
         let puts = self
@@ -104,7 +104,7 @@ impl Asked {
     }
 }
 
-/// A key of `MPI_Info` that a launcher heeds.
+/// A key of `MPI_Info` that a launcher uses.
 fn inform(app: &mut App, key: &str, value: &str) {
     match key {
         "host" | "hosts" => app.hosts = Some(value.to_owned()),

@@ -22,8 +22,8 @@ pub(crate) enum BlockedKey {
 
 /// A promise to the first job that waits in a partition.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Reservation {
-    /// The job's place in line: whoever comes after it must keep the promise.
+pub(crate) struct BackfillReservation {
+    /// The job's place in line: jobs after it must keep the promise.
     pub(crate) key: HeadKey,
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
@@ -37,14 +37,14 @@ pub(crate) struct Reservation {
 
 /// A node of which a promise keeps less than it did, or later.
 #[derive(Clone, Debug)]
-pub(crate) struct Loosened {
+pub(crate) struct RelaxedHold {
     pub(crate) node: u32,
     pub(crate) old: Hold,
     /// What is kept of it now.
     pub(crate) new: Option<Hold>,
 }
 
-impl Loosened {
+impl RelaxedHold {
     /// Whether a job that ends at `end` may have more of the node than it could.
     pub(crate) fn helps(&self, end: Timestamp, room: &Room) -> bool {
         let left = |hold: Option<&Hold>| {
@@ -58,7 +58,7 @@ impl Loosened {
     }
 }
 
-impl Reservation {
+impl BackfillReservation {
     /// What is left to others of what is kept is what these say.
     pub(crate) fn narrow_to(&mut self, holds: &Holds) {
         // Most often others have taken nothing of it, or little: then it stays what it is.
@@ -75,14 +75,14 @@ impl Reservation {
     }
 
     /// The nodes on which a job that this promise kept back might run under `new`.
-    pub(crate) fn loosened_by(&self, new: Option<&Reservation>) -> Vec<Loosened> {
+    pub(crate) fn relaxed_by(&self, new: Option<&BackfillReservation>) -> Vec<RelaxedHold> {
         if new.is_some_and(|new| Arc::ptr_eq(&new.holds, &self.holds)) {
             return Vec::new();
         }
         let mut all = new.map_or(&[][..], |new| &new.holds);
         let looser =
             |new: &Hold, old: &Hold| new.start > old.start || new.spare.has_more_than(&old.spare);
-        let mut loosened = Vec::new();
+        let mut relaxed = Vec::new();
         for (node, old) in self.holds.iter() {
             // Both are in order.
             while let [(other, _), rest @ ..] = all
@@ -93,14 +93,14 @@ impl Reservation {
             let mut here = all.iter().take_while(|(other, _)| other == node);
             // Components of one job may have parts of a node: each of them keeps others from what it keeps.
             if here.clone().all(|(_, new)| looser(new, old)) {
-                loosened.push(Loosened {
+                relaxed.push(RelaxedHold {
                     node: *node,
                     old: old.clone(),
                     new: here.next().map(|(_, new)| new.clone()),
                 });
             }
         }
-        loosened
+        relaxed
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct PartQueue {
     /// this pass.
     pub(crate) gained: u64,
     /// Those to whom more than free CPUs matters: running jobs may make room for theirs, or share with them. By how much
-    /// nodes must have gained if all of their CPUs are counted, whoever has them.
+    /// nodes must have gained if all of their CPUs are counted, free or not.
     pub(crate) blocked_whole: BTreeSet<(u64, u32)>,
     /// That much they have gained, ever, without this pass.
     pub(crate) gained_whole: u64,
@@ -126,7 +126,7 @@ pub(crate) struct PartQueue {
     pub(crate) lanes: BTreeSet<u32>,
     /// The first job that waits for resources.
     pub(crate) head: Option<JobId>,
-    pub(crate) reservation: Option<Reservation>,
+    pub(crate) reservation: Option<BackfillReservation>,
 }
 
 /// Nodes of a partition of which there is more to have than at the last pass.
@@ -134,7 +134,7 @@ pub(crate) struct PartQueue {
 pub(crate) struct Fresh {
     nodes: NodeSet,
     pub(crate) freed: Vec<u32>,
-    pub(crate) loosened: Vec<Loosened>,
+    pub(crate) relaxed: Vec<RelaxedHold>,
     /// CPUs that are free on all of them.
     pub(crate) cpus: u64,
     /// CPUs that they have.
@@ -158,7 +158,7 @@ impl Fresh {
     fn clear(&mut self) {
         self.nodes.clear();
         self.freed.clear();
-        self.loosened.clear();
+        self.relaxed.clear();
         (self.cpus, self.whole, self.most) = (0, 0, 0);
     }
 
@@ -189,13 +189,13 @@ impl PartQueue {
     }
 
     /// A promise leaves more of a node than it did.
-    pub(crate) fn loosened(&mut self, fleet: &Fleet, loosened: Loosened) {
-        self.fresh.add(fleet, loosened.node);
-        self.fresh.loosened.push(loosened);
+    pub(crate) fn relaxed(&mut self, fleet: &Fleet, relaxed: RelaxedHold) {
+        self.fresh.add(fleet, relaxed.node);
+        self.fresh.relaxed.push(relaxed);
     }
 
     /// Counts what nodes have gained; gives the blocked lanes for which that may be enough, with what they need.
-    pub(crate) fn hopefuls(&mut self, fleet: &Fleet) -> Vec<(u64, u32)> {
+    pub(crate) fn unblocked_lanes(&mut self, fleet: &Fleet) -> Vec<(u64, u32)> {
         self.fresh.recount(fleet);
         if self.fresh.nodes.is_empty() {
             return Vec::new();

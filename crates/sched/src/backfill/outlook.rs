@@ -6,16 +6,16 @@
 
 mod future;
 
-use self::future::{Among, Future, PLACES, ROOMS};
+use self::future::{FutureNodes, NodeSubset, PLACES, ROOMS};
 use crate::demand::Demand;
-use crate::demand::alike::Alike;
 use crate::demand::pick::Pick;
+use crate::demand::task_counts::TaskCounts;
+use crate::nodes::allocations::{Ends, NEVER, layers_of};
 use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::nodes::node_set::NodeSet;
 use crate::nodes::rooms::{needs_of, take_away};
-use crate::nodes::tenants::{Ends, NEVER, layers_of};
-use crate::place::ground::end_after;
 use crate::place::holds::{Hold, Holds, Promise};
+use crate::place::node_source::end_after;
 use crate::place::{Placement, choose};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
@@ -108,7 +108,7 @@ impl Kept {
 struct Scratch {
     /// Who leaves, and when.
     leaving: Vec<(Timestamp, usize)>,
-    alike: Alike,
+    task_counts: TaskCounts,
 }
 
 /// Fewest tasks with which a node is of any use, if nodes hold `best` at most; and how many it takes of all.
@@ -246,13 +246,16 @@ impl Outlook {
         let class = &fleet.classes[view.class as usize];
         let admitted = (0..demand.alternatives.len()).any(|a| demand.admits(a, view.class, node));
         let shared = part.shared_cpus(pos).filter(|_| self.shared);
-        let Scratch { leaving, alike } = scratch;
+        let Scratch {
+            leaving,
+            task_counts,
+        } = scratch;
         let holds = |room: &Room| {
             let mut room = Cow::Borrowed(room);
             if let Some(cpus) = shared.filter(|cpus| *cpus > room.cpus) {
                 room.to_mut().cpus = cpus;
             }
-            match alike.tasks_in(demand, (view.class, class), &room) {
+            match task_counts.tasks_in(demand, (view.class, class), &room) {
                 most if admitted && most >= self.least => most,
                 _ => 0,
             }
@@ -265,8 +268,8 @@ impl Outlook {
             return;
         }
         leaving.clear();
-        for (at, tenant) in view.tenants.iter().enumerate() {
-            let end = tenant.end((self.ends, self.endless));
+        for (at, allocation) in view.allocations.iter().enumerate() {
+            let end = allocation.end((self.ends, self.endless));
             if end < NEVER {
                 leaving.push((end, at));
             }
@@ -278,7 +281,7 @@ impl Outlook {
         while at < leaving.len() {
             let end = leaving[at].0;
             while at < leaving.len() && leaving[at].0 == end {
-                view.tenants[leaving[at].1].leave((class, most), &mut room, &mut layers);
+                view.allocations[leaving[at].1].leave((class, most), &mut room, &mut layers);
                 at += 1;
             }
             let most = holds(&room);
@@ -401,7 +404,7 @@ impl Outlook {
     ) -> Option<(Timestamp, Vec<Pick>)> {
         // Leaves of a network are looked at before their nodes.
         let rooms = part.network.as_ref().map_or(0, |_| ROOMS);
-        let mut future = Future::new(demand, (fleet, part), holds, self, (now, rooms));
+        let mut future = FutureNodes::new(demand, (fleet, part), holds, self, (now, rooms));
         future.most.clone_from(&self.now);
         let held = holds.iter().filter_map(|(node, list)| {
             let place = part.place(node)?;
@@ -480,10 +483,10 @@ impl Outlook {
     /// A placement on the nodes that become able to hold the job last. A promise says how much is kept, not where the
     /// job will run: that is chosen when it starts. Keeping the nodes that are busy until then leaves those that are
     /// free already to jobs that run longer.
-    fn latest(&self, demand: &Demand, future: &Future<'_>) -> Option<Vec<Pick>> {
+    fn latest(&self, demand: &Demand, future: &FutureNodes<'_>) -> Option<Vec<Pick>> {
         let (fleet, part) = (future.fleet, future.part);
-        let mut among = Among {
-            ground: future,
+        let mut among = NodeSubset {
+            source: future,
             kept: vec![false; part.order.len()],
             places: Vec::with_capacity(PLACES),
             at: Cell::new(0),
@@ -543,7 +546,7 @@ fn holds_for<'a>(
     mut known: impl FnMut(&Pick) -> Option<&'a Hold>,
 ) -> Vec<(u32, Hold)> {
     let end = end_after(start, demand.length_ms);
-    let future = Future::new(demand, (fleet, part), holds, outlook, (start, 0));
+    let future = FutureNodes::new(demand, (fleet, part), holds, outlook, (start, 0));
     // Most nodes of a job are of one kind and get as many of its tasks.
     let mut last: Option<(u32, &Pick, Room)> = None;
     let mut made = Vec::with_capacity(picks.len());
@@ -553,10 +556,10 @@ fn holds_for<'a>(
             continue;
         }
         let class = fleet.nodes[pick.node as usize].class;
-        let alike = |(of, other, _): &(u32, &Pick, Room)| {
+        let same = |(of, other, _): &(u32, &Pick, Room)| {
             (*of, other.tasks, other.share) == (class, pick.tasks, pick.share)
         };
-        let (.., needs) = match last.take_if(|last| alike(last)) {
+        let (.., needs) = match last.take_if(|last| same(last)) {
             Some(known) => last.insert(known),
             None => {
                 let want = demand.want(&fleet.classes[class as usize], pick);

@@ -4,13 +4,13 @@
 use crate::backfill::outlook::{Outlook, promise};
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
+use crate::nodes::allocations::{Ends, NEVER};
 use crate::nodes::fleet::{Fleet, Room};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::{needs_of, take_away};
-use crate::nodes::tenants::{Ends, NEVER};
-use crate::place::ground::Ideal;
 use crate::place::holds::{Holds, Promise};
-use crate::place::{Ground, choose};
+use crate::place::node_source::EmptyNodes;
+use crate::place::{NodeSource, choose};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -82,15 +82,15 @@ pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
             let lanes = members[number].lanes.iter();
             let mut places = lanes.map(|(_, part, demand)| {
                 let part = &fleet.parts[*part as usize];
-                let ground = Emptied {
-                    ideal: Ideal {
+                let source = EmptiedNodes {
+                    ideal: EmptyNodes {
                         fleet,
                         part,
                         usable_only: true,
                     },
                     taken: &taken,
                 };
-                Some((choose(demand, fleet, part, &ground, None).picks()?, *demand))
+                Some((choose(demand, fleet, part, &source, None).picks()?, *demand))
             });
             let Some((picks, demand)) = places.find_map(|found| found) else {
                 return true;
@@ -118,12 +118,12 @@ pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
 }
 
 /// Empty nodes without what other components have of them.
-struct Emptied<'a> {
-    ideal: Ideal<'a>,
+struct EmptiedNodes<'a> {
+    ideal: EmptyNodes<'a>,
     taken: &'a NodeMap<Room>,
 }
 
-impl Ground for Emptied<'_> {
+impl NodeSource for EmptiedNodes<'_> {
     fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
         self.ideal.next(places, cpus, mib)
     }

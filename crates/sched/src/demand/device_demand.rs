@@ -4,7 +4,7 @@
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::devices::by_one_entry;
 use crate::nodes::fleet::{NodeClass, Room};
-use crate::nodes::sockets::{Nearness, Wish};
+use crate::nodes::sockets::{GresCount, Nearness};
 use muster_core::gpu_parts::is_part;
 use muster_core::job::Reason;
 use muster_core::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
@@ -23,16 +23,16 @@ type Left<'a> = (u32, u64, &'a Room);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DeviceDemand {
     /// On each node, however it is counted.
-    fixed: Vec<Wish>,
+    fixed: Vec<GresCount>,
     /// For each task, beyond that.
-    per_task: Vec<Wish>,
+    per_task: Vec<GresCount>,
     /// For each task, out of what is on each node: tasks that a node has devices for at most.
     tasks_at_most: Option<u32>,
     /// On each of so many sockets; in `fixed` too.
-    per_socket: Vec<Wish>,
+    per_socket: Vec<GresCount>,
     sockets: u32,
     /// Of the whole job.
-    per_job: Vec<Wish>,
+    per_job: Vec<GresCount>,
     tasks_per_gpu: Option<u32>,
     cpus_per_gpu: u32,
     enforced: bool,
@@ -40,17 +40,17 @@ pub(crate) struct DeviceDemand {
     whole: bool,
 }
 
-fn wish(gres: &GresAsk, times: u64) -> Wish {
+fn counted(gres: &GresAsk, times: u64) -> GresCount {
     let count = gres.count.saturating_mul(times);
     (gres.name.clone(), gres.kind.clone(), count)
 }
 
-fn same(a: &Wish, b: &Wish) -> bool {
+fn same(a: &GresCount, b: &GresCount) -> bool {
     (&a.0, &a.1) == (&b.0, &b.1)
 }
 
 /// GPUs in a list.
-pub(crate) fn gpus(list: &[Wish]) -> u64 {
+pub(crate) fn gpus(list: &[GresCount]) -> u64 {
     let gpus = list.iter().filter(|(name, ..)| name == GPU);
     gpus.map(|(.., count)| count).sum()
 }
@@ -67,10 +67,10 @@ impl DeviceDemand {
     pub(crate) fn new(ask: &ResourceAsk, whole: bool) -> Result<DeviceDemand, Reason> {
         let devices = ask.devices();
         let sockets = ask.sockets_per_node.unwrap_or(1).max(1);
-        let per_socket: Vec<Wish> = devices.per_socket.iter().map(|g| wish(g, 1)).collect();
-        let mut fixed: Vec<Wish> = ask.gres.iter().map(|g| wish(g, 1)).collect();
+        let per_socket: Vec<GresCount> = devices.per_socket.iter().map(|g| counted(g, 1)).collect();
+        let mut fixed: Vec<GresCount> = ask.gres.iter().map(|g| counted(g, 1)).collect();
         for gres in &devices.per_socket {
-            let all = wish(gres, u64::from(sockets));
+            let all = counted(gres, u64::from(sockets));
             match fixed.iter_mut().find(|known| same(known, &all)) {
                 Some(known) => known.2 = known.2.max(all.2),
                 None => fixed.push(all),
@@ -78,7 +78,7 @@ impl DeviceDemand {
         }
         let (mut per_task, mut tasks_at_most) = (Vec::new(), None);
         for gres in devices.per_task.iter().filter(|g| g.count > 0) {
-            let each = wish(gres, 1);
+            let each = counted(gres, 1);
             match fixed.iter().find(|known| same(known, &each)) {
                 Some(known) => {
                     let most = least(known.2 / each.2);
@@ -87,9 +87,9 @@ impl DeviceDemand {
                 None => per_task.push(each),
             }
         }
-        let told = |w: &Wish| fixed.iter().chain(&per_task).any(|known| same(known, w));
-        let mut per_job: Vec<Wish> = devices.per_job.iter().map(|g| wish(g, 1)).collect();
-        per_job.retain(|w| w.2 > 0 && !told(w));
+        let is_counted = |w: &GresCount| fixed.iter().chain(&per_task).any(|known| same(known, w));
+        let mut per_job: Vec<GresCount> = devices.per_job.iter().map(|g| counted(g, 1)).collect();
+        per_job.retain(|w| w.2 > 0 && !is_counted(w));
         if per_job.len() > SHARES_MAX {
             return Err(Reason::BadConstraints);
         }
@@ -182,14 +182,14 @@ impl DeviceDemand {
     pub(crate) fn tasks_in(&self, class: &NodeClass, left: Left<'_>) -> u32 {
         let (usable, mib, room) = left;
         let fixed = gpus(&self.fixed);
-        let free = |w: &Wish| free_of(class, room, w);
+        let free = |w: &GresCount| free_of(class, room, w);
         let too_few = self.fixed.iter().any(|w| free(w) < w.2);
         if too_few || self.cpus_for(fixed) > usable || fixed.saturating_mul(mib) > room.mib {
             return 0;
         }
         let mut tasks = self.tasks_at_most.unwrap_or(u32::MAX);
-        for wish in &self.per_task {
-            tasks = tasks.min(least(self.to_be_had(free(wish), wish, left) / wish.2));
+        for each in &self.per_task {
+            tasks = tasks.min(least(self.to_be_had(free(each), each, left) / each.2));
         }
         if self.of_job() {
             let share: u64 = self
@@ -206,8 +206,8 @@ impl DeviceDemand {
     /// What a node gives of the devices of the whole job.
     pub(crate) fn share_in(&self, class: &NodeClass, left: Left<'_>) -> JobShare {
         let mut share = JobShare::default();
-        for (n, wish) in share.iter_mut().zip(&self.per_job) {
-            *n = least(self.to_be_had(free_of(class, left.2, wish), wish, left));
+        for (n, gres) in share.iter_mut().zip(&self.per_job) {
+            *n = least(self.to_be_had(free_of(class, left.2, gres), gres, left));
         }
         share
     }
@@ -226,8 +226,8 @@ impl DeviceDemand {
     }
 
     /// How many of those that are free there are CPUs and memory for.
-    fn to_be_had(&self, free: u64, wish: &Wish, (usable, mib, room): Left<'_>) -> u64 {
-        if wish.0 != GPU {
+    fn to_be_had(&self, free: u64, gres: &GresCount, (usable, mib, room): Left<'_>) -> u64 {
+        if gres.0 != GPU {
             return free;
         }
         let fixed = gpus(&self.fixed);
@@ -240,13 +240,13 @@ impl DeviceDemand {
     }
 
     /// What a node gives that gets these tasks and devices of the whole job.
-    pub(crate) fn on_node(&self, class: &NodeClass, pick: &Pick) -> Vec<Wish> {
+    pub(crate) fn on_node(&self, class: &NodeClass, pick: &Pick) -> Vec<GresCount> {
         if self.whole {
             // Who has whole GPUs has no parts of them.
             let tracked = class.gres.iter().filter(|(name, _, count)| {
                 *count <= TRACKED_MAX && (class.parts.is_empty() || !is_part(name))
             });
-            let mut all: Vec<Wish> = tracked.cloned().collect();
+            let mut all: Vec<GresCount> = tracked.cloned().collect();
             let counted = self
                 .fixed
                 .iter()
@@ -303,7 +303,7 @@ impl DeviceDemand {
 }
 
 /// Free devices of a kind.
-fn free_of(class: &NodeClass, room: &Room, (name, kind, _): &Wish) -> u64 {
+fn free_of(class: &NodeClass, room: &Room, (name, kind, _): &GresCount) -> u64 {
     let entries = class.gres.iter().zip(room.gres());
     let of_kind = entries.filter(|((n, k, _), _)| n == name && (kind.is_none() || kind == k));
     let counts = of_kind.map(|(_, free)| u64::from(*free));
@@ -313,7 +313,7 @@ fn free_of(class: &NodeClass, room: &Room, (name, kind, _): &Wish) -> u64 {
     }
 }
 
-fn free_of_class(class: &NodeClass, (name, kind, _): &Wish) -> u64 {
+fn free_of_class(class: &NodeClass, (name, kind, _): &GresCount) -> u64 {
     let entries = class.gres.iter();
     let of_kind = entries.filter(|(n, k, _)| n == name && (kind.is_none() || kind == k));
     of_kind.map(|(.., count)| *count).sum()

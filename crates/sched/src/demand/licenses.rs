@@ -69,7 +69,7 @@ impl Licenses {
         self.taken.is_empty()
     }
 
-    /// The first of the wishes that can be had now; `None` if none can. No wish is an empty one.
+    /// The first alternative that is available now; `None` if none is. A request without licenses is an empty alternative.
     pub(crate) fn to_be_had(&self, asked: &[Counts], span: Span<'_>) -> Option<Counts> {
         if asked.is_empty() {
             return Some(Counts::new());
@@ -92,7 +92,7 @@ impl Licenses {
         left - self.taken.get(&span.source(name)).copied().unwrap_or(0)
     }
 
-    /// What there is of the first of the wishes that can be had once some jobs have ended, and how many it wants;
+    /// What is available of the first alternative that fits once some jobs have ended, and how many it wants;
     /// `None` if none can.
     pub(crate) fn without(&self, asked: &[Counts], span: Span<'_>, ended: &[&Job]) -> Option<Due> {
         let back = |source: &Source, after: Timestamp| -> i64 {
@@ -139,7 +139,7 @@ impl Licenses {
         }
     }
 
-    /// When one of the wishes can be had first as running jobs end, and how much there is of it then.
+    /// When the first of the alternatives fits as running jobs end, and how much there is of it then.
     pub(crate) fn earliest(
         &self,
         asked: &[Counts],

@@ -30,16 +30,16 @@ const GAIN_MS: u64 = 30_000;
 /// Explains why a job waits; `None` if there is no such job.
 pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> {
     let job = state.jobs.get(&id)?;
-    let mut told = Explanation {
+    let mut explanation = Explanation {
         job: id,
         reason: job.reason,
         waits: job.state == JobState::Pending,
         now,
         ..Explanation::default()
     };
-    if !told.waits {
-        told.waits_for = vec![standing(state, job)];
-        return Some(told);
+    if !explanation.waits {
+        explanation.waits_for = vec![state_text(state, job)];
+        return Some(explanation);
     }
     let found = forecast(
         state,
@@ -49,17 +49,17 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
             ..Bounds::default()
         },
     );
-    told.predicted = found.predicted;
-    told.start = found.starts.get(&id).cloned();
-    told.waits_for = waits_for(state, job, now);
-    told.times = times(state, job, now);
-    (told.ahead, told.ahead_count) = ahead(state, job, &found);
-    (told.sooner, told.tried) = sooner(state, job, told.start.as_ref(), now);
-    Some(told)
+    explanation.predicted = found.predicted;
+    explanation.start = found.starts.get(&id).cloned();
+    explanation.waits_for = waits_for(state, job, now);
+    explanation.times = times(state, job, now);
+    (explanation.ahead, explanation.ahead_count) = ahead(state, job, &found);
+    (explanation.sooner, explanation.tried) = sooner(state, job, explanation.start.as_ref(), now);
+    Some(explanation)
 }
 
-/// What a job that is not in the queue does.
-fn standing(state: &State, job: &Job) -> String {
+/// The state of a job that is not pending, as a sentence.
+fn state_text(state: &State, job: &Job) -> String {
     let nodes = job.alloc.as_ref().map_or("", |a| a.hostlist.as_str());
     if job.completing {
         let name = job.state.name();
@@ -322,17 +322,17 @@ fn throttled(state: &State, job: &Job) -> String {
 
 /// Those of its owner and name that were submitted before it and are not over, the first few of them.
 fn earlier_of_name(state: &State, job: &Job) -> String {
-    const TOLD: usize = 5;
+    const LISTED_MAX: usize = 5;
     let names = state.by_owner.get(&job.spec.owner.uid);
     let known = names.and_then(|names| names.get(&job.spec.name));
     let earlier = known.into_iter().flatten();
     let earlier = earlier.take_while(|(submission, _)| *submission < job.submitted_as());
     let mut all: Vec<String> = earlier
-        .take(TOLD + 1)
+        .take(LISTED_MAX + 1)
         .map(|(_, id)| id.to_string())
         .collect();
-    if all.len() > TOLD {
-        all[TOLD] = "...".to_owned();
+    if all.len() > LISTED_MAX {
+        all[LISTED_MAX] = "...".to_owned();
     }
     all.join(", ")
 }

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 struct Part {
     place: usize,
     free: u32,
-    /// How much of what the job gets beside CPUs is elsewhere.
+    /// How much of the memory and devices of the job is in other domains.
     far: Far,
 }
 

@@ -14,17 +14,17 @@ use self::devices::{PartRule, devices_near, take_gres};
 use self::fits::Fits;
 pub(crate) use self::room::{DeviceRoom, Room};
 use self::tree::Tree;
+use crate::nodes::allocations::{Changes, NodeAllocation, memory_near};
 use crate::nodes::cores::{self, Far};
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::part_cpus::{self, PartCpus};
 use crate::nodes::reserved::{self, Blocks, Own};
 use crate::nodes::settings::Settings;
 use crate::nodes::sharing::{
-    PartSharing, Tenants, closed_cpus, hold, kept_for_stopped, lend, sharing_of, tenants_of,
+    NodeUsers, PartSharing, closed_cpus, hold, kept_for_stopped, lend, sharing_of, users_of,
     wants_nodes_by_user,
 };
 use crate::nodes::sockets::{self, Nearness};
-use crate::nodes::tenants::{Changes, Tenant, memory_near};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::gpu_parts::PartsOfGpus;
@@ -55,7 +55,7 @@ pub(crate) struct NodeClass {
     pub(crate) sockets: u32,
     /// NUMA domains of each socket.
     pub(crate) numa_per_socket: u32,
-    /// Distances between all domains of the node, row by row; empty if they are not known or all alike.
+    /// Distances between all domains of the node, row by row; empty if they are not known or all equal.
     pub(crate) distances: Vec<u32>,
     pub(crate) mib: u64,
     pub(crate) tmp_mib: u64,
@@ -64,7 +64,7 @@ pub(crate) struct NodeClass {
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
     /// CPUs next to each instance of each of them; empty where it is not known.
     pub(crate) near: Vec<Vec<CpuSet>>,
-    /// How programs are told of each of them.
+    /// The names by which programs know each of them.
     pub(crate) gpu_env: Vec<GpuEnv>,
     /// Which GPUs each of them are parts of; empty if none are.
     pub(crate) parts: Vec<Option<PartsOfGpus>>,
@@ -123,7 +123,7 @@ pub(crate) struct NodeView {
     /// Partitions it is in.
     pub(crate) parts: Vec<u32>,
     /// Who is on it.
-    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) allocations: Vec<NodeAllocation>,
 }
 
 /// What a node had left at some point of a pass.
@@ -269,7 +269,7 @@ impl Fleet {
                 gres_used: Vec::new(),
                 layers: Vec::new(),
                 parts: Vec::new(),
-                tenants: Vec::new(),
+                allocations: Vec::new(),
             });
             fleet
                 .node_by_name
@@ -423,7 +423,7 @@ impl Fleet {
             jobs: index(source.jobs.len()).saturating_sub(source.stopped),
             exclusive: source.exclusive,
             devices: DeviceRoom::of(class, &view.gres_used),
-            tenants: tenants_of(state, source, by_user),
+            users: users_of(state, source, by_user),
             by_user: source.only_user.is_some(),
         };
         let more = room.has_more_than(&view.room);
@@ -488,7 +488,7 @@ impl Fleet {
         let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
         let far = |first: u32, end: u32| Far {
             devices: !devices_near(class, &view.gres_used, want, first..end),
-            memory: consumable && !memory_near(class, &view.tenants, want, first..end),
+            memory: consumable && !memory_near(class, &view.allocations, want, first..end),
         };
         let sharing = self.parts[part as usize].sharing.as_ref();
         let shared = sharing.filter(|_| want.sharers > 1 && view.room.cpus < want.cpus);
@@ -534,8 +534,8 @@ impl Fleet {
         hold(view, &cpus);
         let mut gres = Vec::new();
         for part in want.gres_by_socket(class, &cpus) {
-            let wish = (part.name, part.kind, part.count);
-            take_gres(class, &mut view.gres_used, wish, &part.cpus, &mut gres);
+            let request = (part.name, part.kind, part.count);
+            take_gres(class, &mut view.gres_used, request, &part.cpus, &mut gres);
         }
         let mib = if consumable { want.mib } else { 0 };
         view.room.cpus = whole_granules(&view.free, class.granule);
@@ -544,7 +544,7 @@ impl Fleet {
         view.room.exclusive |= want.alone;
         view.room.by_user |= want.only_user;
         if self.by_user {
-            view.room.tenants = view.room.tenants.with(want.user);
+            view.room.users = view.room.users.with(want.user);
         }
         view.room.devices = DeviceRoom::of(class, &view.gres_used);
         let share = NodeShare {
@@ -695,7 +695,7 @@ impl Fleet {
                     sharing.closed[pos] = CpuSet::default();
                 }
             }
-            view.tenants.clear();
+            view.allocations.clear();
             self.update_trees(node);
         }
     }
@@ -709,7 +709,7 @@ impl Fleet {
             jobs: 0,
             exclusive: false,
             devices: DeviceRoom::of(class, &[]),
-            tenants: Tenants::None,
+            users: NodeUsers::None,
             by_user: false,
         }
     }

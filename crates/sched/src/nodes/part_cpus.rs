@@ -1,9 +1,9 @@
 //! Which CPUs of a node the jobs of a partition may have: whole sockets only (`SelectTypeParameters` of a partition), so
 //! many together (`MaxCPUsPerNode`), or so many of each socket (`MaxCPUsPerSocket`).
 
+use crate::nodes::allocations::Ends;
 use crate::nodes::fleet::{Fleet, NodeClass, PartView, whole_granules};
 use crate::nodes::sockets::sockets_of;
-use crate::nodes::tenants::Ends;
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::node::Node;

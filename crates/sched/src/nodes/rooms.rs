@@ -1,7 +1,7 @@
 //! Arithmetic of rooms: what is free of a node without what a job takes, and what a job takes in the terms of its node.
 
 use crate::nodes::fleet::{DeviceRoom, Fleet, NodeClass, Room, Want};
-use crate::nodes::sharing::Tenants;
+use crate::nodes::sharing::NodeUsers;
 use muster_core::spec::GPU;
 
 /// `a` without `b`.
@@ -54,7 +54,7 @@ pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &Want) -> Room {
         jobs: 1,
         exclusive: want.alone || want.only_user,
         devices,
-        tenants: Tenants::None,
+        users: NodeUsers::None,
         by_user: false,
     }
 }

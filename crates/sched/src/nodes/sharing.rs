@@ -11,7 +11,7 @@ use muster_core::state::State;
 
 /// Whose jobs are on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tenants {
+pub(crate) enum NodeUsers {
     /// Nobody's.
     #[default]
     None,
@@ -21,12 +21,12 @@ pub(crate) enum Tenants {
     Many,
 }
 
-impl Tenants {
-    pub(crate) fn with(self, user: Option<u32>) -> Tenants {
+impl NodeUsers {
+    pub(crate) fn with(self, user: Option<u32>) -> NodeUsers {
         match (self, user) {
-            (Tenants::None, Some(uid)) => Tenants::One(uid),
-            (Tenants::One(uid), Some(other)) if uid == other => self,
-            _ => Tenants::Many,
+            (NodeUsers::None, Some(uid)) => NodeUsers::One(uid),
+            (NodeUsers::One(uid), Some(other)) if uid == other => self,
+            _ => NodeUsers::Many,
         }
     }
 }
@@ -52,12 +52,14 @@ pub(crate) fn wants_nodes_by_user(state: &State) -> bool {
         || state.pending.iter().chain(&state.active).any(wants)
 }
 
-pub(crate) fn tenants_of(state: &State, node: &Node, by_user: bool) -> Tenants {
+pub(crate) fn users_of(state: &State, node: &Node, by_user: bool) -> NodeUsers {
     if !by_user {
-        return Tenants::None;
+        return NodeUsers::None;
     }
     let jobs = node.jobs.iter().filter_map(|id| state.jobs.get(id));
-    jobs.fold(Tenants::None, |all, job| all.with(Some(job.spec.owner.uid)))
+    jobs.fold(NodeUsers::None, |all, job| {
+        all.with(Some(job.spec.owner.uid))
+    })
 }
 
 pub(crate) fn sharing_of(config: &PartitionConfig, nodes: usize) -> Option<PartSharing> {
@@ -139,7 +141,7 @@ pub(crate) fn closed_cpus(state: &State, node: &Node, partition: &str) -> CpuSet
     let mut closed = CpuSet::default();
     for job in node.jobs.iter().filter_map(|id| state.jobs.get(id)) {
         for (share, alloc) in job.held().filter(|(s, _)| s.node == node.idx) {
-            let uses = !job.cpus_lent || job.is_stopped_for_another();
+            let uses = !job.cpus_released_by_preemption || job.is_stopped_for_another();
             if uses && !(alloc.sharers > 0 && alloc.partition == partition) {
                 closed.union_with(&share.cpus);
             }

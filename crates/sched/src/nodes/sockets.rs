@@ -7,7 +7,7 @@ use muster_core::cpuset::CpuSet;
 use std::ops::Range;
 
 /// Name, type, count.
-pub(crate) type Wish = (String, Option<String>, u64);
+pub(crate) type GresCount = (String, Option<String>, u64);
 
 /// Up to so many sockets all combinations are tried, beyond only neighbours.
 const COMBINED_MAX: u32 = 8;
@@ -18,7 +18,7 @@ pub(crate) struct Nearness {
     /// No CPUs but those next to the devices.
     pub(crate) enforced: bool,
     /// Devices of each of `sockets` sockets.
-    pub(crate) per_socket: Vec<Wish>,
+    pub(crate) per_socket: Vec<GresCount>,
     /// 0 if that does not matter.
     pub(crate) sockets: u32,
     /// CPUs that a socket gives at most.
@@ -53,7 +53,7 @@ struct Socket {
     room: u32,
 }
 
-/// The free devices of one wish, each with the sockets that it is next to.
+/// The free devices of one request, each with the sockets that it is next to.
 struct Placed {
     count: u64,
     devices: Vec<u64>,
@@ -70,12 +70,12 @@ pub(crate) fn choose(
     let ranges = sockets_of(class);
     let placed: Vec<Placed> = match near.enforced {
         true => (want.gres.iter())
-            .filter_map(|wish| placed(class, detail, wish, &ranges))
+            .filter_map(|request| placed(class, detail, request, &ranges))
             .collect(),
         false => Vec::new(),
     };
     let by_socket: Vec<Placed> = (near.per_socket.iter())
-        .map(|wish| placed_of(class, detail, wish, &ranges))
+        .map(|request| placed_of(class, detail, request, &ranges))
         .collect();
     let sockets: Vec<Socket> = ranges
         .iter()
@@ -97,10 +97,16 @@ pub(crate) fn choose(
         let number = set.count_ones();
         let room: u32 = of_set().map(|s| sockets[s].room).sum();
         let each = of_set().all(|s| sockets[s].room >= granule);
-        let devices = placed.iter().all(|wish| wish.covers(set));
-        let on_each = by_socket.iter().all(|wish| {
-            let at = |s: usize| wish.devices.iter().filter(|d| **d & (1 << s) != 0).count();
-            of_set().all(|s| at(s) as u64 >= wish.count)
+        let devices = placed.iter().all(|request| request.covers(set));
+        let on_each = by_socket.iter().all(|request| {
+            let at = |s: usize| {
+                request
+                    .devices
+                    .iter()
+                    .filter(|d| **d & (1 << s) != 0)
+                    .count()
+            };
+            of_set().all(|s| at(s) as u64 >= request.count)
         });
         let ok = each
             && devices
@@ -190,19 +196,19 @@ pub(crate) fn sockets_of(class: &NodeClass) -> Vec<Range<u32>> {
     (0..count).map(|s| s * width..(s + 1) * width).collect()
 }
 
-fn is_a(entry: &Wish, (name, kind, _): &Wish) -> bool {
+fn is_a(entry: &GresCount, (name, kind, _): &GresCount) -> bool {
     entry.0 == *name && (kind.is_none() || *kind == entry.1)
 }
 
-/// CPUs next to each free device of a wish; absent where that is not known.
+/// CPUs next to each free device of a request; absent where that is not known.
 fn free_devices<'a>(
     class: &'a NodeClass,
     detail: &'a Detail,
-    wish: &'a Wish,
+    request: &'a GresCount,
 ) -> impl Iterator<Item = Option<&'a CpuSet>> {
     let entries = class.gres.iter().enumerate();
     entries
-        .filter(move |(_, entry)| is_a(entry, wish))
+        .filter(move |(_, entry)| is_a(entry, request))
         .flat_map(move |(i, entry)| {
             let used = detail.gres_used.get(i);
             let near = class.near.get(i);
@@ -216,15 +222,20 @@ fn free_devices<'a>(
 fn placed(
     class: &NodeClass,
     detail: &Detail,
-    wish: &Wish,
+    request: &GresCount,
     ranges: &[Range<u32>],
 ) -> Option<Placed> {
     let known = (class.gres.iter().zip(&class.near))
-        .any(|(entry, near)| is_a(entry, wish) && !near.is_empty());
-    known.then(|| placed_of(class, detail, wish, ranges))
+        .any(|(entry, near)| is_a(entry, request) && !near.is_empty());
+    known.then(|| placed_of(class, detail, request, ranges))
 }
 
-fn placed_of(class: &NodeClass, detail: &Detail, wish: &Wish, ranges: &[Range<u32>]) -> Placed {
+fn placed_of(
+    class: &NodeClass,
+    detail: &Detail,
+    request: &GresCount,
+    ranges: &[Range<u32>],
+) -> Placed {
     let at = |near: Option<&CpuSet>| -> u64 {
         let next_to = |range: &Range<u32>| {
             near.is_none_or(|near| range.clone().any(|cpu| near.contains(cpu)))
@@ -233,8 +244,8 @@ fn placed_of(class: &NodeClass, detail: &Detail, wish: &Wish, ranges: &[Range<u3
         sockets.fold(0, |set, (_, s)| set | 1 << s)
     };
     Placed {
-        count: wish.2,
-        devices: free_devices(class, detail, wish).map(at).collect(),
+        count: request.2,
+        devices: free_devices(class, detail, request).map(at).collect(),
     }
 }
 
@@ -251,11 +262,11 @@ impl Placed {
     }
 }
 
-/// Leaves the CPUs that are next to a free device of every wish.
+/// Leaves the CPUs that are next to a free device of every request.
 fn keep_near(class: &NodeClass, detail: &Detail, want: &Want, free: &mut CpuSet) {
-    for wish in &want.gres {
+    for request in &want.gres {
         let (mut near, mut known) = (CpuSet::default(), false);
-        for cpus in free_devices(class, detail, wish) {
+        for cpus in free_devices(class, detail, request) {
             match cpus {
                 Some(cpus) => {
                     near.union_with(cpus);
@@ -276,10 +287,10 @@ impl Want {
         let per_socket = self.near.as_ref().map_or(&[][..], |n| &n.per_socket);
         let enforced = self.near.as_ref().is_some_and(|n| n.enforced);
         let mut parts = Vec::new();
-        for wish in &self.gres {
-            let (name, kind) = (wish.0.as_str(), wish.1.as_deref());
-            let mut left = wish.2;
-            let of_socket = (per_socket.iter()).find(|w| (&w.0, &w.1) == (&wish.0, &wish.1));
+        for request in &self.gres {
+            let (name, kind) = (request.0.as_str(), request.1.as_deref());
+            let mut left = request.2;
+            let of_socket = (per_socket.iter()).find(|w| (&w.0, &w.1) == (&request.0, &request.1));
             // Where binding is enforced, each socket has CPUs because of a device there.
             let of_socket = of_socket.map(|w| w.2).or(enforced.then_some(1));
             if let Some(each) = of_socket {

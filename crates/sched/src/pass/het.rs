@@ -1,16 +1,16 @@
 //! Heterogeneous jobs in a pass: all components start now, or all are promised nodes from one time on.
 
 use super::Pass;
-use crate::backfill::gains::Reservation;
+use crate::backfill::gains::BackfillReservation;
 use crate::backfill::together::{Member, could_fit, earliest_together};
 use crate::demand::pick::Pick;
+use crate::nodes::allocations::Ends;
 use crate::nodes::fleet::Kept;
-use crate::nodes::tenants::Ends;
 use crate::order::HeadKey;
 use crate::pass::starts::allocate;
-use crate::place::Ground as _;
-use crate::place::ground::{Live, end_after};
+use crate::place::NodeSource as _;
 use crate::place::holds::Hold;
+use crate::place::node_source::{CurrentNodes, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
@@ -88,7 +88,7 @@ impl Pass<'_> {
         tried
     }
 
-    /// Whether the components find places beside each other on empty nodes that take jobs. Looked at once.
+    /// Whether the components find places beside each other on empty nodes that take jobs. FeasibilityCache at once.
     fn fits_empty_nodes(&mut self, part: HetPart, components: &[Component]) -> bool {
         if let Some(known) = self.s.queue.het_fits.get(&part.leader) {
             return *known;
@@ -112,7 +112,7 @@ impl Pass<'_> {
                 let end = end_after(self.now, self.length_ms(lane));
                 let queue = &mut self.s.queue;
                 queue.woken.contains(&lane)
-                    || queue.is_hopeful(&self.s.fleet, lane, (&self.promises.holds, end))
+                    || queue.is_unblocked(&self.s.fleet, lane, (&self.promises.holds, end))
             })
     }
 
@@ -278,15 +278,17 @@ impl Pass<'_> {
             self.s.queue.announce.extend(part.ids());
         }
         let promise = self.promises.het.get(&part.leader);
-        let new = promise.and_then(Option::as_ref).map(|promise| Reservation {
-            key,
-            lane,
-            start: promise.start,
-            cautious,
-            // Components of such jobs have licenses as they start; none are kept.
-            licensed: false,
-            holds: Arc::new(promise.holds.clone()),
-        });
+        let new = promise
+            .and_then(Option::as_ref)
+            .map(|promise| BackfillReservation {
+                key,
+                lane,
+                start: promise.start,
+                cautious,
+                // Components of such jobs have licenses as they start; none are kept.
+                licensed: false,
+                holds: Arc::new(promise.holds.clone()),
+            });
         self.settle_promise(number, new);
         false
     }
@@ -330,7 +332,7 @@ impl Pass<'_> {
             return false;
         };
         let part = &self.s.fleet.parts[lane.part as usize];
-        let ground = Live {
+        let source = CurrentNodes {
             fleet: &self.s.fleet,
             part,
             holds: &self.promises.holds,
@@ -345,7 +347,7 @@ impl Pass<'_> {
         picks.iter().all(|pick| {
             let class =
                 &self.s.fleet.classes[self.s.fleet.nodes[pick.node as usize].class as usize];
-            let room = ground.room(part.pos_of[pick.node as usize] as usize);
+            let room = source.room(part.pos_of[pick.node as usize] as usize);
             demand.tasks_in(class, &room) >= pick.tasks.max(1)
         })
     }

@@ -17,7 +17,7 @@ pub(crate) struct Lists {
     pub(super) passing: BinaryHeap<Reverse<PassingKey>>,
     /// Lanes that did not fit and may fit now, in the order in which they are tried, with what their partition must
     /// have gained.
-    pub(super) hopeful: BinaryHeap<Reverse<(PassingKey, u64, u32)>>,
+    pub(super) unblocked: BinaryHeap<Reverse<(PassingKey, u64, u32)>>,
     /// Lanes that are or were in the heap.
     pub(super) seen: NumberSet<u32>,
     /// Where a lane goes on in its shape's queue.
@@ -33,7 +33,7 @@ impl Lists {
         self.parts.clear();
         self.heap.clear();
         self.passing.clear();
-        self.hopeful.clear();
+        self.unblocked.clear();
         if self.seen.capacity().max(self.left.capacity()) > MUCH {
             (self.seen, self.cursor, self.left) = Default::default();
         }

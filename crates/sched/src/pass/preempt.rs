@@ -6,8 +6,8 @@ use crate::demand::licenses::{Due, Licenses, Span};
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::{Fleet, NOWHERE};
 use crate::pass::Pass;
+use crate::place::after_preemption::AfterPreemption;
 use crate::place::holds::Holds;
-use crate::place::vacated::Vacated;
 use crate::place::{Placement, Shortfall, choose};
 use muster_core::command::PlannedPreemption;
 use muster_core::cpuset::CpuSet;
@@ -102,8 +102,8 @@ impl Yielding {
     }
 }
 
-/// What came of a job's wish that others make room for it.
-pub(crate) enum Made {
+/// The outcome of an attempt to make room for a job by preemption.
+pub(crate) enum PreemptOutcome {
     /// It starts, or waits for those who make room.
     Settled,
     /// There is no room to be made: what nodes lack although all leave that may have to, and whether promises to others
@@ -127,16 +127,16 @@ struct Room<'s> {
 impl<'a> Pass<'a> {
     /// Makes room for the next job of a lane that does not fit, if it may; `nowhere` says that there are no nodes for it
     /// at all, not that they are too far from each other.
-    pub(crate) fn preempt(&mut self, lane: u32, id: JobId, nowhere: bool) -> Made {
+    pub(crate) fn preempt(&mut self, lane: u32, id: JobId, nowhere: bool) -> PreemptOutcome {
         let state = self.state;
         let Some(waiting) = state.jobs.get(&id) else {
-            return Made::Short(Shortfall::NO_NODES, false);
+            return PreemptOutcome::Short(Shortfall::NO_NODES, false);
         };
         if !nowhere || !self.s.queue.lane(lane).preempts {
-            return Made::Short(Shortfall::NO_NODES, false);
+            return PreemptOutcome::Short(Shortfall::NO_NODES, false);
         }
         if self.claimed >= CLAIMS_MAX {
-            return Made::Short(Shortfall::ANYTHING, true);
+            return PreemptOutcome::Short(Shortfall::ANYTHING, true);
         }
         let part = self.s.queue.lane(lane).part;
         let name = self.s.fleet.parts[part as usize].config.name.clone();
@@ -150,16 +150,16 @@ impl<'a> Pass<'a> {
             .map(|(key, job)| (key, job, state.preempt_mode(job) != PreemptMode::Suspend))
             .collect();
         let Some(search) = Search::new(self, lane) else {
-            return Made::Short(Shortfall::NO_NODES, false);
+            return PreemptOutcome::Short(Shortfall::NO_NODES, false);
         };
         let found = search.find_room(&stopped, &leaving, &candidates, state);
         let (short, held) = (search.short.get(), search.narrowed.get());
         self.s.cost.nodes_visited += 1 + candidates.len() as u64;
         let Some(room) = found else {
-            return Made::Short(short, held);
+            return PreemptOutcome::Short(short, held);
         };
         if self.limit_on(lane, id, &room.picks).is_some() {
-            return Made::Short(Shortfall::ANYTHING, held);
+            return PreemptOutcome::Short(Shortfall::ANYTHING, held);
         }
         for (victim, whole) in &room.victims {
             self.chosen.insert(victim.id, !whole);
@@ -177,7 +177,7 @@ impl<'a> Pass<'a> {
         if !room.victims.is_empty() {
             self.look_again_behind(lane);
         }
-        Made::Settled
+        PreemptOutcome::Settled
     }
 
     /// What those who make room leave beyond what they make it for may be enough for others that come later.
@@ -226,7 +226,12 @@ impl<'a> Pass<'a> {
             let mut cpus = CpuSet::default();
             for (job, _) in &room.freed {
                 for (share, _) in job.held().filter(|(s, _)| s.node.0 == pick.node) {
-                    cpus.union_with(&self.s.fleet.free_stopped(share, !job.cpus_lent));
+                    cpus.union_with(
+                        &self
+                            .s
+                            .fleet
+                            .free_stopped(share, !job.cpus_released_by_preemption),
+                    );
                 }
             }
             freed.push((pick.node, cpus));
@@ -249,8 +254,8 @@ impl<'a> Pass<'a> {
             let Some(search) = Search::new(self, lane) else {
                 return;
             };
-            let vacated = search.without(&room.freed);
-            let made = vacated.pledge(search.demand, &room.picks);
+            let after_preemption = search.without(&room.freed);
+            let made = after_preemption.pledge(search.demand, &room.picks);
             (made, search.licenses(&room.freed).unwrap_or_default())
         };
         let made = Arc::new(made);
@@ -307,15 +312,15 @@ impl<'a> Search<'a> {
     }
 
     /// The nodes as they are when these jobs have left.
-    fn without(&self, freed: &Freed<'_>) -> Vacated<'a> {
+    fn without(&self, freed: &Freed<'_>) -> AfterPreemption<'a> {
         let times = (self.now, self.demand.length_ms);
-        let mut vacated = Vacated::new(self.fleet, self.part, self.holds, times);
+        let mut after_preemption = AfterPreemption::new(self.fleet, self.part, self.holds, times);
         for (job, whole) in freed {
             for (share, _) in job.held() {
-                vacated.release_of(job, share, *whole);
+                after_preemption.release_of(job, share, *whole);
             }
         }
-        vacated
+        after_preemption
     }
 
     /// The nodes and who leaves them.
@@ -410,11 +415,17 @@ impl<'a> Search<'a> {
 
     fn place(&self, freed: &Freed<'_>) -> Option<Vec<Pick>> {
         self.licenses(freed)?;
-        let vacated = self.without(freed);
+        let after_preemption = self.without(freed);
         let switches = self.demand.switches.map(|(most, _)| most);
-        let placement = choose(self.demand, self.fleet, self.part, &vacated, switches);
+        let placement = choose(
+            self.demand,
+            self.fleet,
+            self.part,
+            &after_preemption,
+            switches,
+        );
         self.narrowed
-            .set(self.narrowed.get() || vacated.narrowed.get());
+            .set(self.narrowed.get() || after_preemption.narrowed.get());
         self.short.set(match placement {
             Placement::Nowhere(short) => short,
             Placement::Here(_) | Placement::Scattered => Shortfall::ANYTHING,

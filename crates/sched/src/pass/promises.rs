@@ -1,11 +1,11 @@
 //! What a pass keeps for those who wait: promises to the first of each partition, and how they give way.
 
 use super::{Pass, waited_ms};
-use crate::backfill::gains::Reservation;
+use crate::backfill::gains::BackfillReservation;
 use crate::backfill::outlook::{Outlook, promise};
 use crate::demand::Demand;
 use crate::demand::licenses::Due;
-use crate::nodes::tenants::Ends;
+use crate::nodes::allocations::Ends;
 use crate::order::HeadKey;
 use muster_core::ids::JobId;
 use muster_core::priority::Scale;
@@ -82,7 +82,7 @@ impl Pass<'_> {
             let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
             let licensed = !counts.is_empty();
             self.budget.licenses.keep(start, counts);
-            new = Some(Reservation {
+            new = Some(BackfillReservation {
                 key,
                 lane,
                 start,
@@ -114,10 +114,10 @@ impl Pass<'_> {
     }
 
     /// What is promised in a partition is known now; lanes that an older promise kept back may come again.
-    pub(super) fn settle_promise(&mut self, part: u32, new: Option<Reservation>) {
+    pub(super) fn settle_promise(&mut self, part: u32, new: Option<BackfillReservation>) {
         let component = self.s.fleet.parts[part as usize].component;
         if let Some(old) = self.s.queue.parts[part as usize].reservation.take() {
-            self.loosen(component, &old, new.as_ref());
+            self.relax_hold(component, &old, new.as_ref());
             self.s.queue.touched.clear();
         }
         if let Some(new) = new {
@@ -128,7 +128,7 @@ impl Pass<'_> {
     /// Whether nodes are kept for a job that will start then.
     pub(super) fn may_promise(&self, job: JobId, start: Timestamp) -> bool {
         let settings = &self.s.fleet.settings;
-        let promised = |made: &Reservation| made.key.2 == job;
+        let promised = |made: &BackfillReservation| made.key.2 == job;
         let qos = |job| self.state.accounts.qos.get(self.state.qos_of(job));
         if qos(&self.state.jobs[&job]).is_some_and(|qos| qos.has("NoReserve")) {
             return false;
@@ -220,13 +220,18 @@ impl Pass<'_> {
     /// The promise of an earlier pass to a partition's first job is not made again.
     pub(super) fn drop_promise(&mut self, part: usize) {
         if let Some(promise) = self.s.queue.parts[part].reservation.take() {
-            self.loosen(self.s.fleet.parts[part].component, &promise, None);
+            self.relax_hold(self.s.fleet.parts[part].component, &promise, None);
             self.s.queue.touched.clear();
         }
     }
 
     /// A promise is gone, or another takes its place: those whom it kept back and who may fit now are tried.
-    pub(super) fn loosen(&mut self, component: u32, old: &Reservation, new: Option<&Reservation>) {
+    pub(super) fn relax_hold(
+        &mut self,
+        component: u32,
+        old: &BackfillReservation,
+        new: Option<&BackfillReservation>,
+    ) {
         let (queue, fleet) = (&mut self.s.queue, &self.s.fleet);
         if old.cautious && !new.is_some_and(|new| new.cautious) {
             // Who is taken to run shorter than before may fit without any change of nodes.
@@ -235,8 +240,10 @@ impl Pass<'_> {
             held.iter().for_each(|lane| queue.wake(fleet, *lane));
             held.into_iter().for_each(|lane| self.push(lane));
         } else {
-            let parts = queue.loosened(fleet, old.loosened_by(new));
-            parts.into_iter().for_each(|part| self.hope(part));
+            let parts = queue.relaxed(fleet, old.relaxed_by(new));
+            parts
+                .into_iter()
+                .for_each(|part| self.requeue_unblocked(part));
         }
         if old.licensed && !new.is_some_and(|new| new.key == old.key && new.start == old.start) {
             let fleet = &self.s.fleet;

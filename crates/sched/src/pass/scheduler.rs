@@ -11,7 +11,7 @@ use crate::pass::trial;
 use crate::pass::{Lists, Pass};
 use crate::place::holds::Holds;
 use crate::queue::Queue;
-use crate::queue::possible::Known;
+use crate::queue::feasibility_cache::LastFeasible;
 use muster_core::account_limits::Scope;
 use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
@@ -75,13 +75,13 @@ pub struct Scheduler {
     /// Running jobs that may have to make room.
     pub(crate) yielding: Yielding,
     /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
-    /// are tried again, or told a reason.
+    /// are tried again, or get a reason.
     pub(crate) proposed: BTreeSet<JobId>,
     /// Records that wait for their array's `%limit`, by array.
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
     /// Jobs that may be preempted from now on, or leave and are counted on by those who preempt.
     opened: BTreeSet<JobId>,
-    /// When jobs give up their wish for few leaf switches.
+    /// When jobs give up their limit on leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
     /// When and where the first job that waits in a partition will fit, by partition.
     pub(crate) outlooks: NumberMap<u32, (u64, Box<Outlook>)>,
@@ -91,7 +91,7 @@ pub struct Scheduler {
     pub(crate) lists: Lists,
     rebuild: bool,
     /// What was submitted last.
-    pub(crate) possible: Known,
+    pub(crate) last_feasible: LastFeasible,
     /// Less counts towards limits of these since the last pass.
     freed_scopes: BTreeSet<Scope>,
     /// Lanes that limits of use keep back: time alone may let them go. When they are tried again.
@@ -151,7 +151,7 @@ impl Scheduler {
             Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
                 self.completing.remove(id);
-                self.follow_wish_for_nodes(state, *id);
+                self.follow_requested_nodes(state, *id);
                 self.job(state, *id);
             }
             Event::TaskSplit { base, id, .. } => {
@@ -361,7 +361,7 @@ impl Scheduler {
     fn job_changed(&mut self, state: &State, id: JobId, change: &JobChange) {
         match change {
             JobChange::Spec(_) | JobChange::TimeLimit(_) => {
-                self.follow_wish_for_nodes(state, id);
+                self.follow_requested_nodes(state, id);
                 self.job(state, id);
                 self.retimed(state, id);
             }
@@ -418,7 +418,7 @@ impl Scheduler {
     }
 
     /// The first job that wants nodes for its user alone makes it matter whose jobs are where.
-    fn follow_wish_for_nodes(&mut self, state: &State, id: JobId) {
+    fn follow_requested_nodes(&mut self, state: &State, id: JobId) {
         let job = state.jobs.get(&id);
         let wants = job.is_some_and(|j| j.spec.ask.sharing == Sharing::ExclusiveUser);
         self.rebuild |= wants && !self.fleet.by_user;
@@ -468,7 +468,7 @@ impl Scheduler {
         for of_job in shares.chunk_by(|a, b| a.0 == b.0) {
             let nodes: Vec<u32> = of_job.iter().map(|(_, node)| *node).collect();
             self.fleet
-                .set_tenant(state, &self.planned, of_job[0].0, &nodes);
+                .set_allocation(state, &self.planned, of_job[0].0, &nodes);
         }
         self.dirty_shares.give_back(shares);
         let nodes = self.dirty_nodes.take();
@@ -513,7 +513,7 @@ impl Scheduler {
         self.queue.nodes_freed(&self.fleet, &freed);
     }
 
-    /// Remembers when a queued job gives up its wish for few switches.
+    /// Remembers when a queued job gives up its limit on leaf switches.
     fn follow_switch_wait(&mut self, job: &Job) {
         let since = job.switch_wait_since;
         let at = since.and_then(|since| self.queue.relents_at(job.id, since));

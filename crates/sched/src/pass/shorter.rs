@@ -3,8 +3,8 @@
 
 use super::Pass;
 use crate::demand::pick::Pick;
-use crate::place::ground::{Live, end_after};
-use crate::place::{Ground as _, Placement, Shortfall, choose};
+use crate::place::node_source::{CurrentNodes, end_after};
+use crate::place::{NodeSource as _, Placement, Shortfall, choose};
 use muster_core::ids::JobId;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
@@ -39,10 +39,10 @@ impl Pass<'_> {
         }
         let part = &self.s.fleet.parts[lane.part as usize];
         let least = end_after(self.now, Some(least_ms));
-        let ground = self.until(lane.part, least);
+        let source = self.until(lane.part, least);
         let switches = demand.switches.map(|(most, _)| most);
-        let found = choose(demand, &self.s.fleet, part, &ground, switches);
-        let visited = ground.visited.get();
+        let found = choose(demand, &self.s.fleet, part, &source, switches);
+        let visited = source.visited.get();
         let picks = match found {
             Placement::Here(picks) => picks,
             Placement::Nowhere(short) => {
@@ -60,10 +60,10 @@ impl Pass<'_> {
         let starts: BTreeSet<Timestamp> = holds.flatten().map(|hold| hold.start).collect();
         let between = starts.into_iter().rev().filter(|t| *t > least && *t < full);
         let longest = between.chain([least]).find(|end| {
-            let ground = self.until(lane.part, *end);
+            let source = self.until(lane.part, *end);
             picks.iter().all(|pick| {
                 let class = self.s.fleet.nodes[pick.node as usize].class;
-                let room = ground.room(part.pos_of[pick.node as usize] as usize);
+                let room = source.room(part.pos_of[pick.node as usize] as usize);
                 demand.tasks_in(&self.s.fleet.classes[class as usize], &room) >= pick.tasks.max(1)
             })
         });
@@ -76,8 +76,8 @@ impl Pass<'_> {
     }
 
     /// The nodes of a partition for a job that ends then.
-    fn until(&self, part: u32, end: Timestamp) -> Live<'_> {
-        Live {
+    fn until(&self, part: u32, end: Timestamp) -> CurrentNodes<'_> {
+        CurrentNodes {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[part as usize],
             holds: &self.promises.holds,

@@ -7,7 +7,7 @@ use crate::demand::licenses::Span;
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::{Fleet, NOWHERE, Want};
 use crate::pass::scheduler::array_budget;
-use crate::place::ground::end_after;
+use crate::place::node_source::end_after;
 use crate::queue::Lane;
 use muster_core::account_limits::{Amounts, amounts};
 use muster_core::command::PlannedStart;
@@ -128,7 +128,7 @@ impl Pass<'_> {
         for share in &alloc.nodes {
             self.s.dirty_nodes.insert(share.node.0);
         }
-        self.s.fleet.propose_tenants(&alloc, ends);
+        self.s.fleet.propose_allocations(&alloc, ends);
         self.plan.starts.push(PlannedStart { job, alloc });
         self.again |= self.lists.parts.iter().any(|p| p.head == Some(job));
     }
@@ -218,10 +218,10 @@ pub(crate) fn allocate(
     for pick in picks {
         debug_assert_ne!(pick.node, NOWHERE);
         let class = fleet.nodes[pick.node as usize].class;
-        let alike = |(of, other, _): &(u32, &Pick, Want)| {
+        let same = |(of, other, _): &(u32, &Pick, Want)| {
             (*of, other.tasks, other.share) == (class, pick.tasks, pick.share)
         };
-        let (.., want) = match last.take().filter(alike) {
+        let (.., want) = match last.take().filter(same) {
             Some(known) => last.insert(known),
             None => {
                 let want = demand.want(&fleet.classes[class as usize], pick);

@@ -1,9 +1,9 @@
 //! Whether a job that is submitted could ever run. What no nodes of its partitions could give it, whatever else runs
-//! and whichever of them are up, is refused at once: its owner is there to hear of it. What is only too large for the
+//! and whichever of them are up, is refused at once: the submitting command can still report it. What is only too large for the
 //! partition waits, as partitions grow.
 
 use crate::pass::scheduler::Scheduler;
-use crate::queue::possible::Known;
+use crate::queue::feasibility_cache::LastFeasible;
 use crate::queue::{feasible, partitions_of};
 use muster_core::event::Event;
 use muster_core::job::Reason;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Scheduler {
     /// Why one of these submissions could never run, if so. Nothing is said while the configuration changes.
-    pub(crate) fn impossible(&mut self, state: &State, events: &[Event]) -> Option<Refusal> {
+    pub(crate) fn reject_infeasible(&mut self, state: &State, events: &[Event]) -> Option<Refusal> {
         if self.is_stale(state) {
             return None;
         }
@@ -29,22 +29,22 @@ impl Scheduler {
 
     fn never(&mut self, spec: &Arc<JobSpec>, limit: TimeLimit) -> Option<Refusal> {
         // Nodes of reservations come and go.
-        if spec.reservation.is_some() || self.possible.is_like(spec, limit) {
+        if spec.reservation.is_some() || self.last_feasible.is_like(spec, limit) {
             return None;
         }
         let fleet = &self.fleet;
         let names = partitions_of(spec, &[]);
         let parts = names.iter().filter_map(|name| fleet.part_by_name.get(name));
-        let mut looked = std::mem::take(&mut self.queue.looked);
+        let mut cache = std::mem::take(&mut self.queue.feasibility);
         let mut verdicts = parts.map(|number| {
             let part = &fleet.parts[*number as usize];
             let found = feasible(&spec.ask, limit, fleet, part, None);
             let verdict = found.as_ref().err().copied();
-            looked.note(fleet, (spec, limit, *number), found);
+            cache.note(fleet, (spec, limit, *number), found);
             verdict
         });
         let never = verdicts.all(|reason| reason == Some(Reason::BadConstraints));
-        self.queue.looked = looked;
+        self.queue.feasibility = cache;
         if !names.is_empty() && never {
             let text = format!(
                 "no nodes of partition {} can ever give it what it asks for",
@@ -52,7 +52,7 @@ impl Scheduler {
             );
             return Some(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
         }
-        self.possible = Known::new(spec, limit);
+        self.last_feasible = LastFeasible::new(spec, limit);
         None
     }
 }

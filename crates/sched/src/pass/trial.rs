@@ -5,12 +5,12 @@ use crate::backfill::together::{Member, earliest_together};
 use crate::demand::Demand;
 use crate::demand::licenses::{Licenses, Span, asked};
 use crate::demand::pick::Pick;
+use crate::nodes::allocations::Ends;
 use crate::nodes::fleet::{Fleet, PartView};
 use crate::nodes::planned::PlannedEnds;
-use crate::nodes::tenants::Ends;
 use crate::pass::starts::allocate;
-use crate::place::ground::{Live, choose_now, end_after};
 use crate::place::holds::Holds;
+use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::place::{Placement, Shortfall};
 use crate::queue::{feasible, partitions_of};
 use muster_core::ids::JobId;
@@ -138,7 +138,7 @@ pub(crate) fn would_start(
                 continue;
             }
         };
-        let mut ground = Live {
+        let mut source = CurrentNodes {
             fleet: &fleet,
             part,
             holds: &holds,
@@ -151,17 +151,17 @@ pub(crate) fn would_start(
             shared: false,
         };
         let switches = demand.switches.map(|(most, _)| most);
-        let wish = asked(spec.licenses.as_deref());
+        let requested = asked(spec.licenses.as_deref());
         let span = Span {
             state,
             reservation: None,
             now,
             end: end_after(now, demand.length_ms),
         };
-        let licensed = match wish.is_empty() {
+        let licensed = match requested.is_empty() {
             true => Some(now),
             false => Licenses::default()
-                .earliest(&wish, span, &completing)
+                .earliest(&requested, span, &completing)
                 .map(|(at, _)| at),
         };
         let Some(from) = licensed else {
@@ -171,7 +171,7 @@ pub(crate) fn would_start(
         };
         let placement = match from > now {
             true => Placement::Nowhere(Shortfall::ANYTHING),
-            false => choose_now(&demand, &mut ground, switches),
+            false => choose_now(&demand, &mut source, switches),
         };
         let found = match placement {
             Placement::Here(picks) => Some((now, picks)),

@@ -1,7 +1,7 @@
 //! Tasks and devices of the whole job shared out together, where no CPU of a node may be far from the job's devices
 //! there: what a node can hold of the one depends on what it gets of the other.
 
-use super::{Candidate, Ground, Search};
+use super::{Candidate, NodeSource, Search};
 use crate::demand::device_demand::{JobShare, SHARES_MAX};
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::{Detail, NodeClass};
@@ -42,10 +42,10 @@ struct Ways {
     steps: u32,
 }
 
-impl<G: Ground> Search<'_, G> {
+impl<G: NodeSource> Search<'_, G> {
     /// The picks if each node holds its own, else others of the same sums; `None` where none are found.
     pub(super) fn near_devices(&self, chosen: &[Candidate], picks: Vec<Pick>) -> Option<Vec<Pick>> {
-        let details = chosen.iter().map(|c| self.ground.detail(c.pos));
+        let details = chosen.iter().map(|c| self.source.detail(c.pos));
         let Some(details) = details.collect::<Option<Vec<Detail>>>() else {
             return Some(picks);
         };

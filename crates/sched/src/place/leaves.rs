@@ -2,7 +2,7 @@
 //! the job, and of those the ones that are left with least. A job that fits at one leaf looks at that leaf's nodes
 //! only; the others are looked at once it fits at none.
 
-use super::{Candidate, Ground, Search};
+use super::{Candidate, NodeSource, Search};
 use crate::nodes::network::{Leaves, Network};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Candidates by leaf.
 type ByLeaf = BTreeMap<u32, Vec<Candidate>>;
 
-impl<G: Ground> Search<'_, G> {
+impl<G: NodeSource> Search<'_, G> {
     pub(super) fn by_leaves(
         &self,
         network: &Network,
@@ -92,7 +92,7 @@ impl<G: Ground> Search<'_, G> {
             .least_cpus(self.alternative, &self.fleet.classes);
         let lowest = self.part.weights.first().copied().unwrap_or(0);
         let mut lightest: Option<(u32, Vec<Candidate>)> = None;
-        for leaf in self.ground.leaves(least) {
+        for leaf in self.source.leaves(least) {
             let Some(chosen) = at(leaf) else { continue };
             let weight = self.weight(&chosen);
             if lightest.as_ref().is_none_or(|(least, _)| weight < *least) {
@@ -239,7 +239,7 @@ impl<G: Ground> Search<'_, G> {
 
     /// Looks at the leaves that have not been looked at.
     fn complete(&self, known: &mut ByLeaf, leaves: &Leaves) {
-        for leaf in self.ground.leaves(1) {
+        for leaf in self.source.leaves(1) {
             known
                 .entry(leaf)
                 .or_insert_with(|| self.at_leaf(leaves, leaf));

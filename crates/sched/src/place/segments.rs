@@ -1,13 +1,13 @@
 //! Choosing nodes in segments: so many nodes of one block, as many times as the job's nodes need. In the fewest blocks,
 //! the last of which is the tightest; or each in a block of its own.
 
-use super::{Candidate, Ground, Search};
+use super::{Candidate, NodeSource, Search};
 use crate::nodes::network::{Leaves, Network};
 use muster_core::spec::Segments;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-impl<G: Ground> Search<'_, G> {
+impl<G: NodeSource> Search<'_, G> {
     pub(super) fn in_segments(
         &self,
         network: &Network,
@@ -35,7 +35,7 @@ impl<G: Ground> Search<'_, G> {
             all
         };
         let mut all: Vec<(u32, Vec<Candidate>)> = Vec::new();
-        for leaf in self.ground.leaves(1).filter(|leaf| *leaf < network.leaves) {
+        for leaf in self.source.leaves(1).filter(|leaf| *leaf < network.leaves) {
             all.push((leaf, at_leaf(leaf)));
         }
         let within = |range: &Range<u32>| {

@@ -3,7 +3,7 @@
 use crate::demand::Demand;
 use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::place::choose;
-use crate::place::ground::Ideal;
+use crate::place::node_source::EmptyNodes;
 use muster_core::config::PartitionState;
 use muster_core::job::Reason;
 use muster_core::spec::{JobSpec, ResourceAsk};
@@ -82,7 +82,7 @@ pub(crate) fn feasible(
             &demand,
             fleet,
             part,
-            &Ideal {
+            &EmptyNodes {
                 fleet,
                 part,
                 usable_only,

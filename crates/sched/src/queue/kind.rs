@@ -1,4 +1,4 @@
-//! What makes waiting jobs alike to placement and to the order.
+//! What makes waiting jobs equal to placement and to the order.
 
 use super::partitions_of;
 use crate::nodes::fleet::Fleet;
@@ -11,7 +11,7 @@ use muster_core::spec::{JobSpec, ResourceAsk};
 use muster_core::state::State;
 use muster_core::time::TimeLimit;
 
-/// What makes jobs alike.
+/// What makes jobs equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(super) ask: ResourceAsk,
@@ -27,7 +27,7 @@ pub(crate) struct Kind {
     pub(super) line: Line,
     /// The least time that they may be given instead.
     pub(super) time_min: Option<TimeLimit>,
-    /// A component of a heterogeneous job is alike to no other job.
+    /// A component of a heterogeneous job equals no other job.
     pub(super) het: Option<HetPart>,
     /// Licenses that they ask for.
     pub(super) licenses: Option<String>,

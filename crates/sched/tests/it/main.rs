@@ -5,6 +5,7 @@
 mod account_limits;
 mod cost;
 mod drawn;
+mod feasibility_cache;
 mod features;
 mod forecast;
 mod gpu_parts;
@@ -12,7 +13,6 @@ mod gpus;
 mod het;
 mod licenses;
 mod network;
-mod possible;
 mod preempt;
 mod properties;
 mod ranked;

@@ -167,8 +167,8 @@ fn run_time(random: &mut Random, processors: u32) -> u64 {
 
 /// What a user asks for: some multiple of what is needed, up to the next round number.
 fn limit(random: &mut Random, run_s: u64) -> u64 {
-    let wish = run_s as f64 / unit(random).max(0.05);
-    let round = ROUND_S.into_iter().find(|s| *s as f64 >= wish);
+    let wanted = run_s as f64 / unit(random).max(0.05);
+    let round = ROUND_S.into_iter().find(|s| *s as f64 >= wanted);
     round.unwrap_or(ROUND_S[ROUND_S.len() - 1]).max(run_s)
 }
 

@@ -65,8 +65,8 @@ impl World {
         state.accounts.qos.get(CAPPED).filter(|_| kept)
     }
 
-    /// Now and then a job asks for the QOS, or for licenses.
-    pub(super) fn wish_for_what_is_scarce(&mut self, spec: &mut JobSpec) {
+    /// Sometimes a job asks for the QOS, or for licenses.
+    pub(super) fn ask_for_scarce_resources(&mut self, spec: &mut JobSpec) {
         if self.random.one_in(4) {
             if self.capped().is_some() {
                 spec.qos = Some(CAPPED.to_owned());

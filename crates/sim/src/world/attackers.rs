@@ -2,7 +2,7 @@
 //! request it is looked at what the core decides on it: nothing of another user's may change, and no field that the
 //! client fills in may give it rights.
 
-use super::{Happening, Outcome, World, trace};
+use super::{Outcome, World, WorldEvent, trace};
 use crate::Violation;
 use crate::arbitrary::{self, Known};
 use crate::classes::FaultClass;
@@ -37,7 +37,7 @@ impl World {
             return;
         }
         let delay = self.chaos.around(3_000);
-        self.later(delay, Happening::Attack);
+        self.later(delay, WorldEvent::Attack);
         let count = match self.chaos.below(12) {
             0 => FLOOD,
             _ => self.chaos.between(1, 4),
@@ -151,7 +151,7 @@ fn touches_own_jobs_only(
     for event in &decision.events {
         let may = match event {
             Event::JobSubmitted { .. } | Event::BlobStored { .. } => true,
-            // What others wait for has happened, or cannot happen any more.
+            // What others wait for has happened, or cannot handle any more.
             Event::JobChanged { id, change, .. } => {
                 let follows = matches!(
                     change,

@@ -1,7 +1,7 @@
 //! Users and administrators: what the cluster is, what they submit and do to their jobs, which answers reached them,
 //! and, after the faults, what they do so that everything can end.
 
-use super::{Happening, Outcome, World, accounting, attackers, trace};
+use super::{Outcome, World, WorldEvent, accounting, attackers, trace};
 use crate::agent::Run;
 use crate::invariants;
 use crate::outlets::{RequestId, lock};
@@ -333,11 +333,11 @@ impl World {
         let Some(left) = self.clients.steps_left.checked_sub(1) else {
             self.end_faults();
             self.healing_since = Some(self.now);
-            return self.later(1000, Happening::Heal);
+            return self.later(1000, WorldEvent::Heal);
         };
         self.clients.steps_left = left;
         let delay = self.random.around(1_500);
-        self.later(delay, Happening::Step);
+        self.later(delay, WorldEvent::Step);
         match self.random.below(46) {
             0..=19 => self.submit(),
             20 | 21 => {
@@ -452,7 +452,7 @@ impl World {
         let name = self.clients.next_name();
         let uid = 1000 + self.random.small(0, 2);
         let mut spec = self.make_spec(&name);
-        self.wish_for_what_is_scarce(&mut spec);
+        self.ask_for_scarce_resources(&mut spec);
         let submission = Submission::of(&spec, uid);
         self.clients.remember(submission.clone());
         let blobs = spec
@@ -469,7 +469,7 @@ impl World {
     }
 
     pub(super) fn make_spec(&mut self, name: &str) -> JobSpec {
-        let reservation = self.wished_reservation();
+        let reservation = self.requested_reservation();
         let random = &mut self.random;
         let few = random.one_in(4);
         let partition = &self.config.partitions[usize::from(few)];
@@ -633,7 +633,7 @@ impl World {
         };
         self.clients.requests.insert(id, request);
         let delay = self.latency();
-        self.later(delay, Happening::Request { id });
+        self.later(delay, WorldEvent::Request { id });
     }
 
     pub(crate) fn request_arrives(&mut self, id: RequestId) -> Outcome {
@@ -702,7 +702,7 @@ impl World {
 
     /// What an administrator does at the end so that nothing waits for somebody. Repeated until all is over.
     pub(crate) fn heal(&mut self) {
-        self.later(20_000, Happening::Heal);
+        self.later(20_000, WorldEvent::Heal);
         let Some(controller) = &self.controller else {
             return;
         };

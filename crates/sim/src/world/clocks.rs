@@ -2,7 +2,7 @@
 //! controller makes of them is its own rule ([`muster_ctld::clock::SteadyClock`]). Jobs must get the time that they are
 //! allowed, whatever the wall clock does.
 
-use super::{EPOCH_MS, Happening, Outcome, World, trace};
+use super::{EPOCH_MS, Outcome, World, WorldEvent, trace};
 use crate::Violation;
 use crate::classes::FaultClass;
 use crate::ledger::LimitEnd;
@@ -84,7 +84,7 @@ impl World {
             return;
         }
         let delay = self.chaos.around(25_000);
-        self.later(delay, Happening::SetClock);
+        self.later(delay, WorldEvent::SetClock);
         let by = match self.chaos.below(3) {
             0 => self.chaos.between(1, 120),
             1 => self.chaos.between(60, 7_200),

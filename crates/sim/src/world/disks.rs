@@ -1,7 +1,7 @@
 //! Storage that fails in ways other than a full disk: descriptors that run out, errors of the device, syncs that take
 //! seconds; the controller's journal, its accounting store, and what nodes write down.
 
-use super::{Happening, World, trace};
+use super::{World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::world::faults::Repair;
 use muster_journal::Operation;
@@ -34,7 +34,7 @@ impl World {
             return;
         }
         let delay = self.chaos.around(15_000);
-        self.later(delay, Happening::BreakStorage);
+        self.later(delay, WorldEvent::BreakStorage);
         let (operation, error) = *self.chaos.pick(&FAILURES);
         let time = match self.chaos.below(3) {
             0 => self.chaos.below(20),
@@ -47,7 +47,7 @@ impl World {
         );
         self.storage.fail_while(Some((operation, error)));
         self.faults.storage_fails = true;
-        self.later(time, Happening::Repair(Repair::Storage));
+        self.later(time, WorldEvent::Repair(Repair::Storage));
         if self.chaos.one_in(3) {
             // The same file system holds the accounting store.
             self.faults.accounting_stalls_until = self.now + time;
@@ -60,7 +60,7 @@ impl World {
             return;
         }
         let delay = self.chaos.around(30_000);
-        self.later(delay, Happening::SlowDisk);
+        self.later(delay, WorldEvent::SlowDisk);
         let time = self.chaos.around(15_000);
         trace!(self, "FAULT syncs are slow for {time} ms");
         self.faults.slow_syncs_until = self.now + time;
@@ -80,7 +80,7 @@ impl World {
             return;
         }
         let delay = self.chaos.around(15_000);
-        self.later(delay, Happening::BreakNode);
+        self.later(delay, WorldEvent::BreakNode);
         let node = self.chaos.below(self.agents.len() as u64) as usize;
         let time = self.chaos.around(8_000);
         let cause = *self.chaos.pick(&[

@@ -1,6 +1,6 @@
 //! What breaks, and when it is repaired.
 
-use super::{Happening, Outcome, World, trace};
+use super::{Outcome, World, WorldEvent, trace};
 use crate::world::threads::Thread;
 use muster_journal::Crash;
 use std::io::ErrorKind;
@@ -43,12 +43,12 @@ pub(crate) enum CrashPoint {
         /// What becomes of the disk.
         crash: Crash,
     },
-    /// The batch is durable, nobody was told.
+    /// The batch is durable, nothing was sent.
     AfterAppend {
         /// What becomes of the disk.
         crash: Crash,
     },
-    /// Some were told.
+    /// Some replies were sent.
     BetweenReplies {
         /// What becomes of the disk.
         crash: Crash,
@@ -70,7 +70,7 @@ impl CrashPoint {
 pub(crate) enum Repair {
     /// There is space on the disk again.
     Disk,
-    /// The storage does what it is told again.
+    /// The storage works again.
     Storage,
 }
 
@@ -93,7 +93,7 @@ impl World {
             return Ok(());
         }
         let delay = self.random.around(9_000);
-        self.later(delay, Happening::Fault);
+        self.later(delay, WorldEvent::Fault);
         let node = self.random.below(self.agents.len() as u64) as usize;
         match self.random.below(17) {
             0..=4 => self.plan_crash(),
@@ -111,7 +111,7 @@ impl World {
                 self.storage.set_capacity(Some(used + room));
                 self.faults.disk_is_full = true;
                 let delay = self.random.around(10_000);
-                self.later(delay, Happening::Repair(Repair::Disk));
+                self.later(delay, WorldEvent::Repair(Repair::Disk));
             }
             7 if self.controller.is_some() => {
                 let operation = self.random.between(1, 3);

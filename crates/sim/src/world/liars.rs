@@ -2,7 +2,7 @@
 //! nobody could build; a second connection beside the first. The controller keeps every job of other nodes, and all of
 //! the node's own that the lie is not about.
 
-use super::{Happening, Outcome, World, trace};
+use super::{Outcome, World, WorldEvent, trace};
 use crate::Violation;
 use crate::agent::batch_ended;
 use crate::classes::FaultClass;
@@ -25,7 +25,7 @@ impl World {
             return Ok(());
         }
         let delay = self.chaos.around(5_000);
-        self.later(delay, Happening::Lie);
+        self.later(delay, WorldEvent::Lie);
         let node = self.chaos.below(self.agents.len() as u64) as usize;
         match self.chaos.below(4) {
             0 => self.connect_beside(node),
@@ -176,7 +176,7 @@ impl World {
         );
         self.later(
             1,
-            Happening::Hello {
+            WorldEvent::Hello {
                 conn,
                 hello: Box::new(hello),
             },
@@ -193,7 +193,7 @@ impl World {
         };
         self.send_to_ctld(conn, vec![nothing]);
         let delay = self.chaos.between(5, 3_000);
-        self.later(delay, Happening::CtldSeesClosed { conn });
+        self.later(delay, WorldEvent::CtldSeesClosed { conn });
     }
 
     /// The boot is the true one: what runs on a machine is the truth of this model, and a boot would end it.

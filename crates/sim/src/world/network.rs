@@ -2,7 +2,7 @@
 //! what is on the way when the connection breaks. Either end may find that out late. The controller's end does what
 //! the daemon's connection task does: a hello first, then reports, at last the loss.
 
-use super::{Happening, World, trace};
+use super::{World, WorldEvent, trace};
 use crate::Plant;
 use crate::outlets::{Conn, lock};
 use muster_core::ids::NodeIdx;
@@ -63,7 +63,7 @@ impl World {
         let cut_off_until = agent.cut_off_until;
         if self.controller.is_none() || self.now < cut_off_until {
             let delay = self.random.between(500, 3_000);
-            return self.later(delay, Happening::Connect { node });
+            return self.later(delay, WorldEvent::Connect { node });
         }
         let conn = self.next_conn;
         self.next_conn += 1;
@@ -79,7 +79,7 @@ impl World {
         let mut connection = self.new_connection(node);
         connection.last_up += delay;
         self.connections.insert(conn, connection);
-        self.later(delay, Happening::Hello { conn, hello });
+        self.later(delay, WorldEvent::Hello { conn, hello });
     }
 
     pub(crate) fn hello_arrives(&mut self, conn: Conn, hello: Box<NodeHello>) {
@@ -201,13 +201,13 @@ impl World {
         }
         connection.last_down = connection.last_down.max(self.now + delay);
         let delay = connection.last_down - self.now;
-        self.later(delay, Happening::ToAgent { conn, message });
+        self.later(delay, WorldEvent::ToAgent { conn, message });
     }
 
     /// The agent sent reports.
     pub(crate) fn send_to_ctld(&mut self, conn: Conn, reports: Vec<NumberedReport>) {
         if let Some(delay) = self.way_up(conn) {
-            self.later(delay, Happening::Reports { conn, reports });
+            self.later(delay, WorldEvent::Reports { conn, reports });
         }
     }
 
@@ -215,7 +215,7 @@ impl World {
     pub(crate) fn send_health(&mut self, conn: Conn) {
         let load = self.random.small(0, 400);
         if let Some(delay) = self.way_up(conn) {
-            self.later(delay, Happening::Health { conn, load });
+            self.later(delay, WorldEvent::Health { conn, load });
         }
     }
 
@@ -226,8 +226,8 @@ impl World {
         Some(connection.last_up - self.now)
     }
 
-    /// Whether what arrives at the agent on this connection is heard; its node.
-    pub(crate) fn heard_by(&self, conn: Conn) -> Option<usize> {
+    /// The node whose agent receives what arrives on this connection, if it does.
+    pub(crate) fn node_receiving(&self, conn: Conn) -> Option<usize> {
         let connection = self.connections.get(&conn).filter(|c| !c.cut)?;
         (self.agents[connection.node].conn == Some(conn)).then_some(connection.node)
     }
@@ -252,10 +252,10 @@ impl World {
             connection.cut = true;
         }
         let delay = self.finds_out();
-        self.later(delay, Happening::CtldSeesClosed { conn });
+        self.later(delay, WorldEvent::CtldSeesClosed { conn });
         if agent_lives {
             let delay = self.finds_out();
-            self.later(delay, Happening::AgentSeesClosed { conn });
+            self.later(delay, WorldEvent::AgentSeesClosed { conn });
         } else {
             self.agents[node].conn = None;
             self.agents[node].welcomed = false;
@@ -277,7 +277,7 @@ impl World {
         if !std::mem::replace(&mut connection.ctld_open, false) {
             return;
         }
-        // Without an index the hello is still being decided; then the loss is told after it.
+        // Without an index the hello is still being decided; then the loss is reported after it.
         if let Some(node) = connection.idx {
             self.mail(ToWriter::NodeLost {
                 node,
@@ -296,7 +296,7 @@ impl World {
             agent.conn = None;
             agent.welcomed = false;
             let delay = self.random.below(2_000);
-            self.later(delay, Happening::Connect { node });
+            self.later(delay, WorldEvent::Connect { node });
         }
     }
 
@@ -320,6 +320,6 @@ impl World {
         connection.ctld_open = false;
         connection.last_down = connection.last_down.max(self.now + late);
         let delay = connection.last_down - self.now;
-        self.later(delay, Happening::AgentSeesClosed { conn });
+        self.later(delay, WorldEvent::AgentSeesClosed { conn });
     }
 }

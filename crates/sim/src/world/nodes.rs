@@ -1,6 +1,6 @@
-//! What nodes do: carry out orders, run scripts for a while, kill what they are told to, report, crash, reboot.
+//! What nodes do: carry out orders, run scripts for a while, kill, report, crash, reboot.
 
-use super::{Happening, Outcome, World, trace};
+use super::{Outcome, World, WorldEvent, trace};
 use crate::agent::{self, Local, Run};
 use crate::outlets::Conn;
 use crate::{Plant, invariants};
@@ -14,8 +14,8 @@ const SIGSTOP: u32 = 19;
 const SIGCONT: u32 = 18;
 
 impl World {
-    pub(crate) fn agent_hears(&mut self, conn: Conn, message: ToLink) -> Outcome {
-        let Some(node) = self.heard_by(conn) else {
+    pub(crate) fn agent_receives(&mut self, conn: Conn, message: ToLink) -> Outcome {
+        let Some(node) = self.node_receiving(conn) else {
             return Ok(());
         };
         match message {
@@ -143,7 +143,10 @@ impl World {
         self.agents[node].runs.insert(run, local);
         if script {
             let timer = 0;
-            self.later(plan.duration_ms, Happening::ScriptEnds { node, run, timer });
+            self.later(
+                plan.duration_ms,
+                WorldEvent::ScriptEnds { node, run, timer },
+            );
         }
         if self.agents[node].stopped.remove(&run) {
             self.signal(node, run, SIGSTOP);
@@ -204,7 +207,7 @@ impl World {
                 local.released = true;
                 self.report(node, run, Report::Released);
             }
-            self.later(kill_after, Happening::Killed { node, run, timer });
+            self.later(kill_after, WorldEvent::Killed { node, run, timer });
         } else {
             local.released = true;
             self.report(node, run, Report::Released);
@@ -277,7 +280,7 @@ impl World {
                 local.ends_at = now + left;
                 let (timer, script) = (local.timer, local.script);
                 if script {
-                    self.later(left, Happening::ScriptEnds { node, run, timer });
+                    self.later(left, WorldEvent::ScriptEnds { node, run, timer });
                 }
             }
             _ => {}
@@ -304,14 +307,14 @@ impl World {
         self.cut(node, false);
         self.agents[node].agent_up = false;
         let delay = self.random.between(100, 30_000);
-        self.later(delay, Happening::AgentStarts { node });
+        self.later(delay, WorldEvent::AgentStarts { node });
     }
 
     pub(crate) fn agent_starts(&mut self, node: usize) {
         let agent = &mut self.agents[node];
         if agent.machine_up && !agent.agent_up {
             agent.agent_up = true;
-            self.later(10, Happening::Connect { node });
+            self.later(10, WorldEvent::Connect { node });
         }
     }
 
@@ -325,7 +328,7 @@ impl World {
         self.agents[node].power_off();
         let boot = self.agents[node].boot;
         let delay = self.random.between(1_000, 120_000);
-        self.later(delay, Happening::MachineStarts { node, boot });
+        self.later(delay, WorldEvent::MachineStarts { node, boot });
     }
 
     pub(crate) fn machine_starts(&mut self, node: usize, boot: u64) {
@@ -336,7 +339,7 @@ impl World {
         agent.machine_up = true;
         agent.agent_up = true;
         agent.boot += 1;
-        self.later(10, Happening::Connect { node });
+        self.later(10, WorldEvent::Connect { node });
     }
 
     /// The shim is killed: its jobs are gone without a trace, which the agent reports.

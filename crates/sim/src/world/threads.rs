@@ -2,7 +2,7 @@
 //! supervisor starts it again; what was acknowledged is there then, and clients whose requests were lost try again.
 
 use super::clients::{Lost, Submission};
-use super::{Happening, Outcome, World, trace};
+use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::{Plant, Violation};
 use muster_core::command::UserCommand;
@@ -50,7 +50,7 @@ impl World {
             return;
         }
         let delay = self.chaos.around(20_000);
-        self.later(delay, Happening::DoomThread);
+        self.later(delay, WorldEvent::DoomThread);
         let thread = *self.chaos.pick(&THREADS);
         trace!(self, "FAULT thread {thread:?} panics");
         match thread {
@@ -68,7 +68,7 @@ impl World {
         }
         let life = self.life;
         let delay = self.chaos.below(NOTICED_WITHIN_MS);
-        self.later(delay, Happening::ProcessEnds { life });
+        self.later(delay, WorldEvent::ProcessEnds { life });
     }
 
     /// The process ends because one of its threads did.
@@ -91,7 +91,7 @@ impl World {
         self.die(Crash::Process);
     }
 
-    /// The controller was gone before it answered: whoever asked for something asks once more.
+    /// The controller was gone before it answered: clients ask once more.
     pub(crate) fn retry(&mut self, lost: Lost) {
         if self.healing_since.is_some() {
             return;
@@ -114,7 +114,7 @@ impl World {
         self.ask(uid, command, Some(submission));
     }
 
-    /// Whoever has asked gets an answer, or finds the controller gone and asks again.
+    /// Each client gets an answer, or finds the controller gone and asks again.
     pub(crate) fn invariant_requests_are_answered(&self) -> Outcome {
         let excused = self.controller.is_none() || self.faults.storage_may_fail();
         let since = self.faults.able_since;

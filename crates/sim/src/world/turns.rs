@@ -1,6 +1,6 @@
 //! The controller's turns: what goes in, what comes out, and the crashes in between.
 
-use super::{Happening, Outcome, World, trace};
+use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::controller::Controller;
 use crate::outlets::{Came, Outputs, PLANNED, collect, lock, name_of};
@@ -39,8 +39,8 @@ pub(crate) enum Snapshot {
     },
     /// Written; waits until accounting has all that the log may forget.
     Written { writer: SnapshotWriter },
-    /// Durable; the writer will hear of it.
-    Told,
+    /// Durable; the writer will be notified.
+    Reported,
 }
 
 impl World {
@@ -58,7 +58,7 @@ impl World {
             Err(e) if self.faults.disk_is_broken() => {
                 trace!(self, "controller cannot start: {e:#}");
                 self.storage = self.storage.crash(Crash::Process);
-                self.later(1000, Happening::Restart);
+                self.later(1000, WorldEvent::Restart);
                 return Ok(());
             }
             Err(e) => {
@@ -122,7 +122,7 @@ impl World {
         {
             self.turn_at = Some(at);
             let life = self.life;
-            self.later(delay, Happening::Turn { life });
+            self.later(delay, WorldEvent::Turn { life });
         }
     }
 
@@ -201,7 +201,7 @@ impl World {
                 trace!(self, "  the sync takes {time} ms");
                 self.faults.busy = true;
                 let turn = Box::new(turn);
-                self.later(time, Happening::Synced { life, turn });
+                self.later(time, WorldEvent::Synced { life, turn });
                 Ok(())
             }
             _ => self.committed(turn),
@@ -366,7 +366,7 @@ impl World {
             let delay = self.chaos.between(100, 20_000);
             if self.has(FaultClass::DyingThreads) {
                 let lost = Box::new(lost);
-                self.later(delay, Happening::Retry { lost });
+                self.later(delay, WorldEvent::Retry { lost });
             }
         }
         let conns: Vec<_> = self.connections.keys().copied().collect();
@@ -374,7 +374,7 @@ impl World {
             self.controller_end_is_gone(conn);
         }
         let delay = self.random.between(50, 20_000);
-        self.later(delay, Happening::Restart);
+        self.later(delay, WorldEvent::Restart);
     }
 
     /// Routes what the writer sent.
@@ -397,7 +397,7 @@ impl World {
             let delay = self.latency();
             self.later(
                 delay,
-                Happening::Answer {
+                WorldEvent::Answer {
                     id,
                     reply: Box::new(reply),
                 },
@@ -423,14 +423,14 @@ impl World {
             controller.stored.store(self.accounted, Relaxed);
         }
         let delay = self.random.around(700);
-        self.later(delay, Happening::Accounting);
+        self.later(delay, WorldEvent::Accounting);
         Ok(())
     }
 
     /// What the replica's snapshot thread does, a step at a time.
     pub(crate) fn think_of_a_snapshot(&mut self) -> Outcome {
         let delay = self.random.around(8_000);
-        self.later(delay, Happening::Snapshot);
+        self.later(delay, WorldEvent::Snapshot);
         let Some(controller) = &mut self.controller else {
             return Ok(());
         };
@@ -468,11 +468,11 @@ impl World {
                     if let Some(finished) = finished {
                         trace!(self, "snapshot at event {position}");
                         self.mail(ToWriter::FinishSnapshot(finished));
-                        self.snapshot = Some(Snapshot::Told);
+                        self.snapshot = Some(Snapshot::Reported);
                     }
                 }
             }
-            Some(Snapshot::Told) => {}
+            Some(Snapshot::Reported) => {}
         }
         Ok(())
     }

@@ -188,7 +188,7 @@ mod tests {
 
     /// Captured from Slurm 22.05.
     #[test]
-    fn what_is_told_is_slurms() {
+    fn output_is_slurms() {
         let add = words("ben account=chem,acme");
         assert_eq!(add, words("Accounts=chem,acme names=ben"));
         assert_eq!(

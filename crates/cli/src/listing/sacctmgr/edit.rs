@@ -2,7 +2,7 @@
 
 use super::super::{Failure, print, query};
 use super::begins;
-use super::told::said;
+use super::preview::edit_preview;
 use crate::connect::{Client, ConnectError};
 use muster_core::account_limits::{LimitAsk, Limits, NOT_KEPT};
 use muster_core::accounts::Accounts;
@@ -92,14 +92,14 @@ fn edit(verb: Verb, words: &[String], immediate: bool, quiet: bool) -> Result<()
         names: read.names.clone(),
         ask: ask(verb, entity, &read)?,
     };
-    let told = |cluster: &str, before: &Accounts| match quiet {
+    let preview = |cluster: &str, before: &Accounts| match quiet {
         true => String::new(),
-        false => said(verb, entity, &read, cluster, before),
+        false => edit_preview(verb, entity, &read, cluster, before),
     };
     let mut client = Client::connect().map_err(error)?;
     let before = query::accounts(&mut client).map_err(error)?;
     if !(immediate || quiet) {
-        print(&told(&before.cluster, &before.accounts));
+        print(&preview(&before.cluster, &before.accounts));
         if !agreed()? {
             print(" Changes Discarded\n");
             return Ok(());
@@ -116,7 +116,7 @@ fn edit(verb: Verb, words: &[String], immediate: bool, quiet: bool) -> Result<()
         }
         Ok(_) => {
             if immediate {
-                print(&told(&before.cluster, &before.accounts));
+                print(&preview(&before.cluster, &before.accounts));
             }
             Ok(())
         }

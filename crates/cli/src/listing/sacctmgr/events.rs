@@ -35,9 +35,9 @@ const EVENT: &[Known] = &[
 ];
 const USUAL: &str = "Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User";
 
-/// Which events.
+/// Conditions of `sacctmgr show event`.
 #[derive(Debug, Default)]
-struct Wish {
+struct EventConditions {
     query: NodeEventQuery,
     format: Option<String>,
     states: Vec<String>,
@@ -49,9 +49,9 @@ struct Wish {
     of_cluster: bool,
 }
 
-impl Wish {
-    fn read(words: &[String], now: &Zoned) -> Result<Wish, Failure> {
-        let mut wish = Wish::default();
+impl EventConditions {
+    fn read(words: &[String], now: &Zoned) -> Result<EventConditions, Failure> {
+        let mut conditions = EventConditions::default();
         let list = |value: &str| -> Vec<String> {
             let words = value.split(',').filter(|w| !w.is_empty());
             words.map(str::to_owned).collect()
@@ -68,41 +68,41 @@ impl Wish {
             let is = |name: &str| begins(name, &lower);
             match lower.as_str() {
                 "all_clusters" => {}
-                "all_time" => wish.all_time = true,
+                "all_time" => conditions.all_time = true,
                 _ if is("nodes") => {
-                    wish.query.nodes = muster_core::hostlist::parse(value)
+                    conditions.query.nodes = muster_core::hostlist::parse(value)
                         .map_err(|e| error(format!("{word}: {e}")))?;
                 }
-                _ if is("starttime") => wish.query.start = time()?,
-                _ if is("endtime") => wish.query.end = time()?,
-                _ if is("states") => wish.states = list(value),
-                _ if is("reasons") => wish.reasons = list(value),
+                _ if is("starttime") => conditions.query.start = time()?,
+                _ if is("endtime") => conditions.query.end = time()?,
+                _ if is("states") => conditions.states = list(value),
+                _ if is("reasons") => conditions.reasons = list(value),
                 _ if is("users") => {
                     let uids = list(value).into_iter().map(|name| {
                         let known = crate::people::user_named(&name).map(|u| u.uid.as_raw());
                         known.or_else(|| name.parse().ok()).ok_or(name)
                     });
                     let uids: Result<Vec<u32>, String> = uids.collect();
-                    wish.users = uids.map_err(|name| error(format!("no user {name}")))?;
+                    conditions.users = uids.map_err(|name| error(format!("no user {name}")))?;
                 }
-                _ if is("events") => wish.of_cluster = begins("cluster", value),
-                _ if is("condflags") => wish.open = begins("open", value),
+                _ if is("events") => conditions.of_cluster = begins("cluster", value),
+                _ if is("condflags") => conditions.open = begins("open", value),
                 _ if is("clusters") => drop(crate::listing::this_cluster("sacctmgr", value)?),
-                _ if is("format") => wish.format = Some(value.to_owned()),
+                _ if is("format") => conditions.format = Some(value.to_owned()),
                 _ => return Err(error(format!("Unknown condition: {word}"))),
             }
         }
-        if !wish.states.is_empty() && wish.query.start.is_none() {
+        if !conditions.states.is_empty() && conditions.query.start.is_none() {
             // Who asks for states only wants to know what is so now.
-            wish.open = true;
+            conditions.open = true;
         }
-        if wish.query.start.is_none() && !wish.all_time && !wish.open {
+        if conditions.query.start.is_none() && !conditions.all_time && !conditions.open {
             let yesterday = now.date().yesterday().ok();
             let midnight = yesterday.and_then(|day| day.to_zoned(now.time_zone().clone()).ok());
-            wish.query.start =
+            conditions.query.start =
                 midnight.map(|at| Timestamp::from_unix_s(at.timestamp().as_second()));
         }
-        Ok(wish)
+        Ok(conditions)
     }
 
     fn fits(&self, event: &NodeEvent) -> bool {
@@ -163,13 +163,13 @@ fn columns(format: &str, known: &'static [Known]) -> Result<Vec<(&'static str, C
 
 /// Shows when nodes were out of service.
 pub(super) fn show(words: &[String], style: &super::Style) -> Result<(), Failure> {
-    let wish = Wish::read(words, &Zoned::now())?;
-    let columns = columns(wish.format.as_deref().unwrap_or(USUAL), EVENT)?;
+    let conditions = EventConditions::read(words, &Zoned::now())?;
+    let columns = columns(conditions.format.as_deref().unwrap_or(USUAL), EVENT)?;
     let mut client = Client::connect().map_err(error)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster.clone());
     query::cluster(&mut client, &mut ctx).map_err(error)?;
-    let events = query::node_events(&mut client, wish.query.clone()).map_err(error)?;
-    let rows = events.iter().filter(|e| wish.fits(e)).map(|event| {
+    let events = query::node_events(&mut client, conditions.query.clone()).map_err(error)?;
+    let rows = events.iter().filter(|e| conditions.fits(e)).map(|event| {
         columns
             .iter()
             .map(|(name, _)| Cell::Text(cell(name, event, &ctx)))
@@ -294,11 +294,11 @@ mod tests {
         }
     }
 
-    fn wish(words: &str) -> Wish {
+    fn conditions(words: &str) -> EventConditions {
         let now = jiff::civil::date(2026, 11, 22).at(10, 0, 0, 0);
         let now = now.to_zoned(jiff::tz::TimeZone::UTC).unwrap();
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        Wish::read(&words, &now).unwrap()
+        EventConditions::read(&words, &now).unwrap()
     }
 
     #[test]
@@ -307,16 +307,16 @@ mod tests {
             event("n1", true, Some(1_795_000_060)),
             event("n2", false, None),
         );
-        let fits = |words: &str| (wish(words).fits(&gone), wish(words).fits(&now));
+        let fits = |words: &str| (conditions(words).fits(&gone), conditions(words).fits(&now));
         assert_eq!(fits(""), (true, true));
         assert_eq!(fits("states=drain"), (false, true));
         assert_eq!(fits("states=down start=2026-11-01"), (true, false));
         assert_eq!(fits("condflags=open"), (false, true));
         assert_eq!(fits("reason=y"), (false, false));
         assert_eq!(fits("event=cluster"), (false, false));
-        let yesterday = wish("").query.start.map(Timestamp::unix_s);
+        let yesterday = conditions("").query.start.map(Timestamp::unix_s);
         assert_eq!(yesterday, Some(1_795_219_200));
-        assert_eq!(wish("all_time").query.start, None);
+        assert_eq!(conditions("all_time").query.start, None);
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn add<'a>(
     }
     match by_key.get(&key) {
         Some(&at) => {
-            // A node in several partitions counts once where the partition is not told.
+            // A node in several partitions counts once where the partition is not shown.
             if rows[at].names.insert(name) {
                 rows[at].group.nodes.push(view);
             }

@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::context::Ctx;
 use super::super::job::JobRow;
 use super::super::query::Jobs;
-use super::super::states::StateWish;
+use super::super::states::JobStateFilter;
 use super::super::step_fields::StepRow;
 use super::Options;
 use muster_core::hostlist;
@@ -41,7 +41,7 @@ impl JobName {
 
 /// Conditions; all that are given must hold, an empty list is none.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct JobConditions {
     pub(super) jobs: Option<Vec<JobName>>,
     pub(super) steps: Vec<(JobName, Option<StepNo>)>,
     pub(super) uids: Option<Vec<u32>>,
@@ -53,7 +53,7 @@ pub(super) struct Wishes {
     pub(super) reservation: Option<String>,
     pub(super) nodes: Option<Vec<String>>,
     /// None: what waits and runs. Empty: all.
-    pub(super) states: Option<Vec<StateWish>>,
+    pub(super) states: Option<Vec<JobStateFilter>>,
     pub(super) hidden: bool,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn parse_nodes(list: &str) -> Result<Vec<String>, Failure> {
     hostlist::parse(list).map_err(|e| Failure::new(format!("squeue: error: {e}")))
 }
 
-impl Wishes {
+impl JobConditions {
     /// What can be asked of the controller.
     pub(super) fn filter(&self, start: bool, document: bool) -> JobFilter {
         let named = self.jobs.iter().flatten().map(JobName::record);
@@ -139,12 +139,12 @@ impl Wishes {
             None if document => {}
             None if start => filter.states = vec![JobState::Pending],
             None => filter.active = true,
-            Some(wishes) => {
-                let base = |wish: &StateWish| match wish {
-                    StateWish::Base(state) => Some(*state),
+            Some(conditions) => {
+                let base = |filter: &JobStateFilter| match filter {
+                    JobStateFilter::Base(state) => Some(*state),
                     _ => None,
                 };
-                let states: Option<Vec<JobState>> = wishes.iter().map(base).collect();
+                let states: Option<Vec<JobState>> = conditions.iter().map(base).collect();
                 filter.states = states.unwrap_or_default();
             }
         }
@@ -213,13 +213,13 @@ impl Wishes {
             None if options.document.is_some() => true,
             None if options.start => job.state == JobState::Pending,
             None => !job.state.is_ended() || job.completing,
-            Some(wishes) if wishes.is_empty() => true,
-            Some(wishes) => wishes.iter().any(|wish| match wish {
-                StateWish::Base(state) => job.state == *state,
-                StateWish::Completing => job.completing,
-                StateWish::SpecialExit => row.is_special(),
-                StateWish::Configuring => row.is_configuring(),
-                StateWish::Requeued | StateWish::Never => false,
+            Some(conditions) if conditions.is_empty() => true,
+            Some(conditions) => conditions.iter().any(|filter| match filter {
+                JobStateFilter::Base(state) => job.state == *state,
+                JobStateFilter::Completing => job.completing,
+                JobStateFilter::SpecialExit => row.is_special(),
+                JobStateFilter::Configuring => row.is_configuring(),
+                JobStateFilter::Requeued | JobStateFilter::Never => false,
             }),
         }
     }
@@ -245,10 +245,10 @@ fn has_license(asked: &str, wanted: &[String]) -> bool {
         .any(|l| wanted.iter().any(|w| l.split([':', '@']).next() == Some(w)))
 }
 
-/// Whether the jobs that are alike are shown alike: each in a row of its own, or none of them.
-pub(super) fn by_form(options: &Options) -> bool {
-    let wishes = &options.wishes;
-    let named = wishes.jobs.is_some() || options.steps;
+/// Whether all jobs of a template are shown in the same way: each in a row of its own, or none of them.
+pub(super) fn by_template(options: &Options) -> bool {
+    let conditions = &options.conditions;
+    let named = conditions.jobs.is_some() || options.steps;
     !named && !options.split_arrays && !options.split_partitions
 }
 
@@ -257,7 +257,7 @@ pub(super) fn rows<'a>(options: &Options, jobs: &'a Jobs, ctx: &Ctx) -> Vec<JobR
     let mut rows = Vec::with_capacity(jobs.jobs.len());
     for job in jobs.jobs.iter() {
         let row = JobRow::new(job, jobs.array_of(job));
-        if options.wishes.wants(&row, options, ctx) {
+        if options.conditions.wants(&row, options, ctx) {
             by_task(options, row, &mut rows);
         }
     }
@@ -273,9 +273,15 @@ fn by_task<'a>(options: &Options, row: JobRow<'a>, rows: &mut Vec<JobRow<'a>>) {
         task: Some(task),
         ..row
     };
-    let steps = options.wishes.steps.iter().map(|(name, _)| name);
-    let names: Vec<&JobName> = options.wishes.jobs.iter().flatten().chain(steps).collect();
-    if options.wishes.jobs.is_none() && options.wishes.steps.is_empty() {
+    let steps = options.conditions.steps.iter().map(|(name, _)| name);
+    let names: Vec<&JobName> = options
+        .conditions
+        .jobs
+        .iter()
+        .flatten()
+        .chain(steps)
+        .collect();
+    if options.conditions.jobs.is_none() && options.conditions.steps.is_empty() {
         // No ids: everything.
     } else {
         let here = |name: &&JobName| {
@@ -327,7 +333,7 @@ fn by_partition(row: JobRow<'_>) -> Vec<JobRow<'_>> {
 /// Steps of the rows.
 pub(super) fn steps<'a>(options: &Options, rows: &[JobRow<'a>]) -> Vec<StepRow<'a>> {
     let wanted = |row: &StepRow<'_>| {
-        let names = &options.wishes.steps;
+        let names = &options.conditions.steps;
         names.is_empty()
             || names.iter().any(|(name, step)| {
                 let same_job = match name.task {

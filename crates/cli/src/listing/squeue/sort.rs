@@ -5,8 +5,8 @@ use super::super::format::{Field, Record};
 use super::super::job::JobRow;
 use super::super::step_fields::StepRow;
 use super::super::{Failure, job_fields, step_fields};
-use super::pieces::Pieces;
-use muster_core::alike::Numbers;
+use super::chunked_vec::ChunkedVec;
+use muster_core::listing_codec::RowValues;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -32,23 +32,23 @@ enum Kept {
 struct By {
     letter: u8,
     down: bool,
-    /// Whether jobs that are alike may differ in it.
+    /// Whether jobs of one template may differ in it.
     of_rows: bool,
     /// How it follows from their numbers, where it does.
-    of_numbers: Option<fn(&Numbers) -> i64>,
+    of_numbers: Option<fn(&RowValues) -> i64>,
     values: Values,
     /// The last text.
     last: Rc<str>,
 }
 
-/// What rows or forms have for a key. Where these are numbers alone, that is a quarter of the memory.
+/// What rows or templates have for a key. Where these are numbers alone, that is a quarter of the memory.
 #[derive(Debug)]
 enum Values {
-    Numbers(Pieces<i64>),
+    Numbers(ChunkedVec<i64>),
     Mixed(Vec<Kept>),
 }
 
-/// The keys of rows and of forms, from which the order of the rows follows.
+/// The keys of rows and of templates, from which the order of the rows follows.
 #[derive(Debug)]
 pub(super) struct Order(Vec<By>);
 
@@ -129,13 +129,13 @@ impl Order {
             down: *down,
             of_rows: of_rows(*letter),
             of_numbers: of_numbers(*letter).filter(|_| of_rows(*letter)),
-            values: Values::Numbers(Pieces::default()),
+            values: Values::Numbers(ChunkedVec::default()),
             last: Rc::from(""),
         };
         Order(keys.iter().map(by).collect())
     }
 
-    /// The next form is of jobs like this one.
+    /// The next template is of jobs like this one.
     pub(super) fn add_form(&mut self, row: &JobRow<'_>, ctx: &Ctx) {
         for by in self.0.iter_mut().filter(|by| !by.of_rows) {
             by.add(job_key(row, by.letter, ctx));
@@ -149,14 +149,14 @@ impl Order {
         }
     }
 
-    /// Whether [`Order::add_numbers`] will do for rows of which the form is there.
+    /// Whether [`Order::add_numbers`] will do for rows of which the template is there.
     pub(super) fn is_of_numbers(&self) -> bool {
         let mut of_rows = self.0.iter().filter(|by| by.of_rows);
         of_rows.all(|by| by.of_numbers.is_some())
     }
 
     /// The next row is of a job with these numbers.
-    pub(super) fn add_numbers(&mut self, numbers: &Numbers) {
+    pub(super) fn add_numbers(&mut self, numbers: &RowValues) {
         for by in &mut self.0 {
             if let Some(number) = by.of_numbers {
                 by.add(Key::Number(number(numbers)));
@@ -164,15 +164,15 @@ impl Order {
         }
     }
 
-    /// The next form is of this step alone.
+    /// The next template is of this step alone.
     pub(super) fn add_step(&mut self, row: &StepRow<'_>, ctx: &Ctx) {
         for by in &mut self.0 {
             by.add(step_key(row, by.letter, ctx));
         }
     }
 
-    /// The rows in order, given the form of each; nothing if they came in it.
-    pub(super) fn sorted(&self, forms: &Pieces<u32>) -> Option<Sorted> {
+    /// The rows in order, given the template of each; nothing if they came in it.
+    pub(super) fn sorted(&self, templates: &ChunkedVec<u32>) -> Option<Sorted> {
         let leading = self.0.iter().take_while(|by| !by.of_rows).count();
         let (leading, rest) = self.0.split_at(leading);
         let numbers = match rest {
@@ -184,19 +184,19 @@ impl Order {
                     ..
                 },
             ] => Some((numbers, *down)),
-            _ => return self.sorted_by_comparison(forms),
+            _ => return self.sorted_by_comparison(templates),
         };
-        let ranks = ranks(leading, forms);
+        let ranks = ranks(leading, templates);
         // The order of rank, number and place is that of one number.
-        let entry = |(place, form): (u32, u32)| {
+        let entry = |(place, template): (u32, u32)| {
             let number = numbers.map_or(0, |(numbers, down)| {
                 let rising = numbers.at(place as usize).cast_unsigned() ^ (1 << 63);
                 if down { !rising } else { rising }
             });
-            let rank = u128::from(ranks[form as usize]);
+            let rank = u128::from(ranks[template as usize]);
             rank << 96 | u128::from(number) << 32 | u128::from(place)
         };
-        let entries = || (0..).zip(forms.iter()).map(entry);
+        let entries = || (0..).zip(templates.iter()).map(entry);
         if entries().is_sorted() {
             return None;
         }
@@ -205,35 +205,35 @@ impl Order {
         Some(Sorted(sorted))
     }
 
-    fn sorted_by_comparison(&self, forms: &Pieces<u32>) -> Option<Sorted> {
+    fn sorted_by_comparison(&self, templates: &ChunkedVec<u32>) -> Option<Sorted> {
         let compare = |a: usize, b: usize| {
             let by_key = |by: &By| match by.of_rows {
                 true => by.compare(a, b),
-                false => by.compare(forms.at(a) as usize, forms.at(b) as usize),
+                false => by.compare(templates.at(a) as usize, templates.at(b) as usize),
             };
             let mut orders = self.0.iter().map(by_key);
             orders
                 .find(|order| order.is_ne())
                 .unwrap_or(Ordering::Equal)
         };
-        if (1..forms.len()).all(|row| compare(row - 1, row).is_le()) {
+        if (1..templates.len()).all(|row| compare(row - 1, row).is_le()) {
             return None;
         }
-        let mut places: Vec<u128> = (0..forms.len() as u128).collect();
+        let mut places: Vec<u128> = (0..templates.len() as u128).collect();
         places.sort_by(|a, b| compare(*a as usize, *b as usize));
         Some(Sorted(places))
     }
 }
 
-/// What comes before what among the forms of rows, by these keys: equal ones have the same rank.
-fn ranks(keys: &[By], forms: &Pieces<u32>) -> Vec<u32> {
+/// What comes before what among the templates of rows, by these keys: equal ones have the same rank.
+fn ranks(keys: &[By], templates: &ChunkedVec<u32>) -> Vec<u32> {
     let compare = |a: u32, b: u32| {
         let mut orders = keys.iter().map(|by| by.compare(a as usize, b as usize));
         orders
             .find(|order| order.is_ne())
             .unwrap_or(Ordering::Equal)
     };
-    let count = forms.iter().max().map_or(0, |last| last + 1);
+    let count = templates.iter().max().map_or(0, |last| last + 1);
     let mut sorted: Vec<u32> = (0..count).collect();
     sorted.sort_by(|a, b| compare(*a, *b));
     let mut ranks = vec![0; sorted.len()];
@@ -279,7 +279,7 @@ fn check<R: Record>(keys: &[(bool, u8)], table: &[Field<R>]) -> Result<(), Failu
 }
 
 /// What [`job_key`] gives where that follows from a job's numbers alone.
-fn of_numbers(letter: u8) -> Option<fn(&Numbers) -> i64> {
+fn of_numbers(letter: u8) -> Option<fn(&RowValues) -> i64> {
     match letter {
         b'p' | b'Q' => Some(|numbers| numbers.priority.into()),
         b'V' => Some(|numbers| numbers.submit_time.unix_s()),

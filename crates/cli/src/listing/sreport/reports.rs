@@ -1,7 +1,7 @@
 //! The reports themselves: sums over rows of accounting, and which of them stand in which column.
 
 use super::measure::{Period, TRES, has, ran_s, waited_s};
-use super::{Settings, Wish};
+use super::{ReportRequest, Settings};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::table::{Cell, Column, Table};
@@ -36,7 +36,7 @@ impl Facts {
     /// Asks for all of it.
     pub(super) fn ask(
         client: &mut Client,
-        wish: &Wish,
+        request: &ReportRequest,
         period: Period,
     ) -> Result<Facts, ConnectError> {
         let mut ctx = Ctx::new("");
@@ -57,10 +57,10 @@ impl Facts {
             Err(e) => return Err(e),
         };
         let asked = AcctQuery {
-            jobs: wish.jobs.iter().map(|id| (JobId(*id), None)).collect(),
-            nodes: wish.nodes.clone(),
-            partitions: wish.partitions.clone(),
-            gids: wish.gids.clone(),
+            jobs: request.jobs.iter().map(|id| (JobId(*id), None)).collect(),
+            nodes: request.nodes.clone(),
+            partitions: request.partitions.clone(),
+            gids: request.gids.clone(),
             start: Some(period.start),
             end: Some(period.end),
             duplicates: true,
@@ -213,10 +213,10 @@ const SHARE_WIDTH: usize = 9;
 fn columns(
     known: &'static [Known],
     usual: &[&'static str],
-    wish: &Wish,
+    request: &ReportRequest,
     settings: &Settings,
 ) -> Result<Vec<(&'static str, Column)>, Failure> {
-    let named: Vec<String> = match &wish.format {
+    let named: Vec<String> = match &request.format {
         Some(list) => list.clone(),
         None => usual.iter().map(|w| (*w).to_owned()).collect(),
     };
@@ -272,7 +272,7 @@ pub(super) fn make(
     kind: &str,
     report: &str,
     facts: &Facts,
-    wish: &Wish,
+    request: &ReportRequest,
     settings: &Settings,
 ) -> Result<Table, Failure> {
     match (kind, report) {
@@ -280,13 +280,13 @@ pub(super) fn make(
             let refusal = RefusalCode::AccessDenied.text();
             Err(Failure::new(format!("sreport: error: {refusal}")))
         }
-        ("cluster", "Utilization") => utilization(facts, wish, settings),
-        ("cluster", "AccountUtilizationByUser") => by_account(facts, wish, settings),
-        ("cluster", "UserUtilizationByAccount") => by_user(facts, wish, settings, None),
-        ("cluster", _) => by_wckey(facts, wish, settings, report.starts_with("WCKey")),
-        ("user", _) => by_user(facts, wish, settings, Some(wish.top.unwrap_or(10))),
-        ("job", _) => super::sizes::make(report, facts, wish, settings),
-        _ => reservations(facts, wish, settings),
+        ("cluster", "Utilization") => utilization(facts, request, settings),
+        ("cluster", "AccountUtilizationByUser") => by_account(facts, request, settings),
+        ("cluster", "UserUtilizationByAccount") => by_user(facts, request, settings, None),
+        ("cluster", _) => by_wckey(facts, request, settings, report.starts_with("WCKey")),
+        ("user", _) => by_user(facts, request, settings, Some(request.top.unwrap_or(10))),
+        ("job", _) => super::sizes::make(report, facts, request, settings),
+        _ => reservations(facts, request, settings),
     }
 }
 
@@ -318,7 +318,11 @@ fn units(settings: &Settings) -> String {
     }
 }
 
-fn utilization(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, Failure> {
+fn utilization(
+    facts: &Facts,
+    request: &ReportRequest,
+    settings: &Settings,
+) -> Result<Table, Failure> {
     let (tres, named) = tres_of(settings, facts)?;
     let all = settings
         .tres
@@ -342,7 +346,7 @@ fn utilization(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table,
             "Reported",
         ])
         .collect();
-    let columns = columns(UTILIZATION, &usual, wish, settings)?;
+    let columns = columns(UTILIZATION, &usual, request, settings)?;
     let lines = tres.iter().filter(|t| *t != "node").map(|tres| {
         let count = facts.total(tres);
         let reported = count * facts.so_far_s();
@@ -476,11 +480,15 @@ fn wanted(list: &[String], name: &str) -> bool {
     list.is_empty() || list.iter().any(|n| n == name)
 }
 
-fn by_account(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, Failure> {
+fn by_account(
+    facts: &Facts,
+    request: &ReportRequest,
+    settings: &Settings,
+) -> Result<Table, Failure> {
     let (tres, named) = tres_of(settings, facts)?;
     let words = ["Cluster", "Account", "Login", "Proper"];
-    let mut columns = columns(USE, &usual(&words, named), wish, settings)?;
-    if wish.tree {
+    let mut columns = columns(USE, &usual(&words, named), request, settings)?;
+    if request.tree {
         for (_, column) in columns.iter_mut().filter(|(name, _)| *name == "Account") {
             (column.left, column.width) = (true, column.width.max(20));
         }
@@ -490,8 +498,8 @@ fn by_account(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, 
     for (account, depth) in tree(facts, &uses) {
         let within = |other: &str| facts.line_of(other).contains(&account.as_str());
         let line = facts.line_of(&account);
-        let chosen =
-            wish.accounts.is_empty() || line.iter().any(|a| wish.accounts.iter().any(|w| w == a));
+        let chosen = request.accounts.is_empty()
+            || line.iter().any(|a| request.accounts.iter().any(|w| w == a));
         let mut sum = vec![0.0; tres.len()];
         for (_, of) in uses.iter().filter(|((other, _), _)| within(other)) {
             sum.iter_mut()
@@ -501,11 +509,11 @@ fn by_account(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, 
         if !chosen || uses.keys().all(|(other, _)| !within(other)) {
             continue;
         }
-        let indent = |depth: usize| match wish.tree {
+        let indent = |depth: usize| match request.tree {
             true => format!("{}{account}", " ".repeat(depth)),
             false => account.clone(),
         };
-        if wish.users.is_empty() {
+        if request.users.is_empty() {
             out.extend(lines(
                 facts,
                 settings,
@@ -515,7 +523,7 @@ fn by_account(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, 
             ));
         }
         for ((_, user), of) in uses.iter().filter(|((own, _), _)| *own == account) {
-            if wanted(&wish.users, user) {
+            if wanted(&request.users, user) {
                 let words = [
                     ("Account", indent(depth + 1)),
                     ("Login", user.clone()),
@@ -554,18 +562,22 @@ fn tree(facts: &Facts, uses: &Uses) -> Vec<(String, usize)> {
 /// Users by use; the first so many, or all.
 fn by_user(
     facts: &Facts,
-    wish: &Wish,
+    request: &ReportRequest,
     settings: &Settings,
     top: Option<usize>,
 ) -> Result<Table, Failure> {
     let (tres, named) = tres_of(settings, facts)?;
     let words = ["Cluster", "Login", "Proper", "Account"];
-    let columns = columns(USE, &usual(&words, named), wish, settings)?;
-    let counts =
-        |job: &AcctJob| wanted(&wish.users, &job.user) && wanted(&wish.accounts, &job.account);
+    let columns = columns(USE, &usual(&words, named), request, settings)?;
+    let counts = |job: &AcctJob| {
+        wanted(&request.users, &job.user) && wanted(&request.accounts, &job.account)
+    };
     let mut rows: Vec<(String, Vec<String>, Vec<f64>)> = Vec::new();
     for ((account, user), amounts) in uses(facts, &tres, counts) {
-        match rows.iter_mut().find(|(own, ..)| wish.group && *own == user) {
+        match rows
+            .iter_mut()
+            .find(|(own, ..)| request.group && *own == user)
+        {
             Some((_, accounts, sums)) => {
                 accounts.push(account);
                 sums.iter_mut()
@@ -597,7 +609,7 @@ fn by_user(
 
 fn by_wckey(
     facts: &Facts,
-    wish: &Wish,
+    request: &ReportRequest,
     settings: &Settings,
     key_first: bool,
 ) -> Result<Table, Failure> {
@@ -614,10 +626,12 @@ fn by_wckey(
     };
     let mut usual: Vec<&'static str> = usual(&words, named);
     usual.retain(|name| *name != "Energy");
-    let columns = columns(USE, &usual, wish, settings)?;
+    let columns = columns(USE, &usual, request, settings)?;
     let mut sums: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
     let jobs = facts.jobs.iter().filter(|job| {
-        !job.wckey.is_empty() && wanted(&wish.wckeys, &job.wckey) && wanted(&wish.users, &job.user)
+        !job.wckey.is_empty()
+            && wanted(&request.wckeys, &job.wckey)
+            && wanted(&request.users, &job.user)
     });
     for job in jobs.filter(|job| ran_s(job, facts.period, facts.now) > 0.0) {
         let key = match key_first {
@@ -646,7 +660,11 @@ fn by_wckey(
     Ok(lay_out(columns, lines.collect(), title))
 }
 
-fn reservations(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, Failure> {
+fn reservations(
+    facts: &Facts,
+    request: &ReportRequest,
+    settings: &Settings,
+) -> Result<Table, Failure> {
     let usual = [
         "Cluster",
         "Name",
@@ -656,7 +674,7 @@ fn reservations(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table
         "Allocated",
         "Idle",
     ];
-    let columns = columns(RESERVATION, &usual, wish, settings)?;
+    let columns = columns(RESERVATION, &usual, request, settings)?;
     let ctx = Ctx::new("");
     let time = |at: Timestamp| {
         let mut out = String::new();
@@ -668,7 +686,7 @@ fn reservations(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table
         .iter()
         .zip(&facts.reserved_cpus)
         .filter(|(reservation, _)| {
-            wanted(&wish.names, &reservation.name)
+            wanted(&request.names, &reservation.name)
                 && facts
                     .period
                     .overlap(reservation.start, Some(reservation.end))

@@ -2,7 +2,7 @@
 
 use super::measure::{TRES, has, ran_s};
 use super::reports::{Facts, heading};
-use super::{Settings, Wish};
+use super::{ReportRequest, Settings};
 use crate::listing::Failure;
 use crate::listing::table::{Cell, Column, Table};
 use muster_core::accounts::ROOT;
@@ -16,7 +16,7 @@ const SIZES: [u64; 4] = [50, 250, 500, 1000];
 pub(super) fn make(
     report: &str,
     facts: &Facts,
-    wish: &Wish,
+    request: &ReportRequest,
     settings: &Settings,
 ) -> Result<Table, Failure> {
     let tres = match settings.tres.as_deref() {
@@ -33,11 +33,11 @@ pub(super) fn make(
         .iter()
         .map(|job| (job, ran_s(job, facts.period, facts.now)))
         .filter(|(job, ran)| {
-            *ran > 0.0 && (wish.users.is_empty() || wish.users.contains(&job.user))
+            *ran > 0.0 && (request.users.is_empty() || request.users.contains(&job.user))
         })
         .collect();
     let size = |job: &AcctJob| has(job, tres) as u64;
-    let groups = match &wish.grouping {
+    let groups = match &request.grouping {
         None => Groups::Bounds(SIZES.to_vec()),
         Some(bounds) if bounds.is_empty() => Groups::Each(
             ran.iter()
@@ -50,11 +50,11 @@ pub(super) fn make(
     };
     let mut sums: BTreeMap<Vec<String>, Vec<f64>> = BTreeMap::new();
     for (job, ran) in ran {
-        for name in names(report, facts, wish, job) {
+        for name in names(report, facts, request, job) {
             let of = sums
                 .entry(name)
                 .or_insert_with(|| vec![0.0; groups.count()]);
-            of[groups.place(size(job))] += match wish.count_jobs {
+            of[groups.place(size(job))] += match request.count_jobs {
                 true => 1.0,
                 false => ran * has(job, tres),
             };
@@ -75,7 +75,7 @@ pub(super) fn make(
             .tres
             .as_ref()
             .map(|_| format!("TRES type is {tres}")),
-        Some(match wish.count_jobs {
+        Some(match request.count_jobs {
             true => "Units are in number of jobs ran".to_owned(),
             false => format!("Time reported in {}", settings.time.name()),
         }),
@@ -105,7 +105,7 @@ pub(super) fn make(
     let all: f64 = sums.values().flatten().sum();
     let rows = sums.iter().map(|(name, of)| {
         let own: f64 = of.iter().sum();
-        let amount = |amount: &f64| match wish.count_jobs {
+        let amount = |amount: &f64| match request.count_jobs {
             true => Cell::Amount(format!("{amount:.0}")),
             false => Cell::Amount(settings.time.text(*amount, own)),
         };
@@ -127,10 +127,10 @@ pub(super) fn make(
 }
 
 /// The lines that a job counts in.
-fn names(report: &str, facts: &Facts, wish: &Wish, job: &AcctJob) -> Vec<Vec<String>> {
+fn names(report: &str, facts: &Facts, request: &ReportRequest, job: &AcctJob) -> Vec<Vec<String>> {
     let key = || job.wckey.clone();
     if report == "SizesByWckey" {
-        let chosen = wish.wckeys.is_empty() || wish.wckeys.contains(&job.wckey);
+        let chosen = request.wckeys.is_empty() || request.wckeys.contains(&job.wckey);
         return if chosen && !job.wckey.is_empty() {
             vec![vec![key()]]
         } else {
@@ -138,12 +138,12 @@ fn names(report: &str, facts: &Facts, wish: &Wish, job: &AcctJob) -> Vec<Vec<Str
         };
     }
     let line = facts.line_of(&job.account);
-    let tops: Vec<&str> = match wish.accounts.is_empty() {
+    let tops: Vec<&str> = match request.accounts.is_empty() {
         true => vec![ROOT],
-        false => wish.accounts.iter().map(String::as_str).collect(),
+        false => request.accounts.iter().map(String::as_str).collect(),
     };
-    let accounts: Vec<String> = match (wish.flat, wish.as_parent) {
-        (true, _) if wish.accounts.is_empty() || wish.accounts.contains(&job.account) => {
+    let accounts: Vec<String> = match (request.flat, request.as_parent) {
+        (true, _) if request.accounts.is_empty() || request.accounts.contains(&job.account) => {
             vec![job.account.clone()]
         }
         (true, _) => Vec::new(),

@@ -590,8 +590,8 @@ mod tests {
             ("Duration+=UNLIMITED", "Invalid duration"),
             ("Flags=DAILY=5", "Error parsing flags"),
         ] {
-            let told = ask(line).unwrap_err();
-            assert!(told.starts_with(why), "{line}: {told}");
+            let text = ask(line).unwrap_err();
+            assert!(text.starts_with(why), "{line}: {text}");
         }
     }
 

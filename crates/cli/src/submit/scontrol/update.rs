@@ -394,7 +394,7 @@ impl Session {
         self.send_change(command, "slurm_update error");
     }
 
-    /// Sends a command that is done or refused as a whole; what is refused is told behind `prefix`.
+    /// Sends a command that is done or refused as a whole; a refusal is printed behind `prefix`.
     pub(super) fn send_change(&mut self, command: UserCommand, prefix: &str) {
         let result = self.client().and_then(|c| c.command(command));
         match result {

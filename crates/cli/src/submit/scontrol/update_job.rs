@@ -585,7 +585,7 @@ fn size_scripts(alloc: &Allocation, resizes: u32) -> (String, String) {
         ("SLURM_NNODES", &count, false),
         ("SLURM_JOB_NUM_NODES", &count, false),
         ("SLURM_JOB_CPUS_PER_NODE", &cpus, true),
-        // Nodes may hear of it later than srun does.
+        // srun may learn of it before the nodes do.
         (job_env::RESIZES, &resizes, false),
     ] {
         let quote = if quoted { "\"" } else { "" };

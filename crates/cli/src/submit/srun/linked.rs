@@ -1,5 +1,5 @@
 //! Whether a program is one of MPI's, as far as its file tells: by the libraries that it is linked to. It lets srun start
-//! MPI programs without being told that they are, and everything else without what only they need. Where a file does not
+//! MPI programs without an option, and everything else without what only they need. Where a file does not
 //! tell, the program may be one: a script, an interpreter, whatever starts others or opens libraries as it runs.
 
 use muster_proto::step::{ProgramKind, StepSpec};
@@ -144,7 +144,7 @@ struct Elf {
     file: File,
     /// Of each part that is loaded: where it is in the file, where in memory, how long.
     loads: Vec<(u64, u64, u64)>,
-    /// What the linker is told, as tags and values.
+    /// Entries for the linker: tags and values.
     dynamic: Vec<(u64, u64)>,
 }
 

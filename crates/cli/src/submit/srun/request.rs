@@ -69,7 +69,7 @@ pub(super) fn forget_other_counts(chosen: &mut Chosen) {
     if from(chosen, "nodelist") == line && from(chosen, "nodes") == env {
         chosen.remove("nodes");
     }
-    // In an allocation no nodes are no wish.
+    // In an allocation, `--nodes=0` asks for nothing.
     if chosen.value("nodes") == Some("0") {
         chosen.remove("nodes");
     }

@@ -1,13 +1,13 @@
 //! A running step, from srun's side: one loop that passes streams and signals between the terminal and the step
-//! daemons, and tells how tasks end.
+//! daemons, and reports how tasks end.
 
 mod nodes;
 mod peer;
 
-use super::hand_over::Line as StepdLine;
 use super::input::Input;
 use super::output::{self, Names, Output, Target};
 use super::request::{Feed, Sink, Streams};
+use super::stdio_passing::StepdChannel;
 use super::tasks::{self, Tasks};
 use super::terminal::{self, Raw};
 use super::{line, seconds};
@@ -21,17 +21,17 @@ use muster_core::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::Signal;
-use nodes::{Nodes, Said};
+use nodes::{NodeEvent, Nodes};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Ends of tasks that come so close together are told in one line.
+/// Ends of tasks within this time are reported in one line.
 const TOGETHER: Duration = Duration::from_millis(50);
 /// A second Ctrl-C within this time ends the step.
 const TWICE: Duration = Duration::from_secs(1);
-/// How much longer than `KillWait` a step that was told to end may take before srun leaves.
+/// How much longer than `KillWait` a step may take to end before srun leaves.
 const LEAVE_AFTER: Duration = Duration::from_secs(2);
-/// How long srun waits for a step's last node to be heard of.
+/// How long srun waits until the end of a step is recorded.
 const STEP_OVER: Duration = Duration::from_secs(2);
 
 /// How srun ends.
@@ -51,8 +51,8 @@ struct Rules {
     quit_on_interrupt: bool,
     pty: bool,
     epilog: Option<String>,
-    /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: equal ends are told once.
-    tell_once: bool,
+    /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: equal ends are printed once.
+    print_once: bool,
 }
 
 impl Rules {
@@ -72,7 +72,7 @@ impl Rules {
             quit_on_interrupt: chosen.has("quit-on-interrupt"),
             pty: spec.pty.is_some(),
             epilog,
-            tell_once: process::variable("SLURM_SRUN_REDUCE_TASK_EXIT_MSG")
+            print_once: process::variable("SLURM_SRUN_REDUCE_TASK_EXIT_MSG")
                 .is_some_and(|v| v != "0"),
         })
     }
@@ -91,7 +91,8 @@ pub(super) struct Session {
     input: Input,
     stdin_task: StdinTask,
     rules: Rules,
-    told: Vec<String>,
+    /// Texts that were printed, and are not printed again.
+    printed: Vec<String>,
     clock: Clock,
     /// The step's daemons know each other: its tasks may wait for each other by MPI.
     meshed: bool,
@@ -102,7 +103,7 @@ pub(super) struct Session {
     /// What the step ended with, when one task's end ended it.
     failed: Option<ExitStatus>,
     aborted: bool,
-    /// A note of the step's has been told.
+    /// A note about the whole step was printed.
     noted: bool,
     lost: bool,
     leave: bool,
@@ -111,7 +112,7 @@ pub(super) struct Session {
 /// Moments at which something is due.
 #[derive(Default)]
 struct Clock {
-    tell: Option<Instant>,
+    report: Option<Instant>,
     first_exit: Option<Instant>,
     wait: Option<Instant>,
     interrupted: Option<Instant>,
@@ -121,7 +122,7 @@ struct Clock {
 
 impl Clock {
     fn next(&self) -> Option<Instant> {
-        [self.tell, self.wait, self.kill, self.leave]
+        [self.report, self.wait, self.kill, self.leave]
             .into_iter()
             .flatten()
             .min()
@@ -140,7 +141,7 @@ fn due(moment: &mut Option<Instant>) -> bool {
 }
 
 impl Session {
-    /// Opens files and connections. Tasks start when every step daemon has heard the key. The step may have parts in
+    /// Opens files and connections. Tasks start when every step daemon has received the key. The step may have parts in
     /// several components of a heterogeneous job; what the first one says of streams and signals holds for all. `stepd`
     /// is the connection to the step daemon, where the task has the streams and runs already.
     pub(super) fn start(
@@ -148,7 +149,7 @@ impl Session {
         line: &line::Line,
         parts: Vec<(StepSpec, StepCreated)>,
         streams: Streams,
-        stepd: Option<StepdLine>,
+        stepd: Option<StepdChannel>,
     ) -> Result<Session, ExitCode> {
         let fail = |text: String| {
             say.error(&text);
@@ -199,7 +200,7 @@ impl Session {
             input,
             stdin_task: spec.stdin_task,
             rules,
-            told: Vec::new(),
+            printed: Vec::new(),
             clock: Clock::default(),
             meshed,
             joined: false,
@@ -211,14 +212,14 @@ impl Session {
             leave: false,
         };
         if direct {
-            session.heard(0, FromStepd::Started(Vec::new()));
+            session.on_message(0, FromStepd::Started(Vec::new()));
         }
         Ok(session)
     }
 
     /// Stays until the step has ended. `leads` keep the step alive; `holder` keeps the allocation, if it is ours.
     pub(super) fn run(mut self, leads: Vec<AgentStream>, mut holder: Option<Holder>) -> Outcome {
-        // Of a short step all may have been said.
+        // A short step may have sent everything already.
         self.serve_nodes();
         let stayed = match self.is_over() && holder.is_none() {
             true => Ok(None),
@@ -230,7 +231,7 @@ impl Session {
             Err(code) => return Outcome { code },
         };
         if !self.leave && !self.lost {
-            // The step is over when every node has told the lead: what follows in a script finds its CPUs free, and
+            // The step is over when every node has reported to the lead: what follows in a script finds its CPUs free, and
             // the batch script's end finds it recorded. A lost node must not keep srun; a daemon that was spoken to from
             // the start says itself that the end is recorded.
             let open = leads.into_iter().filter(|_| !self.nodes.is_recorded());
@@ -315,21 +316,21 @@ impl Session {
         }
         self.serve_nodes();
         if let Some(holder) = holder.as_mut() {
-            self.hear_controller(holder);
+            self.poll_controller(holder);
         }
         self.tick();
     }
 
     fn serve_nodes(&mut self) {
-        for said in self.nodes.exchange() {
-            match said {
-                Said::Message(at, message) => self.heard(at, message),
-                Said::Lost(at) => self.node_lost(at),
+        for event in self.nodes.exchange() {
+            match event {
+                NodeEvent::Message(at, message) => self.on_message(at, message),
+                NodeEvent::Lost(at) => self.node_lost(at),
             }
         }
     }
 
-    fn heard(&mut self, at: usize, message: FromStepd) {
+    fn on_message(&mut self, at: usize, message: FromStepd) {
         match message {
             FromStepd::Started(_) => {
                 let node = self.nodes.node(at);
@@ -370,12 +371,12 @@ impl Session {
             FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),
             // Those are about connections.
             FromStepd::Created(_)
-            | FromStepd::Elsewhere
+            | FromStepd::Redirect
             | FromStepd::Closed
             | FromStepd::Up { .. }
             | FromStepd::Lost(_)
             | FromStepd::Over
-            | FromStepd::Heard => {}
+            | FromStepd::Acknowledged => {}
             FromStepd::Joined => {
                 self.joined = true;
                 if let Some(exit) = self.missing {
@@ -404,7 +405,7 @@ impl Session {
         }
         self.failed = Some(exit);
         self.aborted = true;
-        self.tell();
+        self.report_exits();
         self.say.info(&format!("Terminating {}", self.id));
         self.nodes.send(&ToStepd::Fail(exit));
         self.clock.leave = Some(leave_at());
@@ -415,12 +416,12 @@ impl Session {
         if !self.tasks.exited(&name, task, exit, oom) {
             return;
         }
-        // Of a last one that went well there is nothing to tell, and nobody to wait for.
+        // Of a last one that went well there is nothing to report, and no other task to wait for.
         if !exit.is_ok() || !self.tasks.all_exited() {
             self.wind(Instant::now());
         }
         if !exit.is_ok() && self.rules.kill_on_bad_exit && !self.aborted {
-            self.tell();
+            self.report_exits();
             if self.meshed && self.joined {
                 self.fail(exit);
             } else {
@@ -431,7 +432,7 @@ impl Session {
 
     /// A task has exited.
     fn wind(&mut self, now: Instant) {
-        self.clock.tell.get_or_insert(now + TOGETHER);
+        self.clock.report.get_or_insert(now + TOGETHER);
         if self.clock.first_exit.is_none() {
             self.clock.first_exit = Some(now);
             if self.rules.wait_s > 0 {
@@ -576,13 +577,13 @@ impl Session {
             "Job step aborted: Waiting up to {} seconds for job step to finish.",
             wait.as_secs()
         );
-        if !self.told.contains(&text) {
+        if !self.printed.contains(&text) {
             self.say.info(&text);
-            self.told.push(text);
+            self.printed.push(text);
         }
     }
 
-    fn hear_controller(&mut self, holder: &mut Holder) {
+    fn poll_controller(&mut self, holder: &mut Holder) {
         if self.aborted && self.clock.leave.is_some() {
             return;
         }
@@ -598,7 +599,7 @@ impl Session {
                 self.say.info(&format!("Force Terminated job {}", self.job));
                 self.announce_abort();
             }
-            // The nodes end the tasks; what remains is to hear of it.
+            // The nodes end the tasks; srun waits for their reports.
             self.aborted = true;
             self.clock.leave = Some(leave_at());
         }
@@ -606,8 +607,8 @@ impl Session {
 
     fn tick(&mut self) {
         let over = self.is_over();
-        if due(&mut self.clock.tell) || (over && self.tasks.has_untold()) {
-            self.tell();
+        if due(&mut self.clock.report) || (over && self.tasks.has_unreported()) {
+            self.report_exits();
         }
         if due(&mut self.clock.kill) {
             self.broadcast(Signal::SIGKILL);
@@ -625,19 +626,19 @@ impl Session {
         }
     }
 
-    fn tell(&mut self) {
-        self.clock.tell = None;
-        for told in self.tasks.tell() {
-            if told.success {
-                self.say.verbose(&told.text);
+    fn report_exits(&mut self) {
+        self.clock.report = None;
+        for line in self.tasks.take_exit_lines() {
+            if line.success {
+                self.say.verbose(&line.text);
                 continue;
             }
-            let kind = told.text.rsplit(": ").next().unwrap_or("").to_owned();
-            if self.rules.tell_once && self.told.contains(&kind) {
+            let kind = line.text.rsplit(": ").next().unwrap_or("").to_owned();
+            if self.rules.print_once && self.printed.contains(&kind) {
                 continue;
             }
-            self.told.push(kind);
-            self.say.error(&told.text);
+            self.printed.push(kind);
+            self.say.error(&line.text);
         }
     }
 
@@ -645,11 +646,11 @@ impl Session {
         for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
             output.flush_all();
         }
-        self.tell();
+        self.report_exits();
     }
 }
 
-/// When srun gives up on a step that was told to end.
+/// When srun gives up on a step that does not end.
 fn leave_at() -> Instant {
     Instant::now() + super::kill_wait() + LEAVE_AFTER
 }

@@ -1,4 +1,4 @@
-//! The tasks of a step: which still run, how the others ended, and how that is told.
+//! The tasks of a step: which still run, how the others ended, and the lines that report it.
 
 use muster_conf::options::values::signal_name;
 use muster_core::hostlist;
@@ -17,8 +17,8 @@ enum Life {
 #[derive(Debug)]
 pub(super) struct Tasks {
     lives: Vec<Life>,
-    /// Ends that were not told yet: node, status, tasks.
-    untold: Vec<(String, ExitStatus, bool, Vec<u32>)>,
+    /// Ends that were not reported yet: node, status, tasks.
+    unreported: Vec<(String, ExitStatus, bool, Vec<u32>)>,
 }
 
 impl Tasks {
@@ -28,7 +28,7 @@ impl Tasks {
         let count = highest.map_or(0, |h| *h as usize + 1);
         Tasks {
             lives: vec![Life::Waiting; count],
-            untold: Vec::new(),
+            unreported: Vec::new(),
         }
     }
 
@@ -53,28 +53,30 @@ impl Tasks {
             _ => return false,
         }
         let same = self
-            .untold
+            .unreported
             .iter_mut()
             .find(|(n, e, o, _)| n == node && *e == exit && *o == oom);
         match same {
             Some((_, _, _, tasks)) => tasks.push(task),
-            None => self.untold.push((node.to_owned(), exit, oom, vec![task])),
+            None => self
+                .unreported
+                .push((node.to_owned(), exit, oom, vec![task])),
         }
         true
     }
 
-    /// Whether there are ends to tell.
-    pub(super) fn has_untold(&self) -> bool {
-        !self.untold.is_empty()
+    /// Whether there are ends to report.
+    pub(super) fn has_unreported(&self) -> bool {
+        !self.unreported.is_empty()
     }
 
-    /// The lines that tell of ends which were no success, and forgets them. `verbose` tells of the others as well.
-    pub(super) fn tell(&mut self) -> Vec<Told> {
-        self.untold
+    /// Takes the ends that were not reported yet, as lines to print.
+    pub(super) fn take_exit_lines(&mut self) -> Vec<ExitLine> {
+        self.unreported
             .drain(..)
             .map(|(node, exit, oom, mut tasks)| {
                 tasks.sort_unstable();
-                Told {
+                ExitLine {
                     text: format!("{node}: {}: {}", named(&tasks), how(exit, oom)),
                     success: exit.is_ok() && !oom,
                 }
@@ -132,7 +134,7 @@ impl Tasks {
 
 /// A line about ended tasks.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ExitLine {
     /// The text.
     pub(super) text: String,
     /// They succeeded: only `-v` shows it.
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_by_node_and_status() {
+    fn ends_are_reported_by_node_and_status() {
         let nodes = [node("n1", &[0, 1, 2]), node("n2", &[3])];
         let mut tasks = Tasks::new(&nodes);
         nodes.iter().for_each(|n| tasks.started(n));
@@ -222,7 +224,11 @@ mod tests {
         tasks.exited("n1", 0, exit(7, 0), false);
         tasks.exited("n2", 3, exit(0, 11), false);
         tasks.exited("n1", 1, exit(0, 0), false);
-        let lines: Vec<String> = tasks.tell().into_iter().map(|t| t.text).collect();
+        let lines: Vec<String> = tasks
+            .take_exit_lines()
+            .into_iter()
+            .map(|t| t.text)
+            .collect();
         assert_eq!(
             lines,
             [

@@ -130,7 +130,7 @@ pub(super) fn check(
     }
 }
 
-/// Whoever asks for the edit.
+/// The user who asks for the edit.
 struct Asker<'a> {
     state: &'a State,
     identity: &'a Identity,
@@ -222,7 +222,7 @@ impl<'a> Asker<'a> {
         }
         let mut asked = Limits::default();
         for ask in &terms.limits {
-            // They are checked as limits elsewhere.
+            // They are checked as limits in `account_limits::edit`.
             let _ = asked.set(ask, false);
         }
         let above = all

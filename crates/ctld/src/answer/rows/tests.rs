@@ -120,7 +120,7 @@ fn listed(state: &State, rows: Option<&Rows>, filter: &JobFilter) -> Vec<Job> {
     listed_in(state, rows, (filter, &JobScope::All)).0
 }
 
-/// What someone reads who may see some of the jobs, and which numbers name nothing.
+/// What someone reads who may see some of the jobs, and which values name nothing.
 fn listed_in(
     state: &State,
     rows: Option<&Rows>,
@@ -186,8 +186,8 @@ proptest! {
                 prop_assert_eq!(listed(&state, Some(&rows), &filter), listed(&state, None, &filter));
             }
             // Nothing is kept of what is gone.
-            let used: std::collections::BTreeSet<u32> = rows.iter().map(|row| row.form).filter(|form| *form != NONE).collect();
-            prop_assert_eq!(used.len(), rows.forms.iter().flatten().count());
+            let used: std::collections::BTreeSet<u32> = rows.iter().map(|row| row.template).filter(|template| *template != NONE).collect();
+            prop_assert_eq!(used.len(), rows.templates.iter().flatten().count());
             prop_assert_eq!(used.len(), rows.by_spec.values().map(Vec::len).sum::<usize>());
         }
     }
@@ -220,7 +220,7 @@ fn jobs_that_may_not_be_seen_are_not_there() {
     let asked = filters().into_iter().chain([JobFilter::default(), named]);
     for filter in asked {
         let all = listed(&state, None, &filter);
-        for scope in [of(1, &[]), of(9, &[]), of(1, &["elsewhere"]), JobScope::All] {
+        for scope in [of(1, &[]), of(9, &[]), of(1, &["other"]), JobScope::All] {
             let wanted: Vec<Job> = all.iter().filter(|job| scope.has(job)).cloned().collect();
             let with_rows = Some(&rows).filter(|_| filter.active);
             for rows in [with_rows, None] {
@@ -245,7 +245,7 @@ fn a_listing_looks_at_the_jobs_that_changed() {
     let (mut state, specs, mut rows) = (state(), specs(), Rows::default());
     (1..5000).for_each(|id| make(&mut state, &specs, id, &Change::Submit(0)));
     rows.follow(&mut state);
-    assert_eq!(rows.forms_end(), 2, "one for each partition");
+    assert_eq!(rows.templates_end(), 2, "one for each partition");
     make(&mut state, &specs, 77, &Change::Edit(1));
     assert_eq!(state.jobs.take_changed(), Some(vec![JobId(77)]));
 }

@@ -337,7 +337,7 @@ mod tests {
         assert!(waiting.turn_one_away());
         assert!(!waiting.turn_one_away());
         let said: FromStepd = frame::read(&mut client).unwrap();
-        assert_eq!(said, FromStepd::Elsewhere);
+        assert_eq!(said, FromStepd::Redirect);
         wait_until_closed(uid);
         std::fs::remove_file(&path).unwrap();
     }

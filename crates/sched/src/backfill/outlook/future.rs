@@ -1,14 +1,14 @@
-//! The nodes at a later time, as grounds on which a job may be placed: those that will be there, and some of them.
+//! The nodes at a later time, as a source of nodes for placement: those that will be there, and some of them.
 
 use super::Outlook;
 use crate::demand::Demand;
+use crate::nodes::allocations::Ends;
 use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::take_away;
-use crate::nodes::tenants::Ends;
-use crate::place::Ground;
-use crate::place::ground::{end_after, tightest};
+use crate::place::NodeSource;
 use crate::place::holds::{Hold, Holds};
+use crate::place::node_source::{end_after, tightest};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ pub(super) const ROOMS: usize = 128;
 pub(super) const PLACES: usize = 64;
 
 /// The nodes as they will be when some jobs have ended.
-pub(super) struct Future<'a> {
+pub(super) struct FutureNodes<'a> {
     pub(super) fleet: &'a Fleet,
     pub(super) part: &'a PartView,
     pub(super) holds: &'a Holds,
@@ -41,15 +41,15 @@ pub(super) struct Future<'a> {
     pub(super) rooms: RefCell<NodeMap<Room>>,
 }
 
-impl<'a> Future<'a> {
+impl<'a> FutureNodes<'a> {
     pub(super) fn new(
         demand: &Demand,
         (fleet, part): (&'a Fleet, &'a PartView),
         holds: &'a Holds,
         outlook: &Outlook,
         (start, rooms): (Timestamp, usize),
-    ) -> Future<'a> {
-        Future {
+    ) -> FutureNodes<'a> {
+        FutureNodes {
             fleet,
             part,
             holds,
@@ -162,7 +162,7 @@ impl<'a> Future<'a> {
     }
 }
 
-impl Ground for Future<'_> {
+impl NodeSource for FutureNodes<'_> {
     fn next(&self, mut places: Range<usize>, _: u32, _: u64) -> Option<usize> {
         places.find(|&pos| self.may_have(pos) > 0)
     }
@@ -199,9 +199,9 @@ impl Ground for Future<'_> {
     }
 }
 
-/// A ground without some of its nodes.
-pub(super) struct Among<'a> {
-    pub(super) ground: &'a Future<'a>,
+/// Some of the nodes of a source.
+pub(super) struct NodeSubset<'a> {
+    pub(super) source: &'a FutureNodes<'a>,
     pub(super) kept: Vec<bool>,
     /// The places kept, in order once they are settled.
     pub(super) places: Vec<usize>,
@@ -209,7 +209,7 @@ pub(super) struct Among<'a> {
     pub(super) at: Cell<usize>,
 }
 
-impl Among<'_> {
+impl NodeSubset<'_> {
     /// Puts the places in order. Where they are many, that is how they come when all are looked at.
     pub(super) fn settle(&mut self) {
         const MANY: usize = 8;
@@ -232,7 +232,7 @@ impl Among<'_> {
     }
 }
 
-impl Ground for Among<'_> {
+impl NodeSource for NodeSubset<'_> {
     fn next(&self, places: Range<usize>, _: u32, _: u64) -> Option<usize> {
         let from = self.first_from(places.start);
         self.at.set(from + 1);
@@ -241,16 +241,16 @@ impl Ground for Among<'_> {
     }
 
     fn may_hold(&self, pos: usize, tasks: u32) -> bool {
-        self.ground.may_hold(pos, tasks)
+        self.source.may_hold(pos, tasks)
     }
 
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
-        self.ground.leaves(cpus)
+        self.source.leaves(cpus)
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
         if self.kept[pos] {
-            self.ground.room(pos)
+            self.source.room(pos)
         } else {
             Cow::Owned(Room::default())
         }
@@ -258,12 +258,12 @@ impl Ground for Among<'_> {
 
     fn tasks(&self, pos: usize) -> Option<u32> {
         match self.kept[pos] {
-            true => self.ground.tasks(pos),
+            true => self.source.tasks(pos),
             false => Some(0),
         }
     }
 
     fn detail(&self, pos: usize) -> Option<Detail> {
-        self.ground.detail(pos)
+        self.source.detail(pos)
     }
 }

@@ -1,4 +1,4 @@
-//! Changes of a job that may start it sooner: smaller, shorter, elsewhere, without an option.
+//! Changes of a job that may start it sooner: smaller, shorter, in another partition, without an option.
 
 use super::partitions_of;
 use muster_core::command::Identity;
@@ -23,7 +23,7 @@ pub(super) fn changes(state: &State, job: &Job, now: Timestamp) -> Vec<Change> {
     let mut all = Vec::new();
     smaller(job, &mut all);
     shorter(state, job, now, &mut all);
-    elsewhere(state, job, now, &mut all);
+    other_partitions(state, job, now, &mut all);
     without(job, &mut all);
     all
 }
@@ -137,7 +137,7 @@ fn shorter(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
     }
 }
 
-fn elsewhere(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
+fn other_partitions(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
     let owner = &job.spec.owner;
     let identity = Identity {
         uid: owner.uid,

@@ -83,7 +83,7 @@ pub(crate) fn give_back<'h>(
     }
 }
 
-/// Whether a wish for these devices is served by one entry alone: parts of one GPU.
+/// Whether a request for these devices is served by one entry alone: parts of one GPU.
 pub(crate) fn by_one_entry(class: &NodeClass, name: &str) -> bool {
     !class.part_rule.several_gpus && !class.parts.is_empty() && gpu_parts::is_part(name)
 }
@@ -142,8 +142,8 @@ pub(super) fn take_gres(
                 free.push((far, i, id));
             }
             // Enough of the first are as good as any where nothing says where they are.
-            let alike = class.near.get(i).is_none_or(Vec::is_empty) && class.links.is_empty();
-            if alike && free.len() as u64 >= count {
+            let no_choice = class.near.get(i).is_none_or(Vec::is_empty) && class.links.is_empty();
+            if no_choice && free.len() as u64 >= count {
                 break;
             }
         }

@@ -3,7 +3,7 @@
 
 use super::NodeClass;
 use super::devices::gres_room;
-use crate::nodes::sharing::Tenants;
+use crate::nodes::sharing::NodeUsers;
 use muster_core::cpuset::CpuSet;
 
 /// What is left on a node.
@@ -22,7 +22,7 @@ pub(crate) struct Room {
     /// What is left of devices; absent on nodes that have none.
     pub(crate) devices: Option<Box<DeviceRoom>>,
     /// Whose jobs are on it, those that are stopped included.
-    pub(crate) tenants: Tenants,
+    pub(crate) users: NodeUsers,
     /// It is for them alone.
     pub(crate) by_user: bool,
 }
@@ -47,7 +47,7 @@ impl Room {
             || self.jobs < old.jobs
             || (old.exclusive && !self.exclusive)
             || (old.by_user && !self.by_user)
-            || (old.tenants != self.tenants && old.tenants != Tenants::None)
+            || (old.users != self.users && old.users != NodeUsers::None)
             || self.gres().iter().zip(old.gres()).any(|(a, b)| a > b)
     }
 }

@@ -86,7 +86,11 @@ fn left_without(world: &World, id: JobId, gone: &[JobId]) -> Vec<(u32, u64)> {
             let leaves = ended || gone.contains(id);
             let here = |share: &&NodeShare| share.node.0 as usize == node && leaves;
             for share in job.held().map(|(share, _)| share).filter(here) {
-                free.0 += if job.cpus_lent { 0 } else { share.cpus.len() };
+                free.0 += if job.cpus_released_by_preemption {
+                    0
+                } else {
+                    share.cpus.len()
+                };
                 free.1 += if ended || !stops { share.memory_mib } else { 0 };
             }
         }
@@ -124,7 +128,7 @@ fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> 
     };
     let state = &world.state;
     // Looked at only where it is the first thing that a pass does.
-    let goes = |j: &Job| j.completing || j.cpus_lent || j.grace_end().is_some();
+    let goes = |j: &Job| j.completing || j.cpus_released_by_preemption || j.grace_end().is_some();
     let busy = state.jobs.values().any(goes);
     let others = plan.starts.iter().any(|s| s.job != first.by);
     if busy || others || plan.preemptions.iter().any(|p| p.by != first.by) {

@@ -1,9 +1,9 @@
 //! The nodes of a step, and the connections by which they are reached: one to each, or, where a step has more nodes than
 //! its tree is wide, one to the head of each branch. When the node in the middle of a branch is lost, those below it are
-//! connected to directly and say again what was lost with it, and hear again what they missed. To the daemon of a step that has
-//! srun's streams there is a connection from the start.
+//! connected to directly; both sides send again what was lost with it. To the daemon of a step that has srun's streams there is a
+//! connection from the start.
 
-use super::super::hand_over::Line as StepdLine;
+use super::super::stdio_passing::StepdChannel;
 use super::peer::Peer;
 use crate::submit::agent::AgentStream;
 use crate::submit::say::Say;
@@ -15,13 +15,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::process::ExitCode;
 
-/// A node of a tree hears how much of its output has come after so many bytes.
+/// Output of a node of a tree is acknowledged after so many bytes.
 const SEEN_EVERY: usize = 256 << 10;
-/// Input waits while so many bytes have not been heard by all nodes, or have not been taken by one.
+/// Input waits while so many bytes have not been acknowledged by all nodes, or have not been taken by one.
 const BACKLOG_MAX: usize = 256 << 10;
 
-/// What the nodes have said.
-pub(super) enum Said {
+/// What happened on a node's connection.
+pub(super) enum NodeEvent {
     /// A message, and the index of the node that it is from.
     Message(usize, FromStepd),
     /// A node is lost that had more to say.
@@ -36,10 +36,10 @@ struct Node {
     closed: bool,
     /// Nothing comes through it any more: those below are reached otherwise.
     gone: bool,
-    /// In a tree: messages that came from it, bytes of them that were not acknowledged, messages that it has heard.
+    /// In a tree: messages that came from it, bytes of them that were not acknowledged, messages that it has acknowledged itself.
     received: u64,
     unseen: usize,
-    heard: u64,
+    acknowledged: u64,
 }
 
 /// The part of a step that is in one component of a heterogeneous job; mostly there is one.
@@ -61,12 +61,12 @@ pub(super) struct Nodes {
     nodes: Vec<Node>,
     parts: Vec<Part>,
     peers: Vec<Peer>,
-    /// What was said to all nodes of trees, or to those of one part, and perhaps not heard by all; and the number of the
+    /// What was sent to all nodes of trees, or to those of one part, and perhaps not acknowledged by all; and the number of the
     /// first of it.
-    said: VecDeque<(Option<usize>, ToStepd)>,
-    said_bytes: usize,
+    sent: VecDeque<(Option<usize>, ToStepd)>,
+    sent_bytes: usize,
     first: u64,
-    /// The daemon has said that the end of its step is recorded.
+    /// The daemon has reported that the end of its step is recorded.
     recorded: bool,
 }
 
@@ -75,14 +75,14 @@ impl Nodes {
     pub(super) fn greet(
         say: &Say,
         parts: Vec<(StepSpec, StepCreated)>,
-        mut stepd: Option<StepdLine>,
+        mut stepd: Option<StepdChannel>,
     ) -> Result<Nodes, ExitCode> {
         let mut all = Nodes {
             nodes: Vec::new(),
             parts: Vec::new(),
             peers: Vec::new(),
-            said: VecDeque::new(),
-            said_bytes: 0,
+            sent: VecDeque::new(),
+            sent_bytes: 0,
             first: 0,
             recorded: false,
         };
@@ -97,7 +97,7 @@ impl Nodes {
         say: &Say,
         spec: &StepSpec,
         created: StepCreated,
-        stepd: Option<StepdLine>,
+        stepd: Option<StepdChannel>,
     ) -> Result<(), ExitCode> {
         let (part, first) = (self.parts.len(), self.nodes.len());
         let width = created.tree_width();
@@ -119,7 +119,7 @@ impl Nodes {
                 gone: false,
                 received: 0,
                 unseen: 0,
-                heard: 0,
+                acknowledged: 0,
             }));
         self.parts.push(Part {
             nodes: first..self.nodes.len(),
@@ -166,14 +166,14 @@ impl Nodes {
             srun: true,
             seen: of_branch.iter().map(|n| n.received).collect(),
         })));
-        let heard = of_branch
+        let acknowledged = of_branch
             .iter()
             .filter(|n| !n.closed)
-            .map(|n| n.heard)
+            .map(|n| n.acknowledged)
             .min();
-        let heard = heard.unwrap_or(self.first);
-        let said = (self.first..).zip(&self.said);
-        for (number, (to, message)) in said.filter(|(number, _)| *number >= heard) {
+        let acknowledged = acknowledged.unwrap_or(self.first);
+        let sent = (self.first..).zip(&self.sent);
+        for (number, (to, message)) in sent.filter(|(number, _)| *number >= acknowledged) {
             let wanted = to.is_none_or(|part| part == head.part);
             let message = if wanted {
                 message.clone()
@@ -191,7 +191,7 @@ impl Nodes {
         &self.nodes[at].node
     }
 
-    /// Every node has said all.
+    /// Every node has sent everything.
     pub(super) fn are_over(&self) -> bool {
         self.nodes.iter().all(|n| n.closed)
     }
@@ -208,24 +208,24 @@ impl Nodes {
 
     /// Whether they can take more input.
     pub(super) fn want_input(&mut self) -> bool {
-        if self.said_bytes > BACKLOG_MAX {
-            self.forget_heard();
+        if self.sent_bytes > BACKLOG_MAX {
+            self.forget_acknowledged();
         }
-        self.said_bytes <= BACKLOG_MAX && self.peers.iter().all(|p| p.backlog() < BACKLOG_MAX)
+        self.sent_bytes <= BACKLOG_MAX && self.peers.iter().all(|p| p.backlog() < BACKLOG_MAX)
     }
 
-    /// Forgets what all nodes of trees have heard.
-    fn forget_heard(&mut self) {
+    /// Forgets what all nodes of trees have acknowledged.
+    fn forget_acknowledged(&mut self) {
         let parts = &self.parts;
         let open = self
             .nodes
             .iter()
             .filter(|n| !n.closed && parts[n.part].is_tree());
-        let heard = open.map(|n| n.heard).min().unwrap_or(u64::MAX);
-        while self.first < heard
-            && let Some((_, message)) = self.said.pop_front()
+        let acknowledged = open.map(|n| n.acknowledged).min().unwrap_or(u64::MAX);
+        while self.first < acknowledged
+            && let Some((_, message)) = self.sent.pop_front()
         {
-            self.said_bytes -= weight(&message);
+            self.sent_bytes -= weight(&message);
             self.first += 1;
         }
     }
@@ -241,7 +241,7 @@ impl Nodes {
             ToStepd::Stdin { task, .. } => *task,
             _ => None,
         };
-        let number = self.first + self.said.len() as u64;
+        let number = self.first + self.sent.len() as u64;
         for peer in &mut self.peers {
             let of_peer = &nodes[peer.nodes.clone()];
             let has_task = |n: &Node| task.is_none_or(|t| n.node.tasks.contains(&t));
@@ -250,19 +250,19 @@ impl Nodes {
             match (peer.tree, wanted) {
                 (false, true) => peer.send(message),
                 (false, false) => {}
-                // All count alike.
+                // Every message has a number, for all nodes.
                 (true, true) => peer.send(&ToStepd::Down(number, Box::new(message.clone()))),
                 (true, false) => peer.send(&ToStepd::Down(number, Box::new(ToStepd::Nothing))),
             }
         }
         if self.parts.iter().any(Part::is_tree) {
-            self.said_bytes += weight(message);
-            self.said.push_back((part, message.clone()));
+            self.sent_bytes += weight(message);
+            self.sent.push_back((part, message.clone()));
         }
     }
 
     /// Sends and receives what can be without waiting.
-    pub(super) fn exchange(&mut self) -> Vec<Said> {
+    pub(super) fn exchange(&mut self) -> Vec<NodeEvent> {
         let mut out = Vec::new();
         // Those that are added meanwhile are served the next time.
         for at in 0..self.peers.len() {
@@ -279,12 +279,12 @@ impl Nodes {
         out
     }
 
-    fn take(&mut self, at: usize, message: FromStepd, out: &mut Vec<Said>) {
+    fn take(&mut self, at: usize, message: FromStepd, out: &mut Vec<NodeEvent>) {
         let head = self.peers[at].nodes.start;
         let FromStepd::Up {
             position,
             number,
-            heard,
+            acknowledged,
             message,
         } = message
         else {
@@ -293,7 +293,7 @@ impl Nodes {
                 self.recorded |= self.peers[at].greeted;
                 self.peers[at].close();
             } else if message != FromStepd::Over {
-                out.push(Said::Message(head, message));
+                out.push(NodeEvent::Message(head, message));
             }
             return;
         };
@@ -301,8 +301,8 @@ impl Nodes {
         let Some(node) = self.nodes.get_mut(from) else {
             return;
         };
-        node.heard = node.heard.max(heard);
-        // Something said again that had come, or that follows what was lost and will be said again.
+        node.acknowledged = node.acknowledged.max(acknowledged);
+        // A duplicate, or a message after a lost one; both will be sent again.
         if number != node.received {
             return;
         }
@@ -318,23 +318,23 @@ impl Nodes {
             self.peers[at].send(&seen);
         }
         match *message {
-            FromStepd::Closed | FromStepd::Heard | FromStepd::Over => {}
+            FromStepd::Closed | FromStepd::Acknowledged | FromStepd::Over => {}
             FromStepd::Lost(position) => {
                 let lost = self.parts[self.nodes[from].part].nodes.start + position as usize;
                 self.lost(lost, out);
             }
-            message => out.push(Said::Message(from, message)),
+            message => out.push(NodeEvent::Message(from, message)),
         }
     }
 
     /// A node is lost: those below it are reached directly from now on.
-    fn lost(&mut self, at: usize, out: &mut Vec<Said>) {
+    fn lost(&mut self, at: usize, out: &mut Vec<NodeEvent>) {
         let Some(node) = self.nodes.get_mut(at).filter(|n| !n.gone) else {
             return;
         };
         node.gone = true;
         if !std::mem::replace(&mut node.closed, true) {
-            out.push(Said::Lost(at));
+            out.push(NodeEvent::Lost(at));
         }
         let part = &self.parts[node.part];
         let (first, width) = (part.nodes.start, part.width);

@@ -1,6 +1,6 @@
 //! The connection to one step daemon: what it has sent, and what it has still to take.
 
-use super::super::hand_over::Line;
+use super::super::stdio_passing::StepdChannel;
 use crate::submit::agent::AgentStream;
 use crate::submit::incoming::Incoming;
 use muster_proto::frame;
@@ -24,8 +24,8 @@ pub(super) struct Peer {
     broken: bool,
     /// It knew of srun from the start.
     pub(super) greeted: bool,
-    /// What it had said before it was listened to.
-    heard: Option<FromStepd>,
+    /// A message that was read before the connection was served here.
+    early_message: Option<FromStepd>,
 }
 
 impl Peer {
@@ -38,17 +38,17 @@ impl Peer {
             outgoing: Vec::new(),
             broken: false,
             greeted: false,
-            heard: None,
+            early_message: None,
         }
     }
 
     /// One whose connection came with the step.
-    pub(super) fn greeted(nodes: Range<usize>, line: Line) -> Peer {
+    pub(super) fn greeted(nodes: Range<usize>, channel: StepdChannel) -> Peer {
         Peer {
             greeted: true,
-            heard: line.heard,
-            incoming: line.incoming,
-            ..Peer::new(nodes, false, line.stream)
+            early_message: channel.early_message,
+            incoming: channel.incoming,
+            ..Peer::new(nodes, false, channel.stream)
         }
     }
 
@@ -91,7 +91,7 @@ impl Peer {
     /// Sends and receives what can be without waiting.
     pub(super) fn exchange(&mut self) -> Vec<FromStepd> {
         self.push();
-        let mut messages = Vec::from_iter(self.heard.take());
+        let mut messages = Vec::from_iter(self.early_message.take());
         let Some(stream) = &self.stream else {
             return messages;
         };

@@ -1,4 +1,4 @@
-//! A job's allocation as its nodes are told of it: encoded once, however many they are.
+//! Parts of a job's grant that are equal for all of its nodes, encoded once: the allocation and the specification.
 
 use minicbor::decode::Error;
 use minicbor::{Decode, Decoder, Encode, Encoder};
@@ -10,40 +10,40 @@ use std::sync::{Arc, OnceLock};
 
 /// An allocation beside its encoding, which is made where it is first sent. Clones share both.
 #[derive(Clone, Debug)]
-pub struct ToldAllocation(Arc<Told>);
+pub struct PreencodedAllocation(Arc<Shared>);
 
 #[derive(Debug)]
-struct Told {
+struct Shared {
     alloc: Arc<Allocation>,
     bytes: OnceLock<Box<[u8]>>,
 }
 
 thread_local! {
-    /// The last one that came. Who speaks for many nodes hears of each as often as it has nodes of his.
-    static LAST: RefCell<Option<ToldAllocation>> = const { RefCell::new(None) };
+    /// The last one that was decoded. An agent that speaks for several nodes receives a job's allocation once for each.
+    static LAST: RefCell<Option<PreencodedAllocation>> = const { RefCell::new(None) };
 }
 
-impl ToldAllocation {
+impl PreencodedAllocation {
     fn bytes(&self) -> &[u8] {
         let encode = || minicbor::to_vec(&*self.0.alloc).expect("writing to memory cannot fail");
         self.0.bytes.get_or_init(|| encode().into())
     }
 }
 
-impl From<Arc<Allocation>> for ToldAllocation {
-    fn from(alloc: Arc<Allocation>) -> ToldAllocation {
+impl From<Arc<Allocation>> for PreencodedAllocation {
+    fn from(alloc: Arc<Allocation>) -> PreencodedAllocation {
         let bytes = OnceLock::new();
-        ToldAllocation(Arc::new(Told { alloc, bytes }))
+        PreencodedAllocation(Arc::new(Shared { alloc, bytes }))
     }
 }
 
-impl From<Allocation> for ToldAllocation {
-    fn from(alloc: Allocation) -> ToldAllocation {
+impl From<Allocation> for PreencodedAllocation {
+    fn from(alloc: Allocation) -> PreencodedAllocation {
         Arc::new(alloc).into()
     }
 }
 
-impl Deref for ToldAllocation {
+impl Deref for PreencodedAllocation {
     type Target = Allocation;
 
     fn deref(&self) -> &Allocation {
@@ -51,13 +51,13 @@ impl Deref for ToldAllocation {
     }
 }
 
-impl PartialEq for ToldAllocation {
-    fn eq(&self, other: &ToldAllocation) -> bool {
+impl PartialEq for PreencodedAllocation {
+    fn eq(&self, other: &PreencodedAllocation) -> bool {
         self.0.alloc == other.0.alloc
     }
 }
 
-impl<C> Encode<C> for ToldAllocation {
+impl<C> Encode<C> for PreencodedAllocation {
     fn encode<W: minicbor::encode::Write>(
         &self,
         e: &mut Encoder<W>,
@@ -67,34 +67,34 @@ impl<C> Encode<C> for ToldAllocation {
     }
 }
 
-impl<'b, C> Decode<'b, C> for ToldAllocation {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<ToldAllocation, Error> {
+impl<'b, C> Decode<'b, C> for PreencodedAllocation {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<PreencodedAllocation, Error> {
         let bytes = d.bytes()?;
-        let same = |last: &&ToldAllocation| last.bytes() == bytes;
+        let same = |last: &&PreencodedAllocation| last.bytes() == bytes;
         let known = LAST.with_borrow(|last| last.as_ref().filter(same).cloned());
         if let Some(known) = known {
             return Ok(known);
         }
         let alloc: Allocation = minicbor::decode(bytes)?;
-        // Here and not with the message: most that come are known already.
+        // Validated here and not with the message: most are found in the cache.
         alloc.validate().map_err(Error::message)?;
         let alloc = Arc::new(alloc);
         let bytes = OnceLock::from(Box::from(bytes));
-        let told = ToldAllocation(Arc::new(Told { alloc, bytes }));
-        LAST.set(Some(told.clone()));
-        Ok(told)
+        let decoded = PreencodedAllocation(Arc::new(Shared { alloc, bytes }));
+        LAST.set(Some(decoded.clone()));
+        Ok(decoded)
     }
 }
 
-/// What was decoded is valid.
-impl Validate for ToldAllocation {
+/// Decoding has validated it.
+impl Validate for PreencodedAllocation {
     fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
         Ok(())
     }
 }
 
-/// Specification of a job in its grant. The tasks of an array, and jobs that were submitted alike, have the same: whoever
-/// receives their grants one after another keeps one.
+/// Specification of a job in its grant. The tasks of an array, and equal submissions, have the same: a process that receives
+/// their grants one after another keeps one copy.
 pub mod spec {
     use minicbor::decode::Error;
     use minicbor::encode::Write;
@@ -109,7 +109,7 @@ pub mod spec {
     }
 
     thread_local! {
-        /// The last one that came, beside its encoding.
+        /// The last one that was decoded, beside its encoding.
         static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
     }
 
@@ -125,7 +125,7 @@ pub mod spec {
         spec.as_ref().encode(e, &mut ())
     }
 
-    /// Reads it, unless it is encoded as the one before was.
+    /// Decodes it, unless it is encoded as the one before was.
     ///
     /// # Errors
     /// Not a specification.
@@ -151,7 +151,7 @@ pub mod spec {
 mod tests {
     use super::*;
 
-    fn named(hostlist: &str) -> ToldAllocation {
+    fn named(hostlist: &str) -> PreencodedAllocation {
         let hostlist = hostlist.to_owned();
         Allocation {
             hostlist,
@@ -161,16 +161,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_again_keeps_one() {
+    fn equal_allocations_are_decoded_once() {
         let (a, b) = (named("n[1-2]"), named("n3"));
-        let heard = |told: &ToldAllocation| -> ToldAllocation {
-            minicbor::decode(&minicbor::to_vec(told).unwrap()).unwrap()
+        let decoded = |sent: &PreencodedAllocation| -> PreencodedAllocation {
+            minicbor::decode(&minicbor::to_vec(sent).unwrap()).unwrap()
         };
-        let first = heard(&a);
+        let first = decoded(&a);
         assert_eq!(first, a);
-        assert!(Arc::ptr_eq(&first.0, &heard(&a).0));
-        assert_eq!(heard(&b).hostlist, "n3");
-        assert_eq!(heard(&a).hostlist, "n[1-2]");
+        assert!(Arc::ptr_eq(&first.0, &decoded(&a).0));
+        assert_eq!(decoded(&b).hostlist, "n3");
+        assert_eq!(decoded(&a).hostlist, "n[1-2]");
     }
 
     #[test]
@@ -198,6 +198,6 @@ mod tests {
     fn nonsense_is_refused() {
         let mut e = Encoder::new(Vec::new());
         e.bytes(&[0xff]).unwrap();
-        minicbor::decode::<ToldAllocation>(&e.into_writer()).unwrap_err();
+        minicbor::decode::<PreencodedAllocation>(&e.into_writer()).unwrap_err();
     }
 }

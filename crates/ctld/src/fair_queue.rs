@@ -1,11 +1,10 @@
-//! Whose question is answered next. Users take turns by the time that their answers took, so that whoever asks for much,
-//! or often, waits for himself and not others for him (start-time fair queueing, Goyal et al., 1996). Questions of one
-//! user keep their order. It answers nothing.
+//! Start-time fair queueing (Goyal et al., 1996) of users' requests. Users are served in turn, by the time that their
+//! requests took, so that a user with many or costly requests delays only himself. Requests of one user keep their order.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// Questions that wait, by user.
-pub(crate) struct Turns<T> {
+/// Waiting requests, by user.
+pub(crate) struct FairQueue<T> {
     users: HashMap<u32, User<T>>,
     /// Users who wait, by when it is their turn.
     order: BTreeSet<(u64, u32)>,
@@ -19,9 +18,9 @@ struct User<T> {
     at: u64,
 }
 
-impl<T> Default for Turns<T> {
-    fn default() -> Turns<T> {
-        Turns {
+impl<T> Default for FairQueue<T> {
+    fn default() -> FairQueue<T> {
+        FairQueue {
             users: HashMap::new(),
             order: BTreeSet::new(),
             clock: 0,
@@ -29,7 +28,7 @@ impl<T> Default for Turns<T> {
     }
 }
 
-impl<T> Turns<T> {
+impl<T> FairQueue<T> {
     /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
@@ -49,7 +48,7 @@ impl<T> Turns<T> {
         user.waiting.push_back(question);
     }
 
-    /// The question whose turn it is. [`Turns::charge`] follows when it is answered.
+    /// The question whose turn it is. [`FairQueue::charge`] follows when it is answered.
     pub(crate) fn next(&mut self) -> Option<(u32, T)> {
         let (at, uid) = self.order.pop_first()?;
         self.clock = at;
@@ -61,7 +60,7 @@ impl<T> Turns<T> {
         Some((uid, question))
     }
 
-    /// Takes out all that wait for the same, whoever asks: one answer will do for them.
+    /// Takes out all equal requests, of all users: one answer serves them.
     pub(crate) fn take_all(&mut self, same: impl Fn(&T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         let order = &mut self.order;
@@ -105,12 +104,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// Serves so many questions; whose they were.
-    fn serve(turns: &mut Turns<u64>, count: usize) -> Vec<u32> {
+    fn serve(queue: &mut FairQueue<u64>, count: usize) -> Vec<u32> {
         let mut served = Vec::new();
         while served.len() < count
-            && let Some((uid, cost)) = turns.next()
+            && let Some((uid, cost)) = queue.next()
         {
-            turns.charge(uid, cost);
+            queue.charge(uid, cost);
             served.push(uid);
         }
         served
@@ -118,67 +117,67 @@ mod tests {
 
     #[test]
     fn a_flood_delays_the_one_whom_it_comes_from() {
-        let mut turns = Turns::default();
-        (0..10_000).for_each(|_| turns.push(1, 100));
-        assert_eq!(serve(&mut turns, 50), [1; 50]);
+        let mut queue = FairQueue::default();
+        (0..10_000).for_each(|_| queue.push(1, 100));
+        assert_eq!(serve(&mut queue, 50), [1; 50]);
         // Others come with small questions, again and again: none of them waits for more than the answer that is being
         // written.
         for uid in 2..200 {
-            turns.push(uid, 3);
-            assert_eq!(serve(&mut turns, 1), [uid]);
+            queue.push(uid, 3);
+            assert_eq!(serve(&mut queue, 1), [uid]);
         }
     }
 
     #[test]
     fn equal_costs_take_turns_and_dear_ones_wait_longer() {
-        let mut turns = Turns::default();
-        (0..100).for_each(|_| turns.push(1, 10));
-        (0..100).for_each(|_| turns.push(2, 10));
-        (0..100).for_each(|_| turns.push(3, 40));
-        let served = serve(&mut turns, 90);
+        let mut queue = FairQueue::default();
+        (0..100).for_each(|_| queue.push(1, 10));
+        (0..100).for_each(|_| queue.push(2, 10));
+        (0..100).for_each(|_| queue.push(3, 40));
+        let served = serve(&mut queue, 90);
         let count = |uid| served.iter().filter(|u| **u == uid).count();
         assert_eq!((count(1), count(2), count(3)), (40, 40, 10));
     }
 
     #[test]
     fn nobody_saves_up_turns() {
-        let mut turns = Turns::default();
-        turns.push(2, 1);
-        (0..100).for_each(|_| turns.push(1, 10));
-        serve(&mut turns, 60);
-        (0..100).for_each(|_| turns.push(2, 10));
-        let served = serve(&mut turns, 20);
+        let mut queue = FairQueue::default();
+        queue.push(2, 1);
+        (0..100).for_each(|_| queue.push(1, 10));
+        serve(&mut queue, 60);
+        (0..100).for_each(|_| queue.push(2, 10));
+        let served = serve(&mut queue, 20);
         let of_one = served.iter().filter(|uid| **uid == 1).count();
         assert!((9..=11).contains(&of_one), "{served:?}");
     }
 
     #[test]
     fn one_answer_does_for_all_who_ask_the_same() {
-        let mut turns = Turns::default();
+        let mut queue = FairQueue::default();
         for uid in 0..100 {
-            turns.push(uid, 7);
-            turns.push(uid, u64::from(uid) + 100);
+            queue.push(uid, 7);
+            queue.push(uid, u64::from(uid) + 100);
         }
-        let (first, cost) = turns.next().unwrap();
+        let (first, cost) = queue.next().unwrap();
         assert_eq!(
-            (cost, turns.take_all(|other| *other == cost).len()),
+            (cost, queue.take_all(|other| *other == cost).len()),
             (7, 99)
         );
-        turns.charge(first, cost);
+        queue.charge(first, cost);
         // The others' questions are still there, and in turn: who was served comes last.
-        let served = serve(&mut turns, 1000);
+        let served = serve(&mut queue, 1000);
         assert_eq!((served.len(), served.last()), (100, Some(&first)));
-        assert!(turns.is_empty());
+        assert!(queue.is_empty());
     }
 
     #[test]
     fn what_nobody_waits_for_is_forgotten() {
-        let mut turns = Turns::default();
+        let mut queue = FairQueue::default();
         for uid in 0..1000 {
-            turns.push(uid, 5);
-            serve(&mut turns, 1);
+            queue.push(uid, 5);
+            serve(&mut queue, 1);
         }
-        assert!(turns.is_empty() && turns.users.is_empty());
+        assert!(queue.is_empty() && queue.users.is_empty());
     }
 
     proptest! {
@@ -186,18 +185,18 @@ mod tests {
         /// cost beyond what is his due.
         #[test]
         fn nobody_gets_ahead(costs in proptest::collection::vec((0u32..4, 1u64..50), 1..200)) {
-            let mut turns = Turns::default();
-            (0..200).for_each(|_| turns.push(9, 10));
+            let mut queue = FairQueue::default();
+            (0..200).for_each(|_| queue.push(9, 10));
             for (uid, cost) in &costs {
-                turns.push(*uid, *cost);
+                queue.push(*uid, *cost);
             }
             let mut got: HashMap<u32, u64> = HashMap::new();
             let mut left = costs.len() + 200;
-            while let Some((uid, cost)) = turns.next() {
-                turns.charge(uid, cost);
+            while let Some((uid, cost)) = queue.next() {
+                queue.charge(uid, cost);
                 left -= 1;
                 *got.entry(uid).or_default() += cost;
-                let waits = |uid: &u32| turns.users.get(uid).is_some_and(|u| !u.waiting.is_empty());
+                let waits = |uid: &u32| queue.users.get(uid).is_some_and(|u| !u.waiting.is_empty());
                 let least = got.iter().filter(|(uid, _)| waits(uid)).map(|(_, got)| *got).min();
                 let most = got.iter().filter(|(uid, _)| waits(uid)).map(|(_, got)| *got).max();
                 if let (Some(least), Some(most)) = (least, most) {

@@ -1,11 +1,11 @@
-//! The grounds on which a job may be placed: nodes as they are now under promises and reservations, and empty nodes.
+//! Sources of nodes for placement: nodes as they are now under promises and reservations, and empty nodes.
 //! Nodes as they will be at a later time are in `outlook`.
 
 use crate::demand::Demand;
 use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
 use crate::nodes::rooms::narrow;
 use crate::place::holds::Holds;
-use crate::place::{Ground, Placement, choose};
+use crate::place::{NodeSource, Placement, choose};
 use muster_core::job::Reason;
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 /// The nodes as they are now, for a job that would end at `end`.
-pub(crate) struct Live<'a> {
+pub(crate) struct CurrentNodes<'a> {
     pub(crate) fleet: &'a Fleet,
     pub(crate) part: &'a PartView,
     pub(crate) holds: &'a Holds,
@@ -31,7 +31,7 @@ pub(crate) struct Live<'a> {
     pub(crate) shared: bool,
 }
 
-impl Ground for Live<'_> {
+impl NodeSource for CurrentNodes<'_> {
     fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
         let found = self.part.next(places.start, cpus, mib);
         found.filter(|pos| *pos < places.end)
@@ -97,7 +97,7 @@ impl Ground for Live<'_> {
 }
 
 /// All nodes empty.
-pub(crate) struct Ideal<'a> {
+pub(crate) struct EmptyNodes<'a> {
     pub(crate) fleet: &'a Fleet,
     pub(crate) part: &'a PartView,
 
@@ -105,7 +105,7 @@ pub(crate) struct Ideal<'a> {
     pub(crate) usable_only: bool,
 }
 
-impl Ground for Ideal<'_> {
+impl NodeSource for EmptyNodes<'_> {
     fn next(&self, mut places: Range<usize>, _: u32, _: u64) -> Option<usize> {
         let usable = |pos: &usize| {
             !self.usable_only || self.fleet.nodes[self.part.order[*pos] as usize].room.usable
@@ -164,15 +164,15 @@ pub(crate) fn tightest<'a>(
 /// Chooses nodes as they are now: CPUs of its own for the job, else such as it may share.
 pub(crate) fn choose_now(
     demand: &Demand,
-    ground: &mut Live<'_>,
+    source: &mut CurrentNodes<'_>,
     switches: Option<u32>,
 ) -> Placement {
-    let placement = choose(demand, ground.fleet, ground.part, ground, switches);
+    let placement = choose(demand, source.fleet, source.part, source, switches);
     if !matches!(placement, Placement::Nowhere(_)) || demand.sharers < 2 {
         return placement;
     }
-    ground.shared = true;
-    choose(demand, ground.fleet, ground.part, ground, switches)
+    source.shared = true;
+    choose(demand, source.fleet, source.part, source, switches)
 }
 
 /// When a job that starts at `start` ends at the latest.

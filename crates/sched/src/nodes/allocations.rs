@@ -4,7 +4,7 @@
 use crate::nodes::fleet::devices::{give_back, unavailable};
 use crate::nodes::fleet::{Detail, Fleet, NOWHERE, NodeClass, NodeView, Room, Want};
 use crate::nodes::planned::PlannedEnds;
-use crate::nodes::sharing::{Tenants, lend};
+use crate::nodes::sharing::{NodeUsers, lend};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, NodeShare};
@@ -20,7 +20,7 @@ const ANY_MOMENT: Timestamp = Timestamp(i64::MIN);
 
 /// A job on a node.
 #[derive(Clone, Debug)]
-pub(crate) struct Tenant {
+pub(crate) struct NodeAllocation {
     job: JobId,
     /// When it is expected to end.
     planned: Timestamp,
@@ -47,13 +47,13 @@ pub(crate) enum Ends {
     Limits,
 }
 
-impl Tenant {
+impl NodeAllocation {
     fn new(
         class: &NodeClass,
         share: &NodeShare,
         (job, planned, limit): (JobId, Timestamp, Timestamp),
         part: u32,
-    ) -> Tenant {
+    ) -> NodeAllocation {
         let mut gres = Vec::new();
         for held in &share.gres {
             for ((name, kind, _), at) in class.gres.iter().zip(0u32..) {
@@ -63,7 +63,7 @@ impl Tenant {
                 }
             }
         }
-        Tenant {
+        NodeAllocation {
             job,
             planned,
             limit,
@@ -77,8 +77,8 @@ impl Tenant {
     }
 
     /// Whether it has the same, and until the same time.
-    fn is_like(&self, other: &Tenant) -> bool {
-        let times = |t: &Tenant| (t.planned, t.limit, t.mib, t.part, t.lent);
+    fn is_like(&self, other: &NodeAllocation) -> bool {
+        let times = |t: &NodeAllocation| (t.planned, t.limit, t.mib, t.part, t.lent);
         times(self) == times(other) && self.cpus == other.cpus && self.gres == other.gres
     }
 
@@ -111,7 +111,7 @@ impl Tenant {
         }
         room.mib = room.mib.saturating_add(self.mib).min(class.mib);
         if room.jobs == 0 {
-            (room.exclusive, room.by_user, room.tenants) = (false, false, Tenants::None);
+            (room.exclusive, room.by_user, room.users) = (false, false, NodeUsers::None);
         }
         if room.devices.is_none() {
             return;
@@ -137,7 +137,7 @@ fn number_of(parts: &HashMap<String, u32>, name: &str) -> u32 {
 /// taken to have memory of each in proportion.
 pub(crate) fn memory_near(
     class: &NodeClass,
-    tenants: &[Tenant],
+    allocations: &[NodeAllocation],
     want: &Want,
     cpus: Range<u32>,
 ) -> bool {
@@ -146,13 +146,13 @@ pub(crate) fn memory_near(
     }
     let part = |mib: u64, of: u32, all: u32| mib * u64::from(of) / u64::from(all.max(1));
     let width = cpus.end - cpus.start;
-    let used = tenants.iter().map(|tenant| {
+    let used = allocations.iter().map(|allocation| {
         let here = cpus
             .clone()
-            .filter(|cpu| tenant.cpus.contains(*cpu))
+            .filter(|cpu| allocation.cpus.contains(*cpu))
             .count();
         let here = u32::try_from(here).unwrap_or(u32::MAX);
-        part(tenant.mib, here, tenant.cpus.len())
+        part(allocation.mib, here, allocation.cpus.len())
     });
     let needed = part(want.mib, width.min(want.cpus), want.cpus);
     used.sum::<u64>() + needed <= part(class.mib, width, class.cpus)
@@ -166,12 +166,12 @@ impl Fleet {
             let nodes = alloc.iter().flat_map(|alloc| &alloc.nodes);
             let mut nodes: Vec<u32> = nodes.map(|share| share.node.0).collect();
             nodes.sort_unstable();
-            self.set_tenant(state, ends, *id, &nodes);
+            self.set_allocation(state, ends, *id, &nodes);
         }
     }
 
     /// Reads again what a job has of these nodes, which are in order, and until when.
-    pub(crate) fn set_tenant(
+    pub(crate) fn set_allocation(
         &mut self,
         state: &State,
         ends: &PlannedEnds,
@@ -180,7 +180,9 @@ impl Fleet {
     ) {
         let job = state.jobs.get(&id);
         let Some((job, alloc)) = job.and_then(|job| Some((job, job.alloc.as_ref()?))) else {
-            nodes.iter().for_each(|&node| self.forget_tenant(node, id));
+            nodes
+                .iter()
+                .for_each(|&node| self.forget_allocation(node, id));
             return;
         };
         let limit = match state.limit_end(job) {
@@ -205,11 +207,11 @@ impl Fleet {
                 continue;
             };
             let class = &self.classes[view.class as usize];
-            let tenant = Tenant {
-                lent: job.cpus_lent,
-                ..Tenant::new(class, share, (id, planned, limit), part)
+            let allocation = NodeAllocation {
+                lent: job.cpus_released_by_preemption,
+                ..NodeAllocation::new(class, share, (id, planned, limit), part)
             };
-            self.put_tenant(node, tenant);
+            self.put_allocation(node, allocation);
             put += 1;
         }
         if put < nodes.len() {
@@ -218,44 +220,47 @@ impl Fleet {
             let gone = nodes
                 .iter()
                 .filter(|node| held.binary_search(node).is_err());
-            gone.for_each(|&node| self.forget_tenant(node, id));
+            gone.for_each(|&node| self.forget_allocation(node, id));
         }
     }
 
     /// A job has a share, or another one than it had. What was proposed and came about is no change.
-    fn put_tenant(&mut self, node: u32, tenant: Tenant) {
-        let tenants = &mut self.nodes[node as usize].tenants;
-        let Some(known) = tenants.iter_mut().find(|known| known.job == tenant.job) else {
-            tenants.push(tenant);
+    fn put_allocation(&mut self, node: u32, allocation: NodeAllocation) {
+        let allocations = &mut self.nodes[node as usize].allocations;
+        let Some(known) = allocations
+            .iter_mut()
+            .find(|known| known.job == allocation.job)
+        else {
+            allocations.push(allocation);
             return self.changes.note(node);
         };
-        let as_proposed = known.is_like(&tenant);
-        *known = tenant;
+        let as_proposed = known.is_like(&allocation);
+        *known = allocation;
         if !as_proposed {
             self.changes.note(node);
         }
     }
 
-    fn forget_tenant(&mut self, node: u32, id: JobId) {
+    fn forget_allocation(&mut self, node: u32, id: JobId) {
         if let Some(view) = self.nodes.get_mut(node as usize) {
-            view.tenants.retain(|tenant| tenant.job != id);
+            view.allocations.retain(|allocation| allocation.job != id);
             self.changes.note(node);
         }
     }
 
     /// A job is going to have an allocation, if the plan is carried out.
-    pub(crate) fn propose_tenants(
+    pub(crate) fn propose_allocations(
         &mut self,
         alloc: &Allocation,
         ends: (JobId, Timestamp, Timestamp),
     ) {
         let part = number_of(&self.part_by_name, &alloc.partition);
         for share in &alloc.nodes {
-            self.propose_tenant(share, ends, part);
+            self.propose_allocation(share, ends, part);
         }
     }
 
-    fn propose_tenant(
+    fn propose_allocation(
         &mut self,
         share: &NodeShare,
         (job, planned, limit): (JobId, Timestamp, Timestamp),
@@ -263,9 +268,9 @@ impl Fleet {
     ) {
         let view = &mut self.nodes[share.node.0 as usize];
         let class = &self.classes[view.class as usize];
-        view.tenants.push(Tenant {
+        view.allocations.push(NodeAllocation {
             proposed: true,
-            ..Tenant::new(class, share, (job, planned, limit), part)
+            ..NodeAllocation::new(class, share, (job, planned, limit), part)
         });
     }
 
@@ -278,26 +283,29 @@ impl Fleet {
         ends: (Ends, Option<Timestamp>),
     ) -> CpuSet {
         let part = number_of(&self.part_by_name, partition);
-        let gone = |t: &&Tenant| t.part == part && t.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
-        let tenants = self.nodes[node as usize].tenants.iter();
-        tenants.filter(gone).fold(CpuSet::default(), |mut all, t| {
-            all.union_with(&t.cpus);
-            all
-        })
+        let gone =
+            |t: &&NodeAllocation| t.part == part && t.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        let allocations = self.nodes[node as usize].allocations.iter();
+        allocations
+            .filter(gone)
+            .fold(CpuSet::default(), |mut all, t| {
+                all.union_with(&t.cpus);
+                all
+            })
     }
 
     /// When a job is expected to leave a node.
     pub(crate) fn expected_end(&self, node: u32, id: JobId) -> Option<Timestamp> {
-        let mut tenants = self.nodes[node as usize].tenants.iter();
-        Some(tenants.find(|tenant| tenant.job == id)?.planned)
+        let mut allocations = self.nodes[node as usize].allocations.iter();
+        Some(allocations.find(|allocation| allocation.job == id)?.planned)
     }
 
     /// Plans are carried out or not: what is known of a node is what is so. Says whether a plan was not.
     pub(crate) fn forget_proposed(&mut self, node: u32) -> bool {
-        let tenants = &mut self.nodes[node as usize].tenants;
-        let before = tenants.len();
-        tenants.retain(|tenant| !tenant.proposed);
-        tenants.len() < before
+        let allocations = &mut self.nodes[node as usize].allocations;
+        let before = allocations.len();
+        allocations.retain(|allocation| !allocation.proposed);
+        allocations.len() < before
     }
 
     /// The room on a node once all have left whose time has come by then.
@@ -311,9 +319,10 @@ impl Fleet {
         let class = &self.classes[view.class as usize];
         let (mut room, mut layers) = (view.room.clone(), layers_of(view));
         let most = self.empty[view.class as usize].cpus;
-        let gone = |tenant: &&Tenant| tenant.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
-        for tenant in view.tenants.iter().filter(gone) {
-            tenant.leave((class, most), &mut room, &mut layers);
+        let gone =
+            |allocation: &&NodeAllocation| allocation.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        for allocation in view.allocations.iter().filter(gone) {
+            allocation.leave((class, most), &mut room, &mut layers);
         }
         room
     }
@@ -335,10 +344,11 @@ impl Fleet {
             free: view.free.clone(),
             gres_used: view.gres_used.clone(),
         };
-        let gone = |tenant: &&Tenant| tenant.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
-        for tenant in view.tenants.iter().filter(gone) {
-            detail.free.union_with(&tenant.cpus);
-            for (at, ids) in &tenant.gres {
+        let gone =
+            |allocation: &&NodeAllocation| allocation.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        for allocation in view.allocations.iter().filter(gone) {
+            detail.free.union_with(&allocation.cpus);
+            for (at, ids) in &allocation.gres {
                 if let Some(used) = detail.gres_used.get_mut(*at as usize) {
                     used.subtract(ids);
                 }

@@ -1,5 +1,5 @@
-//! Which mails `--mail-type` asks for, and what their subjects say. Of an array one mail tells of the first task that
-//! begins and one of the last that ends, unless ARRAY_TASKS asks for a mail for each.
+//! Which mails `--mail-type` asks for, and what their subjects say. An array gets one mail for the first task that
+//! begins and one for the last that ends, unless ARRAY_TASKS asks for a mail for each.
 
 use super::{duration, variable};
 use muster_core::event::{Event, JobChange};
@@ -9,21 +9,21 @@ use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
 
-/// A mail.
+/// A mail about a job.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Letter {
+pub(super) struct JobMail {
     pub(super) subject: String,
     /// What `MailProg` sees beside the job.
     pub(super) env: Vec<(String, String)>,
 }
 
-/// Arrays of which a mail has told that a task began.
+/// Arrays of which a mail has reported that a task began.
 #[derive(Debug, Default)]
-pub(super) struct Letters {
+pub(super) struct JobMails {
     begun: BTreeSet<JobId>,
 }
 
-/// What a job wants to be told of.
+/// The mail types of a job.
 struct Wanted(Vec<String>);
 
 impl Wanted {
@@ -50,7 +50,7 @@ impl Wanted {
     }
 }
 
-impl Letters {
+impl JobMails {
     /// The mails that an event calls for; `state` is as it left it.
     pub(super) fn on(
         &mut self,
@@ -58,23 +58,24 @@ impl Letters {
         job: &Job,
         event: &Event,
         at: Timestamp,
-    ) -> Vec<Letter> {
+    ) -> Vec<JobMail> {
         let wanted = Wanted::by(job);
         let as_a_whole = job.spec.array.is_some() && !wanted.has("ARRAY_TASKS");
         match event {
             Event::JobStarted { .. } => {
                 let first = !as_a_whole || self.begun.insert(job.submission());
-                let told = wanted.has("BEGIN") && first;
-                told.then(|| began(job, at, as_a_whole))
+                let is_wanted = wanted.has("BEGIN") && first;
+                is_wanted
+                    .then(|| began(job, at, as_a_whole))
                     .into_iter()
                     .collect()
             }
             Event::JobEnding {
                 requeue: Some(_), ..
             } => {
-                let told = wanted.has("REQUEUE");
-                let letter = || after_run(job, at, "Requeued", "REQUEUE", as_a_whole);
-                told.then(letter).into_iter().collect()
+                let is_wanted = wanted.has("REQUEUE");
+                let mail = || after_run(job, at, "Requeued", "REQUEUE", as_a_whole);
+                is_wanted.then(mail).into_iter().collect()
             }
             Event::JobEnding { .. } => self.ended(state, job, at, &wanted, as_a_whole),
             // The last task of an array is over only when its nodes are.
@@ -90,7 +91,7 @@ impl Letters {
                     },
                 ..
             } if wanted.has("INVALID_DEPEND") => {
-                vec![letter(
+                vec![mail(
                     job,
                     "Invalid dependency",
                     "INVALID_DEPEND",
@@ -108,10 +109,10 @@ impl Letters {
         at: Timestamp,
         wanted: &Wanted,
         as_a_whole: bool,
-    ) -> Vec<Letter> {
-        let mut letters = Vec::new();
+    ) -> Vec<JobMail> {
+        let mut mails = Vec::new();
         if job.state == JobState::Timeout && wanted.has("TIME_LIMIT") {
-            letters.push(after_run(
+            mails.push(after_run(
                 job,
                 at,
                 "Reached time limit",
@@ -119,8 +120,8 @@ impl Letters {
                 as_a_whole,
             ));
         }
-        letters.extend(self.end(state, job, at, wanted, as_a_whole));
-        letters
+        mails.extend(self.end(state, job, at, wanted, as_a_whole));
+        mails
     }
 
     /// That a job, or all of an array, has ended.
@@ -131,7 +132,7 @@ impl Letters {
         at: Timestamp,
         wanted: &Wanted,
         as_a_whole: bool,
-    ) -> Option<Letter> {
+    ) -> Option<JobMail> {
         let array = state.arrays.get(&job.submission()).filter(|_| as_a_whole);
         if array.is_some_and(|array| array.unfinished > 0) {
             return None;
@@ -146,24 +147,23 @@ impl Letters {
             false if wanted.has("END") => ("Ended", "END"),
             false => return None,
         };
-        let mut letter = after_run(job, at, word, kind, as_a_whole);
+        let mut mail = after_run(job, at, word, kind, as_a_whole);
         match array {
-            Some(array) if array.failed > 0 => letter.subject.push_str(&format!(
+            Some(array) if array.failed > 0 => mail.subject.push_str(&format!(
                 ", Mixed, {} of {} tasks failed",
                 array.failed, array.count
             )),
-            Some(_) => letter.subject.push_str(", COMPLETED, ExitCode [0-0]"),
-            None => letter.subject.push_str(&outcome(job)),
+            Some(_) => mail.subject.push_str(", COMPLETED, ExitCode [0-0]"),
+            None => mail.subject.push_str(&outcome(job)),
         }
-        letter
-            .env
+        mail.env
             .push(variable("SLURM_JOB_EXIT_CODE_MAX", job.exit.code));
-        Some(letter)
+        Some(mail)
     }
 }
 
 /// The mails that are due when a part of a running job's time is over.
-pub(super) fn of_limit(job: &Job) -> Vec<(Timestamp, Letter)> {
+pub(super) fn of_limit(job: &Job) -> Vec<(Timestamp, JobMail)> {
     let wanted = Wanted::by(job);
     let (Some(start), TimeLimit::Minutes(minutes)) = (job.start_time, job.time_limit) else {
         return Vec::new();
@@ -182,22 +182,22 @@ pub(super) fn of_limit(job: &Job) -> Vec<(Timestamp, Letter)> {
         .collect()
 }
 
-fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> Letter {
-    let mut letter = letter(job, "Began", "BEGIN", as_a_whole);
+fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> JobMail {
+    let mut mail = mail(job, "Began", "BEGIN", as_a_whole);
     let queued = duration(at.since_ms(job.submit_time));
-    letter.subject.push_str(&format!(", Queued time {queued}"));
-    letter.env.push(variable("SLURM_JOB_QUEUED_TIME", queued));
-    letter
+    mail.subject.push_str(&format!(", Queued time {queued}"));
+    mail.env.push(variable("SLURM_JOB_QUEUED_TIME", queued));
+    mail
 }
 
-fn after_run(job: &Job, at: Timestamp, word: &str, kind: &str, as_a_whole: bool) -> Letter {
-    let mut letter = letter(job, word, kind, as_a_whole);
+fn after_run(job: &Job, at: Timestamp, word: &str, kind: &str, as_a_whole: bool) -> JobMail {
+    let mut mail = mail(job, word, kind, as_a_whole);
     if job.start_time.is_some() {
         let ran = duration(job.run_time_ms(at));
-        letter.subject.push_str(&format!(", Run time {ran}"));
-        letter.env.push(variable("SLURM_JOB_RUN_TIME", ran));
+        mail.subject.push_str(&format!(", Run time {ran}"));
+        mail.env.push(variable("SLURM_JOB_RUN_TIME", ran));
     }
-    letter
+    mail
 }
 
 /// The state and how the script ended.
@@ -209,14 +209,14 @@ fn outcome(job: &Job) -> String {
     }
 }
 
-fn letter(job: &Job, word: &str, kind: &str, as_a_whole: bool) -> Letter {
+fn mail(job: &Job, word: &str, kind: &str, as_a_whole: bool) -> JobMail {
     let (id, name) = (job.id, &job.spec.name);
     let whose = match &job.array {
         _ if as_a_whole => format!("Array Summary Job_id={}_* ({id})", job.submission()),
         ArrayRole::Task { base, index } => format!("Array Task Job_id={base}_{index} ({id})"),
         ArrayRole::None | ArrayRole::Pending { .. } => format!("Job_id={id}"),
     };
-    Letter {
+    JobMail {
         subject: format!("Slurm {whose} Name={name} {word}"),
         env: vec![
             variable("SLURM_JOB_STATE", job.state.name()),

@@ -7,10 +7,10 @@ use crate::nodes::fleet::devices::give_back;
 use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::{minus, narrow, needs_of};
-use crate::nodes::sharing::{Tenants, lend};
-use crate::place::Ground;
-use crate::place::ground::{end_after, tightest};
+use crate::nodes::sharing::{NodeUsers, lend};
+use crate::place::NodeSource;
 use crate::place::holds::{CLAIM, Hold, Holds};
+use crate::place::node_source::{end_after, tightest};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::{Job, NodeShare};
 use muster_core::time::Timestamp;
@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 /// Nodes without the shares of jobs that were released.
-pub(crate) struct Vacated<'a> {
+pub(crate) struct AfterPreemption<'a> {
     fleet: &'a Fleet,
     part: &'a PartView,
     holds: &'a Holds,
@@ -36,15 +36,15 @@ pub(crate) struct Vacated<'a> {
     pub(crate) narrowed: Cell<bool>,
 }
 
-impl<'a> Vacated<'a> {
+impl<'a> AfterPreemption<'a> {
     /// The nodes as they are, for a job that starts then.
     pub(crate) fn new(
         fleet: &'a Fleet,
         part: &'a PartView,
         holds: &'a Holds,
         (start, length_ms): (Timestamp, Option<u64>),
-    ) -> Vacated<'a> {
-        Vacated {
+    ) -> AfterPreemption<'a> {
+        AfterPreemption {
             fleet,
             part,
             holds,
@@ -124,15 +124,15 @@ impl<'a> Vacated<'a> {
     /// A job's share comes back: all of it as the job ends, or its CPUs as it is stopped. What is stopped already has
     /// lent its CPUs and is not counted among the node's jobs.
     pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
-        if job.cpus_lent && !whole {
+        if job.cpus_released_by_preemption && !whole {
             return self.show_stopped(share);
         }
         let node = share.node.0;
-        let alone = whole && !job.cpus_lent && self.fleet.layers(node).is_empty();
+        let alone = whole && !job.cpus_released_by_preemption && self.fleet.layers(node).is_empty();
         let promised = !self.holds.of(node).is_empty() && alone;
         let expected = self.fleet.expected_end(node, job.id).filter(|_| promised);
         let before = expected.map(|end| (end, self.bare(node).clone()));
-        self.give_back(share, whole, !job.cpus_lent);
+        self.give_back(share, whole, !job.cpus_released_by_preemption);
         if let Some((end, before)) = before {
             let more = minus(self.bare(node), &before);
             self.back.entry(node).or_default().push((end, more));
@@ -178,7 +178,7 @@ impl<'a> Vacated<'a> {
         if room.jobs == 0 {
             room.exclusive = false;
             if rest {
-                (room.by_user, room.tenants) = (false, Tenants::None);
+                (room.by_user, room.users) = (false, NodeUsers::None);
             }
         }
         if !rest {
@@ -213,7 +213,7 @@ impl<'a> Vacated<'a> {
     }
 }
 
-impl Ground for Vacated<'_> {
+impl NodeSource for AfterPreemption<'_> {
     fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
         places.find(|&pos| {
             let room = self.bare(self.part.order[pos]);

@@ -41,16 +41,16 @@ fn specs() -> Vec<Arc<JobSpec>> {
 }
 
 fn written(jobs: &[Job], codec: &mut SpecTable) -> Vec<u8> {
-    let (mut writer, mut forms) = (Writer::default(), Forms::default());
+    let (mut writer, mut templates) = (ListingWriter::default(), TemplateTable::default());
     for job in jobs {
-        let form = forms.of(job, &mut writer, codec);
-        writer.record(form, &Numbers::of(job));
+        let template = templates.of(job, &mut writer, codec);
+        writer.record(template, &RowValues::of(job));
     }
     assert_eq!(writer.len() as usize, jobs.len());
     minicbor::to_vec(&writer).unwrap()
 }
 
-fn read(bytes: &[u8], codec: &mut SpecTable) -> Result<Listed, Error> {
+fn read(bytes: &[u8], codec: &mut SpecTable) -> Result<CompactListing, Error> {
     minicbor::decode_with(bytes, codec)
 }
 
@@ -80,20 +80,20 @@ proptest! {
         for jobs in &parts {
             let bytes = written(jobs, &mut writer);
             let listed = read(&bytes, &mut reader).unwrap();
-            prop_assert!(jobs.len() >= listed.forms.len());
+            prop_assert!(jobs.len() >= listed.templates.len());
             let again = minicbor::to_vec_with(&listed, &mut SpecTable::default()).unwrap();
             let again = read(&again, &mut SpecTable::default()).unwrap();
             prop_assert_eq!(&listed.into_jobs(), jobs);
             prop_assert_eq!(&again.into_jobs(), jobs);
-            prop_assert_eq!(&Listed::from(jobs.clone()).into_jobs(), jobs);
+            prop_assert_eq!(&CompactListing::from(jobs.clone()).into_jobs(), jobs);
         }
     }
 
     #[test]
     fn numbers_are_all_that_records_of_a_form_differ_in(jobs in records()) {
-        for pair in jobs.windows(2).filter(|pair| alike(&pair[0], &pair[1])) {
+        for pair in jobs.windows(2).filter(|pair| same_template(&pair[0], &pair[1])) {
             let mut job = pair[0].clone();
-            Numbers::of(&pair[1]).put(&mut job);
+            RowValues::of(&pair[1]).put(&mut job);
             prop_assert_eq!(&job, &pair[1]);
         }
     }
@@ -104,7 +104,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = byte;
         for damaged in [&bytes[..], &bytes[..at]] {
-            let _ = read(damaged, &mut SpecTable::default()).map(Listed::into_jobs);
+            let _ = read(damaged, &mut SpecTable::default()).map(CompactListing::into_jobs);
         }
     }
 }
@@ -140,7 +140,7 @@ fn users_that_take_turns_cost_no_more() {
         all.len()
     );
     let listed = read(&all, &mut SpecTable::default()).unwrap();
-    let counts: Vec<u32> = listed.forms.iter().map(|(_, count)| *count).collect();
+    let counts: Vec<u32> = listed.templates.iter().map(|(_, count)| *count).collect();
     assert_eq!(counts, [100, 100, 100]);
 }
 
@@ -158,7 +158,7 @@ fn what_runs_between_others_leaves_them_alike() {
     let jobs: Vec<Job> = (0..100).map(of).collect();
     let bytes = written(&jobs, &mut SpecTable::default());
     let listed = read(&bytes, &mut SpecTable::default()).unwrap();
-    assert_eq!(listed.forms.len(), 51);
+    assert_eq!(listed.templates.len(), 51);
     assert_eq!(listed.into_jobs(), jobs);
 }
 

@@ -1,5 +1,5 @@
-//! Whether srun hands its own standard streams over: then a step's only task reads and writes them itself, and nothing
-//! is carried.
+//! Descriptor passing of srun's standard streams: a step's only task then reads and writes them itself, and nothing is
+//! carried.
 
 use super::request::{Feed, Sink, Streams};
 use crate::connect::await_answer;
@@ -14,8 +14,8 @@ use nix::unistd::isatty;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-/// Whether that would be the same to the task, to srun and to whoever reads what the task writes.
-pub(super) fn is_possible(chosen: &Chosen, spec: &StepSpec, streams: &Streams) -> bool {
+/// Whether neither the task, nor srun, nor a reader of the output would notice that the streams were passed.
+pub(super) fn can_pass_stdio(chosen: &Chosen, spec: &StepSpec, streams: &Streams) -> bool {
     let own = streams.stdout == Sink::Own && streams.stderr == Sink::Own;
     let input = match (&streams.stdin, spec.stdin_task) {
         (Feed::Own, StdinTask::All | StdinTask::One(0)) => true,
@@ -40,30 +40,30 @@ fn are_plain() -> bool {
 
 /// The connection to the daemon of a step whose task has the streams.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct StepdChannel {
     pub(super) stream: AgentStream,
     /// What has come and was not taken.
     pub(super) incoming: Incoming,
-    /// What was heard while the agent was listened to.
-    pub(super) heard: Option<FromStepd>,
+    /// A message that came while srun waited for the agent's answer.
+    pub(super) early_message: Option<FromStepd>,
     /// The agent has said that all is over.
     pub(super) done: bool,
 }
 
-impl Line {
-    pub(super) fn new(stream: AgentStream) -> Line {
-        Line {
+impl StepdChannel {
+    pub(super) fn new(stream: AgentStream) -> StepdChannel {
+        StepdChannel {
             stream,
             incoming: Incoming::default(),
-            heard: None,
+            early_message: None,
             done: false,
         }
     }
 
-    /// The next word, which is waited for. What comes with it is taken in at once.
+    /// Waits for the next message. Those that come with it are read at once.
     ///
     /// # Errors
-    /// There is none any more.
+    /// The connection has ended.
     pub(super) fn next(&mut self) -> io::Result<FromStepd> {
         loop {
             if let Some(message) = self.incoming.next()? {
@@ -77,31 +77,34 @@ impl Line {
     }
 }
 
-/// What the agent answers; or the word of the step that comes by the line, where there is one: then srun is woken once for
-/// that and for the end of a short step. A line that ends is no more.
-pub(super) fn answer(agent: &mut AgentStream, line: &mut Option<Line>) -> io::Result<AgentReply> {
-    let Some(stepd) = line.as_mut().filter(|l| l.heard.is_none()) else {
+/// The answer of the agent, or that of the step daemon where srun has a channel to it: then srun is woken once for the answer and
+/// for the end of a short step. A channel that ends is dropped.
+pub(super) fn answer(
+    agent: &mut AgentStream,
+    channel: &mut Option<StepdChannel>,
+) -> io::Result<AgentReply> {
+    let Some(stepd) = channel.as_mut().filter(|l| l.early_message.is_none()) else {
         return agent.receive();
     };
     if !is_first(&stepd.stream, agent) {
         match agent.receive()? {
-            // The daemon's last words are on their way, or are lost with it.
+            // The daemon's last messages are on their way, or are lost with it.
             AgentReply::Done => stepd.done = true,
             other => return Ok(other),
         }
     }
     match stepd.next() {
         Ok(FromStepd::Created(created)) => return Ok(AgentReply::Created(created)),
-        // An agent of another version says it itself.
-        Ok(other) => stepd.heard = Some(other),
+        // An agent of another version answers itself.
+        Ok(other) => stepd.early_message = Some(other),
         // What became of the step, the agent knows.
         Err(e) if stepd.done => return Err(e),
-        Err(_) => *line = None,
+        Err(_) => *channel = None,
     }
     agent.receive()
 }
 
-/// Waits for one of two to say something, or to end; whether the first has.
+/// Waits until one of two connections can be read or has ended; whether the first can.
 fn is_first(first: &AgentStream, second: &AgentStream) -> bool {
     let mut both = [first, second].map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN));
     // Whatever it is that ends the wait, a read tells.
@@ -127,11 +130,11 @@ mod tests {
             stdin_task,
             ..StepSpec::default()
         };
-        is_possible(&chosen, &spec, &streams)
+        can_pass_stdio(&chosen, &spec, &streams)
     }
 
     #[test]
-    fn streams_that_differ_are_not_handed_over() {
+    fn streams_that_differ_are_not_passed() {
         // What the test itself has may be a terminal.
         if !are_plain() {
             return;

@@ -1,4 +1,4 @@
-//! What was found of submissions, kept until they are queued: most that follow each other ask for the same.
+//! Demands of submissions that were checked, kept until the jobs are queued, so that they are worked out once.
 
 use crate::demand::Demand;
 use crate::nodes::fleet::Fleet;
@@ -8,32 +8,31 @@ use muster_core::time::TimeLimit;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Submissions of which it is kept what they need until they are queued.
-const LOOKED_AT_MAX: usize = 32;
+/// Submissions whose demands are kept.
+const CACHED_MAX: usize = 32;
 
-/// The last submission that was found possible: many are alike.
+/// The last submission that was found feasible. Most that follow each other ask for the same.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Option<(Arc<JobSpec>, TimeLimit)>);
+pub(crate) struct LastFeasible(Option<(Arc<JobSpec>, TimeLimit)>);
 
-/// What was found when submissions were looked at, so that it is not worked out again when they are queued. It holds as
-/// long as no node goes out of service or comes back.
+/// Demands of the latest submissions. They are valid as long as no node goes out of service or comes back.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct FeasibilityCache {
     /// [`Fleet::flips`] by then.
     flips: u64,
-    found: VecDeque<Found>,
+    found: VecDeque<CachedDemand>,
 }
 
 /// What a submission needs in a partition, or why it cannot run there.
 #[derive(Debug)]
-struct Found {
+struct CachedDemand {
     spec: Arc<JobSpec>,
     limit: TimeLimit,
     part: u32,
     demand: Result<Demand, Reason>,
 }
 
-impl Looked {
+impl FeasibilityCache {
     pub(crate) fn note(
         &mut self,
         fleet: &Fleet,
@@ -43,8 +42,8 @@ impl Looked {
         if self.flips != fleet.flips {
             (self.flips, self.found) = (fleet.flips, VecDeque::new());
         }
-        self.found.truncate(LOOKED_AT_MAX - 1);
-        self.found.push_front(Found {
+        self.found.truncate(CACHED_MAX - 1);
+        self.found.push_front(CachedDemand {
             spec: Arc::clone(spec),
             limit,
             part,
@@ -61,7 +60,7 @@ impl Looked {
         if self.flips != fleet.flips {
             return None;
         }
-        let same = |known: &Found| {
+        let same = |known: &CachedDemand| {
             Arc::ptr_eq(&known.spec, spec) && known.limit == limit && known.part == part
         };
         let at = self.found.iter().position(same)?;
@@ -69,9 +68,9 @@ impl Looked {
     }
 }
 
-impl Known {
-    pub(crate) fn new(spec: &Arc<JobSpec>, limit: TimeLimit) -> Known {
-        Known(Some((Arc::clone(spec), limit)))
+impl LastFeasible {
+    pub(crate) fn new(spec: &Arc<JobSpec>, limit: TimeLimit) -> LastFeasible {
+        LastFeasible(Some((Arc::clone(spec), limit)))
     }
 
     pub(crate) fn is_like(&self, spec: &JobSpec, limit: TimeLimit) -> bool {

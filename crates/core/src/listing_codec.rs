@@ -1,6 +1,6 @@
-//! Listings of records that are nearly the same. Whoever submits ten thousand jobs in a loop has records that differ in
-//! their numbers and times alone: one of them is the form of the others, which are told by its place and by what differs,
-//! some bytes each. Who reads a listing sees form and numbers, too, and need not make a record of each.
+//! The encoding of job listings. Ten thousand jobs that were submitted in a loop have records that differ in their numbers and
+//! times alone: one of them is sent as the template of the others, each of which takes a few bytes: what differs from the
+//! record before. A reader gets templates and values, too, and need not make a record of each.
 
 use crate::ids::JobId;
 use crate::job::Job;
@@ -12,11 +12,11 @@ use minicbor::{Decode, Decoder, Encode, Encoder};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What of a record's numbers differs from the record before, in the first byte; a number for each follows in this order.
-/// Without [`NUMBER`] it is the next number, without the others it is the same.
+/// Flags in the first byte of a record: the values that differ from the record before. A number for each follows in this
+/// order. Without [`NUMBER`] the job's number is the next one, without the others the value is the same.
 const NUMBER: u8 = 1;
-/// Another form than that of the record before.
-const FORM: u8 = 2;
+/// The template is another one.
+const TEMPLATE: u8 = 2;
 const SUBMITTED: u8 = 4;
 /// Milliseconds from submission to eligibility.
 const ELIGIBLE: u8 = 8;
@@ -24,20 +24,20 @@ const PRIORITY: u8 = 16;
 const PREDICTED: u8 = 32;
 const EVALUATED: u8 = 64;
 
-/// Forms that room is made for because a message says that they follow.
-const FORMS_AT_ONCE: usize = 1 << 10;
+/// TemplateTable that room is made for because a message says that they follow.
+const TEMPLATES_AT_ONCE: usize = 1 << 10;
 
 /// Stands for no time.
 const NEVER: Timestamp = Timestamp(i64::MIN);
 
-/// What records of one form differ in.
+/// What records of one template differ in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
+pub struct RowValues {
     /// The job's.
     pub id: JobId,
     /// When it was submitted.
     pub submit_time: Timestamp,
-    /// Milliseconds from then until it was eligible; nothing is meant by it where the form is not.
+    /// Milliseconds from then until it was eligible; nothing is meant by it where the template is not.
     waits_ms: i64,
     /// Its priority.
     pub priority: u32,
@@ -47,11 +47,11 @@ pub struct Numbers {
     evaluated: Timestamp,
 }
 
-impl Numbers {
+impl RowValues {
     /// Those of a record.
-    pub fn of(job: &Job) -> Numbers {
+    pub fn of(job: &Job) -> RowValues {
         let eligible = job.eligible_time.unwrap_or(job.submit_time);
-        Numbers {
+        RowValues {
             id: job.id,
             submit_time: job.submit_time,
             waits_ms: eligible.0.wrapping_sub(job.submit_time.0),
@@ -61,7 +61,7 @@ impl Numbers {
         }
     }
 
-    /// Makes a record of this form the one that has these numbers.
+    /// Makes a record of this template the one that has these values.
     pub fn put(&self, job: &mut Job) {
         job.id = self.id;
         job.submit_time = self.submit_time;
@@ -78,18 +78,18 @@ impl Numbers {
     }
 }
 
-/// A listing as it is written: forms, and the records by what is their own.
+/// A listing as it is written: templates, and the records by what is their own.
 #[derive(Debug, Default)]
-pub struct Writer {
-    forms: Vec<u8>,
+pub struct ListingWriter {
+    templates: Vec<u8>,
     records: Vec<u8>,
     /// The record before.
     last: Record,
-    form_count: u32,
+    template_count: u32,
     record_count: u32,
 }
 
-impl Writer {
+impl ListingWriter {
     /// How many records there are.
     pub fn len(&self) -> u32 {
         self.record_count
@@ -102,95 +102,113 @@ impl Writer {
 
     /// How many bytes they take.
     pub fn bytes(&self) -> usize {
-        self.forms.len() + self.records.len()
+        self.templates.len() + self.records.len()
     }
 
-    /// Adds a form. Gives its place.
-    pub fn form<C: SpecCodec>(&mut self, job: &Job, codec: &mut C) -> u32 {
-        minicbor::encode_with(job, &mut self.forms, codec).expect("writing to memory cannot fail");
-        let form = self.form_count;
-        self.form_count += 1;
-        form
+    /// Adds a template. Gives its place.
+    pub fn template<C: SpecCodec>(&mut self, job: &Job, codec: &mut C) -> u32 {
+        minicbor::encode_with(job, &mut self.templates, codec)
+            .expect("writing to memory cannot fail");
+        let template = self.template_count;
+        self.template_count += 1;
+        template
     }
 
-    /// Adds a record of the form at that place.
-    pub fn record(&mut self, form: u32, numbers: &Numbers) {
+    /// Adds a record of the template at that place.
+    pub fn record(&mut self, template: u32, values: &RowValues) {
         let at = self.records.len();
         self.records.push(0);
-        let (records, last) = (&mut self.records, &self.last.numbers);
+        let (records, last) = (&mut self.records, &self.last.values);
         let mut flags = 0;
-        let mut tell = |flag: u8, number: u64, usual: u64| {
+        let mut write = |flag: u8, number: u64, usual: u64| {
             if number != usual {
                 flags |= flag;
                 put(records, number);
             }
         };
-        tell(NUMBER, signed(last.id.0, numbers.id.0), signed(0, 1));
-        tell(FORM, far(self.last.form.into(), form.into()), 0);
-        let (was, is) = (last.submit_time.0, numbers.submit_time.0);
-        tell(SUBMITTED, far(was, is), 0);
-        tell(ELIGIBLE, far(last.waits_ms, numbers.waits_ms), 0);
-        let (was, is) = (last.priority, numbers.priority);
-        tell(PRIORITY, far(was.into(), is.into()), 0);
-        let (was, is) = (last.predicted_s, numbers.predicted_s);
-        tell(PREDICTED, far(was.into(), is.into()), 0);
-        let (was, is) = (last.evaluated.0, numbers.evaluated.0);
-        tell(EVALUATED, far(was, is), 0);
+        write(
+            NUMBER,
+            zigzag_delta(last.id.0, values.id.0),
+            zigzag_delta(0, 1),
+        );
+        write(
+            TEMPLATE,
+            zigzag_delta_signed(self.last.template.into(), template.into()),
+            0,
+        );
+        let (was, is) = (last.submit_time.0, values.submit_time.0);
+        write(SUBMITTED, zigzag_delta_signed(was, is), 0);
+        write(
+            ELIGIBLE,
+            zigzag_delta_signed(last.waits_ms, values.waits_ms),
+            0,
+        );
+        let (was, is) = (last.priority, values.priority);
+        write(PRIORITY, zigzag_delta_signed(was.into(), is.into()), 0);
+        let (was, is) = (last.predicted_s, values.predicted_s);
+        write(PREDICTED, zigzag_delta_signed(was.into(), is.into()), 0);
+        let (was, is) = (last.evaluated.0, values.evaluated.0);
+        write(EVALUATED, zigzag_delta_signed(was, is), 0);
         self.records[at] = flags;
-        let numbers = *numbers;
-        self.last = Record { form, numbers };
+        let values = *values;
+        self.last = Record { template, values };
         self.record_count += 1;
     }
 }
 
-impl<C> Encode<C> for Writer {
+impl<C> Encode<C> for ListingWriter {
     fn encode<W: Write>(
         &self,
         e: &mut Encoder<W>,
         _codec: &mut C,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        e.array(2)?.array(self.form_count.into())?;
-        let forms = e.writer_mut().write_all(&self.forms);
-        forms.map_err(minicbor::encode::Error::write)?;
+        e.array(2)?.array(self.template_count.into())?;
+        let templates = e.writer_mut().write_all(&self.templates);
+        templates.map_err(minicbor::encode::Error::write)?;
         e.bytes(&self.records)?.ok()
     }
 }
 
-/// Forms that were written, found by what their records share.
+/// TemplateTable that were written, found by what their records share.
 #[derive(Debug, Default)]
-pub struct Forms<'s>(HashMap<usize, (u32, &'s Job)>);
+pub struct TemplateTable<'s>(HashMap<usize, (u32, &'s Job)>);
 
-impl<'s> Forms<'s> {
-    /// The place of the form that a record is of; it is written if there is none yet.
-    pub fn of<C: SpecCodec>(&mut self, job: &'s Job, writer: &mut Writer, codec: &mut C) -> u32 {
+impl<'s> TemplateTable<'s> {
+    /// The place of the template that a record is of; it is written if there is none yet.
+    pub fn of<C: SpecCodec>(
+        &mut self,
+        job: &'s Job,
+        writer: &mut ListingWriter,
+        codec: &mut C,
+    ) -> u32 {
         let spec = Arc::as_ptr(&job.spec) as usize;
-        if let Some((form, like)) = self.0.get(&spec)
-            && alike(like, job)
+        if let Some((template, like)) = self.0.get(&spec)
+            && same_template(like, job)
         {
-            return *form;
+            return *template;
         }
-        let form = writer.form(job, codec);
+        let template = writer.template(job, codec);
         if job.alloc.is_none() {
-            self.0.insert(spec, (form, job));
+            self.0.insert(spec, (template, job));
         }
-        form
+        template
     }
 }
 
 /// A record of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The place of its form.
-    pub form: u32,
-    /// What is its own.
-    pub numbers: Numbers,
+    /// The place of its template.
+    pub template: u32,
+    /// The values in which it differs.
+    pub values: RowValues,
 }
 
 /// A listing that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Listed {
-    /// The forms, and how many records are of each.
-    pub forms: Vec<(Job, u32)>,
+pub struct CompactListing {
+    /// The templates, and how many records are of each.
+    pub templates: Vec<(Job, u32)>,
     /// The records.
     pub records: Records,
 }
@@ -210,35 +228,35 @@ impl Records {
     }
 }
 
-impl Listed {
+impl CompactListing {
     /// A job for each.
     pub fn into_jobs(self) -> Vec<Job> {
-        let mut forms: Vec<(Option<Job>, u32)> = self
-            .forms
+        let mut templates: Vec<(Option<Job>, u32)> = self
+            .templates
             .into_iter()
             .map(|(job, count)| (Some(job), count))
             .collect();
         let job = |record: Record| {
-            let (form, left) = forms.get_mut(record.form as usize)?;
+            let (template, left) = templates.get_mut(record.template as usize)?;
             *left -= 1;
             let mut job = match *left {
                 // Nobody else is like it.
-                0 => form.take(),
-                _ => form.clone(),
+                0 => template.take(),
+                _ => template.clone(),
             }?;
-            record.numbers.put(&mut job);
+            record.values.put(&mut job);
             Some(job)
         };
         self.records.iter().filter_map(job).collect()
     }
 
-    /// Reads the records, to know that they can be read, and counts those of each form.
+    /// Reads the records, to know that they can be read, and counts those of each template.
     fn count(&mut self) -> Result<(), Error> {
         let (mut rest, mut last) = (self.records.0.as_slice(), Record::default());
         while let Some(record) = follow(&mut rest, &mut last)? {
-            let form = self.forms.get_mut(record.form as usize);
-            let (_, count) = form.ok_or_else(|| {
-                let text = format!("record of form {}, which is not there", record.form);
+            let template = self.templates.get_mut(record.template as usize);
+            let (_, count) = template.ok_or_else(|| {
+                let text = format!("record of template {}, which is not there", record.template);
                 Error::message(text)
             })?;
             *count += 1;
@@ -247,46 +265,47 @@ impl Listed {
     }
 }
 
-impl From<Vec<Job>> for Listed {
-    fn from(jobs: Vec<Job>) -> Listed {
-        let mut writer = Writer::default();
-        for (form, job) in (0..).zip(&jobs) {
-            writer.record(form, &Numbers::of(job));
+impl From<Vec<Job>> for CompactListing {
+    fn from(jobs: Vec<Job>) -> CompactListing {
+        let mut writer = ListingWriter::default();
+        for (template, job) in (0..).zip(&jobs) {
+            writer.record(template, &RowValues::of(job));
         }
-        Listed {
-            forms: jobs.into_iter().map(|job| (job, 1)).collect(),
+        CompactListing {
+            templates: jobs.into_iter().map(|job| (job, 1)).collect(),
             records: Records(writer.records),
         }
     }
 }
 
-impl<C: SpecCodec> Encode<C> for Listed {
+impl<C: SpecCodec> Encode<C> for CompactListing {
     fn encode<W: Write>(
         &self,
         e: &mut Encoder<W>,
         codec: &mut C,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        e.array(2)?.array(self.forms.len() as u64)?;
-        let mut forms = self.forms.iter();
-        forms.try_for_each(|(job, _)| job.encode(e, codec))?;
+        e.array(2)?.array(self.templates.len() as u64)?;
+        let mut templates = self.templates.iter();
+        templates.try_for_each(|(job, _)| job.encode(e, codec))?;
         e.bytes(&self.records.0)?.ok()
     }
 }
 
-impl<'b, C: SpecCodec> Decode<'b, C> for Listed {
-    fn decode(d: &mut Decoder<'b>, codec: &mut C) -> Result<Listed, Error> {
-        let damaged = || Error::message("a listing is forms and records");
+impl<'b, C: SpecCodec> Decode<'b, C> for CompactListing {
+    fn decode(d: &mut Decoder<'b>, codec: &mut C) -> Result<CompactListing, Error> {
+        let damaged = || Error::message("a listing is templates and records");
         if d.array()? != Some(2) {
             return Err(damaged());
         }
         let count = d.array()?.ok_or_else(damaged)?;
         // Room for all: most of a kilobyte each, they are not to be moved again and again. No part has more.
-        let mut forms = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(FORMS_AT_ONCE));
+        let mut templates =
+            Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(TEMPLATES_AT_ONCE));
         for _ in 0..count {
-            forms.push((Job::decode(d, codec)?, 0));
+            templates.push((Job::decode(d, codec)?, 0));
         }
-        let mut listed = Listed {
-            forms,
+        let mut listed = CompactListing {
+            templates,
             records: Records(d.bytes()?.to_vec()),
         };
         listed.count()?;
@@ -301,25 +320,25 @@ fn follow(from: &mut &[u8], last: &mut Record) -> Result<Option<Record>, Error> 
         return Ok(None);
     };
     *from = rest;
-    let mut told = |flag: u8, usual: u64| match flags & flag {
+    let mut delta = |flag: u8, usual: u64| match flags & flag {
         0 => Ok(usual),
         _ => take(from),
     };
-    let time = |was: i64, by| moved(was.cast_unsigned(), by).cast_signed();
-    let small = |was: u32, by| moved(was.into(), by) as u32;
-    let numbers = &mut last.numbers;
-    numbers.id.0 = moved(numbers.id.0, told(NUMBER, signed(0, 1))?);
-    last.form = small(last.form, told(FORM, 0)?);
-    numbers.submit_time.0 = time(numbers.submit_time.0, told(SUBMITTED, 0)?);
-    numbers.waits_ms = time(numbers.waits_ms, told(ELIGIBLE, 0)?);
-    numbers.priority = small(numbers.priority, told(PRIORITY, 0)?);
-    numbers.predicted_s = small(numbers.predicted_s, told(PREDICTED, 0)?);
-    numbers.evaluated.0 = time(numbers.evaluated.0, told(EVALUATED, 0)?);
+    let time = |was: i64, by| add_delta(was.cast_unsigned(), by).cast_signed();
+    let small = |was: u32, by| add_delta(was.into(), by) as u32;
+    let values = &mut last.values;
+    values.id.0 = add_delta(values.id.0, delta(NUMBER, zigzag_delta(0, 1))?);
+    last.template = small(last.template, delta(TEMPLATE, 0)?);
+    values.submit_time.0 = time(values.submit_time.0, delta(SUBMITTED, 0)?);
+    values.waits_ms = time(values.waits_ms, delta(ELIGIBLE, 0)?);
+    values.priority = small(values.priority, delta(PRIORITY, 0)?);
+    values.predicted_s = small(values.predicted_s, delta(PREDICTED, 0)?);
+    values.evaluated.0 = time(values.evaluated.0, delta(EVALUATED, 0)?);
     Ok(Some(*last))
 }
 
-/// Whether two records differ in [`Numbers`] at most. Every field is named, so that a new one is not forgotten.
-pub fn alike(a: &Job, b: &Job) -> bool {
+/// Whether two records differ in [`RowValues`] at most. Every field is named, so that a new one is not forgotten.
+pub fn same_template(a: &Job, b: &Job) -> bool {
     let Job {
         id: _,
         spec,
@@ -355,7 +374,7 @@ pub fn alike(a: &Job, b: &Job) -> bool {
         special_exit,
         expected_start,
         next_step,
-        unheard_steps,
+        unreported_steps,
         reason_detail,
         begin_at,
         configuring,
@@ -365,15 +384,15 @@ pub fn alike(a: &Job, b: &Job) -> bool {
         priority_least,
         het,
         preempted,
-        cpus_lent,
+        cpus_released_by_preemption,
         resumed,
-        waking,
-        turn_due,
+        power_up,
+        gang_slice_ends,
         resize_time,
         resizes,
         accrual,
     } = a;
-    let told = Arc::ptr_eq(spec, &b.spec)
+    let delta = Arc::ptr_eq(spec, &b.spec)
         && eligible_time.is_some() == b.eligible_time.is_some()
         && predicted_s.is_some() == b.predicted_s.is_some();
     let life = *state == b.state
@@ -395,10 +414,10 @@ pub fn alike(a: &Job, b: &Job) -> bool {
         && *special_exit == b.special_exit
         && *configuring == b.configuring
         && *preempted == b.preempted
-        && *cpus_lent == b.cpus_lent
+        && *cpus_released_by_preemption == b.cpus_released_by_preemption
         && *resumed == b.resumed
-        && *waking == b.waking
-        && *turn_due == b.turn_due;
+        && *power_up == b.power_up
+        && *gang_slice_ends == b.gang_slice_ends;
     // What has nodes differs from every other in them.
     let place = alloc.is_none()
         && b.alloc.is_none()
@@ -406,10 +425,10 @@ pub fn alike(a: &Job, b: &Job) -> bool {
         && *partition == b.partition
         && *steps == b.steps
         && *next_step == b.next_step
-        && *unheard_steps == b.unheard_steps
+        && *unreported_steps == b.unreported_steps
         && *resize_time == b.resize_time
         && *resizes == b.resizes;
-    let wishes = *array == b.array
+    let request = *array == b.array
         && *time_limit == b.time_limit
         && *waiting_on == b.waiting_on
         && *requeueable == b.requeueable
@@ -422,22 +441,22 @@ pub fn alike(a: &Job, b: &Job) -> bool {
         && *priority_least == b.priority_least
         && *accrual == b.accrual
         && *het == b.het;
-    told && life && place && wishes
+    delta && life && place && request
 }
 
-/// The way from one number to another: small for small steps in either direction.
-fn signed(from: u64, to: u64) -> u64 {
+/// The difference of two numbers in zigzag encoding: small for small steps in either direction.
+fn zigzag_delta(from: u64, to: u64) -> u64 {
     let by = to.wrapping_sub(from).cast_signed();
     ((by << 1) ^ (by >> 63)).cast_unsigned()
 }
 
-/// The same between numbers of either sign.
-fn far(from: i64, to: i64) -> u64 {
-    signed(from.cast_unsigned(), to.cast_unsigned())
+/// The same between numbers with a sign.
+fn zigzag_delta_signed(from: i64, to: i64) -> u64 {
+    zigzag_delta(from.cast_unsigned(), to.cast_unsigned())
 }
 
-/// The number that lies that far from another.
-fn moved(from: u64, by: u64) -> u64 {
+/// The number that lies that zigzag_delta_signed from another.
+fn add_delta(from: u64, by: u64) -> u64 {
     let by = (by >> 1) ^ (by & 1).wrapping_neg();
     from.wrapping_add(by)
 }

@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Reservations that a new job may run in: one of those that there may be, now and then.
-    pub(super) fn wished_reservation(&mut self) -> Option<String> {
+    pub(super) fn requested_reservation(&mut self) -> Option<String> {
         let some = self.random.one_in(6);
         some.then(|| (*self.random.pick(&NAMES)).to_owned())
     }

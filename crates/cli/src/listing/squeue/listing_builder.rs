@@ -1,6 +1,6 @@
-//! The listing as it grows. Of jobs that are alike, a row's text is made once, but for the cells of what they differ in;
-//! of each of them a number or some are kept, from which its row is made when all have come and their order is known. So
-//! a listing of everything takes some bytes a job, and no more of its text than one chunk.
+//! Builds the listing. The text of a row template is made once, with gaps for the cells in which its jobs differ; of each job only
+//! those values are kept, and its row is made when all jobs have come and their order is known. So a listing takes a few bytes a
+//! job, and one chunk of text.
 
 use super::super::Failure;
 use super::super::context::Ctx;
@@ -9,14 +9,14 @@ use super::super::job::JobRow;
 use super::super::job_fields::{self, is_id, is_of_numbers};
 use super::super::query::Jobs;
 use super::super::text;
-use super::pieces::Pieces;
+use super::chunked_vec::ChunkedVec;
 use super::sort::Order;
 use super::{Layouts, Options, pick};
-use muster_core::alike::{Listed, Numbers};
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Job};
+use muster_core::listing_codec::{CompactListing, RowValues};
 
-/// So many jobs that are alike are worth a form; it takes more than the rows of less.
+/// Equal jobs from which on a template is made; it takes more memory than fewer rows.
 const SHARED: u32 = 8;
 /// Text is written when there is so much of it.
 const CHUNK: usize = 16 << 10;
@@ -24,41 +24,41 @@ const CHUNK: usize = 16 << 10;
 const ROW: usize = 512;
 
 /// Rows, and what their order depends on.
-pub(super) struct Sheet<'o> {
+pub(super) struct ListingBuilder<'o> {
     options: &'o Options,
     layouts: &'o Layouts,
     order: Order,
-    forms: Vec<Form>,
-    /// What rows of each form have in common; where a form is of one row, all of it.
+    templates: Vec<RowTemplate>,
+    /// What rows of each template have in common; where a template is of one row, all of it.
     text: String,
     /// Where cells are missing in that.
     gaps: Vec<usize>,
-    /// The form of each row.
-    rows: Pieces<u32>,
-    /// The columns of what jobs that are alike differ in.
+    /// The template of each row.
+    rows: ChunkedVec<u32>,
+    /// The columns in which jobs of one template differ.
     columns: Vec<&'o Column<job_fields::Jobs>>,
     own: Own,
 }
 
 /// What rows look like.
-struct Form {
-    /// Its text and gaps are those from the form before until here.
+struct RowTemplate {
+    /// Its text and gaps are those from the template before until here.
     text_end: usize,
     gaps_end: usize,
     /// The job whose numbers are each row's, if it is of several.
     job: Option<Box<Job>>,
 }
 
-/// What is known of each row that its form does not tell.
+/// The values of each row that its template lacks.
 enum Own {
     /// The columns show nothing but the numbers of the jobs.
-    Ids(Pieces<JobId>),
-    All(Pieces<Numbers>),
+    Ids(ChunkedVec<JobId>),
+    All(ChunkedVec<RowValues>),
 }
 
-/// What becomes of the records of a form.
+/// How the records of a template are shown.
 #[derive(Clone, Copy)]
-enum Fate {
+enum TemplateUse {
     Unknown,
     Hidden,
     Alone,
@@ -66,14 +66,14 @@ enum Fate {
 }
 
 impl Own {
-    fn push(&mut self, numbers: &Numbers) {
+    fn push(&mut self, numbers: &RowValues) {
         match self {
             Own::Ids(all) => all.push(numbers.id),
             Own::All(all) => all.push(*numbers),
         }
     }
 
-    /// Makes a job of a form the one of that row.
+    /// Sets the values of a row in a template's job.
     fn put(&self, row: usize, job: &mut Job) {
         match self {
             Own::Ids(all) => job.id = all.at(row),
@@ -82,9 +82,12 @@ impl Own {
     }
 }
 
-impl<'o> Sheet<'o> {
+impl<'o> ListingBuilder<'o> {
     /// Without rows.
-    pub(super) fn new(options: &'o Options, layouts: &'o Layouts) -> Result<Sheet<'o>, Failure> {
+    pub(super) fn new(
+        options: &'o Options,
+        layouts: &'o Layouts,
+    ) -> Result<ListingBuilder<'o>, Failure> {
         let order = match options.steps {
             true => Order::of_steps(options.keys())?,
             false => Order::of_jobs(options.keys())?,
@@ -92,56 +95,59 @@ impl<'o> Sheet<'o> {
         let columns = layouts.jobs.columns.iter();
         let columns: Vec<_> = columns.filter(|c| is_of_numbers(c.field)).collect();
         let own = match columns.iter().all(|column| is_id(column.field)) {
-            true => Own::Ids(Pieces::default()),
-            false => Own::All(Pieces::default()),
+            true => Own::Ids(ChunkedVec::default()),
+            false => Own::All(ChunkedVec::default()),
         };
-        Ok(Sheet {
+        Ok(ListingBuilder {
             options,
             layouts,
             order,
-            forms: Vec::new(),
+            templates: Vec::new(),
             text: String::new(),
             gaps: Vec::new(),
-            rows: Pieces::default(),
+            rows: ChunkedVec::default(),
             columns,
             own,
         })
     }
 
     /// Adds what these records show. `jobs` knows their arrays.
-    pub(super) fn add(&mut self, listed: Listed, jobs: &mut Jobs, ctx: &Ctx) {
-        if !pick::by_form(self.options) {
+    pub(super) fn add(&mut self, listed: CompactListing, jobs: &mut Jobs, ctx: &Ctx) {
+        if !pick::by_template(self.options) {
             jobs.jobs = listed.into_jobs().into();
             return self.add_jobs(jobs, ctx);
         }
-        let Listed { mut forms, records } = listed;
-        let mut fates = vec![Fate::Unknown; forms.len()];
+        let CompactListing {
+            mut templates,
+            records,
+        } = listed;
+        let mut uses = vec![TemplateUse::Unknown; templates.len()];
         let by_numbers = self.order.is_of_numbers();
         for record in records.iter() {
-            let form = record.form as usize;
-            if let Fate::Shared(form) = fates[form]
+            let template = record.template as usize;
+            if let TemplateUse::Shared(template) = uses[template]
                 && by_numbers
             {
-                self.order.add_numbers(&record.numbers);
-                self.rows.push(form);
-                self.own.push(&record.numbers);
+                self.order.add_numbers(&record.values);
+                self.rows.push(template);
+                self.own.push(&record.values);
                 continue;
             }
-            let (job, count) = &mut forms[form];
-            record.numbers.put(job);
+            let (job, count) = &mut templates[template];
+            record.values.put(job);
             let row = JobRow::new(job, jobs.array_of(job));
-            if matches!(fates[form], Fate::Unknown) {
-                fates[form] = self.fate(&row, *count, ctx);
+            if matches!(uses[template], TemplateUse::Unknown) {
+                uses[template] = self.template_use(&row, *count, ctx);
             }
-            match fates[form] {
-                Fate::Unknown | Fate::Hidden => {}
-                Fate::Alone => self.add_alone(&row, ctx),
-                Fate::Shared(form) => self.add_row(form, &row, &record.numbers, ctx),
+            match uses[template] {
+                TemplateUse::Unknown | TemplateUse::Hidden => {}
+                TemplateUse::Alone => self.add_alone(&row, ctx),
+                TemplateUse::Shared(template) => self.add_row(template, &row, &record.values, ctx),
             }
         }
-        for ((job, _), fate) in forms.into_iter().zip(fates) {
-            if let Fate::Shared(form) = fate {
-                self.forms[form as usize].job = Some(Box::new(job));
+        for ((job, _), template_use) in templates.into_iter().zip(uses) {
+            if let TemplateUse::Shared(template) = template_use {
+                self.templates[template as usize].job = Some(Box::new(job));
             }
         }
     }
@@ -155,58 +161,58 @@ impl<'o> Sheet<'o> {
         for row in pick::steps(self.options, &rows) {
             self.order.add_step(&row, ctx);
             self.layouts.steps.row(&mut self.text, &row, ctx);
-            let form = self.end_form();
-            self.rows.push(form);
-            self.own.push(&Numbers::default());
+            let template = self.end_template();
+            self.rows.push(template);
+            self.own.push(&RowValues::default());
         }
     }
 
     /// Decides by the first of so many.
-    fn fate(&mut self, row: &JobRow<'_>, count: u32, ctx: &Ctx) -> Fate {
-        // What is said of an array is known by its number, and so is no form's.
+    fn template_use(&mut self, row: &JobRow<'_>, count: u32, ctx: &Ctx) -> TemplateUse {
+        // What an array shows depends on its number, so it has no template.
         let array = matches!(row.job.array, ArrayRole::Pending { .. });
-        if !self.options.wishes.wants(row, self.options, ctx) {
-            return Fate::Hidden;
+        if !self.options.conditions.wants(row, self.options, ctx) {
+            return TemplateUse::Hidden;
         }
         if count < SHARED || array {
-            return Fate::Alone;
+            return TemplateUse::Alone;
         }
         self.order.add_form(row, ctx);
         let gap = |at| self.gaps.push(at);
         let layout = &self.layouts.jobs;
         layout.row_but(is_of_numbers, &mut self.text, row, ctx, gap);
-        Fate::Shared(self.end_form())
+        TemplateUse::Shared(self.end_template())
     }
 
     fn add_alone(&mut self, row: &JobRow<'_>, ctx: &Ctx) {
         self.order.add_form(row, ctx);
         self.layouts.jobs.row(&mut self.text, row, ctx);
-        let form = self.end_form();
-        self.add_row(form, row, &Numbers::of(row.job), ctx);
+        let template = self.end_template();
+        self.add_row(template, row, &RowValues::of(row.job), ctx);
     }
 
-    fn add_row(&mut self, form: u32, row: &JobRow<'_>, numbers: &Numbers, ctx: &Ctx) {
+    fn add_row(&mut self, template: u32, row: &JobRow<'_>, numbers: &RowValues, ctx: &Ctx) {
         self.order.add_row(row, ctx);
-        self.rows.push(form);
+        self.rows.push(template);
         self.own.push(numbers);
     }
 
-    /// What was written last are the text and gaps of a form.
-    fn end_form(&mut self) -> u32 {
-        let form =
-            u32::try_from(self.forms.len()).expect("forms are fewer than bytes of an answer");
-        self.forms.push(Form {
+    /// Makes a template of the text and gaps that were written last.
+    fn end_template(&mut self) -> u32 {
+        let template = u32::try_from(self.templates.len())
+            .expect("templates are fewer than bytes of an answer");
+        self.templates.push(RowTemplate {
             text_end: self.text.len(),
             gaps_end: self.gaps.len(),
             job: None,
         });
-        form
+        template
     }
 
-    /// How many forms its rows have.
+    /// How many templates its rows have.
     #[cfg(test)]
-    pub(super) fn forms(&self) -> usize {
-        self.forms.len()
+    pub(super) fn templates(&self) -> usize {
+        self.templates.len()
     }
 
     /// Writes the whole listing, in order and with what stands above it.
@@ -230,20 +236,23 @@ impl<'o> Sheet<'o> {
 
     /// Writes one row.
     fn line(&mut self, row: usize, out: &mut String, ctx: &Ctx) {
-        let form = self.rows.at(row) as usize;
-        let before = form.checked_sub(1).map(|before| &self.forms[before]);
-        let (mut at, gaps) = before.map_or((0, 0), |form| (form.text_end, form.gaps_end));
-        let form = &mut self.forms[form];
-        if let Some(job) = &mut form.job {
+        let template = self.rows.at(row) as usize;
+        let before = template
+            .checked_sub(1)
+            .map(|before| &self.templates[before]);
+        let (mut at, gaps) =
+            before.map_or((0, 0), |template| (template.text_end, template.gaps_end));
+        let template = &mut self.templates[template];
+        if let Some(job) = &mut template.job {
             self.own.put(row, job);
-            let gaps = &self.gaps[gaps..form.gaps_end];
+            let gaps = &self.gaps[gaps..template.gaps_end];
             for (column, gap) in self.columns.iter().zip(gaps) {
                 out.push_str(&self.text[at..*gap]);
                 cell(out, column, job, ctx);
                 at = *gap;
             }
         }
-        out.push_str(&self.text[at..form.text_end]);
+        out.push_str(&self.text[at..template.text_end]);
     }
 
     fn above(&self, ctx: &Ctx) -> String {
@@ -267,7 +276,7 @@ impl<'o> Sheet<'o> {
     }
 }
 
-/// Writes the cell of a job that is of a form. Nearly all that is written of most listings is the number of a job in a column
+/// Writes the cell of a job that is of a template. Nearly all that is written of most listings is the number of a job in a column
 /// that is wide enough.
 fn cell(out: &mut String, column: &Column<job_fields::Jobs>, job: &Job, ctx: &Ctx) {
     let number = column.right && is_id(column.field) && job.array == ArrayRole::None;

@@ -1,8 +1,8 @@
-//! The door of a job: where steps follow each other, a step daemon takes requests there without the agent. A request goes
-//! in one message, with srun's streams; by the same connection all that is to be said comes back.
+//! The step socket of a job, on which a step daemon with a lease accepts requests without the agent. A request is sent in one
+//! message, with srun's streams; all answers come back on the same connection.
 
-use super::hand_over::Line;
 use super::request;
+use super::stdio_passing::StepdChannel;
 use crate::submit::agent::AgentStream;
 use muster_proto::frame;
 use muster_proto::step::{AgentRequest, FromStepd, StepCreated, StepSpec};
@@ -16,21 +16,21 @@ use std::path::Path;
 /// A longer request is the agent's.
 const REQUEST_MAX: usize = 64 << 10;
 
-/// Asks for a step at the door of its job, on the node whose agent has that address, if there is one.
-pub(super) fn ask(address: &str, spec: &mut StepSpec) -> Option<Line> {
+/// Asks for a step on the step socket of its job, next to the agent's socket, if there is one.
+pub(super) fn ask(address: &str, spec: &mut StepSpec) -> Option<StepdChannel> {
     let agent = Path::new(address.strip_prefix("unix:")?);
-    let door = agent.with_file_name(format!("job-{}.door", spec.job));
-    if !door.exists() {
+    let socket = agent.with_file_name(format!("job-{}.door", spec.job));
+    if !socket.exists() {
         return None;
     }
     let others = spec.extra_env.len();
     request::add_addresses(spec, IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let line = encoded(spec).and_then(|bytes| send(&door, &bytes));
-    if line.is_none() {
-        // To the agent it says which way it has come.
+    let channel = encoded(spec).and_then(|bytes| send(&socket, &bytes));
+    if channel.is_none() {
+        // A request to the agent has the addresses of that connection instead.
         spec.extra_env.truncate(others);
     }
-    line
+    channel
 }
 
 /// The request, unless it is too long.
@@ -47,25 +47,25 @@ fn encoded(spec: &mut StepSpec) -> Option<Vec<u8>> {
     Some(bytes).filter(|bytes| bytes.len() <= REQUEST_MAX)
 }
 
-/// Sends it as soon as somebody may have been woken, with the standard streams.
-fn send(door: &Path, bytes: &[u8]) -> Option<Line> {
-    let line = UnixStream::connect(door).ok()?;
+/// Connects and sends the request at once, with the standard streams: the process that is woken finds it there.
+fn send(socket: &Path, bytes: &[u8]) -> Option<StepdChannel> {
+    let channel = UnixStream::connect(socket).ok()?;
     let with = [ControlMessage::ScmRights(&[0, 1, 2])];
     let (slices, flags) = ([IoSlice::new(bytes)], MsgFlags::MSG_NOSIGNAL);
-    let sent = sendmsg::<()>(line.as_raw_fd(), &slices, &with, flags, None).ok()?;
+    let sent = sendmsg::<()>(channel.as_raw_fd(), &slices, &with, flags, None).ok()?;
     // What is left goes when there is room for it.
-    (&line).write_all(&bytes[sent..]).ok()?;
-    Some(Line::new(AgentStream::Unix(line)))
+    (&channel).write_all(&bytes[sent..]).ok()?;
+    Some(StepdChannel::new(AgentStream::Unix(channel)))
 }
 
 /// The step that a daemon has made of the request; nothing if the agent is to be asked.
 ///
 /// # Errors
-/// Whoever had the request is gone.
-pub(super) fn answer(line: &mut Line) -> io::Result<Option<StepCreated>> {
-    match line.next()? {
+/// The process that had the request is gone.
+pub(super) fn answer(channel: &mut StepdChannel) -> io::Result<Option<StepCreated>> {
+    match channel.next()? {
         FromStepd::Created(created) => Ok(Some(*created)),
-        FromStepd::Elsewhere => Ok(None),
-        other => Err(io::Error::other(format!("unexpected word {other:.60?}"))),
+        FromStepd::Redirect => Ok(None),
+        other => Err(io::Error::other(format!("unexpected message {other:.60?}"))),
     }
 }

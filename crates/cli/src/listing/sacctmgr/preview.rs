@@ -1,4 +1,4 @@
-//! What `sacctmgr` tells of an edit before it is done, as scripts look for it.
+//! The text that `sacctmgr` prints before it carries out an edit. Scripts parse it.
 
 use super::edit::{Entity, Verb, Words};
 use super::{amounts, clock, clock_of_minutes};
@@ -7,8 +7,8 @@ use muster_core::accounts::{Accounts, PARENT_SHARES, ROOT};
 use muster_core::command::QosAsk;
 use std::fmt::Write as _;
 
-/// What is told before it is done, as scripts look for it.
-pub(super) fn said(
+/// Describes an edit.
+pub(super) fn edit_preview(
     verb: Verb,
     entity: Entity,
     w: &Words,
@@ -305,8 +305,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told() {
-        let told = |line: &str, verb, entity| {
+    fn edits_are_previewed() {
+        let preview = |line: &str, verb, entity| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let read = read(verb, entity, &words).unwrap();
             let user = muster_core::accounts::User {
@@ -318,10 +318,10 @@ mod tests {
             let mut before = Accounts::default();
             before.users.insert("nobody".into(), user);
             before.accounts.insert("b1".into(), Default::default());
-            said(verb, entity, &read, "peer", &before)
+            edit_preview(verb, entity, &read, "peer", &before)
         };
         assert_eq!(
-            told(
+            preview(
                 "capture Description=x Organization=y",
                 Verb::Add,
                 Entity::Account
@@ -330,16 +330,16 @@ mod tests {
              A = capture    C = peer      \n Settings\n  Parent        = root\n"
         );
         assert_eq!(
-            told("nobody Account=capture", Verb::Add, Entity::User),
+            preview("nobody Account=capture", Verb::Add, Entity::User),
             " Adding User(s)\n  nobody\n Associations =\n  U = nobody    A = capture    C = peer      \n Non Default \
              Settings\n"
         );
         assert_eq!(
-            told("nobody set MaxJobs=1", Verb::Modify, Entity::User),
+            preview("nobody set MaxJobs=1", Verb::Modify, Entity::User),
             " Modified user associations...\n  C = peer       A = capture              U = nobody   \n"
         );
         assert_eq!(
-            told(
+            preview(
                 "nobody set DefaultAccount=capture",
                 Verb::Modify,
                 Entity::User
@@ -347,17 +347,17 @@ mod tests {
             " Modified users...\n  nobody\n"
         );
         assert_eq!(
-            told("nobody", Verb::Delete, Entity::User),
+            preview("nobody", Verb::Delete, Entity::User),
             " Deleting users...\n  nobody\n"
         );
         assert_eq!(
-            told("nobody Account=capture WCKeys=k", Verb::Add, Entity::User),
+            preview("nobody Account=capture WCKeys=k", Verb::Add, Entity::User),
             " Adding User(s)\n  nobody\n Associations =\n  U = nobody    A = capture    C = peer      \n WCKeys =\n  \
              U = nobody    W = k          C = peer      \n Non Default Settings\n"
         );
         // As sacctmgr 22.05 prints it.
         assert_eq!(
-            told(
+            preview(
                 "lp Account=capture Fairshare=parent GrpJobs=1 GrpJobsAccrue=2 GrpTRES=cpu=1,mem=5 GrpTRESRunMins=cpu=7 \
                  GrpWall=60 MaxWall=2-00:00 Priority=3 QOS=normal DefaultQOS=normal DefaultAccount=capture \
                  AdminLevel=Operator DefaultWCKey=k",
@@ -372,7 +372,7 @@ mod tests {
              Priority      = 3\n  QOS           = normal\n  DefQOS        = normal\n"
         );
         assert_eq!(
-            told(
+            preview(
                 "hi Priority=100 MaxJobsPerUser=5 MaxWall=60 Flags=DenyOnLimit UsageFactor=2 GraceTime=30 \
                  PreemptMode=cancel PreemptExemptTime=60",
                 Verb::Add,
@@ -384,11 +384,11 @@ mod tests {
              Priority                 = 100\n  UsageFactor              = 2.0000\n"
         );
         assert_eq!(
-            told("b1 set MaxJobs=4", Verb::Modify, Entity::Account),
+            preview("b1 set MaxJobs=4", Verb::Modify, Entity::Account),
             " Modified accounts...\n  b1\n Modified account associations...\n  C = peer       A = b1 of root\n"
         );
         assert_eq!(
-            told("where wckeys=k,m", Verb::Delete, Entity::User),
+            preview("where wckeys=k,m", Verb::Delete, Entity::User),
             " Deleting user WCKeys...\n  C = peer       W = k                    U = nobody   \n"
         );
     }

@@ -1,5 +1,5 @@
-//! Nodes that are alike hold as many tasks of a job. Most nodes that are looked at one after another are alike, now and
-//! once their jobs have ended, so the last two answers are kept.
+//! How many tasks of a job fit on a node, cached for the last two kinds of nodes. Equal nodes hold equally many, and most
+//! nodes that placement visits one after another are equal, now and once their jobs have ended.
 
 use crate::demand::Demand;
 use crate::nodes::fleet::{NodeClass, Room};
@@ -10,9 +10,9 @@ type Answer = (u32, Room, u32);
 
 /// The last answers, the later one first.
 #[derive(Debug, Default)]
-pub(crate) struct Alike(RefCell<[Option<Answer>; 2]>);
+pub(crate) struct TaskCounts(RefCell<[Option<Answer>; 2]>);
 
-impl Alike {
+impl TaskCounts {
     /// [`Demand::tasks_in`], of always the same demand. `number` is that of the class.
     pub(crate) fn tasks_in(
         &self,
