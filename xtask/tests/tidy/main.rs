@@ -6,6 +6,7 @@
 
 mod bounds;
 mod cycles;
+mod documents;
 mod files;
 mod formats;
 mod layers;

@@ -6,51 +6,6 @@ use muster_core::node::{GresConfig, Node};
 use muster_core::node_state::{NodeState, StateFlag};
 use muster_core::time::TimeLimit;
 
-<<<<<<< HEAD
-=======
-/// Base states of nodes, in Slurm's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BaseState {
-    /// Has not registered yet.
-    Unknown,
-    /// Not in use.
-    Down,
-    /// No job.
-    Idle,
-    /// No CPU is free.
-    Allocated,
-    /// Some CPUs are free.
-    Mixed,
-    /// Not there yet (`State=FUTURE`).
-    Future,
-}
-
-impl BaseState {
-    /// As `scontrol show node` has it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            BaseState::Unknown => "UNKNOWN",
-            BaseState::Down => "DOWN",
-            BaseState::Idle => "IDLE",
-            BaseState::Allocated => "ALLOCATED",
-            BaseState::Mixed => "MIXED",
-            BaseState::Future => "FUTURE",
-        }
-    }
-
-    fn number(self) -> u32 {
-        match self {
-            BaseState::Unknown => 0,
-            BaseState::Down => 1,
-            BaseState::Idle => 2,
-            BaseState::Allocated => 3,
-            BaseState::Mixed => 5,
-            BaseState::Future => 6,
-        }
-    }
-}
-
->>>>>>> 978349d4736df0d3cc1958dff6792a19015de62f
 /// A node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeView<'a> {

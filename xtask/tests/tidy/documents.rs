@@ -1,0 +1,71 @@
+//! What documents name of the code is there: files, modules and items between backticks.
+
+use crate::source::{all, root};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Documents about the code; docs/security.md and docs/performance.md tell of the past, too.
+const FOLDERS: [&str; 2] = ["", "docs/decisions"];
+/// Examples, and what is not this project's.
+const NOT_OURS: [&str; 3] = ["mod.rs", "name.rs", "verb.rs"];
+
+fn documents() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for folder in FOLDERS {
+        for entry in fs::read_dir(root().join(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|e| e == "md") {
+                let name = path.file_name().expect("a name").to_string_lossy();
+                let text = fs::read_to_string(&path).expect("a document");
+                let name = Path::new(folder).join(&*name).display().to_string();
+                found.push((name, text));
+            }
+        }
+    }
+    found
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[test]
+fn documents_name_what_is_there() {
+    let sources = all();
+    let mut words: BTreeSet<&str> = BTreeSet::new();
+    for source in &sources {
+        words.extend(source.text.split(|c| !is_word(c)));
+        words.extend(source.path.split(['/', '.']));
+    }
+    let is_file = |name: &str| {
+        let end = format!("/{name}");
+        let mut paths = sources.iter().map(|source| &source.path);
+        paths.any(|path| path == name || path.ends_with(&end))
+            // `ctld/writer.rs` is short for `crates/ctld/src/writer.rs`.
+            || name.split_once('/').is_some_and(|(package, rest)| {
+                let whole = format!("crates/{package}/src/{rest}");
+                sources.iter().any(|source| source.path == whole)
+            })
+    };
+    let mut wrong = Vec::new();
+    for (document, text) in documents() {
+        for token in text.split('`').skip(1).step_by(2) {
+            let is_plain = |c: char| is_word(c) || c == ':' || c == '/' || c == '.' || c == '-';
+            if !token.chars().all(is_plain) || NOT_OURS.contains(&token) {
+                continue;
+            }
+            let is_there = if token.ends_with(".rs") {
+                is_file(token)
+            } else if token.contains("::") {
+                token.split("::").all(|word| words.contains(word))
+            } else {
+                true
+            };
+            if !is_there {
+                wrong.push(format!("{document}: {token}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
