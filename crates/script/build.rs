@@ -8,6 +8,7 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src");
+    println!("cargo:rerun-if-changed=program.ld");
     println!("cargo:rustc-check-cfg=cfg(freestanding)");
     let program = PathBuf::from(variable("OUT_DIR")).join("program");
     let is_known = matches!(
@@ -51,11 +52,7 @@ fn compile(program: &Path) -> Result<(), String> {
             "-Clink-arg=-Wl,--build-id=none",
             "-Clink-arg=-Wl,--no-eh-frame-hdr",
         ])
-        // Headers, code and constants in one mapping.
-        .args([
-            "-Clink-arg=-Wl,-z,noseparate-code",
-            "-Clink-arg=-Wl,-z,norelro",
-        ])
+        .args(["-Cforce-unwind-tables=no", "-Clink-arg=-Wl,-T,program.ld"])
         .arg("-o")
         .arg(program);
     if let Some(linker) = std::env::var_os("RUSTC_LINKER") {

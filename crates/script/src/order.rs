@@ -4,7 +4,7 @@
 use core::ffi::CStr;
 
 /// Number of the numbers that come first, in this order.
-const HEAD: usize = 12;
+const HEAD: usize = 11;
 
 /// The lengths of what follows, and numbers of their own.
 struct Head {
@@ -18,7 +18,6 @@ struct Head {
     groups: u64,
     /// Pairs of a resource and its soft limit.
     limits: u64,
-    cpus: u64,
     args: u64,
     env: u64,
 }
@@ -35,15 +34,25 @@ impl Head {
             self.has_stderr,
             self.groups,
             self.limits,
-            self.cpus,
             self.args,
             self.env,
         ]
     }
 
     fn of(words: [u64; HEAD]) -> Head {
-        let [is_root, uid, gid, umask, slot, append, ..] = words;
-        let [.., has_stderr, groups, limits, cpus, args, env] = words;
+        let [
+            is_root,
+            uid,
+            gid,
+            umask,
+            slot,
+            append,
+            has_stderr,
+            groups,
+            limits,
+            args,
+            env,
+        ] = words;
         Head {
             is_root,
             uid,
@@ -54,7 +63,6 @@ impl Head {
             has_stderr,
             groups,
             limits,
-            cpus,
             args,
             env,
         }
@@ -89,8 +97,6 @@ pub struct Order<'a> {
     pub umask: u32,
     /// Soft limits by resource.
     pub limits: &'a [(u32, u64)],
-    /// CPUs as the kernel takes them.
-    pub cpus: Option<&'a [u64]>,
     /// Where to tell of a failure before exec.
     pub slot: usize,
 }
@@ -162,7 +168,6 @@ mod writer {
         #[must_use]
         pub fn to_bytes(&self) -> Vec<u8> {
             let user = self.user.unwrap_or_default();
-            let cpus = self.cpus.unwrap_or_default();
             let [first, second] = self.env;
             let env = first.starts.len() + second.starts.len();
             let head = Head {
@@ -175,7 +180,6 @@ mod writer {
                 has_stderr: u64::from(self.stderr.is_some()),
                 groups: user.2.len() as u64,
                 limits: self.limits.len() as u64,
-                cpus: cpus.len() as u64,
                 args: self.args.starts.len() as u64,
                 env: env as u64,
             };
@@ -184,7 +188,6 @@ mod writer {
             for (resource, soft) in self.limits {
                 words.extend([u64::from(*resource), *soft]);
             }
-            words.extend_from_slice(cpus);
             words.extend(user.2.chunks(2).map(|pair| {
                 let pair = [pair[0], pair.get(1).copied().unwrap_or(0)].map(u32::to_ne_bytes);
                 let mut bytes = [0; 8];
@@ -238,7 +241,6 @@ pub(crate) struct Told {
     pub(crate) umask: u32,
     /// Resources and their soft limits, one after the other.
     pub(crate) limits: &'static [u64],
-    pub(crate) cpus: &'static [u64],
     pub(crate) slot: usize,
 }
 
@@ -263,7 +265,6 @@ impl Told {
         let head = take(&mut words, HEAD as u64)?;
         let head = Head::of(*head.first_chunk()?);
         let limits = take(&mut words, head.limits.checked_mul(2)?)?;
-        let cpus = take(&mut words, head.cpus)?;
         let groups = take(&mut words, head.groups.div_ceil(2))?;
         let args = take(&mut words, head.args.checked_add(1)?)?;
         let env = take(&mut words, head.env.checked_add(2)?)?;
@@ -284,7 +285,6 @@ impl Told {
             append: head.append != 0,
             umask: u32::try_from(head.umask).ok()?,
             limits,
-            cpus,
             slot: usize::try_from(head.slot).ok()?,
         };
         let id = |word: u64| u32::try_from(word).ok();
@@ -353,7 +353,6 @@ mod tests {
             append: true,
             umask: 0o77,
             limits: &[(7, u64::MAX), (1, 9)],
-            cpus: Some(&[6]),
             slot: usize::MAX,
         }
     }
@@ -394,22 +393,18 @@ mod tests {
             (told.append, told.umask, told.slot),
             (true, 0o77, usize::MAX)
         );
-        assert_eq!(
-            (told.limits, told.cpus),
-            (&[7, u64::MAX, 1, 9][..], &[6][..])
-        );
+        assert_eq!(told.limits, [7, u64::MAX, 1, 9]);
         let empty = Strings::default();
         let other = Order {
             user: None,
             stderr: Some("err"),
             append: false,
             limits: &[],
-            cpus: None,
             ..order(&args, [&empty, &empty])
         };
         let told = Told::read(words(&other.to_bytes())).expect("it is whole");
         assert_eq!((told.user, told.stderr), (None, Some(c"err")));
-        assert!(told.cpus.is_empty() && told.limits.is_empty() && !told.append);
+        assert!(told.limits.is_empty() && !told.append);
         assert_eq!(texts(told.env), Vec::<&str>::new());
         assert_eq!(told.env, [0, 0]);
     }

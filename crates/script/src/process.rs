@@ -107,10 +107,6 @@ impl Script {
         let told = &self.0;
         bare::restore_signals(&CHANGED_SIGNALS);
         oom::leave_protection();
-        if !told.cpus.is_empty() {
-            // The CPUs were there when the agent started; if some are not any more, the script runs wherever it may.
-            let _ = bare::set_affinity(told.cpus);
-        }
         for limit in told.limits.chunks_exact(2) {
             // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
             let resource = u32::try_from(limit[0]).unwrap_or(u32::MAX);

@@ -50,6 +50,8 @@ struct Child {
     /// Where it notes itself.
     row: Row,
     uid: u32,
+    /// CPUs that it may run on, as the kernel takes them.
+    cpus: Option<Vec<u64>>,
     /// Where to tell of a failure before exec.
     slots: Rc<SharedSlots>,
     slot: usize,
@@ -98,6 +100,7 @@ impl Launches {
             program: self.program.as_ref().map(AsRawFd::as_raw_fd),
             row,
             uid: launch.user.uid,
+            cpus: launch.cpus.as_ref().map(sys::bitmap),
             slots,
             slot,
         };
@@ -111,7 +114,6 @@ fn order_of(launch: &Launch, root: bool, slot: usize) -> Result<Vec<u8>, NotStar
     let args = [&launch.script].into_iter().chain(&launch.args);
     let context = &launch.context;
     let user = &launch.user;
-    let cpus = launch.cpus.as_ref().map(sys::bitmap);
     let order = Order {
         path: &launch.script,
         args: &Strings::of(args.map(|s| s.as_bytes())),
@@ -125,7 +127,6 @@ fn order_of(launch: &Launch, root: bool, slot: usize) -> Result<Vec<u8>, NotStar
         append: launch.append,
         umask: context.umask & 0o777,
         limits: &sys::with_first_limits(&launch.limits),
-        cpus: cpus.as_deref(),
         slot,
     };
     match order.wrong_path() {
@@ -148,6 +149,11 @@ impl Child {
 
     fn prepare(&mut self) -> Result<(), Errno> {
         bare::setsid()?;
+        if let Some(cpus) = &self.cpus {
+            // Before the kernel looks for a CPU for what is executed. The CPUs were there when the agent started; if some are not
+            // any more, the script runs wherever it may.
+            let _ = bare::set_affinity(cpus);
+        }
         self.row.begin_session(self.uid)?;
         bare::keep_only(&mut self.kept)
     }
