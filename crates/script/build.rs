@@ -1,6 +1,6 @@
-//! Compiles this crate once more, as the small static program that [`PROGRAM`](../src/lib.rs) holds: without the standard and
-//! the C library, at a fixed address. The compiler is called directly, since cargo neither makes a program part of a library
-//! nor gives one package a `panic` setting of its own. It takes half a second and needs no other target than the present one.
+//! Compiles this crate once more, as the small static program in `muster_script::PROGRAM`: without the standard and the C library,
+//! at a fixed address. The compiler is called directly, because cargo neither includes a program in a library nor has a `panic`
+//! setting for one package. It takes half a second and needs no target but the present one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,12 +15,13 @@ fn main() {
         variable("CARGO_CFG_TARGET_ARCH").as_str(),
         "x86_64" | "aarch64"
     );
-    let built = match is_known && variable("CARGO_CFG_TARGET_OS") == "linux" {
+    let system = ["OS", "ENV"].map(|part| variable(&format!("CARGO_CFG_TARGET_{part}")));
+    let built = match is_known && system == ["linux", "gnu"] {
         true => compile(&program),
-        false => Err("there is none for this machine".to_owned()),
+        false => Err("it is not made for this target".to_owned()),
     };
     if let Err(e) = built {
-        // Scripts are started by the big program then, at a greater cost.
+        // Batch scripts are then started by Muster's own program, which is slower.
         println!("cargo:warning=no small program to start batch scripts: {e}");
         std::fs::write(&program, "").expect("cargo's output directory can be written");
     }
@@ -43,7 +44,7 @@ fn compile(program: &Path) -> Result<(), String> {
         .arg(variable("TARGET"))
         .args(["-Copt-level=2", "-Cpanic=abort", "-Cstrip=symbols"])
         .args(["-Ccodegen-units=1", "-Cdebuginfo=0"])
-        // Addresses are known when it is linked: nothing is left to do at its start.
+        // All addresses are known when it is linked; nothing is relocated at its start.
         .args(["-Crelocation-model=static", "-Ctarget-feature=+crt-static"])
         .args(["-Clink-arg=-nostartfiles"])
         .args(["-Clink-arg=-nostdlib", "-Clink-arg=-static"])

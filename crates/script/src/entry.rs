@@ -110,7 +110,7 @@ unsafe extern "C" fn strlen(text: *const core::ffi::c_char) -> usize {
     len
 }
 
-/// What the core library, which is compiled to unwind, names as what does that. It is not called, as a panic ends the process.
+/// The core library is compiled with unwinding and refers to this function. It is not called: a panic ends the process.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() -> ! {
     bare::exit(101)

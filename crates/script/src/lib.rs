@@ -1,10 +1,12 @@
-//! The process that becomes a batch script: root, with an order and nothing of the launcher's, it becomes the user, opens the
-//! user's files, which may take as long as the user likes, and executes the script.
+//! The process that becomes a batch script. It starts as root, with an order and nothing else of the launcher's, becomes the user,
+//! opens the user's files, for which the user may let it wait, and executes the script.
 //!
-//! Each job needs such a process, so its start has to be cheap. A program with a C library costs half a millisecond before its
-//! `main`, Muster's own big one twice that. So this crate needs neither a library nor a heap, and its build script compiles it
-//! once more as a static program of a few pages ([`PROGRAM`]). Where that program is missing or cannot be executed, Muster's
-//! own program calls [`main`]: the code is the same.
+//! Each job needs such a process, so its start has to be cheap. A program with a C library takes half a millisecond before its
+//! `main`, Muster's own twice as much. Therefore this crate uses neither a library nor a heap, and its build script compiles it
+//! once more as a small static program ([`PROGRAM`]). If that program is missing or cannot be executed, Muster's own program
+//! calls [`main`]. docs/decisions/0046-script-start-program.md has the reasons.
+//!
+//! It does not parse anything that a user wrote, and it does not read the order of another version.
 #![no_std]
 #![cfg_attr(freestanding, no_main)]
 // The program has no use for what only the launcher calls.
@@ -34,7 +36,7 @@ use libc as kernel;
 
 #[cfg(not(freestanding))]
 pub use order::{Order, Strings};
-pub use process::{ORDER_FD, SLOT, SLOTS_FD, Who, main};
+pub use process::{ORDER_FD, SLOT, SLOTS_FD, FaultOwner, main};
 
 /// The small program: a file to be executed, or nothing where none could be made.
 #[cfg(not(freestanding))]

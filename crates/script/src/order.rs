@@ -1,12 +1,12 @@
-//! What the process is told that becomes a script: a file of numbers of 64 bits, then strings with a zero byte at the end of each.
-//! It is read where the kernel maps it, without a heap; writer and reader are of one build.
+//! The order for the process that becomes a script: a file of 64-bit numbers, then zero-terminated strings. It is read where the
+//! kernel maps it, without a heap. Writer and reader are of one build, so the format has no version.
 
 use core::ffi::CStr;
 
-/// Number of the numbers that come first, in this order.
+/// How many numbers the file begins with: the fields of [`Head`].
 const HEAD: usize = 11;
 
-/// The lengths of what follows, and numbers of their own.
+/// Numbers of the order, and lengths of the lists that follow.
 struct Head {
     is_root: u64,
     uid: u64,
@@ -97,7 +97,7 @@ pub struct Order<'a> {
     pub umask: u32,
     /// Soft limits by resource.
     pub limits: &'a [(u32, u64)],
-    /// Where to tell of a failure before exec.
+    /// Where a failure before the exec is reported.
     pub slot: usize,
 }
 
@@ -137,7 +137,7 @@ mod writer {
             all
         }
 
-        /// Writes where they are in bytes that are as long as this says when they are appended.
+        /// Adds the places of the strings, if they are appended to so many bytes.
         fn places(&self, bytes: &mut usize, words: &mut Vec<u64>) {
             words.extend(self.starts.iter().map(|start| (*bytes + start) as u64));
             *bytes += self.bytes.len();
@@ -224,8 +224,8 @@ mod writer {
 #[cfg(not(freestanding))]
 pub use writer::Strings;
 
-/// An order in memory that is this process's for good.
-pub(crate) struct Told {
+/// An order, read in place. Its memory is never unmapped.
+pub(crate) struct MappedOrder {
     pub(crate) path: &'static CStr,
     /// Addresses of the arguments, and a null.
     pub(crate) argv: &'static mut [u64],
@@ -244,7 +244,7 @@ pub(crate) struct Told {
     pub(crate) slot: usize,
 }
 
-/// Takes the first so many of a slice out of it.
+/// Splits the first `count` elements off a slice.
 fn take<'a, T>(from: &mut &'a mut [T], count: u64) -> Option<&'a mut [T]> {
     let all = core::mem::take(from);
     let (taken, rest) = all.split_at_mut_checked(usize::try_from(count).ok()?)?;
@@ -258,9 +258,9 @@ fn string(from: &mut &'static [u8]) -> Option<&'static CStr> {
     Some(text)
 }
 
-impl Told {
-    /// Reads an order where it lies. Nothing if that is none.
-    pub(crate) fn read(memory: &'static mut [u64]) -> Option<Told> {
+impl MappedOrder {
+    /// Reads an order in place. `None` if this is no order.
+    pub(crate) fn read(memory: &'static mut [u64]) -> Option<MappedOrder> {
         let mut words = memory;
         let head = take(&mut words, HEAD as u64)?;
         let head = Head::of(*head.first_chunk()?);
@@ -272,7 +272,7 @@ impl Told {
         let strings = bytes;
         let mut next = || string(&mut bytes);
         let path = next()?;
-        let told = Told {
+        let order = MappedOrder {
             path,
             argv: addresses(args, 1, strings)?,
             env: addresses(env, 2, strings)?,
@@ -289,12 +289,12 @@ impl Told {
         };
         let id = |word: u64| u32::try_from(word).ok();
         let groups = halves_of(groups).get(..usize::try_from(head.groups).ok()?)?;
-        Some(Told {
+        Some(MappedOrder {
             user: match head.is_root {
                 0 => None,
                 _ => Some((id(head.uid)?, id(head.gid)?, groups)),
             },
-            ..told
+            ..order
         })
     }
 }
@@ -311,8 +311,8 @@ fn halves_of(words: &'static [u64]) -> &'static [u32] {
     unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 2) }
 }
 
-/// Makes addresses of places in strings, where they lie; the last `nulls` are nulls. What they lead to ends with a zero byte, as
-/// the last of all bytes is one.
+/// Replaces places in `strings` by addresses; the last `nulls` become null. Each string ends with a zero byte, because the last
+/// byte of all is one.
 fn addresses(
     places: &'static mut [u64],
     nulls: usize,
@@ -373,27 +373,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_understood() {
+    fn an_order_is_read_as_written() {
         let args = Strings::of([&b"/script"[..], b"", b"two words"]);
         let mut first = Strings::of([&b"A=1"[..], b"zero\0byte"]);
         first.push(&[b"B=", b"2"]);
         let second = Strings::of([&b"C="[..]]);
         let bytes = order(&args, [&first, &second]).to_bytes();
-        let told = Told::read(words(&bytes)).expect("it is whole");
-        assert_eq!(told.path, c"/script");
-        assert_eq!(texts(told.argv), ["/script", "", "two words"]);
-        assert_eq!(told.argv.len(), 4);
-        assert_eq!(texts(told.env), ["A=1", "B=2", "C="]);
-        assert_eq!(told.env.len(), 5);
-        assert_eq!(told.user, Some((1, 2, &[3, 4, 5][..])));
-        let paths = [told.user_name, told.work_dir, told.stdin, told.stdout];
+        let order = MappedOrder::read(words(&bytes)).expect("it is whole");
+        assert_eq!(order.path, c"/script");
+        assert_eq!(texts(order.argv), ["/script", "", "two words"]);
+        assert_eq!(order.argv.len(), 4);
+        assert_eq!(texts(order.env), ["A=1", "B=2", "C="]);
+        assert_eq!(order.env.len(), 5);
+        assert_eq!(order.user, Some((1, 2, &[3, 4, 5][..])));
+        let paths = [order.user_name, order.work_dir, order.stdin, order.stdout];
         assert_eq!(paths, [c"name", c"/dir", c"in", c""]);
-        assert_eq!(told.stderr, None);
+        assert_eq!(order.stderr, None);
         assert_eq!(
-            (told.append, told.umask, told.slot),
+            (order.append, order.umask, order.slot),
             (true, 0o77, usize::MAX)
         );
-        assert_eq!(told.limits, [7, u64::MAX, 1, 9]);
+        assert_eq!(order.limits, [7, u64::MAX, 1, 9]);
         let empty = Strings::default();
         let other = Order {
             user: None,
@@ -402,11 +402,11 @@ mod tests {
             limits: &[],
             ..order(&args, [&empty, &empty])
         };
-        let told = Told::read(words(&other.to_bytes())).expect("it is whole");
-        assert_eq!((told.user, told.stderr), (None, Some(c"err")));
-        assert!(told.limits.is_empty() && !told.append);
-        assert_eq!(texts(told.env), Vec::<&str>::new());
-        assert_eq!(told.env, [0, 0]);
+        let order = MappedOrder::read(words(&other.to_bytes())).expect("it is whole");
+        assert_eq!((order.user, order.stderr), (None, Some(c"err")));
+        assert!(order.limits.is_empty() && !order.append);
+        assert_eq!(texts(order.env), Vec::<&str>::new());
+        assert_eq!(order.env, [0, 0]);
     }
 
     #[test]
@@ -428,8 +428,8 @@ mod tests {
         for length in 0..whole.len() {
             let cut = whole[..length].to_vec().leak();
             let end = cut.as_ptr_range().end.addr() as u64;
-            if let Some(told) = Told::read(cut) {
-                assert!(told.env.iter().chain(&*told.argv).all(|at| *at < end));
+            if let Some(order) = MappedOrder::read(cut) {
+                assert!(order.env.iter().chain(&*order.argv).all(|at| *at < end));
             }
         }
         for at in 0..whole.len() {
@@ -439,8 +439,8 @@ mod tests {
                 changed[at] = value;
                 let changed = changed.leak();
                 let end = changed.as_ptr_range().end.addr() as u64;
-                if let Some(told) = Told::read(changed) {
-                    assert!(told.env.iter().chain(&*told.argv).all(|at| *at < end));
+                if let Some(order) = MappedOrder::read(changed) {
+                    assert!(order.env.iter().chain(&*order.argv).all(|at| *at < end));
                 }
             }
         }

@@ -1,15 +1,15 @@
 //! What the process does.
 
 use crate::bare::{self, Errno, Line};
-use crate::order::Told;
+use crate::order::MappedOrder;
 use crate::{identity, kernel, oom};
 use core::ffi::{CStr, c_char};
 
 /// Descriptor of the order.
 pub const ORDER_FD: i32 = 3;
-/// Descriptor of the memory in which failures are told.
+/// Descriptor of the memory in which failures are reported.
 pub const SLOTS_FD: i32 = 4;
-/// Bytes of a slot there: one of length, the rest of text.
+/// Bytes of a slot there: one with the length, then the text.
 pub const SLOT: usize = 256;
 
 /// Signals whose disposition the launcher changes.
@@ -22,47 +22,47 @@ macro_rules! message {
 
 /// Whose fault a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum FaultOwner {
     /// The node's.
     Node,
     /// The job's.
     Job,
 }
 
-impl Who {
+impl FaultOwner {
     /// The first letter of a text in a slot.
     #[must_use]
     pub const fn letter(self) -> char {
         match self {
-            Who::Node => 'N',
-            Who::Job => 'J',
+            FaultOwner::Node => 'N',
+            FaultOwner::Job => 'J',
         }
     }
 }
 
-/// Becomes the script that the order tells of.
+/// Executes the script of the order as its user. Does not return.
 pub fn main() -> ! {
-    // What is closed at the next exec: the slots, and nothing else is there but the order.
+    // The exec of the script closes the slots. Besides them, only the order is open.
     let begun = bare::set_undumpable()
         .and_then(|()| bare::close_on_exec_from(3).or_else(|_| bare::close_on_exec(SLOTS_FD)))
         .and_then(|()| bare::length(ORDER_FD))
         .and_then(|length| bare::map(ORDER_FD, length));
-    // The user may name it as a file, and cut it off under this process.
+    // The user could open it as /proc/self/fd/3, and truncate it while it is mapped.
     bare::close(ORDER_FD);
     bare::set_name(c"muster-shim");
-    let Some(told) = begun.ok().and_then(Told::read) else {
+    let Some(order) = begun.ok().and_then(MappedOrder::read) else {
         bare::write(
             2,
             b"muster-shim: this program is started by Muster itself\n",
         );
         bare::exit(1)
     };
-    Script(told).run()
+    Script(order).run()
 }
 
-struct Script(Told);
+struct Script(MappedOrder);
 
-/// What can fail before exec.
+/// A part of the work that can fail before the exec.
 #[derive(Clone, Copy)]
 enum Step {
     User,
@@ -84,7 +84,7 @@ impl Script {
     }
 
     fn explain(&self, failed: Step, e: Errno) -> Line<255> {
-        let (node, job) = (Who::Node.letter(), Who::Job.letter());
+        let (node, job) = (FaultOwner::Node.letter(), FaultOwner::Job.letter());
         let could_not = |what: &str, path: &CStr| {
             let path = Shown(path);
             message!("{job}Could not open {what} file {path}: {e}")
@@ -104,34 +104,34 @@ impl Script {
 
     fn prepare(&self) -> Result<(), (Step, Errno)> {
         let at = |step: Step| move |e: Errno| (step, e);
-        let told = &self.0;
+        let order = &self.0;
         bare::restore_signals(&CHANGED_SIGNALS);
         oom::leave_protection();
-        for limit in told.limits.chunks_exact(2) {
+        for limit in order.limits.chunks_exact(2) {
             // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
             let resource = u32::try_from(limit[0]).unwrap_or(u32::MAX);
             let _ = bare::set_soft_limit(resource, limit[1]);
         }
-        // Messages of this process go where the script's own will go, or nowhere.
+        // Messages of this process go to the script's standard error, or to /dev/null.
         let _ = bare::copy_to(0, 2);
-        if let Some((uid, gid, groups)) = told.user {
+        if let Some((uid, gid, groups)) = order.user {
             identity::become_user(uid, gid, groups).map_err(at(Step::User))?;
         }
-        bare::umask(told.umask);
-        let astray = bare::chdir(told.work_dir).err();
+        bare::umask(order.umask);
+        let astray = bare::chdir(order.work_dir).err();
         if astray.is_some() {
             bare::chdir(c"/tmp").map_err(at(Step::Directory))?;
         }
-        open_as(told.stdin, kernel::O_RDONLY, 0).map_err(at(Step::Stdin))?;
-        let flags = output_flags(told.append);
-        open_as(told.stdout, flags, 1).map_err(at(Step::Stdout))?;
-        match told.stderr {
-            Some(path) if path != told.stdout => open_as(path, flags, 2),
+        open_as(order.stdin, kernel::O_RDONLY, 0).map_err(at(Step::Stdin))?;
+        let flags = output_flags(order.append);
+        open_as(order.stdout, flags, 1).map_err(at(Step::Stdout))?;
+        match order.stderr {
+            Some(path) if path != order.stdout => open_as(path, flags, 2),
             _ => bare::copy_to(1, 2),
         }
         .map_err(at(Step::Stderr))?;
         if let Some(e) = astray {
-            let dir = Shown(told.work_dir);
+            let dir = Shown(order.work_dir);
             say(&message!(
                 "couldn't chdir to `{dir}': {e}: going to /tmp instead"
             ));

@@ -13,7 +13,7 @@ use crate::sys::bare::{self, Errno, Line};
 use crate::sys::nursery::Nursery;
 use crate::sys::{self, SharedSlots, Words};
 pub(crate) use muster_script::Strings;
-use muster_script::{Order, Who};
+use muster_script::{Order, FaultOwner};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ const FIRST_FREE: RawFd = 8;
 /// Takes a slot's message apart: whether the node is at fault, and the text.
 pub(crate) fn failure(text: &str) -> (bool, String) {
     (
-        text.starts_with(Who::Node.letter()),
+        text.starts_with(FaultOwner::Node.letter()),
         text.get(1..).unwrap_or("").to_owned(),
     )
 }
@@ -35,7 +35,7 @@ pub(crate) fn failure(text: &str) -> (bool, String) {
 /// Children that are about to execute the program that becomes a script.
 pub(super) struct Launches {
     children: Nursery<Child>,
-    /// That program; without it, it is the launcher's own.
+    /// That program, as a memory file. Without it, the launcher's own program is executed.
     program: Option<OwnedFd>,
 }
 
@@ -52,7 +52,7 @@ struct Child {
     uid: u32,
     /// CPUs that it may run on, as the kernel takes them.
     cpus: Option<Vec<u64>>,
-    /// Where to tell of a failure before exec.
+    /// Where a failure before the exec is reported.
     slots: Rc<SharedSlots>,
     slot: usize,
 }
@@ -70,10 +70,10 @@ impl Launches {
         let program = match muster_script::PROGRAM {
             [] => None,
             program => {
-                // No number that a child gives to what it keeps.
+                // Its number must not be one of those that a child gives to what it keeps.
                 let made = sys::sealed_program(c"muster-script", program);
                 let made = made.and_then(|file| sys::dup_from(file.as_raw_fd(), FIRST_FREE));
-                let complain = |e| eprintln!("scripts are started at a greater cost: {e}");
+                let complain = |e| eprintln!("batch scripts are started by Muster's own program, which is slower: {e}");
                 made.map_err(complain).ok()
             }
         };
@@ -141,7 +141,7 @@ impl Child {
             Ok(()) => self.execute(),
             Err(e) => e,
         };
-        let node = Who::Node.letter();
+        let node = FaultOwner::Node.letter();
         let text = format_args!("{node}a process for the script cannot be started: {e}");
         self.slots.put(self.slot, Line::<255>::of(text).as_bytes());
         bare::exit(1)
@@ -160,7 +160,7 @@ impl Child {
 
     fn execute(&self) -> Errno {
         if let Some(program) = self.program {
-            // This comes back where the kernel executes nothing that is in memory alone.
+            // Returns if the kernel does not execute memory files.
             sys::exec_file_bare(program, &self.words, &self.environment);
         }
         sys::exec_bare(role::OWN_FILE, &self.words, &self.environment)
