@@ -36,7 +36,7 @@ use libc as kernel;
 
 #[cfg(not(freestanding))]
 pub use order::{Order, Strings};
-pub use process::{ORDER_FD, SLOT, SLOTS_FD, FaultOwner, main};
+pub use process::{FaultOwner, ORDER_FD, SLOT, SLOTS_FD, main};
 
 /// The small program: a file to be executed, or nothing where none could be made.
 #[cfg(not(freestanding))]

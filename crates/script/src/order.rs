@@ -339,7 +339,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    fn order<'a>(args: &'a Strings, env: [&'a Strings; 2]) -> Order<'a> {
+    fn example<'a>(args: &'a Strings, env: [&'a Strings; 2]) -> Order<'a> {
         Order {
             path: "/script",
             args,
@@ -378,7 +378,7 @@ mod tests {
         let mut first = Strings::of([&b"A=1"[..], b"zero\0byte"]);
         first.push(&[b"B=", b"2"]);
         let second = Strings::of([&b"C="[..]]);
-        let bytes = order(&args, [&first, &second]).to_bytes();
+        let bytes = example(&args, [&first, &second]).to_bytes();
         let order = MappedOrder::read(words(&bytes)).expect("it is whole");
         assert_eq!(order.path, c"/script");
         assert_eq!(texts(order.argv), ["/script", "", "two words"]);
@@ -400,7 +400,7 @@ mod tests {
             stderr: Some("err"),
             append: false,
             limits: &[],
-            ..order(&args, [&empty, &empty])
+            ..example(&args, [&empty, &empty])
         };
         let order = MappedOrder::read(words(&other.to_bytes())).expect("it is whole");
         assert_eq!((order.user, order.stderr), (None, Some(c"err")));
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_path_with_a_zero_byte_is_refused() {
         let none = Strings::default();
-        let mut order = order(&none, [&none, &none]);
+        let mut order = example(&none, [&none, &none]);
         assert_eq!(order.wrong_path(), None);
         order.stderr = Some("a\0b");
         let wrong = order.wrong_path().expect("it is wrong");
@@ -423,7 +423,7 @@ mod tests {
     fn what_is_cut_off_or_changed_is_no_order_or_stays_in_its_memory() {
         let args = Strings::of([&b"/script"[..]]);
         let env = Strings::of([&b"A=1"[..]]);
-        let bytes = order(&args, [&env, &env]).to_bytes();
+        let bytes = example(&args, [&env, &env]).to_bytes();
         let whole = words(&bytes).to_vec();
         for length in 0..whole.len() {
             let cut = whole[..length].to_vec().leak();

@@ -13,7 +13,7 @@ use crate::sys::bare::{self, Errno, Line};
 use crate::sys::nursery::Nursery;
 use crate::sys::{self, SharedSlots, Words};
 pub(crate) use muster_script::Strings;
-use muster_script::{Order, FaultOwner};
+use muster_script::{FaultOwner, Order};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
@@ -73,7 +73,11 @@ impl Launches {
                 // Its number must not be one of those that a child gives to what it keeps.
                 let made = sys::sealed_program(c"muster-script", program);
                 let made = made.and_then(|file| sys::dup_from(file.as_raw_fd(), FIRST_FREE));
-                let complain = |e| eprintln!("batch scripts are started by Muster's own program, which is slower: {e}");
+                let complain = |e| {
+                    eprintln!(
+                        "batch scripts are started by Muster's own program, which is slower: {e}"
+                    )
+                };
                 made.map_err(complain).ok()
             }
         };
