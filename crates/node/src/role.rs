@@ -5,7 +5,6 @@
 use crate::AGENT_NAME;
 use crate::shim::wire::User;
 use crate::sys::{self, Words};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{Uid, chdir};
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -87,7 +86,7 @@ fn leave_root(user: &User, parent: Option<u32>) -> io::Result<()> {
 
 /// Bytes as a file in memory, open at its start.
 pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create(c"muster-order", MFdFlags::MFD_CLOEXEC)?);
+    let mut file = File::from(sys::memory_file(c"muster-order")?);
     file.write_all(bytes)?;
     file.rewind()?;
     Ok(file.into())

@@ -80,7 +80,7 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
     let first = args.into_iter().next();
     match first.as_deref() {
         Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
-        Some(launch::SCRIPT_ARGUMENT) => return launch::script_main(),
+        Some(launch::SCRIPT_ARGUMENT) => muster_script::main(),
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
         Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
         Some(users::GROUPS_ARGUMENT) => return users::groups_main(),

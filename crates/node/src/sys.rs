@@ -2,12 +2,12 @@
 //! and those below it; nothing here knows what a job is.
 #![allow(unsafe_code)]
 
-pub(crate) mod bare;
 pub(crate) mod cells;
 mod file_kind;
 pub(crate) mod here;
 mod identity;
 mod limits;
+mod memory_file;
 pub(crate) mod nursery;
 mod oom;
 mod slots;
@@ -18,8 +18,10 @@ pub(crate) use limits::{
     SoftLimits, change_own_limits, first_limits, restore_file_limit, set_first_limits,
     with_first_limits,
 };
+pub(crate) use memory_file::{memory_file, sealed_program};
+pub(crate) use muster_script::bare;
 pub(crate) use oom::{leave_protection, protect};
-pub(crate) use slots::{SharedSlots, put_in_slot};
+pub(crate) use slots::SharedSlots;
 
 use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
@@ -220,6 +222,22 @@ pub(crate) fn exec_bare(program: &CStr, words: &Words<'_>, environment: &Words<'
     }
 }
 
+/// The same of the program that a descriptor is open for.
+pub(crate) fn exec_file_bare(
+    program: RawFd,
+    words: &Words<'_>,
+    environment: &Words<'_>,
+) -> bare::Errno {
+    // SAFETY: as above.
+    unsafe {
+        bare::execute_file(
+            program,
+            words.pointers.as_ptr(),
+            environment.pointers.as_ptr(),
+        )
+    }
+}
+
 /// Ends the process without running destructors or exit handlers: for forked children.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) has no preconditions.
@@ -298,6 +316,13 @@ pub(crate) fn dup_to(fd: RawFd, target: RawFd) -> io::Result<()> {
 pub(crate) fn dup_high(fd: RawFd) -> io::Result<RawFd> {
     // SAFETY: fcntl(F_DUPFD_CLOEXEC) takes numbers only.
     check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 512) })
+}
+
+/// A copy of a descriptor, of this number or a higher one.
+pub(crate) fn dup_from(fd: RawFd, first: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl(F_DUPFD_CLOEXEC) takes numbers only.
+    let copy = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, first) })?;
+    Ok(adopt(copy))
 }
 
 /// Closes every descriptor from `first` on at the next exec.

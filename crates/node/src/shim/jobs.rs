@@ -262,7 +262,7 @@ impl Shim {
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
             members: Membership::open(spool)?,
-            launches: Launches::default(),
+            launches: Launches::new(),
             beginners: Beginners::default(),
             records,
             tree: ProcessTree::new(),

@@ -19,7 +19,6 @@ use muster_pmix::pmi::PMI_FD;
 use muster_pmix::{HostSetup, Tuning, UcxChoice};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ProgramKind};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Uid;
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -152,7 +151,7 @@ impl Pmix {
         };
         let crowded = setup.crowded;
         let name = CString::new("muster-pmix").expect("a literal without a zero byte");
-        let environments = File::from(memfd_create(&*name, MFdFlags::MFD_CLOEXEC)?);
+        let environments = File::from(sys::memory_file(&name)?);
         let (control, far_end) = UnixStream::pair()?;
         let (mut sockets, mut far_ends) = (Vec::new(), Vec::new());
         for _ in 0..if pmix.pmi || pmix.any { here } else { 0 } {

@@ -4,46 +4,10 @@ use super::check;
 use crate::shim::wire::User;
 use std::io;
 
-/// Gives up root: groups, group and user, for good. Not to be called where memory is shared with another process: each
-/// change of identity sets the memory's dumpable flag to `fs.suid_dumpable`.
-///
-/// Until it executes a program, this process still has the memory of one that was root's, so no process of the user may
-/// look into it or have it leave a core, whatever that setting says. The saved user stays root, which keeps the user from
-/// looking into it, and no signal that leaves a core comes, until the process has been made undumpable. The second change
-/// of identity takes nothing that the first has not, and leaves it so.
+/// Gives up root for a user, for good: see there. For processes with one thread.
 pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
-    let before = block_all_signals();
-    let became = change_identity(uid, gid, groups);
-    set_signal_mask(&before);
-    became
-}
-
-fn change_identity(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
-    // SAFETY: the pointer and length describe a live slice.
-    check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
-    // SAFETY: these calls take plain numbers.
-    check(unsafe { libc::setresgid(gid, gid, gid) })?;
-    // SAFETY: as above.
-    check(unsafe { libc::setresuid(uid, uid, 0) })?;
-    set_undumpable()?;
-    // SAFETY: as above.
-    check(unsafe { libc::setresuid(uid, uid, uid) }).map(drop)
-}
-
-/// Blocks all signals; gives those that were blocked before.
-fn block_all_signals() -> libc::sigset_t {
-    // SAFETY: sigfillset fills the set before it is read, and both sets are live.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        before
-    }
-}
-
-fn set_signal_mask(mask: &libc::sigset_t) {
-    // SAFETY: the set is live.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+    let became = muster_script::identity::become_user(uid, gid, groups);
+    became.map_err(|e| io::Error::from_raw_os_error(e.0))
 }
 
 /// Does something with the rights of a user, which this thread then gives up for root's: what the user has named is found,

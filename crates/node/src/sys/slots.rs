@@ -1,6 +1,7 @@
 //! Texts that children leave for the process that started them.
 
-use super::check;
+use super::{check, memory_file};
+use muster_script::SLOT;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -12,37 +13,16 @@ pub(crate) struct SharedSlots {
     file: OwnedFd,
 }
 
-/// Bytes of a slot: one of length, the rest of text.
-const SLOT: usize = 256;
-
 impl AsRawFd for SharedSlots {
     fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 }
 
-/// In what a child has executed: writes a text into a slot, cut to what fits. Allocates nothing.
-pub(crate) fn put_in_slot(slots: &OwnedFd, slot: usize, text: &[u8]) {
-    let mut bytes = [0; SLOT];
-    let length = text.len().min(SLOT - 1);
-    bytes[0] = u8::try_from(length).unwrap_or(u8::MAX);
-    bytes[1..=length].copy_from_slice(&text[..length]);
-    let Some(at) = slot
-        .checked_mul(SLOT)
-        .and_then(|at| libc::off_t::try_from(at).ok())
-    else {
-        return;
-    };
-    // SAFETY: the length is that of part of the live buffer. The file is sealed, so it cannot grow.
-    unsafe { libc::pwrite(slots.as_raw_fd(), bytes.as_ptr().cast(), length + 1, at) };
-}
-
 impl SharedSlots {
     /// Maps `count` empty slots.
     pub(crate) fn new(count: usize) -> io::Result<SharedSlots> {
-        use nix::sys::memfd::{MFdFlags, memfd_create};
-        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-        let file = std::fs::File::from(memfd_create(c"muster-slots", flags)?);
+        let file = std::fs::File::from(memory_file(c"muster-slots")?);
         // A user who names a descriptor of a child as a file does not open it.
         nix::sys::stat::fchmod(&file, nix::sys::stat::Mode::from_bits_truncate(0o600))?;
         file.set_len((count * SLOT) as u64)?;

@@ -11,6 +11,7 @@ use muster_core::spec::Owner;
 use muster_proto::step::ToStepd;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::collections::BTreeSet;
 use std::fs::{self, read_link, read_to_string};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -19,9 +20,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub const TESTS: &[Test] = &[
+    (WAITS, waits_for_its_file),
     (
-        "a_script_that_waits_for_its_file_has_nothing_of_the_shims",
-        waits_for_its_file,
+        "a_script_that_the_launchers_own_program_starts",
+        waits_without_the_small_program,
     ),
     ("a_prolog_that_waits_has_nothing_of_the_shims", prolog_waits),
     ("a_message_that_nobody_reads_holds_nothing_up", message),
@@ -32,6 +34,8 @@ pub const TESTS: &[Test] = &[
     ("a_task_that_cannot_start_holds_nothing_up", slow_program),
     ("own_limits_are_not_those_of_jobs", own_limits),
 ];
+
+const WAITS: &str = "a_script_that_waits_for_its_file_has_nothing_of_the_shims";
 
 const NOBODY: u32 = 65534;
 
@@ -108,6 +112,77 @@ fn survives_a_lost_shim(node: &mut Node, dir: &Dir, job: u64) {
     assert!(took < Duration::from_secs(5), "it took {took:?}");
 }
 
+/// A process that becomes a script has the launcher's environment no more than its memory. Its program is the small one,
+/// where the kernel executes what is in memory alone.
+fn assert_has_nothing_of(node: &Node, pid: i32) {
+    let of = |name: &str| read_to_string(format!("/proc/{pid}/{name}")).unwrap();
+    assert_eq!(of("environ"), "");
+    assert_eq!(of("cmdline"), "muster-shim\0--script\0");
+    assert_eq!(status(pid, "Name:"), "muster-shim");
+    let maps = of("maps");
+    let mapped: BTreeSet<&str> = maps
+        .lines()
+        .map(|line| line.splitn(6, ' ').last().unwrap_or_default().trim())
+        .collect();
+    let program = read_link(format!("/proc/{pid}/exe")).unwrap();
+    if is_memory_executed() {
+        assert_eq!(program, Path::new("/memfd:muster-script (deleted)"));
+        let own = |name: &str| {
+            let kernels = ["[stack]", "[vdso]", "[vsyscall]"].contains(&name);
+            let file = name.strip_prefix("/memfd:").unwrap_or_default();
+            kernels || name.starts_with("[vvar") || file.starts_with("muster-order")
+        };
+        let others = mapped.iter().filter(|name| !own(name));
+        assert_eq!(Vec::from_iter(others), [&program.to_str().unwrap()]);
+        // It has nothing to write to but its stack and its order.
+        assert_eq!(maps.matches(" rw").count(), 2, "{maps}");
+    } else {
+        assert_eq!(program, std::env::current_exe().unwrap());
+    }
+    // What launcher and children share.
+    let spool = node.spool.to_string_lossy();
+    for name in mapped {
+        assert!(!name.contains("slots") && !name.contains(&*spool), "{maps}");
+    }
+}
+
+/// Whether this kernel executes files that exist in memory alone.
+fn is_memory_executed() -> bool {
+    let policy = read_to_string(MEMORY_POLICY).unwrap_or_default();
+    policy.trim() != "2"
+}
+
+const MEMORY_POLICY: &str = "/proc/sys/vm/memfd_noexec";
+
+/// Where the kernel does not, the launcher's own program takes the small one's place: the same, in a space of processes with that
+/// policy.
+fn waits_without_the_small_program() {
+    if !Path::new(MEMORY_POLICY).exists() {
+        println!("SKIPPED: there is no {MEMORY_POLICY}");
+        return;
+    }
+    let script =
+        format!("mount -t tmpfs none /tmp && echo 2 >{MEMORY_POLICY} && \"$0\" \"$1\"; exit $?");
+    // The shell is the first process of that space, and waits for all that others leave.
+    let output = Command::new("unshare")
+        .args([
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "sh",
+            "-c",
+        ])
+        .arg(script)
+        .arg(std::env::current_exe().unwrap())
+        .arg(WAITS)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("1 passed, 0 failed"), "{text}");
+}
+
 fn waits_for_its_file() {
     let dir = dir_of_nobody("waits");
     let mut node = Node::start(&dir, "n1");
@@ -128,6 +203,7 @@ fn waits_for_its_file() {
     let mut expected = vec!["/dev/null"; 3];
     expected.push("/memfd:muster-slots (deleted)");
     assert_eq!(descriptors(pid), expected);
+    assert_has_nothing_of(&node, pid);
     survives_a_lost_shim(&mut node, &dir, 2);
     // And it ends with its job.
     node.terminate(1, TerminateReason::Cancelled);
