@@ -301,16 +301,6 @@ fn levels(
     switches: &mut [core::Switch],
     findings: &mut Findings,
 ) {
-    for start in 0..switches.len() {
-        if !switches[start].children.is_empty() {
-            continue;
-        }
-        let (mut at, mut level) = (start, 0);
-        while let Some(up) = parent[at] {
-            (at, level) = (up, level + 1);
-            switches[at].level = switches[at].level.max(level);
-        }
-    }
     for (place, line) in lines.iter().enumerate() {
         // One step more than there are switches cannot end at a root.
         let up = std::iter::successors(Some(place), |&at| parent[at]);
@@ -324,6 +314,16 @@ fn levels(
             );
             switches.iter_mut().for_each(|s| s.children.clear());
             return;
+        }
+    }
+    for start in 0..switches.len() {
+        if !switches[start].children.is_empty() {
+            continue;
+        }
+        let (mut at, mut level) = (start, 0);
+        while let Some(up) = parent[at] {
+            (at, level) = (up, level + 1);
+            switches[at].level = switches[at].level.max(level);
         }
     }
 }
@@ -508,6 +508,11 @@ mod tests {
             ),
             (
                 "SwitchName=a Switches=b\nSwitchName=b Switches=a\n",
+                "switch a is above itself",
+            ),
+            (
+                // A leaf whose way up goes round for ever.
+                "SwitchName=a Switches=b,l\nSwitchName=b Switches=a\nSwitchName=l Nodes=n1\n",
                 "switch a is above itself",
             ),
             ("SwitchName=a Switches=c\n", "there is no switch c"),
