@@ -12,6 +12,7 @@ use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::notify::Notify;
+use crate::passed;
 use crate::patience::Patience;
 use crate::priority;
 use crate::programs::{ProgramSettings, Programs};
@@ -189,6 +190,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         RateLimit::new(rates),
         Arc::clone(&stats),
     );
+    passed::start().context("no thread to close what users send")?;
     let listeners = Listeners::open(&socket)?;
     let refuses_descriptors = match crate::sys::refuse_descriptors(&listeners.users) {
         Ok(()) => true,

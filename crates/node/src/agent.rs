@@ -179,6 +179,7 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
     agent.peers = Peers::by_supervisor(dialer);
     let quotas = quota::Quotas::new(inherited.supervisor_uid, descriptor_limit::raise());
     agent.found = found;
+    closing::start().context("a thread to close what users send")?;
     listener::listen(inherited.listener, &quotas, events.clone())?;
     let launcher = Dialer::new(inherited.launcher, requests.clone())?;
     shim_link::keep(launcher, events.clone());
