@@ -554,6 +554,9 @@ pub enum NodeCommand {
         node_fault: bool,
         /// The site's prolog failed: the node is drained at once and the job held.
         prolog: bool,
+        /// It lacked processes, descriptors or room, which users can use up: the job is tried again, and the node is not
+        /// at fault.
+        lack: bool,
     },
     /// Something of a job's end went wrong in a way that makes the node unfit for others: it is drained.
     NodeFault {

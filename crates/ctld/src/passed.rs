@@ -1,43 +1,32 @@
 //! Descriptors that clients send with their bytes. The controller expects none. Closing one may take as long as its sender
 //! wants (a TCP socket with `SO_LINGER`, a file of a file system in user space), so it is never done on a thread that
-//! others wait for. Where the kernel can refuse descriptors, none arrive; on older kernels they are received, and closed by
-//! a thread of the user who sent them, which is there while there is something to close. A user for whom many wait has
-//! nothing received any more, and gets no further connection.
+//! others wait for. Where the kernel can refuse descriptors, none arrive; on older kernels they are received, and closed where nobody
+//! waits ([`muster_closer`]). A user for whom many wait has nothing received any more, and gets no further connection.
 
 use crate::sys;
-use log::warn;
+use muster_closer::{Closers, WAITING_MAX, close_without_linger};
 use nix::cmsg_space;
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, Shutdown, UnixAddr, recv, recvmsg, setsockopt, shutdown, sockopt,
+    ControlMessageOwned, MsgFlags, Shutdown, UnixAddr, recv, recvmsg, shutdown,
 };
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io::{self, IoSliceMut};
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::LazyLock;
 
 /// Descriptors in one message, as the kernel has it (`SCM_MAX_FD`).
 const MESSAGE_MAX: usize = 253;
 /// Bytes read at once.
 const READ: usize = 64 << 10;
-/// Descriptors of a user that wait to be closed before nothing is received from the user any more.
-const WAITING_MAX: usize = 128;
-/// How long a thread waits for more to close.
-const IDLE: Duration = Duration::from_secs(10);
-/// Stack of such a thread.
-const STACK_BYTES: usize = 128 << 10;
+static CLOSERS: LazyLock<Closers<OwnedFd>> = LazyLock::new(|| Closers::new(close_without_linger));
 
-/// The thread that closes what a user has sent.
-struct Closer {
-    items: Sender<OwnedFd>,
-    waiting: usize,
+/// To be called before anything is received from users.
+///
+/// # Errors
+/// There is no thread that could close what they send.
+pub(crate) fn start() -> io::Result<()> {
+    CLOSERS.keep_reserve()
 }
-
-static CLOSERS: LazyLock<Mutex<HashMap<u32, Closer>>> = LazyLock::new(Mutex::default);
 
 thread_local! {
     static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> =
@@ -49,7 +38,16 @@ thread_local! {
 /// # Errors
 /// What the socket gives; `InvalidInput` if there were descriptors, or if too many of the user's wait to be closed.
 pub(crate) fn receive(uid: u32, socket: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
-    if has_too_many(uid) {
+    receive_by(&CLOSERS, uid, socket, into)
+}
+
+fn receive_by(
+    closers: &Closers<OwnedFd>,
+    uid: u32,
+    socket: &impl AsFd,
+    into: &mut Vec<u8>,
+) -> io::Result<usize> {
+    if is_full(closers, uid) {
         return Err(invalid("descriptors that you have sent wait to be closed"));
     }
     BUFFERS.with_borrow_mut(|(bytes, control)| {
@@ -72,7 +70,7 @@ pub(crate) fn receive(uid: u32, socket: &impl AsFd, into: &mut Vec<u8>) -> io::R
             "{} descriptors came with a request; none are taken",
             passed.len()
         );
-        passed.into_iter().for_each(|fd| close_in_thread(uid, fd));
+        passed.into_iter().for_each(|fd| closers.close(uid, fd));
         Err(invalid(&text))
     })
 }
@@ -84,93 +82,37 @@ fn invalid(text: &str) -> io::Error {
 /// Closes a socket of a client. What it was sent and nobody read goes with it, descriptors too, so where there is any it is
 /// done by another thread.
 pub(crate) fn close(uid: u32, socket: OwnedFd) {
+    close_by(&CLOSERS, uid, socket);
+}
+
+fn close_by(closers: &Closers<OwnedFd>, uid: u32, socket: OwnedFd) {
     // From now on nothing more can be sent to it.
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
     let mut byte = [0];
     let unread = recv(socket.as_raw_fd(), &mut byte, flags);
     if unread.is_ok_and(|count| count > 0) {
-        close_in_thread(uid, socket);
+        closers.close(uid, socket);
     }
 }
 
 /// Whether so many descriptors of a user wait to be closed that no more are to come. Root has no limits.
 pub(crate) fn has_too_many(uid: u32) -> bool {
-    uid != 0
-        && closers()
-            .get(&uid)
-            .is_some_and(|closer| closer.waiting >= WAITING_MAX)
+    is_full(&CLOSERS, uid)
 }
 
-fn closers() -> MutexGuard<'static, HashMap<u32, Closer>> {
-    CLOSERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn close_in_thread(uid: u32, descriptor: OwnedFd) {
-    let mut closers = closers();
-    let closer = match closers.entry(uid) {
-        Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => match start_closer(uid) {
-            Ok(closer) => entry.insert(closer),
-            Err(e) => {
-                warn!(
-                    "a descriptor that uid {uid} has sent stays open: no thread to close it: {e}"
-                );
-                // Closing it may block, and this thread must not.
-                let _open = ManuallyDrop::new(descriptor);
-                return;
-            }
-        },
-    };
-    closer.waiting += 1;
-    // The thread ends only once it has taken itself off the list.
-    let _ = closer.items.send(descriptor);
-}
-
-fn start_closer(uid: u32) -> io::Result<Closer> {
-    let (items, inbox) = channel();
-    let named = std::thread::Builder::new().name(format!("close-{uid}"));
-    let closer = named.stack_size(STACK_BYTES);
-    closer.spawn(move || close_all_of(uid, &inbox))?;
-    Ok(Closer { items, waiting: 0 })
-}
-
-fn close_all_of(uid: u32, inbox: &Receiver<OwnedFd>) {
-    loop {
-        match inbox.recv_timeout(IDLE) {
-            Ok(descriptor) => close_without_linger(descriptor),
-            Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => {
-                let mut closers = closers();
-                if closers.get(&uid).is_none_or(|closer| closer.waiting == 0) {
-                    closers.remove(&uid);
-                    return;
-                }
-                continue;
-            }
-        }
-        if let Some(closer) = closers().get_mut(&uid) {
-            closer.waiting = closer.waiting.saturating_sub(1);
-        }
-    }
-}
-
-fn close_without_linger(descriptor: OwnedFd) {
-    let none = nix::libc::linger {
-        l_onoff: 0,
-        l_linger: 0,
-    };
-    // It is no socket, or has none set.
-    let _ = setsockopt(&descriptor, sockopt::Linger, &none);
+fn is_full(closers: &Closers<OwnedFd>, uid: u32) -> bool {
+    uid != 0 && closers.waiting_of(uid) >= WAITING_MAX
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::socket::{ControlMessage, sendmsg, sockopt::Linger};
+    use nix::sys::socket::{ControlMessage, sendmsg, setsockopt, sockopt::Linger};
     use std::io::{IoSlice, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
+    use std::sync::Mutex;
     use std::time::{Duration, Instant};
 
     /// A socket that takes as long to close as its peer does not read: and the peer.
@@ -225,25 +167,45 @@ mod tests {
         drop(peer);
     }
 
-    /// A pipe of a file system in user space would do the same: here the closer is kept busy by a lock.
+    /// Whoever closes waits for this.
+    static GATE: Mutex<()> = Mutex::new(());
+
+    fn close_late(descriptor: OwnedFd) {
+        let _open = GATE.lock();
+        drop(descriptor);
+    }
+
+    /// A pipe of a file system in user space would do the same: here closes wait for a lock.
     #[test]
     fn a_user_whose_descriptors_do_not_close_sends_no_more() {
+        let closers = Closers::new(close_late);
+        let gate = GATE.lock().unwrap();
         let (mut client, server) = UnixStream::pair().unwrap();
-        client.write_all(b"abc").unwrap();
-        let (items, inbox) = channel();
-        let waiting = WAITING_MAX;
-        closers().insert(USERS[1], Closer { items, waiting });
+        let null = std::fs::File::open("/dev/null").unwrap();
         let mut bytes = Vec::new();
-        let refused = receive(USERS[1], &server, &mut bytes).unwrap_err();
+        for _ in 0..WAITING_MAX {
+            pass(&client, &null);
+            let refused = receive_by(&closers, USERS[1], &server, &mut bytes).unwrap_err();
+            assert!(refused.to_string().contains("none are taken"), "{refused}");
+        }
+        client.write_all(b"abc").unwrap();
+        let refused = receive_by(&closers, USERS[1], &server, &mut bytes).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-        assert!(has_too_many(USERS[1]) && !has_too_many(USERS[2]));
-        assert_eq!(receive(USERS[2], &server, &mut bytes).unwrap(), 3);
+        assert!(is_full(&closers, USERS[1]) && !is_full(&closers, USERS[2]));
+        assert_eq!(
+            receive_by(&closers, USERS[2], &server, &mut bytes).unwrap(),
+            3
+        );
         // What a connection was sent waits with the rest.
         client.write_all(b"more").unwrap();
-        close(USERS[1], server.into());
-        assert_eq!(closers()[&USERS[1]].waiting, WAITING_MAX + 1);
-        assert_eq!(inbox.try_iter().count(), 1);
-        closers().remove(&USERS[1]);
+        close_by(&closers, USERS[1], server.into());
+        assert_eq!(closers.waiting_of(USERS[1]), WAITING_MAX + 1);
+        drop(gate);
+        let until = Instant::now() + Duration::from_secs(20);
+        while closers.waiting_of(USERS[1]) > 0 {
+            assert!(Instant::now() < until);
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -508,8 +508,7 @@ fn carry_out(invocation: &Invocation) -> bool {
     {
         warn!("{what}={program}: {}: {e}", path.display());
     }
-    let status = Command::new(program)
-        .args(args)
+    let status = command(program, args)
         .env_clear()
         .envs(env.iter().map(|(name, value)| (name, value)))
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -529,6 +528,24 @@ fn carry_out(invocation: &Invocation) -> bool {
         Err(e) => warn!("{what}={program}: {e}"),
     }
     false
+}
+
+/// Sets what the kernel ends when memory runs out to what it is for other processes, and becomes the program.
+const LEAVE_PROTECTION: &str = r#"echo 0 2>/dev/null >/proc/self/oom_score_adj; exec "$0" "$@""#;
+
+/// The command for a program, which the kernel is to treat like any other when memory runs out: the service manager has it end the
+/// controller last (`OOMScoreAdjust=`), and children inherit that. A shell undoes it before it becomes the program. What comes of
+/// this process without an exec cannot: until then it may neither be looked into, nor write to its own files in /proc.
+fn command(program: &str, args: &[String]) -> Command {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj");
+    if own.is_ok_and(|value| value.trim() == "0") {
+        let mut command = Command::new(program);
+        command.args(args);
+        return command;
+    }
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", LEAVE_PROTECTION, program]).args(args);
+    command
 }
 
 /// Waits for a program's end, and kills it and what it has started when its time is over. It leads its process group.
@@ -560,6 +577,35 @@ fn append(path: &std::path::Path, line: &str) {
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt as _;
+
+    /// Raising the value is for everybody to do, and it is inherited like a lower one.
+    #[test]
+    fn programs_have_no_protection_when_memory_runs_out() {
+        let dir = std::env::temp_dir().join(format!("muster-oom.{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let found = dir.join("found");
+        let invocation = Invocation {
+            what: "MailProg",
+            program: "/bin/sh".to_owned(),
+            args: vec![
+                "-c".to_owned(),
+                r#"read value </proc/self/oom_score_adj; echo "$value" "$@" >"$0""#.to_owned(),
+                found.display().to_string(),
+                "a b".to_owned(),
+            ],
+            env: Vec::new(),
+            file: None,
+            time_limit: None,
+        };
+        let own = "/proc/self/oom_score_adj";
+        let before = std::fs::read_to_string(own).unwrap();
+        for value in ["300", before.trim()] {
+            std::fs::write(own, value).unwrap();
+            assert!(carry_out(&invocation));
+            assert_eq!(std::fs::read_to_string(&found).unwrap(), "0 a b\n");
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn a_program_ends_with_its_time() {

@@ -12,6 +12,7 @@ use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::notify::Notify;
+use crate::passed;
 use crate::patience::Patience;
 use crate::priority;
 use crate::programs::{ProgramSettings, Programs};
@@ -34,6 +35,7 @@ use muster_core::command::{Identity, JobSelection, KeptPartitions, UserCommand};
 use muster_core::ids::JobId;
 use muster_core::state::State;
 use muster_journal::{DirStorage, Log};
+use muster_proto::client::daemon_socket;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -50,8 +52,10 @@ const ACCOUNTING_ROOM: usize = 1 << 20;
 /// Rows written at once while accounting catches up at start.
 const CATCH_UP: usize = 8192;
 
-/// Connections that wait to be accepted.
+/// Connections that wait to be accepted, of users.
 const BACKLOG: i32 = 512;
+/// The same of agents, of which each has one. The kernel may have it that there are fewer (net.core.somaxconn).
+const DAEMONS_BACKLOG: i32 = 65_535;
 
 /// How a controller is started.
 #[derive(Clone, Debug)]
@@ -186,8 +190,9 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         RateLimit::new(rates),
         Arc::clone(&stats),
     );
-    let listener = listen(&socket)?;
-    let refuses_descriptors = match crate::sys::refuse_descriptors(&listener) {
+    passed::start().context("no thread to close what users send")?;
+    let listeners = Listeners::open(&socket)?;
+    let refuses_descriptors = match crate::sys::refuse_descriptors(&listeners.users) {
         Ok(()) => true,
         Err(e) => {
             info!(
@@ -241,7 +246,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         Notify::from_environment().send("READY=1");
         ready();
     };
-    let served = serve(Rc::new(shared), listener, &socket, ready);
+    let served = serve(Rc::new(shared), listeners, &socket, ready);
     // From here on the watchdog sees to it that this comes to an end.
     failure::stopping();
     Notify::from_environment().send("STOPPING=1");
@@ -256,7 +261,9 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
             .unwrap_or_else(|e| warn!("{e}")),
         Err(_) => warn!("accounting is still in use; what it lacks follows from the journal"),
     }
-    let _ = fs::remove_file(&socket);
+    for socket in [daemon_socket(&socket), socket] {
+        let _ = fs::remove_file(&socket);
+    }
     served
 }
 
@@ -363,7 +370,25 @@ fn interactive(state: &State) -> HashMap<JobId, Identity> {
     .collect()
 }
 
-fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
+/// The sockets of the controller.
+struct Listeners {
+    users: std::os::unix::net::UnixListener,
+    /// For agents, in a queue of their own: nobody but root and SlurmUser can connect there.
+    daemons: std::os::unix::net::UnixListener,
+}
+
+impl Listeners {
+    fn open(socket: &Path) -> Result<Listeners> {
+        let users = listen(socket, BACKLOG)?;
+        let path = daemon_socket(socket);
+        let daemons = listen(&path, DAEMONS_BACKLOG)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+            .with_context(|| format!("cannot close {} to users", path.display()))?;
+        Ok(Listeners { users, daemons })
+    }
+}
+
+fn listen(socket: &Path, backlog: i32) -> Result<std::os::unix::net::UnixListener> {
     // The journal's lock is held: whatever socket is there belongs to a controller that is gone.
     let _ = fs::remove_file(socket);
     if let Some(dir) = socket.parent() {
@@ -378,14 +403,14 @@ fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
         .with_context(|| format!("cannot listen on {}", socket.display()))?;
     // Everybody waits for all who are in this queue. Beyond it each process waits in its own call, one connection of each
     // thread, and is let in as it came.
-    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(BACKLOG)?)?;
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(backlog)?)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
 fn serve(
     shared: Rc<Shared>,
-    listener: std::os::unix::net::UnixListener,
+    listeners: Listeners,
     socket: &Path,
     ready: impl FnOnce(),
 ) -> Result<()> {
@@ -397,7 +422,8 @@ fn serve(
         .context("cannot start the event loop")?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let listener = UnixListener::from_std(listener).context("cannot listen")?;
+        let users = UnixListener::from_std(listeners.users).context("cannot listen")?;
+        let daemons = UnixListener::from_std(listeners.daemons).context("cannot listen")?;
         // Everyone may connect; what each may do is decided by who they are.
         fs::set_permissions(socket, fs::Permissions::from_mode(0o666))
             .with_context(|| format!("cannot open {} to users", socket.display()))?;
@@ -406,7 +432,7 @@ fn serve(
         let mut hup = signal(SignalKind::hangup()).context("cannot catch SIGHUP")?;
         info!("listening on {}", socket.display());
         ready();
-        let accepting = server::accept(Rc::clone(&shared), listener);
+        let accepting = server::accept(Rc::clone(&shared), users, daemons);
         tokio::pin!(accepting);
         loop {
             tokio::select! {

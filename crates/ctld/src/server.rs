@@ -344,8 +344,8 @@ fn close(shared: &Shared, stream: UnixStream) {
     }
 }
 
-/// Accepts connections until it is stopped.
-pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
+/// Accepts connections until it is stopped: of users, and of daemons, for which root and SlurmUser have a socket of their own.
+pub(crate) async fn accept(shared: Rc<Shared>, users: UnixListener, daemons: UnixListener) {
     let waiter = Rc::clone(&shared);
     tokio::task::spawn_local(async move { waiter.give_up_unheld().await });
     let server = Arc::clone(&shared.pulses.server);
@@ -361,10 +361,18 @@ pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
     let run = async move { running.run().await };
     let mut running = tokio::task::spawn_local(tokio::task::unconstrained(run));
     loop {
+        let accepted = async {
+            tokio::select! {
+                // Whoever waits here comes first. There is one connection of each agent.
+                biased;
+                daemon = daemons.accept() => daemon,
+                user = users.accept() => user,
+            }
+        };
         tokio::select! {
             ended = &mut running => failure::end_process(&format!("no user is served any more: {ended:?}")),
             () = shared.stopped.notified() => return,
-            accepted = listener.accept() => match accepted {
+            accepted = accepted => match accepted {
                 Ok((stream, _)) => {
                     let Some((who, share)) = admit(&shared, &stream) else {
                         close(&shared, stream);

@@ -95,7 +95,7 @@ kinds!(
 kinds!(
     /// Kinds of requests to an agent.
     AGENT_REQUESTS, agent_name, AgentRequest:
-    Create StartStep StepNodeEnded SignalStep Inspect Measure TakeStepNumber
+    Create StartStep StepNodeEnded SignalStep Inspect Measure TakeStepNumber ServeNode
 );
 
 fn name_of(body: &RequestBody) -> &'static str {
@@ -651,6 +651,7 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
             }],
         ),
         AgentRequest::Create(Box::new(full_step(job))),
+        AgentRequest::ServeNode("n1".to_owned()),
     ];
     requests
         .into_iter()

@@ -172,14 +172,18 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
         listens_at: pmix::own_address(&inherited.options.address),
     };
     let (events, mut inbox) = mpsc::unbounded_channel();
-    let job_sockets = Rc::new(JobSockets::new(inherited.job_sockets));
+    let requests = inherited.requests;
+    let job_sockets = Rc::new(JobSockets::new(inherited.job_sockets, requests.clone()));
     let mut agent = Agent::new(inherited.options, events.clone(), job_sockets);
-    agent.peers = Peers::keeping(Some(PeerDialer::new(inherited.peers)?));
-    let quotas = quota::Quotas::new(agent.uid, descriptor_limit::raise());
+    let dialer = PeerDialer::new(inherited.peers, requests.clone())?;
+    agent.peers = Peers::by_supervisor(dialer);
+    let quotas = quota::Quotas::new(inherited.supervisor_uid, descriptor_limit::raise());
     agent.found = found;
+    closing::start().context("a thread to close what users send")?;
     listener::listen(inherited.listener, &quotas, events.clone())?;
-    shim_link::keep(Dialer::new(inherited.launcher)?, events.clone());
-    let controller = Dialer::new(inherited.controller)?;
+    let launcher = Dialer::new(inherited.launcher, requests.clone())?;
+    shim_link::keep(launcher, events.clone());
+    let controller = Dialer::new(inherited.controller, requests)?;
     controller::keep(controller, agent.options.clone(), events);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -207,8 +211,6 @@ struct Agent {
     job_sockets: Rc<JobSockets>,
     events: mpsc::UnboundedSender<Event>,
     started: Timestamp,
-    /// The user that it runs as.
-    uid: u32,
     settings: NodeSettings,
     machine: Machine,
     site_binding: SiteBinding,
@@ -255,7 +257,6 @@ impl Agent {
             job_sockets,
             events,
             started: crate::now(),
-            uid: nix::unistd::geteuid().as_raw(),
             settings: NodeSettings::default(),
             stopping: false,
             controller: None,
@@ -272,7 +273,7 @@ impl Agent {
             node_steps: step_node::NodeSteps::default(),
             endings: step_tree::Endings::default(),
             daemons: daemons::Daemons::default(),
-            peers: Peers::keeping(None),
+            peers: Peers::default(),
             inspections: HashMap::new(),
             next_tag: 0,
             found: Found::default(),

@@ -1,10 +1,15 @@
 //! Audit sessions of processes, as /proc shows them: see [`crate::shim`]'s membership for what they serve.
 
 use std::fs;
+use std::io;
 
-/// The audit session of a process (a number, or `self`); nothing if it is in none, or gone.
-pub(crate) fn of(pid: &str) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/sessionid")).ok()?;
-    let session = text.trim().parse().ok()?;
-    (session != u32::MAX).then_some(session)
+/// The audit session of a process (a number, or `self`); nothing if it is in none.
+///
+/// # Errors
+/// It cannot be read: the process is gone, the kernel has no audit, or this process lacks descriptors. Whoever asks does not
+/// know then, and must not take the process for one that is in no session.
+pub(crate) fn of(pid: &str) -> io::Result<Option<u32>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/sessionid"))?;
+    let session: u32 = text.trim().parse().map_err(io::Error::other)?;
+    Ok((session != u32::MAX).then_some(session))
 }

@@ -17,7 +17,7 @@ use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_core::node::NodeInfo;
 use muster_core::spec::JobKind;
 use muster_core::time::Timestamp;
-use muster_proto::client::{Request, RequestBody, Response};
+use muster_proto::client::{Request, RequestBody, Response, daemon_socket};
 use muster_proto::frame::{self, Frames};
 use muster_proto::node::{
     JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
@@ -297,7 +297,11 @@ impl Node {
     }
 
     async fn session(&mut self, wait: &mut Duration) -> anyhow::Result<End> {
-        let stream = UnixStream::connect(&self.options.controller_socket).await?;
+        let users = &self.options.controller_socket;
+        let stream = match UnixStream::connect(daemon_socket(users)).await {
+            Ok(stream) => stream,
+            Err(_) => UnixStream::connect(users).await?,
+        };
         let (mut read, mut write) = stream.into_split();
         let mut frames = Frames::default();
         let mut chunk = vec![0; 16 << 10];

@@ -12,6 +12,7 @@ mod checks;
 mod context;
 mod ending;
 mod files;
+mod foreign;
 mod jobs;
 mod launch;
 mod measure;
@@ -83,6 +84,7 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
         Some(launch::SCRIPT_ARGUMENT) => muster_script::main(),
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
         Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
+        Some(removal::CONTENT_ARGUMENT) => return removal::content_main(),
         Some(users::GROUPS_ARGUMENT) => return users::groups_main(),
         Some(measure::MEASURE_ARGUMENT) => return measure::measure_main(),
         _ => {}

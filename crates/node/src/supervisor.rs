@@ -4,7 +4,8 @@
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
 //!
 //! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, to the agent of
-//! another node on this machine, and the socket of a job. Requests name no path but that of another agent's socket, which is looked at. SIGTERM and SIGINT are passed on. When the agent
+//! another node on this machine, and the socket of a job. Requests name no path but that of another agent's socket, which is
+//! looked at, and no descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent
 //! ends, so does the supervisor, with its status; when the supervisor is killed, the kernel kills the agent.
 
 mod account;
@@ -26,14 +27,14 @@ use crate::shim::wire::User;
 use crate::sys;
 use anyhow::Context as _;
 use launcher::Starting;
-use lines::{Received, answer, receive};
+use lines::{RequestReceiver, SupervisorRequest, answer, answers};
 use muster_proto::PROTOCOL;
-use muster_proto::client::{Request, RequestBody};
+use muster_proto::client::{Request, RequestBody, daemon_socket};
 use muster_proto::frame;
+use muster_proto::step::AgentRequest;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::stat::Mode;
 use order::Order;
 use sockets::{JobSockets, NodeSocket};
@@ -75,6 +76,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         log_level: log.level.to_string(),
         log_to_stderr: log.to_stderr,
         has_log_file: log.file.is_some(),
+        supervisor_uid: nix::unistd::geteuid().as_raw(),
     };
     let mut supervisor = Supervisor::start(options, &order, &socket, log.file, &account, signals)?;
     let ended = supervisor.serve();
@@ -106,31 +108,20 @@ fn watch_signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&mask, flags)?)
 }
 
-/// An end of a connection to the agent, until the agent has closed its own.
-type Line = Option<OwnedFd>;
-
 struct Supervisor {
     options: AgentOptions,
     signals: SignalFd,
     /// The agent's process.
     agent: i32,
-    launcher: Line,
-    controller: Line,
-    sockets: Line,
-    peers: Line,
+    requests: RequestReceiver,
+    /// Where the answers to each kind of request go.
+    launcher: OwnedFd,
+    controller: OwnedFd,
+    sockets: OwnedFd,
+    peers: OwnedFd,
     /// A launcher that is being started, for which the agent waits.
     starting: Option<Starting>,
     job_sockets: JobSockets,
-}
-
-fn line() -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    Ok(socketpair(
-        AddressFamily::Unix,
-        SockType::SeqPacket,
-        None,
-        flags,
-    )?)
 }
 
 impl Supervisor {
@@ -143,11 +134,11 @@ impl Supervisor {
         account: &User,
         signals: SignalFd,
     ) -> anyhow::Result<Supervisor> {
-        let lines = || -> io::Result<_> { Ok([line()?, line()?, line()?, line()?]) };
+        let lines = || -> io::Result<_> { Ok([answers()?, answers()?, answers()?, answers()?]) };
         let [launcher, controller, of_jobs, peers] = lines().context("connections to the agent")?;
-        let mut kept: Vec<RawFd> = [&launcher.1, &controller.1, &of_jobs.1, &peers.1]
-            .map(|end| end.as_raw_fd())
-            .into();
+        let (requests, sender) = lines::requests().context("connections to the agent")?;
+        let ends = [&sender, &launcher.1, &controller.1, &of_jobs.1, &peers.1];
+        let mut kept: Vec<RawFd> = ends.map(|end| end.as_raw_fd()).into();
         kept.push(socket.number());
         kept.extend(log.as_ref().map(File::as_raw_fd));
         let environment = KEPT_VARIABLES.iter().filter_map(|name| {
@@ -170,10 +161,11 @@ impl Supervisor {
             options,
             signals,
             agent,
-            launcher: Some(launcher.0),
-            controller: Some(controller.0),
-            sockets: Some(of_jobs.0),
-            peers: Some(peers.0),
+            requests,
+            launcher: launcher.0,
+            controller: controller.0,
+            sockets: of_jobs.0,
+            peers: peers.0,
             starting: None,
         })
     }
@@ -181,36 +173,39 @@ impl Supervisor {
     /// Serves the agent until it ends.
     fn serve(&mut self) -> io::Result<ExitCode> {
         loop {
-            let number = |line: &Line| line.as_ref().map_or(-1, |line| line.as_raw_fd());
-            let fds = [
-                self.signals.as_fd().as_raw_fd(),
-                number(&self.launcher),
-                number(&self.controller),
-                number(&self.sockets),
-                number(&self.peers),
-            ];
+            let fds = [self.signals.as_fd().as_raw_fd(), self.requests.number()];
             let mut fds = fds.map(|fd| libc::pollfd {
                 fd,
                 events: libc::POLLIN,
                 revents: 0,
             });
             sys::poll(&mut fds, -1)?;
-            let [signals, launcher, controller, sockets, peers] = fds.map(|fd| fd.revents != 0);
+            let [signals, requests] = fds.map(|fd| fd.revents != 0);
             if signals && let Some(status) = self.take_signals() {
                 return Ok(status);
             }
-            if launcher {
-                self.ask_for_launcher();
+            if requests {
+                for request in self.requests.receive() {
+                    self.answer(request);
+                }
             }
-            if controller {
-                self.ask_for_controller();
+        }
+    }
+
+    fn answer(&mut self, request: SupervisorRequest) {
+        match request {
+            SupervisorRequest::ConnectLauncher => self.answer_launcher_request(),
+            SupervisorRequest::ConnectController => {
+                answer(&self.controller, 0, connect_to_controller(&self.options));
             }
-            if sockets {
-                self.ask_for_sockets();
+            SupervisorRequest::ConnectPeer { number, path } => {
+                let connected = connect_to_peer(&path, &self.options.name);
+                answer(&self.peers, number, connected);
             }
-            if peers {
-                self.ask_for_peer();
+            SupervisorRequest::OpenJobSocket(job, uid) => {
+                answer(&self.sockets, job.0, self.job_sockets.open(job, uid));
             }
+            SupervisorRequest::CloseJobSocket(job) => self.job_sockets.close(job),
         }
     }
 
@@ -230,84 +225,37 @@ impl Supervisor {
                 let started = starting
                     .ended(child.status)
                     .and_then(|()| launcher::connect(&self.options));
-                self.answer_launcher(started);
+                answer(&self.launcher, 0, started);
             }
         }
         None
     }
 
-    fn ask_for_launcher(&mut self) {
-        if !self.has_asked(|own| &mut own.launcher) || self.starting.is_some() {
+    fn answer_launcher_request(&mut self) {
+        if self.starting.is_some() {
             return;
         }
-        match launcher::connect(&self.options) {
+        let connected = match launcher::connect(&self.options) {
             Err(e) if launcher::is_absent(&e) => {
                 log::warn!("no launcher listens: one is started");
                 match Starting::begin(&self.options) {
-                    Ok(starting) => self.starting = Some(starting),
-                    Err(e) => self.answer_launcher(Err(e)),
+                    Ok(starting) => {
+                        self.starting = Some(starting);
+                        return;
+                    }
+                    Err(e) => Err(e),
                 }
             }
-            connected => self.answer_launcher(connected),
-        }
-    }
-
-    fn answer_launcher(&self, connected: io::Result<OwnedFd>) {
-        if let Some(line) = &self.launcher {
-            answer(line, 0, connected);
-        }
-    }
-
-    fn ask_for_controller(&mut self) {
-        if self.has_asked(|own| &mut own.controller)
-            && let Some(line) = &self.controller
-        {
-            answer(line, 0, connect_to_controller(&self.options));
-        }
-    }
-
-    /// Takes a request that says nothing; whether there was one.
-    fn has_asked(&mut self, line: fn(&mut Supervisor) -> &mut Line) -> bool {
-        let line = line(self);
-        let Some(fd) = line else { return false };
-        match receive(fd) {
-            Received::Request(_) => true,
-            Received::Nothing => false,
-            Received::End => {
-                *line = None;
-                false
-            }
-        }
-    }
-
-    /// Connects to another node's agent on this machine, which may lie where the agent has no way to. That one sees root, as
-    /// it sees every agent; what it does for agents, it does for those who show the key of a job.
-    fn ask_for_peer(&mut self) {
-        let Some(line) = &self.peers else { return };
-        match receive(line) {
-            Received::Request(bytes) => {
-                if let Some((number, path)) = lines::read_peer_request(&bytes) {
-                    answer(line, number, connect_to_peer(path));
-                }
-            }
-            Received::Nothing => {}
-            Received::End => self.peers = None,
-        }
-    }
-
-    fn ask_for_sockets(&mut self) {
-        let Some(line) = &self.sockets else { return };
-        match receive(line) {
-            Received::Request(bytes) => self.job_sockets.serve(line, &bytes),
-            Received::Nothing => {}
-            Received::End => self.sockets = None,
-        }
+            connected => connected,
+        };
+        answer(&self.launcher, 0, connected);
     }
 }
 
 /// Connects to the agent of another node of this machine: to a socket of this process's user, with an agent's name, in a
-/// directory in which nobody else can make names. The directory is held open, so that what was checked is connected to.
-fn connect_to_peer(path: &str) -> io::Result<OwnedFd> {
+/// directory in which nobody else can make names. The directory is held open, so that what was checked is connected to. That
+/// agent sees root, so it is told first to take nothing from this connection but what the agent of this node may ask.
+fn connect_to_peer(path: &str, node: &str) -> io::Result<OwnedFd> {
     let refused = || io::Error::other("that is no socket of an agent of this user");
     let socket = Path::new(path);
     let (Some(dir), Some(name)) = (socket.parent(), socket.file_name()) else {
@@ -330,22 +278,36 @@ fn connect_to_peer(path: &str) -> io::Result<OwnedFd> {
         return Err(refused());
     }
     let held = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-    lines::connect(&held.join(name))
+    let connection = lines::connect(&held.join(name))?;
+    let restricted = frame::encode(&AgentRequest::ServeNode(node.to_owned()));
+    write_first(&connection, &restricted)?;
+    Ok(connection)
+}
+
+/// Writes what a connection begins with.
+fn write_first(connection: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    // There is room for it in a new socket.
+    match nix::unistd::write(connection, bytes)? {
+        sent if sent == bytes.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
 }
 
 /// Connects to the controller, which sees root, and has it take nothing from this connection but what the agent of this node
-/// may say: the agent is not root, and may be somebody else's by now.
+/// may say: the agent is not root, and may be somebody else's by now. At the socket for daemons no user is in the way.
 fn connect_to_controller(options: &AgentOptions) -> io::Result<OwnedFd> {
-    let connection = lines::connect(&options.controller_socket)?;
+    let connection = match lines::connect(&daemon_socket(&options.controller_socket)) {
+        // An earlier version of the controller, or one of another SlurmUser in a cluster that is not root's.
+        Err(e) if launcher::is_absent(&e) || e.kind() == io::ErrorKind::PermissionDenied => {
+            lines::connect(&options.controller_socket)?
+        }
+        connected => connected?,
+    };
     let restricted = frame::encode(&Request {
         version: PROTOCOL,
         body: RequestBody::ServeNode(options.name.clone()),
     });
-    // There is room for it in a new socket.
-    let sent = nix::unistd::write(&connection, &restricted)?;
-    if sent != restricted.len() {
-        return Err(io::ErrorKind::WriteZero.into());
-    }
+    write_first(&connection, &restricted)?;
     Ok(connection)
 }
 
@@ -368,6 +330,47 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::os::unix::net::UnixListener;
 
+    /// As many users as there is room for wait at the controller's socket, which does not accept.
+    #[test]
+    fn users_do_not_keep_an_agent_from_the_controller() {
+        let dir = std::env::temp_dir().join(format!("muster-daemons-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let options = AgentOptions {
+            name: "n1".to_owned(),
+            cluster: "c".to_owned(),
+            address: String::new(),
+            controller_socket: dir.join("socket"),
+            spool_dir: dir.clone(),
+            claimed_cpus: None,
+            claimed_sockets: 0,
+            shared_machine: false,
+            claimed_memory_mib: None,
+            shim_program: None,
+            slurmd_user: String::new(),
+        };
+        let serves = |listener: &UnixListener| {
+            let (mut accepted, _) = listener.accept().unwrap();
+            let request: Request = frame::read(&mut accepted).unwrap();
+            assert_eq!(request.body, RequestBody::ServeNode("n1".to_owned()));
+        };
+        let users = UnixListener::bind(&options.controller_socket).unwrap();
+        let backlog = nix::sys::socket::Backlog::new(4).unwrap();
+        nix::sys::socket::listen(&users, backlog).unwrap();
+        connect_to_controller(&options).unwrap();
+        serves(&users);
+        let waiting: Vec<_> =
+            std::iter::from_fn(|| lines::connect(&options.controller_socket).ok()).collect();
+        assert!(waiting.len() >= 4);
+        assert!(
+            connect_to_controller(&options).is_err(),
+            "an older controller"
+        );
+        let daemons = UnixListener::bind(daemon_socket(&options.controller_socket)).unwrap();
+        connect_to_controller(&options).unwrap();
+        serves(&daemons);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
     /// A link to another socket, and a directory where others make names, would have root connect anywhere.
     #[test]
     fn only_agents_of_this_user_are_connected_to() {
@@ -380,9 +383,13 @@ mod tests {
         };
         let (own, peer, open) = (dir("a", 0o711), dir("b", 0o711), dir("c", 0o777));
         let at = |dir: &Path| dir.join("noded.sock");
-        let _listeners = [&peer, &open].map(|dir| UnixListener::bind(at(dir)).unwrap());
-        let connects = |socket: &Path| connect_to_peer(socket.to_str().unwrap()).is_ok();
+        let listeners = [&peer, &open].map(|dir| UnixListener::bind(at(dir)).unwrap());
+        let connects = |socket: &Path| connect_to_peer(socket.to_str().unwrap(), "n1").is_ok();
         assert!(connects(&at(&peer)));
+        // Before the agent can say anything, its supervisor has said for whom it speaks.
+        let (mut accepted, _) = listeners[0].accept().unwrap();
+        let first: AgentRequest = frame::read(&mut accepted).unwrap();
+        assert_eq!(first, AgentRequest::ServeNode("n1".to_owned()));
         assert!(!connects(&at(&open)), "others make names there");
         symlink(at(&peer), at(&own)).unwrap();
         assert!(!connects(&at(&own)), "a link");

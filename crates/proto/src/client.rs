@@ -22,6 +22,12 @@ use muster_core::rights::privacy::PrivateData;
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 use muster_core::validate::{Bounds, Invalid, Validate};
+use std::path::{Path, PathBuf};
+
+/// Where a controller with this socket for users has another one for the agents of nodes, which wait behind no user there.
+pub fn daemon_socket(controller_socket: &Path) -> PathBuf {
+    controller_socket.with_file_name("daemons")
+}
 
 /// A client's message to the controller. Several may follow each other on a connection; answers come in order.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]

@@ -539,6 +539,10 @@ pub enum Report {
         #[n(2)]
         #[cbor(default)]
         prolog: bool,
+        /// It lacked processes, descriptors or room, for longer than it was tried again.
+        #[n(3)]
+        #[cbor(default)]
+        lack: bool,
     },
     /// Its processes are gone without a trace.
     #[n(3)]

@@ -57,6 +57,7 @@ impl From<&AgentRequest> for Request {
             AgentRequest::Inspect { .. } => Request::Inspect,
             AgentRequest::Measure { .. } => Request::Measure,
             AgentRequest::TakeStepNumber { .. } => Request::TakeStepNumber,
+            AgentRequest::ServeNode(_) => Request::ServeNode,
         }
     }
 }

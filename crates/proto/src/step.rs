@@ -112,6 +112,10 @@ pub enum AgentRequest {
         #[n(1)]
         key: Option<ByteVec>,
     },
+    /// First on a connection that slurmd's supervisor makes for the agent of this node: from here on only what agents ask
+    /// each other is taken from it. The agent sees root there, which that agent is not. There is no answer. Root.
+    #[n(261)]
+    ServeNode(#[n(0)] String),
 }
 
 /// What a batch script or a step inherits comes to nodes as the submitter has sent it.

@@ -443,6 +443,7 @@ fn samples() -> Vec<Sample> {
         sample(&step_spec().context),
         sample(&AgentRequest::Create(Box::new(step_spec()))),
         sample(&AgentRequest::StartStep(Box::new(launch()), vec![share])),
+        sample(&AgentRequest::ServeNode("n1".to_owned())),
         sample(&AgentRequest::StepNodeEnded {
             job: JobId(3),
             key: bytes(),

@@ -318,6 +318,7 @@ fn node_command(what: u64, job: JobId, attempt: Attempt, pick: u64, now: Timesta
             error: "no".to_owned(),
             node_fault: pick.is_multiple_of(2),
             prolog: pick.is_multiple_of(3),
+            lack: false,
         },
         5 => NodeCommand::Vanished { job, attempt },
         6 => NodeCommand::StepStarted {

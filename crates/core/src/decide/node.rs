@@ -48,9 +48,12 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             error,
             node_fault,
             prolog,
+            lack,
         } => {
             let why = if *prolog {
                 LaunchFault::Prolog
+            } else if *lack {
+                LaunchFault::Lack
             } else if *node_fault {
                 LaunchFault::Node
             } else {
@@ -313,6 +316,8 @@ enum LaunchFault {
     Job,
     /// The node's: the job is tried again, on other nodes if the node goes on like that.
     Node,
+    /// Nobody's who is known: users can use up what was lacking. The job is tried again, and the node stays in service.
+    Lack,
     /// The site's prolog says that the node is unfit.
     Prolog,
 }
@@ -360,7 +365,7 @@ fn launch_failed(
     }
     ending::release(draft, id, position);
     match fault {
-        LaunchFault::Job => {}
+        LaunchFault::Job | LaunchFault::Lack => {}
         LaunchFault::Node => count_failure(draft, idx, error),
         LaunchFault::Prolog => drain(draft, idx, shortened(&format!("Prolog error: {error}"))),
     }

@@ -216,7 +216,7 @@ requests! {
     WaitNodes = Connection, Anyone, "muster up";
     /// Ties an allocation to a connection.
     HoldAllocation = Connection, OwnerAlone, "salloc, srun";
-    /// Restricts a connection to a node, for its agent.
+    /// Restricts a connection to a node, for its agent: to the controller, and to other agents.
     ServeNode = Connection, SlurmUser, "slurmd";
     /// Registers a node.
     NodeHello = Connection, SlurmUser, "slurmd";

@@ -219,6 +219,7 @@ fn a_launch_that_fails_is_tried_again_whole() {
             error: "no space".to_owned(),
             node_fault: true,
             prolog: false,
+            lack: false,
         },
     );
     world.release(ids[0]);

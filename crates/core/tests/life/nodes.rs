@@ -44,6 +44,7 @@ fn launch_failed(world: &mut World, id: JobId, node: u32, node_fault: bool) {
             error,
             node_fault,
             prolog: false,
+            lack: false,
         },
     );
 }
@@ -275,6 +276,37 @@ fn launch_failures_back_off_and_drain_the_node() {
     world.check_replay();
 }
 
+/// A user can use up processes, descriptors and room for as long as it takes: that drains no node.
+#[test]
+fn what_a_launch_lacked_is_not_the_nodes_fault() {
+    let mut world = World::new();
+    for n in 1..=3 * LAUNCH_FAILURES_MAX {
+        let id = world.submit(spec("j"));
+        assert!(world.start(id, &[0]), "job {n}");
+        world.node(
+            0,
+            NodeCommand::LaunchFailed {
+                job: id,
+                attempt: Attempt(1),
+                error: "Prolog: fork: Resource temporarily unavailable".to_owned(),
+                node_fault: true,
+                prolog: false,
+                lack: true,
+            },
+        );
+        let job = world.job(id);
+        assert_eq!(
+            (job.state, job.reason, job.restarts),
+            (JobState::Pending, Reason::LaunchBackoff, 0)
+        );
+        let detail = job.reason_detail.as_deref().unwrap_or_default();
+        assert!(detail.contains("Prolog: fork"), "{detail}");
+    }
+    let node = &world.state.nodes[0];
+    assert!(!node.drain && node.launch_failures == 0 && node.is_usable());
+    world.check_replay();
+}
+
 #[test]
 fn a_failed_prolog_drains_the_node_and_holds_the_job() {
     let failed = |world: &mut World, id: JobId| {
@@ -287,6 +319,7 @@ fn a_failed_prolog_drains_the_node_and_holds_the_job() {
                 error: "Prolog /etc/prolog failed: exit status 4".to_owned(),
                 node_fault: true,
                 prolog: true,
+                lack: false,
             },
         );
     };

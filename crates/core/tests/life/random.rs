@@ -368,6 +368,7 @@ fn act(world: &mut World, op: &Op) {
                     error: "no space".to_owned(),
                     node_fault: *n < 3,
                     prolog: *n == 2,
+                    lack: *n == 1,
                 },
             };
             world.node(node, command);

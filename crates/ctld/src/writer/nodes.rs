@@ -140,12 +140,14 @@ pub fn node_command(numbered: NumberedReport) -> NodeCommand {
             error,
             node_fault,
             prolog,
+            lack,
         } => NodeCommand::LaunchFailed {
             job,
             attempt,
             error,
             node_fault,
             prolog,
+            lack,
         },
         Report::NodeFault { error } => NodeCommand::NodeFault {
             job,

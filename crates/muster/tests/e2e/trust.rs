@@ -5,6 +5,10 @@ use muster_proto::PROTOCOL;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::NodeHello;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -87,6 +91,45 @@ fn answers(socket: &Path, bodies: Vec<RequestBody>) -> Vec<Response> {
     }
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     std::iter::from_fn(|| frame::read(&mut stream).ok()).collect()
+}
+
+/// As many connections of users as the kernel takes wait while the controller accepts none: an agent waits with none of them.
+#[test]
+fn agents_do_not_wait_behind_users() {
+    let c = Cluster::start(1, 1);
+    let socket = c.ok("ls -d ../run/muster-ctld.*/socket");
+    let socket = c.path(socket.trim_start_matches("../"));
+    let daemons = socket.with_file_name("daemons");
+    let mode = std::fs::metadata(&daemons).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    if c.ok("id -u").eq("0") {
+        let path = daemons.display();
+        let script = format!("import socket; socket.socket(socket.AF_UNIX).connect(\"{path}\")");
+        c.ok("chmod 755 ..");
+        let denied = as_nobody(&c, &format!("python3 -c '{script}' 2>&1 || true"));
+        assert!(denied.out.contains("PermissionError"), "{denied:?}");
+    }
+    let pid = c.controller();
+    c.ok(&format!("kill -STOP {pid}"));
+    let connect = |path: &Path| {
+        let kind = SockType::Stream;
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let own = nix::sys::socket::socket(AddressFamily::Unix, kind, flags, None).unwrap();
+        nix::sys::socket::connect(own.as_raw_fd(), &UnixAddr::new(path).unwrap()).map(|()| own)
+    };
+    let waiting: Vec<_> = std::iter::from_fn(|| connect(&socket).ok())
+        .take(10_000)
+        .collect();
+    let full = connect(&socket).map(drop);
+    let agent = connect(&daemons);
+    c.ok(&format!("kill -CONT {pid}"));
+    assert_eq!(full, Err(Errno::EAGAIN), "{} wait", waiting.len());
+    assert!(agent.is_ok(), "{agent:?}");
+    drop(waiting);
+    let hello = |name: &str| RequestBody::ServeNode(name.to_owned());
+    let said = vec![hello("n1"), RequestBody::Query(Box::new(Query::Config))];
+    let all = answers(&daemons, said);
+    assert!(matches!(all[..], [Response::Refused(_)]), "{all:?}");
 }
 
 #[test]

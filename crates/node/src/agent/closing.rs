@@ -1,27 +1,19 @@
-//! Closes what clients have sent. The close of a descriptor may take as long as its sender wants: a TCP socket with
-//! SO_LINGER and a full send buffer, a file of a FUSE or NFS server that does not answer, a Unix socket with such in its
-//! queue. So the agent's only loop never closes them. Each user has a thread for that, which is there while there is
-//! something to close; a user whose descriptors do not close delays nobody else, and has no further ones received.
+//! Closes what clients have sent, where the agent's only loop does not wait for it: see [`muster_closer`]. A user for whom much
+//! waits has no further descriptors received.
 
 use crate::descriptors::{self, HandedOver, WithOrder};
 use crate::sys;
-use nix::sys::socket::{setsockopt, sockopt};
+use muster_closer::{Closers, close_without_linger};
 use nix::sys::stat::SFlag;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{LazyLock, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::LazyLock;
 
-/// Descriptors of a user that wait to be closed before none are received from the user any more.
-pub(super) const WAITING_MAX: usize = 128;
-/// How long a thread waits for more to close.
-const IDLE: Duration = Duration::from_secs(10);
-/// Stack of such a thread.
-const STACK_BYTES: usize = 128 << 10;
+pub(super) use muster_closer::WAITING_MAX;
+
 /// Major number of memory devices, such as /dev/null.
 const MEMORY_MAJOR: u32 = 1;
 
@@ -32,26 +24,37 @@ enum Item {
     Connection(UnixStream),
 }
 
-/// The thread of a user.
-struct Closer {
-    items: Sender<Item>,
-    waiting: usize,
+impl Item {
+    fn close(self) {
+        match self {
+            Item::Fd(fd) => close_without_linger(fd),
+            Item::Connection(stream) => close_with_queue(stream),
+        }
+    }
 }
 
-static CLOSERS: LazyLock<Mutex<HashMap<u32, Closer>>> = LazyLock::new(Mutex::default);
+static CLOSERS: LazyLock<Closers<Item>> = LazyLock::new(|| Closers::new(Item::close));
+
+/// To be called before anything is received from users.
+///
+/// # Errors
+/// There is no thread that could close what they send.
+pub(super) fn start() -> io::Result<()> {
+    CLOSERS.keep_reserve()
+}
 
 /// Closes descriptors that a user has sent.
 pub(super) fn close(uid: u32, fds: impl IntoIterator<Item = OwnedFd>) {
     for fd in fds {
         if !is_closed_at_once(&fd) {
-            hand_over(uid, Item::Fd(fd));
+            CLOSERS.close(uid, Item::Fd(fd));
         }
     }
 }
 
 /// Closes a connection of a user that has not ended by itself.
 pub(super) fn close_connection(uid: u32, stream: UnixStream) {
-    hand_over(uid, Item::Connection(stream));
+    CLOSERS.close(uid, Item::Connection(stream));
 }
 
 /// Closes what went with an order for a step of a user.
@@ -61,8 +64,7 @@ pub(super) fn close_order(uid: u32, with: WithOrder) {
 
 /// How many descriptors of a user wait to be closed.
 pub(super) fn waiting_of(uid: u32) -> usize {
-    let closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
-    closers.get(&uid).map_or(0, |closer| closer.waiting)
+    CLOSERS.waiting_of(uid)
 }
 
 /// Pipes and memory devices: most of what comes.
@@ -70,63 +72,6 @@ fn is_closed_at_once(fd: &OwnedFd) -> bool {
     sys::kind_of(fd).is_some_and(|(kind, device)| {
         kind == SFlag::S_IFIFO || (kind == SFlag::S_IFCHR && device == MEMORY_MAJOR)
     })
-}
-
-fn hand_over(uid: u32, item: Item) {
-    let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let closer = match closers.get_mut(&uid) {
-        Some(closer) => closer,
-        None => {
-            let (items, inbox) = channel();
-            let named = thread::Builder::new().name(format!("close-{uid}"));
-            let started = named
-                .stack_size(STACK_BYTES)
-                .spawn(move || close_all_of(uid, &inbox));
-            if let Err(e) = started {
-                log::error!("what uid {uid} has sent stays open: no thread to close it: {e}");
-                // Whoever closes it may wait; the only loop of this process may not.
-                return std::mem::forget(item);
-            }
-            closers.entry(uid).or_insert(Closer { items, waiting: 0 })
-        }
-    };
-    closer.waiting += 1;
-    // The thread goes only once it has taken itself off the list.
-    let _ = closer.items.send(item);
-}
-
-fn close_all_of(uid: u32, inbox: &Receiver<Item>) {
-    loop {
-        match inbox.recv_timeout(IDLE) {
-            Ok(Item::Fd(fd)) => close_without_linger(fd),
-            Ok(Item::Connection(stream)) => close_with_queue(stream),
-            Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => {
-                let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
-                if closers.get(&uid).is_none_or(|closer| closer.waiting == 0) {
-                    closers.remove(&uid);
-                    return;
-                }
-                continue;
-            }
-        }
-        let mut closers = CLOSERS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(closer) = closers.get_mut(&uid) {
-            closer.waiting = closer.waiting.saturating_sub(1);
-        }
-    }
-}
-
-fn close_without_linger(fd: OwnedFd) {
-    // It is no socket, or has none set.
-    let _ = setsockopt(
-        &fd,
-        sockopt::Linger,
-        &libc::linger {
-            l_onoff: 0,
-            l_linger: 0,
-        },
-    );
 }
 
 /// Receives what is in the queue first: what is closed with it has its linger time.
@@ -141,7 +86,7 @@ fn close_with_queue(stream: UnixStream) {
         match received {
             Ok(0) => return,
             Ok(_) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {}
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {}
             Err(_) => return,
         }
     }
@@ -197,9 +142,11 @@ impl Drop for Streams {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use nix::sys::socket::{setsockopt, sockopt};
     use std::io::Write as _;
     use std::net::{TcpListener, TcpStream};
-    use std::time::Instant;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     /// A connection whose close takes long, and its other end.
     pub(in crate::agent) fn lingering() -> (TcpStream, TcpStream) {
@@ -242,8 +189,8 @@ pub(super) mod tests {
     fn pipes_need_no_thread() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
-        close(4_000_000_003, [reader, writer, null.into()]);
-        let closers = CLOSERS.lock().unwrap();
-        assert!(!closers.contains_key(&4_000_000_003));
+        assert!([reader, writer, null.into()].iter().all(is_closed_at_once));
+        let (near, _far) = lingering();
+        assert!(!is_closed_at_once(&near.into()));
     }
 }

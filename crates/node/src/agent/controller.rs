@@ -54,7 +54,7 @@ async fn session(
 ) -> anyhow::Result<()> {
     let socket = &options.controller_socket;
     let link = dialer
-        .connect()
+        .connect_controller()
         .await
         .with_context(|| socket.display().to_string())?;
     let mut secret = [0; KEY];

@@ -76,12 +76,14 @@ impl Agent {
                 error,
                 node_fault,
                 prolog,
+                lack,
             } => self.conclude(
                 run,
                 Report::LaunchFailed {
                     error,
                     node_fault,
                     prolog,
+                    lack,
                 },
             ),
             FromShim::NodeFault { run, error } => {

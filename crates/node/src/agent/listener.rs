@@ -332,6 +332,21 @@ impl Reader {
                 let why = "this user has too many requests waiting on the node";
                 return Err(Ended::refused(RefusalCode::Busy, why));
             }
+            if let AgentRequest::ServeNode(node) = &request {
+                // Only who is believed for which node it speaks, and before anything else.
+                if self.client.is_limited() || *requests > 1 {
+                    return Err(Ended::refused(RefusalCode::AccessDenied, "no supervisor"));
+                }
+                if !self.client.become_agent(node) {
+                    let why = "this node's agent has too many connections here";
+                    return Err(Ended::refused(RefusalCode::Busy, why));
+                }
+                continue;
+            }
+            if self.client.is_agent() && !is_of_agents(&request) {
+                let why = "this connection is another agent's";
+                return Err(Ended::refused(RefusalCode::AccessDenied, why));
+            }
             let streams = match &request {
                 AgentRequest::Create(spec) if spec.hands_streams => {
                     Streams::take(self.client.uid(), &mut self.descriptors)
@@ -342,7 +357,7 @@ impl Reader {
                 asker: Asker {
                     conn: self.conn,
                     uid: self.client.uid(),
-                    is_limited: self.client.is_limited(),
+                    is_agent: self.client.is_agent(),
                     charge,
                 },
                 request: Box::new(request),
@@ -361,8 +376,8 @@ pub(super) struct Asker {
     pub(super) conn: u64,
     /// Who.
     pub(super) uid: u32,
-    /// A user, and not root or the agent's own.
-    pub(super) is_limited: bool,
+    /// Another agent, and nobody else, whatever the uid.
+    pub(super) is_agent: bool,
     /// Counts against what the user may have waiting here.
     pub(super) charge: Charge,
 }
@@ -376,7 +391,8 @@ fn is_of_agents(request: &AgentRequest) -> bool {
         AgentRequest::Create(_)
         | AgentRequest::Inspect { .. }
         | AgentRequest::Measure { .. }
-        | AgentRequest::TakeStepNumber { .. } => false,
+        | AgentRequest::TakeStepNumber { .. }
+        | AgentRequest::ServeNode(_) => false,
     }
 }
 
@@ -388,7 +404,7 @@ impl Agent {
         streams: Option<Streams>,
         reply: Reply,
     ) {
-        if asker.is_limited && is_of_agents(&request) {
+        if !asker.is_agent && is_of_agents(&request) {
             return refuse(&reply, RefusalCode::AccessDenied);
         }
         let Asker {
@@ -464,6 +480,8 @@ impl Agent {
             AgentRequest::Measure { job } => {
                 self.inspect(Request::Measure, (job, uid), Wish::Usage, reply);
             }
+            // The connection has taken it.
+            AgentRequest::ServeNode(_) => {}
         }
     }
 
@@ -596,17 +614,31 @@ mod tests {
 
     /// What a user who says this, and then nothing, is answered.
     async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
+        answer_by(1000, said).await.0
+    }
+
+    /// The same of this user, and how many requests are handed on.
+    async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
         let quotas = Quotas::new(0, 20_000);
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(said).unwrap();
-        let (events, _inbox) = mpsc::unbounded_channel();
-        let client = quotas.client(1000).unwrap();
+        if uid == 0 {
+            // It may be silent for as long as it likes.
+            far.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        let (events, mut inbox) = mpsc::unbounded_channel();
+        let client = quotas.client(uid).unwrap();
         serve(near, client, 1, events).await;
+        let mut handed_on = 0;
+        while let Ok(event) = inbox.try_recv() {
+            handed_on += usize::from(matches!(event, Event::Request { .. }));
+        }
         let mut bytes = Vec::new();
         far.read_to_end(&mut bytes).unwrap();
         let mut frames = Frames::default();
         frames.push(&bytes);
-        std::iter::from_fn(|| frames.take().unwrap()).collect()
+        let replies = std::iter::from_fn(|| frames.take().unwrap()).collect();
+        (replies, handed_on)
     }
 
     fn codes(replies: &[AgentReply]) -> Vec<RefusalCode> {
@@ -624,6 +656,49 @@ mod tests {
         assert!(began.elapsed() >= IDLE_MAX && began.elapsed() < IDLE_MAX * 2);
         assert_eq!(codes(&answer_to(&[0, 0, 1]).await), [RefusalCode::Busy]);
         assert!(began.elapsed() < IDLE_MAX * 2);
+    }
+
+    /// The supervisor of another node, which is root, makes the connection and says so; its agent is not root.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_of_another_agent_is_good_for_nothing_else() {
+        let frames = |requests: &[AgentRequest]| -> Vec<u8> {
+            requests.iter().flat_map(frame::encode).collect()
+        };
+        let serve = || AgentRequest::ServeNode("n2".to_owned());
+        let (job, key) = (JobId(1), ByteVec::from(vec![1; 16]));
+        let signal = || AgentRequest::SignalStep {
+            job,
+            key: key.clone(),
+            step: StepNo(0),
+            signal: 9,
+            below: Vec::new(),
+        };
+        let create = || {
+            AgentRequest::Create(Box::new(StepSpec {
+                job,
+                argv: vec!["true".to_owned()],
+                ..StepSpec::default()
+            }))
+        };
+        let number = AgentRequest::TakeStepNumber { job, key: None };
+        for other in [
+            create(),
+            number,
+            AgentRequest::Inspect { job },
+            AgentRequest::Measure { job },
+            serve(),
+        ] {
+            let said = frames(&[serve(), signal(), other.clone(), signal()]);
+            let (replies, handed_on) = answer_by(0, &said).await;
+            assert_eq!(codes(&replies), [RefusalCode::AccessDenied], "{other:?}");
+            assert_eq!(handed_on, 1, "{other:?}");
+        }
+        // Nor does anybody become an agent who has been root before, or who is a user.
+        for (uid, said, before) in [(0, [create(), serve()], 1), (1000, [serve(), signal()], 0)] {
+            let (replies, handed_on) = answer_by(uid, &frames(&said)).await;
+            assert_eq!(codes(&replies), [RefusalCode::AccessDenied]);
+            assert_eq!(handed_on, before);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,16 +20,35 @@ pub(crate) struct Peers {
     kept: Arc<Mutex<HashMap<String, Vec<Socket>>>>,
     /// Most that are kept to an agent.
     most: usize,
-    /// Who makes them, where this process may not reach all sockets.
-    dialer: Option<Arc<PeerDialer>>,
+    way: Way,
+}
+
+/// How connections are made. Either way they begin with the name of the node that asks.
+#[derive(Clone, Debug, Default)]
+enum Way {
+    /// Not at all.
+    #[default]
+    None,
+    /// By the supervisor: this process may not reach all sockets, nor be believed for which node it speaks.
+    Supervisor(Arc<PeerDialer>),
+    /// By this process, which has the supervisor's user, for this node.
+    Direct(Arc<str>),
 }
 
 impl Peers {
-    /// Keeps connections, which the supervisor makes; the default keeps none.
-    pub(super) fn keeping(dialer: Option<PeerDialer>) -> Peers {
+    /// Keeps connections, which the supervisor makes.
+    pub(super) fn by_supervisor(dialer: PeerDialer) -> Peers {
         Peers {
             most: KEPT_MAX,
-            dialer: dialer.map(Arc::new),
+            way: Way::Supervisor(Arc::new(dialer)),
+            ..Peers::default()
+        }
+    }
+
+    /// Makes a connection for each request, for this node.
+    pub(crate) fn direct(node: &str) -> Peers {
+        Peers {
+            way: Way::Direct(node.into()),
             ..Peers::default()
         }
     }
@@ -56,15 +75,24 @@ impl Peers {
             Some(answer) => answer,
             None => {
                 anyhow::ensure!(info::is_agent_socket(path), "{address} is no agent");
-                let socket = match &self.dialer {
-                    Some(dialer) => dialer.connect(path).await?,
-                    None => Socket::connect(Path::new(path)).await?,
-                };
-                exchange(socket, &request).await?
+                exchange(self.connect(path).await?, &request).await?
             }
         };
         self.keep(address, socket);
         Ok(reply)
+    }
+
+    async fn connect(&self, path: &str) -> anyhow::Result<Socket> {
+        match &self.way {
+            Way::None => bail!("there is no way to other agents"),
+            Way::Supervisor(dialer) => Ok(dialer.connect(path).await?),
+            Way::Direct(node) => {
+                let socket = Socket::connect(Path::new(path)).await?;
+                let restricted = frame::encode(&AgentRequest::ServeNode(node.to_string()));
+                socket.write_all(&restricted).await?;
+                Ok(socket)
+            }
+        }
     }
 
     fn take(&self, address: &str) -> Option<Socket> {
@@ -121,14 +149,23 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).unwrap();
         let there = std::thread::spawn(move || {
-            let (mut first, _) = listener.accept().unwrap();
+            let accept = || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let node: AgentRequest = frame::read(&mut stream).unwrap();
+                assert_eq!(node, AgentRequest::ServeNode("n1".to_owned()));
+                stream
+            };
+            let mut first = accept();
             answer(&mut first);
             answer(&mut first);
             drop(first);
-            let (mut second, _) = listener.accept().unwrap();
+            let mut second = accept();
             answer(&mut second);
         });
-        let peers = Peers::keeping(None);
+        let peers = Peers {
+            most: KEPT_MAX,
+            ..Peers::direct("n1")
+        };
         let address = info::agent_address(&dir);
         let request = AgentRequest::Inspect {
             job: muster_core::ids::JobId(1),

@@ -1,6 +1,7 @@
 //! What the clients of one user may have at a time, and those of all users together: connections, and bytes of requests
-//! that are incomplete or wait. Root, and the agent's own user, are not limited; the descriptors that are kept back are
-//! for them, the shim, the controller and the agent's own files.
+//! that are incomplete or wait. Root, whose the connections of other agents are, is not limited; nor is the user of the
+//! supervisor, where that is another. Each other agent has as many connections as a user. The descriptors that are kept back
+//! are for them, the shim, the controller and the agent's own files.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,11 +25,13 @@ pub(crate) struct Quotas(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
-    own_uid: u32,
+    supervisor_uid: u32,
     clients_max: usize,
     user_clients_max: usize,
     all: Used,
     users: HashMap<u32, Used>,
+    /// Connections of other agents, by node.
+    agents: HashMap<String, usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,24 +43,25 @@ struct Used {
 }
 
 impl Quotas {
-    /// For an agent of this user that may have so many descriptors.
-    pub(crate) fn new(own_uid: u32, descriptors: u64) -> Quotas {
+    /// For an agent that may have so many descriptors, and whose supervisor is of this user.
+    pub(crate) fn new(supervisor_uid: u32, descriptors: u64) -> Quotas {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let clients = descriptors.saturating_sub(RESERVED_FDS) / CLIENT_FDS;
         let clients_max = clients.clamp(16, CLIENTS_MAX);
         Quotas(Arc::new(Mutex::new(Inner {
-            own_uid,
+            supervisor_uid,
             clients_max,
             user_clients_max: (clients_max / 2).min(USER_CLIENTS_MAX),
             all: Used::default(),
             users: HashMap::new(),
+            agents: HashMap::new(),
         })))
     }
 
     /// A client has come; none if its user, or all together, have as many as they may.
     pub(crate) fn client(&self, uid: u32) -> Option<Client> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let limited = uid != 0 && uid != inner.own_uid;
+        let limited = uid != 0 && uid != inner.supervisor_uid;
         if limited {
             let full = inner.all.clients >= inner.clients_max;
             let most = inner.user_clients_max;
@@ -79,6 +83,7 @@ impl Quotas {
             quotas: self.clone(),
             uid,
             limited,
+            node: None,
         })
     }
 
@@ -102,9 +107,30 @@ pub(crate) struct Client {
     quotas: Quotas,
     uid: u32,
     limited: bool,
+    /// The node for whose agent it is.
+    node: Option<String>,
 }
 
 impl Client {
+    /// It is the agent of this node from now on, for good; whether that may have one more. Only what
+    /// [is not limited](Client::is_limited) can be one.
+    pub(crate) fn become_agent(&mut self, node: &str) -> bool {
+        let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = inner.user_clients_max;
+        let clients = inner.agents.entry(node.to_owned()).or_default();
+        if self.limited || self.node.is_some() || *clients >= most {
+            return false;
+        }
+        *clients += 1;
+        self.node = Some(node.to_owned());
+        true
+    }
+
+    /// Whether it is another agent.
+    pub(crate) fn is_agent(&self) -> bool {
+        self.node.is_some()
+    }
+
     /// Whether limits count for it.
     pub(crate) fn is_limited(&self) -> bool {
         self.limited
@@ -128,6 +154,16 @@ impl Drop for Client {
     fn drop(&mut self) {
         if self.limited {
             self.quotas.give_back(self.uid, 1, 0);
+        }
+        if let Some(node) = &self.node {
+            let inner = self.quotas.0.lock();
+            let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
+            if let Some(clients) = inner.agents.get_mut(node) {
+                *clients -= 1;
+                if *clients == 0 {
+                    inner.agents.remove(node);
+                }
+            }
         }
     }
 }
@@ -200,6 +236,34 @@ mod tests {
         let inner = quotas.0.lock().unwrap();
         assert!(inner.users.is_empty());
         assert_eq!(inner.all.clients, 0);
+    }
+
+    /// Anybody may get a process of the agent's account, which is nobody's to trust.
+    #[test]
+    fn the_agents_own_account_is_limited_like_any_other() {
+        let own = nix::unistd::geteuid().as_raw().max(1);
+        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
+        let clients: Vec<Client> = std::iter::from_fn(|| quotas.client(own)).collect();
+        assert_eq!(clients.len(), 20);
+        assert!(clients.iter().all(Client::is_limited));
+    }
+
+    #[test]
+    fn other_agents_are_counted_by_node() {
+        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
+        let connect = |node: &str| {
+            let mut client = quotas.client(0).unwrap();
+            client.become_agent(node).then_some(client)
+        };
+        let first: Vec<Client> = std::iter::from_fn(|| connect("n1")).collect();
+        assert_eq!(first.len(), 20);
+        let mut second = connect("n2").unwrap();
+        assert!(second.is_agent() && !second.become_agent("n3"));
+        assert!(!quotas.client(1000).unwrap().become_agent("n2"), "a user");
+        drop(first);
+        assert!(connect("n1").is_some());
+        drop(second);
+        assert_eq!(quotas.0.lock().unwrap().agents.get("n2"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) fn keep(dialer: Dialer, events: mpsc::UnboundedSender<Event>) {
     tokio::spawn(async move {
         loop {
-            match dialer.connect().await {
+            match dialer.connect_launcher().await {
                 Ok(link) => {
                     let outlet = spawn_writer(link.clone());
                     let _ = events.send(Event::ShimUp(outlet));

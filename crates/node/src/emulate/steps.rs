@@ -187,7 +187,7 @@ impl Steps {
             return Ok(AgentReply::Refused(RefusalCode::AccessDenied.into()));
         }
         let asked = ask_below(
-            &Peers::default(),
+            &Peers::direct(&self.name),
             &launch,
             below,
             &info::agent_address(&self.dir),
@@ -246,7 +246,7 @@ impl Steps {
                 waiting.push(done);
             }
             left = left.saturating_sub(ends.len());
-            tell_above(&Peers::default(), launch, ends).await;
+            tell_above(&Peers::direct(&self.name), launch, ends).await;
             waiting.into_iter().for_each(|done| {
                 // Whoever waited may have gone.
                 let _ = done.send(());
@@ -267,8 +267,11 @@ async fn read_request(
     let (mut charge, mut bytes) = (client.charge(), 0);
     let mut chunk = [0; 4096];
     loop {
-        if let Some(request) = frames.take()? {
-            return Ok(Some(request));
+        match frames.take()? {
+            // Whoever it is, has to know the job's key.
+            Some(AgentRequest::ServeNode(_)) => continue,
+            Some(request) => return Ok(Some(request)),
+            None => {}
         }
         match stream.read(&mut chunk).await? {
             0 => return Ok(None),

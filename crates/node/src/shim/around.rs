@@ -6,6 +6,7 @@ use super::batch::Launch;
 use super::files::open_as;
 use super::jobs::{Role, Shim};
 use super::records::Fault;
+use super::waiting::{TRIES_MAX, TRY_AGAIN, fault_of};
 use super::wire::{FromShim, Run, StepOrder};
 use crate::descriptors::WithOrder;
 use crate::sys;
@@ -14,6 +15,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{Pid, chdir, execve, setsid};
 use std::ffi::CString;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Steps that wait for one job to begin.
@@ -36,11 +38,32 @@ impl Shim {
                 self.roles.insert(pid, Role::Prolog(run));
                 if let Some(entry) = self.jobs.get_mut(&run) {
                     entry.prolog = Some(pid);
+                    entry.prolog_tries = 0;
                 }
                 self.limit_program(run, around.prolog_timeout_s);
             }
-            Err(e) => self.fail(run, format!("Prolog: fork: {e}"), Fault::Node),
+            Err(e) => self.prolog_not_started(run, &e),
         }
+    }
+
+    /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
+    pub(super) fn prolog_not_started(&mut self, run: Run, e: &io::Error) {
+        let is_temporary = super::scripts::is_temporary(e);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if is_temporary && entry.prolog_tries < TRIES_MAX {
+            if entry.prolog_tries == 0 {
+                eprintln!("job {}: Prolog: fork: {e}; it is tried again", run.0);
+            }
+            entry.prolog_tries += 1;
+            self.retries.insert((Instant::now() + TRY_AGAIN, run));
+            return;
+        }
+        entry.prolog_tries = 0;
+        entry.held = None;
+        self.fail(run, format!("Prolog: fork: {e}"), fault_of(is_temporary));
+        self.start_early_steps(run);
     }
 
     pub(super) fn prolog_ended(&mut self, run: Run, status: i32) {
@@ -80,7 +103,8 @@ impl Shim {
         let Some(entry) = self.jobs.get(&run).filter(|e| !e.is_leaving()) else {
             return Some((order, with));
         };
-        let mut waits = entry.prolog.is_some() || entry.waiting.is_some();
+        let has_prolog = entry.prolog.is_some() || entry.prolog_tries > 0;
+        let mut waits = has_prolog || entry.waiting.is_some();
         if !waits && entry.user.is_none() {
             // An earlier launcher has begun the job.
             let grant = entry.grant.clone();
@@ -133,7 +157,13 @@ impl Shim {
             }
             Err(e) => {
                 eprintln!("job {}: Epilog: fork: {e}", run.0);
-                false
+                let again = super::scripts::is_temporary(&e);
+                if again && let Some(entry) = self.jobs.get_mut(&run) {
+                    // No job ends without it because users have used up all processes.
+                    entry.epilog_began = false;
+                    self.retries.insert((Instant::now() + TRY_AGAIN, run));
+                }
+                again
             }
         }
     }
@@ -257,7 +287,7 @@ pub(super) fn run_programs(programs: &[String], env: &[String]) -> i32 {
         return 0;
     };
     for program in before {
-        let code = match sys::fork() {
+        let code = match fork_patiently() {
             Ok(sys::Fork::Child) => sys::exit_now(execute(program, &env)),
             Ok(sys::Fork::Parent(pid)) => match waitpid(Pid::from_raw(pid), None) {
                 Ok(WaitStatus::Exited(_, code)) => code,
@@ -274,6 +304,17 @@ pub(super) fn run_programs(programs: &[String], env: &[String]) -> i32 {
         }
     }
     execute(last, &env)
+}
+
+/// Forks, in a process that may wait: for a while, if there are no processes left.
+fn fork_patiently() -> io::Result<sys::Fork> {
+    for _ in 0..TRIES_MAX {
+        match sys::fork() {
+            Err(e) if super::scripts::is_temporary(&e) => std::thread::sleep(TRY_AGAIN),
+            forked => return forked,
+        }
+    }
+    sys::fork()
 }
 
 /// Becomes a program; gives an exit code if it cannot.

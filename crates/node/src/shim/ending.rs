@@ -4,6 +4,7 @@
 //! after each script's end it is enough to look whether the shim has children that it did not fork.
 
 use super::files::Message;
+use super::foreign::signal_found;
 use super::jobs::{Role, Shim};
 use super::membership::Belongs;
 use super::processes::{self, Containment};
@@ -140,7 +141,7 @@ impl Shim {
         if let Some(removals) = entry.map(|e| &mut e.removals)
             && let Some(at) = removals.iter().position(|r| r.pid == pid)
         {
-            removals.swap_remove(at).finish();
+            removals.swap_remove(at);
         }
     }
 
@@ -156,6 +157,7 @@ impl Shim {
     /// Signals the script, its descendants, and orphans of the job: parents first, so that none sees a child end by the
     /// signal, and goes on or ends by itself, before it has the signal too.
     pub(super) fn signal_script(&mut self, run: Run, signal: i32) {
+        let since_ms = sys::boot_ms();
         let mut roots: Vec<i32> = self
             .jobs
             .get(&run)
@@ -164,47 +166,56 @@ impl Shim {
             .collect();
         roots.extend(self.leftovers(run));
         let below = self.tree.below(&roots);
-        self.signal_members(run, (&roots, &below), signal);
+        self.signal_members(run, (&roots, &below), (signal, since_ms));
     }
 
-    /// Signals processes that have been found to be a job's, and what comes of them. Numbers of this process's own children
-    /// are theirs until it collects them; others may have gone to somebody else meanwhile.
-    pub(super) fn signal_members(&self, run: Run, found: (&[i32], &[i32]), signal: i32) {
+    /// Signals processes that have been found to be a job's, and what comes of them, in a search that began at `since_ms`.
+    /// Numbers of this process's own children are theirs until it collects them; others may have gone to somebody else
+    /// meanwhile.
+    pub(super) fn signal_members(
+        &self,
+        run: Run,
+        found: (&[i32], &[i32]),
+        (signal, since_ms): (i32, u64),
+    ) {
         let (roots, below) = found;
         let job = self.jobs.get(&run);
         // Processes of root's may have left their session.
         let is_roots = job.is_some_and(|e| e.uid == 0);
         let are_children = !job.is_some_and(|e| e.recovered);
+        let signal_one = |pid: i32| match is_roots || !self.members.knows_sessions() {
+            true => signal_found(pid, signal, since_ms),
+            false => self.members.signal(run, pid, signal),
+        };
         for pid in roots {
-            match are_children || is_roots {
+            match are_children {
                 true => drop(sys::kill(*pid, signal)),
-                false => self.members.signal(run, *pid, signal),
+                false => signal_one(*pid),
             }
         }
-        for pid in below {
-            match is_roots {
-                true => drop(sys::kill(*pid, signal)),
-                false => self.members.signal(run, *pid, signal),
-            }
-        }
+        below.iter().copied().for_each(signal_one);
     }
 
     /// Kills everything of a job but its step daemons, which end by themselves once their tasks are gone.
     pub(super) fn kill_job(&mut self, run: Run) {
         self.signal_script(run, libc::SIGKILL);
-        let daemons = self.daemons(run);
+        let (daemons, since_ms) = (self.daemons(run), sys::boot_ms());
         let tasks = self.tree.below(&daemons);
-        self.signal_members(run, (&[], &tasks), libc::SIGKILL);
+        self.signal_members(run, (&[], &tasks), (libc::SIGKILL, since_ms));
         if let Some(entry) = self.jobs.get_mut(&run) {
             let removers: Vec<i32> = entry.removals.iter().map(|r| r.pid).collect();
             for pid in entry.writers.keys().filter(|p| !removers.contains(p)) {
                 sys::kill(*pid, libc::SIGKILL);
             }
             // A daemon that has no task yet must not start one.
-            entry.steps.values_mut().for_each(StepProc::ask_to_end);
+            let steps = entry.steps.values_mut();
+            let to_term: Vec<i32> = steps.filter_map(StepProc::ask_to_end).collect();
             let ending = entry.ending.get_or_insert_default();
             ending.killed = true;
             ending.kill_at = Some(Instant::now() + AFTER_KILL);
+            for pid in to_term {
+                self.signal_process(pid, libc::SIGTERM);
+            }
         }
         self.unsettled = true;
     }
@@ -242,7 +253,7 @@ impl Shim {
                         "job {}: step daemon {pid} does not end and is killed",
                         run.0
                     );
-                    sys::kill(pid, libc::SIGKILL);
+                    self.signal_process(pid, libc::SIGKILL);
                 }
             }
             self.kill_job(run);
@@ -308,6 +319,7 @@ impl Shim {
         if done.is_empty() {
             return;
         }
+        let since_ms = sys::boot_ms();
         let orphans = self.orphans();
         let unclear = orphans.iter().any(|(_, owner)| owner.is_none());
         for run in done {
@@ -331,7 +343,7 @@ impl Shim {
                 .is_some_and(|e| e.outcome.is_some() || e.ending.is_some_and(|e| e.killed));
             if killed {
                 let below = self.tree.below(&left);
-                self.signal_members(run, (&left, &below), libc::SIGKILL);
+                self.signal_members(run, (&left, &below), (libc::SIGKILL, since_ms));
             }
         }
         if unclear {

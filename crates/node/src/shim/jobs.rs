@@ -16,7 +16,7 @@ use super::session::{Place, Session};
 use super::site::SitePrograms;
 use super::steps::{Beginners, Daemon, StepProc};
 use super::users::Users;
-use super::waiting::{TRIES_MAX, TRY_AGAIN, Waiting};
+use super::waiting::{TRIES_MAX, TRY_AGAIN, Waiting, fault_of};
 use super::wire::{Around, Attach, FromShim, Known, MachineClaim, Run, StepOrder, ToShim, User};
 use crate::binding::Machine;
 use crate::descriptors::WithOrder;
@@ -96,6 +96,8 @@ pub(super) struct Entry {
     pub(super) around: Option<Box<Around>>,
     /// The prolog's process, while it runs.
     pub(super) prolog: Option<i32>,
+    /// How often that could not be started; it is tried again.
+    pub(super) prolog_tries: u32,
     /// The job was stopped: a script that starts later is, too.
     pub(super) stopped: bool,
     /// What waits for it: the script's launch, and steps.
@@ -151,6 +153,8 @@ pub(super) struct Begin {
     pub(super) run: Run,
     /// Its script, if it has one here.
     pub(super) launch: Option<Launch>,
+    /// It waits again if it cannot begin.
+    pub(super) waiting: Waiting,
 }
 
 /// A process that is not a child of this shim.
@@ -458,36 +462,8 @@ impl Shim {
         }
     }
 
-    fn not_on_file(&mut self, run: Run, e: &io::Error) {
-        let error = format!("cannot write {}/attempts: {e}", self.spool.display());
-        self.fail(run, error, Fault::Node);
-        self.start_early_steps(run);
-    }
-
-    /// Begins the launches that have come.
-    pub(super) fn launch(&mut self) {
-        if self.to_begin.is_empty() {
-            return;
-        }
-        let begin = std::mem::take(&mut self.to_begin);
-        for Begin { run, launch } in &begin {
-            let grant = self.jobs.get(run).and_then(|e| e.grant.clone());
-            let around = grant.and_then(|grant| self.around_of(&grant));
-            if let Some(entry) = self.jobs.get_mut(run) {
-                entry.around = around;
-            }
-            self.enter_on_file(*run, launch.is_some());
-        }
-        let on_file = self.records.flush();
-        for begin in begin {
-            match &on_file {
-                Ok(()) => self.begin(begin),
-                Err(e) => self.not_on_file(begin.run, e),
-            }
-        }
-    }
-
-    fn begin(&mut self, Begin { run, launch }: Begin) {
+    /// Begins a launch that is on file.
+    pub(super) fn begin(&mut self, Begin { run, launch, .. }: Begin) {
         let around = self.jobs.get(&run).and_then(|e| e.around.as_ref());
         if around.is_some_and(|a| !a.prolog.is_empty()) {
             return self.start_prolog(run, launch.map(Box::new));
@@ -534,7 +510,8 @@ impl Shim {
                 let again = super::scripts::is_temporary(&e) && order.tries < TRIES_MAX;
                 self.members.forget_script(run);
                 if !again {
-                    return self.fail(run, format!("fork: {e}"), Fault::Node);
+                    let fault = fault_of(super::scripts::is_temporary(&e));
+                    return self.fail(run, format!("fork: {e}"), fault);
                 }
                 if order.tries == 0 {
                     eprintln!("job {}: fork: {e}; it is tried again", run.0);
@@ -673,7 +650,7 @@ impl Shim {
             (Some(step), _) => self.signal_step(run, step, signal),
             (None, SignalScope::Batch) => {
                 if let Some(pid) = self.jobs.get(&run).and_then(|e| e.script) {
-                    sys::kill(pid, signal);
+                    self.signal_process(pid, signal);
                 }
             }
             (None, SignalScope::Steps) => self.signal_steps(run, signal),

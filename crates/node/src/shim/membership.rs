@@ -83,13 +83,18 @@ impl Membership {
         let old: Vec<(usize, Noted)> = (0..cells.count()).filter_map(noted).collect();
         let taken: BTreeSet<usize> = old.iter().map(|(at, _)| *at).collect();
         let free = (0..cells.count()).rev().filter(|at| !taken.contains(at));
+        let works = can_begin_sessions()?;
         Ok(Membership {
             free: free.collect(),
             cells: Rc::new(cells),
             rows: HashMap::new(),
             retired: VecDeque::new(),
-            works: can_begin_sessions(),
-            own: audit_session::of("self"),
+            // Without it, what the site's programs start would be taken for somebody's.
+            own: match works {
+                true => audit_session::of("self")?,
+                false => None,
+            },
+            works,
             old,
         })
     }
@@ -211,7 +216,15 @@ impl Membership {
         if !self.works {
             return Belongs::Unknown;
         }
-        let session = audit_session::of(&pid.to_string());
+        self.of_session(audit_session::of(&pid.to_string()))
+    }
+
+    /// To what a process with this session belongs. One whose session cannot be read is not the site's, which would be left
+    /// alone: it is looked for by other marks.
+    fn of_session(&self, session: io::Result<Option<u32>>) -> Belongs {
+        let Ok(session) = session else {
+            return Belongs::Unknown;
+        };
         let job = session.and_then(|session| self.job_of_session(session));
         match job {
             Some(run) => Belongs::To(run),
@@ -220,12 +233,23 @@ impl Membership {
         }
     }
 
-    /// Signals a process of a job that is no child of this one; not another that has got its number meanwhile.
-    pub(super) fn signal(&self, run: Run, pid: i32, signal: i32) {
-        if !self.works {
-            sys::kill(pid, signal);
-            return;
+    /// Whether sessions tell what processes belong to.
+    pub(super) fn knows_sessions(&self) -> bool {
+        self.works
+    }
+
+    /// Whether a process may belong to a job, as far as the kernel says.
+    pub(super) fn may_be_of(&self, run: Run, pid: i32) -> bool {
+        match self.of(pid) {
+            Belongs::To(of) => of == run,
+            Belongs::ToSite => false,
+            Belongs::Unknown => true,
         }
+    }
+
+    /// Signals a process of a job that is no child of this one; not another that has got its number meanwhile. Sessions have
+    /// to [be known](Self::knows_sessions).
+    pub(super) fn signal(&self, run: Run, pid: i32, signal: i32) {
         if let Ok(pidfd) = sys::pidfd(pid)
             && self.of(pid) == Belongs::To(run)
         {
@@ -249,14 +273,36 @@ fn run_of(noted: Noted) -> Run {
 }
 
 /// Whether a child of this process may begin an audit session.
-fn can_begin_sessions() -> bool {
+///
+/// # Errors
+/// That could not be found out. The launcher does not start then: it would do without for as long as it runs.
+fn can_begin_sessions() -> io::Result<bool> {
     let uid = nix::unistd::geteuid().as_raw();
-    match sys::fork() {
-        Ok(sys::Fork::Child) => {
+    match sys::fork()? {
+        sys::Fork::Child => {
             let begun = bare::begin_audit_session(uid).is_ok_and(|session| session != 0);
             sys::exit_now(i32::from(!begun))
         }
-        Ok(sys::Fork::Parent(pid)) => sys::exit_code_of(pid) == Some(0),
-        Err(_) => false,
+        sys::Fork::Parent(pid) => Ok(sys::exit_code_of(pid) == Some(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A launcher without descriptors cannot read whose a process is. It was taken for the site's, and left alone, where the
+    /// launcher itself is in no session.
+    #[test]
+    fn a_session_that_cannot_be_read_is_not_the_sites() {
+        let dir = std::env::temp_dir().join(format!("muster-members.{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut members = Membership::open(&dir).unwrap();
+        members.own = None;
+        assert_eq!(members.of_session(Ok(None)), Belongs::ToSite);
+        let lack = io::Error::from_raw_os_error(libc::EMFILE);
+        assert_eq!(members.of_session(Err(lack)), Belongs::Unknown);
+        assert!(audit_session::of("0").is_err(), "there is no such process");
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     Node = 1,
     /// The prolog's.
     Prolog = 2,
+    /// Nobody's: the launcher lacked what users can use up.
+    Lack = 3,
 }
 
 impl Fault {
@@ -44,6 +46,7 @@ impl Fault {
             error,
             node_fault: self != Fault::Job,
             prolog: self == Fault::Prolog,
+            lack: self == Fault::Lack,
         }
     }
 }
@@ -579,6 +582,7 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             let fault = match number(0) {
                 0 => Fault::Job,
                 2 => Fault::Prolog,
+                3 => Fault::Lack,
                 _ => Fault::Node,
             };
             entry.failed = Some((fault, error));

@@ -4,7 +4,7 @@
 //! pidfds. How a script ended is learnt from its zombie or, on kernels from 6.15 on, from its pidfd; where neither
 //! tells, the job is reported as vanished.
 
-use super::jobs::{Entry, Role, Shim, Watched};
+use super::jobs::{Entry, Role, Shim};
 use super::membership::Belongs;
 use super::processes::{self, Stat};
 use super::records::Old;
@@ -74,8 +74,7 @@ impl Shim {
             }
             for (&step, &pid) in &old.steps {
                 self.sessions.insert(pid, run);
-                let alive = is_of(pid, old.boot_ms, u64::MAX);
-                self.take_over_step(run, step, if alive { pid } else { 0 }, old);
+                self.take_over_step(run, step, pid, old);
             }
         } else {
             let dirs: Vec<_> = old.step_dirs.values().flatten().cloned().collect();
@@ -97,9 +96,8 @@ impl Shim {
             // Where its fork was not written down any more, the script itself has noted it.
             let noted = self.members.script_of(run);
             let mut found = [old.pid, noted].into_iter().flatten();
-            if let Some(pid) = found.find(|pid| is_of(*pid, old.boot_ms, START_SLACK_MS))
-                && self.watch(pid, Role::Script(run))
-            {
+            let is_it = |stat: &Stat| is_of(stat, old.boot_ms, START_SLACK_MS);
+            if let Some(pid) = found.find(|pid| self.watch_if(*pid, Role::Script(run), is_it)) {
                 if let Some(entry) = self.jobs.get_mut(&run) {
                     entry.script = Some(pid);
                 }
@@ -140,26 +138,20 @@ impl Shim {
     fn take_over_step(&mut self, run: Run, step: StepNo, pid: i32, old: &Old) {
         let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
         let ended = old.step_ends.get(&step).cloned();
+        let is_it = |stat: &Stat| is_of(stat, old.boot_ms, u64::MAX);
+        let runs = ended.is_none() && self.watch_if(pid, Role::Step(run, step), is_it);
+        let over = ended.is_some();
         let proc = StepProc {
             dirs,
             ended,
-            ..StepProc::new(pid, None)
+            ..StepProc::new(if runs { pid } else { 0 }, None)
         };
-        let over = proc.ended.is_some();
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.enter_step(step, proc);
         }
-        if !over && (pid == 0 || !self.watch(pid, Role::Step(run, step))) {
+        if !over && !runs {
             self.step_ended(run, step);
         }
-    }
-
-    pub(super) fn watch(&mut self, pid: i32, role: Role) -> bool {
-        let Ok(pidfd) = sys::pidfd(pid) else {
-            return false;
-        };
-        self.watched.push(Watched { pid, pidfd, role });
-        true
     }
 
     /// A process that is watched ended.
@@ -192,6 +184,7 @@ impl Shim {
 
     /// Processes of a job that are not this shim's descendants. They are watched, so that their end is noticed.
     pub(super) fn strays(&mut self, run: Run) -> Vec<i32> {
+        let since = sys::boot_ms();
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let known: Vec<i32> = self.watched.iter().map(|w| w.pid).collect();
         let found: Vec<i32> = processes::all_pids()
@@ -210,7 +203,7 @@ impl Shim {
             .collect();
         for &pid in &found {
             if !known.contains(&pid) {
-                self.watch(pid, Role::Other);
+                self.watch_if(pid, Role::Other, |stat| stat.start_ms <= since);
             }
         }
         found
@@ -228,11 +221,7 @@ fn grant_of(run: Run, bytes: &[u8]) -> Option<Rc<JobGrant>> {
     }
 }
 
-/// Whether a process lives that was started at about `boot_ms`, at most `slack` later.
-fn is_of(pid: i32, boot_ms: u64, slack: u64) -> bool {
-    Stat::of(pid).is_some_and(|s| {
-        !s.zombie
-            && s.start_ms + START_SLACK_MS >= boot_ms
-            && s.start_ms <= boot_ms.saturating_add(slack)
-    })
+/// Whether a process was started at about `boot_ms`, at most `slack` later.
+fn is_of(stat: &Stat, boot_ms: u64, slack: u64) -> bool {
+    stat.start_ms + START_SLACK_MS >= boot_ms && stat.start_ms <= boot_ms.saturating_add(slack)
 }

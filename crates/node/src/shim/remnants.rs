@@ -43,17 +43,21 @@ impl Shim {
         let Some(recovered) = self.jobs.get(&remnant.run).map(|e| e.recovered) else {
             return false;
         };
+        let since_ms = sys::boot_ms();
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let mut all = self.tree.below(&[own]);
         if recovered {
             all.extend(self.strays(remnant.run));
         }
         all.retain(|pid| match remnant.session {
-            Some(session) => audit_session::of(&pid.to_string()) == Some(session),
+            // One that cannot be read is gone, as a rule; the end of the job looks for what is left.
+            Some(session) => {
+                audit_session::of(&pid.to_string()).is_ok_and(|found| found == Some(session))
+            }
             None => sys::session_of(*pid) == Some(remnant.daemon),
         });
         let known = remnant.killed.len();
-        self.signal_members(remnant.run, (&[], &all), libc::SIGKILL);
+        self.signal_members(remnant.run, (&[], &all), (libc::SIGKILL, since_ms));
         remnant.killed.extend(all);
         remnant.killed.len() != known
     }

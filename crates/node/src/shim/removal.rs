@@ -1,12 +1,14 @@
-//! Removes directories in which users could write. Who removes what is in them is their owner, in a process of its own that
-//! may take its time: there may be millions of files, or another file system that does not answer. Root only renames and
-//! removes the directory itself, which follows nothing of the user's.
+//! Removes directories in which users could write. Nobody waits for that: there may be millions of files, or a file system
+//! that does not answer even when it is asked whose a directory is. So all of it is done by two processes. The first is
+//! root's; it renames the directories, and removes them when they are empty, which follows nothing of the user's. What is in
+//! them is removed by the second, which is their owner's.
 
 use super::wire::User;
 use crate::role::{self, Start};
 use crate::sys;
 use minicbor::{Decode, Encode};
 use nix::sys::signal::Signal;
+use nix::unistd::{getegid, geteuid};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -16,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The argument with which the shim's program removes directories instead.
+/// The argument with which the shim's program removes directories instead, and the one for what is in them.
 pub(super) const REMOVAL_ARGUMENT: &str = "--remove";
+pub(super) const CONTENT_ARGUMENT: &str = "--remove-content";
 
 /// A group that has rights to nothing: what counts is the owner.
 const NO_GROUP: u32 = 65534;
@@ -27,52 +30,27 @@ const NO_GROUP: u32 = 65534;
 pub(crate) struct Removal {
     /// The process that does it.
     pub(crate) pid: i32,
-    dirs: Vec<PathBuf>,
 }
 
 #[derive(Encode, Decode)]
 struct Order(#[n(0)] Vec<PathBuf>);
 
 impl Removal {
-    /// Begins to remove those that are there. Under another name, what ends at this very moment cannot find them.
+    /// Begins to remove those that are there.
     pub(crate) fn begin(dirs: &[PathBuf]) -> Option<Removal> {
-        let mut found: Vec<(u32, PathBuf)> = dirs.iter().filter_map(|dir| set_aside(dir)).collect();
-        let (owner, _) = found.first()?;
-        let owner = *owner;
-        // Those of a step have one owner.
-        found.retain(|(uid, _)| *uid == owner);
-        let dirs: Vec<PathBuf> = found.into_iter().map(|(_, dir)| dir).collect();
-        let user = User {
-            uid: owner,
-            gid: NO_GROUP,
+        let first = dirs.first()?;
+        let own = User {
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
             groups: Vec::new(),
             name: String::new(),
         };
-        let started = Start {
-            words: &[super::SHIM_NAME, REMOVAL_ARGUMENT],
-            environment: Vec::new(),
-            user: &user,
-            order: minicbor::to_vec(Order(dirs.clone())).expect("writing to memory cannot fail"),
-            errors: None,
-            kept: Vec::new(),
-            outlives: true,
-        };
-        match started.start() {
-            Ok(pid) => Some(Removal { pid, dirs }),
+        let dirs = dirs.to_vec();
+        match start(REMOVAL_ARGUMENT, &own, dirs, true) {
+            Ok(pid) => Some(Removal { pid }),
             Err(e) => {
-                eprintln!("{}: it cannot be removed: {e}", dirs[0].display());
+                eprintln!("{}: it cannot be removed: {e}", first.display());
                 None
-            }
-        }
-    }
-
-    /// Its process has ended: removes the directories themselves.
-    pub(crate) fn finish(self) {
-        for dir in self.dirs {
-            if let Err(e) = fs::remove_dir(&dir)
-                && e.kind() != io::ErrorKind::NotFound
-            {
-                eprintln!("{}: {e}", dir.display());
             }
         }
     }
@@ -92,8 +70,21 @@ impl Removal {
             sys::kill(self.pid, Signal::SIGKILL as i32);
         }
         sys::exit_code_of(self.pid);
-        self.finish();
     }
+}
+
+/// Starts a process of this user that removes directories, or what is in them.
+fn start(argument: &str, user: &User, dirs: Vec<PathBuf>, outlives: bool) -> io::Result<i32> {
+    let started = Start {
+        words: &[super::SHIM_NAME, argument],
+        environment: Vec::new(),
+        user,
+        order: minicbor::to_vec(Order(dirs)).expect("writing to memory cannot fail"),
+        errors: Some(libc::STDERR_FILENO),
+        kept: Vec::new(),
+        outlives,
+    };
+    started.start()
 }
 
 /// Gives a directory another name; that, and the owner of it.
@@ -112,11 +103,52 @@ fn set_aside(dir: &Path) -> Option<(u32, PathBuf)> {
     }
 }
 
-/// The process that removes directories.
+fn read_dirs() -> io::Result<Vec<PathBuf>> {
+    let order = role::read_order()?;
+    let Order(dirs) = minicbor::decode(&order).map_err(io::Error::other)?;
+    Ok(dirs)
+}
+
+/// The process that removes directories: root's, as a rule.
 pub(super) fn removal_main() -> ExitCode {
-    let order = role::read_order()
-        .and_then(|bytes| minicbor::decode::<Order>(&bytes).map_err(io::Error::other));
-    let Ok(Order(dirs)) = order else {
+    let Ok(dirs) = read_dirs() else {
+        return ExitCode::FAILURE;
+    };
+    // Under another name, what ends at this very moment cannot find them.
+    let mut found: Vec<(u32, PathBuf)> = dirs.iter().filter_map(|dir| set_aside(dir)).collect();
+    let Some((owner, _)) = found.first() else {
+        return ExitCode::SUCCESS;
+    };
+    let owner = *owner;
+    // Those of a step have one owner.
+    found.retain(|(uid, _)| *uid == owner);
+    let dirs: Vec<PathBuf> = found.into_iter().map(|(_, dir)| dir).collect();
+    let user = User {
+        uid: owner,
+        gid: NO_GROUP,
+        groups: Vec::new(),
+        name: String::new(),
+    };
+    let emptied = start(CONTENT_ARGUMENT, &user, dirs.clone(), false);
+    match emptied {
+        Ok(pid) => drop(sys::exit_code_of(pid)),
+        Err(e) => eprintln!("{}: it cannot be emptied: {e}", dirs[0].display()),
+    }
+    let mut done = ExitCode::SUCCESS;
+    for dir in dirs {
+        if let Err(e) = fs::remove_dir(&dir)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            eprintln!("{}: {e}", dir.display());
+            done = ExitCode::FAILURE;
+        }
+    }
+    done
+}
+
+/// The process that removes what is in them: their owner's.
+pub(super) fn content_main() -> ExitCode {
+    let Ok(dirs) = read_dirs() else {
         return ExitCode::FAILURE;
     };
     // Where the owner may not remove the directory itself, root does that.

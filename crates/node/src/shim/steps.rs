@@ -159,16 +159,15 @@ impl StepProc {
         }
     }
 
-    /// Has the daemon end its tasks: TERM, after a while KILL.
-    pub(super) fn ask_to_end(&mut self) {
+    /// Has the daemon end its tasks: TERM, after a while KILL. Gives its process if it has to be sent SIGTERM for that.
+    #[must_use]
+    pub(super) fn ask_to_end(&mut self) -> Option<i32> {
         if self.ended.is_some() {
-            return;
+            return None;
         }
         let end = stepd::Control::End;
         let told = self.daemon.as_mut().map(|d| d.tell(&end));
-        if !matches!(told, Some(Ok(()))) {
-            sys::kill(self.pid, libc::SIGTERM);
-        }
+        (!matches!(told, Some(Ok(())))).then_some(self.pid)
     }
 }
 
@@ -331,13 +330,13 @@ impl Shim {
         let dismissed = self.roles.get(&pid) == Some(&Role::Spare(run));
         if dismissed {
             self.roles.insert(pid, Role::Step(run, step));
-        } else if self.roles.contains_key(&pid) || !self.watch(pid, Role::Step(run, step)) {
+        } else if self.roles.contains_key(&pid) || !self.watch_daemon(run, step, pid) {
             return self.tell_lost(run, step);
         }
         self.records.step(run, step, pid);
         let mut proc = StepProc::new(pid, None);
-        if ending {
-            proc.ask_to_end();
+        if ending && let Some(pid) = proc.ask_to_end() {
+            self.signal_process(pid, libc::SIGTERM);
         }
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.enter_step(step, proc);
@@ -643,6 +642,7 @@ impl Shim {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
+        let mut to_term = Vec::new();
         for (step, proc) in entry.steps.iter_mut().filter(|(_, p)| p.ended.is_none()) {
             if let (Some(text), Some(daemon)) = (&message, &mut proc.daemon) {
                 let text = format!(
@@ -652,7 +652,10 @@ impl Shim {
                 // A daemon that does not read is being killed anyway.
                 let _ = daemon.tell(&stepd::Control::Text(text));
             }
-            proc.ask_to_end();
+            to_term.extend(proc.ask_to_end());
+        }
+        for pid in to_term {
+            self.signal_process(pid, libc::SIGTERM);
         }
     }
 
@@ -680,9 +683,22 @@ impl Shim {
     pub(super) fn end_step(&mut self, run: Run, step: StepNo) {
         self.hear_step(run, step);
         let entry = self.jobs.get_mut(&run);
-        if let Some(proc) = entry.and_then(|e| e.steps.get_mut(&step)) {
-            proc.ask_to_end();
+        let proc = entry.and_then(|e| e.steps.get_mut(&step));
+        if let Some(pid) = proc.and_then(StepProc::ask_to_end) {
+            self.signal_process(pid, libc::SIGTERM);
         }
+    }
+
+    /// Watches a step daemon that an earlier launcher has started, as somebody says.
+    fn watch_daemon(&mut self, run: Run, step: StepNo, pid: i32) -> bool {
+        if !self.watch_if(pid, Role::Step(run, step), |_| true) {
+            return false;
+        }
+        let is_it = self.members.may_be_of(run, pid);
+        if !is_it {
+            self.watched.pop();
+        }
+        is_it
     }
 
     /// Signals all processes of a step; one that is to end it also ends a step whose tasks have not started.
@@ -692,11 +708,12 @@ impl Shim {
         let Some(pid) = proc.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
             return;
         };
+        let since_ms = sys::boot_ms();
         let tasks = self.tree.below(&[pid]);
         if tasks.is_empty() && matches!(signal, libc::SIGKILL | libc::SIGTERM | libc::SIGINT) {
             self.end_step(run, step);
         }
-        self.signal_members(run, (&[], &tasks), signal);
+        self.signal_members(run, (&[], &tasks), (signal, since_ms));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Launches that cannot begin when they come: what had their share is still being killed, the groups of their user are not
-//! known yet, or the launcher lacked something, such as descriptors. Steps of these jobs wait with them.
+//! known yet, or the launcher lacked something that users can use up, such as descriptors, processes, or room on its disk.
+//! Steps of these jobs wait with them. What is lacking for longer than a minute fails the launch, and is not the node's fault.
 
 use super::batch::{Batch, Failure};
 use super::jobs::{Begin, Entry, Shim};
@@ -8,12 +9,13 @@ use super::wire::{FromShim, Run};
 use muster_core::ids::Attempt;
 use muster_core::job::{GresShare, NodeShare};
 use muster_proto::node::JobGrant;
+use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Wait before a launch is tried again that lacked something.
 pub(super) const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// How often it is, before the node is at fault.
+/// How often it is, before it fails.
 pub(super) const TRIES_MAX: u32 = 60;
 
 /// A launch that has not begun.
@@ -23,8 +25,8 @@ pub(super) struct Waiting {
     batch: Option<Batch>,
     /// How often it has lacked something.
     tries: u32,
-    /// When it is tried again.
-    retry_at: Option<Instant>,
+    /// It has been entered for the file.
+    is_entered: bool,
 }
 
 impl Entry {
@@ -90,7 +92,7 @@ impl Shim {
     }
 
     /// Puts a launch among those that begin now, unless it has to wait for groups or something else.
-    fn try_launch(&mut self, run: Run, grant: &Rc<JobGrant>, mut waiting: Waiting) {
+    fn try_launch(&mut self, run: Run, grant: &Rc<JobGrant>, waiting: Waiting) {
         let Some(user) = self.user_of(&grant.spec.owner) else {
             self.without_groups.insert(run);
             return self.set_waiting(run, waiting);
@@ -103,26 +105,70 @@ impl Shim {
             Some(batch) => self.batch_launch(grant, user, batch).map(Some),
         };
         match launch {
-            Ok(launch) => self.to_begin.push(Begin { run, launch }),
+            Ok(launch) => self.to_begin.push(Begin {
+                run,
+                launch,
+                waiting,
+            }),
             Err(failure) if failure.is_temporary && waiting.tries < TRIES_MAX => {
-                if waiting.tries == 0 {
-                    eprintln!("job {}: {}; it is tried again", run.0, failure.error);
-                }
-                waiting.tries += 1;
-                let at = Instant::now() + TRY_AGAIN;
-                waiting.retry_at = Some(at);
-                self.retries.insert((at, run));
-                self.set_waiting(run, waiting);
+                self.try_later(run, waiting, &failure.error);
             }
             Err(failure) => self.refuse(run, failure),
         }
+    }
+
+    fn try_later(&mut self, run: Run, mut waiting: Waiting, error: &str) {
+        if waiting.tries == 0 {
+            eprintln!("job {}: {error}; it is tried again", run.0);
+        }
+        waiting.tries += 1;
+        self.retries.insert((Instant::now() + TRY_AGAIN, run));
+        self.set_waiting(run, waiting);
+    }
+
+    /// Begins the launches that have come.
+    pub(super) fn launch(&mut self) {
+        if self.to_begin.is_empty() {
+            return;
+        }
+        let mut begin = std::mem::take(&mut self.to_begin);
+        for begin in &mut begin {
+            if std::mem::replace(&mut begin.waiting.is_entered, true) {
+                // What could not be written is written with what comes next.
+                continue;
+            }
+            let grant = self.jobs.get(&begin.run).and_then(|e| e.grant.clone());
+            let around = grant.and_then(|grant| self.around_of(&grant));
+            if let Some(entry) = self.jobs.get_mut(&begin.run) {
+                entry.around = around;
+            }
+            self.enter_on_file(begin.run, begin.launch.is_some());
+        }
+        let on_file = self.records.flush();
+        for begin in begin {
+            match &on_file {
+                Ok(()) => self.begin(begin),
+                Err(e) => self.not_on_file(begin, e),
+            }
+        }
+    }
+
+    fn not_on_file(&mut self, begin: Begin, e: &io::Error) {
+        let Begin { run, waiting, .. } = begin;
+        let error = format!("cannot write {}/attempts: {e}", self.spool.display());
+        let is_temporary = super::scripts::is_temporary(e);
+        if is_temporary && waiting.tries < TRIES_MAX {
+            return self.try_later(run, waiting, &error);
+        }
+        self.fail(run, error, fault_of(is_temporary));
+        self.start_early_steps(run);
     }
 
     /// A launch fails before anything of it has begun.
     fn refuse(&mut self, run: Run, failure: Failure) {
         self.enter_on_file(run, false);
         let fault = match failure.node_fault {
-            true => Fault::Node,
+            true => fault_of(failure.is_temporary),
             false => Fault::Job,
         };
         self.fail(run, failure.error, fault);
@@ -166,18 +212,27 @@ impl Shim {
             && at <= now
         {
             self.retries.pop_first();
+            // An epilog may be what is tried again.
+            self.unsettled = true;
             self.start_script_again(run);
             self.go_on(run);
         }
     }
 
-    /// Starts a script that could not be started before, unless its job is ending.
+    /// Starts a script, or a prolog, that could not be started before, unless its job is ending.
     fn start_script_again(&mut self, run: Run) {
-        let entry = self.jobs.get_mut(&run).filter(|e| e.prolog.is_none());
-        let Some(order) = entry.and_then(|e| e.held.take().filter(|_| !e.is_leaving())) else {
+        let Some(entry) = self.jobs.get_mut(&run).filter(|e| e.prolog.is_none()) else {
             return;
         };
-        self.fork_script(*order);
+        let held = entry.held.take().filter(|_| !entry.is_leaving());
+        match entry.prolog_tries {
+            0 => held.into_iter().for_each(|order| self.fork_script(*order)),
+            _ if entry.is_leaving() => {
+                entry.prolog_tries = 0;
+                self.start_early_steps(run);
+            }
+            _ => self.start_prolog(run, held),
+        }
     }
 
     /// Ends a launch that has not begun; whether it was one.
@@ -185,10 +240,14 @@ impl Shim {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return false;
         };
-        if entry.waiting.take().is_none() {
+        let Some(waiting) = entry.waiting.take() else {
             return false;
-        }
+        };
+        let is_entered = waiting.is_entered;
         entry.released = true;
+        if is_entered {
+            self.records.released(run);
+        }
         self.queued.retain(|queued| *queued != run);
         self.without_groups.remove(&run);
         self.retries.retain(|(_, other)| *other != run);
@@ -235,7 +294,97 @@ impl Shim {
     }
 }
 
+/// Whose fault it is that a launch that is none of its job's has failed.
+pub(super) fn fault_of(is_temporary: bool) -> Fault {
+    match is_temporary {
+        true => Fault::Lack,
+        false => Fault::Node,
+    }
+}
+
 fn meet(a: &NodeShare, b: &NodeShare) -> bool {
     let same = |x: &GresShare, y: &GresShare| x.name == y.name && x.ids.intersects(&y.ids);
     a.cpus.intersects(&b.cpus) || a.gres.iter().any(|x| b.gres.iter().any(|y| same(x, y)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::batch::Launch;
+    use muster_core::ids::JobId;
+
+    const RUN: Run = (JobId(1), Attempt(1));
+
+    /// A launcher with a job that nothing has begun of.
+    fn with_shim(name: &str, test: impl FnOnce(&mut Shim)) {
+        let name = format!("muster-{name}.{}", std::process::id());
+        let spool = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&spool).unwrap();
+        let mut shim = Shim::open(&spool).unwrap();
+        shim.jobs.insert(RUN, Entry::default());
+        test(&mut shim);
+        std::fs::remove_dir_all(&spool).unwrap();
+    }
+
+    /// Whether the launch has failed: and then whether it lacked something, and nobody is at fault.
+    fn failed(shim: &Shim) -> Option<bool> {
+        match &shim.jobs[&RUN].outcome {
+            None => None,
+            Some(FromShim::LaunchFailed { lack, .. }) => Some(*lack),
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn begin(shim: &mut Shim) -> Begin {
+        let waiting = shim.jobs.get_mut(&RUN).unwrap().waiting.take();
+        Begin {
+            run: RUN,
+            launch: None::<Launch>,
+            waiting: waiting.map_or_else(Waiting::default, |waiting| *waiting),
+        }
+    }
+
+    #[test]
+    fn a_full_disk_under_the_record_file_is_waited_for() {
+        let full = || io::Error::from_raw_os_error(libc::ENOSPC);
+        with_shim("full", |shim| {
+            for _ in 0..TRIES_MAX {
+                let begin = begin(shim);
+                shim.not_on_file(begin, &full());
+                assert_eq!(failed(shim), None);
+                assert_eq!(shim.retries.len(), 1);
+                shim.retries.clear();
+            }
+            let begin = begin(shim);
+            shim.not_on_file(begin, &full());
+            assert_eq!(failed(shim), Some(true));
+        });
+        with_shim("broken", |shim| {
+            let begin = begin(shim);
+            shim.not_on_file(begin, &io::Error::from_raw_os_error(libc::EIO));
+            assert_eq!(failed(shim), Some(false), "that is the node's");
+        });
+    }
+
+    #[test]
+    fn a_prolog_that_cannot_be_forked_is_waited_for() {
+        let lack = || io::Error::from_raw_os_error(libc::EAGAIN);
+        with_shim("prolog", |shim| {
+            for _ in 0..TRIES_MAX {
+                shim.prolog_not_started(RUN, &lack());
+                assert_eq!(failed(shim), None);
+                assert_eq!(shim.retries.len(), 1);
+                shim.retries.clear();
+            }
+            shim.prolog_not_started(RUN, &lack());
+            assert_eq!(failed(shim), Some(true));
+        });
+        with_shim("prologagain", |shim| {
+            shim.prolog_not_started(RUN, &lack());
+            shim.retry_launches(Instant::now() + TRY_AGAIN);
+            let pid = shim.jobs[&RUN].prolog.expect("it has been started");
+            assert_eq!(shim.jobs[&RUN].prolog_tries, 0);
+            assert_eq!(crate::sys::exit_code_of(pid), Some(0));
+        });
+    }
 }

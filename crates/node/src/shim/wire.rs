@@ -469,6 +469,10 @@ pub(crate) enum FromShim {
         #[n(3)]
         #[cbor(default)]
         prolog: bool,
+        /// It lacked processes, descriptors or room.
+        #[n(4)]
+        #[cbor(default)]
+        lack: bool,
     },
     /// Nothing of the job is left.
     #[n(3)]

@@ -603,9 +603,8 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
     let made = match make() {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             let removal = Removal::begin(&[path.to_owned()]);
-            let made = make();
             removal.into_iter().for_each(|r| r.wait(LEFT_OVER_WAIT));
-            made
+            make()
         }
         other => other,
     };

@@ -1,43 +1,141 @@
-//! What passes between supervisor and agent: three socket pairs that keep the bounds of messages, made before the agent is
-//! executed. On the first two any message asks for a connection, to the launcher or to the controller; the third is for
-//! sockets of jobs. An answer is a descriptor, or why there is none.
+//! What passes between supervisor and agent. Requests come by a pipe, since a pipe carries no descriptors: whatever an agent
+//! that is taken over writes there, nothing arrives that the supervisor would have to close, which can block. Answers go by
+//! socket pairs, one for each kind, of which the supervisor's end is shut down for reading: the agent cannot send there. An
+//! answer is a descriptor, or why there is none.
 
 use crate::descriptors;
 use minicbor::{Decode, Encode};
 use muster_core::ids::JobId;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, connect as connect_to, socket,
+    AddressFamily, Shutdown, SockFlag, SockType, UnixAddr, connect as connect_to, shutdown, socket,
+    socketpair,
 };
+use nix::unistd::{pipe2, read, write};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::Arc;
 
-/// Longest message.
+/// Longest message. A pipe takes as much whole, or not at all.
 const MESSAGE_MAX: usize = 1024;
 /// Longest reason in one.
 const REASON_MAX: usize = 512;
 
-/// About the socket of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub(crate) enum SocketRequest {
-    /// Make it, for a user: answered by a listening socket.
+/// What an agent asks its supervisor for.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) enum SupervisorRequest {
+    /// A connection to the launcher.
     #[n(0)]
-    Open(#[n(0)] JobId, #[n(1)] u32),
-    /// Remove it. There is no answer.
+    ConnectLauncher,
+    /// A connection to the controller.
     #[n(1)]
-    Close(#[n(0)] JobId),
+    ConnectController,
+    /// A connection to the agent whose socket has this path. The number comes back with the answer.
+    #[n(2)]
+    ConnectPeer {
+        #[n(0)]
+        number: u64,
+        #[n(1)]
+        path: String,
+    },
+    /// The socket of a job, for a user: answered by a listening socket.
+    #[n(3)]
+    OpenJobSocket(#[n(0)] JobId, #[n(1)] u32),
+    /// Remove it. There is no answer.
+    #[n(4)]
+    CloseJobSocket(#[n(0)] JobId),
 }
 
-/// The request for a connection to another agent: a number, which comes back with the answer, and the path of its socket.
-pub(crate) fn peer_request(number: u64, path: &str) -> Vec<u8> {
-    [&number.to_be_bytes()[..], path.as_bytes()].concat()
+/// The agent's end of the pipe. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestSender(Arc<OwnedFd>);
+
+impl RequestSender {
+    pub(crate) fn new(pipe: OwnedFd) -> RequestSender {
+        RequestSender(Arc::new(pipe))
+    }
+
+    /// Sends a request, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if so many wait that there is no room.
+    pub(crate) fn send(&self, request: &SupervisorRequest) -> io::Result<()> {
+        let bytes = minicbor::to_vec(request).map_err(io::Error::other)?;
+        let length = u16::try_from(bytes.len()).map_err(io::Error::other)?;
+        if bytes.len() > MESSAGE_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let framed = [&length.to_be_bytes()[..], &bytes].concat();
+        write(&*self.0, &framed)?;
+        Ok(())
+    }
 }
 
-/// What such a request says.
-pub(super) fn read_peer_request(request: &[u8]) -> Option<(u64, &str)> {
-    let (number, path) = request.split_first_chunk()?;
-    Some((u64::from_be_bytes(*number), str::from_utf8(path).ok()?))
+/// The supervisor's end of the pipe.
+#[derive(Debug)]
+pub(super) struct RequestReceiver {
+    /// None once the agent has closed its end, or is not understood.
+    pipe: Option<OwnedFd>,
+    input: Vec<u8>,
+}
+
+/// Makes the pipe.
+pub(super) fn requests() -> io::Result<(RequestReceiver, OwnedFd)> {
+    let (receiver, sender) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    let receiver = RequestReceiver {
+        pipe: Some(receiver),
+        input: Vec::new(),
+    };
+    Ok((receiver, sender))
+}
+
+impl RequestReceiver {
+    /// The number to wait for; -1 when nothing comes any more.
+    pub(super) fn number(&self) -> RawFd {
+        self.pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Takes what has come.
+    pub(super) fn receive(&mut self) -> Vec<SupervisorRequest> {
+        let Some(pipe) = &self.pipe else {
+            return Vec::new();
+        };
+        let mut chunk = [0; 4 * MESSAGE_MAX];
+        match read(pipe, &mut chunk) {
+            Ok(0) => self.pipe = None,
+            Ok(n) => self.input.extend_from_slice(&chunk[..n]),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(_) => self.pipe = None,
+        }
+        let mut requests = Vec::new();
+        while let Some((length, rest)) = self.input.split_first_chunk() {
+            let length = usize::from(u16::from_be_bytes(*length));
+            let request = rest.get(..length);
+            match request.map(minicbor::decode) {
+                None if length <= MESSAGE_MAX => break,
+                Some(Ok(request)) => requests.push(request),
+                None | Some(Err(_)) => {
+                    log::error!("the agent is not understood: it gets nothing more");
+                    self.pipe = None;
+                    self.input.clear();
+                    break;
+                }
+            }
+            self.input.drain(..2 + length);
+        }
+        requests
+    }
+}
+
+/// A socket pair for answers: the supervisor's end, to which nothing can be sent, and the agent's.
+pub(super) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let (supervisor, agent) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+    shutdown(supervisor.as_raw_fd(), Shutdown::Read)?;
+    Ok((supervisor, agent))
 }
 
 #[derive(Debug, Encode, Decode)]
@@ -48,31 +146,6 @@ struct Answer {
     /// Why there is no descriptor.
     #[n(1)]
     refused: Option<String>,
-}
-
-/// What is to be read.
-pub(super) enum Received {
-    /// A request.
-    Request(Vec<u8>),
-    /// None yet.
-    Nothing,
-    /// The other side has ended.
-    End,
-}
-
-/// Takes a request of the agent's. Descriptors have no place in one.
-pub(super) fn receive(line: &OwnedFd) -> Received {
-    let mut room = [0; MESSAGE_MAX];
-    match nix::sys::socket::recv(
-        line.as_raw_fd(),
-        &mut room,
-        nix::sys::socket::MsgFlags::empty(),
-    ) {
-        Ok(0) => Received::End,
-        Ok(n) => Received::Request(room[..n].to_vec()),
-        Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => Received::Nothing,
-        Err(_) => Received::End,
-    }
 }
 
 /// Answers the agent. An agent that does not read its answers gets no more of them.
@@ -115,4 +188,73 @@ pub(super) fn connect(path: &Path) -> io::Result<OwnedFd> {
     let own = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect_to(own.as_raw_fd(), &UnixAddr::new(path)?)?;
     Ok(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    use std::io::IoSlice;
+
+    fn send_descriptor(to: RawFd) -> nix::Result<usize> {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let numbers = [file.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&numbers)];
+        sendmsg::<()>(
+            to,
+            &[IoSlice::new(b"x")],
+            &rights,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )
+    }
+
+    /// On every kernel: what is not received needs no close.
+    #[test]
+    fn no_descriptor_of_an_agent_gets_as_far_as_the_supervisor() {
+        let (_receiver, sender) = requests().unwrap();
+        assert_eq!(send_descriptor(sender.as_raw_fd()), Err(Errno::ENOTSOCK));
+        let (supervisor, agent) = answers().unwrap();
+        assert_eq!(send_descriptor(agent.as_raw_fd()), Err(Errno::EPIPE));
+        // Answers still go the other way.
+        let file = std::fs::File::open("/dev/null").unwrap();
+        answer(&supervisor, 7, Ok(file.into()));
+        let (number, answered) = take_answer(&agent).unwrap();
+        assert!(number == 7 && answered.is_ok());
+    }
+
+    #[test]
+    fn requests_come_whole_and_in_order() {
+        let (mut receiver, sender) = requests().unwrap();
+        let sender = RequestSender::new(sender);
+        let all: Vec<SupervisorRequest> = (0..200)
+            .map(|number| match number % 3 {
+                0 => SupervisorRequest::ConnectLauncher,
+                1 => SupervisorRequest::CloseJobSocket(JobId(number)),
+                _ => SupervisorRequest::ConnectPeer {
+                    number,
+                    path: "x".repeat(100),
+                },
+            })
+            .collect();
+        all.iter().for_each(|request| sender.send(request).unwrap());
+        let mut come = Vec::new();
+        while come.len() < all.len() {
+            come.extend(receiver.receive());
+        }
+        assert_eq!(come, all);
+        drop(sender);
+        assert_eq!(receiver.receive(), []);
+        assert_eq!(receiver.number(), -1);
+    }
+
+    #[test]
+    fn who_is_not_understood_gets_nothing_more() {
+        for bytes in [&[0xff, 0xff, 0][..], &[0, 1, 0xff], &[0, 0]] {
+            let (mut receiver, sender) = requests().unwrap();
+            write(&sender, bytes).unwrap();
+            assert_eq!(receiver.receive(), []);
+            assert_eq!(receiver.number(), -1, "{bytes:?}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What an agent is told, and which descriptors it is given, when the supervisor executes it.
 
+use super::lines::RequestSender;
 use crate::cross_memory::CrossMemory;
 use crate::options::AgentOptions;
 use crate::role;
@@ -34,6 +35,9 @@ pub(super) struct Order {
     pub(super) log_to_stderr: bool,
     #[n(4)]
     pub(super) has_log_file: bool,
+    /// The user of the supervisor, which makes connections to other agents.
+    #[n(5)]
+    pub(super) supervisor_uid: u32,
 }
 
 impl Order {
@@ -46,13 +50,17 @@ impl Order {
 pub(crate) struct Inherited {
     pub(crate) options: AgentOptions,
     pub(crate) cross_memory: Option<CrossMemory>,
-    /// Asks for connections to the launcher.
+    /// Whose connections are those of other agents.
+    pub(crate) supervisor_uid: u32,
+    /// Where the supervisor is asked for connections and sockets.
+    pub(crate) requests: RequestSender,
+    /// Brings connections to the launcher.
     pub(crate) launcher: OwnedFd,
-    /// Asks for connections to the controller.
+    /// Brings connections to the controller.
     pub(crate) controller: OwnedFd,
-    /// Asks for sockets of jobs.
+    /// Brings sockets of jobs.
     pub(crate) job_sockets: OwnedFd,
-    /// Asks for connections to other agents.
+    /// Brings connections to other agents.
     pub(crate) peers: OwnedFd,
     /// Where srun and other agents connect.
     pub(crate) listener: UnixListener,
@@ -74,6 +82,8 @@ pub(crate) fn inherited() -> anyhow::Result<(Inherited, AgentLog)> {
     let inherited = Inherited {
         cross_memory: order.cross_memory.as_deref().and_then(CrossMemory::parse),
         options: order.options,
+        supervisor_uid: order.supervisor_uid,
+        requests: RequestSender::new(take()?),
         launcher: take()?,
         controller: take()?,
         job_sockets: take()?,

@@ -1,7 +1,6 @@
 //! Sockets in the spool directory, which is root's: made by the supervisor, served by the agent. Whoever connects sees the
 //! credentials of the process that made them, which is root's.
 
-use super::lines::{SocketRequest, answer};
 use crate::info;
 use crate::standing::{is_job_door, job_door};
 use anyhow::Context as _;
@@ -66,17 +65,10 @@ impl JobSockets {
         }
     }
 
-    /// Does what the agent asks for.
-    pub(super) fn serve(&mut self, line: &OwnedFd, request: &[u8]) {
-        match minicbor::decode(request) {
-            Ok(SocketRequest::Open(job, uid)) => answer(line, job.0, self.open(job, uid)),
-            Ok(SocketRequest::Close(job)) => self.close(job),
-            Err(e) => log::error!("the agent is not understood: {e}"),
-        }
-    }
-
-    /// Only the user may connect.
-    fn open(&mut self, job: JobId, uid: u32) -> io::Result<OwnedFd> {
+    /// Only the user may connect. The agent says who that is, and its word opens nothing: the name is made of the job's
+    /// number in a directory of root's; the owner of a socket cannot remove or rename it there; and the step daemon that
+    /// accepts compares the kernel's word of who has connected with the user of its own job (`stepd::standing`).
+    pub(super) fn open(&mut self, job: JobId, uid: u32) -> io::Result<OwnedFd> {
         if self.open.len() >= JOB_SOCKETS_MAX && !self.open.contains(&job) {
             return Err(io::Error::other("there are too many sockets of jobs"));
         }
@@ -92,7 +84,8 @@ impl JobSockets {
         Ok(socket.into())
     }
 
-    fn close(&mut self, job: JobId) {
+    /// Removes it.
+    pub(super) fn close(&mut self, job: JobId) {
         if self.open.remove(&job) {
             let _ = fs::remove_file(job_door(&self.spool, job));
         }

@@ -127,8 +127,9 @@ fn prolog_fails() {
             error,
             node_fault,
             prolog,
+            lack,
         } => {
-            assert!(node_fault && prolog);
+            assert!(node_fault && prolog && !lack);
             assert!(error.contains("/prolog failed: exit status 4"), "{error}");
         }
         other => panic!("{other:?}"),
@@ -145,6 +146,7 @@ fn prolog_fails() {
             Report::LaunchFailed {
                 node_fault: true,
                 prolog: true,
+                lack: false,
                 ..
             }
         )

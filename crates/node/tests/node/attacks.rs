@@ -205,6 +205,24 @@ fn requests_of_agents() {
             onwards: false,
         });
     }
+    // Root is not another agent by being root, and another agent that root has connected is not root.
+    for request in &requests {
+        assert_eq!(refusal(ask(&node, request)), RefusalCode::AccessDenied);
+    }
+    let serve = frame::encode(&AgentRequest::ServeNode("n2".to_owned()));
+    let create = AgentRequest::Create(Box::new(spec(
+        1,
+        &dir,
+        &["touch", &marker.to_string_lossy()],
+    )));
+    for request in [create, AgentRequest::Inspect { job: JobId(1) }] {
+        let mut agent = UnixStream::connect(socket(&node)).unwrap();
+        agent.set_read_timeout(Some(PATIENCE)).unwrap();
+        std::io::Write::write_all(&mut agent, &serve).unwrap();
+        frame::write(&mut agent, &request).unwrap();
+        let reply = frame::read(&mut agent).unwrap();
+        assert_eq!(refusal(reply), RefusalCode::AccessDenied);
+    }
     // Of a job of somebody else.
     allocate(2, &dir, &mut [&mut node], 1);
     let mut foreign = spec(2, &dir, &["touch", &marker.to_string_lossy()]);

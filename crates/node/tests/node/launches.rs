@@ -1,14 +1,22 @@
 //! Several launches of one job, and jobs that must wait for others to go.
 
 use super::Test;
-use super::cluster::{Dir, JobMaker, Node, fifo};
+use super::cluster::{Dir, JobMaker, Node, PATIENCE, fifo};
+use super::steps::{Srun, spec};
 use muster_core::effect::TerminateReason;
 use muster_core::ids::{Attempt, JobId};
 use muster_core::job::ExitStatus;
-use muster_proto::node::{Report, ToNode};
+use muster_core::spec::JobKind;
+use muster_proto::frame;
+use muster_proto::node::{NumberedReport, Report, ToNode};
+use muster_proto::step::{AgentReply, AgentRequest};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::read_to_string;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
     ("launches_of_one_job_are_apart", apart),
@@ -19,6 +27,7 @@ pub const TESTS: &[Test] = &[
     ("kill_goes_on_when_the_agent_restarts", kill_goes_on),
     ("stopped_job_is_continued_to_end", stopped),
     ("terminate_of_a_lost_launch", lost_launch),
+    ("launch_waits_for_room_on_the_disk", full_disk),
 ];
 
 /// Ends itself only by KILL; writes its process id.
@@ -114,6 +123,59 @@ fn ended_while_waiting() {
     node.released(1);
     assert!(node.left(2).is_empty());
     assert_eq!(dir.text("ran"), "");
+}
+
+/// What users can fill up fails no launch and takes no node out of service.
+fn full_disk() {
+    let dir = Dir::new("fulldisk");
+    let spool = dir.path("spool.n1");
+    std::fs::create_dir(&spool).unwrap();
+    let mount = |args: &[&str]| Command::new("mount").args(args).arg(&spool).status();
+    let mounted = mount(&["-t", "tmpfs", "-o", "size=2m,mode=755", "tmpfs"]);
+    if !mounted.is_ok_and(|status| status.success()) {
+        return eprintln!("nothing can be mounted here; this test looked at nothing");
+    }
+    let mut node = Node::start(&dir, "n1");
+    let filler = spool.join("filler");
+    let filled = std::fs::write(&filler, vec![1; 4 << 20]);
+    assert_eq!(filled.unwrap_err().kind(), ErrorKind::StorageFull);
+    let (jobs, mut orders) = (1..=16, Vec::new());
+    for id in jobs.clone() {
+        let mut job = JobMaker::new(id, &dir.0, "");
+        job.spec.kind = JobKind::Allocation;
+        job.first_cpu = u32::try_from(id).unwrap() - 1;
+        orders.push(job.order(&[&node]).1);
+    }
+    node.order(Vec::new(), orders);
+    // An answer of the launcher's: it has tried by then.
+    let until = Instant::now() + PATIENCE;
+    let inspect = AgentRequest::Inspect { job: JobId(1) };
+    loop {
+        let mut agent = UnixStream::connect(spool.join("noded.sock")).unwrap();
+        frame::write(&mut agent, &inspect).unwrap();
+        match frame::read(&mut agent).unwrap() {
+            AgentReply::Processes(list) => break assert_eq!(list, []),
+            other => assert!(Instant::now() < until, "{other:?}"),
+        }
+    }
+    std::fs::remove_file(&filler).unwrap();
+    for id in jobs.clone() {
+        let mut srun = Srun::ask(&node, spec(id, &dir, &["true"])).connect();
+        srun.started();
+        srun.finish();
+    }
+    for id in jobs {
+        node.terminate(id, TerminateReason::Finished);
+        node.released(id);
+        let left = node.left(id);
+        let failed = |r: &&NumberedReport| matches!(r.report, Report::LaunchFailed { .. });
+        assert!(!left.iter().any(failed), "{left:?}");
+    }
+    drop(node);
+    // Processes that are about to end may have files there.
+    let unmount = Command::new("umount").arg("-l").arg(&spool).status();
+    let unmounted = unmount.unwrap();
+    assert!(unmounted.success());
 }
 
 fn shared() {

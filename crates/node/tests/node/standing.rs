@@ -1,17 +1,20 @@
 //! Steps that follow each other: daemons with standing orders, with the tests in the place of srun.
 
 use super::Test;
+use super::attacker::{Attack, UID};
 use super::cluster::{Dir, JobMaker, Node, PATIENCE};
 use super::direct::{Srun, alive, exited, text};
 use super::steps::{allocate, spec, step_end};
 use muster_core::effect::TerminateReason;
 use muster_core::ids::StepNo;
 use muster_core::job::Step;
+use muster_proto::frame;
 use muster_proto::node::{NumberedReport, Report};
-use muster_proto::step::StepSpec;
+use muster_proto::step::{AgentRequest, StepSpec};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Write as _;
+use std::os::unix::fs::chown;
 use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
@@ -23,6 +26,10 @@ pub const TESTS: &[Test] = &[
     ("the_agent_is_lost_with_standing_orders", agent_lost),
     ("the_shim_is_lost_with_a_standing_order", shim_lost),
     ("a_job_ends_with_a_standing_order", job_ends),
+    (
+        "the_owner_of_a_jobs_socket_is_no_owner_of_the_job",
+        wrong_owner,
+    ),
 ];
 
 fn exact(dir: &Dir, words: &[&str]) -> StepSpec {
@@ -199,6 +206,33 @@ fn another_kind() {
     let mut srun = Srun::ask(&node, two);
     assert_eq!(srun.said(), [exited(0, 0)]);
     assert_eq!(started(&mut node, next + 1).cpus, 2);
+}
+
+/// The supervisor takes the agent's word for whose the socket is: whoever gets it by a wrong one is not served.
+fn wrong_owner() {
+    let dir = Dir::new("wrongowner");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 2);
+    let next = until_taken(&mut node, &dir);
+    let door = node.spool.join("job-1.door");
+    chown(&door, Some(UID), None).unwrap();
+    let marker = dir.path("ran");
+    let (door, request) = (door.to_str().unwrap(), dir.path("request"));
+    let asked = StepSpec {
+        hands_streams: true,
+        ..exact(&dir, &["touch", marker.to_str().unwrap()])
+    };
+    let asked = AgentRequest::Create(Box::new(asked));
+    std::fs::write(&request, frame::encode(&asked)).unwrap();
+    for _ in 0..4 {
+        let mut attack = Attack::start(&["door", door, request.to_str().unwrap()]);
+        assert_eq!(attack.line(), "Elsewhere");
+    }
+    // The owner is, at what is root's here.
+    let mut srun = take(&node, &exact(&dir, &["true"]));
+    assert_eq!(srun.created.step, StepNo(next));
+    assert_eq!(srun.said(), [exited(0, 0)]);
+    assert!(!marker.exists());
 }
 
 /// It is killed while a step runs that nobody has heard of, and after one.

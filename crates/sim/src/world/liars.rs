@@ -107,6 +107,7 @@ impl World {
                 error: "x".repeat(random.below(100_000) as usize),
                 node_fault: random.one_in(2),
                 prolog: random.one_in(2),
+                lack: random.one_in(2),
             },
             4 => Report::NodeFault {
                 error: String::new(),

@@ -120,6 +120,7 @@ impl World {
                 error: cause.unwrap_or("no such directory").to_owned(),
                 node_fault: cause.is_some() || plan.node_fault,
                 prolog: false,
+                lack: false,
             };
             self.report(node, run, report);
             return Ok(());

@@ -139,7 +139,7 @@ impl Shim {
                 };
                 entry.enter_step(step, proc);
                 self.found(run, step, kept);
-                if !self.watch(pid, Role::Step(run, step)) {
+                if !self.watch_daemon(run, step, pid) {
                     return self.step_ended(run, step);
                 }
             }

@@ -40,9 +40,9 @@ impl Shim {
         // The job ends, and this step has not been told.
         let ending = self.jobs.get(&run).is_some_and(|e| e.ending.is_some());
         if let Some(new) = step.filter(|step| ending && had != Some(*step))
-            && let Some(proc) = self.step_proc(run, new)
+            && let Some(pid) = self.step_proc(run, new).and_then(StepProc::ask_to_end)
         {
-            proc.ask_to_end();
+            self.signal_process(pid, libc::SIGTERM);
         }
     }
 

@@ -1,0 +1,338 @@
+//! Closes what users have sent, where nobody waits for that. The close of a descriptor may take as long as its sender wants: a
+//! TCP socket with `SO_LINGER` and a full send buffer, a file of a file system in user space or of a server that does not
+//! answer, a Unix socket with such in its queue.
+//!
+//! Each user has a thread for it, which is there while there is something to close: a user whose descriptors do not close
+//! delays nobody else. One thread is kept in reserve from the start, for the time in which no threads can be made. Then users
+//! wait for each other there, until there are threads again; what waits is counted all the same, so that whoever asks
+//! [how much waits](Closers::waiting_of) before more is received has a bound on it.
+
+use log::error;
+use nix::libc;
+use nix::sys::socket::{setsockopt, sockopt};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Items of a user that wait to be closed before nothing should be received from the user any more.
+pub const WAITING_MAX: usize = 128;
+/// How long a thread waits for more to close.
+const IDLE: Duration = Duration::from_secs(10);
+/// Stack of such a thread.
+const STACK_BYTES: usize = 128 << 10;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Closes items of a kind. Clones are the same one.
+pub struct Closers<T>(Arc<Inner<T>>);
+
+impl<T> Clone for Closers<T> {
+    fn clone(&self) -> Closers<T> {
+        Closers(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for Closers<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closers")
+    }
+}
+
+struct Inner<T> {
+    close: fn(T),
+    start_thread: fn(String, Work) -> io::Result<()>,
+    state: Mutex<State<T>>,
+    /// Something has come for the thread in reserve.
+    for_reserve: Condvar,
+}
+
+struct State<T> {
+    users: HashMap<u32, User<T>>,
+    /// Users who have no thread, in the order in which the one in reserve serves them.
+    without_thread: VecDeque<u32>,
+    has_reserve: bool,
+}
+
+struct User<T> {
+    items: VecDeque<T>,
+    /// These, and the one that is being closed.
+    waiting: usize,
+    has_thread: bool,
+    came: Arc<Condvar>,
+}
+
+impl<T> Default for User<T> {
+    fn default() -> User<T> {
+        User {
+            items: VecDeque::new(),
+            waiting: 0,
+            has_thread: false,
+            came: Arc::default(),
+        }
+    }
+}
+
+impl<T: Send + 'static> Closers<T> {
+    /// Closes items by a function that may take its time.
+    pub fn new(close: fn(T)) -> Closers<T> {
+        Closers::with_threads(close, start_thread)
+    }
+
+    fn with_threads(close: fn(T), start_thread: fn(String, Work) -> io::Result<()>) -> Closers<T> {
+        Closers(Arc::new(Inner {
+            close,
+            start_thread,
+            state: Mutex::new(State {
+                users: HashMap::new(),
+                without_thread: VecDeque::new(),
+                has_reserve: false,
+            }),
+            for_reserve: Condvar::new(),
+        }))
+    }
+
+    /// Starts the thread that is kept in reserve, unless it is there. To be called before anything is received from users.
+    ///
+    /// # Errors
+    /// No thread can be made: nothing may be received then.
+    pub fn keep_reserve(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        if !state.has_reserve {
+            let own = self.clone();
+            let work = Box::new(move || own.close_for_others());
+            (self.0.start_thread)("close-reserve".to_owned(), work)?;
+            state.has_reserve = true;
+        }
+        Ok(())
+    }
+
+    /// Has something closed that a user has sent. Never waits for that.
+    pub fn close(&self, uid: u32, item: T) {
+        let mut state = self.lock();
+        let user = state.users.entry(uid).or_default();
+        user.items.push_back(item);
+        user.waiting += 1;
+        if user.has_thread {
+            return user.came.notify_one();
+        }
+        if let Err(e) = self.start_thread_of(uid, user) {
+            error!("what uid {uid} has sent is closed with that of others: no thread for it: {e}");
+            if !state.without_thread.contains(&uid) {
+                state.without_thread.push_back(uid);
+            }
+            self.0.for_reserve.notify_one();
+        }
+    }
+
+    /// How many items of a user wait to be closed.
+    pub fn waiting_of(&self, uid: u32) -> usize {
+        self.lock().users.get(&uid).map_or(0, |user| user.waiting)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start_thread_of(&self, uid: u32, user: &mut User<T>) -> io::Result<()> {
+        let own = self.clone();
+        let work = Box::new(move || own.close_all_of(uid));
+        (self.0.start_thread)(format!("close-{uid}"), work)?;
+        user.has_thread = true;
+        Ok(())
+    }
+
+    /// The thread of a user.
+    fn close_all_of(&self, uid: u32) {
+        let mut state = self.lock();
+        // It goes only once it has taken its user off the list, who has one as long as this runs.
+        while let Some(user) = state.users.get_mut(&uid) {
+            if let Some(item) = user.items.pop_front() {
+                drop(state);
+                (self.0.close)(item);
+                state = self.lock();
+                if let Some(user) = state.users.get_mut(&uid) {
+                    user.waiting -= 1;
+                }
+                continue;
+            }
+            let came = Arc::clone(&user.came);
+            let waited = came.wait_timeout(state, IDLE);
+            let (locked, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = locked;
+            let is_over = |user: &User<T>| time.timed_out() && user.waiting == 0;
+            if state.users.get(&uid).is_some_and(is_over) {
+                state.users.remove(&uid);
+            }
+        }
+    }
+
+    /// The thread in reserve: takes users in turn, one item of each, and gives each a thread if there are some again.
+    fn close_for_others(&self) {
+        let mut state = self.lock();
+        loop {
+            let Some(uid) = state.without_thread.pop_front() else {
+                let waited = self.0.for_reserve.wait(state);
+                state = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let Some(user) = state.users.get_mut(&uid).filter(|user| !user.has_thread) else {
+                continue;
+            };
+            if self.start_thread_of(uid, user).is_ok() {
+                continue;
+            }
+            let item = user.items.pop_front();
+            if let Some(item) = item {
+                drop(state);
+                (self.0.close)(item);
+                state = self.lock();
+            }
+            self.one_is_closed(&mut state, uid);
+        }
+    }
+
+    /// The thread in reserve has closed one item of a user, who may have got a thread meanwhile.
+    fn one_is_closed(&self, state: &mut State<T>, uid: u32) {
+        let Some(user) = state.users.get_mut(&uid) else {
+            return;
+        };
+        user.waiting = user.waiting.saturating_sub(1);
+        match (user.has_thread, user.waiting) {
+            (true, _) => {}
+            (false, 0) => drop(state.users.remove(&uid)),
+            (false, _) if state.without_thread.contains(&uid) => {}
+            (false, _) => state.without_thread.push_back(uid),
+        }
+    }
+}
+
+fn start_thread(name: String, work: Work) -> io::Result<()> {
+    let named = thread::Builder::new().name(name);
+    named.stack_size(STACK_BYTES).spawn(work).map(drop)
+}
+
+/// Closes a descriptor: a socket without the time that its sender has set for what has not been sent.
+pub fn close_without_linger(descriptor: OwnedFd) {
+    let none = libc::linger {
+        l_onoff: 0,
+        l_linger: 0,
+    };
+    // It is no socket, or has none set.
+    let _ = setsockopt(&descriptor, sockopt::Linger, &none);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Instant;
+
+    /// Something that is closed when its sender is gone, and tells of it.
+    struct Item {
+        gate: Option<Receiver<()>>,
+        closed: Sender<u32>,
+        number: u32,
+    }
+
+    fn close(item: Item) {
+        if let Some(gate) = item.gate {
+            let _ = gate.recv();
+        }
+        let _ = item.closed.send(item.number);
+    }
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn none_waits(closers: &Closers<Item>, uid: u32) {
+        let until = Instant::now() + SOON;
+        while closers.waiting_of(uid) > 0 {
+            assert!(Instant::now() < until, "uid {uid} waits");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_user_whose_items_do_not_close_delays_no_other() {
+        let closers = Closers::new(close);
+        let (closed, is_closed) = channel();
+        let (gate, shut) = channel();
+        let item = |number, gate| Item {
+            gate,
+            closed: closed.clone(),
+            number,
+        };
+        closers.close(1, item(1, Some(shut)));
+        (2..100).for_each(|number| closers.close(1, item(number, None)));
+        closers.close(2, item(200, None));
+        assert_eq!(is_closed.recv_timeout(SOON), Ok(200));
+        assert_eq!(closers.waiting_of(1), 99);
+        none_waits(&closers, 2);
+        drop(gate);
+        none_waits(&closers, 1);
+        let numbers: Vec<u32> = is_closed.try_iter().collect();
+        assert_eq!(numbers, (1..100).collect::<Vec<_>>());
+    }
+
+    static HAS_THREADS: AtomicBool = AtomicBool::new(true);
+
+    fn start_if_there_are(name: String, work: Work) -> io::Result<()> {
+        match HAS_THREADS.load(Ordering::SeqCst) {
+            true => start_thread(name, work),
+            false => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        }
+    }
+
+    /// Descriptors were left open for good then, as many as a user sent.
+    #[test]
+    fn without_threads_the_one_in_reserve_closes_and_all_is_counted() {
+        let closers = Closers::with_threads(close, start_if_there_are);
+        closers.keep_reserve().unwrap();
+        HAS_THREADS.store(false, Ordering::SeqCst);
+        let (closed, is_closed) = channel();
+        let (gate, shut) = channel();
+        let item = |number, gate| Item {
+            gate,
+            closed: closed.clone(),
+            number,
+        };
+        for number in 0..50 {
+            closers.close(1 + number % 5, item(number, None));
+        }
+        for uid in 1..6 {
+            none_waits(&closers, uid);
+        }
+        assert_eq!(is_closed.try_iter().count(), 50);
+        assert!(closers.lock().users.is_empty());
+        // One that does not close: what comes later waits, and is counted.
+        closers.close(1, item(100, Some(shut)));
+        let until = Instant::now() + SOON;
+        while !closers.lock().users[&1].items.is_empty() {
+            assert!(Instant::now() < until);
+            thread::yield_now();
+        }
+        (0..WAITING_MAX).for_each(|_| closers.close(1, item(101, None)));
+        closers.close(2, item(102, None));
+        assert_eq!(closers.waiting_of(1), WAITING_MAX + 1);
+        assert_eq!(closers.waiting_of(2), 1);
+        // When there are threads again, nobody waits for that one any more but its user.
+        HAS_THREADS.store(true, Ordering::SeqCst);
+        closers.close(2, item(103, None));
+        none_waits(&closers, 2);
+        closers.close(1, item(104, None));
+        let until = Instant::now() + SOON;
+        while closers.waiting_of(1) > 1 {
+            assert!(Instant::now() < until);
+            thread::yield_now();
+        }
+        drop(gate);
+        none_waits(&closers, 1);
+        assert_eq!(is_closed.try_iter().count(), WAITING_MAX + 4);
+    }
+}
