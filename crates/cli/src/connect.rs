@@ -27,7 +27,7 @@ pub enum ConnectError {
     Unreachable {
         /// The socket.
         socket: String,
-        /// What connect(2) said.
+        /// The error of connect(2).
         source: io::Error,
     },
     /// The connection broke or timed out.
@@ -45,7 +45,7 @@ const AHEAD: usize = 4 << 10;
 #[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
-    /// What was read, and how much of that was taken.
+    /// Bytes read, and how many of them were decoded.
     bytes: Vec<u8>,
     taken: usize,
     /// Bytes to be read at once beyond what is known to come.

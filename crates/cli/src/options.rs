@@ -135,7 +135,7 @@ pub struct Spec {
     pub notes: &'static str,
 }
 
-/// What a command line says.
+/// A parsed command line.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
     /// Options in order, by their usual names. Those without effect are left out.

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// Amounts of what is counted: `cpu`, `mem` (MiB), `node`, `gres/NAME`.
 pub type Amounts = Vec<(String, u64)>;
 
-/// What an association or a QOS limits; absent and empty is no limit.
+/// The limits of an association or a QOS; absent and empty is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Limits {
     /// `GrpJobs`: running, of all below an account or with a QOS.
@@ -103,7 +103,7 @@ pub struct Limits {
     pub max_tres_run_mins_account: Amounts,
 }
 
-/// Whose use is counted.
+/// The entity whose use is counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum Scope {
     /// An account with all below it.
@@ -123,7 +123,7 @@ pub enum Scope {
     QosAccount(#[n(0)] String, #[n(1)] String),
 }
 
-/// What was used in the course of time, and is used now.
+/// Use of a scope: over time, and now.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct TresUsage {
     /// As of when `raw` is.
@@ -203,7 +203,7 @@ fn decay(seconds: f64, half_life_s: u64) -> (f64, f64) {
     (left, life / std::f64::consts::LN_2 * (1.0 - left))
 }
 
-/// What counts towards limits.
+/// Current use that limits compare with.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InUse {
     /// Jobs that run.
@@ -212,14 +212,14 @@ pub struct InUse {
     pub submitted: u32,
     /// Jobs that wait and gain age, likewise.
     pub accruing: u32,
-    /// What those that run have.
+    /// Resources of running jobs.
     pub tres: BTreeMap<String, u64>,
     /// What counts of it towards use, in millionths, and the same times the seconds since 1970 at which they end at
     /// the latest, for those that have limits.
     pub ends: BTreeMap<String, (u64, u128)>,
 }
 
-/// What one record counts for.
+/// The contribution of one record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counted {
     scopes: Vec<Scope>,
@@ -235,7 +235,7 @@ pub(crate) struct Counted {
     factor: u64,
 }
 
-/// What an allocation has of what is counted.
+/// The counted resources of an allocation.
 pub fn amounts(alloc: &Allocation) -> Amounts {
     let mut out = vec![
         ("cpu".to_owned(), alloc.cpus()),
@@ -304,7 +304,7 @@ impl InUse {
         self.shift(&counted, true);
     }
 
-    /// What those that run have, times the minutes that they may still run.
+    /// Resources of running jobs, times the minutes that they may still run.
     fn run_minutes(&self, name: &str, now: Timestamp) -> u64 {
         let (all, ends) = self.ends.get(name).copied().unwrap_or_default();
         let now_s = u128::try_from(now.unix_s()).unwrap_or(0);
@@ -346,7 +346,7 @@ impl State {
         all
     }
 
-    /// Whose use a job in that partition counts for; whose limits come first first.
+    /// The scopes of a job in that partition, those with precedence first.
     pub fn scopes_of(&self, job: &Job, partition: &str) -> Vec<Scope> {
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
         let mut scopes = Vec::new();
@@ -361,7 +361,7 @@ impl State {
         scopes
     }
 
-    /// What a record counts for.
+    /// The contribution of a record.
     pub(crate) fn counted(&self, job: &Job) -> Counted {
         if !self.keeps_limits() || job.is_over() {
             return Counted::default();
@@ -469,7 +469,7 @@ impl State {
     }
 }
 
-/// What a job that runs is charged with, its time included.
+/// The rate at which a running job is charged, and its time.
 pub(crate) fn charged(job: &Job) -> Charge {
     match (job.state, &job.alloc) {
         (JobState::Running, Some(alloc)) if !job.completing => {

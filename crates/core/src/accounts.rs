@@ -33,12 +33,12 @@ pub struct Account {
     /// `Organization`.
     #[n(3)]
     pub organization: String,
-    /// What is set for its association.
+    /// The settings of its association.
     #[n(4)]
     pub terms: Terms,
 }
 
-/// What an association sets.
+/// The settings of an association.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Terms {
     /// `Fairshare`; 1 if absent.
@@ -53,7 +53,7 @@ pub struct Terms {
     /// `QosLevel`; those of the account above if absent.
     #[n(3)]
     pub qos: Option<Vec<String>>,
-    /// What it limits.
+    /// Its limits.
     #[n(4)]
     #[cbor(default)]
     pub limits: Limits,
@@ -115,7 +115,7 @@ pub struct Qos {
     /// `UsageFactor` in millionths; absent is 1.
     #[n(7)]
     pub usage_factor_millionths: Option<u64>,
-    /// What it limits.
+    /// Its limits.
     #[n(8)]
     #[cbor(default)]
     pub limits: Limits,
@@ -147,7 +147,7 @@ impl Qos {
     }
 }
 
-/// What a user's jobs in an account have used.
+/// The use of a user's jobs in an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Usage {
     /// Billing units times seconds, decayed to `at`.
@@ -243,7 +243,7 @@ pub struct Accounts {
     /// Fair share by account and user; made from `shares`.
     #[n(7)]
     pub fair: BTreeMap<String, BTreeMap<String, f64>>,
-    /// What counts towards limits of use in the course of time.
+    /// The use over time that limits compare with.
     #[n(8)]
     #[cbor(default)]
     pub tres_usage: BTreeMap<Scope, TresUsage>,

@@ -22,7 +22,7 @@ use crate::time::{TimeLimit, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What stands before the nodes that a job names and cannot have, where reasons are shown.
+/// The text before the unavailable nodes that a job names, where reasons are shown.
 const UNAVAILABLE: &str = "UnavailableNodes:";
 
 impl State {

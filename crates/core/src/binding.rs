@@ -200,7 +200,7 @@ pub enum BindDefault {
 pub struct NoBindDefault;
 
 impl BindDefault {
-    /// What `CpuBind=` may say, where there is to be a default.
+    /// The words of `CpuBind=`, where it sets a default.
     pub const WORDS: &str = "none, socket, ldom, core, thread or off";
 
     /// `CpuBind=`; nothing for `off`.

@@ -8,7 +8,7 @@ pub mod arc {
     /// Writes the value inside.
     ///
     /// # Errors
-    /// What writing the value gives.
+    /// An error of the writer.
     pub fn encode<C, T: Encode<C>, W: minicbor::encode::Write>(
         value: &Arc<T>,
         e: &mut Encoder<W>,
@@ -20,7 +20,7 @@ pub mod arc {
     /// Reads the value and wraps it.
     ///
     /// # Errors
-    /// What reading the value gives.
+    /// An error of the decoder.
     pub fn decode<'b, C, T: Decode<'b, C>>(
         d: &mut Decoder<'b>,
         ctx: &mut C,
@@ -37,7 +37,7 @@ pub mod opt_arc {
     /// Writes the value inside, or null.
     ///
     /// # Errors
-    /// What writing the value gives.
+    /// An error of the writer.
     pub fn encode<C, T: Encode<C>, W: minicbor::encode::Write>(
         value: &Option<Arc<T>>,
         e: &mut Encoder<W>,
@@ -52,7 +52,7 @@ pub mod opt_arc {
     /// Reads the value, if it is not null.
     ///
     /// # Errors
-    /// What reading the value gives.
+    /// An error of the decoder.
     pub fn decode<'b, C, T: Decode<'b, C>>(
         d: &mut Decoder<'b>,
         ctx: &mut C,

@@ -20,7 +20,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
-/// Who asks, as the transport authenticated it.
+/// The user who asks, as the transport authenticated it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// User id.
@@ -70,7 +70,7 @@ pub enum Command {
     },
     /// The configuration was read.
     Configure {
-        /// What it says.
+        /// The configuration.
         config: Arc<ClusterConfig>,
         /// What stays of changes that were made to partitions at run time.
         keep: KeptPartitions,
@@ -90,7 +90,7 @@ pub enum KeptPartitions {
     All,
 }
 
-/// What users and administrators ask for. This is the wire form too.
+/// Requests of users and administrators. This is the wire form too.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum UserCommand {
     /// sbatch, salloc, srun.
@@ -198,7 +198,7 @@ pub enum UserCommand {
         /// Which.
         #[n(0)]
         target: JobTarget,
-        /// What.
+        /// The changes.
         #[n(1)]
         update: Box<JobUpdate>,
     },
@@ -209,7 +209,7 @@ pub enum UserCommand {
         #[n(0)]
         #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         nodes: String,
-        /// What.
+        /// The changes.
         #[n(1)]
         update: NodeUpdate,
     },
@@ -384,7 +384,7 @@ pub struct JobSelection {
     pub only_own: bool,
 }
 
-/// Who in a job gets a signal.
+/// The processes of a job that get a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum SignalScope {
@@ -502,7 +502,7 @@ pub struct NodeUpdate {
     pub cpu_bind: Option<String>,
 }
 
-/// What a node's agent tells.
+/// A report of a node's agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeCommand {
     /// It connected, and this is what it has of each job. Jobs that the controller thinks are there and that are
@@ -564,7 +564,7 @@ pub enum NodeCommand {
         job: JobId,
         /// Which launch.
         attempt: Attempt,
-        /// What, as the node's reason.
+        /// The failure, as the node's reason.
         error: String,
     },
     /// The job was there but its processes are gone without a trace (shim killed, machine rebooted).
@@ -629,7 +629,7 @@ pub struct PlannedPreemption {
 pub struct PlannedStart {
     /// The job, or the array whose lowest pending task starts.
     pub job: JobId,
-    /// What it gets.
+    /// Its allocation.
     pub alloc: Allocation,
 }
 
@@ -652,7 +652,7 @@ pub enum Reply {
         /// Jobs or nodes changed.
         #[n(0)]
         changed: u32,
-        /// What was refused.
+        /// The refused request.
         #[n(1)]
         refused: Vec<(String, Refusal)>,
     },

@@ -139,7 +139,7 @@ pub struct ClusterConfig {
 }
 
 impl Default for ClusterConfig {
-    /// What a slurm.conf gives that names nothing: no nodes, no partitions.
+    /// The configuration from an empty slurm.conf: no nodes, no partitions.
     fn default() -> ClusterConfig {
         ClusterConfig {
             cluster_name: "cluster".to_owned(),

@@ -106,7 +106,7 @@ fn topologies(old: &[Topology], new: &[Topology], out: &mut Vec<String>) {
     }
 }
 
-/// What topologies say, by their name and that of the line.
+/// The lines of topologies, by the topology's name and the line's.
 fn topology_rows(all: &[Topology]) -> BTreeMap<(String, String), String> {
     let mut rows = BTreeMap::new();
     for topology in all {

@@ -203,7 +203,7 @@ impl<'b, C> Decode<'b, C> for CpuSet {
     }
 }
 
-/// What was decoded is valid.
+/// Decoding has validated it.
 impl Validate for CpuSet {
     fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
         Ok(())

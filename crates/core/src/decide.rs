@@ -42,10 +42,10 @@ use crate::time::Timestamp;
 use draft::Draft;
 pub use partition_access::limit_reason;
 
-/// What comes of a command.
+/// The decision on a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// What happened, in order; to be made durable and applied.
+    /// The events, in order; to be made durable and applied.
     pub events: Vec<Event>,
     /// Orders that no event carries: plain signals.
     pub effects: Vec<Effect>,
@@ -104,7 +104,7 @@ pub fn decide_plan(state: &State, plan: Plan, now: Timestamp) -> Decision {
     close(draft, None)
 }
 
-/// What follows from all that was decided.
+/// Adds the events that follow from the others.
 fn close(mut draft: Draft<'_>, reply: Option<Reply>) -> Decision {
     if !draft.state.reservations.is_empty() {
         reservation::follow(&mut draft);

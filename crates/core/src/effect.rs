@@ -44,7 +44,7 @@ pub enum Effect {
         step: Option<StepNo>,
         /// Signal number.
         signal: u32,
-        /// Who gets it.
+        /// The receiver.
         scope: SignalScope,
     },
     /// A step may run for another time than it was started with.

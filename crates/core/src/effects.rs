@@ -19,7 +19,7 @@ const SIGTERM: u32 = 15;
 const SIGCONT: u32 = 18;
 
 impl State {
-    /// What leaves the controller because of `event`, which was just applied (no later one was).
+    /// The effects of `event`, which was just applied (no later one was).
     pub fn effects_of(&self, event: &Event) -> Vec<Effect> {
         match event {
             Event::JobStarted { id, .. } => self.with_job(*id, |job| {
@@ -245,7 +245,7 @@ impl State {
             })
     }
 
-    /// What tells a job that it has to end when its grace time is over.
+    /// The signals that warn a job before its grace time is over.
     fn preemption_notice(&self, job: &Job) -> Vec<Effect> {
         let by_user = self.preemption().is_some_and(|s| s.send_user_signal);
         let warning = job.spec.warn_signal.filter(|_| by_user && !job.warned);

@@ -58,7 +58,7 @@ pub enum Event {
         /// Its priority; 0 if held.
         #[n(3)]
         priority: u32,
-        /// Who holds it.
+        /// The hold.
         #[n(4)]
         hold: Hold,
         /// Its limit: asked for, or the partition's.
@@ -119,7 +119,7 @@ pub enum Event {
         /// When.
         #[n(2)]
         at: Timestamp,
-        /// What it got.
+        /// Its allocation.
         #[n(3)]
         #[cbor(with = "crate::cbor::arc")]
         alloc: Arc<Allocation>,
@@ -245,7 +245,7 @@ pub enum Event {
         /// The node.
         #[n(0)]
         node: NodeIdx,
-        /// What it is.
+        /// The change.
         #[n(1)]
         info: Box<NodeInfo>,
         /// When.
@@ -258,7 +258,7 @@ pub enum Event {
         /// The node.
         #[n(0)]
         node: NodeIdx,
-        /// What.
+        /// The change.
         #[n(1)]
         change: NodeChange,
         /// When.
@@ -283,7 +283,7 @@ pub enum Event {
     /// sacctmgr changed something, or use was forgotten.
     #[n(23)]
     AccountsChanged {
-        /// What, in order.
+        /// The changes, in order.
         #[n(0)]
         changes: Vec<AccountsChange>,
         /// When.
@@ -410,7 +410,7 @@ pub enum JobChange {
     /// Held or released; the priority that goes with it.
     #[n(1)]
     Hold {
-        /// Who holds it now.
+        /// The hold from now on.
         #[n(0)]
         hold: Hold,
         /// Its priority now.
@@ -426,7 +426,7 @@ pub enum JobChange {
     /// Dependencies that are left, and the reason that goes with them.
     #[n(4)]
     WaitingOn {
-        /// What is left.
+        /// The remaining allocation.
         #[n(0)]
         terms: Vec<DependencyTerm>,
         /// `Dependency`, `DependencyNeverSatisfied` or `None`.
@@ -467,7 +467,7 @@ pub enum JobChange {
     /// The reservation that it asked for is gone: its specification without it, and whether it is held for that.
     #[n(20)]
     ReservationGone {
-        /// What it asks for now.
+        /// The new specification.
         #[n(0)]
         #[cbor(with = "crate::cbor::arc")]
         spec: Arc<JobSpec>,
@@ -481,7 +481,7 @@ pub enum JobChange {
     /// From now on only its limit on leaf switches keeps it waiting.
     #[n(13)]
     SwitchWait,
-    /// So many more of its tasks gain age from now on; their number was limited.
+    /// That many more of its tasks gain age from now on; their number was limited.
     #[n(222)]
     Accrues(#[n(0)] u32),
     /// It waits for its turn at least until then.

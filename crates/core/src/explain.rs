@@ -72,7 +72,7 @@ pub struct Sooner {
 /// A time that matters to a job that waits.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Moment {
-    /// What is then, in words that a colon follows.
+    /// The event at that time, as text before a colon.
     #[n(0)]
     pub what: String,
     /// When.
@@ -89,10 +89,10 @@ pub struct Explanation {
     /// Its reason, as listings show it.
     #[n(1)]
     pub reason: Reason,
-    /// What it waits for, a sentence each.
+    /// The reasons of its wait, a sentence each.
     #[n(2)]
     pub waits_for: Vec<String>,
-    /// Who is ahead of it on what it needs: those that run first, then those that wait.
+    /// Jobs ahead of it on the resources that it needs: running ones first, then waiting ones.
     #[n(3)]
     pub ahead: Vec<Ahead>,
     /// How many are, those not listed included.
@@ -104,7 +104,7 @@ pub struct Explanation {
     /// Jobs are taken to run as long as predicted; else to their limits.
     #[n(6)]
     pub predicted: bool,
-    /// What would start it sooner, soonest first.
+    /// Changes that would start it sooner, soonest first.
     #[n(7)]
     pub sooner: Vec<Sooner>,
     /// Changes that were tried.

@@ -13,16 +13,16 @@ pub enum Expr {
     All(Vec<Expr>),
     /// One of these at least (`|`).
     Any(Vec<Expr>),
-    /// So many nodes at least satisfy it, whatever the others are.
+    /// At least that many nodes satisfy it.
     Count(Box<Expr>, u32),
 }
 
 /// One way to satisfy a constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
-    /// What every node satisfies.
+    /// The expression that every node satisfies.
     pub each: Expr,
-    /// What so many nodes satisfy, each counted once.
+    /// Expressions with the number of nodes that satisfy them, each node counted once.
     pub counts: Vec<(Expr, u32)>,
 }
 

@@ -14,17 +14,17 @@ pub struct GpuBind {
     pub kind: GpuBindKind,
 }
 
-/// What tasks are bound to.
+/// The GPUs that tasks are bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GpuBindKind {
     /// Every task sees all GPUs of the step.
     #[default]
     None,
-    /// Those next to the task's CPUs.
+    /// The GPUs next to the task's CPUs.
     Closest,
     /// One; so many tasks share it.
     Single(u32),
-    /// So many of each task's own.
+    /// A number of GPUs for each task alone.
     PerTask(u32),
     /// By number, for each task in turn.
     Map(Vec<u32>),
@@ -76,7 +76,7 @@ impl GpuBind {
     /// `--tres-bind`: what it says of GPUs.
     ///
     /// # Errors
-    /// What is not understood, or is about something else.
+    /// A value that is not understood, or is about something else.
     pub fn parse_tres(text: &str) -> Result<String, String> {
         let mut found = None;
         for item in text.split('+') {

@@ -63,7 +63,7 @@ pub struct PartedGpu {
 /// One entry of a node's devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// What they are.
+    /// The name of the devices.
     pub name: &'a str,
     /// How many there are.
     pub count: u64,

@@ -63,11 +63,11 @@ pub struct HetComponent {
     /// Its number.
     #[n(0)]
     pub job: JobId,
-    /// What was asked.
+    /// The specification.
     #[n(1)]
     #[cbor(with = "crate::cbor::arc")]
     pub spec: Arc<JobSpec>,
-    /// What it got.
+    /// The allocation.
     #[n(2)]
     #[cbor(with = "crate::cbor::arc")]
     pub alloc: Arc<Allocation>,

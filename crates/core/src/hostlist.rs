@@ -13,7 +13,7 @@ pub const MAX_HOSTS: usize = 262_144;
 /// The longest run of digits that is read as a number; longer ones stay plain text.
 const MAX_DIGITS: usize = 18;
 
-/// What is wrong with an expression, and where.
+/// An error in an expression, and its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("hostlist `{expr}`, character {at}: {kind}")]
 pub struct HostlistError {
@@ -21,7 +21,7 @@ pub struct HostlistError {
     pub expr: String,
     /// Position of the offending character, counted from 1.
     pub at: usize,
-    /// What was found there.
+    /// The kind of error.
     pub kind: HostlistErrorKind,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Keys {
     pending: bool,
     active: bool,
     live: Option<(Arc<JobSpec>, JobId)>,
-    /// What it counts for.
+    /// Its contribution.
     counted: Counted,
     /// It waits for its turn to gain age.
     accrual: Option<(AccrualGroup, Timestamp)>,
@@ -39,7 +39,7 @@ pub(crate) struct Keys {
     singleton: Option<JobId>,
 }
 
-/// What a record counts for in its array.
+/// The contribution of a record to its array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) running: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What `job` counts for.
+    /// The contribution of `job`.
     pub(crate) fn of(job: &Job) -> Counts {
         let tasks = match &job.array {
             ArrayRole::None => return Counts::default(),

@@ -154,7 +154,7 @@ impl<'b, C> Decode<'b, C> for IndexSet {
     }
 }
 
-/// What was decoded is valid.
+/// Decoding has validated it.
 impl Validate for IndexSet {
     fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
         Ok(())

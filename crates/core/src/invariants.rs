@@ -1,4 +1,4 @@
-//! What must hold after every event. Reads the whole state: for tests and the simulator.
+//! Invariants of the state after every event. They read the whole state: for tests and the simulator.
 
 use crate::cpuset::CpuSet;
 use crate::ids::{BlobId, JobId};
@@ -21,7 +21,7 @@ impl State {
     /// Checks the whole state; meant for tests and the simulator (it reads everything).
     ///
     /// # Errors
-    /// What does not hold, by name.
+    /// The names of violated invariants.
     pub fn check_invariants(&self) -> Result<(), String> {
         for job in self.jobs.values() {
             self.check_job(job)?;

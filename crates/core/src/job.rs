@@ -29,7 +29,7 @@ pub struct Job {
     /// Its number.
     #[n(0)]
     pub id: JobId,
-    /// What was asked for, with later changes applied.
+    /// The specification, with later changes applied.
     #[n(1)]
     #[cbor(with = "crate::shared_spec::field")]
     pub spec: Arc<JobSpec>,
@@ -45,7 +45,7 @@ pub struct Job {
     /// Why it waits, or why it ended.
     #[n(5)]
     pub reason: Reason,
-    /// Who holds it back.
+    /// Its hold.
     #[n(6)]
     pub hold: Hold,
     /// Higher first; 0 when held.
@@ -97,7 +97,7 @@ pub struct Job {
     /// Steps that run, by number.
     #[n(22)]
     pub steps: Vec<Step>,
-    /// What becomes of it when its nodes are clean: the end, or the queue again.
+    /// Its state when its nodes are clean: ended, or in the queue again.
     #[n(23)]
     pub after_completing: AfterCompleting,
     /// Uid of who cancelled it.
@@ -185,7 +185,7 @@ pub struct Job {
     #[n(47)]
     #[cbor(default)]
     pub resizes: u32,
-    /// What of it gains age while it waits, where the number of jobs that may is limited; else all of it does.
+    /// The tasks that gain age while it waits, where their number is limited; otherwise all do.
     #[n(48)]
     pub accrual: Option<Box<Accrual>>,
     /// Numbers below `next_step` whose steps were not reported: they are still being made, or never were. Any other one
@@ -393,7 +393,7 @@ impl JobState {
     }
 }
 
-/// What becomes of a completing job.
+/// The next state of a completing job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub enum AfterCompleting {
     /// It has ended.
@@ -409,7 +409,7 @@ pub enum AfterCompleting {
     },
 }
 
-/// Who holds a pending job back.
+/// The hold of a pending job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Hold {
@@ -515,7 +515,7 @@ pub struct StepEnd {
     /// `Completed`, `Failed`, `Cancelled`, `Timeout`, `OutOfMemory` or `NodeFail`.
     #[n(2)]
     pub state: JobState,
-    /// What its tasks used.
+    /// The use of its tasks.
     #[n(3)]
     pub usage: Usage,
     /// Uid of who cancelled it.

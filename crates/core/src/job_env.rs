@@ -21,9 +21,9 @@ pub type Variables = Vec<(String, String)>;
 pub struct JobView<'a> {
     /// Its number.
     pub job: JobId,
-    /// What was asked.
+    /// The specification.
     pub spec: &'a JobSpec,
-    /// What it got.
+    /// The allocation.
     pub alloc: &'a Allocation,
     /// Its part in an array.
     pub array: &'a ArrayRole,
@@ -308,7 +308,7 @@ fn by_gpu(spec: &JobSpec, env: &mut Env) {
     }
 }
 
-/// What every process of the job on the nodes sees beyond [`allocation_env`].
+/// Variables of every process of the job on its nodes, beyond [`allocation_env`].
 fn member_env(view: &JobView, node: &str, cpus_on_node: u32, env: &mut Env) {
     let owner = &view.spec.owner;
     env.set("SLURMD_NODENAME", node);
@@ -516,7 +516,7 @@ pub fn step_env(view: &JobView, step: &StepView) -> Variables {
     env.0
 }
 
-/// What distinguishes one task from the others on its node, but for `SLURM_TASK_PID`.
+/// Variables that differ between the tasks of a node, except `SLURM_TASK_PID`.
 pub fn task_env(global: u32, local: u32) -> Variables {
     vec![
         ("SLURM_PROCID".to_owned(), global.to_string()),

@@ -87,7 +87,7 @@ pub const PRIORITY_TOP: u32 = 4_294_901_759;
 /// Launches that may fail on a node one after another before it is drained.
 pub const LAUNCH_FAILURES_MAX: u32 = 5;
 
-/// What a frame has beside the texts that it is about.
+/// Bytes of a frame beside its texts.
 const FRAME_OVERHEAD: usize = 1 << 20;
 
 const _: () = assert!(NODE_CPUS_MAX <= CPUSET_CPUS_MAX);

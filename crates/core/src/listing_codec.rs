@@ -30,7 +30,7 @@ const TEMPLATES_AT_ONCE: usize = 1 << 10;
 /// Stands for no time.
 const NEVER: Timestamp = Timestamp(i64::MIN);
 
-/// What records of one template differ in.
+/// The values in which records of one template differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowValues {
     /// The job's.
@@ -48,7 +48,7 @@ pub struct RowValues {
 }
 
 impl RowValues {
-    /// Those of a record.
+    /// The values of a record.
     pub fn of(job: &Job) -> RowValues {
         let eligible = job.eligible_time.unwrap_or(job.submit_time);
         RowValues {

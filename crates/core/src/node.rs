@@ -147,7 +147,7 @@ pub struct GresConfig {
 }
 
 impl GresConfig {
-    /// What sharing of GPUs needs of it.
+    /// Its settings for sharing of GPUs.
     pub fn entry(&self) -> Entry<'_> {
         Entry {
             name: &self.name,
@@ -163,10 +163,10 @@ pub struct Node {
     /// Its place in the table.
     #[n(0)]
     pub idx: NodeIdx,
-    /// What the configuration says.
+    /// Its configuration.
     #[n(1)]
     pub config: NodeConfig,
-    /// What its agent said when it registered last.
+    /// The last registration of its agent.
     #[n(2)]
     pub report: Option<NodeInfo>,
     /// Whether its agent is connected and its registration was accepted.
@@ -323,7 +323,7 @@ pub struct NodeReason {
     /// The text.
     #[n(0)]
     pub text: String,
-    /// Who said so: a user name, or `root` for the system.
+    /// The user who set it, or `root` for the system.
     #[n(1)]
     pub uid: u32,
     /// Since when.
@@ -331,7 +331,7 @@ pub struct NodeReason {
     pub since: Timestamp,
 }
 
-/// What a node's agent reports of its machine.
+/// The registration of a node: its hardware.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct NodeInfo {
     /// `uname -m`.

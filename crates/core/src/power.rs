@@ -4,7 +4,7 @@ use crate::node_state::StateFlag;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 
-/// What slurm.conf says of it; only with both `SuspendProgram` and `ResumeProgram`.
+/// Settings of power saving; only with both `SuspendProgram` and `ResumeProgram`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct PowerConfig {
     /// `SuspendTime`, seconds that a node idles before it is powered down; absent: only when that is asked for.
@@ -96,14 +96,14 @@ impl Power {
     }
 }
 
-/// What a job that has its nodes waits for until it is launched.
+/// The reason why a job that has its nodes is not launched yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Waking {
     /// Nodes that are being powered up.
     #[n(0)]
     Nodes,
-    /// Those, and `PrologSlurmctld`.
+    /// Nodes that power up, and `PrologSlurmctld`.
     #[n(1)]
     NodesAndProlog,
 }

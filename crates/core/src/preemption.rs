@@ -26,7 +26,7 @@ pub enum PreemptType {
     Qos,
 }
 
-/// What happens to a job that is preempted.
+/// The way in which a job is preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum PreemptMode {
@@ -87,7 +87,7 @@ pub struct Preempted {
     /// When.
     #[n(1)]
     pub at: Timestamp,
-    /// What happens to it; never `Off`.
+    /// The way in which it is preempted; never `Off`.
     #[n(2)]
     pub mode: PreemptMode,
     /// When that happens if it has a `GraceTime`; absent: at once.
@@ -138,7 +138,7 @@ impl State {
         (settings.kind != PreemptType::None).then_some(settings)
     }
 
-    /// What would happen to a running job that is preempted.
+    /// The way in which a running job would be preempted.
     pub fn preempt_mode(&self, victim: &Job) -> PreemptMode {
         let Some(settings) = self.preemption() else {
             return PreemptMode::Off;

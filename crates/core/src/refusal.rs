@@ -13,7 +13,7 @@ pub struct Refusal {
     /// Which of Slurm's errors it is.
     #[n(0)]
     pub code: RefusalCode,
-    /// What exactly is wrong and what to do; may be empty.
+    /// Details, and what to do; may be empty.
     #[n(1)]
     pub detail: String,
 }

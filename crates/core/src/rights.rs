@@ -16,7 +16,7 @@ use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
 use std::fmt;
 
-/// What someone is to the cluster as a whole, from least to most.
+/// The role of a user in the cluster, from the lowest to the highest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// An ordinary user. May be the owner of a job, or the coordinator of an account.

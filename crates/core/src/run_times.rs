@@ -15,14 +15,14 @@ const KINDS_MAX: usize = 32;
 /// The word in `SchedulerParameters` that puts predictions to use.
 pub const PREDICT: &str = "predict_run_times";
 
-/// What is remembered of everyone.
+/// Run times of all users.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct RunTimes {
     #[n(0)]
     users: BTreeMap<u32, OfUser>,
 }
 
-/// What is remembered of a user.
+/// Run times of a user.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 struct OfUser {
     /// The last two jobs of any kind, as (run time, limit) in seconds; the newer last.

@@ -15,7 +15,7 @@ pub trait SpecCodec {
     /// Writes a specification.
     ///
     /// # Errors
-    /// What the writer gives.
+    /// An error of the writer.
     fn write<W: Write>(
         &mut self,
         spec: &Arc<JobSpec>,

@@ -42,9 +42,9 @@ pub enum SnapshotError {
         "the snapshot has format {found}, this release reads format {known}; use the release that wrote it"
     )]
     Version {
-        /// What it says.
+        /// The format of the snapshot.
         found: u32,
-        /// What is known here.
+        /// The format that this release reads.
         known: u32,
     },
     /// Not a snapshot, or damaged.

@@ -175,7 +175,7 @@ pub struct Owner {
     pub group: String,
 }
 
-/// What sits in an allocation.
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum JobKind {
@@ -388,13 +388,13 @@ pub struct ResourceAsk {
     /// `--contiguous`.
     #[n(15)]
     pub contiguous: bool,
-    /// `--sockets-per-node`, `--cores-per-socket`, `--threads-per-core`.
+    /// `--sockets-per-node`.
     #[n(16)]
     pub sockets_per_node: Option<u32>,
-    /// See above.
+    /// `--cores-per-socket`.
     #[n(17)]
     pub cores_per_socket: Option<u32>,
-    /// See above.
+    /// `--threads-per-core`.
     #[n(18)]
     pub threads_per_core: Option<u32>,
     /// `--core-spec`: cores of each node that the system keeps, in place of the node's own number.
@@ -615,7 +615,7 @@ pub enum DependencyTerm {
     /// A condition on another job or array task.
     #[n(0)]
     Job {
-        /// What must have happened to it.
+        /// The condition on it.
         #[n(0)]
         kind: DependencyKind,
         /// Which job.
@@ -633,7 +633,7 @@ pub enum DependencyTerm {
     Singleton,
 }
 
-/// What a dependency waits for.
+/// The condition of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum DependencyKind {

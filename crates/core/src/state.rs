@@ -97,7 +97,7 @@ pub struct State {
     pub partitions_of: Vec<Vec<usize>>,
 }
 
-/// What an array's tasks share beyond their specification.
+/// State that the tasks of an array share beyond their specification.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct ArrayInfo {
     /// Tasks with records of their own, by index.
@@ -109,16 +109,16 @@ pub struct ArrayInfo {
     /// `%limit`.
     #[n(2)]
     pub throttle: Option<u32>,
-    /// Tasks at submission, lowest and highest index, stride (`SLURM_ARRAY_TASK_*`).
+    /// Tasks at submission (`SLURM_ARRAY_TASK_COUNT`).
     #[n(3)]
     pub count: u32,
-    /// See above.
+    /// Lowest index (`SLURM_ARRAY_TASK_MIN`).
     #[n(4)]
     pub min: u32,
-    /// See above.
+    /// Highest index (`SLURM_ARRAY_TASK_MAX`).
     #[n(5)]
     pub max: u32,
-    /// See above.
+    /// Stride of the indexes (`SLURM_ARRAY_TASK_STEP`).
     #[n(6)]
     pub step: u32,
     /// Tasks that have not left the array's record.

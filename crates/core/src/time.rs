@@ -45,7 +45,7 @@ impl Timestamp {
 /// A limit on run time, in minutes as Slurm keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
 pub enum TimeLimit {
-    /// So many minutes.
+    /// A number of minutes.
     #[n(0)]
     Minutes(#[n(0)] u32),
     /// `UNLIMITED`, `INFINITE`.

@@ -11,7 +11,7 @@ pub struct Topology {
     /// `topology:` of topology.yaml; `default` for topology.conf.
     #[n(0)]
     pub name: String,
-    /// What kind of network it is.
+    /// The kind of network.
     #[n(1)]
     pub kind: TopologyKind,
     /// Switches (or blocks), in the order of the file.

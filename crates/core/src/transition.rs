@@ -23,7 +23,7 @@ pub enum Phase {
     Gone,
 }
 
-/// What can happen to a record, as far as its life is concerned.
+/// The events that change the state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Move {
     /// A task leaves this array's record (`TaskSplit`).

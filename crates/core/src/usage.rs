@@ -1,4 +1,4 @@
-//! What tasks use: their sums and extremes over a step.
+//! Resource use of tasks: sums and extremes over a step.
 
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
@@ -27,10 +27,10 @@ pub struct Usage {
     /// Major page faults over all tasks.
     #[n(6)]
     pub pages: u64,
-    /// Bytes read and written, when known.
+    /// Bytes read, when known.
     #[n(7)]
     pub disk_read_bytes: u64,
-    /// See above.
+    /// Bytes written, when known.
     #[n(8)]
     pub disk_write_bytes: u64,
     /// Number of tasks measured.
@@ -45,7 +45,7 @@ pub struct Usage {
     pub peaks: Option<Box<Peaks>>,
 }
 
-/// What one task used, and which.
+/// The use of one task, and its number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Peak {
     /// How much.

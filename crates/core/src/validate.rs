@@ -29,7 +29,7 @@ pub trait Validate {
     }
 }
 
-/// What texts, lists and numbers of a field may be.
+/// Bounds of the texts, lists and numbers of a field.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     text_bytes: usize,
@@ -111,7 +111,7 @@ impl Bounds {
 pub struct Invalid {
     /// Names of fields from the inside out.
     path: Vec<&'static str>,
-    /// What is wrong with it.
+    /// The violated bound.
     pub fault: Fault,
 }
 

@@ -22,7 +22,7 @@ const PART: usize = 1000;
 /// How long a question waits for the store to catch up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is asked of the store.
+/// A question to the store.
 pub(crate) enum Asked {
     /// Jobs, of those that the user may see.
     Jobs(Box<AcctQuery>, JobScope),

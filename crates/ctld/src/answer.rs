@@ -132,7 +132,7 @@ pub(crate) fn cluster(state: &State, identity: &Identity, send: &mut impl FnMut(
     send(Response::Cluster(Box::new(part)));
 }
 
-/// What sacctmgr keeps, and shares, of what the user may see.
+/// Accounts and shares, as far as the user may see them.
 pub(crate) fn accounts(state: &State, identity: &Identity) -> Response {
     let settings = state
         .config
@@ -145,7 +145,7 @@ pub(crate) fn accounts(state: &State, identity: &Identity) -> Response {
     }))
 }
 
-/// What pending jobs' priorities are made of, of those that the user may see.
+/// The factors of pending jobs' priorities, for jobs that the user may see.
 pub(crate) fn priorities(state: &State, identity: &Identity) -> Response {
     let Some(scale) = Scale::new(state) else {
         return Response::Priorities(Box::default());
@@ -301,7 +301,7 @@ pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response>
     })))
 }
 
-/// What sdiag shows of the queue.
+/// Counts of the queue for sdiag.
 pub(crate) fn diag(state: &State, started: Timestamp) -> Diag {
     let count = |wanted| {
         state

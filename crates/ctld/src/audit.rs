@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// What it is about.
+    /// The subject.
     pub(crate) fn about(self, words: &str) -> Entry {
         Entry {
             target: text(words),
@@ -104,7 +104,7 @@ impl Entry {
         }
     }
 
-    /// It was answered: makes a line if the answer is worth one.
+    /// The command was answered: makes a line if the answer is worth one.
     pub(crate) fn replied(self, reply: &Reply) {
         match reply {
             Reply::Refused(refusal) => self.refused(refusal),
@@ -118,7 +118,7 @@ impl Entry {
         }
     }
 
-    /// It was carried out.
+    /// The command was carried out.
     pub(crate) fn done(self) {
         if self.always {
             self.send();
@@ -135,7 +135,7 @@ impl Entry {
         self.send();
     }
 
-    /// It was refused.
+    /// The command was refused.
     pub(crate) fn refused(mut self, refusal: &Refusal) {
         self.refused = Some(text(&refusal.to_string()));
         self.send();

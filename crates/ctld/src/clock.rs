@@ -79,7 +79,7 @@ impl SteadyClock {
         self.now_us = self.now_us.max(reading.wall_us);
     }
 
-    /// What the next start in this boot is to begin with, if it has to be written down anew.
+    /// The time that the next start in this boot begins with, if it must be written anew.
     pub fn offset_to_keep(&mut self) -> Option<i64> {
         let offset = self.now_us.saturating_sub(self.last.boot_us);
         let kept = self.kept_us;

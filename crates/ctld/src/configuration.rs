@@ -31,7 +31,7 @@ pub(crate) struct Read {
     pub settings: NodeSettings,
     /// For `scontrol show config`.
     pub answer: ConfigAnswer,
-    /// What is doubtful in the files, a line each.
+    /// Warnings about the files, a line each.
     pub warnings: Vec<String>,
 }
 

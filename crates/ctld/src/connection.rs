@@ -45,14 +45,14 @@ struct Connection {
     held: Vec<JobId>,
     /// Process id of the client; 0 if it is not known.
     pid: u32,
-    /// What of its user's quota it takes.
+    /// Its share of its user's quota.
     share: Share,
     /// When the last request was answered; absent before the first.
     answered: Option<Instant>,
     opened: Instant,
 }
 
-/// Who is at the other end, as the kernel says.
+/// The peer's credentials, from the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) uid: u32,
@@ -206,7 +206,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What the client sent and nobody read may take long to close.
+    /// Closing a socket with unread descriptors may take long.
     fn close_in_thread(&self) {
         if let Ok(socket) = self.write.as_ref().as_fd().try_clone_to_owned() {
             passed::close(self.identity.uid, socket);

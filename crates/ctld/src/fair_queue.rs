@@ -8,7 +8,7 @@ pub(crate) struct FairQueue<T> {
     users: HashMap<u32, User<T>>,
     /// Users who wait, by when it is their turn.
     order: BTreeSet<(u64, u32)>,
-    /// Whose turn it was last: who comes now does not come before that. It counts what answers cost.
+    /// The start time of the request that was served last: new requests do not come before it. It counts the cost of answers.
     clock: u64,
 }
 
@@ -81,7 +81,7 @@ impl<T> FairQueue<T> {
         taken
     }
 
-    /// What an answer to a user cost.
+    /// Charges a user with the cost of an answer.
     pub(crate) fn charge(&mut self, uid: u32, cost: u64) {
         if self.order.is_empty() {
             // There is nobody to whom it would matter.

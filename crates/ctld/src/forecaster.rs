@@ -30,7 +30,7 @@ const REST: u32 = 3;
 
 /// A question about jobs.
 pub(crate) struct Asked {
-    /// Who asks.
+    /// The user who asks.
     pub(crate) identity: Identity,
     /// Which jobs.
     pub(crate) filter: JobFilter,
@@ -38,7 +38,7 @@ pub(crate) struct Asked {
     pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
 }
 
-/// What was worked out.
+/// A forecast.
 pub struct Foreseen {
     forecast: Forecast,
     /// Position of the last event that it knows.

@@ -23,7 +23,7 @@ pub(crate) struct Frame {
 /// Reads whole frames; safe to cancel between bytes.
 pub(crate) struct FrameReader {
     stream: OwnedReadHalf,
-    /// Whose it is.
+    /// The user of the connection.
     uid: u32,
     buffer: Vec<u8>,
     start: usize,

@@ -27,7 +27,7 @@ type LookUp = fn(u32, u32) -> Identity;
 /// Identities that were looked up lately.
 pub(crate) struct Directory {
     known: RefCell<HashMap<Key, (Instant, Identity)>>,
-    /// Who waits for look-ups that are under way.
+    /// Waiters for look-ups that are under way.
     waiting: RefCell<HashMap<Key, Vec<oneshot::Sender<Identity>>>>,
     threads: Semaphore,
     look_up: LookUp,

@@ -51,7 +51,7 @@ impl Keys {
         }))
     }
 
-    /// What agents know the controller by.
+    /// The public key by which agents know the controller.
     pub fn public(&self) -> Vec<u8> {
         self.0.pair.public().to_vec()
     }

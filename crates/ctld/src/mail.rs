@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 pub enum ToWriter {
     /// A user's command.
     User {
-        /// Who.
+        /// The user.
         identity: Identity,
         /// What.
         command: Box<UserCommand>,
@@ -30,14 +30,14 @@ pub enum ToWriter {
     },
     /// A node's agent connected.
     NodeHello {
-        /// What it said.
+        /// Its registration.
         hello: Box<NodeHello>,
         /// Where orders for it go.
         link: Link,
         /// Its index, or why it is refused.
         answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
     },
-    /// What happened on a node.
+    /// Reports of a node.
     Reports {
         /// The node.
         node: NodeIdx,
@@ -64,11 +64,11 @@ pub enum ToWriter {
     },
     /// A new configuration.
     Configure {
-        /// What decisions depend on.
+        /// The part of the configuration that decisions depend on.
         config: Arc<ClusterConfig>,
         /// Messages to agents.
         settings: Box<NodeSettings>,
-        /// What stays of changes made to partitions at run time.
+        /// Whether changes made to partitions at run time are kept.
         keep: KeptPartitions,
         /// When it is in force.
         done: Option<oneshot::Sender<()>>,
@@ -134,12 +134,12 @@ pub enum ToReplica {
         first: Position,
         /// The events.
         events: Arc<Vec<Event>>,
-        /// What listings show beyond them.
+        /// The part of the configuration that only listings show.
         notes: Vec<Note>,
     },
     /// A read.
     Query {
-        /// Who.
+        /// The user.
         identity: Identity,
         /// What.
         query: Box<Query>,
@@ -148,18 +148,18 @@ pub enum ToReplica {
     },
     /// When a job would start if it were submitted now.
     Try {
-        /// Who.
+        /// The user.
         identity: Identity,
         /// What.
         spec: Box<JobSpec>,
         /// When, or why never.
         reply: oneshot::Sender<Reply>,
     },
-    /// What the forecaster was asked for.
+    /// A result of the forecaster.
     Foreseen(Box<Foreseen>),
     /// Tell when a job has started, or ended, whichever comes first.
     WaitStarted {
-        /// Who.
+        /// The user.
         identity: Identity,
         /// The job.
         job: JobId,
@@ -170,7 +170,7 @@ pub enum ToReplica {
     Look(Look),
     /// Tell when a job (or all of an array) has ended.
     WaitEnded {
-        /// Who.
+        /// The user.
         identity: Identity,
         /// The job.
         job: JobId,
@@ -181,14 +181,14 @@ pub enum ToReplica {
     },
     /// Tell how many nodes are connected, now and with each that comes, until there are so many.
     WaitNodes {
-        /// So many.
+        /// The number of nodes.
         count: u32,
         /// Encoded frames.
         answer: mpsc::UnboundedSender<Vec<u8>>,
     },
     /// How a configuration differs from the one in force.
     Compare {
-        /// What was read.
+        /// The configuration that was read.
         cluster: Arc<ClusterConfig>,
         /// The same for `scontrol show config`.
         pairs: Vec<(String, String)>,
@@ -207,7 +207,7 @@ pub enum ToReplica {
         /// Where it goes.
         answer: std::sync::mpsc::Sender<Box<State>>,
     },
-    /// What `scontrol show config` prints.
+    /// The text of `scontrol show config`.
     Config(Box<muster_proto::client::ConfigAnswer>),
     /// Programs of the site that the controller runs.
     Programs(Box<ProgramSettings>),

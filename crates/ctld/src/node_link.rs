@@ -30,7 +30,7 @@ const BATCH: usize = 1024;
 /// An agent that is silent for this long is asked whether it is there, and given up after as long again.
 const PING: Duration = Duration::from_secs(15);
 
-/// What is known of one agent's connection.
+/// The state of an agent's connection.
 struct Outgoing {
     keys: Keys,
     /// Public keys of agent and launcher for this connection.

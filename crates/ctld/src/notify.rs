@@ -15,7 +15,7 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    /// What the environment says (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
+    /// Reads the environment (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
     pub(crate) fn from_environment() -> Notify {
         let text = |name: &str| std::env::var(name).ok();
         let Some(address) = text("NOTIFY_SOCKET").as_deref().and_then(address) else {

@@ -38,7 +38,7 @@ use std::time::Duration;
 /// Programs that run at the same time; further ones wait.
 const AT_ONCE: usize = 64;
 
-/// What slurm.conf says of all this.
+/// Settings of these programs, from slurm.conf.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramSettings {
     mail_program: String,
@@ -341,7 +341,7 @@ impl Programs {
         }));
     }
 
-    /// What all of these programs see of a job.
+    /// Variables about a job for all of these programs.
     fn env(&self, state: &State, job: &Job) -> Vec<(String, String)> {
         let alloc = job.alloc.as_deref().cloned().unwrap_or_default();
         let array = state.arrays.get(&job.submission());

@@ -96,7 +96,7 @@ pub(crate) struct Users {
     named: RefCell<HashMap<u32, Instant>>,
 }
 
-/// What one user has.
+/// The use of one user.
 pub(crate) struct User {
     uid: u32,
     connections: Cell<u64>,

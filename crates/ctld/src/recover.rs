@@ -23,7 +23,7 @@ pub struct Recovered {
     pub state: State,
     /// Position of the snapshot that it began with; 0 if there is none.
     pub snapshot: Position,
-    /// What was left out, for accounting.
+    /// Jobs that were left out, for accounting.
     pub withdrawn: Vec<Withdrawn>,
 }
 

@@ -85,11 +85,11 @@ pub(crate) struct Replica {
     pub forecaster: Forecaster,
     /// Questions that wait.
     pub questions: FairQueue<Question>,
-    /// What every listing of jobs begins with.
+    /// The partitions, with which every listing of jobs begins.
     pub head: answer::Head,
-    /// What listings say of the jobs that are not over.
+    /// Rows of the jobs that are not over, for listings.
     pub rows: answer::Rows,
-    /// What it does, for the watchdog.
+    /// Its pulse for the watchdog.
     pub pulse: Arc<Pulse>,
     /// A snapshot is to be written at once: the journal holds events that were left out at start.
     pub snapshot_now: bool,

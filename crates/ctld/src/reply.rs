@@ -52,7 +52,7 @@ const ANSWERED: u8 = 1;
 /// The task of the connection waits to be woken.
 const ASKED: u8 = 2;
 
-/// What both ends know of an answer. The sender stays here when it is not needed: dropped, it would wake the task.
+/// The state of an answer, shared by both ends. An unused sender stays here: if dropped, it would wake the task.
 struct Answer {
     state: AtomicU8,
     rest: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
@@ -139,7 +139,7 @@ impl Pending {
         self.answer.state.swap(ASKED, AcqRel) == ANSWERED
     }
 
-    /// What is left of the answer to be written, once the writer cannot or must not write it alone.
+    /// The rest of the answer, if the writer cannot or must not write it alone.
     ///
     /// # Errors
     /// When the controller stops.

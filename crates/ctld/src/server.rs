@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the event loop shows that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// What connections share.
+/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) keys: Keys,
     pub(crate) stats: Arc<Stats>,
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     refuses_descriptors: bool,
 }
 
-/// What a server is made of.
+/// The parts of a server.
 pub(crate) struct Parts {
     pub(crate) keys: Keys,
     pub(crate) stats: Arc<Stats>,
@@ -195,7 +195,7 @@ impl Shared {
         self.stopping.get()
     }
 
-    /// What each user has of the controller.
+    /// The quotas in use, by user.
     pub(crate) fn users(&self) -> &Rc<Users> {
         &self.users
     }
@@ -264,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// What reading slurm.conf again would change.
+    /// The changes that reading slurm.conf again would make.
     ///
     /// # Errors
     /// For those who may not reconfigure, and for files with errors.
@@ -308,7 +308,7 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
 }
 
-/// Who connects, and what of his quota the connection takes. A client with too many is refused with a message.
+/// The client, and its share of the user's quota. A client with too many connections is refused with a message.
 fn admit(shared: &Shared, stream: &UnixStream) -> Option<(Peer, Share)> {
     let cred = stream.peer_cred().ok()?;
     let (uid, gid) = (cred.uid(), cred.gid());

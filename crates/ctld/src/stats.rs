@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What the controller has done since it started.
+/// Counters since the start of the controller.
 #[derive(Default)]
 pub struct Stats {
     /// Scheduler passes.
@@ -55,7 +55,7 @@ impl Stats {
             .store(position, std::sync::atomic::Ordering::Release);
     }
 
-    /// What a reader that arrives now must see.
+    /// The position that a reader that arrives now must see.
     pub fn durable(&self) -> u64 {
         self.durable.load(std::sync::atomic::Ordering::Acquire)
     }

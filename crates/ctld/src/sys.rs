@@ -39,7 +39,7 @@ pub(crate) fn adopt(descriptor: RawFd) -> OwnedFd {
 /// A descriptor that becomes readable when a child of this process has ended.
 ///
 /// # Errors
-/// What the kernel gives, such as `EMFILE`.
+/// An error of the kernel, such as `EMFILE`.
 pub(crate) fn pidfd(child: u32) -> nix::Result<OwnedFd> {
     // SAFETY: pidfd_open(2) takes numbers and gives a descriptor, which is close-on-exec.
     let result = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) };

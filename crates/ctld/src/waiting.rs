@@ -19,12 +19,12 @@ use tokio::sync::mpsc::UnboundedSender;
 
 type Out = UnboundedSender<Vec<u8>>;
 
-/// Who waits for what, and counts of what happened.
+/// Waiting clients, and counts.
 #[derive(Default)]
 pub(crate) struct Waiting {
     started: HashMap<JobId, Vec<Out>>,
     ended: HashMap<JobId, Vec<Ended>>,
-    /// Who waits for so many nodes.
+    /// Clients that wait for a number of nodes.
     nodes: Vec<(u32, Out)>,
     /// Worst exit of the tasks of arrays that someone waits for.
     worst: HashMap<JobId, ExitStatus>,

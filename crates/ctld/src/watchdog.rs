@@ -15,7 +15,7 @@ const BOUND_MIN: Duration = Duration::from_secs(5);
 /// How long the controller may take to stop once it was asked to. It writes accounting rows in that time.
 const STOP_MAX: Duration = Duration::from_secs(20);
 
-/// What a thread is doing.
+/// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Doing {
@@ -80,7 +80,7 @@ impl Doing {
     }
 }
 
-/// What one thread does, and since when it has not come back to wait for work.
+/// The activity of one thread, and since when it has not waited for work.
 pub struct Pulse {
     thread: &'static str,
     begun: Instant,
@@ -107,12 +107,12 @@ impl Pulse {
         self.doing.store(doing as u8, Ordering::Release);
     }
 
-    /// It goes on with something else; the time counts from its beginning.
+    /// The thread begins another activity; the time counts from now.
     pub(crate) fn goes_on(&self, doing: Doing) {
         self.doing.store(doing as u8, Ordering::Release);
     }
 
-    /// It is done.
+    /// The thread waits for work.
     pub(crate) fn rest(&self) {
         self.goes_on(Doing::Nothing);
     }
@@ -140,7 +140,7 @@ impl Pulse {
     }
 }
 
-/// What the watchdog looks at beside pulses: why the process must end, if it must.
+/// A further check of the watchdog: why the process must end, if it must.
 type Check = Box<dyn Fn() -> Option<String> + Send>;
 
 /// The pulses of the threads that serve requests.

@@ -122,7 +122,7 @@ struct NewConfig {
     keep: KeptPartitions,
 }
 
-/// What waits for the turn's commit, or is to be decided again if there is none.
+/// Requests that wait for the turn's commit, or are decided again if it fails.
 #[derive(Default)]
 struct Outbox {
     users: Vec<Decided>,
@@ -143,7 +143,7 @@ struct NewLink {
     answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
 }
 
-/// What a writer is made of.
+/// The parts of a writer.
 pub struct Parts {
     /// The recovered state.
     pub state: State,
@@ -665,7 +665,7 @@ impl Writer {
     }
 }
 
-/// What a turn wants next.
+/// The next action after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// Nothing until a message or [`Writer::next_tick`].
@@ -699,7 +699,7 @@ enum Failure {
     NoRoom,
 }
 
-/// What of a turn is under way.
+/// The part of a turn that is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// Messages are decided.
@@ -707,7 +707,7 @@ enum Stage {
     Messages,
     /// One of them is a configuration.
     Configuration,
-    /// What is due, and the plan.
+    /// Due decisions, and the plan.
     Time,
 }
 

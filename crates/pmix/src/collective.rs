@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Name and number of a collective.
 type Name = (Vec<u8>, u64);
 
-/// What is done with the result.
+/// The use of the result.
 #[derive(Debug)]
 pub(crate) enum Finish {
     /// All contributions, one after the other, go to the library.
@@ -28,12 +28,12 @@ pub(crate) struct Outcome {
     pub(crate) status: i32,
     /// Contributions in the members' order.
     pub(crate) parts: Vec<ByteVec>,
-    /// What to do.
+    /// The use of the result.
     pub(crate) finish: Finish,
 }
 
-/// A message to a host.
-pub(crate) type Letter = (String, Wire);
+/// A message to send, with its host.
+pub(crate) type Outgoing = (String, Wire);
 
 #[derive(Debug, Default)]
 struct Run {
@@ -49,7 +49,7 @@ pub(crate) struct Collectives {
     entered: HashMap<Vec<u8>, u64>,
 }
 
-/// What this host brings to a collective.
+/// A host's contribution to a collective.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// Name: the same at all members.
@@ -58,9 +58,9 @@ pub(crate) struct Entry {
     pub(crate) members: Vec<String>,
     /// Status of this host's part.
     pub(crate) status: i32,
-    /// What it contributes.
+    /// The contributed bytes.
     pub(crate) part: Vec<u8>,
-    /// What is done at the end.
+    /// The use of the result.
     pub(crate) finish: Finish,
 }
 
@@ -71,7 +71,7 @@ impl Collectives {
         own: &str,
         entry: Entry,
         is_gone: impl Fn(&str) -> bool,
-    ) -> (Vec<Letter>, Option<Outcome>) {
+    ) -> (Vec<Outgoing>, Option<Outcome>) {
         let counter = self.entered.entry(entry.name.clone()).or_default();
         let name = (entry.name, *counter);
         *counter += 1;
@@ -96,15 +96,15 @@ impl Collectives {
         round: u32,
         status: i32,
         parts: Vec<ByteVec>,
-    ) -> (Vec<Letter>, Option<Outcome>) {
+    ) -> (Vec<Outgoing>, Option<Outcome>) {
         let run = self.runs.entry(name.clone()).or_default();
         run.exchange.receive(round, status, parts);
         self.advance(&name)
     }
 
     /// A host is gone.
-    pub(crate) fn lost(&mut self, host: &str) -> (Vec<Letter>, Vec<Outcome>) {
-        let (mut letters, mut outcomes) = (Vec::new(), Vec::new());
+    pub(crate) fn lost(&mut self, host: &str) -> (Vec<Outgoing>, Vec<Outcome>) {
+        let (mut outgoing, mut outcomes) = (Vec::new(), Vec::new());
         let names: Vec<Name> = self.runs.keys().cloned().collect();
         for name in names {
             let Some(run) = self.runs.get_mut(&name) else {
@@ -115,17 +115,17 @@ impl Collectives {
             };
             run.exchange.lost(at);
             let (more, outcome) = self.advance(&name);
-            letters.extend(more);
+            outgoing.extend(more);
             outcomes.extend(outcome);
         }
-        (letters, outcomes)
+        (outgoing, outcomes)
     }
 
-    fn advance(&mut self, name: &Name) -> (Vec<Letter>, Option<Outcome>) {
+    fn advance(&mut self, name: &Name) -> (Vec<Outgoing>, Option<Outcome>) {
         let Some(run) = self.runs.get_mut(name) else {
             return (Vec::new(), None);
         };
-        let letters = run
+        let outgoing = run
             .exchange
             .advance()
             .into_iter()
@@ -141,7 +141,7 @@ impl Collectives {
             })
             .collect();
         let Some((status, parts)) = run.exchange.result() else {
-            return (letters, None);
+            return (outgoing, None);
         };
         let outcome = run.finish.take().map(|finish| Outcome {
             status,
@@ -149,7 +149,7 @@ impl Collectives {
             finish,
         });
         self.runs.remove(name);
-        (letters, outcome)
+        (outgoing, outcome)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a step daemon and the host beside it say to each other, in frames of CBOR over a socket pair. Both run
-//! the same executable file, so there are no versions of it.
+//! Messages between a step daemon and its host, in frames of CBOR over a socket pair. Both run the same executable file,
+//! so the messages have no version.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -35,7 +35,7 @@ pub enum FromHost {
     /// Tasks may start.
     #[n(0)]
     Ready(#[n(0)] Environments),
-    /// They cannot: what is missing.
+    /// They cannot; the text says what is missing.
     #[n(1)]
     Failed(#[n(0)] String),
     /// A task has connected.
@@ -76,7 +76,7 @@ pub enum FromHost {
 
 impl Message for FromHost {}
 
-/// What tasks are to find in their environment, as `NAME=value`.
+/// Variables for the environment of tasks, as `NAME=value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Environments {
     /// All of them.

@@ -14,7 +14,7 @@ pub(crate) struct Due {
     pub(crate) round: u32,
     /// Worst status that is known.
     pub(crate) status: i32,
-    /// What members contributed, from the sender's own on.
+    /// Contributions of members, from the sender's own on.
     pub(crate) parts: Vec<ByteVec>,
 }
 

@@ -4,7 +4,7 @@ mod names;
 mod requests;
 mod spawn;
 
-use crate::collective::{Collectives, Entry, Finish, Letter, Outcome, neighbours};
+use crate::collective::{Collectives, Entry, Finish, Outcome, Outgoing, neighbours};
 use crate::control::{Environments, FromHost, ToHost};
 use crate::info::{Infos, Value};
 use crate::job::{self, Job, Local};
@@ -40,7 +40,7 @@ const PLACE: usize = 48;
 /// Names the library by which ranks of Intel MPI find each other.
 const INTEL: &str = "I_MPI_PMI_LIBRARY";
 
-/// What a host serves.
+/// The setup of a host: its step and its node.
 #[derive(Clone, Debug, Encode, Decode)]
 pub struct HostSetup {
     /// The job's number.
@@ -64,7 +64,7 @@ pub struct HostSetup {
     /// A fresh directory of the user's, for files of tasks and library. The step daemon removes it.
     #[n(6)]
     pub dir: String,
-    /// What only hosts of this job know.
+    /// The key that only hosts of this job know.
     #[n(7)]
     pub key: Vec<u8>,
     /// The kernel's numbers of the CPUs that each task of this node is bound to (`0-1,4`), by local number; empty if
@@ -116,7 +116,7 @@ impl Default for Tuning {
     }
 }
 
-/// What a host is given.
+/// The connections of a host.
 #[derive(Debug)]
 pub struct Endpoints {
     /// To the step daemon.
@@ -231,7 +231,7 @@ struct Host {
     library: &'static Library,
     server: Server,
     mesh: Mesh,
-    /// What is served beside PMIx.
+    /// The PMI server, if there is one.
     pmi: Option<Pmi>,
     collectives: Collectives,
     /// Name spaces whose processes may be talked to; this step's own among them.
@@ -493,7 +493,7 @@ impl Host {
         }
     }
 
-    /// What waited for others to be known goes on, when they are.
+    /// Continues requests that waited for the addresses of other hosts.
     fn all_known(&mut self) {
         let introduced = self.spawns.introduced || spawn::parent(&self.setup).is_none();
         if !self.met_own || !introduced || std::mem::replace(&mut self.has_peers, true) {
@@ -546,15 +546,15 @@ impl Host {
             finish,
         };
         let mesh = &self.mesh;
-        let (letters, outcome) = self
+        let (outgoing, outcome) = self
             .collectives
             .enter(&mesh.own, entry, |host| mesh.is_gone(host));
-        self.post(letters);
+        self.post(outgoing);
         outcome.into_iter().for_each(|o| self.finish(o));
     }
 
-    fn post(&mut self, letters: Vec<Letter>) {
-        for (host, message) in letters {
+    fn post(&mut self, outgoing: Vec<Outgoing>) {
+        for (host, message) in outgoing {
             self.mesh.send(&host, &message);
         }
     }
@@ -576,8 +576,8 @@ impl Host {
     }
 
     fn gone(&mut self, host: &str, orderly: bool) {
-        let (letters, outcomes) = self.collectives.lost(host);
-        self.post(letters);
+        let (outgoing, outcomes) = self.collectives.lost(host);
+        self.post(outgoing);
         outcomes.into_iter().for_each(|o| self.finish(o));
         let lost: Vec<u64> = self
             .asked

@@ -25,7 +25,7 @@ pub(crate) struct Job {
     /// Where each node's host listens.
     #[n(3)]
     pub(crate) hosts: Vec<String>,
-    /// Who asked for it, if a task did.
+    /// The task that asked for it, if one did.
     #[n(4)]
     pub(crate) parent: Option<ProcName>,
     /// Numbers of the programs of its tasks by rank, where there is more than one.
@@ -62,7 +62,7 @@ impl Job {
     }
 }
 
-/// What differs by host when a name space is registered.
+/// The part of a name space's registration that differs by host.
 pub(crate) struct Local<'a> {
     /// Position of this node, if the name space has tasks here.
     pub(crate) node: Option<usize>,

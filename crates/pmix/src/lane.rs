@@ -1,11 +1,11 @@
-//! The way of messages by UCX beside a connection. The connection is there first, stays, and knows who is at its other
-//! end; UCX only carries bytes faster where there is a network for it. So nothing depends on UCX:
+//! Messages by UCX, beside a TCP connection between two hosts. The connection comes first, stays open, and authenticates the
+//! peer; UCX only carries bytes faster where there is a network for it. Nothing depends on UCX:
 //!
-//! * Both ends count messages. One that comes by UCX has its number with it and waits for those before it.
-//! * Nothing is sent by UCX before the other end has said that a first, empty message has come.
-//! * What was sent by UCX is kept until the other end has taken it. When UCX fails, or at the end, it is sent again
-//!   by the connection.
-//! * A message by UCX has a code that only the two ends can make, as anyone may send to an address of UCX's.
+//! * Both ends count messages. A message by UCX carries its number and waits for those before it.
+//! * Nothing is sent by UCX before the other end has confirmed that a first, empty message has come.
+//! * Messages by UCX are kept until the other end has acknowledged them. When UCX fails, or at the end, they are sent again
+//!   over the connection.
+//! * A message by UCX is authenticated (HMAC), as any process may send to a UCX address.
 
 use crate::ucx::Endpoint;
 use crate::wire::Wire;
@@ -26,12 +26,12 @@ const TELL_BYTES: usize = 256 << 10;
 /// Whether messages go by UCX.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// They do not.
+    /// Messages go over TCP only.
     #[default]
     None,
     /// A first one is on its way.
     Tried(Endpoint, u64),
-    /// They do, to this end, under this tag.
+    /// Messages go by UCX to this endpoint, under this tag.
     Open(Endpoint, u64),
 }
 
@@ -113,7 +113,7 @@ impl Lane {
         packet
     }
 
-    /// What a packet of the other end's holds; nothing if it is not the other end's.
+    /// The message in a packet; nothing if the other end has not sent it.
     pub(crate) fn opened(&self, packet: &[u8]) -> Option<Packet> {
         let (_, into) = self.codes.as_ref()?;
         let (head, body) = packet.split_at_checked(HEAD)?;

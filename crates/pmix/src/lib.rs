@@ -1,7 +1,7 @@
 //! PMIx for the tasks of a step. A *host* is a process beside the step daemon, executed afresh as the job's user, that opens
 //! the real libpmix, serves the tasks of its node through it, and exchanges with the hosts of the step's other nodes
-//! what the tasks want to know of each other. That the host is a process of its own keeps the step daemon
-//! single-threaded, root out of a library that listens to users, and a crash of that library to itself.
+//! the data that tasks need of each other. As a process of its own the host keeps the step daemon single-threaded, keeps root's
+//! privileges out of a library that users connect to, and limits a crash of that library to itself.
 //!
 //! It knows nothing of how tasks are started: the step daemon tells it who they are and gets its messages by
 //! [`control`].

@@ -1,4 +1,4 @@
-//! Which libpmix there is. It is opened when it is needed and never closed; nothing of it is needed to build.
+//! Finds and opens libpmix, when it is first needed; it is never closed. Building needs nothing of it.
 
 use crate::sys::{self, Functions};
 use std::io;
@@ -22,7 +22,7 @@ const KNOWN: std::ops::RangeInclusive<u32> = 3..=5;
 /// A loaded libpmix.
 pub struct Library {
     pub(crate) functions: Functions,
-    /// What it calls itself: `OpenPMIx 4.2.2...`.
+    /// Its version text: `OpenPMIx 4.2.2...`.
     pub banner: String,
     /// 3, 4 or 5.
     pub major: u32,

@@ -1,6 +1,6 @@
 //! One connection between hosts. Each end proves that it knows the job's key, with a nonce of the other's, before
-//! anything that it says is looked at; what follows is not encrypted, as is usual within a cluster. Where both ends have
-//! UCX, messages go by that once it is known to work ([`crate::lane`]).
+//! its messages are read; these are not encrypted, as is usual within a cluster. Where both ends have
+//! UCX, messages go by UCX once it is known to work ([`crate::lane`]).
 
 use crate::lane::{Lane, Packet, Way};
 use crate::ucx::Ucx;
@@ -19,7 +19,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// What a stranger may send before it has proved itself.
+/// Bytes that a peer may send before it has proved that it knows the key.
 const STRANGER_MAX: usize = 4096;
 /// Bytes of a nonce.
 const NONCE: usize = 16;
@@ -312,7 +312,7 @@ impl Link {
     /// Takes a step of the handshake; whether there was one to take.
     fn shake(&mut self, key: &[u8], own: &str) -> bool {
         let hand = match self.input.take::<Hand>() {
-            // What follows a proof comes with it, and may be long.
+            // Messages after the proof come with it, and may be long.
             Ok(Some(hand)) => hand,
             Ok(None) if self.seen <= STRANGER_MAX => return false,
             _ => return self.refuse("it does not speak as a host"),
@@ -409,7 +409,7 @@ impl Link {
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // What the other end said before may still be read; reading finds the end.
+                // Earlier messages of the other end may still be read; reading finds the end.
                 Err(_) => done = self.output.len(),
             }
         }
@@ -464,7 +464,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// What the accepting end gets of a long message that was sent before the ends knew each other.
+    /// Reads a long message that was sent before the ends knew each other.
     fn talk(key: &[u8], other: &[u8]) -> Vec<Wire> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

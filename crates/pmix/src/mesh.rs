@@ -1,5 +1,5 @@
-//! All connections of a host. A host is known by where it listens. Two of them connect when one has something to say
-//! to the other, or ahead of it when that is wanted; what is said to oneself comes back as a message.
+//! All connections of a host. A host is identified by the address where it listens. Two hosts connect when one sends a message
+//! to the other, or ahead of time on request; a message to the own host is delivered locally.
 
 use crate::link::Link;
 use crate::ucx::{Arrival, Ucx};

@@ -1,6 +1,6 @@
 //! PMI-1 and PMI-2 for MPICH and its relatives, alone or beside PMIx. Each task inherits a socket; what tasks put is
 //! exchanged among the step's hosts at each barrier, over the connections that PMIx uses, too, and in the same logarithm
-//! of rounds. Without a library it costs next to nothing where no task says a word.
+//! of rounds. It needs no library, and costs next to nothing if no task uses it.
 
 mod protocol;
 mod server;
@@ -32,7 +32,7 @@ pub const PMI_FD: i32 = 61;
 /// Says from what Intel MPI learns which ranks share a node.
 const INTEL_NODES: &str = "I_MPI_NODEMAP_ALGORITHM";
 
-/// What a host serves.
+/// The setup of the PMI part of a host.
 #[derive(Clone, Debug)]
 pub struct PmiSetup {
     /// Name of the table of keys: unique in the cluster.
@@ -43,7 +43,7 @@ pub struct PmiSetup {
     pub position: usize,
     /// Slots of the allocation.
     pub universe: u32,
-    /// What only hosts of this job know.
+    /// The key that only hosts of this job know.
     pub key: Vec<u8>,
     /// The job's number.
     pub job: u64,
@@ -71,7 +71,7 @@ enum PmiWire {
         /// Worst status that is known.
         #[n(2)]
         status: i32,
-        /// What nodes have put.
+        /// Keys that nodes have put.
         #[n(3)]
         parts: Vec<ByteVec>,
     },
@@ -125,7 +125,7 @@ fn unique(name: &str, key: &[u8]) -> String {
     format!("{name}.{}", digits.concat())
 }
 
-/// What a host serves by PMI.
+/// The PMI part of a host.
 pub(crate) struct Pmi {
     setup: PmiSetup,
     server: Server,
@@ -138,7 +138,7 @@ pub(crate) struct Pmi {
     barriers: BTreeMap<u64, Exchange>,
     /// Barriers that this node has come to.
     entered: u64,
-    /// What waits until the other hosts are known.
+    /// Messages that wait until the other hosts are known.
     waiting: Vec<Order>,
     stopping: bool,
     /// Steps that tasks of this node have asked for, and which task waits for which.
@@ -182,7 +182,7 @@ impl Pmi {
         })
     }
 
-    /// What tasks find in their environment.
+    /// Variables for the environment of tasks.
     pub(crate) fn environments(&self) -> Environments {
         let setup = &self.setup;
         let size: usize = setup.tasks.iter().map(Vec::len).sum();

@@ -10,7 +10,7 @@ use std::io;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// What a fence took.
+/// Measured times of a fence.
 #[derive(Clone, Debug)]
 pub struct FenceFigures {
     /// Rounds, one after the other.

@@ -1,5 +1,5 @@
-//! The PMIx server in this process: started once, given name spaces and tasks, asked for what tasks are to find in
-//! their environment.
+//! The PMIx server in this process: it is started once, is given name spaces and tasks, and returns the variables for the
+//! environment of tasks.
 #![allow(unsafe_code)]
 
 use crate::info::{Infos, Packed, Regex};

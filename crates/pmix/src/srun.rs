@@ -12,7 +12,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 /// Variable of such an srun: where the host of the task that asked listens, the request, and more that the kinds of MPI
 /// differ in.
 pub(crate) const VARIABLE: &str = "MUSTER_PMIX_PARENT";
-/// What tasks that were spawned by PMI find in their table, as `key=value` lines.
+/// Initial keys of tasks that were spawned by PMI, as `key=value` lines.
 pub(crate) const PUTS: &str = "MUSTER_PMI_PUTS";
 
 /// The step that a task asks for.
@@ -28,7 +28,7 @@ pub(crate) struct SpawnRequest<'a> {
     pub(crate) dir: &'a str,
     /// Number of the request.
     pub(crate) ticket: u64,
-    /// What the new step is to know besides.
+    /// Further variables for the new step.
     pub(crate) variables: &'a [(&'a str, String)],
 }
 

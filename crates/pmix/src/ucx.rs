@@ -1,6 +1,6 @@
 //! UCX as a way for messages between hosts (`PMIxDirectConnUCX`): the real libucp, opened at run time. It carries bytes
-//! under a tag to an address and says when a way is broken; who may send what under which tag is the concern of
-//! [`crate::lane`]. One thread, no waiting: the host polls a descriptor of the library's.
+//! under a tag to an address and reports broken endpoints; [`crate::lane`] decides what is sent under which tag.
+//! One thread, no blocking: the host polls a descriptor of the library's.
 #![allow(unsafe_code)]
 
 mod sys;
@@ -62,7 +62,7 @@ impl UcxChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint(*mut c_void);
 
-/// What came.
+/// A received packet.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Arrival {
     /// Bytes under a tag.
@@ -177,7 +177,7 @@ impl Ucx {
         &self.address
     }
 
-    /// What the library calls itself: `1.13.1`.
+    /// The version of the library: `1.13.1`.
     pub(crate) fn version(&self) -> String {
         sys::version(&self.functions)
     }
@@ -324,7 +324,7 @@ impl Ucx {
             if let (0, Some(tag)) = (status, transfer.tag) {
                 out.push(Arrival::Message(tag, std::mem::take(&mut transfer.bytes)));
             }
-            // What could not be sent is reported as a broken way, too.
+            // A failed send is reported as a broken endpoint, too.
             false
         });
     }
@@ -370,13 +370,13 @@ impl Drop for Ucx {
     }
 }
 
-/// What the machine's UCX library calls itself. To be called while this process has one thread.
+/// The version of the machine's UCX library. To be called while this process has one thread.
 ///
 /// # Errors
 /// None can be opened, or it finds no network: the text says what to do.
 pub fn ucx_version(choice: &UcxChoice) -> io::Result<String> {
     choice.set();
-    // What is wrong is in the result.
+    // The result has the error.
     set_variable(c"UCX_LOG_LEVEL", "fatal");
     Ucx::open().map(|ucx| ucx.version())
 }

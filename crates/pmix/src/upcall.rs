@@ -1,6 +1,6 @@
-//! What libpmix asks of its host. It asks on a thread of its own and must not be kept: everything is copied, queued
-//! and answered later from the host's loop. An answer that is dropped unanswered is an error to the asker, so that
-//! no client waits for ever.
+//! Requests of libpmix to its host. They come on a thread of the library's, which must not be blocked: each is copied, queued
+//! and answered later from the host's loop. A request that is dropped without an answer is answered with an error, so that no
+//! client waits for ever.
 #![allow(unsafe_code)]
 
 use crate::ProcName;
@@ -36,7 +36,7 @@ pub(crate) enum Upcall {
         data: Vec<u8>,
         reply: Modex,
     },
-    /// What has another process published?
+    /// Get what another process has put.
     Fetch {
         proc: ProcName,
         reply: Modex,
@@ -100,7 +100,7 @@ pub(crate) enum Upcall {
         signal: i32,
         reply: InfoReply,
     },
-    /// What the library had of a local task, asked for by the host itself.
+    /// Data of a local task that the host itself asked the library for.
     Fetched {
         ticket: u64,
         status: i32,

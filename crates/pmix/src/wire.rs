@@ -1,4 +1,4 @@
-//! What hosts say to each other: frames of CBOR over TCP, after each end has shown that it knows the job's key.
+//! Messages between hosts: frames of CBOR over TCP, after each end has proved that it knows the job's key.
 
 use crate::ProcName;
 use crate::info::Packed;
@@ -35,7 +35,7 @@ pub(crate) enum Wire {
         #[n(4)]
         parts: Vec<ByteVec>,
     },
-    /// What has this process put? Answered by `Fetched`.
+    /// Get what this process has put. Answered by `Fetched`.
     #[n(1)]
     Fetch {
         /// For the answer.
@@ -54,14 +54,14 @@ pub(crate) enum Wire {
         /// Status of PMIx.
         #[n(1)]
         status: i32,
-        /// What libpmix gave.
+        /// The data from libpmix.
         #[n(2)]
         data: ByteVec,
     },
     /// An event for the tasks of this host.
     #[n(3)]
     Notify {
-        /// What happened.
+        /// The event.
         #[n(0)]
         code: i32,
         /// To whom or by whom.
@@ -97,7 +97,7 @@ pub(crate) enum Wire {
         /// For the answer.
         #[n(0)]
         ticket: u64,
-        /// What is looked for.
+        /// The key that is looked for.
         #[n(1)]
         keys: Vec<String>,
         /// Wait until all are there.
@@ -123,10 +123,10 @@ pub(crate) enum Wire {
         /// For the answer.
         #[n(0)]
         ticket: u64,
-        /// Who published.
+        /// The publisher.
         #[n(1)]
         proc: ProcName,
-        /// What; none is all.
+        /// The keys; none is all.
         #[n(2)]
         keys: Vec<String>,
     },
@@ -156,10 +156,10 @@ pub(crate) enum Wire {
         /// For the acknowledgement.
         #[n(0)]
         ticket: u64,
-        /// They.
+        /// The name spaces.
         #[n(1)]
         jobs: Vec<Job>,
-        /// Who keeps names for all of them.
+        /// The host that keeps names for all of them.
         #[n(2)]
         keeper: String,
     },

@@ -533,43 +533,43 @@ pub struct Diag {
     /// Since when it counts.
     #[n(1)]
     pub since: Timestamp,
-    /// Jobs submitted, started, completed, cancelled, failed since then.
+    /// Jobs submitted since then.
     #[n(2)]
     pub submitted: u64,
-    /// See above.
+    /// Jobs started since then.
     #[n(3)]
     pub started: u64,
-    /// See above.
+    /// Jobs completed since then.
     #[n(4)]
     pub completed: u64,
-    /// See above.
+    /// Jobs cancelled since then.
     #[n(5)]
     pub cancelled: u64,
-    /// See above.
+    /// Jobs failed since then.
     #[n(6)]
     pub failed: u64,
-    /// Jobs now pending and running.
+    /// Pending jobs.
     #[n(7)]
     pub pending: u64,
-    /// See above.
+    /// Running jobs.
     #[n(8)]
     pub running: u64,
-    /// Scheduler passes, and microseconds of the last, of all, and of the longest.
+    /// Scheduler passes.
     #[n(9)]
     pub passes: u64,
-    /// See above.
+    /// Time of the last pass, microseconds.
     #[n(10)]
     pub pass_last_us: u64,
-    /// See above.
+    /// Time of all passes, microseconds.
     #[n(11)]
     pub pass_total_us: u64,
-    /// See above.
+    /// Time of the longest pass, microseconds.
     #[n(12)]
     pub pass_max_us: u64,
-    /// Journal commits and the events in them.
+    /// Journal commits.
     #[n(13)]
     pub commits: u64,
-    /// See above.
+    /// Events in these commits.
     #[n(14)]
     pub events: u64,
     /// Requests by kind: name, count, microseconds.
@@ -590,11 +590,11 @@ pub struct Diag {
     /// Where the queue's record count stands.
     #[n(20)]
     pub queue: u64,
-    /// Messages from agents and to them.
+    /// Messages from agents.
     #[n(21)]
     #[cbor(default)]
     pub from_nodes: u64,
-    /// See above.
+    /// Messages to agents.
     #[n(22)]
     #[cbor(default)]
     pub to_nodes: u64,

@@ -88,27 +88,26 @@ pub struct NodeSettings {
     /// `MpiDefault`.
     #[n(9)]
     pub mpi_default: String,
-    /// Directories put in front of `PATH` is not done; `Prolog`, `Epilog`, ...: programs run as root around a job.
+    /// `Prolog`: program run as root before a job.
     #[n(10)]
     pub prolog: Option<String>,
-    /// See above.
+    /// `Epilog`: program run as root after a job.
     #[n(11)]
     pub epilog: Option<String>,
-    /// `TaskProlog`, `TaskEpilog`: run as the user around each task.
+    /// `TaskProlog`: run as the user before each task.
     #[n(12)]
     pub task_prolog: Option<String>,
-    /// See above.
+    /// `TaskEpilog`: run as the user after each task.
     #[n(13)]
     pub task_epilog: Option<String>,
     /// mpi.conf.
     #[n(14)]
     #[cbor(default)]
     pub mpi: MpiSettings,
-    /// `PrologTimeout`, `EpilogTimeout`, `PrologEpilogTimeout`: seconds after which the programs are killed and count
-    /// as failed.
+    /// `PrologTimeout`, else `PrologEpilogTimeout`: seconds after which the prolog is killed and counts as failed.
     #[n(15)]
     pub prolog_timeout_s: Option<u32>,
-    /// See above.
+    /// `EpilogTimeout`, else `PrologEpilogTimeout`: seconds after which the epilog is killed and counts as failed.
     #[n(16)]
     pub epilog_timeout_s: Option<u32>,
     /// `UnkillableStepProgram`: run as root when processes of a job survive SIGKILL for `unkillable_timeout_s`.
@@ -306,10 +305,10 @@ impl Message for Orders {}
 /// A batch of orders for one node.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Orders {
-    /// Cluster and node they are for: an order for another is refused.
+    /// The cluster that they are for: orders for another cluster or node are refused.
     #[n(0)]
     pub cluster: String,
-    /// See above.
+    /// The node that they are for.
     #[n(1)]
     pub node: String,
     /// When they were sealed.

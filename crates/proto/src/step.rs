@@ -291,10 +291,10 @@ pub struct StepSpec {
     #[n(29)]
     #[valid(max_bytes = SUBMIT_LINE_BYTES_MAX)]
     pub submit_line: String,
-    /// `--task-prolog`, `--task-epilog`.
+    /// `--task-prolog`.
     #[n(30)]
     pub task_prolog: Option<String>,
-    /// See above.
+    /// `--task-epilog`.
     #[n(31)]
     pub task_epilog: Option<String>,
     /// Variables that srun sets itself (`SLURM_LAUNCH_NODE_IPADDR`, `SLURM_SRUN_COMM_HOST`, `SLURM_UMASK`, ...).

@@ -1,4 +1,4 @@
-//! Who waits, and what others may do meanwhile: what nodes have gained, when the first in line will fit, and which promises
+//! Backfill: what nodes have gained, when the first job in line will fit, and which reservations
 //! are kept.
 
 pub(crate) mod gains;

@@ -1,5 +1,5 @@
-//! What a job needs of one partition, worked out once per shape: how many tasks a node of each class can hold, and
-//! what a number of tasks takes of it.
+//! The demand of a job in one partition, worked out once per shape: how many tasks a node of each class can hold, and which
+//! resources a number of tasks takes.
 
 pub(crate) mod device_demand;
 pub(crate) mod licenses;
@@ -49,7 +49,7 @@ pub(crate) struct Demand {
     pub(crate) even: bool,
     /// CPUs of a node are taken of its sockets in turn: for a task each, or each for itself.
     across: Option<CpuSpread>,
-    /// As many nodes as there are.
+    /// As many nodes as possible.
     pub(crate) spread: bool,
     /// Least loaded nodes first.
     pub(crate) least_loaded: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Demand {
     pub(crate) counts: Vec<Counts>,
     /// Milliseconds it may run; absent: without end.
     pub(crate) length_ms: Option<u64>,
-    /// What the partition says of CPUs.
+    /// The partition's rules about CPUs.
     cpu_rule: CpuRule,
     cpus_of_task: u32,
     cpus_min: u32,
@@ -421,7 +421,7 @@ impl Demand {
         if tasks < self.tasks_least() { 0 } else { tasks }
     }
 
-    /// What a node gives of the devices of the whole job.
+    /// The devices that a node gives towards those of the whole job.
     pub(crate) fn share_in(&self, class: &NodeClass, room: &Room) -> JobShare {
         let usable = self.usable_cpus(class, room);
         self.devices
@@ -459,7 +459,7 @@ impl Demand {
         }
     }
 
-    /// What is taken of a node of this class for so many tasks and devices of the whole job.
+    /// The resources that a pick takes of a node of this class.
     pub(crate) fn want(&self, class: &NodeClass, pick: &Pick) -> Want {
         let gres = self.devices.on_node(class, pick);
         let gpus = device_demand::gpus(&gres);
@@ -591,7 +591,7 @@ impl Demand {
             let cpus = self.cpus_for(class, tasks, gpus);
             let held = self.cpus_held(class, tasks, gpus);
             let mib = self.mib_for(class, (cpus, held), gpus);
-            // What the system keeps is never free, although the job may have it.
+            // Resources of the system are never free, although the job may be given them.
             let cpus = match self.spec {
                 Some(_) => cpus.min(class.job_cpus()),
                 None => cpus,

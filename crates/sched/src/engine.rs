@@ -1,5 +1,5 @@
 //! One turn of the controller, without I/O: commands are decided and applied, the scheduler plans, its plan is
-//! committed. What comes out must be made durable before any of it leaves the process. The controller and the
+//! committed. The resulting events must be durable before any answer or order leaves the process. The controller and the
 //! simulator run this same code.
 
 use crate::Scheduler;
@@ -28,7 +28,7 @@ pub struct Engine {
     applying: bool,
 }
 
-/// What a turn produced.
+/// The outcome of a turn.
 #[derive(Debug, Default)]
 pub struct Turn {
     /// Changes, in order; to be journalled.

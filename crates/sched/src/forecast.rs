@@ -1,6 +1,6 @@
 //! When and where jobs that wait are expected to start: the controller's own engine runs on a copy of the state, on a
 //! clock that jumps from one end to the next. Jobs run as long as they are predicted to, or to their limits; nobody
-//! submits anything. So a forecast is what will happen if that comes true, with all that the scheduler knows.
+//! submits anything. Under these assumptions a forecast is exact: it comes from the scheduler itself.
 
 pub(crate) mod explain;
 
@@ -19,7 +19,7 @@ use muster_core::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is assumed of jobs without a limit.
+/// The assumed length of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
 
 /// How far a forecast goes.
@@ -46,7 +46,7 @@ impl Default for Bounds {
     }
 }
 
-/// What is expected.
+/// The result of a forecast.
 #[derive(Clone, Debug, Default)]
 pub struct Forecast {
     /// Starts of jobs that wait, by record; of an array's record that of its first task.
@@ -78,7 +78,7 @@ pub fn would_start(
     now: Timestamp,
 ) -> Result<(JobId, ExpectedStart), Refusal> {
     let mut play = Play::new(state.clone(), now, Bounds::default());
-    // What is in the script and the environment does not matter, but both must be there.
+    // The contents of script and environment do not matter, but both must exist.
     let script = spec.script.map(|id| (id, b"#!/bin/sh\n".to_vec().into()));
     let context = spec
         .context
@@ -313,7 +313,7 @@ impl Play {
         let later = |at: &Timestamp| *at > self.now;
         [
             self.ends.first().map(|(at, _)| *at),
-            // Who makes room for others has a limit of its own.
+            // Preempted jobs have a limit of their own.
             state.by_limit.iter().map(|(at, _)| *at).find(later),
             state.by_begin.iter().map(|(at, _)| *at).find(later),
             self.engine.scheduler().next_look(),
@@ -325,7 +325,7 @@ impl Play {
         .min()
     }
 
-    /// Those that were not played through: they start when the work ahead of them is done, at best.
+    /// Estimates for jobs that were not played through: they start when the work ahead of them is done, at best.
     fn estimate_rest(&mut self) {
         let state = self.engine.state();
         let all: u64 = state.nodes.iter().map(|n| u64::from(n.config.cpus)).sum();

@@ -3,8 +3,8 @@
 //!
 //! Waiting jobs that ask for the same form a shape; a pass looks only at shapes for which something changed, so its cost is
 //! O(changed shapes + starts), not O(jobs). The first job that waits in each partition gets a reservation, and later
-//! jobs start only where they do not delay it (EASY backfill). What a plan takes is put right at the next pass if it
-//! was not committed.
+//! jobs start only where they do not delay it (EASY backfill). Resources of planned starts that were not
+//! committed are corrected at the next pass.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

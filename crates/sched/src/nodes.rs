@@ -1,4 +1,4 @@
-//! What there is and what is free of it: nodes, their cores, sockets and devices, partitions, reservations, the network, and
+//! All resources, and what is free of them: nodes, their cores, sockets and devices, partitions, reservations, the network, and
 //! who has what of a node until when.
 
 pub(crate) mod allocations;

@@ -1,8 +1,8 @@
 //! The order of jobs. With `priority/basic` it is the priority that a job has. With `priority/multifactor` jobs that
-//! differ only in age are of one shape, and a lane's rank is what its shape has in common plus the age of its first
+//! differ only in age are of one shape, and a lane's rank is that of its shape plus the age of its first
 //! job. Where priorities do not go down (`PriorityFlags=INCR_ONLY`) each job has its own, as with `priority/basic`.
-//! Ranks are kept as they were at time 0: what ages keeps its rank however late it is, so that working out
-//! priorities anew moves only lanes whose shares changed or whose first job has come of full age.
+//! Ranks are stored as of time 0, so that ageing does not change them: working out priorities anew moves only lanes whose
+//! shares changed or whose first job has reached the maximum age.
 
 use muster_core::config::PartitionConfig;
 use muster_core::ids::JobId;
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 
 /// Order inside a shape: place, then number.
 pub(crate) type QueueKey = (Reverse<i64>, JobId);
-/// What comes before rank: who may preempt others, then the tier of the partition. Higher is earlier.
+/// Compared before the rank: the preemption level of the QOS, then the tier of the partition. Higher is earlier.
 pub(crate) type PreemptTier = Reverse<(u32, u32)>;
 /// Order over all lanes: preemption tier, rank, number, place of the partition in the job's list.
 pub(crate) type HeadKey = (PreemptTier, Reverse<i64>, JobId, u32);
 
-/// What makes jobs equal to the order, but for their age.
+/// Jobs of one class differ in the order by their age only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Line {
+pub(crate) enum OrderClass {
     /// By the priority that each job has.
     Basic,
     /// A priority that was set.
@@ -42,7 +42,7 @@ pub(crate) struct Order {
     scale: Option<Scale>,
     /// Each job has a priority of its own, which only rises.
     rises: bool,
-    /// Who may preempt others comes before them, by QOS.
+    /// Preemption levels, by QOS: a job comes before those that it may preempt.
     levels: BTreeMap<String, u32>,
 }
 
@@ -69,14 +69,14 @@ impl Order {
     }
 
     /// The line that a job stands in.
-    pub(crate) fn line(&self, state: &State, job: &Job) -> Line {
+    pub(crate) fn line(&self, state: &State, job: &Job) -> OrderClass {
         if self.scale.is_none() || self.rises {
-            return Line::Basic;
+            return OrderClass::Basic;
         }
         if job.priority_fixed {
-            return Line::Fixed(job.priority);
+            return OrderClass::Fixed(job.priority);
         }
-        Line::Ranked {
+        OrderClass::Ranked {
             account: job.spec.account_name().to_owned(),
             user: job.spec.owner.user.clone(),
             qos: state.qos_of(job).to_owned(),
@@ -95,7 +95,7 @@ impl Order {
         }
     }
 
-    /// What the jobs of a shape have in common in a partition, in thousandths.
+    /// The part of the rank that all jobs of a shape have in a partition, in thousandths.
     pub(crate) fn base(&self, state: &State, job: &Job, partition: &PartitionConfig) -> i64 {
         match &self.scale {
             _ if self.rises => 0,
@@ -109,7 +109,7 @@ impl Order {
     }
 
     /// The rank of a lane with that base, whose first job has that place.
-    pub(crate) fn rank(&self, line: &Line, base: i64, within: i64) -> i64 {
+    pub(crate) fn rank(&self, line: &OrderClass, base: i64, within: i64) -> i64 {
         let Some(scale) = self.scale.as_ref().filter(|_| !self.rises) else {
             return within;
         };
@@ -121,8 +121,8 @@ impl Order {
         };
         let now = scale.calculated_at().0;
         let gone = match line {
-            Line::Basic | Line::Fixed(_) => aged(now),
-            Line::Ranked { .. } => {
+            OrderClass::Basic | OrderClass::Fixed(_) => aged(now),
+            OrderClass::Ranked { .. } => {
                 let since = -within;
                 if i128::from(now) - i128::from(since) >= full {
                     // Of full age: others catch up.

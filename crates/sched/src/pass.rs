@@ -1,4 +1,4 @@
-//! One pass: lanes in order of their heads, placements, promises, reasons.
+//! One pass: it visits lanes in order of their heads, places jobs, makes backfill reservations, and sets reasons.
 
 mod het;
 mod lists;
@@ -38,8 +38,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
-/// Who has waited so long counts on limits, not on predictions: no job that passes by may delay it then. The same span
-/// bounds how far predictions change the order (`Job::default_priority`).
+/// After this wait a job is planned for by time limits, not by predictions, so that no backfilled job can delay it. The same
+/// span bounds how far predictions change the order (`Job::default_priority`).
 const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
 /// NodeSubset those that may pass by, a wait of so many hours counts for an hour of length. Chosen on recorded workloads:
 /// the longest wait stays near that of a plain queue, and means hardly grow.
@@ -48,7 +48,7 @@ const WAIT_OF_LENGTH: u64 = 40;
 /// Order among those that pass by a waiting job: preemption tier, length, then the order of the queue.
 type PassingKey = (PreemptTier, i64, HeadKey, u32);
 
-/// What a pass knows of a partition.
+/// The state of a partition in a pass.
 #[derive(Clone, Copy, Debug, Default)]
 struct PartPass {
     touched: bool,
@@ -58,7 +58,7 @@ struct PartPass {
     promises: u32,
 }
 
-/// What became of a job that does not fit.
+/// The outcome for a job that does not fit.
 enum Unplaced {
     /// It starts, or waits for those who make room.
     Settled,
@@ -89,18 +89,18 @@ pub(crate) struct Pass<'a> {
     het_tried: NumberMap<JobId, het::Tried>,
 }
 
-/// What else than nodes bounds what a pass may start.
+/// Limits of a pass other than nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     /// How many more tasks of an array may start under its `%limit`.
     of_arrays: NumberMap<JobId, u32>,
-    /// What starts of this pass count towards limits.
+    /// Use of limits by the starts of this pass.
     limit_use: BTreeMap<Scope, InUse>,
     /// Licenses taken and kept in this pass.
     pub(crate) licenses: Licenses,
 }
 
-/// What a pass keeps of nodes for jobs that wait.
+/// Nodes that a pass keeps for waiting jobs.
 #[derive(Default)]
 pub(crate) struct Promises {
     pub(crate) holds: Holds,
@@ -114,9 +114,9 @@ pub(crate) struct Promises {
     earlier: BTreeSet<(HeadKey, usize)>,
     /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
     jobs: NumberSet<JobId>,
-    /// What is promised to heterogeneous jobs that wait first, by leader.
+    /// Reservations of heterogeneous jobs that are first in line, by leader.
     het: NumberMap<JobId, Option<het::Promise>>,
-    /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
+    /// Outlooks of lanes behind the first waiting one, where nodes are kept for them too.
     outlooks: NumberMap<u32, Outlook>,
     /// Components in which the first that waits counts on limits.
     cautious: BTreeSet<u32>,
@@ -281,7 +281,7 @@ impl<'a> Pass<'a> {
             queue.link(fleet, &mut touched);
             queue.wake_het(fleet, &touched);
         }
-        // What is kept for those who make room is worked out anew, and lanes that it kept back may fit.
+        // Nodes kept for preempting jobs are worked out anew, and lanes that this kept back may fit.
         let renewed = queue.renew_claims(fleet, &touched);
         if !renewed.is_empty() {
             let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
@@ -392,7 +392,7 @@ impl<'a> Pass<'a> {
         let length_ms = self.length_ms(lane);
         let least_ms = self.s.queue.lane(lane).least_ms.or(length_ms);
         let end = end_after(self.now, least_ms.min(length_ms).or(least_ms));
-        // Who passes by keeps the promises to all that wait first; who has become one of those himself does not.
+        // A backfilled job respects the reservations of all jobs that are first in line; a job that is first itself does not.
         let leads = pass.head.is_none() && self.s.planned.predicts();
         let leads = leads && self.s.queue.lane(lane).held;
         let het = self.s.queue.het_of(lane);
@@ -449,13 +449,13 @@ impl<'a> Pass<'a> {
             .cause()
             .is_some_and(Reason::is_limit)
         {
-            // What keeps it back is no lack of nodes: the next in line is the first that waits for those.
+            // The lane is kept back by a limit, not by a lack of nodes: the next in line is the first that waits for nodes.
             return;
         }
         self.reserve_for(lane, key, het);
     }
 
-    /// What else may let a job start that does not fit: less time, or others that make room.
+    /// Tries to start a job that does not fit with a shorter time limit, or by preemption.
     fn try_alternatives(
         &mut self,
         lane: u32,
@@ -565,7 +565,7 @@ impl<'a> Pass<'a> {
             return (nowhere, false, None);
         };
         let span = self.span(lane, demand);
-        // What this pass has taken may come back without an event.
+        // Resources that this pass has taken may come back without an event.
         let no_nodes = |certain: bool| match certain {
             true => Placement::Nowhere(Shortfall::NO_NODES),
             false => Placement::Nowhere(Shortfall::ANYTHING),
@@ -622,7 +622,7 @@ impl<'a> Pass<'a> {
         self.plan.switch_waits.extend(new);
     }
 
-    /// Those of a reservation are counted under the partition that it is in.
+    /// Lanes of a reservation are counted under the partition that it is in.
     fn evaluated(&self) -> Vec<u32> {
         let views = self.s.fleet.parts.iter().zip(0..);
         let touched = views
@@ -686,7 +686,7 @@ impl<'a> Pass<'a> {
         self.s.lists.clear();
     }
 
-    /// Those that are first in a partition while others wait for nodes of it in one of a higher tier.
+    /// Jobs that are first in a partition while others wait for its nodes in a partition of a higher tier.
     fn below_others(&self) -> BTreeSet<JobId> {
         let (heads, views) = (&self.s.queue.parts, &self.s.fleet.parts);
         if views.len() < 2 {

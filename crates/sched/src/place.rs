@@ -42,7 +42,7 @@ pub(crate) trait NodeSource {
     fn tasks(&self, _pos: usize) -> Option<u32> {
         None
     }
-    /// What is free there one by one, where that is known.
+    /// Free CPUs and devices there, one by one, where they are known.
     fn detail(&self, _pos: usize) -> Option<Detail> {
         None
     }
@@ -68,7 +68,7 @@ struct Candidate {
     share: JobShare,
 }
 
-/// What came of the choice.
+/// The outcome of a search for nodes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// It fits, on these nodes, in node order.
@@ -79,7 +79,7 @@ pub(crate) enum Placement {
     Nowhere(Shortfall),
 }
 
-/// What at least would have to become free for a job that does not fit.
+/// The least that must become free for a job that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shortfall {
     /// CPUs that a node must have free to be of any help.
@@ -177,7 +177,7 @@ struct Search<'a, G: NodeSource> {
     alternative: usize,
     /// Fewest nodes that it takes.
     least_nodes: u32,
-    /// What was missing, where that is known.
+    /// The shortfall, where it is known.
     short: Cell<Shortfall>,
     task_counts: TaskCounts,
     /// Only how many tasks a node holds matters, not its room.
@@ -294,7 +294,7 @@ impl<G: NodeSource> Search<'_, G> {
         chosen.iter().map(weight).max().unwrap_or(0)
     }
 
-    /// So many more nodes would have to hold so many tasks each.
+    /// Notes that this many more nodes would have to hold that many tasks each.
     fn lacks_nodes(&self, nodes: usize, tasks: u32) {
         let floor = self
             .demand
@@ -530,7 +530,7 @@ impl<G: NodeSource> Search<'_, G> {
         best
     }
 
-    /// So many nodes are taken if there are as many, although fewer would do.
+    /// How many nodes to take if there are as many, although fewer would do.
     fn nodes_wanted(&self, max_nodes: usize) -> usize {
         let d = self.demand;
         match d.tasks {
@@ -542,7 +542,7 @@ impl<G: NodeSource> Search<'_, G> {
         }
     }
 
-    /// As many of the candidates, in order, as are needed.
+    /// Takes candidates in order until there are enough.
     fn enough(
         &self,
         candidates: impl Iterator<Item = Candidate>,

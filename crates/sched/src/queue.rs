@@ -1,4 +1,4 @@
-//! Waiting jobs by shape. A *shape* is what makes jobs equal to placement: ask, partitions, time limit. A *lane* is
+//! Waiting jobs by shape. Jobs of one *shape* are equal to placement: request, partitions, time limit. A *lane* is
 //! a shape in one of its partitions; it is `woken` when something may have changed for it and otherwise blocked,
 //! and a blocked lane costs nothing.
 
@@ -55,7 +55,7 @@ pub(crate) struct Lane {
     pub(crate) shape: u32,
     pub(crate) part: u32,
     ordinal: u32,
-    /// What it needs there, or why it cannot run there.
+    /// The demand there, or why it cannot run there.
     pub(crate) demand: Result<Demand, Reason>,
     /// Milliseconds its jobs are taken to run, for planning: as predicted, else their limit.
     pub(crate) planned_ms: Option<u64>,
@@ -71,7 +71,7 @@ pub(crate) struct Lane {
     pub(crate) stamp: u64,
     /// Reservations are in its way.
     cause: Option<Reason>,
-    /// What its jobs' ranks have in common, see [`Order::base`].
+    /// The common part of its jobs' ranks, see [`Order::base`].
     base: i64,
     /// Running jobs may have to make room for its jobs.
     pub(crate) preempts: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// What keeps it back beside nodes.
+    /// The reason that keeps it back other than nodes.
     pub(crate) fn cause(&self) -> Option<Reason> {
         self.cause
     }
@@ -120,7 +120,7 @@ pub(crate) struct Queue {
     pub(crate) refused: BTreeMap<JobId, Reason>,
     /// Components of heterogeneous jobs that wait.
     pub(crate) het: BTreeMap<JobId, HetPart>,
-    /// Those of which each component would fit, though not all beside each other, by leader.
+    /// Heterogeneous jobs of which each component would fit, but not all at one time, by leader.
     pub(crate) het_restless: BTreeSet<JobId>,
     /// Whether empty nodes have place for all components, by leader, as far as that was looked at.
     pub(crate) het_fits: BTreeMap<JobId, bool>,
@@ -133,7 +133,7 @@ pub(crate) struct Queue {
     /// The jobs, likewise.
     pub(crate) claimants: BTreeMap<JobId, u32>,
     stamps: u64,
-    /// What was found when jobs were submitted that are not queued yet.
+    /// Demands of submissions that are not queued yet.
     pub(crate) feasibility: FeasibilityCache,
 }
 

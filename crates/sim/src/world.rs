@@ -60,17 +60,17 @@ pub(crate) enum WorldEvent {
     Turn { life: u64 },
     /// The controller starts.
     Restart,
-    /// An agent's message arrives.
+    /// An agent's registration arrives.
     Hello {
         conn: Conn,
         hello: Box<muster_proto::node::NodeHello>,
     },
-    /// See above.
+    /// An agent's reports arrive.
     Reports {
         conn: Conn,
         reports: Vec<NumberedReport>,
     },
-    /// See above.
+    /// An agent's load arrives.
     Health { conn: Conn, load: u32 },
     /// A message for an agent arrives.
     ToAgent { conn: Conn, message: ToLink },
@@ -170,9 +170,9 @@ pub(crate) struct World {
     pub(crate) skew: i64,
     /// When that machine booted, milliseconds.
     pub(crate) booted_ms: u64,
-    /// The controller's clock, and what it wrote down of it.
+    /// The controller's clock.
     pub(crate) steady: Option<SteadyClock>,
-    /// See above.
+    /// The clock's state as the controller stored it.
     pub(crate) kept_clock: Option<i64>,
     /// When the turn that is under way was decided, milliseconds.
     pub(crate) decided_ms: u64,

@@ -156,7 +156,7 @@ impl<'a> AcctRow<'a> {
         }
     }
 
-    /// What the step used.
+    /// The use of the step.
     pub(crate) fn usage(&self) -> Option<&'a Usage> {
         self.step.and_then(|s| s.usage.as_ref())
     }

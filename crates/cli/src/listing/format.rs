@@ -19,7 +19,7 @@ pub(crate) struct Field<R: Record> {
     pub(crate) letter: u8,
     /// Its names in `--Format`, lower case; the first is the usual one.
     pub(crate) names: &'static [&'static str],
-    /// What stands above it.
+    /// Its heading.
     pub(crate) header: &'static str,
     /// Whether a size cuts it; Slurm lets times and node lists run over.
     pub(crate) cut: bool,

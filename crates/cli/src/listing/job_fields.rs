@@ -165,7 +165,7 @@ pub(crate) fn is_id(field: &Field<Jobs>) -> bool {
     ["jobarrayid", "jobid", "arrayjobid"].contains(&field.names[0])
 }
 
-/// What is said of a component of a heterogeneous job.
+/// A field of a component of a heterogeneous job.
 fn het(row: &JobRow<'_>, out: &mut String, say: fn(HetPart) -> String) {
     match row.job.het {
         Some(part) => out.push_str(&say(part)),

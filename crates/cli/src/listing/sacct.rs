@@ -168,7 +168,7 @@ enum Separation {
     Between,
 }
 
-/// What is shown.
+/// The options of sacct.
 #[derive(Debug, Default)]
 struct Options {
     conditions: RowConditions,

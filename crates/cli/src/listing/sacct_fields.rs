@@ -318,7 +318,7 @@ fn flags(r: &AcctRow<'_>) -> &'static str {
     }
 }
 
-/// What kept it from running. Of a job that ran that is nothing; why it ended is its state's to say.
+/// The reason that kept it from running; none for a job that ran, whose state says why it ended.
 fn reason<'a>(r: &AcctRow<'a>) -> &'a str {
     match r.job.reason.as_str() {
         "" => "None",

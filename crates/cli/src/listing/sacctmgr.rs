@@ -385,7 +385,7 @@ fn print_text(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is to be shown.
+/// The options of `show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entity {
     User,

@@ -83,7 +83,7 @@ static VARIABLES: &[(&str, &str)] = &[
     ("SLURM_CLUSTERS", "clusters"),
 ];
 
-/// What is shown.
+/// The options of sinfo.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     selection: select::Selection,

@@ -61,7 +61,7 @@ pub(crate) static SPEC: Spec = Spec {
             Reservations that are over are not reported on, and time planned for them is no part of PlannedDown.\n",
 };
 
-/// What holds for all reports of a call.
+/// Settings of all reports of a call.
 #[derive(Clone, Debug)]
 struct Settings {
     style: Style,

@@ -1,7 +1,7 @@
 //! How reports and listings of accounting are laid out: columns of fixed width below their names, or fields with bars
 //! between them.
 
-/// What stands in a column.
+/// A cell of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     /// A word, cut to its column.

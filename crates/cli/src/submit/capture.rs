@@ -1,4 +1,4 @@
-//! What a job or step inherits from the shell that asked for it: environment, file mode mask, resource limits. Only
+//! State of the shell that a job or step inherits: environment, file mode mask, resource limits. Only
 //! what differs by shell is in it, never what differs by job, so that a thousand submissions share one copy.
 
 use super::say::Say;

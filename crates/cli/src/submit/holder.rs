@@ -39,14 +39,14 @@ pub(super) struct Holder {
     retry: Option<Instant>,
     /// The job.
     pub(super) job: JobId,
-    /// What it got; filled when it started.
+    /// Its allocation; set when it has started.
     pub(super) info: Option<Box<AllocationInfo>>,
-    /// It ended.
+    /// Its end, once it is known.
     pub(super) ended: Option<Ended>,
     say: Say,
 }
 
-/// What went wrong on the way to an allocation.
+/// An error on the way to an allocation.
 pub(super) struct NotGranted(pub(super) ExitCode);
 
 impl Holder {

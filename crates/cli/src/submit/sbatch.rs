@@ -14,7 +14,7 @@ use muster_core::spec::{JobKind, JobSpec};
 use muster_proto::client::{RequestBody, Response};
 use std::process::ExitCode;
 
-/// What stands before a refusal.
+/// The text before a refusal.
 const PREFIX: &str = "Batch job submission failed";
 
 /// Runs sbatch.

@@ -103,7 +103,7 @@ static VARIABLES: &[(&str, &str)] = &[
     ("SCANCEL_VERBOSE", "verbose"),
 ];
 
-/// What is to be done to which jobs.
+/// The options and targets of scancel.
 #[derive(Debug, Default)]
 struct CancelRequest {
     filter: JobSelection,

@@ -288,7 +288,7 @@ fn launch(
     Ok((session, stream))
 }
 
-/// What the environment knows of nodes that the own job lost.
+/// How often the own job has lost nodes, from the environment.
 fn own_resizes() -> u32 {
     let known = process::variable(job_env::RESIZES);
     known.and_then(|count| count.parse().ok()).unwrap_or(0)

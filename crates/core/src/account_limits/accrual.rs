@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What of a waiting record gains age, where that is limited.
+/// The tasks of a waiting record that gain age, where their number is limited.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Accrual {
     /// Since when, and how many of its tasks; oldest first. Tasks beyond these wait for their turn.
@@ -26,7 +26,7 @@ impl Accrual {
         all.fold(0, u32::saturating_add)
     }
 
-    /// What the next task to leave takes with it.
+    /// The entry of the next task to leave.
     pub(crate) fn of_next(&self) -> Accrual {
         let first = self.since.first().map(|(since, _)| (*since, 1));
         Accrual {
@@ -116,7 +116,7 @@ impl State {
         )
     }
 
-    /// Whose limits concern jobs of a group; what the partition's QOS says is not about this.
+    /// The scopes whose limits apply to jobs of a group, without the partition's QOS.
     fn accrual_scopes(&self, (qos, account, user): &AccrualGroup) -> Vec<Scope> {
         let own = [
             Scope::Qos(qos.clone()),
@@ -226,7 +226,7 @@ impl State {
         }
     }
 
-    /// Whose turn it is to gain age, and how many of its tasks: O(groups that wait, turns handed out).
+    /// The records whose turn it is to gain age, and how many of their tasks: O(groups that wait, turns handed out).
     pub(crate) fn accruals_due(&self) -> Vec<(JobId, u32)> {
         let mut due = Vec::new();
         let mut given: BTreeMap<Scope, u32> = BTreeMap::new();

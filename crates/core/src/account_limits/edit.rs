@@ -3,7 +3,7 @@
 use super::{Amounts, Limits};
 use crate::time::TimeLimit;
 
-/// What is said of limits that cannot be set.
+/// The refusal for limits that cannot be set.
 pub const NOT_KEPT: &str = "is not kept here";
 
 /// One edit of limits: the limit's name in lower case, and its value; -1 clears.

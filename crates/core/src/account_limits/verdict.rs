@@ -8,7 +8,7 @@ use crate::state::State;
 use crate::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is limited.
+/// The limited quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
     GrpJobs,
@@ -34,7 +34,7 @@ enum Rule {
 pub struct Over {
     /// Slurm's word for it.
     pub reason: Reason,
-    /// Whose limit it is.
+    /// The entity with the limit.
     pub scope: Scope,
     /// The limit as it is written, with its value.
     pub limit: String,
@@ -46,7 +46,7 @@ pub struct Over {
 
 /// A job that would start, in the terms of limits.
 struct Start<'a> {
-    /// What it would have. Without memory it is not all that it would have.
+    /// The resources that it would have. Without memory they are incomplete.
     tres: &'a Amounts,
     minutes: u64,
     nodes: u64,
@@ -58,7 +58,7 @@ struct Start<'a> {
     safe: bool,
 }
 
-/// What counts for a scope.
+/// The use of a scope.
 struct Counts<'a> {
     used: &'a InUse,
     fresh: &'a InUse,
@@ -174,7 +174,7 @@ impl Check<'_> {
         self.most((Rule::GrpWall, ""), limits.grp_wall_min, (used, asked));
     }
 
-    /// What jobs that run may still use, this one with them.
+    /// Resource minutes that running jobs may still use, this one included.
     fn run_minutes(&mut self, rule: Rule, most: &Amounts, counts: &Counts<'_>) {
         let (now, minutes, factor) = (self.start.now, self.start.minutes, self.start.factor);
         self.each(rule, most, |name, asked| {

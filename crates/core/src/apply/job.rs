@@ -370,7 +370,7 @@ impl Job {
         }
     }
 
-    /// What holds a pending job back before the scheduler is asked; `None` if nothing does.
+    /// The reason that holds a pending job back before the scheduler is asked, if any.
     pub(crate) fn waiting_reason(&self) -> Reason {
         if self.reason == Reason::DependencyNeverSatisfied && !self.waiting_on.is_empty() {
             return Reason::DependencyNeverSatisfied;

@@ -1,4 +1,4 @@
-//! What sacctmgr asks for.
+//! Requests of sacctmgr.
 
 use crate::account_limits::LimitAsk;
 use crate::validate::Validate;
@@ -10,7 +10,7 @@ pub struct AccountsEdit {
     /// Accounts, users or QOS.
     #[n(0)]
     pub names: Vec<String>,
-    /// What becomes of them.
+    /// The change.
     #[n(1)]
     pub ask: AccountsAsk,
 }
@@ -30,7 +30,7 @@ pub enum AccountsAsk {
         /// `Organization`; the name if empty.
         #[n(2)]
         organization: String,
-        /// What its association sets.
+        /// Settings of its association.
         #[n(3)]
         terms: TermsAsk,
     },
@@ -65,7 +65,7 @@ pub enum AccountsAsk {
         /// `AdminLevel`.
         #[n(2)]
         admin_level: String,
-        /// What their associations set.
+        /// Settings of their associations.
         #[n(3)]
         terms: TermsAsk,
         /// Their workload characterization keys.
@@ -85,7 +85,7 @@ pub enum AccountsAsk {
         /// `AdminLevel`.
         #[n(2)]
         admin_level: String,
-        /// What their associations set.
+        /// Settings of their associations.
         #[n(3)]
         terms: TermsAsk,
         /// Their workload characterization keys.
@@ -146,7 +146,7 @@ pub struct WckeysAsk {
     pub keys: Option<(Option<char>, Vec<String>)>,
 }
 
-/// What an association is to set; `Some(None)` clears.
+/// New settings of an association; `Some(None)` clears.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct TermsAsk {
     /// `Fairshare`.
@@ -167,7 +167,7 @@ pub struct TermsAsk {
     pub limits: Vec<LimitAsk>,
 }
 
-/// What a QOS is to set.
+/// New settings of a QOS.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct QosAsk {
     /// `Description`.

@@ -1,4 +1,4 @@
-//! What is asked about reservations.
+//! Requests about reservations.
 
 use crate::limits::{HOSTLIST_BYTES_MAX, UTC_OFFSET_S_MAX};
 use crate::reservation::Flags;

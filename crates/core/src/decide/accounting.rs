@@ -39,7 +39,7 @@ pub(super) fn edit(
     }))
 }
 
-/// What an edit changes.
+/// The changes of an edit.
 fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Refusal> {
     let names = &edit.names;
     match &edit.ask {

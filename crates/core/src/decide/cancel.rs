@@ -97,7 +97,7 @@ pub(super) fn end_allocation(
     }))
 }
 
-/// Who asks for what.
+/// The user who asks, and the kind of request.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     identity: &'a Identity,

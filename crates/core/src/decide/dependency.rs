@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 use crate::transition::Phase;
 use std::collections::BTreeSet;
 
-/// What one condition, or all of a job, come to.
+/// The outcome of one condition, or of all of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It may still come to hold.
@@ -26,7 +26,7 @@ pub(super) enum Outcome {
     Never,
 }
 
-/// What all conditions of a job come to.
+/// The outcome of all conditions of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
     /// Conditions that are left.

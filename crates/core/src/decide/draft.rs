@@ -44,13 +44,13 @@ pub(super) struct Draft<'a> {
     tasks: BTreeMap<(JobId, u32), JobId>,
     /// Records that started or came to their end: others may wait for that.
     pub(super) changed: BTreeSet<JobId>,
-    /// What starts of this draft count towards limits.
+    /// Use of limits by the starts of this draft.
     pub(super) limits: BTreeMap<Scope, InUse>,
     /// Licenses that starts of this draft take, by name and where they come from.
     pub(super) licenses: licenses::InUse,
-    /// Nodes that were powered down, and up.
+    /// Nodes that were powered down.
     pub(super) powered_down: u32,
-    /// See above.
+    /// Nodes that were powered up.
     pub(super) powered_up: u32,
     /// Reservations that were changed.
     pub(super) reservations: BTreeSet<String>,
@@ -92,7 +92,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What priorities are worked out by, if they are.
+    /// The scale of priorities, if they are worked out.
     pub(super) fn scale(&self) -> Option<&'a Scale> {
         self.state.scale.as_ref()
     }
@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
         JobId(self.next_job_id)
     }
 
-    /// What the tasks of an array count, as of now.
+    /// The counts of an array's tasks, as of now.
     pub(super) fn counts(&self, base: JobId) -> Option<Counts> {
         self.counts
             .get(&base)

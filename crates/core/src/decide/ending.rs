@@ -263,7 +263,7 @@ pub(super) fn position_on(job: &Job, node: NodeIdx) -> Option<u32> {
         .map(|(position, _)| position)
 }
 
-/// Who holds a job that comes back to the queue.
+/// The hold of a job that comes back to the queue.
 pub(super) fn after_requeue(job: &Job, hold: bool) -> Hold {
     match (job.hold, hold) {
         // The system held it: its owner cannot know whether the cause is gone.

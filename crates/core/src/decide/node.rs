@@ -1,4 +1,4 @@
-//! What nodes tell: registration and loss, ends of scripts and steps, released resources, launches that failed.
+//! Reports of nodes: registration and loss, ends of scripts and steps, released resources, failed launches.
 //! Messages of another attempt than the job's current one are ignored.
 
 use super::draft::Draft;
@@ -309,7 +309,7 @@ pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: (JobId, Attempt)
     ending::end(draft, id, how);
 }
 
-/// Whose fault it is that a job could not be launched.
+/// The cause of a failed launch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LaunchFault {
     /// The job's own: it fails.

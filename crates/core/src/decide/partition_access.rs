@@ -1,4 +1,4 @@
-//! Who may use a partition, and whether a job is within its limits.
+//! Access to partitions, and their limits for jobs.
 
 use crate::accounts::Qos;
 use crate::command::Identity;

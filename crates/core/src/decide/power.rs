@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Slurm's words for a node that did not come up.
 const NOT_RESUMED: &str = "ResumeTimeout reached";
 
-/// What an administrator asks for.
+/// A power request of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PowerRequest {
     /// `POWER_UP`.
@@ -283,7 +283,7 @@ fn arrived(draft: &mut Draft<'_>, idx: NodeIdx) {
     }
 }
 
-/// Those nodes of a job's allocation of which this holds.
+/// The nodes of a job's allocation for which a condition holds.
 fn nodes_of(draft: &Draft<'_>, id: JobId, holds: fn(&Node) -> bool) -> Vec<NodeIdx> {
     let alloc = draft.job(id).and_then(|job| job.alloc.as_ref());
     let nodes = alloc.iter().flat_map(|alloc| &alloc.nodes).map(|s| s.node);

@@ -57,7 +57,7 @@ pub(super) fn nodes_of(draft: &Draft<'_>, id: JobId) -> Vec<NodeIdx> {
         .collect()
 }
 
-/// Those that were stopped for a start that then did not come about go on.
+/// Resumes jobs that were stopped for a start that was then dropped.
 pub(super) fn undo_in_vain(draft: &mut Draft<'_>, planned: &[PlannedPreemption]) {
     let nodes: BTreeSet<NodeIdx> = planned
         .iter()

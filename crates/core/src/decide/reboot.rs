@@ -10,7 +10,7 @@ use crate::limits::TEXT_BYTES_MAX;
 use crate::node::{NodeLink, NodeReason, Reboot};
 use crate::refusal::{Refusal, RefusalCode};
 
-/// What is asked for.
+/// A reboot request of an administrator.
 pub(super) struct RebootRequest<'a> {
     /// Hostlist, or ALL.
     pub(super) nodes: &'a str,

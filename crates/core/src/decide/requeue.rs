@@ -12,7 +12,7 @@ use crate::rights::{self, Request};
 use crate::spec::JobKind;
 use crate::transition::Phase;
 
-/// What was asked for beside the jobs.
+/// Options of the request.
 #[derive(Clone, Copy)]
 pub(super) struct How {
     /// Hold them in the queue.

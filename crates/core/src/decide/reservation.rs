@@ -378,7 +378,7 @@ fn check_times(draft: &Draft<'_>, new: &mut Reservation) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// What follows from the times and the jobs there are.
+/// Sets the fields that follow from its times and from its running jobs.
 fn settle(draft: &Draft<'_>, new: &mut Reservation) {
     new.active = new.float_s.is_none() && new.start <= draft.now;
     let busy = draft

@@ -50,7 +50,7 @@ impl Item {
     }
 }
 
-/// What a command on several things did.
+/// The outcome of a command on several targets.
 #[derive(Default)]
 pub(super) struct Tally {
     changed: u32,
@@ -128,7 +128,7 @@ pub(super) fn any_record<'d>(draft: &'d Draft<'_>, base: JobId) -> Option<&'d Jo
     })
 }
 
-/// What a target names. A number that is an array's names all of its tasks.
+/// The records of a target. An array's number names all of its tasks.
 pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>, Refusal> {
     let base = target.job;
     let unknown = || {

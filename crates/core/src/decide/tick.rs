@@ -1,4 +1,4 @@
-//! What the passing of time does: limits, warnings, waits, deadlines, silent nodes, and the purge of ended jobs.
+//! Decisions that are due at a time: limits, warnings, waits, deadlines, silent nodes, and the purge of ended jobs.
 //! Each is found by its index, earliest first.
 
 use super::draft::Draft;

@@ -10,7 +10,7 @@ use crate::limits::TEXT_BYTES_MAX;
 use crate::node::NodeReason;
 use crate::refusal::{Refusal, RefusalCode};
 
-/// What `State=` asks for.
+/// The values of `State=` other than power states.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StateRequest {
     Down,

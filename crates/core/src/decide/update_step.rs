@@ -1,4 +1,4 @@
-//! What reaches into a running job: the limits of its steps, and messages for its users.
+//! Changes of a running job: time limits of its steps, and messages for its users.
 
 use super::draft::Draft;
 use super::{submit, target};

@@ -1,4 +1,4 @@
-//! What a job has on the nodes that it was given.
+//! Allocations of jobs: nodes and shares of them.
 
 use super::shares;
 use crate::cpuset::CpuSet;

@@ -11,7 +11,7 @@ const MOST: u64 = 1 << 22;
 /// Writes the nodes as runs: the first of each, and how many there are.
 ///
 /// # Errors
-/// What writing gives.
+/// An error of the writer.
 pub(super) fn encode<C, W: minicbor::encode::Write>(
     nodes: &[NodeShare],
     e: &mut Encoder<W>,

@@ -72,7 +72,7 @@ fn is_foreign(state: &State, identity: &Identity, id: JobId) -> bool {
         .is_some_and(|job| job.spec.owner.uid != identity.uid)
 }
 
-/// What a command is about, in few words.
+/// The subject of a command, in few words.
 pub fn target(command: &UserCommand) -> String {
     match command {
         UserCommand::Submit { .. } | UserCommand::SubmitHet { .. } | UserCommand::Reconfigure => {

@@ -194,7 +194,7 @@ pub fn sees_reservation(state: &State, identity: &Identity, reservation: &Reserv
     accounts.any(|account| reservation.admits(&identity.user, &groups, account))
 }
 
-/// What of accounting someone sees.
+/// The part of accounting that a user may see.
 pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accounts {
     let private = |words| hides(state, identity, words);
     let (accounts, users) = (private(PrivateData::ACCOUNTS), private(PrivateData::USERS));

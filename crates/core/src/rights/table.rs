@@ -53,7 +53,7 @@ macro_rules! requests {
                 match self { $(Request::$name => $text,)* }
             }
 
-            /// What it is.
+            /// The request.
             pub fn about(self) -> &'static str {
                 match self { $(Request::$name => concat!($($doc,)*).trim_ascii(),)* }
             }
@@ -197,7 +197,7 @@ requests! {
     ResetDiag = Query, Operator, "sdiag --reset";
     /// Reservations (PrivateData=reservations).
     Reservations = Query, Anyone, "scontrol show reservation, sinfo -T";
-    /// What reading the configuration again would change.
+    /// The changes that reading the configuration again would make.
     Differences = Query, Administrator, "scontrol reconfigure --dry-run";
     /// Accounts, users, shares (PrivateData=accounts, users, usage).
     Accounts = Query, Anyone, "sacctmgr show, sshare";

@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Bytes of records after which a part of an answer leaves.
 const PART_BYTES: usize = 64 << 10;
-/// What a part mostly has beside its records, and more.
+/// Room for a part's bytes beside its records; mostly enough.
 const PART_BESIDE: usize = 256;
 
 /// Records of the queue that match a filter and are in the scope, as frames. Specifications are written once. With rows that
@@ -72,7 +72,7 @@ struct JobsAnswer<'s, S> {
     filter: &'s JobFilter,
     scope: &'s JobScope,
     part: WrittenPart,
-    /// Those of the part.
+    /// Templates of the part.
     templates: TemplateTable<'s>,
     /// The state of each template.
     template_states: Vec<TemplateState>,

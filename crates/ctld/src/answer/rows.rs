@@ -10,7 +10,7 @@ use muster_core::state::State;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// So many values of jobs share a piece of memory.
+/// How many job numbers share a chunk of memory.
 const CHUNK: u64 = 256;
 /// The one list of all rows.
 const ALL: u32 = 0;
@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 /// Owners of a specification from which on it gets a template, which takes the memory of a record.
 const SHARED: usize = 16;
 
-/// What is a job's own.
+/// The values of one job, and its template.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(super) values: RowValues,
@@ -51,7 +51,7 @@ impl Sorted {
         pieces.flat_map(|(_, piece)| piece)
     }
 
-    /// What a job's row is from now on. Gives what it was.
+    /// Sets the row of a job. Returns the previous one.
     fn set(&mut self, list: u32, id: JobId, row: Option<Row>) -> Option<Row> {
         let key = (list, id.0 / CHUNK);
         let piece = self.0.entry(key).or_default();
@@ -115,7 +115,7 @@ impl Rows {
         self.all.list(ALL)
     }
 
-    /// Those of some users, by number.
+    /// The rows of some users, by job number.
     pub(super) fn of_owners(&self, uids: &[u32]) -> Vec<&Row> {
         let mut rows: Vec<&Row> = uids
             .iter()

@@ -69,7 +69,7 @@ pub(super) fn line(job: &Job, cluster: &str) -> String {
     )
 }
 
-/// What a program of `jobcomp/script` sees beside the variables that all of the controller's programs see.
+/// Variables for a program of `jobcomp/script`, beside those for all of the controller's programs.
 pub(super) fn script_env(job: &Job, cluster: &str) -> Vec<(String, String)> {
     let (spec, owner) = (&job.spec, &job.spec.owner);
     let alloc = job.alloc.as_deref();

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JobMail {
     pub(super) subject: String,
-    /// What `MailProg` sees beside the job.
+    /// Variables for `MailProg`, beside those about the job.
     pub(super) env: Vec<(String, String)>,
 }
 
@@ -124,7 +124,7 @@ impl JobMails {
         mails
     }
 
-    /// That a job, or all of an array, has ended.
+    /// The mail that a job, or the last task of an array, has ended.
     fn end(
         &mut self,
         state: &State,

@@ -16,10 +16,10 @@ pub(super) const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Mails of one user that wait; further ones are not sent.
 const WAITING_MAX: usize = 20_000;
 
-/// What waits, in the order of its users' turns.
+/// Waiting mails, in the order of their users' turns.
 struct Waiting<T> {
     of_user: BTreeMap<u32, VecDeque<T>>,
-    /// Whose turn it was last.
+    /// The user whose turn it was last.
     last: u32,
     /// Of one user.
     most: usize,

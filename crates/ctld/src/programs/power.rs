@@ -12,7 +12,7 @@ use muster_core::state::State;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// What slurm.conf names.
+/// The programs, from slurm.conf.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PowerPrograms {
     suspend: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    /// Those that were on their way when the controller stopped.
+    /// Power changes that were under way when the controller stopped.
     pub(super) fn under_way(state: &State) -> Moves {
         let mut moves = Moves::default();
         for node in state.nodes.iter().filter(|n| !n.removed) {
@@ -67,7 +67,7 @@ impl Moves {
         }
     }
 
-    /// What is to be run.
+    /// The programs to run now.
     pub(super) fn take(&mut self, state: &State, settings: &ProgramSettings) -> Vec<Invocation> {
         let programs = &settings.power;
         let (down, up, failed) = (

@@ -48,7 +48,7 @@ impl Without {
         self.jobs.is_empty()
     }
 
-    /// What was left out.
+    /// Jobs that were left out.
     pub(super) fn withdrawn(self) -> Vec<Withdrawn> {
         for id in self.jobs {
             warn!("job {id} is left out, as asked for by --without-job");
@@ -173,7 +173,7 @@ impl Without {
         self.rows.insert(*id, Withdrawn(row));
     }
 
-    /// What accounting is to know of it.
+    /// The change for accounting.
     fn note(&mut self, id: JobId, event: &Event) {
         let Some(Withdrawn(row)) = self.rows.get_mut(&id) else {
             return;

@@ -20,7 +20,7 @@ pub(super) fn may_change(command: &UserCommand) -> bool {
     }
 }
 
-/// What nodes and partitions say, as far as they do.
+/// Bindings that nodes and partitions set.
 pub(super) fn defaults(state: &State) -> CpuBindDefaults {
     let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for node in state.nodes.iter().filter(|node| !node.removed) {

@@ -119,7 +119,7 @@ impl Writer {
     }
 }
 
-/// What a report asks of the core.
+/// The command of a report.
 pub fn node_command(numbered: NumberedReport) -> NodeCommand {
     let NumberedReport {
         job,

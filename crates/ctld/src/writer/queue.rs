@@ -10,23 +10,23 @@ use muster_core::state::State;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What commands of users may cost in one turn, before those that are left, and what came meanwhile, get the next.
+/// The cost of users' commands in one turn; the rest, and later ones, wait for the next turn.
 pub(super) const TURN_COST_MAX: u64 = 1024;
 /// Bytes that cost as much as an event.
 const BYTES_PER_EVENT: u64 = 4 << 10;
 
-/// Who is charged for a command.
+/// The user who is charged for a command.
 pub(super) struct Charge {
     uid: u32,
     bytes: u64,
 }
 
-/// What waits.
+/// Waiting messages.
 #[derive(Default)]
 pub(super) struct Queue {
     first: VecDeque<ToWriter>,
     users: FairQueue<ToWriter>,
-    /// What commands of users have cost in this turn.
+    /// The cost of users' commands in this turn.
     spent: u64,
 }
 
@@ -75,7 +75,7 @@ impl Queue {
         self.first.is_empty() && self.users.is_empty()
     }
 
-    /// What goes first.
+    /// Messages that go first.
     pub(super) fn first(&self) -> impl Iterator<Item = &ToWriter> {
         self.first.iter()
     }

@@ -33,7 +33,7 @@ const LARGE: usize = 16 << 10;
 /// Room in a journal record beside the script or environment that it holds.
 const RECORD_MARGIN: u64 = 64 << 10;
 
-/// What the writer knows of turns that failed.
+/// The record of failed turns.
 #[derive(Default)]
 pub(super) struct Retry {
     pub(super) rebuild: Option<Rebuild>,
@@ -50,7 +50,7 @@ pub(super) struct Retry {
     pub(super) nodes_are_missed: bool,
 }
 
-/// What made a turn fail.
+/// The cause of a failed turn.
 #[derive(Debug, PartialEq)]
 pub(super) enum Culprit {
     /// Commands of users, by their place in the turn.
@@ -433,7 +433,7 @@ fn cancel(job: JobId) -> ToWriter {
     }
 }
 
-/// What a command is, for the log.
+/// The name of a command, for the log.
 fn name(command: &Command) -> String {
     match command {
         Command::User(identity, command) => {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The keeper's books, and what this host has asked of the keeper.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// Who keeps them.
+    /// The host that keeps the names.
     pub(super) keeper: String,
     kept: BTreeMap<String, (String, Entry)>,
     seekers: Vec<Seeker>,

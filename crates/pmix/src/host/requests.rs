@@ -1,4 +1,4 @@
-//! What clients ask through the library, and what other hosts ask.
+//! Requests of clients, through the library, and of other hosts.
 
 use super::{Asked, Control, Host};
 use crate::collective::Finish;
@@ -145,8 +145,8 @@ impl Host {
                 parts,
             } => {
                 let name = (name.into(), number);
-                let (letters, outcome) = self.collectives.receive(name, round, status, parts);
-                self.post(letters);
+                let (outgoing, outcome) = self.collectives.receive(name, round, status, parts);
+                self.post(outgoing);
                 outcome.into_iter().for_each(|o| self.finish(o));
             }
             Wire::Fetch { ticket, proc } => {

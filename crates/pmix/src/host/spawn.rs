@@ -40,7 +40,7 @@ impl Spawns {
     }
 }
 
-/// What the environment says of the task that asked for this step.
+/// The task that asked for this step, from the environment.
 fn origin(setup: &HostSetup) -> Option<(String, u64, ProcName, Vec<u32>)> {
     let (_, text) = setup.env.iter().find(|(name, _)| name == VARIABLE)?;
     let mut words = text.split(' ');

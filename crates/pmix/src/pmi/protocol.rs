@@ -21,7 +21,7 @@ pub(crate) enum Dialect {
 pub(crate) struct Request {
     /// Its name.
     pub(crate) cmd: String,
-    /// What it says.
+    /// The fields of the request.
     pub(crate) pairs: Vec<(String, String)>,
 }
 
@@ -40,7 +40,7 @@ impl Request {
     }
 }
 
-/// What a task has sent and what is to be sent to it.
+/// The connection of a task: bytes received, and bytes to send.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
     dialect: Dialect,
@@ -49,7 +49,7 @@ pub(crate) struct Talk {
     pub(crate) output: Vec<u8>,
 }
 
-/// What a task sends is none of the protocols.
+/// The task speaks neither protocol.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Babble;
 
@@ -72,7 +72,7 @@ impl Talk {
     /// The next request, if it is complete.
     ///
     /// # Errors
-    /// What came is no request and never will be.
+    /// The bytes are no request and cannot become one.
     pub(crate) fn take(&mut self) -> Result<Option<Request>, Babble> {
         let taken = match self.dialect {
             Dialect::One => self.take_line(),

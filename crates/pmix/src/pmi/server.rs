@@ -1,6 +1,5 @@
-//! What a PMI server does with requests: one table of keys for the step, filled by all tasks and exchanged with the
-//! other nodes at each barrier; names that are published; the end of the step when a task wants it. Pure: requests
-//! in, answers and orders out.
+//! The PMI server as a state machine without I/O: requests in, answers and orders out. It keeps one table of keys for the step,
+//! filled by all tasks and exchanged with the other nodes at each barrier, and the published names.
 
 use super::protocol::{Dialect, Request, Talk, mapping};
 use super::spawn::{Asked, Origin};
@@ -20,7 +19,7 @@ const MAXES: [(&str, &str); 3] = [
 /// Where MPI reads which ranks share a node.
 const MAPPING: &str = "PMI_process_mapping";
 
-/// What the step is like.
+/// The layout of the step.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     /// Name of the table: unique in the cluster.
@@ -31,11 +30,11 @@ pub(crate) struct Shape {
     pub(crate) position: usize,
     /// Slots of the allocation.
     pub(crate) universe: u32,
-    /// Whose task asked for the step, if one did.
+    /// The task that asked for the step, if one did.
     pub(crate) origin: Option<Origin>,
 }
 
-/// What has to be done besides answering.
+/// Actions besides the answer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Order {
     /// All tasks of this node are at a barrier; this is what they have put since the last.
@@ -58,7 +57,7 @@ pub(crate) struct Name {
     /// The local task that asks.
     #[n(0)]
     pub(crate) task: u32,
-    /// What it asks.
+    /// The lookup.
     #[n(1)]
     pub(crate) what: NameAsk,
     /// The name.
@@ -66,21 +65,21 @@ pub(crate) struct Name {
     pub(crate) service: String,
 }
 
-/// What is asked of a name.
+/// An operation on a published name.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub(crate) enum NameAsk {
-    /// It stands for this port.
+    /// Publish this port under the name.
     #[n(0)]
     Publish(#[n(0)] String),
-    /// It stands for nothing any more.
+    /// Remove the name.
     #[n(1)]
     Unpublish,
-    /// What does it stand for?
+    /// Look up the port.
     #[n(2)]
     Lookup,
 }
 
-/// What tasks of one node have put.
+/// Keys that tasks of one node have put.
 #[derive(Debug, Default, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 struct Puts(#[n(0)] Vec<(String, String)>);
@@ -94,7 +93,7 @@ pub(crate) struct Client {
     pub(crate) talk: Talk,
     /// It waits in a barrier.
     fenced: bool,
-    /// It has taken its leave.
+    /// It has sent its finalize.
     pub(crate) finalized: bool,
     /// It waits for an attribute of its node.
     awaits: Option<String>,
@@ -110,7 +109,7 @@ pub(crate) struct Server {
     pub(crate) clients: Vec<Client>,
     table: BTreeMap<String, String>,
     fresh: Vec<(String, String)>,
-    /// What tasks of this node tell each other alone.
+    /// Attributes of this node, which its tasks share.
     node_table: BTreeMap<String, String>,
     names: BTreeMap<String, String>,
     left: BTreeSet<u32>,

@@ -1,4 +1,4 @@
-//! `MPI_Comm_spawn` by PMI: what a task asks for, in either protocol, and what the new step gets.
+//! `MPI_Comm_spawn` by PMI: the request of a task, in either protocol, and the variables and keys of the new step.
 
 use super::protocol::{Dialect, Request};
 use crate::srun::{PUTS, VARIABLE};
@@ -9,7 +9,7 @@ use crate::upcall::App;
 pub(crate) struct Asked {
     /// The programs.
     pub(crate) apps: Vec<App>,
-    /// What the new step finds in its table from the beginning.
+    /// Initial keys of the new step.
     pub(crate) puts: Vec<(String, String)>,
     /// More of it is to come: PMI-1 has a request for each program.
     pub(crate) unfinished: bool,
@@ -113,7 +113,7 @@ fn inform(app: &mut App, key: &str, value: &str) {
     }
 }
 
-/// What the environment says of the task that asked for this step.
+/// The task that asked for this step, from the environment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Origin {
     /// Where its host listens.
@@ -121,7 +121,7 @@ pub(crate) struct Origin {
     pub(crate) ticket: u64,
     /// Tasks of each program.
     sizes: Vec<u32>,
-    /// What is in the table.
+    /// The keys.
     pub(crate) puts: Vec<(String, String)>,
 }
 

@@ -143,7 +143,7 @@ pub(super) fn open(path: &str) -> io::Result<Functions> {
     Functions::find(handle)
 }
 
-/// What a function of UCX gave: nothing more to do, a request that goes on, or a status.
+/// The result of a UCX function: done, a request that goes on, or a status.
 pub(super) fn outcome(given: *mut c_void) -> Result<Option<*mut c_void>, c_int> {
     match given.addr().cast_signed() {
         0 => Ok(None),
@@ -158,7 +158,7 @@ pub(super) fn text(functions: &Functions, status: c_int) -> String {
     unsafe { copied((functions.status_text)(status)) }
 }
 
-/// What the library calls itself: `1.13.1`.
+/// The version of the library: `1.13.1`.
 pub(super) fn version(functions: &Functions) -> String {
     // SAFETY: the function takes nothing and gives a string of the library's own.
     unsafe { copied((functions.version)()) }

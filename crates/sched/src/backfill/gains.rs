@@ -1,5 +1,5 @@
-//! What partitions gain from pass to pass, by ends of jobs and by promises given up, and which lanes that may help: a
-//! lane that did not fit is kept with what was missing, and is not looked at before its partition has gained as much.
+//! Gains of partitions from pass to pass, by ends of jobs and by reservations given up, and the lanes that they unblock. A lane
+//! that did not fit is kept with its shortfall, and is not tried again before its partition has gained as much.
 
 use crate::nodes::fleet::{Fleet, Room};
 use crate::nodes::node_set::NodeSet;
@@ -20,7 +20,7 @@ pub(crate) enum BlockedKey {
     Whole(u64),
 }
 
-/// A promise to the first job that waits in a partition.
+/// A backfill reservation: nodes kept for the first job that waits in a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BackfillReservation {
     /// The job's place in line: jobs after it must keep the promise.
@@ -35,12 +35,12 @@ pub(crate) struct BackfillReservation {
     pub(crate) holds: Arc<Vec<(u32, Hold)>>,
 }
 
-/// A node of which a promise keeps less than it did, or later.
+/// A node of which a reservation keeps less than it did, or later.
 #[derive(Clone, Debug)]
 pub(crate) struct RelaxedHold {
     pub(crate) node: u32,
     pub(crate) old: Hold,
-    /// What is kept of it now.
+    /// What the reservation keeps of the node now.
     pub(crate) new: Option<Hold>,
 }
 
@@ -59,7 +59,7 @@ impl RelaxedHold {
 }
 
 impl BackfillReservation {
-    /// What is left to others of what is kept is what these say.
+    /// Takes over from `holds` what others may still use of the kept nodes.
     pub(crate) fn narrow_to(&mut self, holds: &Holds) {
         // Most often others have taken nothing of it, or little: then it stays what it is.
         if !self.holds.iter().any(|(node, _)| holds.is_own(*node)) {
@@ -109,18 +109,18 @@ impl BackfillReservation {
 pub(crate) struct PartQueue {
     /// All that can run there, by their heads.
     pub(crate) order: BTreeSet<(HeadKey, u32)>,
-    /// Those that did not fit, by the least free CPUs on a node that could help them and by how much the partition
-    /// must have gained before they may fit.
+    /// Lanes that did not fit, by the least free CPUs with which a node could help them and by the gain of the partition
+    /// from which on they may fit.
     pub(crate) blocked: BTreeMap<u32, BTreeSet<(u64, u32)>>,
     /// CPUs that have become free or that promises have given up, on nodes of the partition, ever, without those of
     /// this pass.
     pub(crate) gained: u64,
-    /// Those to whom more than free CPUs matters: running jobs may make room for theirs, or share with them. By how much
-    /// nodes must have gained if all of their CPUs are counted, free or not.
+    /// Blocked lanes for which free CPUs are not all: running jobs may make room for their jobs, or share with them. By the gain
+    /// from which on they may fit, where all CPUs of the nodes that gained are counted.
     pub(crate) blocked_whole: BTreeSet<(u64, u32)>,
-    /// That much they have gained, ever, without this pass.
+    /// CPUs that those nodes have gained, ever, without those of this pass.
     pub(crate) gained_whole: u64,
-    /// What this pass began with.
+    /// Nodes with gains since the last pass.
     pub(crate) fresh: Fresh,
     /// Every lane, those that cannot run included.
     pub(crate) lanes: BTreeSet<u32>,
@@ -203,7 +203,7 @@ impl PartQueue {
         let due = (self.gained + self.fresh.cpus, u32::MAX);
         let buckets = self.blocked.range(..=self.fresh.most);
         let lanes = buckets.flat_map(|(_, lanes)| lanes.range(..=due)).copied();
-        // What others take of it does not count for these: they are tried whatever is left.
+        // These lanes are tried even if other lanes have taken what was gained.
         let whole = self.blocked_whole.range(..=(self.gain_whole(), u32::MAX));
         lanes.chain(whole.map(|(_, lane)| (0, *lane))).collect()
     }

@@ -1,4 +1,4 @@
-//! Nodes as they will be: the earliest time at which a job fits, and what is promised to it from then on.
+//! Nodes at later times: the earliest time at which a job fits, and the nodes that are kept for it from then on.
 //!
 //! An [`Outlook`] is kept for the first job that waits in a partition: how many of its tasks each node holds, now and
 //! each time that a job on it ends. When something changes on a node, that node's part is worked out again and the
@@ -39,7 +39,7 @@ struct Step {
 /// How many tasks of one demand nodes hold, now and later. Promises are left out: they only take away.
 #[derive(Debug)]
 pub(crate) struct Outlook {
-    /// What it is about, as far as that is asked of nodes.
+    /// The part of the demand that concerns nodes.
     of: Demand,
     /// Most tasks that any node holds.
     best: u32,
@@ -54,15 +54,15 @@ pub(crate) struct Outlook {
     now: Vec<u32>,
     nodes: u64,
     tasks: u64,
-    /// What comes, by time.
+    /// Changes to come, by time.
     steps: Vec<Step>,
     /// CPUs that others share may be had, too: as many as now.
     shared: bool,
     /// Changes of the fleet that are in it.
     seen: u64,
     /// The last answer to [`Outlook::earliest_alone`].
-    answer: Option<Answer>,
-    kept: Option<Kept>,
+    answer: Option<EarliestStart>,
+    kept: Option<LastReservation>,
     /// Places that have changed, during an update.
     marks: Vec<bool>,
     /// Nodes that have changed, while a promise is made.
@@ -71,30 +71,29 @@ pub(crate) struct Outlook {
 
 /// When and where the job fits while nothing else is promised.
 #[derive(Debug)]
-struct Answer {
+struct EarliestStart {
     /// The version of the fleet that it is about.
     version: u64,
     start: Timestamp,
     /// Until it is asked what is kept for the job then.
     picks: Vec<Pick>,
-    /// What is, from then on.
+    /// The holds for the job from then on.
     made: Promise,
 }
 
-/// What was kept for the job when that was asked last: of nodes that have not changed since it stays as it was.
+/// The last reservation that was worked out. Its holds stay valid for nodes that have not changed since.
 #[derive(Debug)]
-struct Kept {
+struct LastReservation {
     /// Changes of the fleet that are in it.
     seen: u64,
     start: Timestamp,
     picks: Vec<Pick>,
-    /// Likewise, one for each pick.
+    /// The hold of each pick.
     made: Promise,
 }
 
-impl Kept {
-    /// What it says of a node, if that is the same now. Asked for one node after another, in order; `from` is where it
-    /// goes on.
+impl LastReservation {
+    /// The hold of a pick, if its node has not changed. Picks must be asked for in order; `from` is where the search goes on.
     fn of(&self, pick: &Pick, changed: &NodeSet, from: &mut usize) -> Option<&Hold> {
         let before = self.picks[*from..].iter();
         *from += before.take_while(|other| other.node < pick.node).count();
@@ -103,10 +102,10 @@ impl Kept {
     }
 }
 
-/// What looks at nodes leave to the next look.
+/// Memory that is used again for the next node.
 #[derive(Default)]
 struct Scratch {
-    /// Who leaves, and when.
+    /// Ends of allocations, and their places in the node's list.
     leaving: Vec<(Timestamp, usize)>,
     task_counts: TaskCounts,
 }
@@ -308,11 +307,11 @@ impl Outlook {
         now: Timestamp,
     ) -> Option<Timestamp> {
         let version = fleet.changes.version();
-        let known = |answer: &Answer| answer.version == version && answer.start > now;
+        let known = |answer: &EarliestStart| answer.version == version && answer.start > now;
         if !self.answer.as_ref().is_some_and(known) {
             let (holds, ends) = (Holds::default(), BTreeSet::new());
             let found = self.earliest(demand, (fleet, part), (&holds, &ends), (now, None), None);
-            self.answer = found.map(|(start, picks)| Answer {
+            self.answer = found.map(|(start, picks)| EarliestStart {
                 version,
                 start,
                 picks,
@@ -335,7 +334,7 @@ impl Outlook {
         if answer.made.is_empty() {
             let picks = std::mem::take(&mut answer.picks);
             answer.made = self.keep(demand, place, (answer.start, &picks));
-            self.kept = Some(Kept {
+            self.kept = Some(LastReservation {
                 seen: self.seen,
                 start: answer.start,
                 picks,
@@ -366,7 +365,7 @@ impl Outlook {
             }
             kept
         });
-        let stays = |kept: &&Kept| {
+        let stays = |kept: &&LastReservation| {
             kept.picks == picks && !picks.iter().any(|pick| changed.contains(pick.node))
         };
         let made = match kept.as_ref().filter(stays) {

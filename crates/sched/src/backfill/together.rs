@@ -28,10 +28,10 @@ pub(crate) struct Member<'a> {
 }
 
 /// Where a component would run: the place in its list of lanes, the nodes, and what is kept of these.
-pub(crate) type Found = (usize, Vec<Pick>, Promise);
+pub(crate) type JointPlacement = (usize, Vec<Pick>, Promise);
 
 /// All components and what is ahead for each of their lanes. Nodes are looked at anew for each such job: there are few.
-struct Search<'a> {
+struct JointSearch<'a> {
     members: &'a [Member<'a>],
     outlooks: Vec<Vec<Outlook>>,
     fleet: &'a Fleet,
@@ -45,14 +45,14 @@ pub(crate) fn earliest_together(
     holds: &mut Holds,
     ends: (Ends, Option<Timestamp>),
     now: Timestamp,
-) -> Option<(Timestamp, Vec<Found>)> {
+) -> Option<(Timestamp, Vec<JointPlacement>)> {
     let outlook = |(_, part, demand): &(u32, u32, &Demand)| {
         Outlook::new(demand, fleet, &fleet.parts[*part as usize], ends)
     };
     let outlooks = members
         .iter()
         .map(|member| member.lanes.iter().map(outlook).collect());
-    let search = Search {
+    let search = JointSearch {
         members,
         outlooks: outlooks.collect(),
         fleet,
@@ -141,15 +141,15 @@ impl NodeSource for EmptiedNodes<'_> {
     }
 }
 
-/// What came of placing all members at one time.
+/// The outcome of placing all members at one time.
 enum Arranged {
-    Together(Holds, Vec<Found>),
+    Together(Holds, Vec<JointPlacement>),
     /// One of them fits only from that time on.
     NotBefore(Timestamp),
     Never,
 }
 
-impl Search<'_> {
+impl JointSearch<'_> {
     /// After the last end and the last promise nothing changes any more.
     fn last_change(&self, holds: &Holds) -> Timestamp {
         let promised = holds.iter().flat_map(|(_, list)| list);
@@ -171,7 +171,8 @@ impl Search<'_> {
         let mut next: Option<Timestamp> = None;
         for _ in 0..self.members.len() {
             let mut taken = holds.clone();
-            let mut found: Vec<Found> = vec![Found::default(); self.members.len()];
+            let mut found: Vec<JointPlacement> =
+                vec![JointPlacement::default(); self.members.len()];
             let mut late = None;
             for (place, &number) in order.iter().enumerate() {
                 let Some((start, place_in, picks)) = self.first_of(number, &taken, at) else {

@@ -16,8 +16,8 @@ pub(crate) type JobShare = [u32; SHARES_MAX];
 /// Devices of which a node has more are only counted: a whole node does not come with all of them.
 const TRACKED_MAX: u64 = 1024;
 
-/// What there is to have: CPUs that tasks may use, memory that each GPU takes, the node's room.
-type Left<'a> = (u32, u64, &'a Room);
+/// Available resources: CPUs that tasks may use, memory that each GPU takes, the node's room.
+type Available<'a> = (u32, u64, &'a Room);
 
 /// The devices that a job needs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,7 +60,7 @@ fn least(n: u64) -> u32 {
 }
 
 impl DeviceDemand {
-    /// What the job asks for; `whole`: and all else that its nodes have.
+    /// The devices that the job asks for; with `whole`, all others of its nodes, too.
     ///
     /// # Errors
     /// More kinds of devices than a job may count over all nodes.
@@ -112,7 +112,7 @@ impl DeviceDemand {
         self.enforced = true;
     }
 
-    /// So many CPUs go with each GPU, as the job does not say.
+    /// Sets the CPUs that go with each GPU where the job does not.
     pub(crate) fn default_cpus_per_gpu(&mut self, cpus: u32) {
         if self.cpus_per_gpu == 0 {
             self.cpus_per_gpu = cpus;
@@ -157,7 +157,7 @@ impl DeviceDemand {
         self.sockets > 0 || (self.enforced && !self.is_empty())
     }
 
-    /// What must be next to what on a node, of which a socket gives so many CPUs at most.
+    /// The locality rules for a node whose sockets give that many CPUs at most.
     pub(crate) fn nearness(&self, cpus_of_socket: Option<u32>) -> Option<Nearness> {
         (self.looks_at_sockets() || cpus_of_socket.is_some()).then(|| Nearness {
             enforced: self.enforced,
@@ -179,7 +179,7 @@ impl DeviceDemand {
     }
 
     /// Most tasks that there are devices for.
-    pub(crate) fn tasks_in(&self, class: &NodeClass, left: Left<'_>) -> u32 {
+    pub(crate) fn tasks_in(&self, class: &NodeClass, left: Available<'_>) -> u32 {
         let (usable, mib, room) = left;
         let fixed = gpus(&self.fixed);
         let free = |w: &GresCount| free_of(class, room, w);
@@ -189,7 +189,7 @@ impl DeviceDemand {
         }
         let mut tasks = self.tasks_at_most.unwrap_or(u32::MAX);
         for each in &self.per_task {
-            tasks = tasks.min(least(self.to_be_had(free(each), each, left) / each.2));
+            tasks = tasks.min(least(self.available_count(free(each), each, left) / each.2));
         }
         if self.of_job() {
             let share: u64 = self
@@ -203,11 +203,11 @@ impl DeviceDemand {
         tasks
     }
 
-    /// What a node gives of the devices of the whole job.
-    pub(crate) fn share_in(&self, class: &NodeClass, left: Left<'_>) -> JobShare {
+    /// The devices that a node gives towards those of the whole job.
+    pub(crate) fn share_in(&self, class: &NodeClass, left: Available<'_>) -> JobShare {
         let mut share = JobShare::default();
         for (n, gres) in share.iter_mut().zip(&self.per_job) {
-            *n = least(self.to_be_had(free_of(class, left.2, gres), gres, left));
+            *n = least(self.available_count(free_of(class, left.2, gres), gres, left));
         }
         share
     }
@@ -226,7 +226,12 @@ impl DeviceDemand {
     }
 
     /// How many of those that are free there are CPUs and memory for.
-    fn to_be_had(&self, free: u64, gres: &GresCount, (usable, mib, room): Left<'_>) -> u64 {
+    fn available_count(
+        &self,
+        free: u64,
+        gres: &GresCount,
+        (usable, mib, room): Available<'_>,
+    ) -> u64 {
         if gres.0 != GPU {
             return free;
         }
@@ -239,10 +244,10 @@ impl DeviceDemand {
         free.min(by_cpu).min(left(room.mib, mib))
     }
 
-    /// What a node gives that gets these tasks and devices of the whole job.
+    /// All devices that a node with this pick gives.
     pub(crate) fn on_node(&self, class: &NodeClass, pick: &Pick) -> Vec<GresCount> {
         if self.whole {
-            // Who has whole GPUs has no parts of them.
+            // A job with whole GPUs gets no parts of them.
             let tracked = class.gres.iter().filter(|(name, _, count)| {
                 *count <= TRACKED_MAX && (class.parts.is_empty() || !is_part(name))
             });

@@ -1,4 +1,4 @@
-//! Licenses in a pass: what starts take, what is kept for jobs that wait first, and when there will be enough.
+//! Licenses in a pass: those that starts take, those kept for jobs that are first in line, and the time when there will be enough.
 
 use muster_core::ids::JobId;
 use muster_core::job::Job;
@@ -15,20 +15,20 @@ pub(crate) type Due = Vec<(Source, i64, i64)>;
 
 /// Licenses kept for a waiting job from a time on.
 #[derive(Clone, Debug)]
-struct Kept {
+struct LicenseHold {
     source: Source,
     start: Timestamp,
-    /// What others may have beyond that time.
+    /// Licenses that other jobs may have beyond that time.
     spare: i64,
 }
 
-/// What a pass knows of licenses.
+/// Licenses, as a pass counts them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Licenses {
     /// Taken by starts of this pass.
     taken: BTreeMap<Source, i64>,
-    kept: Vec<Kept>,
-    /// What those starts give back, and when.
+    kept: Vec<LicenseHold>,
+    /// Licenses that those starts give back, and when.
     started: Vec<(Timestamp, Counts)>,
 }
 
@@ -54,7 +54,7 @@ impl Span<'_> {
     }
 }
 
-/// What a job asks for: all of one of these.
+/// The alternatives of a job: it needs all licenses of one of them.
 pub(crate) fn asked(text: Option<&str>) -> Vec<Counts> {
     let text = text.filter(|t| !t.is_empty());
     // What cannot be read was refused when it was submitted; what a job still asks for then nobody has.
@@ -102,7 +102,7 @@ impl Licenses {
                 let pool = span
                     .state
                     .license_pool(&source.0, alloc.reservation.as_deref());
-                // What is kept from a time on counts on what ends before.
+                // Licenses kept from a time on include those that jobs give back before it.
                 let later = span.state.limit_end(job).is_none_or(|end| end > after);
                 (pool == source.1 && later).then_some(i64::from(*count))
             };
@@ -202,7 +202,7 @@ impl Licenses {
                 }
             }
             let spare = there - count;
-            self.kept.push(Kept {
+            self.kept.push(LicenseHold {
                 source,
                 start,
                 spare,

@@ -6,11 +6,11 @@ use crate::nodes::fleet::{NodeClass, Room};
 use std::cell::RefCell;
 
 /// An answer: class, room, tasks.
-type Answer = (u32, Room, u32);
+type CachedCount = (u32, Room, u32);
 
 /// The last answers, the later one first.
 #[derive(Debug, Default)]
-pub(crate) struct TaskCounts(RefCell<[Option<Answer>; 2]>);
+pub(crate) struct TaskCounts(RefCell<[Option<CachedCount>; 2]>);
 
 impl TaskCounts {
     /// [`Demand::tasks_in`], of always the same demand. `number` is that of the class.
@@ -25,7 +25,7 @@ impl TaskCounts {
             return demand.tasks_in(class, room);
         }
         let mut last = self.0.borrow_mut();
-        let same = |(of, known, _): &&Answer| *of == number && known == room;
+        let same = |(of, known, _): &&CachedCount| *of == number && known == room;
         let known = last.iter().flatten().find(same);
         if let Some((.., tasks)) = known {
             return *tasks;

@@ -95,13 +95,13 @@ fn state_text(state: &State, job: &Job) -> String {
     }
 }
 
-/// What keeps a job back now, a sentence each.
+/// The reasons that keep a job back now, a sentence each.
 pub(crate) fn obstacles(state: &State, id: JobId, now: Timestamp) -> Vec<String> {
     let job = state.jobs.get(&id);
     job.map_or(Vec::new(), |job| waits_for(state, job, now))
 }
 
-/// What a job waits for, a sentence each.
+/// The events that a job waits for, a sentence each.
 fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
     let ask = &job.spec.ask;
     let partitions = match job.spec.partitions.as_slice() {
@@ -244,7 +244,7 @@ fn times(state: &State, job: &Job, now: Timestamp) -> Vec<Moment> {
     all
 }
 
-/// What there is of the licenses that it asks for, and who has the rest.
+/// How many of the job's licenses are free, and which jobs have the others.
 fn licenses(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     let all = asked(job.spec.licenses.as_deref());
@@ -320,7 +320,7 @@ fn throttled(state: &State, job: &Job) -> String {
     )
 }
 
-/// Those of its owner and name that were submitted before it and are not over, the first few of them.
+/// Earlier jobs of the same owner and name that are not over, the first few of them.
 fn earlier_of_name(state: &State, job: &Job) -> String {
     const LISTED_MAX: usize = 5;
     let names = state.by_owner.get(&job.spec.owner.uid);
@@ -368,7 +368,7 @@ fn dependency(state: &State, job: &Job, term: &DependencyTerm) -> String {
     }
 }
 
-/// What it asks for, in words.
+/// The job's request as text.
 fn wanted(job: &Job) -> String {
     let ask = &job.spec.ask;
     let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
@@ -554,7 +554,7 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
     (running, count)
 }
 
-/// What would start the job sooner, soonest first; how many changes were tried.
+/// Changes that would start the job sooner, soonest first; and how many changes were tried.
 fn sooner(
     state: &State,
     job: &Job,

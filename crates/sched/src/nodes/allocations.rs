@@ -1,5 +1,5 @@
-//! Who is on a node, how much of it they have and until when: from this follows what a node has free at a later time.
-//! Follows the state by job and node.
+//! Allocations of jobs by node, with their ends. From these follows what a node has free at a later time. Kept up to date
+//! with the state by job and node.
 
 use crate::nodes::fleet::devices::{give_back, unavailable};
 use crate::nodes::fleet::{Detail, Fleet, NOWHERE, NodeClass, NodeView, Room, Want};
@@ -18,7 +18,7 @@ pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
 /// When a job ends that is being cleaned up.
 const ANY_MOMENT: Timestamp = Timestamp(i64::MIN);
 
-/// A job on a node.
+/// The part of a node that a job has.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAllocation {
     job: JobId,
@@ -41,9 +41,9 @@ pub(crate) struct NodeAllocation {
 /// Which of a job's ends are counted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// Those that are expected.
+    /// Expected ends.
     Planned,
-    /// Those that limits enforce.
+    /// Ends at the time limit.
     Limits,
 }
 
@@ -94,7 +94,8 @@ impl NodeAllocation {
         end
     }
 
-    /// What it has goes back to the node, on which jobs have so many CPUs at `most`. `layers` are CPUs that several of those have who are still there.
+    /// Gives the allocation back to `room`, of which jobs may have `most` CPUs. `layers` are the CPUs that several of the remaining
+    /// jobs have.
     pub(crate) fn leave(
         &self,
         (class, most): (&NodeClass, u32),
@@ -329,7 +330,7 @@ impl Fleet {
 }
 
 impl Fleet {
-    /// What is free then one by one; `None` where several jobs have the same CPUs.
+    /// Free CPUs and devices at that time, one by one; `None` where several jobs have the same CPUs.
     pub(crate) fn detail_at(
         &self,
         node: u32,
@@ -389,7 +390,7 @@ impl Changes {
         self.dropped + self.nodes.len() as u64
     }
 
-    /// What changed after the first `count`; `None` if that is too long ago.
+    /// Changes after the first `count`; `None` if these are not kept any more.
     pub(crate) fn since(&self, count: u64) -> Option<&[u32]> {
         let from = usize::try_from(count.checked_sub(self.dropped)?).ok()?;
         // The last one noted may have changed once more without being noted again.

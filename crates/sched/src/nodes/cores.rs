@@ -7,15 +7,14 @@ use std::cmp::Reverse;
 
 /// Free granules of one domain or socket.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct FreePart {
     place: usize,
     free: u32,
     /// How much of the memory and devices of the job is in other domains.
     far: Far,
 }
 
-/// What of a job's devices and memory cannot be had next to some CPUs. Devices weigh more: what is far of memory is
-/// still reached, only slower.
+/// Which of a job's devices and memory are not next to some CPUs. Devices weigh more: far memory is reached, only slower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Far {
     pub(crate) devices: bool,
@@ -71,12 +70,12 @@ pub(crate) fn pick(
             return out;
         }
     }
-    let part = |(place, free)| Part {
+    let part = |(place, free)| FreePart {
         place,
         free,
         far: far_of(place),
     };
-    let domains: Vec<Part> = (0..all).map(free_of).map(part).collect();
+    let domains: Vec<FreePart> = (0..all).map(free_of).map(part).collect();
     let distance = |a: usize, b: usize| {
         let known = class.distances.len() == all * all;
         let at = |a: usize, b: usize| class.distances[a * all + b];
@@ -113,7 +112,7 @@ fn shape(class: &NodeClass) -> (usize, usize, u32) {
     if let Some(width) = divides(sockets.saturating_mul(each)) {
         return (sockets as usize, each as usize, width);
     }
-    // What is handed out may be a whole socket.
+    // A whole socket may be given out.
     match divides(sockets) {
         Some(width) => (sockets as usize, 1, width),
         None => (1, 1, class.cpus.max(1)),
@@ -128,7 +127,12 @@ fn count(n: usize) -> u32 {
 type Distance<'a> = &'a dyn Fn(usize, usize) -> Option<u32>;
 
 /// How many granules of which domains.
-fn spread(domains: &[Part], each: usize, want: u32, distance: Distance<'_>) -> Vec<(usize, u32)> {
+fn spread(
+    domains: &[FreePart],
+    each: usize,
+    want: u32,
+    distance: Distance<'_>,
+) -> Vec<(usize, u32)> {
     // One socket: the one that needs the fewest domains, which are left with least.
     let one = domains.chunks(each).filter_map(|socket| {
         let chosen = nearest(socket, fewest(socket, want)?, want, distance);
@@ -140,10 +144,10 @@ fn spread(domains: &[Part], each: usize, want: u32, distance: Distance<'_>) -> V
     if let Some((_, chosen)) = one.min_by_key(|(key, _)| *key) {
         return fill(&chosen, want);
     }
-    let sockets: Vec<Part> = domains
+    let sockets: Vec<FreePart> = domains
         .chunks(each)
         .enumerate()
-        .map(|(place, socket)| Part {
+        .map(|(place, socket)| FreePart {
             place,
             free: socket.iter().map(|d| d.free).sum(),
             far: socket.iter().map(|d| d.far).min().unwrap_or_default(),
@@ -161,7 +165,7 @@ fn spread(domains: &[Part], each: usize, want: u32, distance: Distance<'_>) -> V
     };
     let chosen = nearest(&sockets, chosen, want, &between);
     // Equal parts, as far as each socket has them.
-    let mut parts: Vec<(Part, u32)> = Vec::new();
+    let mut parts: Vec<(FreePart, u32)> = Vec::new();
     let (mut left, mut others) = (want, count(chosen.len()));
     let mut ascending = chosen;
     ascending.sort_by_key(|s| (s.free, s.place));
@@ -181,10 +185,10 @@ fn spread(domains: &[Part], each: usize, want: u32, distance: Distance<'_>) -> V
 }
 
 /// The fewest parts that have so many free, near ones first; the last is the tightest that does.
-fn fewest(parts: &[Part], want: u32) -> Option<Vec<Part>> {
-    let mut order: Vec<Part> = parts.iter().filter(|p| p.free > 0).copied().collect();
+fn fewest(parts: &[FreePart], want: u32) -> Option<Vec<FreePart>> {
+    let mut order: Vec<FreePart> = parts.iter().filter(|p| p.free > 0).copied().collect();
     order.sort_by_key(|p| (p.far, Reverse(p.free), p.place));
-    let mut chosen: Vec<Part> = Vec::new();
+    let mut chosen: Vec<FreePart> = Vec::new();
     let mut left = want;
     while left > 0 {
         let enough = order.iter().enumerate().filter(|(_, p)| p.free >= left);
@@ -208,12 +212,17 @@ const COMPARED_MAX: usize = 12;
 
 /// As many parts as were chosen, those that are nearest to each other; the choice itself where distances are not known
 /// or make no difference.
-fn nearest(parts: &[Part], chosen: Vec<Part>, want: u32, distance: Distance<'_>) -> Vec<Part> {
+fn nearest(
+    parts: &[FreePart],
+    chosen: Vec<FreePart>,
+    want: u32,
+    distance: Distance<'_>,
+) -> Vec<FreePart> {
     let count = chosen.len();
     if count < 2 || parts.len() <= count || parts.len() > COMPARED_MAX {
         return chosen;
     }
-    let apart = |of: &[Part]| -> Option<u64> {
+    let apart = |of: &[FreePart]| -> Option<u64> {
         let pairs = (0..of.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
         pairs
             .map(|(a, b)| distance(of[a].place, of[b].place).map(u64::from))
@@ -222,14 +231,14 @@ fn nearest(parts: &[Part], chosen: Vec<Part>, want: u32, distance: Distance<'_>)
     let Some(as_chosen) = apart(&chosen) else {
         return chosen;
     };
-    let far = |of: &[Part]| of.iter().map(|p| p.far).max();
+    let far = |of: &[FreePart]| of.iter().map(|p| p.far).max();
     let sets = (1u32..1 << parts.len()).filter(|set| set.count_ones() as usize == count);
     let candidates = sets.filter_map(|set| {
         let members = parts
             .iter()
             .enumerate()
             .filter(|(i, _)| set & (1 << i) != 0);
-        let mut of: Vec<Part> = members.map(|(_, part)| *part).collect();
+        let mut of: Vec<FreePart> = members.map(|(_, part)| *part).collect();
         let free: u32 = of.iter().map(|p| p.free).sum();
         if free < want || of.iter().any(|p| p.free == 0) {
             return None;
@@ -245,7 +254,7 @@ fn nearest(parts: &[Part], chosen: Vec<Part>, want: u32, distance: Distance<'_>)
 }
 
 /// All of each part but the last.
-fn fill(parts: &[Part], want: u32) -> Vec<(usize, u32)> {
+fn fill(parts: &[FreePart], want: u32) -> Vec<(usize, u32)> {
     let mut left = want;
     let mut out = Vec::new();
     for part in parts {

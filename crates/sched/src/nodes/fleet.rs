@@ -1,6 +1,6 @@
 //! The nodes as placement sees them: classes of equal nodes, the room that each node has left, and per partition a
-//! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
-//! next pass puts right what was not committed.
+//! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here, and
+//! the next pass restores the room of starts that were not committed.
 
 mod class;
 pub(crate) mod devices;
@@ -18,7 +18,7 @@ use crate::nodes::allocations::{Changes, NodeAllocation, memory_near};
 use crate::nodes::cores::{self, Far};
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::part_cpus::{self, PartCpus};
-use crate::nodes::reserved::{self, Blocks, Own};
+use crate::nodes::reserved::{self, Blocks, ReservationPart};
 use crate::nodes::settings::Settings;
 use crate::nodes::sharing::{
     NodeUsers, PartSharing, closed_cpus, hold, kept_for_stopped, lend, sharing_of, users_of,
@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// A position that does not exist.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// What nodes of one kind have in common, all that fitting a job statically depends on.
+/// Nodes of one kind: everything static that placement depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NodeClass {
     /// CPUs by number: jobs get those of `open`.
@@ -68,7 +68,7 @@ pub(crate) struct NodeClass {
     pub(crate) gpu_env: Vec<GpuEnv>,
     /// Which GPUs each of them are parts of; empty if none are.
     pub(crate) parts: Vec<Option<PartsOfGpus>>,
-    /// Those that are never used up.
+    /// Entries of `gres` that are never used up (`no_consume`).
     pub(crate) no_consume: Vec<bool>,
     /// For each of them, for each instance, its links to all of that name; empty where none are known.
     pub(crate) links: Vec<Vec<Vec<i32>>>,
@@ -101,7 +101,7 @@ impl NodeClass {
     }
 }
 
-/// What is free on a node, one by one.
+/// Free CPUs and devices of a node, one by one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detail {
     pub(crate) free: CpuSet,
@@ -122,17 +122,17 @@ pub(crate) struct NodeView {
     pub(crate) layers: Vec<CpuSet>,
     /// Partitions it is in.
     pub(crate) parts: Vec<u32>,
-    /// Who is on it.
+    /// The jobs on it.
     pub(crate) allocations: Vec<NodeAllocation>,
 }
 
-/// What a node had left at some point of a pass.
+/// A copy of a node's free resources at some point of a pass.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct NodeSnapshot {
     room: Room,
     free: CpuSet,
     gres_used: Vec<CpuSet>,
-    /// What is kept for those who are stopped, and what several have.
+    /// CPUs kept for stopped jobs, and CPUs that several jobs have.
     kept: CpuSet,
     layers: Vec<CpuSet>,
     /// CPUs that jobs of its partitions held, where that is kept.
@@ -160,7 +160,7 @@ pub(crate) struct PartView {
     /// A node became usable or ceased to be since the last look.
     pub(crate) changed: bool,
     /// Set for the partition of a reservation.
-    pub(crate) own: Option<Own>,
+    pub(crate) own: Option<ReservationPart>,
     /// Set where jobs may share CPUs.
     sharing: Option<PartSharing>,
     tree: Tree,
@@ -209,7 +209,7 @@ impl PartView {
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub(crate) config: Option<Arc<ClusterConfig>>,
-    /// What the configuration says of promises.
+    /// Settings of backfill reservations.
     pub(crate) settings: Settings,
     pub(crate) classes: Vec<NodeClass>,
     /// Room of an empty node, by class.
@@ -220,7 +220,7 @@ pub(crate) struct Fleet {
     pub(crate) part_by_name: HashMap<String, u32>,
     /// Partitions of reservations, by reservation and partition.
     pub(crate) part_in: HashMap<(String, String), u32>,
-    /// What is reserved.
+    /// Advance reservations.
     pub(crate) blocks: Blocks,
     /// Users may have nodes to themselves.
     pub(crate) by_user: bool,
@@ -311,7 +311,7 @@ impl Fleet {
         state: &State,
         config: &PartitionConfig,
         network: Option<u32>,
-        own: Option<Own>,
+        own: Option<ReservationPart>,
     ) {
         let number = index(self.parts.len());
         let mut order: Vec<u32> = config
@@ -428,7 +428,7 @@ impl Fleet {
         };
         let more = room.has_more_than(&view.room);
         let flipped = room.usable != view.room.usable;
-        // What was planned for it and came about is no change.
+        // A start that was planned is no change.
         same &= room == view.room;
         view.room = room;
         self.flips += u64::from(flipped);
@@ -570,8 +570,8 @@ impl Fleet {
         share
     }
 
-    /// What a node has left, to bring it back.
-    pub(crate) fn keep(&self, node: u32) -> Kept {
+    /// A copy of the node's free resources, to restore them.
+    pub(crate) fn keep(&self, node: u32) -> NodeSnapshot {
         let view = &self.nodes[node as usize];
         let used = view.parts.iter().map(|&part| {
             let part = &self.parts[part as usize];
@@ -583,7 +583,7 @@ impl Fleet {
             let pos = part.pos_of[node as usize] as usize;
             part.sharing.as_ref().map(|s| s.closed[pos].clone())
         });
-        Kept {
+        NodeSnapshot {
             room: view.room.clone(),
             free: view.free.clone(),
             gres_used: view.gres_used.clone(),
@@ -595,7 +595,7 @@ impl Fleet {
     }
 
     /// Takes back what was taken of a node since [`Fleet::keep`].
-    pub(crate) fn restore(&mut self, node: u32, kept: Kept) {
+    pub(crate) fn restore(&mut self, node: u32, kept: NodeSnapshot) {
         let view = &mut self.nodes[node as usize];
         (view.room, view.free, view.gres_used) = (kept.room, kept.free, kept.gres_used);
         (view.kept, view.layers) = (kept.kept, kept.layers);
@@ -633,7 +633,7 @@ impl Fleet {
         cpus
     }
 
-    /// What is left of these CPUs is kept for jobs that are stopped.
+    /// The remaining ones of these CPUs are kept for stopped jobs.
     pub(crate) fn keep_for_stopped(&mut self, node: u32, cpus: &CpuSet) {
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
@@ -715,7 +715,7 @@ impl Fleet {
     }
 }
 
-/// What a job takes of one node.
+/// The resources that a job takes of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
     /// CPUs that nobody else can have.
@@ -727,7 +727,7 @@ pub(crate) struct Want {
     /// Granules that sockets give in turn each time; 0: CPUs are taken of the fewest sockets.
     pub(crate) across: u32,
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
-    /// What must be next to what.
+    /// Locality rules, if the job has any.
     pub(crate) near: Option<Nearness>,
     /// These CPUs, whatever the node keeps for the system.
     pub(crate) open: Option<CpuSet>,

@@ -110,7 +110,7 @@ fn blocks(topology: &Topology) -> (Vec<u32>, Vec<Vec<Range<u32>>>) {
     ((0..all).collect(), levels)
 }
 
-/// What is free at the leaves of one partition.
+/// Free CPUs at the leaf switches, for one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Leaves {
     /// Places in the partition's order, by leaf.

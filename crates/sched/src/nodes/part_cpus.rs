@@ -10,7 +10,7 @@ use muster_core::node::Node;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 
-/// What a partition says of CPUs beyond what the cluster says.
+/// The rules of a partition about CPUs, where they differ from the cluster's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CpuRule {
     /// Its jobs get whole sockets, where the classes of nodes have cores.
@@ -107,7 +107,7 @@ impl PartCpus {
             true => cores_by_socket && config.whole_sockets != Some(false),
             false => config.whole_sockets == Some(true),
         };
-        // Who gets whole nodes gets more than a part of their CPUs (select/linear).
+        // Jobs that get whole nodes get all of their CPUs (select/linear).
         let most = |most: Option<u32>| most.filter(|_| !cluster.whole_nodes);
         let rule = CpuRule {
             whole_sockets: sockets,
@@ -152,7 +152,7 @@ impl PartCpus {
         }
     }
 
-    /// What jobs of the partition hold at a place, where that is kept.
+    /// CPUs that jobs of the partition hold at a place, where they are counted.
     pub(crate) fn held(&self, pos: usize) -> Option<CpuSet> {
         self.held.get(pos).cloned()
     }

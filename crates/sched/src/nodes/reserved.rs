@@ -1,4 +1,4 @@
-//! Reservations as placement sees them: what each takes of a node and when. A reservation's own jobs are placed in a
+//! Advance reservations as placement sees them: the resources of nodes that each takes, and when. A reservation's own jobs are placed in a
 //! partition of its own (see [`crate::nodes::fleet::PartView`]), which has its nodes in the order of the real one.
 
 use crate::nodes::fleet::devices::unavailable;
@@ -29,9 +29,9 @@ pub(crate) struct Blocks {
     on_node: Vec<Vec<u32>>,
 }
 
-/// What a partition of a reservation is for.
+/// The purpose of a partition that stands for a reservation.
 #[derive(Clone, Debug)]
-pub(crate) struct Own {
+pub(crate) struct ReservationPart {
     /// Position of the reservation.
     pub(crate) at: u32,
     /// Its jobs may begin now.
@@ -205,7 +205,7 @@ impl Fleet {
         (left, why)
     }
 
-    /// The same one by one.
+    /// Free CPUs and devices that reservations leave now, one by one.
     pub(crate) fn detail_now(&self, part: &PartView, node: u32, end: Timestamp) -> Detail {
         let view = &self.nodes[node as usize];
         let mut free = view.free.clone();
@@ -267,12 +267,12 @@ pub(crate) fn places_of(state: &State, job: &Job) -> (Vec<String>, bool) {
 }
 
 /// Partitions of reservations: for each reservation those that have one of its nodes.
-pub(crate) fn partitions(state: &State) -> Vec<(PartitionConfig, Own)> {
+pub(crate) fn partitions(state: &State) -> Vec<(PartitionConfig, ReservationPart)> {
     let mut out = Vec::new();
     for (record, at) in state.reservations.iter().zip(0u32..) {
-        // Those of licenses alone have no nodes.
+        // Reservations of licenses alone have no nodes.
         let flex = record.flags.has(Flags::FLEX.with(Flags::ANY_NODES));
-        let own = Own {
+        let own = ReservationPart {
             at,
             open: record.is_open(),
             flex,

@@ -1,4 +1,4 @@
-//! Arithmetic of rooms: what is free of a node without what a job takes, and what a job takes in the terms of its node.
+//! Arithmetic of rooms: subtracting the resources of a job from those of a node, in the numbering of the node's class.
 
 use crate::nodes::fleet::{DeviceRoom, Fleet, NodeClass, Room, Want};
 use crate::nodes::sharing::NodeUsers;
@@ -34,7 +34,7 @@ pub(crate) fn narrow(room: &mut Room, spare: &Room) {
     gres.for_each(|(a, b)| *a = (*a).min(*b));
 }
 
-/// What a share takes, in the terms of its node.
+/// The resources of a share, in the numbering of its node's class.
 pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &Want) -> Room {
     let class = &fleet.classes[fleet.nodes[node as usize].class as usize];
     let consumable = fleet

@@ -1,8 +1,8 @@
-//! What `SchedulerParameters` says of promises to those who wait.
+//! The part of `SchedulerParameters` about backfill reservations.
 
 use muster_core::config::ClusterConfig;
 
-/// Whom nodes are kept for.
+/// For which jobs nodes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Jobs of each partition (`bf_promises`): 1 is EASY backfill, all conservative backfill.

@@ -9,7 +9,7 @@ use muster_core::node::Node;
 use muster_core::spec::Sharing;
 use muster_core::state::State;
 
-/// Whose jobs are on a node.
+/// The users whose jobs are on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodeUsers {
     /// Nobody's.
@@ -85,7 +85,7 @@ impl PartSharing {
         cpus
     }
 
-    /// So many CPUs of those that the fewest have.
+    /// Chooses the CPUs with the fewest jobs.
     pub(crate) fn least_used(
         &self,
         class: &NodeClass,

@@ -1,5 +1,5 @@
-//! Which CPUs of a node a job gets that says what must be next to what: CPUs only of the sockets that its devices are
-//! at, devices on each of some sockets, tasks of a socket at most. Looks at CPUs and devices one by one.
+//! Choosing CPUs of a node for jobs with locality rules: CPUs only of the sockets of their devices, devices on each of some
+//! sockets, a limit of tasks per socket. Looks at CPUs and devices one by one.
 
 use crate::nodes::cores::{self, Far};
 use crate::nodes::fleet::{Detail, NodeClass, Want, whole_granules};
@@ -12,7 +12,7 @@ pub(crate) type GresCount = (String, Option<String>, u64);
 /// Up to so many sockets all combinations are tried, beyond only neighbours.
 const COMBINED_MAX: u32 = 8;
 
-/// What must be next to what.
+/// Locality rules of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nearness {
     /// No CPUs but those next to the devices.
@@ -124,7 +124,7 @@ pub(crate) fn choose(
     Some(take(class, &chosen, want.cpus))
 }
 
-/// So many CPUs in equal parts, as far as each socket has them.
+/// Chooses CPUs in equal parts, as far as each socket has them.
 fn take(class: &NodeClass, sockets: &[&Socket], cpus: u32) -> CpuSet {
     let granule = class.granule.max(1);
     let mut order: Vec<&&Socket> = sockets.iter().collect();
@@ -282,7 +282,7 @@ fn keep_near(class: &NodeClass, detail: &Detail, want: &Want, free: &mut CpuSet)
 }
 
 impl Want {
-    /// What devices to take next to which of the CPUs that were chosen.
+    /// The devices to take, each next to some of the chosen CPUs.
     pub(crate) fn gres_by_socket(&self, class: &NodeClass, cpus: &CpuSet) -> Vec<GresPart<'_>> {
         let per_socket = self.near.as_ref().map_or(&[][..], |n| &n.per_socket);
         let enforced = self.near.as_ref().is_some_and(|n| n.enforced);

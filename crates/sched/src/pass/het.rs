@@ -1,11 +1,11 @@
-//! Heterogeneous jobs in a pass: all components start now, or all are promised nodes from one time on.
+//! Heterogeneous jobs in a pass: all components start now, or nodes are kept for all of them from one time on.
 
 use super::Pass;
 use crate::backfill::gains::BackfillReservation;
 use crate::backfill::together::{Member, could_fit, earliest_together};
 use crate::demand::pick::Pick;
 use crate::nodes::allocations::Ends;
-use crate::nodes::fleet::Kept;
+use crate::nodes::fleet::NodeSnapshot;
 use crate::order::HeadKey;
 use crate::pass::starts::allocate;
 use crate::place::NodeSource as _;
@@ -19,7 +19,7 @@ use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// What became of a heterogeneous job in this pass.
+/// The outcome for a heterogeneous job in this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tried {
     /// All components start.
@@ -41,7 +41,7 @@ pub(super) struct Promise {
     start: Timestamp,
     /// The lanes that were chosen, and the nodes in each.
     picks: Vec<(JobId, u32, Vec<Pick>)>,
-    /// What is kept for all of them, by node.
+    /// Holds for all components, by node.
     holds: Vec<(u32, Hold)>,
 }
 
@@ -54,7 +54,7 @@ struct Failure {
     at: usize,
     /// Promises or earlier components of the same job were in the way.
     narrowed: bool,
-    /// What it missed in each of its lanes, and whether promises were in the way there; `None` if that is not known.
+    /// The shortfall in each of its lanes, and whether reservations were in the way there; `None` if that is not known.
     missing: Option<Vec<(u32, Shortfall, bool)>>,
 }
 
@@ -175,7 +175,7 @@ impl Pass<'_> {
         order: &[usize],
     ) -> Result<Vec<Start>, Failure> {
         let mut starts = Vec::with_capacity(order.len());
-        let mut kept: Vec<(u32, Kept, Vec<Hold>)> = Vec::new();
+        let mut kept: Vec<(u32, NodeSnapshot, Vec<Hold>)> = Vec::new();
         let counted = (self.budget.licenses.clone(), self.budget.limit_use.clone());
         let mut any_narrowed = false;
         for &at in order {
@@ -306,7 +306,7 @@ impl Pass<'_> {
     /// are still being cleaned up.
     fn start_picked(&mut self, picks: Vec<(JobId, u32, Vec<Pick>)>) -> bool {
         let mut starts = Vec::with_capacity(picks.len());
-        let mut kept: Vec<(u32, Kept, Vec<Hold>)> = Vec::new();
+        let mut kept: Vec<(u32, NodeSnapshot, Vec<Hold>)> = Vec::new();
         let counted = (self.budget.licenses.clone(), self.budget.limit_use.clone());
         for (job, lane, picks) in picks {
             if !self.are_free(lane, &picks) || !self.may_start(lane, job, &picks) {
@@ -367,7 +367,7 @@ impl Pass<'_> {
         licensed && self.limit_on(lane, job, picks).is_none()
     }
 
-    fn give_back(&mut self, kept: Vec<(u32, Kept, Vec<Hold>)>) {
+    fn give_back(&mut self, kept: Vec<(u32, NodeSnapshot, Vec<Hold>)>) {
         for (node, kept, holds) in kept.into_iter().rev() {
             self.s.fleet.restore(node, kept);
             if !holds.is_empty() {

@@ -1,4 +1,4 @@
-//! What passes put their work in. A pass makes most of it anew, so the space is handed on from one to the next.
+//! The working lists of a pass. Their memory is handed on from one pass to the next.
 
 use super::{PartPass, PassingKey};
 use crate::nodes::node_map::{NumberMap, NumberSet};
@@ -7,7 +7,7 @@ use muster_core::ids::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a pass fills and the next one fills again: empty between passes.
+/// The lists; empty between passes.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(super) parts: Vec<PartPass>,

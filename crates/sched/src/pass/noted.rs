@@ -1,7 +1,7 @@
 //! Numbers that are noted often and read once: events of a wide job note each of its nodes, and a pass then looks at
 //! them in order. A list that is sorted when it is read costs a fraction of a tree.
 
-/// What was noted since the last look.
+/// The changes since the last call.
 #[derive(Debug)]
 pub(crate) struct Noted<T>(Vec<T>);
 

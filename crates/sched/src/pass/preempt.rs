@@ -1,6 +1,6 @@
-//! Preemption: which running jobs make room for one that waits. As few as will do, of the lowest rank. Jobs that are
-//! on their way out already are counted on before another is chosen, and what was made free for a job is kept for it:
-//! nodes, and licenses where those are reclaimed.
+//! Preemption: chooses the running jobs that make room for a waiting one, as few as possible, of the lowest rank. Jobs that are
+//! ending already are counted before another is chosen. Resources that become free are kept for the waiting job: nodes, and
+//! licenses where those are reclaimed.
 
 use crate::demand::licenses::{Due, Licenses, Span};
 use crate::demand::pick::Pick;
@@ -35,7 +35,7 @@ type Key = (u32, Reverse<i64>, u64, Reverse<i64>);
 pub(crate) struct Yielding {
     by_key: BTreeSet<(Key, JobId)>,
     of: HashMap<JobId, (Key, Timestamp)>,
-    /// Those that are left alone until a time.
+    /// Jobs that are exempt from preemption until a time.
     exempt: BTreeSet<(Timestamp, JobId)>,
     /// Jobs that are in their grace time, or stopped until there is room.
     aside: BTreeSet<JobId>,
@@ -84,7 +84,7 @@ impl Yielding {
         self.of.insert(id, (key, until));
     }
 
-    /// Those whose time alone has passed.
+    /// Takes the jobs whose exempt time has passed.
     pub(crate) fn now_open(&mut self, now: Timestamp) -> Vec<JobId> {
         let mut open = Vec::new();
         while let Some(&(at, id)) = self.exempt.first()
@@ -115,7 +115,7 @@ pub(crate) enum PreemptOutcome {
 type Freed<'s> = Vec<(&'s Job, bool)>;
 
 /// A way to make room.
-struct Room<'s> {
+struct RoomPlan<'s> {
     picks: Vec<Pick>,
     victims: Freed<'s>,
     /// All whose shares it counts on.
@@ -149,7 +149,7 @@ impl<'a> Pass<'a> {
             .filter(|(_, job)| outranked(job))
             .map(|(key, job)| (key, job, state.preempt_mode(job) != PreemptMode::Suspend))
             .collect();
-        let Some(search) = Search::new(self, lane) else {
+        let Some(search) = VictimSearch::new(self, lane) else {
             return PreemptOutcome::Short(Shortfall::NO_NODES, false);
         };
         let found = search.find_room(&stopped, &leaving, &candidates, state);
@@ -180,7 +180,7 @@ impl<'a> Pass<'a> {
         PreemptOutcome::Settled
     }
 
-    /// What those who make room leave beyond what they make it for may be enough for others that come later.
+    /// Preempted jobs may leave more than the preempting job needs, enough for later jobs.
     fn look_again_behind(&mut self, lane: u32) {
         let view = self.s.queue.lane(lane);
         let Some(key) = view.key else { return };
@@ -220,7 +220,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Starts a job on CPUs that stopped jobs had.
-    fn start_in_place_of(&mut self, lane: u32, id: JobId, room: &Room<'_>) {
+    fn start_in_place_of(&mut self, lane: u32, id: JobId, room: &RoomPlan<'_>) {
         let mut freed: Vec<(u32, CpuSet)> = Vec::new();
         for pick in &room.picks {
             let mut cpus = CpuSet::default();
@@ -239,7 +239,7 @@ impl<'a> Pass<'a> {
         self.start(lane, id, &room.picks);
         for (node, cpus) in freed {
             self.s.fleet.keep_for_stopped(node, &cpus);
-            // What the job took was not only what partitions had gained.
+            // The job took more than partitions had gained.
             for &part in &self.s.fleet.nodes[node as usize].parts {
                 self.s.queue.parts[part as usize]
                     .fresh
@@ -249,9 +249,9 @@ impl<'a> Pass<'a> {
     }
 
     /// Keeps what will be free for the job.
-    fn claim(&mut self, lane: u32, id: JobId, room: &Room<'_>) {
+    fn claim(&mut self, lane: u32, id: JobId, room: &RoomPlan<'_>) {
         let (made, licenses) = {
-            let Some(search) = Search::new(self, lane) else {
+            let Some(search) = VictimSearch::new(self, lane) else {
                 return;
             };
             let after_preemption = search.without(&room.freed);
@@ -271,29 +271,29 @@ impl<'a> Pass<'a> {
 }
 
 /// A job's search for room.
-struct Search<'a> {
+struct VictimSearch<'a> {
     fleet: &'a Fleet,
     part: &'a crate::nodes::fleet::PartView,
     demand: &'a crate::demand::Demand,
     holds: &'a Holds,
     closed: &'a [bool],
     now: Timestamp,
-    /// What there is of licenses, those that the job asks for, and where it would have them.
+    /// Available licenses, those that the job asks for, and the reservation whose licenses it may have.
     licensing: (&'a Licenses, &'a [Counts], Span<'a>),
     /// There are not enough of them: others may have to leave for those that they have.
     lacks_licenses: bool,
-    /// What was missing when it was looked for a place last.
+    /// The shortfall of the last attempt.
     short: Cell<Shortfall>,
     /// Promises to others made nodes smaller.
     narrowed: Cell<bool>,
 }
 
-impl<'a> Search<'a> {
-    fn new(pass: &'a Pass<'_>, lane: u32) -> Option<Search<'a>> {
+impl<'a> VictimSearch<'a> {
+    fn new(pass: &'a Pass<'_>, lane: u32) -> Option<VictimSearch<'a>> {
         let view = pass.s.queue.lane(lane);
         let demand = view.demand.as_ref().ok()?;
         let span = pass.span(view, demand);
-        Some(Search {
+        Some(VictimSearch {
             fleet: &pass.s.fleet,
             part: &pass.s.fleet.parts[view.part as usize],
             demand,
@@ -330,8 +330,8 @@ impl<'a> Search<'a> {
         leaving: &Freed<'s>,
         candidates: &[(Key, &'s Job, bool)],
         state: &State,
-    ) -> Option<Room<'s>> {
-        let of = |picks, victims: Freed<'s>, freed, now| Room {
+    ) -> Option<RoomPlan<'s>> {
+        let of = |picks, victims: Freed<'s>, freed, now| RoomPlan {
             picks,
             victims,
             freed,

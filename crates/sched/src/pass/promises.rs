@@ -1,4 +1,4 @@
-//! What a pass keeps for those who wait: promises to the first of each partition, and how they give way.
+//! Backfill reservations: they are made for the first job of each partition, and give way to newer ones.
 
 use super::{Pass, waited_ms};
 use crate::backfill::gains::BackfillReservation;
@@ -37,7 +37,7 @@ impl Pass<'_> {
         let place = (&self.s.fleet, view);
         let stamp = self.s.queue.lane(lane).stamp;
         let outlook = self.s.outlooks.remove(&part);
-        // Who was first before may have asked for the same of each node.
+        // The job that was first before may have asked for the same of each node.
         let mut outlook = outlook
             .and_then(|(of, mut kept)| {
                 let serves = kept.ends() == ends && (of == stamp || kept.serves(demand));
@@ -113,7 +113,7 @@ impl Pass<'_> {
         Some((Some(at).filter(|at| *at > self.now), counts))
     }
 
-    /// What is promised in a partition is known now; lanes that an older promise kept back may come again.
+    /// The partition's reservation is known now; lanes that an older one kept back may come again.
     pub(super) fn settle_promise(&mut self, part: u32, new: Option<BackfillReservation>) {
         let component = self.s.fleet.parts[part as usize].component;
         if let Some(old) = self.s.queue.parts[part as usize].reservation.take() {
@@ -193,7 +193,7 @@ impl Pass<'_> {
         self.promises.outlooks.insert(lane, outlook);
     }
 
-    /// What earlier passes promised to a job that starts is for others.
+    /// Gives up the reservation of a job that starts.
     pub(super) fn drop_promises_to(&mut self, job: JobId) {
         for part in 0..self.lists.parts.len() {
             let promise = self.s.queue.parts[part].reservation.as_ref();
@@ -234,7 +234,7 @@ impl Pass<'_> {
     ) {
         let (queue, fleet) = (&mut self.s.queue, &self.s.fleet);
         if old.cautious && !new.is_some_and(|new| new.cautious) {
-            // Who is taken to run shorter than before may fit without any change of nodes.
+            // Jobs with a shorter prediction than before may fit although no node has changed.
             let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
             let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
             held.iter().for_each(|lane| queue.wake(fleet, *lane));

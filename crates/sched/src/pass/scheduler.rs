@@ -29,7 +29,7 @@ const CHANGES_KEPT: usize = 10_000;
 /// How often those are tried again that limits of use keep back, seconds: limits are in minutes.
 const USE_LOOKED_AT_S: u64 = 60;
 
-/// What the last pass looked at.
+/// The cost of the last pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Shapes (in a partition) for which a placement was tried; once per start and once per failure.
@@ -90,7 +90,7 @@ pub struct Scheduler {
     /// And its lists, likewise.
     pub(crate) lists: Lists,
     rebuild: bool,
-    /// What was submitted last.
+    /// The last feasible submission.
     pub(crate) last_feasible: LastFeasible,
     /// Less counts towards limits of these since the last pass.
     freed_scopes: BTreeSet<Scope>,
@@ -294,12 +294,12 @@ impl Scheduler {
         &self.evaluated
     }
 
-    /// What the last pass looked at.
+    /// The cost of the last pass.
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// What is kept for the first that waits in each partition.
+    /// The reservation of each partition's first waiting job.
     pub fn promised(&self) -> Vec<Promised> {
         let promises = self.queue.parts.iter().flat_map(|part| &part.reservation);
         let parts = promises.flat_map(|promise| {
@@ -334,7 +334,7 @@ impl Scheduler {
         trial::would_start(state, spec, now)
     }
 
-    /// The same for all components of a heterogeneous job together.
+    /// The same for all components of a heterogeneous job.
     ///
     /// # Errors
     /// Why they could never start.

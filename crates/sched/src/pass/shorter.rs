@@ -17,7 +17,7 @@ impl Pass<'_> {
     /// Nodes on which a job of the lane could start now with less time, at least its `--time-min`, and how much.
     ///
     /// # Errors
-    /// What it misses even so.
+    /// The shortfall even with the shortest limit.
     pub(super) fn try_shorter(
         &mut self,
         lane: u32,

@@ -1,4 +1,4 @@
-//! What a start takes: nodes, licenses, a part of what limits allow.
+//! Starting a job in a plan: it takes nodes, licenses and a part of its limits.
 
 use super::Pass;
 use crate::backfill::gains::open_cpus;

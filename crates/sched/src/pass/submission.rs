@@ -1,6 +1,6 @@
-//! Whether a job that is submitted could ever run. What no nodes of its partitions could give it, whatever else runs
-//! and whichever of them are up, is refused at once: the submitting command can still report it. What is only too large for the
-//! partition waits, as partitions grow.
+//! Whether a submitted job could ever run. A job whose request no nodes of its partitions could satisfy, even if all were up and
+//! empty, is refused at once, while the submitting command can still report it. A job that is only too large for the partition
+//! waits, as partitions may grow.
 
 use crate::pass::scheduler::Scheduler;
 use crate::queue::feasibility_cache::LastFeasible;

@@ -22,7 +22,7 @@ use muster_core::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// What is assumed of jobs without a limit.
+/// The assumed length of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
 
 /// The default partition's name.

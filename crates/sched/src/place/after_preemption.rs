@@ -1,5 +1,5 @@
-//! The nodes of a partition as they are once some jobs have left them, whenever that is: what is looked at to choose
-//! who makes room.
+//! The nodes of a partition after some jobs have left them, at whatever time: the source of nodes for the choice of jobs to
+//! preempt.
 
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
@@ -28,7 +28,7 @@ pub(crate) struct AfterPreemption<'a> {
     lent: NodeMap<CpuSet>,
     /// CPUs that several jobs have still.
     layers: NodeMap<Vec<CpuSet>>,
-    /// What has come back of a node, and when it was expected to.
+    /// Resources that preempted jobs give back on a node, and when they were expected to.
     back: NodeMap<Vec<(Timestamp, Room)>>,
     start: Timestamp,
     length_ms: Option<u64>,
@@ -193,7 +193,7 @@ impl<'a> AfterPreemption<'a> {
         give_back(class, room, held);
     }
 
-    /// What is kept of each node for the job for which room is made.
+    /// The holds for the job for which room is made, by node.
     pub(crate) fn pledge(&self, demand: &Demand, picks: &[Pick]) -> Vec<(u32, Hold)> {
         let (fleet, start, end) = (self.fleet, self.start, self.end());
         let hold = |pick: &Pick| {

@@ -1,5 +1,5 @@
-//! Tasks and devices of the whole job shared out together, where no CPU of a node may be far from the job's devices
-//! there: what a node can hold of the one depends on what it gets of the other.
+//! Distributes tasks and devices of the whole job together, where all CPUs of a node must be next to the job's devices there: how
+//! many tasks a node can hold depends on the devices that it gives.
 
 use super::{Candidate, NodeSource, Search};
 use crate::demand::device_demand::{JobShare, SHARES_MAX};
@@ -18,7 +18,7 @@ struct Way {
     most: u32,
 }
 
-/// What the nodes from one on can give and hold.
+/// The sum of what the nodes from one on can give and hold.
 #[derive(Clone, Default)]
 struct Beyond {
     share: [u64; SHARES_MAX],
@@ -26,9 +26,9 @@ struct Beyond {
     most: u64,
 }
 
-/// What is still to be shared out.
+/// Tasks and devices that are still to be distributed.
 #[derive(Clone, Copy)]
-struct Left {
+struct Remaining {
     share: JobShare,
     /// Tasks that the nodes so far hold, at least and at most.
     least: u64,
@@ -75,7 +75,7 @@ impl<G: NodeSource> Search<'_, G> {
         all_fit(&picks).then_some(picks)
     }
 
-    /// What a node may get of the devices, nearest to what is even first.
+    /// The devices that a node may get, nearest to an even distribution first.
     fn ways(&self, c: &Candidate, even: &Pick, class: &NodeClass, detail: &Detail) -> Vec<Way> {
         let d = self.demand;
         let (from, to) = match d.tasks {
@@ -146,7 +146,7 @@ impl Ways {
     /// A way for each node that together give all devices and hold all tasks.
     fn find(mut self, share: JobShare) -> Option<Vec<Way>> {
         let mut found = Vec::new();
-        let left = Left {
+        let left = Remaining {
             share,
             least: 0,
             most: 0,
@@ -156,7 +156,7 @@ impl Ways {
         Some(nodes.map(|(mut ways, n)| ways.swap_remove(n)).collect())
     }
 
-    fn from(&mut self, node: usize, left: Left, found: &mut Vec<usize>) -> bool {
+    fn from(&mut self, node: usize, left: Remaining, found: &mut Vec<usize>) -> bool {
         self.steps += 1;
         let beyond = &self.beyond[node];
         let given = |(left, most): (&u32, &u64)| u64::from(*left) <= *most;

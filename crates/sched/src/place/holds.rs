@@ -1,5 +1,5 @@
-//! What a pass keeps of nodes for jobs that wait. Most nodes are promised once, and leave to others what the promise
-//! says: of these it is only noted where the promise tells of them.
+//! Holds on nodes for waiting jobs, in a pass. Most nodes have one hold, that of a reservation: for these only its place in the
+//! reservation is stored.
 
 use crate::nodes::fleet::{Fleet, Room, Want};
 use crate::nodes::rooms::{needs_of, take_away};
@@ -13,16 +13,16 @@ pub(crate) struct Hold {
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
     pub(crate) end: Timestamp,
-    /// What is promised.
+    /// Resources that the reservation is for.
     pub(crate) needs: Room,
-    /// What others may still take of the node beyond `start`.
+    /// Resources of the node that other jobs may still take beyond `start`.
     pub(crate) spare: Room,
 }
 
 /// Stands for the lane in what is kept for jobs for whom others make room.
 pub(crate) const CLAIM: u32 = u32::MAX;
 
-/// What is promised, by node; shared by all who keep it.
+/// Holds by node; shared by all reservations that have them.
 pub(crate) type Promise = Arc<Vec<(u32, Hold)>>;
 
 /// Where that which is kept of a node is found.
@@ -66,7 +66,7 @@ impl Clone for Holds {
 }
 
 impl Holds {
-    /// What is kept of a node.
+    /// The holds of a node.
     pub(crate) fn of(&self, node: u32) -> &[Hold] {
         match self.place(node) {
             Place::Nowhere => &[],
@@ -130,7 +130,7 @@ impl Holds {
         }
     }
 
-    /// What is kept of a node is this from now on.
+    /// Replaces the holds of a node.
     pub(crate) fn set(&mut self, node: u32, holds: Vec<Hold>) {
         *self.own(node) = holds;
         self.narrowed = true;
@@ -165,7 +165,7 @@ impl Holds {
         self.nodes.push(node);
     }
 
-    /// What is kept of a node, to be changed.
+    /// The holds of a node, to change them.
     fn own(&mut self, node: u32) -> &mut Vec<Hold> {
         let place = self.place(node);
         if let Place::Own(list) = place {

@@ -129,7 +129,7 @@ impl<G: NodeSource> Search<'_, G> {
             let group = groups.iter().find(above)?;
             self.pack(&known, group.clone(), required, max_nodes, best)
         });
-        // Who names nodes that no switch connects means it.
+        // A job that names nodes without a common switch gets them.
         found.or_else(|| self.pack(&known, 0..network.leaves, required, max_nodes, best))
     }
 

@@ -1,5 +1,5 @@
-//! Choosing nodes in segments: so many nodes of one block, as many times as the job's nodes need. In the fewest blocks,
-//! the last of which is the tightest; or each in a block of its own.
+//! Choosing nodes in segments (`--segment`): each segment is a number of nodes of one block. Segments are put into the fewest
+//! blocks, the last of which is the tightest, or each into a block of its own.
 
 use super::{Candidate, NodeSource, Search};
 use crate::nodes::network::{Leaves, Network};
@@ -30,7 +30,7 @@ impl<G: NodeSource> Search<'_, G> {
                 let range = places.start as usize..places.end as usize;
                 self.first_of(range, usize::MAX, each, &mut all);
             }
-            // Those that the job names come first.
+            // Nodes that the job names come first.
             all.sort_by_key(|c| !d.required.contains(&c.node));
             all
         };
@@ -52,7 +52,7 @@ impl<G: NodeSource> Search<'_, G> {
         required.iter().all(has).then_some(chosen)
     }
 
-    /// So many segments out of these blocks.
+    /// Chooses that many segments out of these blocks.
     fn fill<'c>(
         &self,
         blocks: impl Iterator<Item = &'c (u32, Vec<Candidate>)>,

@@ -8,7 +8,7 @@ use muster_core::time::TimeLimit;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Submissions whose demands are kept.
+/// How many demands are kept.
 const CACHED_MAX: usize = 32;
 
 /// The last submission that was found feasible. Most that follow each other ask for the same.
@@ -23,7 +23,7 @@ pub(crate) struct FeasibilityCache {
     found: VecDeque<CachedDemand>,
 }
 
-/// What a submission needs in a partition, or why it cannot run there.
+/// The demand of a submission in a partition, or why it cannot run there.
 #[derive(Debug)]
 struct CachedDemand {
     spec: Arc<JobSpec>,
@@ -51,7 +51,7 @@ impl FeasibilityCache {
         });
     }
 
-    /// What jobs with that very specification need in a partition, if that was worked out just now.
+    /// Takes the demand of that very specification in a partition, if it is cached.
     pub(crate) fn take(
         &mut self,
         fleet: &Fleet,

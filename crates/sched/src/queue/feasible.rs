@@ -1,4 +1,4 @@
-//! What a shape needs in a partition, and whether it could ever have that there.
+//! The demand of a shape in a partition, and whether the partition could ever satisfy it.
 
 use crate::demand::Demand;
 use crate::nodes::fleet::{Fleet, PartView, Room};
@@ -41,7 +41,7 @@ pub(super) fn least_cpus(demand: &Result<Demand, Reason>, fleet: &Fleet) -> u32 
         .unwrap_or(0)
 }
 
-/// What a shape needs in a partition.
+/// The demand of a shape in a partition.
 ///
 /// # Errors
 /// Why it cannot run there as the partition and its nodes are, whatever else runs.

@@ -1,9 +1,9 @@
-//! What makes waiting jobs equal to placement and to the order.
+//! The key of a shape: jobs with equal keys are equal to placement and to the order.
 
 use super::partitions_of;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
-use crate::order::{Line, Order};
+use crate::order::{Order, OrderClass};
 use muster_core::het::HetPart;
 use muster_core::job::Job;
 use muster_core::preemption::PreemptType;
@@ -11,7 +11,7 @@ use muster_core::spec::{JobSpec, ResourceAsk};
 use muster_core::state::State;
 use muster_core::time::TimeLimit;
 
-/// What makes jobs equal.
+/// The key of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(super) ask: ResourceAsk,
@@ -24,7 +24,7 @@ pub(crate) struct Kind {
     /// They may run outside of reservations.
     pub(super) outside: bool,
     /// Where they stand in line.
-    pub(super) line: Line,
+    pub(super) line: OrderClass,
     /// The least time that they may be given instead.
     pub(super) time_min: Option<TimeLimit>,
     /// A component of a heterogeneous job equals no other job.

@@ -1,4 +1,4 @@
-//! Storage for shapes and lanes: small numbers that are used again name them.
+//! Storage for shapes and lanes, by small numbers that are used again.
 
 /// Values under small numbers that are used again.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use muster_core::accounts::{Accounts, ROOT};
 use muster_core::command::{AccountsAsk, AccountsEdit, Reply, UserCommand};
 use std::fmt::Write as _;
 
-/// What was read of a line.
+/// A parsed line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Words {
     users: Vec<String>,
@@ -135,7 +135,7 @@ fn check(words: &Words, all: &Accounts) -> Result<(), Failure> {
     }
 }
 
-/// What is going to be done, as scripts look for it.
+/// The text before the change, as scripts parse it.
 fn intended(verb: Verb, words: &Words) -> String {
     let lines = |names: &[String]| {
         let lines = names.iter().map(|name| format!("  {name}\n"));

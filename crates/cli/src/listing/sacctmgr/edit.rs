@@ -11,7 +11,7 @@ use muster_core::command::{
 };
 use std::io::{BufRead as _, Write as _};
 
-/// What is edited.
+/// The kind of record that is edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entity {
     Account,
@@ -27,7 +27,7 @@ pub(super) enum Verb {
     Delete,
 }
 
-/// What was read of a line.
+/// A parsed line.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     pub(super) names: Vec<String>,

@@ -41,7 +41,7 @@ pub(super) fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
     rows
 }
 
-/// Those who coordinate an account, of itself or by one above.
+/// The coordinators of an account, or of one above it.
 fn coordinators(all: &Accounts, account: &str) -> String {
     let users = all.users.keys().map(String::as_str);
     let own = users.filter(|user| coordinates(all, user, account));

@@ -29,7 +29,7 @@ pub(super) struct ListingBuilder<'o> {
     layouts: &'o Layouts,
     order: Order,
     templates: Vec<RowTemplate>,
-    /// What rows of each template have in common; where a template is of one row, all of it.
+    /// The common text of each template's rows; for a template with one row, all of it.
     text: String,
     /// Where cells are missing in that.
     gaps: Vec<usize>,
@@ -40,7 +40,7 @@ pub(super) struct ListingBuilder<'o> {
     own: Own,
 }
 
-/// What rows look like.
+/// The text of rows, with gaps for the values that differ.
 struct RowTemplate {
     /// Its text and gaps are those from the template before until here.
     text_end: usize,

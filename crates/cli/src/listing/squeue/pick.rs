@@ -122,7 +122,7 @@ pub(super) fn parse_nodes(list: &str) -> Result<Vec<String>, Failure> {
 }
 
 impl JobConditions {
-    /// What can be asked of the controller.
+    /// The conditions that the controller can check.
     pub(super) fn filter(&self, start: bool, document: bool) -> JobFilter {
         let named = self.jobs.iter().flatten().map(JobName::record);
         let mut ids: Vec<JobId> = named

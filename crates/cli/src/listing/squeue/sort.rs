@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-/// What a row is ordered by.
+/// A sort key.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
     Number(i64),
@@ -41,7 +41,7 @@ struct By {
     last: Rc<str>,
 }
 
-/// What rows or templates have for a key. Where these are numbers alone, that is a quarter of the memory.
+/// Values of rows or templates for a key. Numbers alone take a quarter of the memory.
 #[derive(Debug)]
 enum Values {
     Numbers(ChunkedVec<i64>),
@@ -225,7 +225,7 @@ impl Order {
     }
 }
 
-/// What comes before what among the templates of rows, by these keys: equal ones have the same rank.
+/// Ranks of the templates by these keys: equal ones have the same rank.
 fn ranks(keys: &[By], templates: &ChunkedVec<u32>) -> Vec<u32> {
     let compare = |a: u32, b: u32| {
         let mut orders = keys.iter().map(|by| by.compare(a as usize, b as usize));
@@ -278,7 +278,7 @@ fn check<R: Record>(keys: &[(bool, u8)], table: &[Field<R>]) -> Result<(), Failu
     }
 }
 
-/// What [`job_key`] gives where that follows from a job's numbers alone.
+/// The value of [`job_key`] where it follows from a job's row values alone.
 fn of_numbers(letter: u8) -> Option<fn(&RowValues) -> i64> {
     match letter {
         b'p' | b'Q' => Some(|numbers| numbers.priority.into()),

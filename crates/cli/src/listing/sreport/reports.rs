@@ -15,7 +15,7 @@ use muster_core::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What reports are made from.
+/// The data of reports.
 pub(super) struct Facts {
     pub(super) cluster: String,
     pub(super) period: Period,

@@ -1,4 +1,4 @@
-//! What reaches into running jobs and the running controller: `update StepId=`, `notify`, `setdebug`.
+//! Changes of running jobs and of the running controller: `update StepId=`, `notify`, `setdebug`.
 
 use super::Session;
 use super::update::Pair;

@@ -19,7 +19,7 @@ use muster_proto::client::AllocationInfo;
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
 use std::process::ExitCode;
 
-/// What stands before what went wrong with a step.
+/// The text before errors of a step.
 const STEP: &str = "Unable to create step";
 
 /// A variable as the step in a component sees it: what describes the job is the component's.

@@ -17,7 +17,7 @@ const MPI: [&str; 5] = [
     "libpmi.so",
     "libpmi2.so",
 ];
-/// Those of libraries that neither are such nor lead there.
+/// Prefixes of libraries that are not MPI's and do not load it.
 const PLAIN: [&str; 20] = [
     "ld-linux",
     "libacl.so",
@@ -73,7 +73,7 @@ const STRINGS_MAX: u64 = 128 << 10;
 /// Longest name of a library that is looked at.
 const NAME_MAX: usize = 64;
 
-/// What the tasks of a step run; and its file, if it was found in `PATH`, whatever directory the tasks are in.
+/// The kind of program that the tasks run; and its file, if it was found in `PATH` independently of the tasks' directory.
 pub(super) fn kind(spec: &StepSpec) -> (ProgramKind, Option<String>) {
     let value = |name: &str| spec.context.environment.value(name.as_bytes());
     if !spec.multi_prog.is_empty() || PRELOADS.iter().any(|name| value(name).is_some()) {

@@ -124,7 +124,7 @@ pub(super) fn label_width(ntasks: usize) -> usize {
     ntasks.saturating_sub(1).max(1).to_string().len()
 }
 
-/// What the symbols of a file's name stand for in srun.
+/// Values of the symbols in a file's name, for srun.
 pub(super) struct Names<'a> {
     /// `%j`, `%A`.
     pub(super) job: JobId,

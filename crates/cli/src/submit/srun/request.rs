@@ -1,4 +1,4 @@
-//! What srun asks the agent for: the step, and which of its streams come back here.
+//! The request for a step, and which of its streams come back to srun.
 
 use super::linked;
 use super::multi_prog;
@@ -159,7 +159,7 @@ pub(super) fn read_hostfile(chosen: &mut Chosen, path: &str) -> Result<(), Optio
     Ok(())
 }
 
-/// What slurm.conf says where no option does.
+/// Defaults from slurm.conf.
 pub(super) fn fill_from_site(chosen: &mut Chosen, site: &Endpoint) {
     let kills = site.kill_on_bad_exit.then(|| "1".to_owned());
     let words = [
@@ -376,7 +376,7 @@ fn pty(chosen: &Chosen) -> Result<Option<(u16, u16)>, OptionError> {
     }
 }
 
-/// What differs by task in a file's name.
+/// Symbols of a file's name that differ by task.
 fn differs_by_task(pattern: &str) -> bool {
     if pattern.contains('\\') {
         return false;

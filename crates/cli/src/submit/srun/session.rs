@@ -40,7 +40,7 @@ pub(super) struct Outcome {
     pub(super) code: ExitCode,
 }
 
-/// What the options say about a running step.
+/// Options about a running step.
 struct Rules {
     kill_on_bad_exit: bool,
     /// `--kill-on-bad-exit=0`: tasks go on even where they wait for one that is gone.
@@ -100,7 +100,7 @@ pub(super) struct Session {
     joined: bool,
     /// A task that had not joined has ended badly.
     missing: Option<ExitStatus>,
-    /// What the step ended with, when one task's end ended it.
+    /// The status of the task whose end ended the step.
     failed: Option<ExitStatus>,
     aborted: bool,
     /// A note about the whole step was printed.
@@ -722,7 +722,7 @@ fn open_input(feed: &Feed, names: &Names<'_>) -> Result<Input, String> {
     })
 }
 
-/// What runs before and after the step: `--prolog` and `--epilog`, `none` being none.
+/// Programs before and after the step: `--prolog` and `--epilog`, `none` being none.
 fn site_programs(chosen: &Chosen) -> (Option<String>, Option<String>) {
     let given = |long| chosen.value(long).map(str::to_owned);
     let named = |p: &String| !p.is_empty() && !p.eq_ignore_ascii_case("none");

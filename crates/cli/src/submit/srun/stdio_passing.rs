@@ -42,7 +42,7 @@ fn are_plain() -> bool {
 #[derive(Debug)]
 pub(super) struct StepdChannel {
     pub(super) stream: AgentStream,
-    /// What has come and was not taken.
+    /// Bytes that were received and not yet decoded.
     pub(super) incoming: Incoming,
     /// A message that came while srun waited for the agent's answer.
     pub(super) early_message: Option<FromStepd>,

@@ -22,7 +22,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Those of a step.
+    /// The tasks of a step.
     pub(super) fn new<'n>(nodes: impl IntoIterator<Item = &'n StepNode>) -> Tasks {
         let highest = nodes.into_iter().flat_map(|n| n.tasks.iter()).max();
         let count = highest.map_or(0, |h| *h as usize + 1);
@@ -137,7 +137,7 @@ impl Tasks {
 pub(super) struct ExitLine {
     /// The text.
     pub(super) text: String,
-    /// They succeeded: only `-v` shows it.
+    /// The tasks succeeded: only `-v` shows the line.
     pub(super) success: bool,
 }
 

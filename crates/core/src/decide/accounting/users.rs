@@ -7,7 +7,7 @@ use crate::command::{TermsAsk, WckeysAsk};
 use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
 
-/// What is asked for users that are added or changed.
+/// The request for users that are added or changed.
 pub(super) struct Asked<'a> {
     /// The associations: those to add, or those to change, all if none is named.
     pub(super) accounts: &'a [String],
@@ -131,7 +131,7 @@ pub(super) fn delete_wckeys(
     changes.collect()
 }
 
-/// What users used in accounts, all if none is named, counts no more.
+/// Resets the use of users in accounts; of all accounts if none is named.
 pub(super) fn reset_usage(
     state: &State,
     names: &[String],

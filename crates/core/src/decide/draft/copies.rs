@@ -20,7 +20,7 @@ pub(super) struct Use {
     pub(super) how: How,
 }
 
-/// What a job does with its share.
+/// A change of a job's share.
 pub(super) enum How {
     Takes,
     GivesBack {

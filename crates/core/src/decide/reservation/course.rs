@@ -1,4 +1,4 @@
-//! What becomes of reservations: they begin, end, go on to their next occurrence, lose nodes and get others.
+//! The life of reservations: they begin, end, repeat, lose nodes and get others.
 
 use super::super::draft::Draft;
 use super::nodes;

@@ -198,7 +198,7 @@ fn named(
     check_jobs(draft, new)
 }
 
-/// So many cores, over `count` nodes if that is not zero.
+/// Chooses that many cores, over `count` nodes if that is not zero.
 fn by_cores(
     draft: &Draft<'_>,
     new: &mut Reservation,

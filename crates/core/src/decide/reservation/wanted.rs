@@ -8,7 +8,7 @@ use crate::refusal::{Refusal, RefusalCode};
 use crate::reservation::Reservation;
 use crate::state::State;
 
-/// What a reservation asks of its nodes.
+/// The nodes that a reservation asks for.
 pub(super) struct Wanted {
     /// The nodes satisfy one of these together.
     alternatives: Vec<Alternative>,
@@ -16,7 +16,7 @@ pub(super) struct Wanted {
     exact: bool,
 }
 
-/// So many nodes that satisfy an expression, any node if there is none.
+/// A count of nodes that satisfy an expression, any node if there is none.
 struct Group<'w> {
     expr: Option<&'w Expr>,
     size: usize,

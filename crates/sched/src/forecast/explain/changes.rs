@@ -10,7 +10,7 @@ use muster_core::time::{TimeLimit, Timestamp};
 
 /// A change to try.
 pub(super) struct Change {
-    /// Those of a kind are tried from the least on.
+    /// Changes of one kind are tried from the least on.
     pub(super) kind: u32,
     pub(super) option: String,
     pub(super) words: String,
@@ -150,7 +150,7 @@ fn other_partitions(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Chan
     for partition in state.partitions.iter().filter(|p| !mine.contains(&p.name)) {
         let mut spec = (*job.spec).clone();
         spec.partitions = vec![partition.name.clone()];
-        // Who may not submit there is not sent there.
+        // Partitions to which the user may not submit are left out.
         if prospective_job(state, &identity, &spec, now).is_err() {
             continue;
         }

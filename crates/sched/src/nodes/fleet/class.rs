@@ -1,4 +1,4 @@
-//! What kind of node a node is, by its line in the configuration and what it says of itself.
+//! The class of a node, from its line in the configuration and its registration.
 
 use super::NodeClass;
 use super::devices::PartRule;

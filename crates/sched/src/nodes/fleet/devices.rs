@@ -17,7 +17,7 @@ pub(crate) struct PartRule {
     pub(crate) least_loaded: bool,
 }
 
-/// What of the devices cannot be had, given what jobs have.
+/// Devices that are unavailable, given those that jobs have.
 pub(crate) fn unavailable<'u>(class: &NodeClass, used: &'u [CpuSet]) -> Cow<'u, [CpuSet]> {
     if class.parts.is_empty() {
         return Cow::Borrowed(used);
@@ -191,7 +191,7 @@ pub(super) fn take_gres(
     }
 }
 
-/// Those that are linked best come first, after all that are next to the job's CPUs where these do not suffice.
+/// Chooses the devices with the best links, after all that are next to the job's CPUs where these do not suffice.
 fn linked_first(
     class: &NodeClass,
     free: Vec<(bool, usize, u32)>,

@@ -4,16 +4,16 @@
 
 use std::collections::BTreeSet;
 
-/// What is free on a node: GPUs, and one more where there are any at all; CPUs; MiB.
+/// Free resources of a node: GPUs, and one more where there are any at all; CPUs; MiB.
 pub(super) type Free = (u32, u32, u64);
 
-/// What comes first: lower weight, fewer GPUs, fewer CPUs, less memory, the order of the partition.
+/// The order of nodes: lower weight, fewer GPUs, fewer CPUs, less memory, the order of the partition.
 type Key = (u32, Free, u32);
 
 /// The open nodes of a partition by what is free there.
 #[derive(Debug, Default)]
 pub(super) struct Fits {
-    /// What each place is listed under; without CPUs it is not.
+    /// The key of each place in the index; places without free CPUs have none.
     listed: Vec<Free>,
     open: BTreeSet<Key>,
 }

@@ -49,7 +49,7 @@ impl Table {
 type Score = (i64, i64);
 
 /// Which of these devices, by entry and instance, to take so many of; `None` where no links are known or all are taken.
-/// Those that are `fixed` are taken anyway.
+/// Devices of `fixed` are taken anyway.
 pub(super) fn best_linked(
     class: &NodeClass,
     fixed: &[(usize, u32)],

@@ -1,12 +1,12 @@
-//! What is left on a node, in numbers. Rooms are copied by the million where nodes are looked at as they will be, so a
-//! room has nothing on the heap unless its node has devices.
+//! Free resources of a node, counted. Rooms are copied by the million to work out nodes at later times, so a room has nothing
+//! on the heap unless its node has devices.
 
 use super::NodeClass;
 use super::devices::gres_room;
 use crate::nodes::sharing::NodeUsers;
 use muster_core::cpuset::CpuSet;
 
-/// What is left on a node.
+/// Free resources of a node, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Room {
     /// It takes jobs: up and not drained.
@@ -19,9 +19,9 @@ pub(crate) struct Room {
     pub(crate) jobs: u32,
     /// Somebody has it alone.
     pub(crate) exclusive: bool,
-    /// What is left of devices; absent on nodes that have none.
+    /// Free devices; absent on nodes that have none.
     pub(crate) devices: Option<Box<DeviceRoom>>,
-    /// Whose jobs are on it, those that are stopped included.
+    /// The users whose jobs are on it, stopped ones included.
     pub(crate) users: NodeUsers,
     /// It is for them alone.
     pub(crate) by_user: bool,
@@ -33,7 +33,7 @@ impl Room {
         self.devices.as_ref().map_or(&[], |devices| &devices.free)
     }
 
-    /// The same to be changed.
+    /// The free devices, to change them.
     pub(crate) fn gres_mut(&mut self) -> &mut [u32] {
         let devices = self.devices.as_mut();
         devices.map_or(&mut [], |devices| &mut devices.free)
@@ -52,17 +52,17 @@ impl Room {
     }
 }
 
-/// What is left of a node's devices.
+/// Free devices of a node, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeviceRoom {
     /// Free instances for each of the class's devices; of parts of GPUs, those that a job can have.
     pub(crate) free: Vec<u32>,
-    /// What of them jobs have, kept only where GPUs are shared by parts.
+    /// Devices that jobs have, kept only where GPUs are shared by parts.
     pub(crate) parts_used: Vec<CpuSet>,
 }
 
 impl DeviceRoom {
-    /// What is left if jobs have so much; `None` if the class has no devices.
+    /// The free devices if jobs have these; `None` if the class has no devices.
     pub(crate) fn of(class: &NodeClass, used: &[CpuSet]) -> Option<Box<DeviceRoom>> {
         let parts_used = match class.parts.is_empty() {
             true => Vec::new(),

@@ -32,7 +32,7 @@ pub(super) enum NodeEvent {
 struct Node {
     node: StepNode,
     part: usize,
-    /// It has nothing more to say.
+    /// It has sent everything.
     closed: bool,
     /// Nothing comes through it any more: those below are reached otherwise.
     gone: bool,
@@ -56,12 +56,12 @@ impl Part {
     }
 }
 
-/// See the module.
+/// The nodes of a step.
 pub(super) struct Nodes {
     nodes: Vec<Node>,
     parts: Vec<Part>,
     peers: Vec<Peer>,
-    /// What was sent to all nodes of trees, or to those of one part, and perhaps not acknowledged by all; and the number of the
+    /// Messages to all nodes of trees, or to those of one part, that some may not have acknowledged; and the number of the
     /// first of it.
     sent: VecDeque<(Option<usize>, ToStepd)>,
     sent_bytes: usize,
@@ -201,7 +201,7 @@ impl Nodes {
         self.recorded
     }
 
-    /// What to poll for their messages.
+    /// The descriptors to poll.
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.peers.iter().map(Peer::poll_fd)
     }
@@ -350,7 +350,7 @@ impl Nodes {
     }
 }
 
-/// What a message counts in memory.
+/// The size of a message in memory.
 fn weight(message: &ToStepd) -> usize {
     match message {
         ToStepd::Stdin { bytes, .. } => bytes.len(),
