@@ -54,8 +54,9 @@ const CATCH_UP: usize = 8192;
 
 /// Connections that wait to be accepted, of users.
 const BACKLOG: i32 = 512;
-/// The same of agents, of which each has one. The kernel may have it that there are fewer (net.core.somaxconn).
-const DAEMONS_BACKLOG: i32 = 65_535;
+/// The same of agents, of which each has one: as many as the kernel allows unless it is told otherwise
+/// (net.core.somaxconn).
+const DAEMONS_BACKLOG: i32 = 4096;
 
 /// How a controller is started.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use muster_core::ids::{Attempt, JobId};
 use muster_core::job::ExitStatus;
 use muster_core::spec::JobKind;
 use muster_proto::frame;
-use muster_proto::node::{NumberedReport, Report, ToNode};
+use muster_proto::node::{NumberedReport, Order, Report, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -125,6 +125,28 @@ fn ended_while_waiting() {
     assert_eq!(dir.text("ran"), "");
 }
 
+/// Waits until the launcher has answered a question about a job, and so has taken what was ordered before.
+fn inspected(node: &Node, job: u64) {
+    let until = Instant::now() + PATIENCE;
+    let inspect = AgentRequest::Inspect { job: JobId(job) };
+    loop {
+        let mut agent = UnixStream::connect(node.spool.join("noded.sock")).unwrap();
+        frame::write(&mut agent, &inspect).unwrap();
+        match frame::read(&mut agent).unwrap() {
+            AgentReply::Processes(list) => return assert_eq!(list, []),
+            other => assert!(Instant::now() < until, "{other:?}"),
+        }
+    }
+}
+
+impl JobMaker {
+    /// The order for it as an allocation.
+    fn allocation(mut self, node: &Node) -> Order {
+        self.spec.kind = JobKind::Allocation;
+        self.order(&[node]).1
+    }
+}
+
 /// What users can fill up fails no launch and takes no node out of service.
 fn full_disk() {
     let dir = Dir::new("fulldisk");
@@ -136,28 +158,24 @@ fn full_disk() {
         return eprintln!("nothing can be mounted here; this test looked at nothing");
     }
     let mut node = Node::start(&dir, "n1");
+    // What it writes for a session is there before there is no room any more.
+    node.order(
+        Vec::new(),
+        vec![JobMaker::new(99, &dir.0, "").allocation(&node)],
+    );
+    inspected(&node, 99);
     let filler = spool.join("filler");
     let filled = std::fs::write(&filler, vec![1; 4 << 20]);
     assert_eq!(filled.unwrap_err().kind(), ErrorKind::StorageFull);
     let (jobs, mut orders) = (1..=16, Vec::new());
     for id in jobs.clone() {
         let mut job = JobMaker::new(id, &dir.0, "");
-        job.spec.kind = JobKind::Allocation;
         job.first_cpu = u32::try_from(id).unwrap() - 1;
-        orders.push(job.order(&[&node]).1);
+        orders.push(job.allocation(&node));
     }
     node.order(Vec::new(), orders);
-    // An answer of the launcher's: it has tried by then.
-    let until = Instant::now() + PATIENCE;
-    let inspect = AgentRequest::Inspect { job: JobId(1) };
-    loop {
-        let mut agent = UnixStream::connect(spool.join("noded.sock")).unwrap();
-        frame::write(&mut agent, &inspect).unwrap();
-        match frame::read(&mut agent).unwrap() {
-            AgentReply::Processes(list) => break assert_eq!(list, []),
-            other => assert!(Instant::now() < until, "{other:?}"),
-        }
-    }
+    // It has tried by then.
+    inspected(&node, 1);
     std::fs::remove_file(&filler).unwrap();
     for id in jobs.clone() {
         let mut srun = Srun::ask(&node, spec(id, &dir, &["true"])).connect();

@@ -226,7 +226,7 @@ fn wrong_owner() {
     std::fs::write(&request, frame::encode(&asked)).unwrap();
     for _ in 0..4 {
         let mut attack = Attack::start(&["door", door, request.to_str().unwrap()]);
-        assert_eq!(attack.line(), "Elsewhere");
+        assert_eq!(attack.line(), "Redirect");
     }
     // The owner is, at what is root's here.
     let mut srun = take(&node, &exact(&dir, &["true"]));
