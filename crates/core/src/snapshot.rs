@@ -1,7 +1,7 @@
 //! The whole state as bytes: a format version, then the primary fields as a CBOR map with numbered keys. Indexes are
 //! left out and built anew.
 
-use crate::ids::BlobId;
+use crate::ids::{BlobId, NodeIdx};
 use crate::job::{Job, Reason};
 use crate::node::Node;
 use crate::reservation::Reservation;
@@ -116,10 +116,29 @@ impl State {
                 _ => d.skip()?,
             }
         }
+        state.check_nodes()?;
         // Snapshots of older releases do not say how often a CPU is used.
         state.recount_nodes();
         state.rebuild_indexes();
         Ok(state)
+    }
+
+    /// Whether each node is where its number says, and jobs and reservations name nodes that are there.
+    fn check_nodes(&self) -> Result<(), minicbor::decode::Error> {
+        let is_in_place = |(place, node): (usize, &Node)| node.idx.0 as usize == place;
+        let is_there = |node: NodeIdx| (node.0 as usize) < self.nodes.len();
+        let of_jobs = self.jobs.values().filter_map(|job| job.alloc.as_ref());
+        let of_jobs = of_jobs.flat_map(|alloc| alloc.nodes.iter().map(|share| share.node));
+        let reserved = self.reservations.iter();
+        let reserved = reserved.flat_map(|r| r.nodes.iter().map(|entry| entry.node));
+        let is_whole = self.nodes.iter().enumerate().all(is_in_place)
+            && of_jobs.chain(reserved).all(is_there);
+        match is_whole {
+            true => Ok(()),
+            false => Err(minicbor::decode::Error::message(
+                "it names a node that is not there",
+            )),
+        }
     }
 
     /// A hash of everything durable, the same for states that the same events made. Notes do not enter it.
