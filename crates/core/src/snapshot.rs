@@ -131,8 +131,8 @@ impl State {
         let of_jobs = of_jobs.flat_map(|alloc| alloc.nodes.iter().map(|share| share.node));
         let reserved = self.reservations.iter();
         let reserved = reserved.flat_map(|r| r.nodes.iter().map(|entry| entry.node));
-        let is_whole = self.nodes.iter().enumerate().all(is_in_place)
-            && of_jobs.chain(reserved).all(is_there);
+        let is_whole =
+            self.nodes.iter().enumerate().all(is_in_place) && of_jobs.chain(reserved).all(is_there);
         match is_whole {
             true => Ok(()),
             false => Err(minicbor::decode::Error::message(
