@@ -8,7 +8,7 @@ use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
 use crate::passed;
-use crate::quota::{Leave, Share};
+use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, ReplyTo};
 use crate::server::Shared;
 use log::debug;
@@ -36,8 +36,8 @@ const DECODED_HERE: usize = 64 << 10;
 struct Connection {
     shared: Rc<Shared>,
     identity: Identity,
-    /// The node that it is for, where it is for nothing else.
-    node: Option<String>,
+    /// The node whose agent it is for, where it is for nothing else.
+    node: Option<AgentConnection>,
     write: OwnedWriteHalf,
     /// Answers to waits.
     later: mpsc::UnboundedSender<Vec<u8>>,
@@ -240,8 +240,8 @@ impl Connection {
             );
             return self.refuse(RefusalCode::ProtocolError, detail).await;
         }
-        if let Some(node) = &self.node
-            && !matches!(&request.body, RequestBody::NodeHello(hello) if hello.name == *node)
+        if let Some(node) = self.node.as_ref().map(AgentConnection::node)
+            && !matches!(&request.body, RequestBody::NodeHello(hello) if hello.name == node)
         {
             let detail = format!("this connection is for the agent of node {node}");
             self.refuse(RefusalCode::AccessDenied, detail.clone())
@@ -300,10 +300,7 @@ impl Connection {
                 Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
             },
             RequestBody::ServeNode(node) => match self.may(rights::Request::ServeNode).await? {
-                Ok(_) => {
-                    self.node = Some(node);
-                    Served::Next
-                }
+                Ok(_) => self.serve_node(node).await?,
                 Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
             },
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
@@ -320,6 +317,17 @@ impl Connection {
         let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.shared.stats.request(kind, self.identity.uid, us);
         Ok(served)
+    }
+
+    /// Takes nothing but what the agent of this node says from now on.
+    async fn serve_node(&mut self, node: String) -> io::Result<Served> {
+        let text = format!("the agent of node {node} has too many connections to the controller");
+        self.node = self.shared.agents.connect(node);
+        if self.node.is_some() {
+            return Ok(Served::Next);
+        }
+        self.refuse(RefusalCode::Busy, text.clone()).await?;
+        Err(io::Error::other(text))
     }
 
     async fn refuse(&mut self, code: RefusalCode, detail: String) -> io::Result<Served> {

@@ -38,6 +38,8 @@ const ALL_DECODED_MAX: usize = 4;
 /// Waits for jobs and nodes of one connection, and of one user.
 const WAITS_PER_CONNECTION: usize = 64;
 const WAITS_MAX: usize = 4096;
+/// Connections for one node's agent, which has one, and another while the controller has not seen that one's end.
+const AGENT_CONNECTIONS_MAX: usize = 16;
 /// A user is named in the log at most once in this time.
 const NAMED_EVERY: Duration = Duration::from_secs(10);
 /// The same for the rate limit, whatever `rl_log_freq` says.
@@ -113,6 +115,51 @@ pub(crate) struct Share {
     users: Rc<Users>,
     user: Option<Rc<User>>,
     waits: Cell<usize>,
+}
+
+/// Connections for the agents of nodes. They are root's and count for no user; but an agent may be somebody else's by now, and
+/// must not take the descriptors of all.
+#[derive(Debug, Default)]
+pub(crate) struct Agents(RefCell<HashMap<String, usize>>);
+
+/// A connection for a node's agent, as long as it lives.
+#[derive(Debug)]
+pub(crate) struct AgentConnection {
+    agents: Rc<Agents>,
+    node: String,
+}
+
+impl Agents {
+    /// A connection for the agent of this node; none if it has too many.
+    pub(crate) fn connect(self: &Rc<Agents>, node: String) -> Option<AgentConnection> {
+        let mut agents = self.0.borrow_mut();
+        let count = agents.get(&node).copied().unwrap_or(0);
+        if count >= AGENT_CONNECTIONS_MAX {
+            return None;
+        }
+        agents.insert(node.clone(), count + 1);
+        let agents = Rc::clone(self);
+        Some(AgentConnection { agents, node })
+    }
+}
+
+impl AgentConnection {
+    /// The node that it is for.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+}
+
+impl Drop for AgentConnection {
+    fn drop(&mut self) {
+        let mut agents = self.agents.0.borrow_mut();
+        if let Some(count) = agents.get_mut(&self.node) {
+            *count -= 1;
+            if *count == 0 {
+                agents.remove(&self.node);
+            }
+        }
+    }
 }
 
 /// Room for a frame, or leave to serve a request; given back when dropped.
@@ -353,6 +400,22 @@ mod tests {
 
     fn users(descriptors: u64) -> Rc<Users> {
         Users::new(descriptors, RateLimit::default(), Arc::default())
+    }
+
+    /// An agent that is taken over could take the descriptors that are kept in reserve, and those of users.
+    #[test]
+    fn the_agent_of_a_node_has_a_few_connections() {
+        let agents = Rc::new(Agents::default());
+        let connect = |node: &str| agents.connect(node.to_owned());
+        let mut all: Vec<_> = std::iter::from_fn(|| connect("n1")).collect();
+        assert_eq!(all.len(), AGENT_CONNECTIONS_MAX);
+        let other = connect("n2").unwrap();
+        assert_eq!(other.node(), "n2");
+        all.pop();
+        all.extend(connect("n1"));
+        assert_eq!(all.len(), AGENT_CONNECTIONS_MAX);
+        drop((all, other));
+        assert!(agents.0.borrow().is_empty());
     }
 
     #[test]

@@ -193,7 +193,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     );
     passed::start().context("no thread to close what users send")?;
     let listeners = Listeners::open(&socket)?;
-    let refuses_descriptors = match crate::sys::refuse_descriptors(&listeners.users) {
+    let refuses_descriptors = match listeners.refuse_descriptors() {
         Ok(()) => true,
         Err(e) => {
             info!(
@@ -387,6 +387,13 @@ impl Listeners {
             .with_context(|| format!("cannot close {} to users", path.display()))?;
         Ok(Listeners { users, daemons })
     }
+
+    /// Has the kernel refuse descriptors at both: connections are read as if none came then, and an agent may be somebody
+    /// else's by now.
+    fn refuse_descriptors(&self) -> nix::Result<()> {
+        crate::sys::refuse_descriptors(&self.users)?;
+        crate::sys::refuse_descriptors(&self.daemons)
+    }
 }
 
 fn listen(socket: &Path, backlog: i32) -> Result<std::os::unix::net::UnixListener> {
@@ -450,4 +457,35 @@ fn serve(
         shared.stop(false);
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+    use std::io::IoSlice;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+
+    /// The sockets of daemons took them, and the event loop closed what came by them: it waited as long as a sender wanted.
+    #[test]
+    fn neither_socket_takes_descriptors() {
+        let dir = std::env::temp_dir().join(format!("muster-listeners-{}", std::process::id()));
+        let socket = dir.join("socket");
+        let listeners = Listeners::open(&socket).unwrap();
+        if let Err(e) = listeners.refuse_descriptors() {
+            eprintln!("this kernel has no SO_PASSRIGHTS ({e}); this test looked at nothing");
+            return;
+        }
+        for path in [daemon_socket(&socket), socket] {
+            let client = UnixStream::connect(&path).unwrap();
+            let rights = [client.as_raw_fd()];
+            let control = [ControlMessage::ScmRights(&rights)];
+            let bytes = [IoSlice::new(b"x")];
+            let flags = MsgFlags::empty();
+            let sent = sendmsg::<UnixAddr>(client.as_raw_fd(), &bytes, &control, flags, None);
+            assert_eq!(sent, Err(nix::errno::Errno::EPERM), "{}", path.display());
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

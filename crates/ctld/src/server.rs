@@ -14,7 +14,7 @@ use crate::mail::{ToReplica, ToWriter};
 use crate::passed;
 use crate::patience::Patience;
 use crate::programs::ProgramSettings;
-use crate::quota::{Share, Users};
+use crate::quota::{Agents, Share, Users};
 use crate::rate_limit::RateParameters;
 use crate::stats::Stats;
 use crate::watchdog::{Doing, Pulses};
@@ -64,6 +64,7 @@ pub(crate) struct Shared {
     more_debug: usize,
     pulses: Pulses,
     users: Rc<Users>,
+    pub(crate) agents: Rc<Agents>,
     pub(crate) patience: Patience,
     /// The kernel refuses descriptors that are sent to the socket.
     refuses_descriptors: bool,
@@ -105,6 +106,7 @@ impl Shared {
             more_debug: parts.more_debug,
             pulses: parts.pulses,
             users: parts.users,
+            agents: Rc::default(),
             patience: parts.patience,
             refuses_descriptors: parts.refuses_descriptors,
         }

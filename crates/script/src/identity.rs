@@ -1,6 +1,7 @@
 //! The change of a process from root to a user.
 
 use crate::bare::{self, Errno};
+use crate::kernel;
 
 /// Gives up root: groups, group and user, for good. Not to be called where memory is shared with another process: each
 /// change of identity sets the memory's dumpable flag to `fs.suid_dumpable`. Nor where there are other threads, which would
@@ -12,7 +13,7 @@ use crate::bare::{self, Errno};
 /// of identity takes nothing that the first has not, and leaves it so.
 ///
 /// # Errors
-/// This process is not root.
+/// This process is not root; or a number is the one that leaves an identity as it is, which would be root's.
 pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<(), Errno> {
     let before = bare::set_signal_mask(u64::MAX);
     let became = change_identity(uid, gid, groups);
@@ -21,9 +22,25 @@ pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<(), Errno> {
 }
 
 fn change_identity(uid: u32, gid: u32, groups: &[u32]) -> Result<(), Errno> {
+    if uid == u32::MAX || gid == u32::MAX {
+        return Err(Errno(kernel::EINVAL));
+    }
     bare::set_groups(groups)?;
     bare::set_gids(gid, gid, gid)?;
     bare::set_uids(uid, uid, 0)?;
     bare::set_undumpable()?;
     bare::set_uids(uid, uid, uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To setresuid(2), the highest number says that nothing changes: a script with it would have stayed root's.
+    #[test]
+    fn nobody_is_the_user_whose_number_means_no_change() {
+        for (uid, gid) in [(u32::MAX, 65_534), (65_534, u32::MAX)] {
+            assert_eq!(become_user(uid, gid, &[]), Err(Errno(kernel::EINVAL)));
+        }
+    }
 }

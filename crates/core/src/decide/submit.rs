@@ -222,6 +222,10 @@ fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner
         if identity.uid != 0 && (named.uid == 0 || named.gid == 0) {
             return denied("only root submits jobs as root".to_owned());
         }
+        // Where a process becomes a user, these say that nothing changes.
+        if named.uid == u32::MAX || named.gid == u32::MAX {
+            return denied("no user and no group has the number 4294967295".to_owned());
+        }
         return Ok(named.clone());
     }
     // Commands send the number of their user with every job; only with --uid a name comes with it.

@@ -74,6 +74,23 @@ fn a_group_is_one_that_the_user_is_in() {
     assert_eq!(world.job(id.unwrap()).spec.owner.gid, 42);
 }
 
+/// setresuid(2) leaves an identity as it is for this number: the job would have been root's.
+#[test]
+fn nobody_submits_for_the_user_whose_number_means_no_change() {
+    let mut world = World::new();
+    for (uid, gid) in [(u32::MAX, 1000), (1000, u32::MAX)] {
+        let owner = Owner {
+            uid,
+            gid,
+            user: "someone".into(),
+            group: "someone".into(),
+        };
+        let job = JobSpec { owner, ..spec("j") };
+        let refused = submitted(&mut world, user(0), job).unwrap_err();
+        assert_eq!(refused.code, RefusalCode::AccessDenied);
+    }
+}
+
 #[test]
 fn what_others_have_stored_is_no_ones_to_name() {
     let mut world = World::new();

@@ -302,8 +302,8 @@ impl Reader {
     }
 
     /// Hands on the requests that are complete.
-    fn take_requests(&mut self, charge: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
-        if !charge.set(self.buffered) {
+    fn take_requests(&mut self, rest: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
+        if !rest.set(self.buffered) {
             let why = "this user has too many requests waiting on the node";
             return Err(Ended::refused(RefusalCode::Busy, why));
         }
@@ -326,7 +326,7 @@ impl Reader {
             self.buffered = self.buffered.saturating_sub(bytes);
             self.began = None;
             // The rest is the next one's.
-            charge.set(self.buffered);
+            rest.set(self.buffered);
             let mut charge = self.client.charge();
             if !charge.set(bytes) {
                 let why = "this user has too many requests waiting on the node";
@@ -339,6 +339,12 @@ impl Reader {
                 }
                 if !self.client.become_agent(node) {
                     let why = "this node's agent has too many connections here";
+                    return Err(Ended::refused(RefusalCode::Busy, why));
+                }
+                // From now on it is that agent's.
+                *rest = self.client.charge();
+                if !rest.set(self.buffered) {
+                    let why = "this node's agent has too many requests waiting here";
                     return Err(Ended::refused(RefusalCode::Busy, why));
                 }
                 continue;

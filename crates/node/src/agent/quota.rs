@@ -1,7 +1,6 @@
 //! What the clients of one user may have at a time, and those of all users together: connections, and bytes of requests
 //! that are incomplete or wait. Root, whose the connections of other agents are, is not limited; nor is the user of the
-//! supervisor, where that is another. Each other agent has as many connections as a user. The descriptors that are kept back
-//! are for them, the shim, the controller and the agent's own files.
+//! supervisor, where that is another. Each other agent has a share too: it may be somebody else's by now. The descriptors that are kept back are for them, the shim, the controller and the agent's own files.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +15,9 @@ const CLIENT_FDS: usize = 6;
 const RESERVED_FDS: usize = 256;
 /// Bytes of requests of one user.
 const USER_BYTES_MAX: usize = 64 << 20;
-/// The same of all.
+/// Bytes of requests of one other agent, which sends those of several users.
+const AGENT_BYTES_MAX: usize = 2 * USER_BYTES_MAX;
+/// The same of all users.
 const BYTES_MAX: usize = 192 << 20;
 
 /// Who uses how much. Clones are the same one.
@@ -30,8 +31,8 @@ struct Inner {
     user_clients_max: usize,
     all: Used,
     users: HashMap<u32, Used>,
-    /// Connections of other agents, by node.
-    agents: HashMap<String, usize>,
+    /// What other agents have, by node.
+    agents: HashMap<String, Used>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +88,17 @@ impl Quotas {
         })
     }
 
+    fn give_back_of_agent(&self, node: &str, clients: usize, bytes: usize) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(used) = inner.agents.get_mut(node) {
+            used.clients -= clients;
+            used.bytes -= bytes;
+            if used.clients == 0 && used.bytes == 0 {
+                inner.agents.remove(node);
+            }
+        }
+    }
+
     fn give_back(&self, uid: u32, clients: usize, bytes: usize) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.all.clients -= clients;
@@ -108,7 +120,7 @@ pub(crate) struct Client {
     uid: u32,
     limited: bool,
     /// The node for whose agent it is.
-    node: Option<String>,
+    node: Option<Arc<str>>,
 }
 
 impl Client {
@@ -117,12 +129,12 @@ impl Client {
     pub(crate) fn become_agent(&mut self, node: &str) -> bool {
         let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
         let most = inner.user_clients_max;
-        let clients = inner.agents.entry(node.to_owned()).or_default();
-        if self.limited || self.node.is_some() || *clients >= most {
+        let has = inner.agents.get(node).map_or(0, |used| used.clients);
+        if self.limited || self.node.is_some() || has >= most {
             return false;
         }
-        *clients += 1;
-        self.node = Some(node.to_owned());
+        inner.agents.entry(node.to_owned()).or_default().clients += 1;
+        self.node = Some(node.into());
         true
     }
 
@@ -143,8 +155,9 @@ impl Client {
     /// A request of this client, without bytes so far.
     pub(crate) fn charge(&self) -> Charge {
         Charge {
-            quotas: self.limited.then(|| self.quotas.clone()),
+            quotas: (self.limited || self.is_agent()).then(|| self.quotas.clone()),
             uid: self.uid,
+            node: self.node.clone(),
             bytes: 0,
         }
     }
@@ -156,14 +169,7 @@ impl Drop for Client {
             self.quotas.give_back(self.uid, 1, 0);
         }
         if let Some(node) = &self.node {
-            let inner = self.quotas.0.lock();
-            let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
-            if let Some(clients) = inner.agents.get_mut(node) {
-                *clients -= 1;
-                if *clients == 0 {
-                    inner.agents.remove(node);
-                }
-            }
+            self.quotas.give_back_of_agent(node, 1, 0);
         }
     }
 }
@@ -173,6 +179,8 @@ impl Drop for Client {
 pub(crate) struct Charge {
     quotas: Option<Quotas>,
     uid: u32,
+    /// Whose it is, if another agent's.
+    node: Option<Arc<str>>,
     bytes: usize,
 }
 
@@ -183,36 +191,57 @@ impl Charge {
             return true;
         };
         if bytes < self.bytes {
-            quotas.give_back(self.uid, 0, self.bytes - bytes);
+            self.give_back(self.bytes - bytes);
             self.bytes = bytes;
             return true;
         }
         let mut inner = quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = &mut *inner;
         let more = bytes - self.bytes;
-        let of_all = inner.all.bytes + more;
-        let used = inner.users.entry(self.uid).or_default();
-        let of_user = used.bytes + more;
-        if of_all > BYTES_MAX || of_user > USER_BYTES_MAX {
+        // What agents have is kept back for them, and is not of that which all users have together.
+        let (used, most, of_all) = match &self.node {
+            Some(node) => {
+                let used = inner.agents.entry(node.to_string()).or_default();
+                (used, AGENT_BYTES_MAX, 0)
+            }
+            None => {
+                let used = inner.users.entry(self.uid).or_default();
+                (used, USER_BYTES_MAX, inner.all.bytes + more)
+            }
+        };
+        let of_one = used.bytes + more;
+        if of_all > BYTES_MAX || of_one > most {
             if !std::mem::replace(&mut used.logged, true) {
                 let mib = used.bytes >> 20;
-                log::warn!(
-                    "uid {} has {mib} MiB of requests on this node: more are refused",
-                    self.uid
-                );
+                let who = match &self.node {
+                    Some(node) => format!("the agent of {node}"),
+                    None => format!("uid {}", self.uid),
+                };
+                log::warn!("{who} has {mib} MiB of requests on this node: more are refused");
             }
             return false;
         }
-        used.bytes = of_user;
-        inner.all.bytes = of_all;
+        used.bytes = of_one;
+        if self.node.is_none() {
+            inner.all.bytes = of_all;
+        }
         self.bytes = bytes;
         true
+    }
+
+    fn give_back(&self, bytes: usize) {
+        match (&self.quotas, &self.node) {
+            (Some(quotas), Some(node)) => quotas.give_back_of_agent(node, 0, bytes),
+            (Some(quotas), None) => quotas.give_back(self.uid, 0, bytes),
+            (None, _) => {}
+        }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if let Some(quotas) = self.quotas.as_ref().filter(|_| self.bytes > 0) {
-            quotas.give_back(self.uid, 0, self.bytes);
+        if self.bytes > 0 {
+            self.give_back(self.bytes);
         }
     }
 }
@@ -262,8 +291,17 @@ mod tests {
         assert!(!quotas.client(1000).unwrap().become_agent("n2"), "a user");
         drop(first);
         assert!(connect("n1").is_some());
-        drop(second);
-        assert_eq!(quotas.0.lock().unwrap().agents.get("n2"), None);
+        // One that is taken over could have the others keep any number of half requests.
+        let charge = |bytes: usize| {
+            let mut charge = second.charge();
+            charge.set(bytes).then_some(charge)
+        };
+        let held = charge(AGENT_BYTES_MAX - 10).unwrap();
+        assert!(charge(11).is_none());
+        let more = charge(10).unwrap();
+        assert!(quotas.client(1).unwrap().charge().set(USER_BYTES_MAX));
+        drop((held, more, second));
+        assert!(quotas.0.lock().unwrap().agents.is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
+    SeccompRule, TargetArch, sock_filter,
 };
 use std::collections::BTreeMap;
 
@@ -68,7 +68,24 @@ pub(super) fn apply() -> anyhow::Result<()> {
     // The flags of clone3(2) lie in memory, where no filter can look. The C library goes on with clone(2).
     let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     seccompiler::apply_filter(&program(absent, libc::ENOSYS)?)?;
+    seccompiler::apply_filter(&without_x32())?;
     Ok(())
+}
+
+/// Calls by the x32 convention have the same architecture as others, and numbers of their own from this bit on: the lists above
+/// know none of them.
+fn without_x32() -> BpfProgram {
+    const X32_BIT: u32 = 0x4000_0000;
+    let (load_word, jump_if_at_least, give) = (0x20, 0x35, 0x06);
+    let step = |code, jt, k| sock_filter { code, jt, jf: 0, k };
+    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+    vec![
+        // The number comes first in what a filter looks at.
+        step(load_word, 0, 0),
+        step(jump_if_at_least, 1, X32_BIT),
+        step(give, 0, libc::SECCOMP_RET_ALLOW),
+        step(give, 0, refused),
+    ]
 }
 
 /// One for each flag: rules are alternatives.
@@ -96,6 +113,19 @@ mod tests {
     use super::*;
     use nix::errno::Errno;
     use nix::sched::{CloneFlags, unshare};
+
+    /// Where the kernel has x32 calls, execution of a program is one of them.
+    #[test]
+    #[allow(unsafe_code)]
+    fn calls_by_another_convention_are_refused() {
+        let filtered = std::thread::spawn(|| {
+            apply().unwrap();
+            // SAFETY: getpid(2) takes no arguments.
+            let pid = unsafe { libc::syscall(0x4000_0000 | libc::SYS_getpid) };
+            (pid, Errno::last())
+        });
+        assert_eq!(filtered.join().unwrap(), (-1, Errno::EPERM));
+    }
 
     /// On a thread of its own: a filter is its thread's and of those that come of it.
     #[test]

@@ -80,7 +80,8 @@ fn start(argument: &str, user: &User, dirs: Vec<PathBuf>, outlives: bool) -> io:
         environment: Vec::new(),
         user,
         order: minicbor::to_vec(Order(dirs)).expect("writing to memory cannot fail"),
-        errors: Some(libc::STDERR_FILENO),
+        // The log is root's: what is the user's has no descriptor of it.
+        errors: (argument == REMOVAL_ARGUMENT).then_some(libc::STDERR_FILENO),
         kept: Vec::new(),
         outlives,
     };

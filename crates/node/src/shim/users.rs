@@ -31,8 +31,9 @@ const ANSWER_MAX: usize = 1 << 20;
 
 /// The argument with which the launcher's program looks up groups instead.
 pub(super) const GROUPS_ARGUMENT: &str = "--groups";
-/// Whom a look-up runs as: nobody.
-const NOBODY: u32 = 65_534;
+/// The user and group that a look-up runs as: numbers that no account has. What it answers becomes groups of jobs, so no process of
+/// others may look into it or signal it, and there are such of the user nobody: jobs, and programs of the system.
+const LOOK_UP_ID: u32 = 65_530;
 
 /// A user's name and primary group.
 pub(super) type Account = (String, u32);
@@ -157,16 +158,10 @@ impl Users {
 fn start_look_up(account: &Account) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
     answer.set_nonblocking(true)?;
-    let nobody = User {
-        uid: NOBODY,
-        gid: NOBODY,
-        groups: Vec::new(),
-        name: String::new(),
-    };
     let pid = Start {
         words: &[super::SHIM_NAME, GROUPS_ARGUMENT],
         environment: Vec::new(),
-        user: &nobody,
+        user: &look_up_user(),
         order: minicbor::to_vec(account).expect("writing to memory cannot fail"),
         errors: None,
         kept: vec![far_end.as_raw_fd()],
@@ -174,6 +169,15 @@ fn start_look_up(account: &Account) -> io::Result<(i32, UnixStream)> {
     }
     .start()?;
     Ok((pid, answer))
+}
+
+fn look_up_user() -> User {
+    User {
+        uid: LOOK_UP_ID,
+        gid: LOOK_UP_ID,
+        groups: Vec::new(),
+        name: String::new(),
+    }
 }
 
 /// All groups of a user, the primary one included. One who is not in the database has only that.
@@ -261,6 +265,8 @@ impl Shim {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
 
     thread_local! {
         /// Far ends of look-ups.
@@ -287,6 +293,41 @@ mod tests {
             start: slow_for_some,
             ..Users::default()
         }
+    }
+
+    /// A command of a user whose only group has the same number.
+    fn command_of(id: u32, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).uid(id).gid(id);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// What it answers is believed: a job of the user nobody could have had any groups, root's with them.
+    #[test]
+    fn no_job_looks_into_a_look_up_or_signals_it() {
+        const NOBODY: u32 = 65_534;
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("only root starts processes of others; this test looked at nothing");
+            return;
+        }
+        let user = look_up_user();
+        assert_eq!(user.uid, user.gid);
+        let [of_look_up, of_nobody] = [user.uid, NOBODY].map(|id| {
+            let mut process = command_of(id, "sleep", &["600"]).spawn().unwrap();
+            let environment = format!("/proc/{}/environ", process.id());
+            let signal = format!("kill -0 {}", process.id());
+            let may = |program: &str, args: &[&str]| {
+                let status = command_of(NOBODY, program, args).status();
+                status.unwrap().success()
+            };
+            let done = (may("cat", &[&environment]), may("sh", &["-c", &signal]));
+            process.kill().unwrap();
+            process.wait().unwrap();
+            done
+        });
+        assert_eq!(of_look_up, (false, false));
+        assert_eq!(of_nobody, (true, true));
     }
 
     #[test]

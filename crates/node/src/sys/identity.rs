@@ -37,6 +37,9 @@ pub(crate) fn acting_as<T>(user: &User, act: impl FnOnce() -> T) -> io::Result<T
 
 /// Sets an effective identity of this thread.
 fn set_effective(call: libc::c_long, id: u32) -> io::Result<()> {
+    if id == u32::MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     // SAFETY: both calls take numbers only; -1 leaves an identity as it is.
     let rc = unsafe { libc::syscall(call, -1, id, -1) };
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
