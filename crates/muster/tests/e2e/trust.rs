@@ -6,8 +6,9 @@ use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::NodeHello;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -166,6 +167,21 @@ fn an_agents_connection_is_good_for_nothing_else() {
         };
         assert!(refusal.detail.contains("agent of node n1"), "{refusal:?}");
     }
+    // Nor are they as many as the agent likes: the controller's descriptors are everybody's.
+    let connect = || {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        let (version, body) = (PROTOCOL, serve("n2"));
+        frame::write(&mut stream, &Request { version, body }).unwrap();
+        stream
+    };
+    let many: Vec<UnixStream> = (0..40).map(|_| connect()).collect();
+    let mut fds: Vec<PollFd> = many
+        .iter()
+        .map(|stream| PollFd::new(stream.as_fd(), PollFlags::POLLIN))
+        .collect();
+    let refused = poll(&mut fds, PollTimeout::from(20_000_u16)).unwrap();
+    assert!(refused > 0, "all are served");
+    drop(many);
     c.ok("srun -n1 true");
     let own = answers(&socket, vec![serve("n1"), hello("n1")]);
     assert!(matches!(own.first(), Some(Response::Welcome(_))), "{own:?}");
