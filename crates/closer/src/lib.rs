@@ -6,7 +6,13 @@
 //! delays nobody else. One thread is kept in reserve from the start, for the time in which no threads can be made. Then users
 //! wait for each other there, until there are threads again; what waits is counted all the same, so that whoever asks
 //! [how much waits](Closers::waiting_of) before more is received has a bound on it.
+//!
+//! Some of what comes cannot be refused: a connection is there before it is known whose it is. So a user of whom much waits has
+//! the close that is under way interrupted by each item more, which ends the time that a socket lingers, at whatever depth.
 
+mod interrupt;
+
+use interrupt::Thread;
 use log::error;
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -20,6 +26,8 @@ use std::time::Duration;
 
 /// Items of a user that wait to be closed before nothing should be received from the user any more.
 pub const WAITING_MAX: usize = 128;
+/// Items that wait from which on each more interrupts the close that is under way.
+const PATIENT_MAX: usize = 16;
 /// How long a thread waits for more to close.
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of such a thread.
@@ -62,6 +70,8 @@ struct User<T> {
     /// These, and the one that is being closed.
     waiting: usize,
     has_thread: bool,
+    /// The thread, once it runs. It takes itself away, with the user, before it ends.
+    thread: Option<Thread>,
     came: Arc<Condvar>,
 }
 
@@ -71,6 +81,7 @@ impl<T> Default for User<T> {
             items: VecDeque::new(),
             waiting: 0,
             has_thread: false,
+            thread: None,
             came: Arc::default(),
         }
     }
@@ -117,6 +128,9 @@ impl<T: Send + 'static> Closers<T> {
         user.items.push_back(item);
         user.waiting += 1;
         if user.has_thread {
+            if let Some(thread) = user.thread.filter(|_| user.waiting > PATIENT_MAX) {
+                thread.interrupt();
+            }
             return user.came.notify_one();
         }
         if let Err(e) = self.start_thread_of(uid, user) {
@@ -148,6 +162,9 @@ impl<T: Send + 'static> Closers<T> {
     /// The thread of a user.
     fn close_all_of(&self, uid: u32) {
         let mut state = self.lock();
+        if let Some(user) = state.users.get_mut(&uid) {
+            user.thread = Some(Thread::current());
+        }
         // It goes only once it has taken its user off the list, who has one as long as this runs.
         while let Some(user) = state.users.get_mut(&uid) {
             if let Some(item) = user.items.pop_front() {
@@ -278,6 +295,40 @@ mod tests {
         none_waits(&closers, 1);
         let numbers: Vec<u32> = is_closed.try_iter().collect();
         assert_eq!(numbers, (1..100).collect::<Vec<_>>());
+    }
+
+    /// A socket whose close takes ten minutes.
+    fn lingering() -> (OwnedFd, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        near.set_nonblocking(true).unwrap();
+        while std::io::Write::write(&mut &near, &[0; 1 << 16]).is_ok() {}
+        near.set_nonblocking(false).unwrap();
+        let minutes = libc::linger {
+            l_onoff: 1,
+            l_linger: 600,
+        };
+        setsockopt(&near, sockopt::Linger, &minutes).unwrap();
+        (near.into(), far)
+    }
+
+    /// One such in the queue of a Unix socket kept all connections that came later, without a bound.
+    #[test]
+    fn what_lingers_does_not_keep_more_than_a_bound() {
+        let closers: Closers<OwnedFd> = Closers::new(drop);
+        let (sockets, _far): (Vec<OwnedFd>, Vec<_>) =
+            (0..2 * PATIENT_MAX).map(|_| lingering()).unzip();
+        for socket in sockets {
+            closers.close(1, socket);
+        }
+        let until = Instant::now() + SOON;
+        while closers.waiting_of(1) > PATIENT_MAX {
+            assert!(Instant::now() < until, "{}", closers.waiting_of(1));
+            let null = std::fs::File::open("/dev/null").unwrap();
+            closers.close(1, null.into());
+            thread::yield_now();
+        }
     }
 
     static HAS_THREADS: AtomicBool = AtomicBool::new(true);

@@ -723,7 +723,7 @@ fn accounting_enforce(words: &[String]) -> Vec<&'static str> {
         .collect()
 }
 
-/// Says of words in `SlurmctldParameters` that they are not implemented.
+/// Says of words in `SlurmctldParameters` that they are not implemented, or that their value is wrong.
 fn slurmctld_parameters(reader: &Reader<'_>, findings: &mut Findings) {
     const WORDS: [&str; 7] = [
         "preempt_send_user_signal",
@@ -738,7 +738,14 @@ fn slurmctld_parameters(reader: &Reader<'_>, findings: &mut Findings) {
         return;
     };
     for word in reader.list("SlurmctldParameters") {
-        let name = word.split('=').next().unwrap_or(&word);
+        let (name, value) = word.split_once('=').unwrap_or((&word, ""));
+        let lower = name.to_ascii_lowercase();
+        let least = u64::from(lower != "rl_log_freq");
+        let is_number = value.parse().is_ok_and(|number: u64| number >= least);
+        if lower.starts_with("rl_") && lower != "rl_enable" && !is_number {
+            let message = format!("SlurmctldParameters: `{word}` has no number from {least}");
+            findings.error(&setting.origin, "SlurmctldParameters", message, "");
+        }
         if !WORDS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             let message = format!("SlurmctldParameters={name} is not implemented yet");
             findings.warn(&setting.origin, "SlurmctldParameters", message, "");

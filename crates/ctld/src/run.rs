@@ -79,6 +79,9 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     fault::arm_by_environment();
     let source = Source::new(&options.conf);
     let read = source.read()?;
+    // Before there are threads: an error after that would end the process as a thread's failure, without its text.
+    let text = read.config.text("SlurmctldParameters").unwrap_or_default();
+    let rates = RateParameters::read(text).map_err(anyhow::Error::msg)?;
     let dir = read.config.paths.state_save_location.clone();
     fs::create_dir_all(&dir).with_context(|| {
         format!(
@@ -184,15 +187,14 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         *read.config.slurmctld_ports.start(),
     );
     let admins = read.cluster.admin_uids.clone();
-    let text = read.config.text("SlurmctldParameters").unwrap_or_default();
-    let rates = RateParameters::read(text).map_err(anyhow::Error::msg)?;
     let users = Users::new(
         raise_descriptors(),
         RateLimit::new(rates),
         Arc::clone(&stats),
     );
     passed::start().context("no thread to close what users send")?;
-    let listeners = Listeners::open(&socket)?;
+    // Threads end with this function then, which is not why it ends.
+    let listeners = Listeners::open(&socket).inspect_err(|_| failure::stopping())?;
     let refuses_descriptors = match listeners.refuse_descriptors() {
         Ok(()) => true,
         Err(e) => {

@@ -30,7 +30,7 @@ A cluster on this machine, without any configuration:
 
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
-  muster why JOBID [--json]                           what a job waits for, and what would start it sooner
+  muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
   muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
@@ -351,10 +351,9 @@ fn bring_companions(given: &Path, own: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The `SlurmUser` of a site's file, where this is root's cluster and the account exists here.
-fn slurm_user(given: &Path) -> Option<String> {
-    let (config, _) = muster_conf::load(given);
-    let known = User::from_name(&config.slurm_user).ok().flatten();
+/// An account that a site's file names, where this is root's cluster and the account exists here.
+fn account_here(name: &str) -> Option<String> {
+    let known = User::from_name(name).ok().flatten();
     known.filter(|_| geteuid().is_root()).map(|user| user.name)
 }
 
@@ -372,10 +371,14 @@ fn with_slurm_user(own: &str, user: &str) -> String {
 fn adapt(given: &Path, own: &str) -> Result<String> {
     let text =
         fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
-    let own = match slurm_user(given) {
+    let (site, _) = muster_conf::load(given);
+    let mut own = match account_here(&site.slurm_user) {
         Some(user) => with_slurm_user(own, &user),
         None => own.to_owned(),
     };
+    if let Some(user) = account_here(&site.slurmd_user) {
+        own += &format!("SlurmdUser={user}\n");
+    }
     let key = |line: &str| {
         line.split('=')
             .next()

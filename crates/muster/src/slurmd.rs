@@ -191,7 +191,8 @@ fn check_accounts(config: &Config) -> Result<()> {
             config.slurmd_user
         );
     }
-    Ok(())
+    // Here the terminal still sees the error.
+    muster_node::check_account(&config.slurmd_user)
 }
 
 fn start(args: Args) -> Result<ExitCode> {

@@ -43,7 +43,7 @@ pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
 pub use stepd::{HOST_NAME, STEPD_NAME, pmix_host_main, stepd_main};
-pub use supervisor::{AGENT_NAME, AgentLog, run};
+pub use supervisor::{AGENT_NAME, AgentLog, check_account, run};
 pub use sys::pidfd;
 
 use muster_core::time::Timestamp;

@@ -1,4 +1,4 @@
-//! The supervisor: `slurmd` itself, once it has read the configuration. It is root's (or whoever's started it), has one
+//! The supervisor: `slurmd` itself, once it has read the configuration. It runs as root, or as the user who started it, has one
 //! thread, talks to nobody but its own child, and does four things: it takes the spool directory, makes the sockets on
 //! which users and other nodes reach this one, starts the launcher unless one runs, and executes this program afresh
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
@@ -15,6 +15,7 @@ mod order;
 mod sockets;
 mod spool;
 
+pub use account::check_account;
 pub use order::AgentLog;
 pub(crate) use order::{Inherited, inherited};
 
@@ -113,8 +114,10 @@ struct Supervisor {
     signals: SignalFd,
     /// The agent's process.
     agent: i32,
+    /// What the agent asks for.
     requests: RequestReceiver,
-    /// Where the answers to each kind of request go.
+    /// Where the answers to each kind of request go: connections to the launcher and to the controller, sockets of jobs,
+    /// connections to other agents.
     launcher: OwnedFd,
     controller: OwnedFd,
     sockets: OwnedFd,
@@ -209,7 +212,7 @@ impl Supervisor {
         }
     }
 
-    /// Passes on what it is told to; gives the agent's status if it has ended.
+    /// Passes signals on to the agent; gives the agent's status if it has ended.
     fn take_signals(&mut self) -> Option<ExitCode> {
         while let Ok(Some(info)) = self.signals.read_signal() {
             let signal = i32::try_from(info.ssi_signo).unwrap_or(0);

@@ -8,7 +8,7 @@ const HEAD: usize = 11;
 
 /// Numbers of the order, and lengths of the lists that follow.
 struct Head {
-    is_root: u64,
+    becomes_user: u64,
     uid: u64,
     gid: u64,
     umask: u64,
@@ -25,7 +25,7 @@ struct Head {
 impl Head {
     fn words(&self) -> [u64; HEAD] {
         [
-            self.is_root,
+            self.becomes_user,
             self.uid,
             self.gid,
             self.umask,
@@ -41,7 +41,7 @@ impl Head {
 
     fn of(words: [u64; HEAD]) -> Head {
         let [
-            is_root,
+            becomes_user,
             uid,
             gid,
             umask,
@@ -54,7 +54,7 @@ impl Head {
             env,
         ] = words;
         Head {
-            is_root,
+            becomes_user,
             uid,
             gid,
             umask,
@@ -75,23 +75,23 @@ impl Head {
 pub struct Order<'a> {
     /// The program to be executed.
     pub path: &'a str,
-    /// Its arguments, this path first.
+    /// Its arguments, `path` first.
     pub args: &'a Strings,
     /// Its environment but for the process id, in two parts.
     pub env: [&'a Strings; 2],
     /// Whom to become, where the launcher is root.
     pub user: Option<(u32, u32, &'a [u32])>,
-    /// Their name.
+    /// The user's name, for messages.
     pub user_name: &'a str,
-    /// Directory to go to.
+    /// Working directory.
     pub work_dir: &'a str,
-    /// Files.
+    /// File for standard input.
     pub stdin: &'a str,
-    /// See above.
+    /// File for standard output.
     pub stdout: &'a str,
-    /// Joined to standard output when absent.
+    /// File for standard error; absent: it goes to standard output.
     pub stderr: Option<&'a str>,
-    /// Append to the files.
+    /// Append to the files for output instead of truncating them.
     pub append: bool,
     /// See umask(2).
     pub umask: u32,
@@ -171,7 +171,7 @@ mod writer {
             let [first, second] = self.env;
             let env = first.starts.len() + second.starts.len();
             let head = Head {
-                is_root: u64::from(self.user.is_some()),
+                becomes_user: u64::from(self.user.is_some()),
                 uid: user.0.into(),
                 gid: user.1.into(),
                 umask: self.umask.into(),
@@ -290,7 +290,7 @@ impl MappedOrder {
         let id = |word: u64| u32::try_from(word).ok();
         let groups = halves_of(groups).get(..usize::try_from(head.groups).ok()?)?;
         Some(MappedOrder {
-            user: match head.is_root {
+            user: match head.becomes_user {
                 0 => None,
                 _ => Some((id(head.uid)?, id(head.gid)?, groups)),
             },

@@ -45,6 +45,14 @@ pub(super) fn find(slurmd_user: &str) -> anyhow::Result<User> {
     Ok(user(uid, uid, ""))
 }
 
+/// Whether [`run`](super::run) will find an account for the agent, for a process that has not gone to the background yet.
+///
+/// # Errors
+/// There is none, or the one that is named does not exist.
+pub fn check_account(slurmd_user: &str) -> anyhow::Result<()> {
+    find(slurmd_user).map(drop)
+}
+
 fn by_name(name: &str) -> nix::Result<Option<Account>> {
     match name.parse() {
         Ok(uid) => Account::from_uid(Uid::from_raw(uid)),
