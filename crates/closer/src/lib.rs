@@ -4,7 +4,7 @@
 //!
 //! Each user has a thread for it, which is there while there is something to close: a user whose descriptors do not close
 //! delays nobody else. One thread is kept in reserve from the start, for the time in which no threads can be made. Then users
-//! wait for each other there, until there are threads again; what waits is counted all the same, so that whoever asks
+//! wait for each other there, until there are threads again; what waits is counted all the same, so that a caller who asks
 //! [how much waits](Closers::waiting_of) before more is received has a bound on it.
 //!
 //! Some of what comes cannot be refused: a connection is there before it is known whose it is. So a user of whom much waits has

@@ -54,7 +54,7 @@ const CATCH_UP: usize = 8192;
 
 /// Connections that wait to be accepted, of users.
 const BACKLOG: i32 = 512;
-/// The same of agents, of which each has one: as many as the kernel allows unless it is told otherwise
+/// The same of agents, of which each has one: as many as the kernel allows by default
 /// (net.core.somaxconn).
 const DAEMONS_BACKLOG: i32 = 4096;
 

@@ -9,6 +9,7 @@ mod het;
 mod hostile;
 mod job_env;
 mod kept_events;
+mod launching;
 mod mutation;
 mod nodes;
 mod partitions;

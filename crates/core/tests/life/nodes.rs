@@ -2,9 +2,7 @@
 
 use crate::world::{World, allocation, config, exit, info, spec, step_end, target};
 use muster_core::binding::BindDefault;
-use muster_core::command::{
-    Command, JobSelection, KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand,
-};
+use muster_core::command::{KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::effect::{Effect, TerminateReason};
 use muster_core::event::Event;
@@ -33,7 +31,7 @@ fn no_requeue() -> JobSpec {
     }
 }
 
-fn launch_failed(world: &mut World, id: JobId, node: u32, node_fault: bool) {
+pub(crate) fn launch_failed(world: &mut World, id: JobId, node: u32, node_fault: bool) {
     let attempt = world.job(id).attempt;
     let error = "chdir /nosuch: No such file or directory".to_owned();
     world.node(
@@ -721,109 +719,5 @@ fn late_words_of_a_node_change_nothing() {
             .history
             .iter()
             .any(|e| matches!(e, Event::JobRequeued { .. }))
-    );
-}
-
-#[test]
-fn a_job_waits_for_the_controllers_prolog() {
-    let mut world = World::with(ClusterConfig {
-        prolog_slurmctld: true,
-        ..config()
-    });
-    let ended = |world: &mut World, id: JobId, attempt: u32, well: bool| {
-        world.run(Command::PrologEnded {
-            job: id,
-            attempt: Attempt(attempt),
-            well,
-        });
-    };
-    let launches = |world: &World| {
-        let launched = |e: &&Effect| matches!(e, Effect::Launch { .. });
-        world.effects.iter().filter(launched).count()
-    };
-    let id = world.submit(spec("j"));
-    assert!(world.start(id, &[0, 1]));
-    assert!(world.job(id).configuring && launches(&world) == 0);
-    world.register(0, "boot1", &[]);
-    assert!(world.state.orders_for_node(NodeIdx(0), &[]).is_empty());
-    assert_eq!(
-        world.refused(0, UserCommand::Suspend { target: target(id) }),
-        RefusalCode::JobPending
-    );
-    ended(&mut world, id, 7, true);
-    assert!(world.job(id).configuring, "that was another launch");
-    ended(&mut world, id, 1, true);
-    assert_eq!((launches(&world), world.job(id).configuring), (2, false));
-    ended(&mut world, id, 1, false);
-    assert_eq!(world.job(id).state, JobState::Running, "once is enough");
-    world.finish(id, 0);
-    // It fails: a batch job goes back to the queue, an allocation ends.
-    let id = world.submit(spec("j"));
-    world.start(id, &[0]);
-    ended(&mut world, id, 1, false);
-    world.release(id);
-    assert_eq!(world.job(id).state, JobState::Pending);
-    let held = world.submit(allocation("a"));
-    world.start(held, &[0]);
-    ended(&mut world, held, 1, false);
-    world.release(held);
-    assert_eq!(world.job(held).state, JobState::Cancelled);
-    // It is cancelled meanwhile.
-    let id = world.submit(spec("j"));
-    world.start(id, &[0]);
-    world.must(
-        1000,
-        UserCommand::Cancel {
-            selection: JobSelection {
-                targets: vec![target(id)],
-                ..JobSelection::default()
-            },
-        },
-    );
-    ended(&mut world, id, 1, true);
-    assert_eq!(launches(&world), 0);
-    world.release(id);
-    assert_eq!(world.job(id).state, JobState::Cancelled);
-    world.check_replay();
-}
-
-#[test]
-fn a_job_whose_launches_fail_again_and_again_is_held() {
-    let mut world = World::with(ClusterConfig {
-        max_batch_requeue: Some(2),
-        ..config()
-    });
-    let id = world.submit(spec("j"));
-    for node in [0, 1] {
-        assert!(world.start(id, &[node]));
-        launch_failed(&mut world, id, node, true);
-        assert_eq!(
-            world.state_of(id),
-            (JobState::Pending, Reason::LaunchBackoff)
-        );
-        world.pass(1000);
-    }
-    // A restart is no failed launch.
-    assert!(world.start(id, &[2]));
-    let target = target(id);
-    world.must(
-        0,
-        UserCommand::Requeue {
-            target,
-            hold: false,
-            special_exit: false,
-            incomplete: false,
-        },
-    );
-    world.release(id);
-    world.pass(1000);
-    assert!(world.start(id, &[2]));
-    launch_failed(&mut world, id, 2, true);
-    let job = world.job(id);
-    assert_eq!((job.hold, job.priority), (Hold::Admin, 0));
-    let detail = job.reason_detail.as_deref().unwrap_or("");
-    assert!(
-        detail.starts_with("launch failure limit exceeded"),
-        "{detail}"
     );
 }
