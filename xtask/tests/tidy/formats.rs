@@ -92,6 +92,7 @@ fn read_item(source: &Source, item: &syn::Item, types: &mut BTreeMap<String, Fie
     let (name, attributes) = match item {
         syn::Item::Struct(item) => (&item.ident, &item.attrs),
         syn::Item::Enum(item) => (&item.ident, &item.attrs),
+        syn::Item::Macro(item) => return read_macro(source, item, types),
         _ => return,
     };
     let mut fields = Fields::new();
@@ -117,6 +118,36 @@ fn read_item(source: &Source, item: &syn::Item, types: &mut BTreeMap<String, Fie
     path.push(format!("{name}{how}"));
     let before = types.insert(path.join("::"), fields);
     assert!(before.is_none(), "{} is there twice", path.join("::"));
+}
+
+/// Macros that make types of lines of a number and a name, the types, and how these are encoded.
+const MACROS: [(&str, &str); 2] = [
+    ("refusals", "RefusalCode [index_only]"),
+    ("flags", "Flags [bits]"),
+];
+
+/// The numbers in a call of one of [`MACROS`].
+fn read_macro(source: &Source, item: &syn::ItemMacro, types: &mut BTreeMap<String, Fields>) {
+    let name = item.mac.path.to_token_stream().to_string();
+    let Some((_, of)) = MACROS.iter().find(|(known, _)| *known == name) else {
+        return;
+    };
+    let mut fields = Fields::new();
+    let mut number = None;
+    for token in item.mac.tokens.clone() {
+        match token {
+            proc_macro2::TokenTree::Literal(literal) => number = literal.to_string().parse().ok(),
+            proc_macro2::TokenTree::Ident(ident) => {
+                if let Some(number) = number.take() {
+                    let before = fields.insert(vec![number], ident.to_string());
+                    assert!(before.is_none(), "a number twice: {ident}");
+                }
+            }
+            _ => {}
+        }
+    }
+    let path = [&[source.package.clone()], &*source.modules].concat();
+    types.insert(format!("{}::{of}", path.join("::")), fields);
 }
 
 fn read_fields(of: &syn::Fields, above: &[u32], into: &mut Fields) {
