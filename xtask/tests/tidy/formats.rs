@@ -27,7 +27,7 @@ const EVENTS: [&str; 4] = [
 ];
 
 /// Lines of a type by their numbers; those of a variant's fields have two.
-type Fields = BTreeMap<Vec<u32>, String>;
+pub(crate) type Fields = BTreeMap<Vec<u32>, String>;
 
 #[test]
 fn stored_and_sent_fields_are_as_written_down() {
@@ -36,7 +36,10 @@ fn stored_and_sent_fields_are_as_written_down() {
     let known = parse(&text);
     let mut found = fields();
     let reused = given_again(&found, &known);
-    assert!(reused.is_empty(), "numbers given again: {reused:#?}");
+    assert!(
+        reused.is_empty(),
+        "numbers given again, or name and kind of a field changed at once: {reused:#?}"
+    );
     keep_gone(&mut found, &known);
     let now = print(&found);
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -77,7 +80,7 @@ fn each_event_is_kept_for_later_versions() {
 }
 
 /// All numbered fields of the product, by type.
-fn fields() -> BTreeMap<String, Fields> {
+pub(crate) fn fields() -> BTreeMap<String, Fields> {
     let mut types = BTreeMap::new();
     for source in product() {
         let file = syn::parse_file(&source.text).expect("Rust");
@@ -168,7 +171,7 @@ fn read_fields(of: &syn::Fields, above: &[u32], into: &mut Fields) {
 }
 
 /// The number of a field or variant, and how it is encoded where that is said.
-fn number(attributes: &[syn::Attribute]) -> Option<(u32, String)> {
+pub(crate) fn number(attributes: &[syn::Attribute]) -> Option<(u32, String)> {
     let parse = |text: &str| text.trim_matches(['(', ')', ' ']).parse::<u32>().ok();
     for attribute in attributes {
         let (path, tokens) = parts(attribute);
@@ -260,13 +263,19 @@ fn parse(text: &str) -> BTreeMap<String, Fields> {
     types
 }
 
-/// Numbers that were gone and are there again.
+/// Numbers that were gone and are there again, and those whose field has another name and another kind: it is another field.
 fn given_again(found: &BTreeMap<String, Fields>, known: &BTreeMap<String, Fields>) -> Vec<String> {
     let mut again = Vec::new();
     for (name, fields) in known {
-        let gone = fields.iter().filter(|(_, line)| *line == GONE);
-        for (numbers, _) in gone {
-            if let Some(line) = found.get(name).and_then(|now| now.get(numbers)) {
+        for (numbers, before) in fields {
+            let Some(line) = found.get(name).and_then(|now| now.get(numbers)) else {
+                continue;
+            };
+            let is_other = match (before.split_once(": "), line.split_once(": ")) {
+                (Some((name, kind)), Some((now, kind_now))) => name != now && kind != kind_now,
+                _ => false,
+            };
+            if before == GONE || is_other {
                 again.push(format!("{name} {numbers:?} {line}"));
             }
         }
@@ -331,4 +340,8 @@ fn fields_are_read_and_numbers_not_given_again() {
     }
     let again = of("struct S { #[n(2)] e: u8 }");
     assert_eq!(given_again(&again, &parse(&gone)), ["p::m::S [2] e: u8"]);
+    let renamed = of("struct S { #[n(0)] b: u8, #[n(2)] b: Vec<(u8, U)> }");
+    assert_eq!(given_again(&renamed, &before), [""; 0]);
+    let other = of("struct S { #[n(0)] b: String }");
+    assert_eq!(given_again(&other, &before), ["p::m::S [0] b: String"]);
 }
