@@ -597,7 +597,7 @@ impl<'a> Stepd<'a> {
 
     fn told(&mut self, message: ToStepd) {
         match message {
-            ToStepd::Hello(_) | ToStepd::Attach(_) | ToStepd::Adopt | ToStepd::Nothing => {}
+            ToStepd::Hello(..) | ToStepd::Attach(_) | ToStepd::Adopt | ToStepd::Nothing => {}
             ToStepd::Stdin { task, bytes } => {
                 for stream in &mut self.streams {
                     stream.feed(task, &bytes);

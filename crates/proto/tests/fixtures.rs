@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Encode};
 use muster_fixtures::{Root, check};
-use muster_proto::client::{Request, Response};
+use muster_proto::client::Request;
 use muster_proto::frame::{self, Message};
 use muster_proto::node::{Orders, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};

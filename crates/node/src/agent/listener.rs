@@ -16,6 +16,7 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
+use muster_proto::version::{Greeting, Versions};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use std::borrow::Cow;
@@ -332,7 +333,11 @@ impl Reader {
                 let why = "this user has too many requests waiting on the node";
                 return Err(Ended::refused(RefusalCode::Busy, why));
             }
-            if let AgentRequest::ServeNode(node) = &request {
+            if let AgentRequest::Greeting(theirs) = &request {
+                check_version(theirs, "the command")?;
+                continue;
+            }
+            if let AgentRequest::ServeNode(node, greeting) = &request {
                 // Only who is believed for which node it speaks, and before anything else.
                 if self.client.is_limited() || *requests > 1 {
                     return Err(Ended::refused(RefusalCode::AccessDenied, "no supervisor"));
@@ -341,6 +346,8 @@ impl Reader {
                     let why = "this node's agent has too many connections here";
                     return Err(Ended::refused(RefusalCode::Busy, why));
                 }
+                let theirs = greeting.clone().unwrap_or_default();
+                check_version(&theirs, &format!("slurmd of node {node}"))?;
                 // From now on it is that agent's.
                 *rest = self.client.charge();
                 if !rest.set(self.buffered) {
@@ -375,6 +382,12 @@ impl Reader {
     }
 }
 
+/// Refuses a version of the protocol that is not spoken here.
+fn check_version(theirs: &Greeting, they: &str) -> Result<(), Ended> {
+    let checked = Versions::CLUSTER.check(theirs, they, "this node's slurmd");
+    checked.map_err(|refusal| Ended::Refused(refusal.code, refusal.detail.into()))
+}
+
 /// Whose request it is.
 #[derive(Debug)]
 pub(super) struct Asker {
@@ -398,7 +411,8 @@ fn is_of_agents(request: &AgentRequest) -> bool {
         | AgentRequest::Inspect { .. }
         | AgentRequest::Measure { .. }
         | AgentRequest::TakeStepNumber { .. }
-        | AgentRequest::ServeNode(_) => false,
+        | AgentRequest::ServeNode(..)
+        | AgentRequest::Greeting(_) => false,
     }
 }
 
@@ -487,7 +501,7 @@ impl Agent {
                 self.inspect(Request::Measure, (job, uid), Wish::Usage, reply);
             }
             // The connection has taken it.
-            AgentRequest::ServeNode(_) => {}
+            AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => {}
         }
     }
 
@@ -670,7 +684,7 @@ mod tests {
         let frames = |requests: &[AgentRequest]| -> Vec<u8> {
             requests.iter().flat_map(frame::encode).collect()
         };
-        let serve = || AgentRequest::ServeNode("n2".to_owned());
+        let serve = || AgentRequest::ServeNode("n2".to_owned(), None);
         let (job, key) = (JobId(1), ByteVec::from(vec![1; 16]));
         let signal = || AgentRequest::SignalStep {
             job,
@@ -704,6 +718,44 @@ mod tests {
             let (replies, handed_on) = answer_by(uid, &frames(&said)).await;
             assert_eq!(codes(&replies), [RefusalCode::AccessDenied]);
             assert_eq!(handed_on, before);
+        }
+    }
+
+    /// What follows in another version need not be understandable: it is not looked at.
+    #[tokio::test(start_paused = true)]
+    async fn another_version_is_refused_by_name() {
+        let of = |protocol: u32| Greeting {
+            protocol,
+            release: "9.9.9".to_owned(),
+        };
+        let newest = Versions::CLUSTER.newest;
+        let clients = |greeting: Greeting| frame::encode(&AgentRequest::Greeting(greeting));
+        let agents = |greeting: Greeting| {
+            frame::encode(&AgentRequest::ServeNode("n2".to_owned(), Some(greeting)))
+        };
+        for (uid, first) in [(1000, clients(of(newest + 1))), (0, agents(of(newest + 1)))] {
+            let said = [first, vec![0, 0, 0, 1, 0xff]].concat();
+            let (replies, handed_on) = answer_by(uid, &said).await;
+            let [AgentReply::Refused(refusal)] = &*replies else {
+                panic!("{replies:?}");
+            };
+            assert_eq!(refusal.code, RefusalCode::ProtocolError);
+            let both = [
+                format!("protocol {} (muster 9.9.9)", newest + 1),
+                format!("protocol {newest} "),
+            ];
+            assert!(both.iter().all(|v| refusal.detail.contains(v)), "{refusal}");
+            assert!(
+                refusal.detail.contains("update this node's slurmd"),
+                "{refusal}"
+            );
+            assert_eq!(handed_on, 0);
+        }
+        // The same version, and none, which is the first, are understood.
+        let inspect = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
+        for first in [clients(of(newest)), Vec::new()] {
+            let (_, handed_on) = answer_by(0, &[first, inspect.clone()].concat()).await;
+            assert_eq!(handed_on, 1);
         }
     }
 

@@ -4,6 +4,7 @@ use super::wire::Wire;
 use super::{Phase, Running, Stepd};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
+use muster_proto::version::{Greeting, Versions};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -88,6 +89,16 @@ impl Client {
     }
 }
 
+/// Whether srun, or the step daemon above, speaks a version that is spoken here; it gets a refusal if not.
+fn understands(client: &mut Client, greeting: Option<&Greeting>) -> bool {
+    let theirs = greeting.cloned().unwrap_or_default();
+    let checked = Versions::CLUSTER.check(&theirs, "srun", "the step daemon of this node");
+    let Err(refusal) = checked else { return true };
+    client.send(&FromStepd::Refused(refusal));
+    client.write();
+    false
+}
+
 /// Whether the other end belongs to the user of this process, which is no job's unless all jobs are of one user.
 fn is_own(stream: &UnixStream) -> bool {
     let peer = getsockopt(stream, PeerCredentials);
@@ -129,14 +140,20 @@ impl Stepd<'_> {
         let absent = self.client.is_none() && !self.ending;
         let free = absent && self.phase == Phase::Waiting;
         match stranger.next() {
-            Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
+            Some(ToStepd::Hello(key, greeting))
+                if free
+                    && key == self.order.launch.step_key
+                    && understands(&mut stranger, greeting.as_ref()) =>
+            {
                 self.client = Some(stranger);
                 self.start();
                 self.tell_pmix_error();
                 self.client_messages();
             }
             Some(ToStepd::Attach(attach))
-                if (free || self.tree.is_some()) && attach.key == self.order.launch.step_key =>
+                if (free || self.tree.is_some())
+                    && attach.key == self.order.launch.step_key
+                    && understands(&mut stranger, attach.greeting.as_ref()) =>
             {
                 self.attach(&attach, stranger);
             }
