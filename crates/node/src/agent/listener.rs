@@ -1,6 +1,6 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
-use super::closing::{self, Streams};
+use super::closing::{self, Sender, Streams, WAITING_MAX};
 use super::lead::{Asked, Reply, StepKey};
 use super::measure::{self, Tasks};
 use super::quota::{Charge, Client, Quotas};
@@ -35,6 +35,8 @@ use tokio::sync::mpsc;
 const REQUEST_BYTES_MAX: usize = 24 << 20;
 /// Requests of a user by one connection. Commands have one or two.
 const REQUESTS_MAX: u32 = 64;
+/// Bytes of replies that a client has not read.
+const UNREAD_BYTES_MAX: usize = 64 << 20;
 /// For how long a client may be silent that has asked nothing, or whose requests are all answered.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// For how long one may be that has sent a part of a request.
@@ -95,7 +97,7 @@ async fn welcome(
         match socket.async_io(Interest::READABLE, &accept).await {
             Ok((stream, uid)) => {
                 let client = serving.quotas.client(uid);
-                match client.filter(|_| closing::waiting_of(uid) < closing::WAITING_MAX) {
+                match client.filter(|_| closing::waiting_of(uid) < WAITING_MAX) {
                     Some(client) => {
                         let conn = serving.next.fetch_add(1, Ordering::Relaxed) + 1;
                         tokio::spawn(serve(stream, client, conn, serving.events.clone()));
@@ -121,6 +123,40 @@ fn turn_away(stream: UnixStream, uid: u32) {
     closing::close_connection(uid, stream);
 }
 
+/// Sends replies as they come. Ends the connection of a client that does not read them.
+async fn send_replies(socket: Socket, mut replies: mpsc::UnboundedReceiver<AgentReply>) {
+    let (mut frames, mut written) = (Vec::new(), 0);
+    while let Some(reply) = replies.recv().await {
+        frame::encode_into(&reply, &mut frames);
+        while written < frames.len() {
+            while let Ok(more) = replies.try_recv() {
+                frame::encode_into(&more, &mut frames);
+            }
+            if frames.len() - written > UNREAD_BYTES_MAX {
+                log::warn!("a client does not read its replies; its connection is closed");
+                return socket.close();
+            }
+            match socket.write_now(&frames[written..]) {
+                Ok(0) => {}
+                Ok(more) => {
+                    written += more;
+                    if written > frames.len() / 2 {
+                        frames.drain(..written);
+                        written = 0;
+                    }
+                    continue;
+                }
+                Err(_) => return,
+            }
+            tokio::select! {
+                writable = socket.until_writable() => if writable.is_err() { return },
+                // None comes any more, but what there is is still to be sent.
+                Some(more) = replies.recv() => frame::encode_into(&more, &mut frames),
+            }
+        }
+    }
+}
+
 async fn serve(
     stream: UnixStream,
     client: Client,
@@ -132,19 +168,8 @@ async fn serve(
         Err(e) => return log::error!("connection {conn}: {e}"),
     };
     let writer = socket.clone();
-    let (reply, mut replies) = mpsc::unbounded_channel::<AgentReply>();
-    let answering = tokio::spawn(async move {
-        while let Some(reply) = replies.recv().await {
-            let mut frames = frame::encode(&reply);
-            while let Ok(more) = replies.try_recv() {
-                frame::encode_into(&more, &mut frames);
-            }
-            if writer.write_all(&frames).await.is_err() {
-                return;
-            }
-        }
-    });
-    let uid = client.uid();
+    let (reply, replies) = mpsc::unbounded_channel();
+    let answering = tokio::spawn(send_replies(writer, replies));
     let mut reader = Reader {
         socket,
         client,
@@ -171,11 +196,12 @@ async fn serve(
         let refusal = Refusal::new(*code, text.clone());
         socket.write_some(&frame::encode(&AgentReply::Refused(refusal)));
     }
-    closing::close(uid, descriptors);
+    let sender = client.sender();
+    closing::close(sender.clone(), descriptors);
     match (ended, socket.into_stream()) {
         // Nothing is left in its queue that would have to be closed with it.
         (Ended::Closed, stream) => drop(stream),
-        (_, Some(stream)) => closing::close_connection(uid, stream),
+        (_, Some(stream)) => closing::close_connection(sender, stream),
         (_, None) => {}
     }
     drop(client);
@@ -337,7 +363,9 @@ impl Reader {
                 if self.client.is_limited() || *requests > 1 {
                     return Err(Ended::refused(RefusalCode::AccessDenied, "no supervisor"));
                 }
-                if !self.client.become_agent(node) {
+                let is_full =
+                    closing::waiting_of(Sender::Agent(node.as_str().into())) >= WAITING_MAX;
+                if is_full || !self.client.become_agent(node) {
                     let why = "this node's agent has too many connections here";
                     return Err(Ended::refused(RefusalCode::Busy, why));
                 }
@@ -705,6 +733,36 @@ mod tests {
             assert_eq!(codes(&replies), [RefusalCode::AccessDenied]);
             assert_eq!(handed_on, before);
         }
+    }
+
+    /// The replies to another agent that did not read them piled up.
+    #[tokio::test]
+    async fn replies_that_are_not_read_end_a_connection() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let (reply, replies) = mpsc::unbounded_channel();
+        let text = "x".repeat(1 << 20);
+        let large = || AgentReply::Refused(Refusal::new(RefusalCode::Busy, text.clone()));
+        (0..3).for_each(|_| reply.send(large()).unwrap());
+        let sending = tokio::spawn(send_replies(Socket::new(near).unwrap(), replies));
+        let mut frames = Frames::default();
+        let reader = tokio::task::spawn_blocking(move || {
+            let mut chunk = vec![0; 64 << 10];
+            let mut count = 0;
+            while count < 3 {
+                let n = far.read(&mut chunk).unwrap();
+                frames.push(&chunk[..n]);
+                while let Some(AgentReply::Refused(_)) = frames.take().unwrap() {
+                    count += 1;
+                }
+            }
+            far
+        });
+        let _far = reader.await.unwrap();
+        for _ in 0..=UNREAD_BYTES_MAX >> 20 {
+            reply.send(large()).unwrap();
+        }
+        sending.await.unwrap();
+        assert!(reply.send(large()).is_err());
     }
 
     #[tokio::test(start_paused = true)]
