@@ -29,7 +29,6 @@ mod reaping;
 mod record;
 mod role;
 mod shim;
-mod standing;
 mod step_bounds;
 mod step_variables;
 mod stepd;

@@ -309,7 +309,6 @@ impl Loop {
                 self.shim.watched_ended(*fd);
                 self.shim.hear_daemon(*fd);
                 self.shim.hear_asked(*fd);
-                self.shim.hear_standing_line(*fd);
                 self.shim.hear_groups(*fd);
                 self.shim.hear_measurement(*fd);
             }

@@ -665,9 +665,6 @@ pub enum FromStepd {
     /// Every task of this node has ended and its output is all sent.
     #[n(5)]
     Closed,
-    /// On a step socket: send the request to the agent. Nothing was done.
-    #[n(18)]
-    Redirect,
     /// A task has joined the others by MPI: from now on they wait for each other.
     #[n(10)]
     Joined,

@@ -3,7 +3,6 @@
 //! is sealed by the controller, and what it asks for is checked against the grants that came so.
 
 use super::measure::TaskUsage;
-use crate::stepd::Running;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
@@ -150,21 +149,6 @@ pub(crate) enum ToShim {
         step: StepNo,
         /// The daemon's process.
         #[n(2)]
-        pid: i32,
-        /// It has a standing order: what it says from now on is looked at when there is a reason.
-        #[n(3)]
-        #[cbor(default)]
-        stands: bool,
-    },
-    /// A daemon with a standing order has said something.
-    #[n(205)]
-    Hear {
-        /// The job.
-        #[n(0)]
-        run: Run,
-        /// The daemon's process; 0 for any of the job's.
-        #[n(1)]
-        #[cbor(default)]
         pid: i32,
     },
     /// A daemon that waits for a step is to end.
@@ -503,14 +487,7 @@ pub(crate) enum FromShim {
         #[n(5)]
         #[cbor(default)]
         pid: i32,
-        /// It, and this shim, know standing orders.
-        #[n(6)]
-        #[cbor(default)]
-        may_stand: bool,
     },
-    /// A daemon has taken a step by its standing order, and may not have told the agent.
-    #[n(205)]
-    StepTaken(#[n(0)] Box<Running>),
     /// The step daemon could not be started.
     #[n(6)]
     StepFailed {

@@ -5,7 +5,6 @@
 
 use crate::descriptors;
 use minicbor::{Decode, Encode};
-use muster_core::ids::JobId;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::socket::{
@@ -41,12 +40,6 @@ pub(crate) enum SupervisorRequest {
         #[n(1)]
         path: String,
     },
-    /// The socket of a job, for a user: answered by a listening socket.
-    #[n(3)]
-    OpenJobSocket(#[n(0)] JobId, #[n(1)] u32),
-    /// Remove it. There is no answer.
-    #[n(4)]
-    CloseJobSocket(#[n(0)] JobId),
 }
 
 /// The agent's end of the pipe. Clones are the same one.
@@ -140,16 +133,16 @@ pub(super) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
 
 #[derive(Debug, Encode, Decode)]
 struct Answer {
-    /// The job that was asked for, or the number of the request.
+    /// The number of the request.
     #[n(0)]
-    job: u64,
+    number: u64,
     /// Why there is no descriptor.
     #[n(1)]
     refused: Option<String>,
 }
 
 /// Answers the agent. An agent that does not read its answers gets no more of them.
-pub(super) fn answer(line: &OwnedFd, job: u64, result: io::Result<OwnedFd>) {
+pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
     let (with, refused) = match &result {
         Ok(fd) => (vec![fd.as_raw_fd()], None),
         Err(e) => {
@@ -157,13 +150,13 @@ pub(super) fn answer(line: &OwnedFd, job: u64, result: io::Result<OwnedFd>) {
             (Vec::new(), Some(text))
         }
     };
-    let bytes = minicbor::to_vec(Answer { job, refused }).unwrap_or_default();
+    let bytes = minicbor::to_vec(Answer { number, refused }).unwrap_or_default();
     if let Err(e) = descriptors::send(line, &bytes, &with) {
         log::warn!("the agent cannot be answered: {e}");
     }
 }
 
-/// Reads an answer, and the job that it is about. The outer error is the connection's.
+/// Reads an answer, and the number of its request. The outer error is the connection's.
 ///
 /// # Errors
 /// `WouldBlock`: there is none yet. `UnexpectedEof`: there will be none.
@@ -179,7 +172,7 @@ pub(crate) fn take_answer(line: &OwnedFd) -> io::Result<(u64, io::Result<OwnedFd
         (Some(why), _) => Err(io::Error::other(why)),
         (None, None) => Err(io::Error::other("no descriptor came")),
     };
-    Ok((answer.job, result))
+    Ok((answer.number, result))
 }
 
 /// Connects to a Unix socket without waiting. The other side sees the user of this process.
@@ -230,7 +223,7 @@ mod tests {
         let all: Vec<SupervisorRequest> = (0..200)
             .map(|number| match number % 3 {
                 0 => SupervisorRequest::ConnectLauncher,
-                1 => SupervisorRequest::CloseJobSocket(JobId(number)),
+                1 => SupervisorRequest::ConnectController,
                 _ => SupervisorRequest::ConnectPeer {
                     number,
                     path: "x".repeat(100),

@@ -34,8 +34,6 @@ impl Daemon {
             socket,
             owned: false,
             adopted: true,
-            stands: false,
-            ahead: None,
         })
     }
 
