@@ -191,11 +191,11 @@ impl Supervisor {
 
     fn answer(&mut self, request: SupervisorRequest) {
         match request {
-            SupervisorRequest::ConnectLauncher => self.answer_launcher_request(),
-            SupervisorRequest::ConnectController => {
+            SupervisorRequest::Launcher => self.answer_launcher_request(),
+            SupervisorRequest::Controller => {
                 answer(&self.controller, 0, connect_to_controller(&self.options));
             }
-            SupervisorRequest::ConnectPeer { number, path } => {
+            SupervisorRequest::Peer { number, path } => {
                 let connected = connect_to_peer(&path, &self.options.name);
                 answer(&self.peers, number, connected);
             }

@@ -28,12 +28,12 @@ impl Dialer {
 
     /// A new connection to the launcher.
     pub(super) async fn connect_launcher(&self) -> io::Result<Socket> {
-        self.ask(0, &SupervisorRequest::ConnectLauncher).await
+        self.ask(0, &SupervisorRequest::Launcher).await
     }
 
     /// A new connection to the controller.
     pub(super) async fn connect_controller(&self) -> io::Result<Socket> {
-        self.ask(0, &SupervisorRequest::ConnectController).await
+        self.ask(0, &SupervisorRequest::Controller).await
     }
 
     /// A connection that is asked for under this number. There is at most one request under way.
@@ -65,7 +65,7 @@ impl PeerDialer {
         let mut dialer = self.0.lock().await;
         let (dialer, last) = &mut *dialer;
         *last += 1;
-        let request = SupervisorRequest::ConnectPeer {
+        let request = SupervisorRequest::Peer {
             number: *last,
             path: path.to_owned(),
         };

@@ -23,18 +23,18 @@ const MESSAGE_MAX: usize = 1024;
 /// Longest reason in one.
 const REASON_MAX: usize = 512;
 
-/// What an agent asks its supervisor for.
+/// What an agent asks its supervisor for: a connection to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) enum SupervisorRequest {
     /// A connection to the launcher.
     #[n(0)]
-    ConnectLauncher,
+    Launcher,
     /// A connection to the controller.
     #[n(1)]
-    ConnectController,
+    Controller,
     /// A connection to the agent whose socket has this path. The number comes back with the answer.
     #[n(2)]
-    ConnectPeer {
+    Peer {
         #[n(0)]
         number: u64,
         #[n(1)]
@@ -222,9 +222,9 @@ mod tests {
         let sender = RequestSender::new(sender);
         let all: Vec<SupervisorRequest> = (0..200)
             .map(|number| match number % 3 {
-                0 => SupervisorRequest::ConnectLauncher,
-                1 => SupervisorRequest::ConnectController,
-                _ => SupervisorRequest::ConnectPeer {
+                0 => SupervisorRequest::Launcher,
+                1 => SupervisorRequest::Controller,
+                _ => SupervisorRequest::Peer {
                     number,
                     path: "x".repeat(100),
                 },
