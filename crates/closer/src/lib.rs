@@ -8,18 +8,20 @@
 //! [how much waits](Closers::waiting_of) before more is received has a bound on it.
 //!
 //! Some of what comes cannot be refused: a connection is there before it is known whose it is. So a user of whom much waits has
-//! the close that is under way interrupted by each item more, which ends the time that a socket lingers, at whatever depth.
+//! the close that is under way interrupted by each item more, which ends the time that a socket lingers, at whatever depth; and
+//! a connection without descriptors in its queue ([`holds_descriptors`]) need not wait at all. The kernel bounds how many
+//! descriptors a user has in queues (`RLIMIT_NOFILE`).
 
 mod interrupt;
 
 use interrupt::Thread;
 use log::error;
 use nix::libc;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{MsgFlags, recv, recvmsg, setsockopt, sockopt};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -32,6 +34,30 @@ const PATIENT_MAX: usize = 16;
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of such a thread.
 const STACK_BYTES: usize = 128 << 10;
+
+/// Who has sent something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Sender {
+    /// A user.
+    User(u32),
+    /// The agent of a node, which may be somebody else's by now.
+    Agent(Arc<str>),
+}
+
+impl From<u32> for Sender {
+    fn from(uid: u32) -> Sender {
+        Sender::User(uid)
+    }
+}
+
+impl fmt::Display for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sender::User(uid) => write!(f, "uid {uid}"),
+            Sender::Agent(node) => write!(f, "the agent of {node}"),
+        }
+    }
+}
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -59,9 +85,9 @@ struct Inner<T> {
 }
 
 struct State<T> {
-    users: HashMap<u32, User<T>>,
+    users: HashMap<Sender, User<T>>,
     /// Users who have no thread, in the order in which the one in reserve serves them.
-    without_thread: VecDeque<u32>,
+    without_thread: VecDeque<Sender>,
     has_reserve: bool,
 }
 
@@ -121,10 +147,11 @@ impl<T: Send + 'static> Closers<T> {
         Ok(())
     }
 
-    /// Has something closed that a user has sent. Never waits for that.
-    pub fn close(&self, uid: u32, item: T) {
+    /// Has something closed that a user, or an agent, has sent. Never waits for that.
+    pub fn close(&self, sender: impl Into<Sender>, item: T) {
+        let sender = sender.into();
         let mut state = self.lock();
-        let user = state.users.entry(uid).or_default();
+        let user = state.users.entry(sender.clone()).or_default();
         user.items.push_back(item);
         user.waiting += 1;
         if user.has_thread {
@@ -133,45 +160,49 @@ impl<T: Send + 'static> Closers<T> {
             }
             return user.came.notify_one();
         }
-        if let Err(e) = self.start_thread_of(uid, user) {
-            error!("what uid {uid} has sent is closed with that of others: no thread for it: {e}");
-            if !state.without_thread.contains(&uid) {
-                state.without_thread.push_back(uid);
+        if let Err(e) = self.start_thread_of(&sender, user) {
+            error!("what {sender} has sent is closed with that of others: no thread for it: {e}");
+            if !state.without_thread.contains(&sender) {
+                state.without_thread.push_back(sender);
             }
             self.0.for_reserve.notify_one();
         }
     }
 
     /// How many items of a user wait to be closed.
-    pub fn waiting_of(&self, uid: u32) -> usize {
-        self.lock().users.get(&uid).map_or(0, |user| user.waiting)
+    pub fn waiting_of(&self, sender: impl Into<Sender>) -> usize {
+        let users = &self.lock().users;
+        users.get(&sender.into()).map_or(0, |user| user.waiting)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start_thread_of(&self, uid: u32, user: &mut User<T>) -> io::Result<()> {
-        let own = self.clone();
-        let work = Box::new(move || own.close_all_of(uid));
-        (self.0.start_thread)(format!("close-{uid}"), work)?;
+    fn start_thread_of(&self, sender: &Sender, user: &mut User<T>) -> io::Result<()> {
+        let name = match sender {
+            Sender::User(uid) => format!("close-{uid}"),
+            Sender::Agent(node) => format!("close-{node}"),
+        };
+        let (own, sender) = (self.clone(), sender.clone());
+        (self.0.start_thread)(name, Box::new(move || own.close_all_of(&sender)))?;
         user.has_thread = true;
         Ok(())
     }
 
     /// The thread of a user.
-    fn close_all_of(&self, uid: u32) {
+    fn close_all_of(&self, sender: &Sender) {
         let mut state = self.lock();
-        if let Some(user) = state.users.get_mut(&uid) {
+        if let Some(user) = state.users.get_mut(sender) {
             user.thread = Some(Thread::current());
         }
         // It goes only once it has taken its user off the list, who has one as long as this runs.
-        while let Some(user) = state.users.get_mut(&uid) {
+        while let Some(user) = state.users.get_mut(sender) {
             if let Some(item) = user.items.pop_front() {
                 drop(state);
                 (self.0.close)(item);
                 state = self.lock();
-                if let Some(user) = state.users.get_mut(&uid) {
+                if let Some(user) = state.users.get_mut(sender) {
                     user.waiting -= 1;
                 }
                 continue;
@@ -181,8 +212,8 @@ impl<T: Send + 'static> Closers<T> {
             let (locked, time) = waited.unwrap_or_else(PoisonError::into_inner);
             state = locked;
             let is_over = |user: &User<T>| time.timed_out() && user.waiting == 0;
-            if state.users.get(&uid).is_some_and(is_over) {
-                state.users.remove(&uid);
+            if state.users.get(sender).is_some_and(is_over) {
+                state.users.remove(sender);
             }
         }
     }
@@ -191,15 +222,15 @@ impl<T: Send + 'static> Closers<T> {
     fn close_for_others(&self) {
         let mut state = self.lock();
         loop {
-            let Some(uid) = state.without_thread.pop_front() else {
+            let Some(sender) = state.without_thread.pop_front() else {
                 let waited = self.0.for_reserve.wait(state);
                 state = waited.unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let Some(user) = state.users.get_mut(&uid).filter(|user| !user.has_thread) else {
+            let Some(user) = state.users.get_mut(&sender).filter(|user| !user.has_thread) else {
                 continue;
             };
-            if self.start_thread_of(uid, user).is_ok() {
+            if self.start_thread_of(&sender, user).is_ok() {
                 continue;
             }
             let item = user.items.pop_front();
@@ -208,21 +239,21 @@ impl<T: Send + 'static> Closers<T> {
                 (self.0.close)(item);
                 state = self.lock();
             }
-            self.one_is_closed(&mut state, uid);
+            self.one_is_closed(&mut state, sender);
         }
     }
 
     /// The thread in reserve has closed one item of a user, who may have got a thread meanwhile.
-    fn one_is_closed(&self, state: &mut State<T>, uid: u32) {
-        let Some(user) = state.users.get_mut(&uid) else {
+    fn one_is_closed(&self, state: &mut State<T>, sender: Sender) {
+        let Some(user) = state.users.get_mut(&sender) else {
             return;
         };
         user.waiting = user.waiting.saturating_sub(1);
         match (user.has_thread, user.waiting) {
             (true, _) => {}
-            (false, 0) => drop(state.users.remove(&uid)),
-            (false, _) if state.without_thread.contains(&uid) => {}
-            (false, _) => state.without_thread.push_back(uid),
+            (false, 0) => drop(state.users.remove(&sender)),
+            (false, _) if state.without_thread.contains(&sender) => {}
+            (false, _) => state.without_thread.push_back(sender),
         }
     }
 }
@@ -240,6 +271,31 @@ pub fn close_without_linger(descriptor: OwnedFd) {
     };
     // It is no socket, or has none set.
     let _ = setsockopt(&descriptor, sockopt::Linger, &none);
+}
+
+/// Whether descriptors that nobody has received are in the queue of a Unix stream socket: only with such can its close take
+/// long. Takes the bytes before them. To be asked once the socket is shut down, so that none come later.
+pub fn holds_descriptors(socket: &impl AsFd) -> bool {
+    let socket = socket.as_fd().as_raw_fd();
+    let mut bytes = [0; 16 << 10];
+    loop {
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        // Without room for descriptors the kernel says that there are some, and leaves them where they are.
+        let peeked = recvmsg::<()>(socket, &mut slices, None, flags | MsgFlags::MSG_PEEK);
+        match peeked {
+            Ok(message) if message.flags.contains(MsgFlags::MSG_CTRUNC) => return true,
+            Ok(message) if message.bytes > 0 => {
+                let length = message.bytes;
+                if recv(socket, &mut bytes[..length], flags).is_err() {
+                    return true;
+                }
+            }
+            Err(nix::errno::Errno::EINTR) => {}
+            // The queue is empty.
+            _ => return false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -331,6 +387,34 @@ mod tests {
         }
     }
 
+    /// All connections of a user waited for one that did not close, without a bound.
+    #[test]
+    fn bytes_in_a_queue_are_told_from_descriptors() {
+        use nix::sys::socket::{ControlMessage, Shutdown, sendmsg, shutdown};
+        use std::io::{IoSlice, Write as _};
+        use std::os::unix::net::UnixStream;
+        let filled = |chunks: usize, descriptors: usize| {
+            let (mut near, far) = UnixStream::pair().unwrap();
+            (0..chunks).for_each(|_| near.write_all(&[1; 10_000]).unwrap());
+            let null = std::fs::File::open("/dev/null").unwrap();
+            for _ in 0..descriptors {
+                let rights = [null.as_raw_fd()];
+                let control = [ControlMessage::ScmRights(&rights)];
+                let none = MsgFlags::empty();
+                let bytes = [IoSlice::new(b"x")];
+                sendmsg::<()>(near.as_raw_fd(), &bytes, &control, none, None).unwrap();
+            }
+            (0..chunks).for_each(|_| near.write_all(&[1; 10_000]).unwrap());
+            shutdown(far.as_raw_fd(), Shutdown::Both).unwrap();
+            holds_descriptors(&far)
+        };
+        for chunks in 0..6 {
+            assert!(!filled(chunks, 0), "{chunks}");
+            assert!(filled(chunks, 1), "{chunks}");
+            assert!(filled(chunks, 2), "{chunks}");
+        }
+    }
+
     static HAS_THREADS: AtomicBool = AtomicBool::new(true);
 
     fn start_if_there_are(name: String, work: Work) -> io::Result<()> {
@@ -364,7 +448,10 @@ mod tests {
         // One that does not close: what comes later waits, and is counted.
         closers.close(1, item(100, Some(shut)));
         let until = Instant::now() + SOON;
-        while !closers.lock().users[&1].items.is_empty() {
+        while !closers.lock().users[&crate::Sender::User(1)]
+            .items
+            .is_empty()
+        {
             assert!(Instant::now() < until);
             thread::yield_now();
         }

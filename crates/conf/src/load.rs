@@ -12,6 +12,7 @@ use crate::model::{
     Config, ControlHost, EnforcePartLimits, Limits, MemPer, Paths, PriorityType, Propagate,
     SchedulerType, SelectParameters, SelectType, SelectUnit, Setting, Timeouts,
 };
+use crate::slurmctld_parameters::RateLimits;
 use crate::source::{self, Line, Pair, ReadFile};
 use crate::{nodes, partitions, value};
 
@@ -467,7 +468,6 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
         let help = "add PartitionName=NAME Nodes=ALL Default=YES";
         findings.warn(whole, "PartitionName", "there are no partitions", help);
     }
-    slurmctld_parameters(&reader, findings);
     let mut config = Config {
         path: path.to_owned(),
         cluster_name: reader
@@ -484,6 +484,7 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
         slurmctld_debug: level(&reader, "SlurmctldDebug"),
         slurmd_debug: level(&reader, "SlurmdDebug"),
         slurmd_parameters: reader.list("SlurmdParameters"),
+        rate_limits: slurmctld_parameters(&reader, findings),
         timeouts: timeouts(&reader),
         limits,
         enforce_part_limits: enforce_part_limits(&reader),
@@ -723,42 +724,20 @@ fn accounting_enforce(words: &[String]) -> Vec<&'static str> {
         .collect()
 }
 
-/// Says of words in `SlurmctldParameters` that they are not implemented, or that their value is wrong.
-fn slurmctld_parameters(reader: &Reader<'_>, findings: &mut Findings) {
-    const WORDS: [&str; 7] = [
-        "preempt_send_user_signal",
-        "rl_bucket_size",
-        "rl_enable",
-        "rl_log_freq",
-        "rl_refill_period",
-        "rl_refill_rate",
-        "rl_table_size",
-    ];
-    let Some(setting) = reader.settings.get("SlurmctldParameters") else {
-        return;
-    };
-    for word in reader.list("SlurmctldParameters") {
-        let (name, value) = word.split_once('=').unwrap_or((&word, ""));
-        let lower = name.to_ascii_lowercase();
-        let least = u64::from(lower != "rl_log_freq");
-        let is_number = value.parse().is_ok_and(|number: u64| number >= least);
-        if lower.starts_with("rl_") && lower != "rl_enable" && !is_number {
-            let message = format!("SlurmctldParameters: `{word}` has no number from {least}");
-            findings.error(&setting.origin, "SlurmctldParameters", message, "");
-        }
-        if !WORDS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-            let message = format!("SlurmctldParameters={name} is not implemented yet");
-            findings.warn(&setting.origin, "SlurmctldParameters", message, "");
-        }
-    }
-}
-
 fn scheduler_parameters(reader: &Reader<'_>, findings: &mut Findings) -> Vec<String> {
     let words = reader.list("SchedulerParameters");
     if let Some(setting) = reader.settings.get("SchedulerParameters") {
         crate::scheduler_parameters::check(&words, &setting.origin, findings);
     }
     words
+}
+
+fn slurmctld_parameters(reader: &Reader<'_>, findings: &mut Findings) -> RateLimits {
+    let words = reader.list("SlurmctldParameters");
+    match reader.settings.get("SlurmctldParameters") {
+        Some(setting) => crate::slurmctld_parameters::read(&words, &setting.origin, findings),
+        None => RateLimits::default(),
+    }
 }
 
 fn propagate(reader: &Reader<'_>, findings: &mut Findings) -> Propagate {

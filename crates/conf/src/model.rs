@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Origin;
 use crate::keys;
+use crate::slurmctld_parameters::RateLimits;
 use crate::value::TimeLimit;
 use muster_core::config::JobDefaults;
 use muster_core::node_state::InitialState;
@@ -38,6 +39,8 @@ pub struct Config {
     pub slurmd_debug: &'static str,
     /// `SlurmdParameters`.
     pub slurmd_parameters: Vec<String>,
+    /// `rl_enable` and its companions in `SlurmctldParameters`.
+    pub rate_limits: RateLimits,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much there may be of things.

@@ -26,16 +26,6 @@ impl Environment {
         }
     }
 
-    /// A copy with room for so many more.
-    #[must_use]
-    pub fn with_room(&self, count: usize, bytes: usize) -> Environment {
-        let mut copy =
-            Environment::with_capacity(self.ends.len() + count, self.bytes.len() + bytes);
-        copy.bytes.extend_from_slice(&self.bytes);
-        copy.ends.extend_from_slice(&self.ends);
-        copy
-    }
-
     /// Adds a variable that is in parts. A program cannot be given one with a zero byte.
     pub fn push(&mut self, parts: &[&[u8]]) {
         if parts.iter().any(|part| part.contains(&0)) {

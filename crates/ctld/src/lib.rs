@@ -20,6 +20,7 @@ pub mod forecaster;
 mod frames;
 mod identity;
 pub mod keys;
+mod links;
 pub mod mail;
 mod mail_address;
 mod node_link;

@@ -1,4 +1,5 @@
-//! A node agent's connection: orders leave sealed and in batches, reports come in batches.
+//! A node agent's connection: orders leave sealed and in batches, reports come in batches. When the controller stops, it ends
+//! with what the writer has sent last.
 
 use crate::frames::{Frame, FrameReader};
 use crate::keys::Keys;
@@ -51,6 +52,8 @@ pub(crate) async fn serve(
     mut reader: FrameReader,
     mut write: OwnedWriteHalf,
 ) {
+    // The controller stops once what the writer has for the agent is written.
+    let _open = shared.links.open();
     let name = hello.name.clone();
     let node_keys = [hello.key.clone(), hello.launcher_key.clone()];
     let (send, mut orders) = mpsc::unbounded_channel();

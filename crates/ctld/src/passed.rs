@@ -4,11 +4,9 @@
 //! waits ([`muster_closer`]). A user for whom many wait has nothing received any more, and gets no further connection.
 
 use crate::sys;
-use muster_closer::{Closers, WAITING_MAX, close_without_linger};
+use muster_closer::{Closers, WAITING_MAX, close_without_linger, holds_descriptors};
 use nix::cmsg_space;
-use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, Shutdown, UnixAddr, recv, recvmsg, shutdown,
-};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, Shutdown, UnixAddr, recvmsg, shutdown};
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -79,8 +77,8 @@ fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text.to_owned())
 }
 
-/// Closes a socket of a client. What it was sent and nobody read goes with it, descriptors too, so where there is any it is
-/// done by another thread.
+/// Closes a socket of a client. Descriptors that it was sent and nobody received go with it, so where there are any it is done
+/// by another thread.
 pub(crate) fn close(uid: u32, socket: OwnedFd) {
     close_by(&CLOSERS, uid, socket);
 }
@@ -88,10 +86,7 @@ pub(crate) fn close(uid: u32, socket: OwnedFd) {
 fn close_by(closers: &Closers<OwnedFd>, uid: u32, socket: OwnedFd) {
     // From now on nothing more can be sent to it.
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
-    let mut byte = [0];
-    let unread = recv(socket.as_raw_fd(), &mut byte, flags);
-    if unread.is_ok_and(|count| count > 0) {
+    if holds_descriptors(&socket) {
         closers.close(uid, socket);
     }
 }
@@ -196,8 +191,13 @@ mod tests {
             receive_by(&closers, USERS[2], &server, &mut bytes).unwrap(),
             3
         );
-        // What a connection was sent waits with the rest.
+        // What a connection was sent waits with the rest; one that was sent bytes alone does not.
+        let (mut plain, other_end) = UnixStream::pair().unwrap();
+        plain.write_all(b"more").unwrap();
+        close_by(&closers, USERS[1], other_end.into());
+        assert_eq!(closers.waiting_of(USERS[1]), WAITING_MAX);
         client.write_all(b"more").unwrap();
+        pass(&client, &null);
         close_by(&closers, USERS[1], server.into());
         assert_eq!(closers.waiting_of(USERS[1]), WAITING_MAX + 1);
         drop(gate);

@@ -18,7 +18,7 @@ use crate::priority;
 use crate::programs::{ProgramSettings, Programs};
 use crate::quarantine::Quarantine;
 use crate::quota::{Users, raise_descriptors};
-use crate::rate_limit::{RateLimit, RateParameters};
+use crate::rate_limit::RateLimit;
 use crate::recover::{self, Opened, Recovered, Without};
 use crate::replica::Replica;
 use crate::server::{self, Shared};
@@ -52,6 +52,9 @@ const ACCOUNTING_ROOM: usize = 1 << 20;
 /// Rows written at once while accounting catches up at start.
 const CATCH_UP: usize = 8192;
 
+/// How long a controller that stops waits for agents to take what it has sent them.
+const LINKS_WAIT: Duration = Duration::from_secs(5);
+
 /// Connections that wait to be accepted, of users.
 const BACKLOG: i32 = 512;
 /// The same of agents, of which each has one: as many as the kernel allows by default
@@ -79,9 +82,6 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     fault::arm_by_environment();
     let source = Source::new(&options.conf);
     let read = source.read()?;
-    // Before there are threads: an error after that would end the process as a thread's failure, without its text.
-    let text = read.config.text("SlurmctldParameters").unwrap_or_default();
-    let rates = RateParameters::read(text).map_err(anyhow::Error::msg)?;
     let dir = read.config.paths.state_save_location.clone();
     fs::create_dir_all(&dir).with_context(|| {
         format!(
@@ -189,7 +189,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let admins = read.cluster.admin_uids.clone();
     let users = Users::new(
         raise_descriptors(),
-        RateLimit::new(rates),
+        RateLimit::new(read.config.rate_limits),
         Arc::clone(&stats),
     );
     passed::start().context("no thread to close what users send")?;
@@ -457,6 +457,14 @@ fn serve(
             }
         }
         shared.stop(false);
+        // The writer ends after its last turn, and with it what links wait for: by then an agent has been written its
+        // acknowledgements, and whether it is to stop.
+        if tokio::time::timeout(LINKS_WAIT, shared.links.closed())
+            .await
+            .is_err()
+        {
+            warn!("some agents do not take what they are sent; the controller stops all the same");
+        }
         Ok(())
     })
 }

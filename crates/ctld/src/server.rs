@@ -10,12 +10,12 @@ use crate::executor::Executor;
 use crate::failure;
 use crate::identity::Directory;
 use crate::keys::Keys;
+use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
 use crate::passed;
 use crate::patience::Patience;
 use crate::programs::ProgramSettings;
 use crate::quota::{Agents, Share, Users};
-use crate::rate_limit::RateParameters;
 use crate::stats::Stats;
 use crate::watchdog::{Doing, Pulses};
 use log::{error, warn};
@@ -65,6 +65,7 @@ pub(crate) struct Shared {
     pulses: Pulses,
     users: Rc<Users>,
     pub(crate) agents: Rc<Agents>,
+    pub(crate) links: Rc<Links>,
     pub(crate) patience: Patience,
     /// The kernel refuses descriptors that are sent to the socket.
     refuses_descriptors: bool,
@@ -107,6 +108,7 @@ impl Shared {
             pulses: parts.pulses,
             users: parts.users,
             agents: Rc::default(),
+            links: Rc::default(),
             patience: parts.patience,
             refuses_descriptors: parts.refuses_descriptors,
         }
@@ -238,12 +240,7 @@ impl Shared {
             }
         };
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
-        match RateParameters::read(read.config.text("SlurmctldParameters").unwrap_or_default()) {
-            Ok(parameters) => self.users.rates.configure(parameters),
-            Err(e) => {
-                return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, e));
-            }
-        }
+        self.users.rates.configure(read.config.rate_limits);
         if let Some(level) = debug_level::filter(read.config.slurmctld_debug, self.more_debug) {
             log::set_max_level(level);
         }

@@ -296,7 +296,8 @@ impl Writer {
             work.room -= 1;
             let before = work.turn.events.len();
             match message {
-                ToWriter::Stop { nodes } => work.stop = Some(nodes),
+                // Another one, of a signal that comes while it stops, takes nothing back.
+                ToWriter::Stop { nodes } => work.stop = Some(nodes || work.stop == Some(true)),
                 other => self.take(other, now, work),
             }
             if let Some(charge) = charge {
@@ -330,11 +331,12 @@ impl Writer {
 
     /// Whether the controller is to stop, and the agents with it.
     fn stop_is_queued(&self) -> Option<bool> {
-        let mut waiting = self.backlog.iter().chain(self.queue.first());
-        waiting.find_map(|message| match message {
+        let waiting = self.backlog.iter().chain(self.queue.first());
+        let stops = waiting.filter_map(|message| match message {
             ToWriter::Stop { nodes } => Some(*nodes),
             _ => None,
-        })
+        });
+        stops.reduce(|one, other| one || other)
     }
 
     fn stop(&mut self, nodes: bool) -> After {

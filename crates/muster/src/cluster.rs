@@ -1,6 +1,7 @@
 //! A private cluster on this machine: `muster up`, `muster down`, `muster env`, and `muster config check`.
 
 use crate::daemon;
+use crate::given_conf;
 use crate::install;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,35 +17,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-
-/// What `muster help` prints.
-pub(crate) const HELP: &str = "\
-muster: a workload manager that speaks Slurm's language
-
-A cluster on this machine, without any configuration:
-  muster up [--nodes N] [--cpus C] [-f slurm.conf]   start it (4 nodes; as many CPUs each as this machine has)
-  eval \"$(muster env)\"                               point sbatch, squeue, ... at it
-  muster down [--purge]                              stop it (and remove its state)
-  MUSTER_HOME=DIR muster up                          another one, beside the first
-  muster up -f slurm.conf --emulate [--run-time T]   all its nodes from one process; jobs only take their time
-
-A site's own cluster:
-  muster config check FILE                           say what Muster does with each line of a slurm.conf
-  muster why JOBID [--json]                          what a job waits for, and what would start it sooner
-  muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
-  muster doctor [--json]                             what this machine can do as a node, and what would help
-  muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
-  muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
-  muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
-  muster install DIR                                 the daemons and commands by their names, into DIR
-  muster generate man|completion|compat|security DIR write man pages, completion for bash, pages of docs
-
-Commands, each also as a link of that name; 'muster COMMAND --help' says more:
-  sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
-  sacctmgr
-
-  muster help, muster version
-";
 
 /// How long the daemons of a private cluster may take to end.
 const DOWN_MAX: Duration = Duration::from_secs(20);
@@ -118,7 +90,7 @@ struct UpArgs {
     numa: Option<String>,
 }
 
-fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
+fn up_args(args: &[String]) -> Result<UpArgs> {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let mut parsed = UpArgs {
         nodes: 4,
@@ -160,14 +132,10 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
                 crate::emulate::Numa::parse(&text)?;
                 parsed.numa = Some(text);
             }
-            "--help" | "-h" => {
-                say!("{HELP}");
-                return Ok(None);
-            }
-            _ => bail!("'muster up' has no option '{word}'; 'muster help' lists them"),
+            _ => bail!("'muster up' has no option '{word}'; 'muster up --help' lists them"),
         }
     }
-    Ok(Some(parsed))
+    Ok(parsed)
 }
 
 /// `muster up`.
@@ -175,9 +143,7 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
 /// # Errors
 /// When the cluster cannot be started; the message says where to look.
 pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
-    let Some(args) = up_args(args)? else {
-        return Ok(ExitCode::SUCCESS);
-    };
+    let args = up_args(args)?;
     let home = Home::find()?;
     home.check_length()?;
     let started = Instant::now();
@@ -267,22 +233,6 @@ fn own_name() -> String {
         .unwrap_or_else(|| "muster".to_owned())
 }
 
-/// Keys that a private cluster sets itself, whatever a given file says of them.
-const OWN_KEYS: [&str; 12] = [
-    "slurmctldhost",
-    "slurmctldaddr",
-    "slurmctldpidfile",
-    "slurmctldlogfile",
-    "slurmdpidfile",
-    "slurmdlogfile",
-    "slurmdspooldir",
-    "statesavelocation",
-    "slurmuser",
-    "slurmduser",
-    "tmpfs",
-    "slurmctldport",
-];
-
 fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
     let path = home.conf();
     let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
@@ -296,25 +246,43 @@ fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
         cpus: args.cpus,
         memory_mib: memory_mib()?,
     });
-    let tmp = format!("TmpFS={}/tmp.%n\n", home.0.display());
+    let own = own + &format!("TmpFS={}/tmp.%n\n", home.0.display());
     let text = match &args.conf {
-        None if path.exists() => {
-            let (config, _) = muster_conf::load(&path);
-            if daemon::alive(&home.ctld_pid_file()).is_some()
-                && config.nodes.len() != args.nodes as usize
-            {
-                bail!(
-                    "a cluster of {} nodes runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
-                    config.nodes.len(),
-                    home.0.display()
-                );
-            }
-            own + &tmp
+        None => {
+            refuse_other_size(home, args.nodes)?;
+            check_own(&path, &own)?;
+            own
         }
-        None => own + &tmp,
-        Some(given) => adapt(given, &own)? + &tmp,
+        Some(given) => {
+            let adapted = given_conf::adapt(given, &path, &own)?;
+            for warning in &adapted.warnings {
+                complain!("muster up: {warning}");
+            }
+            given_conf::bring_companions(given, &path)?;
+            adapted.text
+        }
     };
-    let (_, findings) = muster_conf::load_text(&path, &text);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A cluster that runs keeps its number of nodes.
+fn refuse_other_size(home: &Home, nodes: u32) -> Result<()> {
+    if daemon::alive(&home.ctld_pid_file()).is_none() {
+        return Ok(());
+    }
+    let running = home.names().len();
+    if running != nodes as usize {
+        bail!(
+            "a cluster of {running} nodes runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
+            home.0.display()
+        );
+    }
+    Ok(())
+}
+
+/// Numbers that are given may be more than a configuration can have.
+fn check_own(path: &Path, text: &str) -> Result<()> {
+    let (_, findings) = muster_conf::load_text(path, text);
     let errors: Vec<String> = findings
         .iter()
         .filter(|d| d.severity == muster_conf::Severity::Error)
@@ -323,96 +291,7 @@ fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
     if !errors.is_empty() {
         bail!("the configuration has errors:\n{}", errors.join("\n"));
     }
-    if let Some(given) = &args.conf {
-        bring_companions(given, &path)?;
-    }
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Files that a controller and its nodes read from the directory of slurm.conf and that name nothing of a private
-/// cluster's own.
-const COMPANIONS: [&str; 4] = ["gres.conf", "topology.conf", "topology.yaml", "mpi.conf"];
-
-/// Copies what lies beside the given slurm.conf to where this one is, and takes away what an earlier one had there.
-fn bring_companions(given: &Path, own: &Path) -> Result<()> {
-    let from =
-        fs::canonicalize(given).with_context(|| format!("cannot read {}", given.display()))?;
-    for name in COMPANIONS {
-        let (from, to) = (from.with_file_name(name), own.with_file_name(name));
-        if from == to {
-            continue;
-        }
-        if from.exists() {
-            fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
-        } else if to.exists() {
-            fs::remove_file(&to).with_context(|| format!("cannot remove {}", to.display()))?;
-        }
-    }
     Ok(())
-}
-
-/// An account that a site's file names, where this is root's cluster and the account exists here.
-fn account_here(name: &str) -> Option<String> {
-    let known = User::from_name(name).ok().flatten();
-    known.filter(|_| geteuid().is_root()).map(|user| user.name)
-}
-
-fn with_slurm_user(own: &str, user: &str) -> String {
-    let lines = own
-        .lines()
-        .map(|line| match line.starts_with("SlurmUser=") {
-            true => format!("SlurmUser={user}\n"),
-            false => format!("{line}\n"),
-        });
-    lines.collect()
-}
-
-/// A site's file with the host, user and paths of this private cluster.
-fn adapt(given: &Path, own: &str) -> Result<String> {
-    let text =
-        fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
-    let (site, _) = muster_conf::load(given);
-    let mut own = match account_here(&site.slurm_user) {
-        Some(user) => with_slurm_user(own, &user),
-        None => own.to_owned(),
-    };
-    if let Some(user) = account_here(&site.slurmd_user) {
-        own += &format!("SlurmdUser={user}\n");
-    }
-    let key = |line: &str| {
-        line.split('=')
-            .next()
-            .unwrap_or("")
-            .trim()
-            .to_ascii_lowercase()
-    };
-    let is_own = |line: &str| OWN_KEYS.contains(&key(line).as_str());
-    let mut out = format!(
-        "# From {}; host, user and paths are this private cluster's.\n",
-        given.display()
-    );
-    for line in text.lines().filter(|line| !is_own(line)) {
-        match line
-            .trim()
-            .get(..8)
-            .filter(|w| w.eq_ignore_ascii_case("include "))
-        {
-            Some(_) => {
-                let name = line.trim()[8..].trim();
-                let path = given.canonicalize()?.with_file_name("").join(name);
-                out.push_str(&format!("Include {}\n", path.display()));
-            }
-            None => {
-                out.push_str(line);
-                out.push('\n');
-            }
-        }
-    }
-    for line in own.lines().filter(|line| is_own(line)) {
-        out.push_str(line);
-        out.push('\n');
-    }
-    Ok(out)
 }
 
 fn memory_mib() -> Result<u64> {

@@ -115,7 +115,7 @@ mod tests {
         for link in roles::links() {
             assert!(known.contains(&link), "{link}");
             assert!(
-                crate::cluster::HELP.contains(link),
+                crate::help::GENERAL.contains(link),
                 "{link} is not in 'muster help'"
             );
         }

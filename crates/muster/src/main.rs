@@ -12,7 +12,9 @@ mod doctor;
 mod emulate;
 mod flags;
 mod generate;
+mod given_conf;
 mod heap;
+mod help;
 mod install;
 mod logging;
 mod mpi;
@@ -46,22 +48,23 @@ fn main_by_name() -> ExitCode {
 /// `muster COMMAND ...`: our own commands, and every role by name.
 fn muster(args: &[String]) -> ExitCode {
     let Some((command, rest)) = args.split_first() else {
-        complain!("{}", cluster::HELP.trim_end());
+        complain!("{}", help::GENERAL.trim_end());
         return ExitCode::from(1);
     };
+    if help::is_wanted(rest)
+        && let Some(text) = help::of_command(command)
+    {
+        return print_help(text);
+    }
     match command.as_str() {
-        "help" | "--help" | "-h" => {
-            say!("{}", cluster::HELP);
-            ExitCode::SUCCESS
-        }
+        "help" | "--help" | "-h" => match rest {
+            [command, ..] if roles::by_command(command).is_some() || help::is_own(command) => {
+                muster(&[command.clone(), "--help".to_owned()])
+            }
+            _ => print_help(help::GENERAL),
+        },
         "version" | "--version" | "-V" => {
             say!("muster {}\n", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
-        "up" | "down" | "env" | "config" | "generate" | "install"
-            if rest.iter().any(|w| w == "--help" || w == "-h") =>
-        {
-            say!("{}", cluster::HELP);
             ExitCode::SUCCESS
         }
         "up" => report(cluster::up(rest)),
@@ -84,6 +87,11 @@ fn muster(args: &[String]) -> ExitCode {
             }
         },
     }
+}
+
+fn print_help(text: &str) -> ExitCode {
+    say!("{text}");
+    ExitCode::SUCCESS
 }
 
 fn report(result: anyhow::Result<ExitCode>) -> ExitCode {

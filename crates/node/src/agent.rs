@@ -29,7 +29,7 @@ mod table;
 
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
-pub(crate) use step_node::{is_kept_of, kept_of_node};
+pub(crate) use step_node::is_kept_of;
 pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::{Machine, SiteBinding};
@@ -53,9 +53,8 @@ use reports::Reports;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::process::ExitCode;
-use std::rc::Rc;
 use step_node::Listening;
-use supervisor_link::{Dialer, JobSockets, PeerDialer};
+use supervisor_link::{Dialer, PeerDialer};
 use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -173,8 +172,7 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
     };
     let (events, mut inbox) = mpsc::unbounded_channel();
     let requests = inherited.requests;
-    let job_sockets = Rc::new(JobSockets::new(inherited.job_sockets, requests.clone()));
-    let mut agent = Agent::new(inherited.options, events.clone(), job_sockets);
+    let mut agent = Agent::new(inherited.options, events.clone());
     let dialer = PeerDialer::new(inherited.peers, requests.clone())?;
     agent.peers = Peers::by_supervisor(dialer);
     let quotas = quota::Quotas::new(inherited.supervisor_uid, descriptor_limit::raise());
@@ -208,7 +206,6 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
 /// All state of the agent.
 struct Agent {
     options: AgentOptions,
-    job_sockets: Rc<JobSockets>,
     events: mpsc::UnboundedSender<Event>,
     started: Timestamp,
     settings: NodeSettings,
@@ -245,16 +242,11 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(
-        options: AgentOptions,
-        events: mpsc::UnboundedSender<Event>,
-        job_sockets: Rc<JobSockets>,
-    ) -> Agent {
+    fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
         Agent {
             machine: Machine::read(options.claim()),
             site_binding: SiteBinding::default(),
             options,
-            job_sockets,
             events,
             started: crate::now(),
             settings: NodeSettings::default(),
@@ -372,7 +364,6 @@ impl Agent {
     fn apply_settings(&mut self, settings: NodeSettings) {
         self.site_binding = SiteBinding::new(&settings.cpu_bind);
         self.settings = settings;
-        self.recall_all_orders();
         self.sample_all();
     }
 

@@ -1,7 +1,6 @@
 //! Descriptors that come with messages: srun's standard streams, on their way to the task that is to have them, and ends of
 //! connections to step daemons.
 
-use crate::standing::{StandingFds, Tickets};
 use crate::sys;
 use nix::cmsg_space;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,7 +22,7 @@ const SENT_MAX: usize = 253;
 const ALONE: u8 = b'+';
 
 /// How many come with one message at most.
-const COME_MAX: usize = HandedOver::COUNT + 2;
+const COME_MAX: usize = HandedOver::COUNT;
 
 /// What srun hands over for a task that is alone.
 #[derive(Debug)]
@@ -49,17 +48,6 @@ impl HandedOver {
             stdout: come.pop_front()?,
             stderr: come.pop_front()?,
             line: come.pop_front()?,
-        })
-    }
-
-    /// Three streams that have come by a connection, and that.
-    pub(crate) fn by_line(come: VecDeque<OwnedFd>, line: UnixStream) -> Option<HandedOver> {
-        let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(Vec::from(come)).ok()?;
-        Some(HandedOver {
-            stdin,
-            stdout,
-            stderr,
-            line: line.into(),
         })
     }
 
@@ -108,11 +96,6 @@ fn kind_of(fd: &OwnedFd) -> Option<SFlag> {
     Some(sys::kind_of(fd)?.0)
 }
 
-/// Whether that is what a task may have as standard streams.
-pub(crate) fn are_streams(come: &VecDeque<OwnedFd>) -> bool {
-    come.len() == HandedOver::COUNT - 1 && come.iter().all(is_stream)
-}
-
 fn is_stream(fd: &OwnedFd) -> bool {
     match kind_of(fd) {
         Some(SFlag::S_IFREG | SFlag::S_IFCHR | SFlag::S_IFIFO) => true,
@@ -134,8 +117,6 @@ pub(crate) struct WithOrder {
     pub(crate) agent: Option<OwnedFd>,
     /// For a direct step, of a daemon that has had one: from the agent to the daemon. The launcher never has any.
     pub(crate) srun: Option<HandedOver>,
-    /// For a step after which the daemon takes others like it.
-    pub(crate) standing: Option<StandingFds>,
 }
 
 impl WithOrder {
@@ -147,19 +128,11 @@ impl WithOrder {
         }
     }
 
-    /// The next that have come: for a direct step, and for one with a standing order.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, direct: bool, standing: bool) -> WithOrder {
-        let srun = direct.then(|| HandedOver::take(come)).flatten();
-        let mut fds = || {
-            Some(StandingFds {
-                door: come.pop_front()?,
-                tickets: Tickets(come.pop_front()?),
-            })
-        };
+    /// The next that have come with an order by the agent.
+    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, direct: bool) -> WithOrder {
         WithOrder {
             agent: None,
-            srun,
-            standing: standing.then(&mut fds).flatten(),
+            srun: direct.then(|| HandedOver::take(come)).flatten(),
         }
     }
 
@@ -167,8 +140,7 @@ impl WithOrder {
     pub(crate) fn numbers(&self) -> Vec<RawFd> {
         let agent = self.agent.as_ref().map(AsRawFd::as_raw_fd);
         let srun = self.srun.iter().flat_map(HandedOver::numbers);
-        let standing = self.standing.iter().flat_map(StandingFds::numbers);
-        agent.into_iter().chain(srun).chain(standing).collect()
+        agent.into_iter().chain(srun).collect()
     }
 }
 

@@ -4,14 +4,13 @@
 use crate::layout::{self, Held};
 use crate::record::Record;
 use crate::shim::wire::{FromShim, ToShim};
-use crate::standing::Standing;
 use crate::stepd::{Control, Running, Told};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::Allocation;
 use muster_proto::step::StepSpec;
 
 /// Number of kinds of messages that [`decode`] knows.
-pub const KINDS: usize = 7;
+pub const KINDS: usize = 6;
 
 /// Decodes bytes as a message of a kind; what could be decoded can be encoded and decoded again.
 ///
@@ -34,8 +33,7 @@ pub fn decode(kind: usize, bytes: &[u8]) {
         2 => round_trip!(Control),
         3 => round_trip!(Told),
         4 => round_trip!(Running),
-        5 => round_trip!(Record),
-        _ => round_trip!(Standing),
+        _ => round_trip!(Record),
     }
 }
 

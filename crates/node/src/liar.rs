@@ -184,7 +184,6 @@ impl Given {
             kill_wait_ms: 1000,
             result: lie.result.clone(),
             kept: Vec::new(),
-            standing: None,
         };
         let (given, with) = given(false)?;
         let daemon = self.agent.as_ref();
@@ -216,7 +215,6 @@ fn given(with_agent: bool) -> io::Result<(Given, WithOrder)> {
     let with = WithOrder {
         agent: with_agent.then_some(daemon_agent.into()),
         srun: Some(srun),
-        standing: None,
     };
     Ok((given, with))
 }
@@ -322,13 +320,7 @@ impl Liar {
     /// The launcher is gone.
     pub fn end_process(&mut self, job: u64, step: u32, pid: i32) -> io::Result<()> {
         let (run, step) = (run(job), StepNo(step));
-        let stands = false;
-        self.order(&ToShim::StepGiven {
-            run,
-            step,
-            pid,
-            stands,
-        })?;
+        self.order(&ToShim::StepGiven { run, step, pid })?;
         self.order(&ToShim::EndStep { run, step })?;
         let signal = libc::SIGKILL;
         self.order(&ToShim::SignalStep { run, step, signal })?;

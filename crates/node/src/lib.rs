@@ -14,6 +14,8 @@ mod cross_memory;
 mod descriptors;
 mod emulate;
 mod failure;
+#[cfg(test)]
+mod fixtures_tests;
 #[doc(hidden)]
 pub mod fuzzing;
 mod info;
@@ -29,7 +31,6 @@ mod reaping;
 mod record;
 mod role;
 mod shim;
-mod standing;
 mod step_bounds;
 mod step_variables;
 mod stepd;

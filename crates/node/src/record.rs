@@ -96,17 +96,6 @@ impl Record {
         }
     }
 
-    /// Makes it that of another step that has the same, and asks for it alike.
-    pub(crate) fn begin_again(&mut self, step: StepNo, spec: &StepSpec, key: &ByteVec) {
-        self.nodes.iter_mut().for_each(|node| node.end = None);
-        self.key.clone_from(key);
-        self.step.step = step;
-        self.step.name.clone_from(&spec.name);
-        self.step.start_time = now();
-        self.step.submit_line.clone_from(&spec.submit_line);
-        self.step.maker.clone_from(&spec.maker);
-    }
-
     pub(crate) fn is_over(&self) -> bool {
         self.nodes.iter().all(|n| n.end.is_some())
     }

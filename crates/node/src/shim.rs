@@ -54,7 +54,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wire::{Attach, FromShim, ToShim};
+use wire::{Attach, FromShim, ToShim, VERSIONS};
 
 /// Name under which the binary's own executable is started as a shim.
 pub const SHIM_NAME: &str = "muster-shim";
@@ -309,7 +309,6 @@ impl Loop {
                 self.shim.watched_ended(*fd);
                 self.shim.hear_daemon(*fd);
                 self.shim.hear_asked(*fd);
-                self.shim.hear_standing_line(*fd);
                 self.shim.hear_groups(*fd);
                 self.shim.hear_measurement(*fd);
             }
@@ -361,7 +360,23 @@ impl Loop {
 
     /// The agent is here, or a new one: only the latest is told what happens.
     fn attach(&mut self, at: usize, attach: Attach) {
+        let greeting = attach.greeting.as_ref();
+        let theirs = greeting.cloned().unwrap_or_default();
+        if VERSIONS.is_too_old(&theirs) {
+            let they = format!("the agent of node {}", attach.node);
+            let why = VERSIONS.difference(&theirs, &they, "the launcher");
+            eprintln!("{why}; it is refused, jobs go on");
+            let answer = FromShim::Refused(format!("{why}; update slurmd"));
+            self.answer(at, Some(answer));
+            // So little is taken at once.
+            self.conns[at].write();
+            self.conns[at].open = false;
+            return;
+        }
         eprintln!("agent {} of node {} attached", attach.version, attach.node);
+        if greeting.is_some() {
+            self.answer(at, Some(FromShim::Greeting(VERSIONS.greeting())));
+        }
         for conn in &mut self.conns {
             if std::mem::take(&mut conn.attached) {
                 conn.open = false;
@@ -495,6 +510,7 @@ pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
         cluster: options.cluster.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         claim: options.claim(),
+        greeting: Some(VERSIONS.greeting()),
     };
     muster_proto::frame::encode(&ToShim::Attach(Box::new(attach)))
 }

@@ -4,7 +4,6 @@
 use crate::shim::wire::{Run, StepOrder, User};
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
-use muster_core::ids::StepNo;
 use muster_core::job::GresShare;
 use muster_core::limits::FRAME_BYTES_MAX;
 use muster_core::validate::Validate;
@@ -73,7 +72,9 @@ impl StepBounds {
         if order.run != run || launch.spec.job != run.0 {
             return Err("the step is of another job".to_owned());
         }
-        self.check_number(launch.step)?;
+        if launch.step.0 >= self.max_step_count {
+            return Err(format!("no step has the number {}", launch.step));
+        }
         let position = launch.position as usize;
         if launch.names.get(position) != Some(&self.node) {
             return Err(format!("the step's node {position} is not {}", self.node));
@@ -97,17 +98,6 @@ impl StepBounds {
             return Err("tasks are bound to CPUs that the job does not have".to_owned());
         }
         Ok(())
-    }
-
-    /// Checks the number of a step.
-    ///
-    /// # Errors
-    /// No step has it.
-    pub(crate) fn check_number(&self, step: StepNo) -> Result<(), String> {
-        match step.0 < self.max_step_count {
-            true => Ok(()),
-            false => Err(format!("no step has the number {step}")),
-        }
     }
 
     fn has(&self, asked: &GresShare) -> bool {

@@ -1,11 +1,8 @@
 //! What the tasks of a step find in their environment: what srun has, with what describes the step put over it.
 
-use minicbor::{Decode, Encode};
 use muster_core::environment::{self, Environment};
 use muster_core::ids::StepNo;
 use muster_core::job_env::Variables;
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
 use muster_proto::step::StepSpec;
 
 /// The variables by which a step's number is found.
@@ -16,29 +13,18 @@ const ROOM_FOR_NUMBER: usize = 64;
 /// What a task has whose srun has none.
 const TMPDIR: &[u8] = b"TMPDIR=/tmp";
 
-/// What is put over the environment of srun. Two steps that ask for the same and have the same differ in nothing of it but
-/// their number.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
+/// What is put over the environment of srun.
+#[derive(Debug)]
 pub(crate) struct StepVariables {
     /// What describes the step; srun may say something else.
-    #[n(0)]
     pub(crate) own: Variables,
     /// What this node adds, of which srun knows nothing.
-    #[n(1)]
     pub(crate) node: Variables,
 }
 
 impl StepVariables {
     /// The environment of this step's tasks.
     pub(crate) fn environment(&self, spec: &StepSpec, step: StepNo) -> Environment {
-        let mut env = self.without_number(spec);
-        add_number(&mut env, step);
-        env
-    }
-
-    /// The same, for [`with_number`] to complete.
-    pub(crate) fn without_number(&self, spec: &StepSpec) -> Environment {
         let over = self.over(&spec.extra_env);
         let added = over.iter().map(|(k, v)| k.len() + v.len() + 2);
         let inherited = &spec.context.environment;
@@ -69,6 +55,10 @@ impl StepVariables {
         if !has_tmpdir {
             env.push(&[TMPDIR]);
         }
+        let number = step.to_string();
+        for name in NUMBER {
+            env.push(&[name, b"=", number.as_bytes()]);
+        }
         env
     }
 
@@ -88,20 +78,6 @@ impl StepVariables {
         over.dedup_by_key(|(name, _)| *name);
         over.retain(|(name, _)| !NUMBER.contains(name));
         over
-    }
-}
-
-/// The same environment, with what tells the step's number.
-pub(crate) fn with_number(env: &Environment, step: StepNo) -> Environment {
-    let mut env = env.with_room(NUMBER.len(), ROOM_FOR_NUMBER);
-    add_number(&mut env, step);
-    env
-}
-
-fn add_number(env: &mut Environment, step: StepNo) {
-    let number = step.to_string();
-    for name in NUMBER {
-        env.push(&[name, b"=", number.as_bytes()]);
     }
 }
 

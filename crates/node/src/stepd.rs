@@ -19,7 +19,6 @@ mod home;
 mod mpi;
 mod program;
 mod result;
-mod standing;
 mod start;
 mod streams;
 mod task;
@@ -31,7 +30,7 @@ use crate::shim::Removal;
 use crate::shim::wire::StepOrder;
 use crate::{reaping, sys};
 use client::Client;
-use home::{Confines, Home, Next};
+use home::{Confines, Home};
 pub(crate) use home::{Control, NextStep, Running, Told};
 use minicbor::bytes::ByteVec;
 pub use mpi::host::{HOST_NAME, pmix_host_main};
@@ -116,22 +115,13 @@ fn run(
         home.tell_agent(&ended);
         served.part(true);
         home.keep_unread(served.end, &mut setting);
-        let (order, next, srun, lent) = match home.next_step() {
-            Some(Next::Taken(taken)) => (taken.order, taken.setting, Some(taken.srun), true),
-            Some(Next::Given(mut next, with)) => {
-                home.stand(&mut next, with.standing, &setting);
-                let setting = next.setting(&setting);
-                (next.order, setting, with.srun, false)
-            }
-            None => break,
+        let Some((next, with)) = home.next_step() else {
+            break;
         };
-        served = serve(&order, &next, &mut home, None, srun);
-        (setting, step) = (next, order.launch.step);
-        if lent {
-            home.take_back(order);
-        }
+        setting = next.setting(&setting);
+        step = next.order.launch.step;
+        served = serve(&next.order, &setting, &mut home, None, with.srun);
     }
-    home.tell_agent_now();
     if home.has_unread() {
         home.leave_unread();
     }
@@ -461,7 +451,6 @@ impl<'a> Stepd<'a> {
             self.give_up_at,
             self.abort_at.map(|(at, _)| at),
             adoption,
-            self.home.tell_at(),
         ]
         .into_iter()
         .flatten()
@@ -474,7 +463,6 @@ impl<'a> Stepd<'a> {
 
     fn deadlines(&mut self) {
         let now = Instant::now();
-        self.home.tell_if_due();
         if self.phase == Phase::Waiting && self.hello_by <= now && !self.ending {
             eprintln!(
                 "step {}.{}: srun did not come",
@@ -597,7 +585,7 @@ impl<'a> Stepd<'a> {
 
     fn told(&mut self, message: ToStepd) {
         match message {
-            ToStepd::Hello(..) | ToStepd::Attach(_) | ToStepd::Adopt | ToStepd::Nothing => {}
+            ToStepd::Hello(..) | ToStepd::Attach(_) | ToStepd::Adopt(_) | ToStepd::Nothing => {}
             ToStepd::Stdin { task, bytes } => {
                 for stream in &mut self.streams {
                     stream.feed(task, &bytes);
@@ -655,8 +643,8 @@ impl<'a> Stepd<'a> {
                     self.limit = seconds.map(Duration::from_secs);
                     self.limit_time();
                 }
-                // It waits; the other is not for the shim to say.
-                Control::Next(_) | Control::Recall => {}
+                // It waits.
+                Control::Next(_) => {}
             }
         }
     }

@@ -39,7 +39,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
 use order::Order;
-use sockets::{JobSockets, NodeSocket};
+use sockets::NodeSocket;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -69,7 +69,6 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     let probe = cross_memory::Probe::start(&launcher::program(&options), &options.spool_dir);
     launcher::ensure(&options)?;
     let cross_memory = probe.finish();
-    sockets::remove_left(&options.spool_dir);
     let socket = NodeSocket::open(&options.spool_dir)?;
     let signals = watch_signals().context("signals")?;
     let order = Order {
@@ -117,15 +116,12 @@ struct Supervisor {
     agent: i32,
     /// What the agent asks for.
     requests: RequestReceiver,
-    /// Where the answers to each kind of request go: connections to the launcher and to the controller, sockets of jobs,
-    /// connections to other agents.
+    /// Where the answers to each kind of request go: connections to the launcher, to the controller, and to other agents.
     launcher: OwnedFd,
     controller: OwnedFd,
-    sockets: OwnedFd,
     peers: OwnedFd,
     /// A launcher that is being started, for which the agent waits.
     starting: Option<Starting>,
-    job_sockets: JobSockets,
 }
 
 impl Supervisor {
@@ -138,10 +134,10 @@ impl Supervisor {
         account: &User,
         signals: SignalFd,
     ) -> anyhow::Result<Supervisor> {
-        let lines = || -> io::Result<_> { Ok([answers()?, answers()?, answers()?, answers()?]) };
-        let [launcher, controller, of_jobs, peers] = lines().context("connections to the agent")?;
+        let lines = || -> io::Result<_> { Ok([answers()?, answers()?, answers()?]) };
+        let [launcher, controller, peers] = lines().context("connections to the agent")?;
         let (requests, sender) = lines::requests().context("connections to the agent")?;
-        let ends = [&sender, &launcher.1, &controller.1, &of_jobs.1, &peers.1];
+        let ends = [&sender, &launcher.1, &controller.1, &peers.1];
         let mut kept: Vec<RawFd> = ends.map(|end| end.as_raw_fd()).into();
         kept.push(socket.number());
         kept.extend(log.as_ref().map(File::as_raw_fd));
@@ -161,14 +157,12 @@ impl Supervisor {
         let agent = start.start().context("the agent cannot be started")?;
         log::info!("the agent is process {agent}, of uid {}", account.uid);
         Ok(Supervisor {
-            job_sockets: JobSockets::new(&options.spool_dir),
             options,
             signals,
             agent,
             requests,
             launcher: launcher.0,
             controller: controller.0,
-            sockets: of_jobs.0,
             peers: peers.0,
             starting: None,
         })
@@ -198,18 +192,14 @@ impl Supervisor {
 
     fn answer(&mut self, request: SupervisorRequest) {
         match request {
-            SupervisorRequest::ConnectLauncher => self.answer_launcher_request(),
-            SupervisorRequest::ConnectController => {
+            SupervisorRequest::Launcher => self.answer_launcher_request(),
+            SupervisorRequest::Controller => {
                 answer(&self.controller, 0, connect_to_controller(&self.options));
             }
-            SupervisorRequest::ConnectPeer { number, path } => {
+            SupervisorRequest::Peer { number, path } => {
                 let connected = connect_to_peer(&path, &self.options.name);
                 answer(&self.peers, number, connected);
             }
-            SupervisorRequest::OpenJobSocket(job, uid) => {
-                answer(&self.sockets, job.0, self.job_sockets.open(job, uid));
-            }
-            SupervisorRequest::CloseJobSocket(job) => self.job_sockets.close(job),
         }
     }
 

@@ -602,7 +602,7 @@ pub enum ToStepd {
     /// From a new shim of the node's, whose predecessor was lost with its line to the daemon: this connection takes its
     /// place. Accepted only from a process of the daemon's own user.
     #[n(18)]
-    Adopt,
+    Adopt(#[n(0)] Option<Greeting>),
 }
 
 impl Message for ToStepd {}
@@ -673,9 +673,6 @@ pub enum FromStepd {
     /// Every task of this node has ended and its output is all sent.
     #[n(5)]
     Closed,
-    /// On a step socket: send the request to the agent. Nothing was done.
-    #[n(18)]
-    Redirect,
     /// To `Hello` or `Attach` of a version that is not spoken here. Nothing else follows on the connection.
     #[n(19)]
     Refused(#[n(0)] Refusal),

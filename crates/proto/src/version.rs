@@ -78,6 +78,21 @@ impl Versions {
         } else {
             return Ok(());
         };
+        let difference = self.difference(theirs, they, we);
+        let detail = format!("{difference}; {todo}");
+        Err(Refusal::new(RefusalCode::ProtocolError, detail))
+    }
+
+    /// Whether a peer is too old, where both sides wait for what the other says of itself: one that is newer decides whether it
+    /// still speaks this version.
+    #[must_use]
+    pub fn is_too_old(self, theirs: &Greeting) -> bool {
+        theirs.protocol < self.oldest
+    }
+
+    /// Which versions `they` and `we` speak.
+    #[must_use]
+    pub fn difference(self, theirs: &Greeting, they: &str, we: &str) -> String {
         let own = match self.oldest == self.newest {
             true => self.greeting().to_string(),
             false => format!(
@@ -87,8 +102,7 @@ impl Versions {
                 env!("CARGO_PKG_VERSION")
             ),
         };
-        let detail = format!("{they} speaks {theirs}, {we} speaks {own}; {todo}");
-        Err(Refusal::new(RefusalCode::ProtocolError, detail))
+        format!("{they} speaks {theirs}, {we} speaks {own}")
     }
 }
 

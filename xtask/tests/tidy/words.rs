@@ -24,7 +24,7 @@ const DENIED: [(&str, &str); 29] = [
     ("loosened", "relaxed"),
     ("mistrust", "verification error"),
     ("nursery", "spawner"),
-    ("standing", "lease, tier"),
+    ("standing", "tier"),
     ("tenant", "allocation"),
     ("tenants", "allocations"),
     ("told", "reported, sent, notified"),

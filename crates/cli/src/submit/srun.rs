@@ -9,7 +9,6 @@ mod output;
 mod request;
 mod session;
 mod stdio_passing;
-mod step_socket;
 pub(super) mod tasks;
 mod terminal;
 
@@ -35,6 +34,18 @@ use std::time::Duration;
 use stdio_passing::StepdChannel;
 
 const PREFIX: &str = "Unable to allocate resources";
+
+/// How srun and the tasks of its step reach each other. srun chooses it once, before it asks for the step: *direct* for a
+/// step in an allocation that exists, whose first node is this host, and of whose only task nobody would notice that it
+/// reads and writes srun's own streams (`stdio_passing::can_pass_stdio`); *attached* for all others. The node may know more,
+/// such as a program of the site's before each task: it then declines the streams (`StepCreated::direct`), and srun attaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StepTransport {
+    /// The task has srun's streams. All that srun need know comes by a connection to the step daemon that is sent with them.
+    Direct,
+    /// srun connects to the step daemons, which carry the streams.
+    Attached,
+}
 
 /// Runs srun.
 pub(super) fn main(args: &[String]) -> ExitCode {
@@ -174,24 +185,19 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
         request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut spec, streams) = made;
     spec.job = job;
-    spec.hands_streams = stdio_passing::can_pass_stdio(&line.chosen, &spec, &streams);
     spec.resizes = own_resizes();
-    let of_het_job = own_het_job(job);
-    let own_lead = own_lead(job);
-    if let Some(address) = own_lead.as_deref().filter(|_| !of_het_job)
-        && let Some(outcome) = ask_leased_stepd(line, address, &mut spec, &streams)?
-    {
-        return Ok(outcome);
-    }
+    let can_pass_stdio = stdio_passing::can_pass_stdio(&line.chosen, &spec, &streams);
     // Close to the request, for the agent to be woken once for both.
-    let (stream, info) = reach_lead(&say, job, own_lead)?;
-    spec.hands_streams &= stream.is_local();
-    spec.has_stepd_channel = spec.hands_streams;
+    let (stream, info) = reach_lead(&say, job, own_lead(job))?;
+    let transport = match can_pass_stdio && stream.is_local() {
+        true => StepTransport::Direct,
+        false => StepTransport::Attached,
+    };
     if let Some(info) = info {
         spec.key = Some(info.key.clone());
         spec.resizes = info.job.resizes;
     }
-    if of_het_job {
+    if own_het_job(job) {
         // Numbers of steps are the whole job's.
         let (step, proof) = het::take_number(&say, job)?;
         spec.het = Some(HetStep {
@@ -200,43 +206,13 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
             ..HetStep::default()
         });
     }
-    let (stream, created, stepd) = create(&say, stream, &mut spec)?;
-    let stepd = stepd.filter(|_| created.direct);
+    let (stream, created, stepd) = create(&say, stream, &mut spec, transport)?;
     // A lead that has reported the end is not needed any more.
     let done = stepd.as_ref().is_some_and(|channel| channel.done);
     let leads = Vec::from_iter(Some(stream).filter(|_| !done));
     let session = Session::start(&say, line, vec![(spec, created)], streams, stepd)?;
     let outcome = session.run(leads, None);
     Ok(outcome.code)
-}
-
-/// Asks a step daemon with a lease to start the step; nothing if the agent must be asked.
-fn ask_leased_stepd(
-    line: &Line,
-    address: &str,
-    spec: &mut StepSpec,
-    streams: &Streams,
-) -> Result<Option<ExitCode>, ExitCode> {
-    spec.has_stepd_channel = spec.hands_streams;
-    let asked = Some(()).filter(|()| spec.hands_streams);
-    let Some(mut stepd) = asked.and_then(|()| step_socket::ask(address, spec)) else {
-        return Ok(None);
-    };
-    let (say, job) = (line.say, spec.job);
-    let created = step_socket::answer(&mut stepd).map_err(|e| {
-        say.error(&format!(
-            "Unable to create step for job {job}: connection to the step daemon lost: {e}"
-        ));
-        say.failed()
-    })?;
-    let Some(created) = created else {
-        return Ok(None);
-    };
-    // What the task inherits is with it.
-    spec.context = ExecContext::default();
-    let parts = vec![(std::mem::take(spec), created)];
-    let session = Session::start(&say, line, parts, streams.clone(), Some(stepd))?;
-    Ok(Some(session.run(Vec::new(), None).code))
 }
 
 /// A job of its own for the step.
@@ -283,7 +259,7 @@ fn launch(
         .and_then(|i| i.addresses.first().cloned())
         .unwrap_or_default();
     let stream = AgentStream::connect(&address).map_err(|e| unreachable(&say, &address, &e))?;
-    let (stream, created, _) = create(&say, stream, &mut step)?;
+    let (stream, created, _) = create(&say, stream, &mut step, StepTransport::Attached)?;
     let session = Session::start(&say, line, vec![(step, created)], streams, None)?;
     Ok((session, stream))
 }
@@ -350,11 +326,12 @@ fn unreachable(say: &Say, address: &str, error: &std::io::Error) -> ExitCode {
 }
 
 /// Asks for the step and waits for its turn. With the connection to the agent comes the one to the step daemon, where
-/// streams were handed over.
+/// the task has srun's streams.
 fn create(
     say: &Say,
     mut stream: AgentStream,
     spec: &mut StepSpec,
+    transport: StepTransport,
 ) -> Result<(AgentStream, StepCreated, Option<StepdChannel>), ExitCode> {
     request::add_addresses(spec, stream.own_ip());
     let job = spec.job;
@@ -364,7 +341,7 @@ fn create(
         ));
         say.failed()
     };
-    let mut stepd = ask(&mut stream, spec).map_err(lost)?;
+    let mut stepd = ask(&mut stream, spec, transport).map_err(lost)?;
     let mut queued = false;
     loop {
         match stdio_passing::answer(&mut stream, &mut stepd).map_err(lost)? {
@@ -387,6 +364,7 @@ fn create(
                 }
                 // What the tasks inherit is with them.
                 spec.context = ExecContext::default();
+                let stepd = stepd.filter(|_| created.direct);
                 return Ok((stream, *created, stepd));
             }
             AgentReply::Refused(refusal)
@@ -397,7 +375,7 @@ fn create(
                     say.refusal(&format!("Unable to create step for job {job}"), &refusal)
                 })?;
                 spec.key = Some(info.key.clone());
-                stepd = ask(&mut stream, spec).map_err(lost)?;
+                stepd = ask(&mut stream, spec, transport).map_err(lost)?;
             }
             AgentReply::Refused(refusal) => {
                 let code = say.refusal(&format!("Unable to create step for job {job}"), &refusal);
@@ -414,15 +392,20 @@ fn create(
     }
 }
 
-fn ask(stream: &mut AgentStream, spec: &mut StepSpec) -> std::io::Result<Option<StepdChannel>> {
-    let hands_streams = spec.hands_streams;
+fn ask(
+    stream: &mut AgentStream,
+    spec: &mut StepSpec,
+    transport: StepTransport,
+) -> std::io::Result<Option<StepdChannel>> {
+    spec.hands_streams = transport == StepTransport::Direct;
+    spec.has_stepd_channel = spec.hands_streams;
     // It is lent: a copy of it, with its environment, would be a good part of what this program does.
     let request = AgentRequest::Create(Box::new(std::mem::take(spec)));
-    let sent = match hands_streams {
-        true => stream
+    let sent = match transport {
+        StepTransport::Direct => stream
             .send_with_streams(&request)
             .map(|near| Some(StepdChannel::new(near))),
-        false => stream.send(&request).map(|()| None),
+        StepTransport::Attached => stream.send(&request).map(|()| None),
     };
     if let AgentRequest::Create(lent) = request {
         *spec = *lent;

@@ -410,6 +410,36 @@ fn a_controller_with_a_full_disk_stops_when_asked_to() {
     assert!(answer.try_recv().is_err(), "nothing was acknowledged");
 }
 
+/// The last messages that a connection got before it ended.
+fn stops(mut receive: tokio::sync::mpsc::UnboundedReceiver<ToLink>) -> Vec<bool> {
+    let messages = std::iter::from_fn(|| receive.try_recv().ok());
+    messages
+        .filter_map(|message| match message {
+            ToLink::Stop(agents) => Some(agents),
+            _ => None,
+        })
+        .collect()
+}
+
+/// SIGTERM may come while `scontrol shutdown` is carried out.
+#[test]
+fn agents_stop_whatever_else_stops_the_controller() {
+    let stop = |nodes| ToWriter::Stop { nodes };
+    for order in [[true, false], [false, true]] {
+        let mut world = World::new("stops");
+        let link = world.register(1);
+        assert_eq!(world.turns(order.map(stop).into()), After::Stop);
+        assert_eq!(stops(link), [true], "{order:?}");
+        let mut world = World::new("stops-full");
+        let link = world.register(1);
+        world.storage.set_capacity(Some(world.storage.used()));
+        let (small, _) = submission("small", 10);
+        assert_eq!(world.turns(vec![small]), After::Full);
+        assert_eq!(world.turns(order.map(stop).into()), After::Stop);
+        assert_eq!(stops(link), [true], "{order:?}, with a full disk");
+    }
+}
+
 #[test]
 fn the_writer_gives_the_reason_when_the_disk_fails() {
     let mut world = World::new("sync");

@@ -185,7 +185,7 @@ fn own_page() -> String {
     let text = "One program with every role. Called by the name of one of Slurm's commands, through a link of that \
                 name or as the first argument, it is that command.";
     let _ = writeln!(out, "{}\n.PP\n.nf", roff(text));
-    for line in crate::cluster::HELP.lines().skip(1) {
+    for line in crate::help::GENERAL.lines().skip(1) {
         let _ = writeln!(out, "{}", roff(line));
     }
     out.push_str(".fi\n.SH ENVIRONMENT\n");

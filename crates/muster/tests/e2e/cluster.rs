@@ -155,7 +155,8 @@ impl Cluster {
         );
     }
 
-    fn muster(&self, verb: &str, args: &[&str]) -> Output {
+    /// Runs one of `muster`'s own commands on it.
+    pub(crate) fn muster(&self, verb: &str, args: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_muster"))
             .arg(verb)
             .args(args)

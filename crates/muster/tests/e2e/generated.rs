@@ -118,18 +118,32 @@ fn bash_completes() {
 
 #[test]
 fn every_command_has_help() {
-    let commands = "sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat slurmctld slurmd \
-                    up down env config generate";
-    for command in commands.split_whitespace() {
-        let output = Command::new(MUSTER)
-            .args([command, "--help"])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{command}");
+    let help_by = |words: &[&str]| {
+        let output = Command::new(MUSTER).args(words).output().unwrap();
         assert!(
-            output.stdout.len() > 100 && output.stderr.is_empty(),
-            "{command}"
+            output.status.success() && output.stderr.is_empty(),
+            "{words:?}: {output:?}"
         );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let commands = "sbatch srun salloc scancel scontrol squeue sinfo sacct sacctmgr sdiag sprio sreport sshare sstat \
+                    slurmctld slurmd";
+    for command in commands.split_whitespace() {
+        let text = help_by(&[command, "--help"]);
+        assert!(
+            text.len() > 100 && text.contains(command),
+            "{command}: {text}"
+        );
+    }
+    // Not that of all commands.
+    let own = "up down env config install generate why sim doctor bench emulate";
+    for command in own.split_whitespace() {
+        let text = help_by(&[command, "--help"]);
+        let first = text.lines().next().unwrap_or_default();
+        let names_it =
+            ["muster ", "muster-"].map(|before| first.contains(&format!("{before}{command}")));
+        assert!(names_it.contains(&true), "{text}");
+        assert_eq!(help_by(&["help", command]), text);
     }
     for command in
         "sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat"

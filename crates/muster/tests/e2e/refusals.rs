@@ -123,3 +123,32 @@ fn unknown_ids_are_told_as_clients_expect() {
     );
     assert_eq!(c.start_controller().code, 0);
 }
+
+/// A limit that has no effect because of a typing error would not be missed before it is needed.
+#[test]
+fn a_misspelt_limit_on_requests_is_an_error_wherever_the_file_is_read() {
+    let c = Cluster::start(1, 1);
+    let good = std::fs::read_to_string(c.path("slurm.conf")).unwrap();
+    let bad = format!("{good}SlurmctldParameters=rl_enable,rl_bucket_sise=3\n");
+    let line = bad.lines().count();
+    std::fs::write(c.path("slurm.conf"), bad).unwrap();
+    let is_refused = |command: &str| {
+        let ran = c.run(command);
+        let said = format!("{}{}", ran.out, ran.err);
+        assert_eq!(ran.code, 1, "{command}: {said}");
+        for word in [
+            &format!("slurm.conf:{line}:"),
+            "rl_bucket_sise=3",
+            "did you mean `rl_bucket_size`?",
+        ] {
+            assert!(said.contains(word), "{command}: {said}");
+        }
+    };
+    is_refused("muster config check $SLURM_CONF");
+    is_refused("scontrol reconfigure --dry-run");
+    is_refused("scontrol reconfigure");
+    c.kill(c.controller());
+    is_refused("slurmctld");
+    std::fs::write(c.path("slurm.conf"), good).unwrap();
+    assert_eq!(c.start_controller().code, 0);
+}

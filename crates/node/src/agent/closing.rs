@@ -3,7 +3,7 @@
 
 use crate::descriptors::{self, HandedOver, WithOrder};
 use crate::sys;
-use muster_closer::{Closers, close_without_linger};
+use muster_closer::{Closers, close_without_linger, holds_descriptors};
 use nix::sys::stat::SFlag;
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 
-pub(super) use muster_closer::WAITING_MAX;
+pub(super) use muster_closer::{Sender, WAITING_MAX};
 
 /// Major number of memory devices, such as /dev/null.
 const MEMORY_MAJOR: u32 = 1;
@@ -43,18 +43,23 @@ pub(super) fn start() -> io::Result<()> {
     CLOSERS.keep_reserve()
 }
 
-/// Closes descriptors that a user has sent.
-pub(super) fn close(uid: u32, fds: impl IntoIterator<Item = OwnedFd>) {
+/// Closes descriptors that a user, or another node's agent, has sent.
+pub(super) fn close(sender: impl Into<Sender>, fds: impl IntoIterator<Item = OwnedFd>) {
+    let sender = sender.into();
     for fd in fds {
         if !is_closed_at_once(&fd) {
-            CLOSERS.close(uid, Item::Fd(fd));
+            CLOSERS.close(sender.clone(), Item::Fd(fd));
         }
     }
 }
 
-/// Closes a connection of a user that has not ended by itself.
-pub(super) fn close_connection(uid: u32, stream: UnixStream) {
-    CLOSERS.close(uid, Item::Connection(stream));
+/// Closes a connection that its client has not ended.
+pub(super) fn close_connection(client: impl Into<Sender>, stream: UnixStream) {
+    // From now on nothing more can be sent to it.
+    let _ = stream.shutdown(Shutdown::Both);
+    if holds_descriptors(&stream) {
+        CLOSERS.close(client, Item::Connection(stream));
+    }
 }
 
 /// Closes what went with an order for a step of a user.
@@ -62,9 +67,9 @@ pub(super) fn close_order(uid: u32, with: WithOrder) {
     close(uid, with.srun.into_iter().flat_map(HandedOver::into_fds));
 }
 
-/// How many descriptors of a user wait to be closed.
-pub(super) fn waiting_of(uid: u32) -> usize {
-    CLOSERS.waiting_of(uid)
+/// How many descriptors of a user, or of another node's agent, wait to be closed.
+pub(super) fn waiting_of(sender: impl Into<Sender>) -> usize {
+    CLOSERS.waiting_of(sender)
 }
 
 /// Pipes and memory devices: most of what comes.
@@ -76,8 +81,6 @@ fn is_closed_at_once(fd: &OwnedFd) -> bool {
 
 /// Receives what is in the queue first: what is closed with it has its linger time.
 fn close_with_queue(stream: UnixStream) {
-    // The client may be gone; if not, nothing more comes.
-    let _ = stream.shutdown(Shutdown::Both);
     let _ = stream.set_nonblocking(true);
     let (mut chunk, mut come) = (vec![0; 8 << 10], VecDeque::new());
     loop {

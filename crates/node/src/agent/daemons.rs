@@ -2,18 +2,13 @@
 //! here how it has ended; the shim, which forks daemons, watches them and keeps their ends, is told of both as well.
 //!
 //! A daemon tells the shim of an end first, then the agent, then srun. So whatever comes after an end finds it in the lines
-//! ([`Agent::hear_daemons_of`]), even where it has come here faster. One with a standing order tells of what it takes a
-//! little later ([`standing`]).
+//! ([`Agent::hear_daemons_of`]), even where it has come here faster.
 
-pub(super) mod standing;
-
-use super::lead::StepKey;
 use super::step_node::Listening;
 use super::{Agent, Event, closing};
 use crate::descriptors::{self, WithOrder};
 use crate::shim::wire::{Known, Run, StepOrder, ToShim};
 use crate::shim::{ORDER_MAX, SPARES_MAX, result_path};
-use crate::standing::Standing;
 use crate::stepd::{NextStep, Told};
 use crate::sys;
 use muster_core::ids::StepNo;
@@ -36,8 +31,6 @@ const KILL_WAIT_MS: u64 = 30_000;
 pub(super) struct Daemons {
     all: HashMap<u64, Daemon>,
     next: u64,
-    /// Of jobs of which some daemon has had a standing order.
-    doors: HashMap<Run, standing::Door>,
 }
 
 #[derive(Debug)]
@@ -51,10 +44,6 @@ struct Daemon {
     place: Option<(i32, String)>,
     /// It gets no other step from here: the shim that it belongs to, or that connection to it, is lost.
     retired: bool,
-    /// It knows standing orders.
-    may_stand: bool,
-    /// Its standing order, if it has one.
-    stands: Option<standing::Hold>,
     line: Line,
 }
 
@@ -128,19 +117,13 @@ impl Line {
 
 impl Daemons {
     /// The shim has started one, or given a step to one that was there.
-    pub(super) fn ready(
-        &mut self,
-        (run, step): (Run, StepNo),
-        place: (i32, String),
-        may_stand: bool,
-    ) {
+    pub(super) fn ready(&mut self, (run, step): (Run, StepNo), place: (i32, String)) {
         // It may have ended already.
         let unplaced = |d: &&mut Daemon| d.run == run && d.place.is_none();
         let mut unplaced = self.all.values_mut().filter(unplaced);
         let of_step = |d: &&mut Daemon| d.started_with == step;
         if let Some(daemon) = unplaced.find(of_step) {
             daemon.place = Some(place);
-            daemon.may_stand = may_stand;
         }
     }
 
@@ -149,13 +132,11 @@ impl Daemons {
         self.all.retain(|_, d| d.step.is_some());
         for daemon in self.all.values_mut() {
             daemon.retired = true;
-            daemon.stands = None;
         }
     }
 
     pub(super) fn forget(&mut self, run: Run) {
         self.all.retain(|_, d| d.run != run);
-        self.doors.remove(&run);
     }
 
     /// Steps that run here but are not among those that the shim knows.
@@ -193,9 +174,7 @@ impl Daemons {
     }
 
     fn idle(&self, run: Run) -> Option<u64> {
-        let waits = |d: &Daemon| {
-            d.run == run && d.step.is_none() && d.place.is_some() && d.stands.is_none()
-        };
+        let waits = |d: &Daemon| d.run == run && d.step.is_none() && d.place.is_some();
         let mut all = self.all.iter();
         all.find(|(_, d)| waits(d)).map(|(id, _)| *id)
     }
@@ -213,21 +192,17 @@ impl Agent {
             started_with: step,
             place: None,
             retired: false,
-            may_stand: false,
-            stands: None,
             line: Line::new(near, id, self.events.clone())?,
         };
         self.daemons.all.insert(id, daemon);
         Ok(far.into())
     }
 
-    /// Gives a step to a daemon of its job that waits for one, and a standing order with it if there is one. If there is no
-    /// daemon, order and descriptors come back.
+    /// Gives a step to a daemon of its job that waits for one. If there is none, order and descriptors come back.
     pub(super) fn give_step(
         &mut self,
         order: Box<StepOrder>,
         with: WithOrder,
-        standing: Option<Box<Standing>>,
     ) -> Result<Listening, (Box<StepOrder>, WithOrder)> {
         let (run, step, direct) = (order.run, order.launch.step, order.direct);
         let uid = order.user.uid;
@@ -240,35 +215,23 @@ impl Agent {
             seconds => u64::from(seconds) * 1000,
         };
         let result = result_path(&self.options.spool_dir, run, step);
-        let mut next = NextStep {
+        let next = NextStep {
             order,
             kill_wait_ms,
             result: result.to_string_lossy().into_owned(),
             kept: self.kept_of(run, step),
-            standing,
         };
-        let mut with = with;
-        self.add_door(&mut next, &mut with);
         let frame = next.as_control();
         while frame.len() <= ORDER_MAX
             && let Some(id) = self.daemons.idle(run)
             && let Some(daemon) = self.daemons.all.get_mut(&id)
         {
-            let may = next.standing.is_none() || daemon.may_stand;
-            if let Some((pid, address)) = daemon.place.clone().filter(|_| may)
+            if let Some((pid, address)) = daemon.place.clone()
                 && daemon.line.say(&frame, &with)
             {
                 daemon.step = Some(step);
-                daemon.stands = next.standing.as_deref().map(standing::Hold::of);
-                let stands = daemon.stands.is_some();
                 closing::close_order(uid, with);
-                self.steps.stands((run.0, step), stands);
-                self.shim_order(&ToShim::StepGiven {
-                    run,
-                    step,
-                    pid,
-                    stands,
-                });
+                self.shim_order(&ToShim::StepGiven { run, step, pid });
                 return Ok(Listening {
                     address,
                     wire: None,
@@ -277,13 +240,12 @@ impl Agent {
             }
             self.daemons.all.remove(&id);
         }
-        with.standing = None;
         Err((next.order, with))
     }
 
     /// Hears what the daemons of a job have said; whether a step has ended.
     pub(super) fn hear_daemons_of(&mut self, run: Run) -> bool {
-        let busy = |d: &Daemon| d.run == run && (d.step.is_some() || d.stands.is_some());
+        let busy = |d: &Daemon| d.run == run && d.step.is_some();
         let all = self.daemons.all.iter();
         let busy: Vec<u64> = all.filter(|(_, d)| busy(d)).map(|(id, _)| *id).collect();
         let mut ended = false;
@@ -299,25 +261,17 @@ impl Agent {
             return false;
         };
         let (run, mut said) = (daemon.run, Vec::new());
-        let pid = daemon.place.as_ref().map_or(0, |(pid, _)| *pid);
         let open = daemon.line.read(&mut said);
-        if daemon.stands.is_some() && !said.is_empty() {
-            // Before it is told what becomes of these steps.
-            self.shim_order(&ToShim::Hear { run, pid });
-        }
         let mut ended = false;
         for told in said {
             match told {
                 Told::Ended(step, end) if self.daemons.has_ended(id, step) => {
                     ended = true;
-                    self.daemons.waits_at_door(id);
                     self.steps.srun_hears_by_line((run.0, step));
                     self.stepd_ended(run, step, *end);
                 }
                 // One that is known already; what is for shims.
                 Told::Ended(..) | Told::Runs(_) => {}
-                Told::Took(running) => self.step_taken(&running, Some(id)),
-                Told::Released => self.order_is_over(id),
             }
         }
         self.keep_or_leave(id, open, ended);
@@ -331,13 +285,12 @@ impl Agent {
         };
         let run = daemon.run;
         if !open || (daemon.step.is_none() && daemon.retired) {
-            self.order_is_over(id);
             self.daemons.all.remove(&id);
             return;
         }
         let of_run = self.daemons.all.values().filter(|d| d.run == run);
         let waiting = of_run.filter(|d| d.step.is_none()).count();
-        let place = daemon.place.clone().filter(|_| daemon.stands.is_none());
+        let place = daemon.place.clone();
         if ended
             && waiting > SPARES_MAX
             && let Some((pid, _)) = place
@@ -353,11 +306,5 @@ impl Daemons {
     fn has_ended(&mut self, id: u64, step: StepNo) -> bool {
         let daemon = self.all.get_mut(&id);
         daemon.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
-    }
-
-    /// The step that a daemon runs.
-    fn step_of(&self, id: u64) -> Option<StepKey> {
-        let daemon = self.all.get(&id)?;
-        Some((daemon.run.0, daemon.step?))
     }
 }

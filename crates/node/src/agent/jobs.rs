@@ -26,7 +26,6 @@ impl Agent {
         self.synced = false;
         self.to_shim.clear();
         self.daemons.retire();
-        self.steps.none_stands();
     }
 
     pub(super) fn shim_said(&mut self, message: FromShim) {
@@ -98,10 +97,9 @@ impl Agent {
                 wire,
                 direct,
                 pid,
-                may_stand,
             } => {
                 let place = (pid, format!("unix:{socket}"));
-                self.daemons.ready((run, step), place, may_stand);
+                self.daemons.ready((run, step), place);
                 let listening = Listening {
                     address: format!("unix:{socket}"),
                     wire,
@@ -113,13 +111,14 @@ impl Agent {
                 self.stepd_started(run, step, Err(error));
             }
             FromShim::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
-            FromShim::StepTaken(running) => self.step_taken(&running, None),
             FromShim::Processes { tag, list } => self.inspected(tag, list),
             FromShim::Measured { tag, tasks } => self.shim_measured(tag, tasks),
             FromShim::StepFound { run, step, kept } => {
                 log::info!("step {}.{step} runs, or has run, and was on no file", run.0);
                 self.adopt_steps(run, kept);
             }
+            // The connection has taken them.
+            FromShim::Greeting(_) | FromShim::Refused(_) => {}
             FromShim::Busy(_) => {}
         }
     }
@@ -146,12 +145,7 @@ impl Agent {
         }
         self.synced = true;
         for (run, step, pid) in unknown {
-            self.shim_order(&ToShim::StepGiven {
-                run,
-                step,
-                pid,
-                stands: false,
-            });
+            self.shim_order(&ToShim::StepGiven { run, step, pid });
         }
         self.repeat_starts(&known_steps);
         for run in missing {
@@ -247,7 +241,6 @@ impl Agent {
             let had = known.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
                 known.grant = Some(Rc::clone(grant));
-                self.recall_orders(run);
                 self.steps_may_fit();
                 self.grant_came(grant.job);
             }

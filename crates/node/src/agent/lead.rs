@@ -13,7 +13,6 @@ use crate::layout::{self, Held, NoLayout};
 use crate::now;
 use crate::record::{self, Record};
 use crate::shim::wire::{Run, ToShim};
-use crate::standing::Kind;
 use crate::stepd::Kept;
 use minicbor::Encode;
 use minicbor::bytes::ByteVec;
@@ -49,8 +48,6 @@ pub(super) struct Steps {
     waiting: VecDeque<Waiting>,
     running: HashMap<StepKey, Running>,
     numbers: HashMap<JobId, Numbers>,
-    /// What was asked for last, by launch of a job: who asks for the same again may go on doing so.
-    last: HashMap<Run, Kind>,
     /// Something changed that may let a waiting step start.
     dirty: bool,
 }
@@ -66,30 +63,6 @@ pub(super) struct Asked {
     pub(super) reply: Reply,
     /// Counts against what its user may have waiting here.
     pub(super) charge: Charge,
-}
-
-impl Steps {
-    /// The first number that no step of a job is known to have had.
-    pub(super) fn unused_number(&self, job: JobId) -> u32 {
-        self.numbers.get(&job).map_or(0, Numbers::next)
-    }
-
-    /// Whether a step runs.
-    pub(super) fn knows(&self, key: StepKey) -> bool {
-        self.running.contains_key(&key)
-    }
-
-    /// A standing order holds what a step has, or does so no longer.
-    pub(super) fn stands(&mut self, key: StepKey, stands: bool) {
-        if let Some(running) = self.running.get_mut(&key) {
-            running.stands = stands;
-        }
-    }
-
-    /// There are no standing orders.
-    pub(super) fn none_stands(&mut self) {
-        self.running.values_mut().for_each(|r| r.stands = false);
-    }
 }
 
 impl Asked {
@@ -136,8 +109,6 @@ struct Running {
     direct: bool,
     /// Then srun hears of it by its daemon.
     heard_by_line: bool,
-    /// Its daemon has a standing order, which holds what it has.
-    stands: bool,
 }
 
 impl Agent {
@@ -254,15 +225,6 @@ impl Agent {
             if matches!(placed, Err(NoLayout::Busy)) && self.hear_daemons_of(run) {
                 placed = place(self);
             }
-            // What standing orders hold is not in use: a step that takes all that is free is not to miss it.
-            let wants_all = !waiting.spec.exact && !waiting.spec.overlap;
-            let lacks = matches!(placed, Err(NoLayout::Busy)) || (placed.is_ok() && wants_all);
-            if lacks && self.recall_orders(run) {
-                blocked.insert(run);
-                self.wait_on(&mut waiting);
-                self.steps.waiting.push_back(waiting);
-                continue;
-            }
             match placed {
                 Ok(placed) => self.start_step(&grant, waiting, placed),
                 Err(NoLayout::Busy) if waiting.spec.immediate => {
@@ -311,9 +273,9 @@ impl Agent {
         let run = (grant.job, grant.attempt);
         let of_run = self.steps.running.values().filter(|r| r.run == run);
         let of_steps = of_run
-            .filter(|r| r.record.holds && !r.stands)
+            .filter(|r| r.record.holds)
             .flat_map(|r| r.record.nodes.iter().filter(|n| n.end.is_none()));
-        for node in of_steps.chain(self.daemons.holds(run)) {
+        for node in of_steps {
             let position = node.position(&grant.alloc);
             let Some(at) = position.and_then(|at| held.get_mut(at)) else {
                 continue;
@@ -323,40 +285,6 @@ impl Agent {
             at.gres.extend(node.gres.iter().cloned());
         }
         held
-    }
-
-    /// A step runs that a daemon has taken.
-    pub(super) fn enter_taken(&mut self, key: StepKey, run: Run, record: Record, stands: bool) {
-        let started = Report::StepStarted(Box::new(record.step.clone()));
-        self.reports.push(run.0, run.1, started);
-        let running = Running {
-            run,
-            addresses: vec![String::new(); record.nodes.len()],
-            wires: Vec::new(),
-            record,
-            client: None,
-            unanswered: 0,
-            error: None,
-            width: 0,
-            direct: true,
-            heard_by_line: true,
-            stands,
-        };
-        self.steps.running.insert(key, running);
-    }
-
-    /// The record of a step, for a standing order: if the one before it was of the same kind, and none waits.
-    pub(super) fn standing_record(&mut self, key: StepKey, spec: &StepSpec) -> Option<Record> {
-        let running = self.steps.running.get(&key)?;
-        let (run, record) = (running.run, running.record.clone());
-        let grant = self.jobs.get(run)?.grant.as_ref()?;
-        let kind = Kind::of(spec);
-        let alike = self.steps.last.get(&run) == Some(&kind);
-        let waits = self.steps.waiting.iter().any(|w| w.run == run);
-        // Those of a heterogeneous job are numbered together.
-        let possible = alike && !waits && grant.components.is_empty();
-        self.steps.last.insert(run, kind);
-        possible.then_some(record)
     }
 
     fn start_step(
@@ -397,7 +325,6 @@ impl Agent {
             width: u32::try_from(width).unwrap_or(u32::MAX),
             direct: false,
             heard_by_line,
-            stands: false,
         };
         self.steps.running.insert((grant.job, step), running);
         let launch = StepLaunch {
@@ -592,8 +519,6 @@ impl Agent {
             }
             keep
         });
-        self.steps.last.remove(&run);
-        self.close_door(run);
     }
 
     /// The job is forgotten.
@@ -661,7 +586,6 @@ impl Agent {
                 width: 0,
                 direct: false,
                 heard_by_line: false,
-                stands: false,
             };
             self.steps.running.insert(key, running);
         }

@@ -1,6 +1,6 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
-use super::closing::{self, Streams};
+use super::closing::{self, Sender, Streams, WAITING_MAX};
 use super::lead::{Asked, Reply, StepKey};
 use super::measure::{self, Tasks};
 use super::quota::{Charge, Client, Quotas};
@@ -36,6 +36,8 @@ use tokio::sync::mpsc;
 const REQUEST_BYTES_MAX: usize = 24 << 20;
 /// Requests of a user by one connection. Commands have one or two.
 const REQUESTS_MAX: u32 = 64;
+/// Bytes of replies that a client has not read.
+const UNREAD_BYTES_MAX: usize = 64 << 20;
 /// For how long a client may be silent that has asked nothing, or whose requests are all answered.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// For how long one may be that has sent a part of a request.
@@ -96,7 +98,7 @@ async fn welcome(
         match socket.async_io(Interest::READABLE, &accept).await {
             Ok((stream, uid)) => {
                 let client = serving.quotas.client(uid);
-                match client.filter(|_| closing::waiting_of(uid) < closing::WAITING_MAX) {
+                match client.filter(|_| closing::waiting_of(uid) < WAITING_MAX) {
                     Some(client) => {
                         let conn = serving.next.fetch_add(1, Ordering::Relaxed) + 1;
                         tokio::spawn(serve(stream, client, conn, serving.events.clone()));
@@ -122,6 +124,40 @@ fn turn_away(stream: UnixStream, uid: u32) {
     closing::close_connection(uid, stream);
 }
 
+/// Sends replies as they come. Ends the connection of a client that does not read them.
+async fn send_replies(socket: Socket, mut replies: mpsc::UnboundedReceiver<AgentReply>) {
+    let (mut frames, mut written) = (Vec::new(), 0);
+    while let Some(reply) = replies.recv().await {
+        frame::encode_into(&reply, &mut frames);
+        while written < frames.len() {
+            while let Ok(more) = replies.try_recv() {
+                frame::encode_into(&more, &mut frames);
+            }
+            if frames.len() - written > UNREAD_BYTES_MAX {
+                log::warn!("a client does not read its replies; its connection is closed");
+                return socket.close();
+            }
+            match socket.write_now(&frames[written..]) {
+                Ok(0) => {}
+                Ok(more) => {
+                    written += more;
+                    if written > frames.len() / 2 {
+                        frames.drain(..written);
+                        written = 0;
+                    }
+                    continue;
+                }
+                Err(_) => return,
+            }
+            tokio::select! {
+                writable = socket.until_writable() => if writable.is_err() { return },
+                // None comes any more, but what there is is still to be sent.
+                Some(more) = replies.recv() => frame::encode_into(&more, &mut frames),
+            }
+        }
+    }
+}
+
 async fn serve(
     stream: UnixStream,
     client: Client,
@@ -133,19 +169,8 @@ async fn serve(
         Err(e) => return log::error!("connection {conn}: {e}"),
     };
     let writer = socket.clone();
-    let (reply, mut replies) = mpsc::unbounded_channel::<AgentReply>();
-    let answering = tokio::spawn(async move {
-        while let Some(reply) = replies.recv().await {
-            let mut frames = frame::encode(&reply);
-            while let Ok(more) = replies.try_recv() {
-                frame::encode_into(&more, &mut frames);
-            }
-            if writer.write_all(&frames).await.is_err() {
-                return;
-            }
-        }
-    });
-    let uid = client.uid();
+    let (reply, replies) = mpsc::unbounded_channel();
+    let answering = tokio::spawn(send_replies(writer, replies));
     let mut reader = Reader {
         socket,
         client,
@@ -172,11 +197,12 @@ async fn serve(
         let refusal = Refusal::new(*code, text.clone());
         socket.write_some(&frame::encode(&AgentReply::Refused(refusal)));
     }
-    closing::close(uid, descriptors);
+    let sender = client.sender();
+    closing::close(sender.clone(), descriptors);
     match (ended, socket.into_stream()) {
         // Nothing is left in its queue that would have to be closed with it.
         (Ended::Closed, stream) => drop(stream),
-        (_, Some(stream)) => closing::close_connection(uid, stream),
+        (_, Some(stream)) => closing::close_connection(sender, stream),
         (_, None) => {}
     }
     drop(client);
@@ -342,7 +368,9 @@ impl Reader {
                 if self.client.is_limited() || *requests > 1 {
                     return Err(Ended::refused(RefusalCode::AccessDenied, "no supervisor"));
                 }
-                if !self.client.become_agent(node) {
+                let is_full =
+                    closing::waiting_of(Sender::Agent(node.as_str().into())) >= WAITING_MAX;
+                if is_full || !self.client.become_agent(node) {
                     let why = "this node's agent has too many connections here";
                     return Err(Ended::refused(RefusalCode::Busy, why));
                 }
@@ -628,141 +656,4 @@ fn refuse(reply: &Reply, code: RefusalCode) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Read as _;
-
-    /// What a user who says this, and then nothing, is answered.
-    async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
-        answer_by(1000, said).await.0
-    }
-
-    /// The same of this user, and how many requests are handed on.
-    async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
-        let quotas = Quotas::new(0, 20_000);
-        let (near, mut far) = UnixStream::pair().unwrap();
-        far.write_all(said).unwrap();
-        if uid == 0 {
-            // It may be silent for as long as it likes.
-            far.shutdown(std::net::Shutdown::Write).unwrap();
-        }
-        let (events, mut inbox) = mpsc::unbounded_channel();
-        let client = quotas.client(uid).unwrap();
-        serve(near, client, 1, events).await;
-        let mut handed_on = 0;
-        while let Ok(event) = inbox.try_recv() {
-            handed_on += usize::from(matches!(event, Event::Request { .. }));
-        }
-        let mut bytes = Vec::new();
-        far.read_to_end(&mut bytes).unwrap();
-        let mut frames = Frames::default();
-        frames.push(&bytes);
-        let replies = std::iter::from_fn(|| frames.take().unwrap()).collect();
-        (replies, handed_on)
-    }
-
-    fn codes(replies: &[AgentReply]) -> Vec<RefusalCode> {
-        let code = |reply: &AgentReply| match reply {
-            AgentReply::Refused(refusal) => refusal.code,
-            other => panic!("{other:?}"),
-        };
-        replies.iter().map(code).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_ends_a_connection() {
-        let began = tokio::time::Instant::now();
-        assert_eq!(codes(&answer_to(b"").await), [RefusalCode::Busy]);
-        assert!(began.elapsed() >= IDLE_MAX && began.elapsed() < IDLE_MAX * 2);
-        assert_eq!(codes(&answer_to(&[0, 0, 1]).await), [RefusalCode::Busy]);
-        assert!(began.elapsed() < IDLE_MAX * 2);
-    }
-
-    /// The supervisor of another node, which is root, makes the connection and says so; its agent is not root.
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_of_another_agent_is_good_for_nothing_else() {
-        let frames = |requests: &[AgentRequest]| -> Vec<u8> {
-            requests.iter().flat_map(frame::encode).collect()
-        };
-        let serve = || AgentRequest::ServeNode("n2".to_owned(), None);
-        let (job, key) = (JobId(1), ByteVec::from(vec![1; 16]));
-        let signal = || AgentRequest::SignalStep {
-            job,
-            key: key.clone(),
-            step: StepNo(0),
-            signal: 9,
-            below: Vec::new(),
-        };
-        let create = || {
-            AgentRequest::Create(Box::new(StepSpec {
-                job,
-                argv: vec!["true".to_owned()],
-                ..StepSpec::default()
-            }))
-        };
-        let number = AgentRequest::TakeStepNumber { job, key: None };
-        for other in [
-            create(),
-            number,
-            AgentRequest::Inspect { job },
-            AgentRequest::Measure { job },
-            serve(),
-        ] {
-            let said = frames(&[serve(), signal(), other.clone(), signal()]);
-            let (replies, handed_on) = answer_by(0, &said).await;
-            assert_eq!(codes(&replies), [RefusalCode::AccessDenied], "{other:?}");
-            assert_eq!(handed_on, 1, "{other:?}");
-        }
-        // Nor does anybody become an agent who has been root before, or who is a user.
-        for (uid, said, before) in [(0, [create(), serve()], 1), (1000, [serve(), signal()], 0)] {
-            let (replies, handed_on) = answer_by(uid, &frames(&said)).await;
-            assert_eq!(codes(&replies), [RefusalCode::AccessDenied]);
-            assert_eq!(handed_on, before);
-        }
-    }
-
-    /// What follows in another version need not be understandable: it is not looked at.
-    #[tokio::test(start_paused = true)]
-    async fn another_version_is_refused_by_name() {
-        let of = |protocol: u32| Greeting {
-            protocol,
-            release: "9.9.9".to_owned(),
-        };
-        let newest = Versions::CLUSTER.newest;
-        let clients = |greeting: Greeting| frame::encode(&AgentRequest::Greeting(greeting));
-        let agents = |greeting: Greeting| {
-            frame::encode(&AgentRequest::ServeNode("n2".to_owned(), Some(greeting)))
-        };
-        for (uid, first) in [(1000, clients(of(newest + 1))), (0, agents(of(newest + 1)))] {
-            let said = [first, vec![0, 0, 0, 1, 0xff]].concat();
-            let (replies, handed_on) = answer_by(uid, &said).await;
-            let [AgentReply::Refused(refusal)] = &*replies else {
-                panic!("{replies:?}");
-            };
-            assert_eq!(refusal.code, RefusalCode::ProtocolError);
-            let both = [
-                format!("protocol {} (muster 9.9.9)", newest + 1),
-                format!("protocol {newest} "),
-            ];
-            assert!(both.iter().all(|v| refusal.detail.contains(v)), "{refusal}");
-            assert!(
-                refusal.detail.contains("update this node's slurmd"),
-                "{refusal}"
-            );
-            assert_eq!(handed_on, 0);
-        }
-        // The same version, and none, which is the first, are understood.
-        let inspect = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
-        for first in [clients(of(newest)), Vec::new()] {
-            let (_, handed_on) = answer_by(0, &[first, inspect.clone()].concat()).await;
-            assert_eq!(handed_on, 1);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_requests_end_a_connection() {
-        let one = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
-        let said = one.repeat(REQUESTS_MAX as usize + 1);
-        assert_eq!(codes(&answer_to(&said).await), [RefusalCode::Busy]);
-    }
-}
+mod tests;

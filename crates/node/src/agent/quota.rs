@@ -2,6 +2,7 @@
 //! that are incomplete or wait. Root, whose the connections of other agents are, is not limited; nor is the user of the
 //! supervisor, where that is another. Each other agent has a share too: it may be somebody else's by now. The descriptors that are kept back are for them, the shim, the controller and the agent's own files.
 
+use muster_closer::Sender;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -150,6 +151,14 @@ impl Client {
 
     pub(crate) fn uid(&self) -> u32 {
         self.uid
+    }
+
+    /// Whose what it sends is.
+    pub(crate) fn sender(&self) -> Sender {
+        match &self.node {
+            Some(node) => Sender::Agent(Arc::clone(node)),
+            None => Sender::User(self.uid),
+        }
     }
 
     /// A request of this client, without bytes so far.

@@ -117,13 +117,28 @@ impl Socket {
         let _ = self.0.get_ref().write(bytes);
     }
 
+    /// The same; how many bytes that was.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.get_ref().write(bytes) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                written => return written,
+            }
+        }
+    }
+
     /// Ends the connection, for its readers too.
     pub(super) fn close(&self) {
         // It may have ended already.
         let _ = self.0.get_ref().shutdown(Shutdown::Both);
     }
 
-    async fn until_writable(&self) -> io::Result<()> {
+    /// Waits until the socket takes more.
+    pub(super) async fn until_writable(&self) -> io::Result<()> {
         let other = self.0.get_ref().try_clone()?;
         let other = sys::watch(other, Interest::WRITABLE)?;
         other.writable().await?.retain_ready();

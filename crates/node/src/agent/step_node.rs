@@ -7,7 +7,6 @@ use crate::binding::BindVariables;
 use crate::descriptors::WithOrder;
 use crate::job_view::array_of;
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
-use crate::standing::Standing;
 use crate::step_variables::StepVariables;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -211,8 +210,7 @@ impl Agent {
                 self.keep(run, kept_of_node(step), &part);
                 self.node_steps.parts.insert((job, step), part);
                 self.step_may_have(run, step, launch.memory_mib);
-                let (order, variables) = self.step_order(&grant, launch, bound);
-                let mut order = Box::new(order);
+                let mut order = Box::new(self.step_order(&grant, launch, bound));
                 let srun = streams.filter(|_| may_have_streams(&order));
                 let srun = srun.and_then(Streams::into_fds);
                 order.direct = srun.is_some();
@@ -220,8 +218,7 @@ impl Agent {
                     srun,
                     ..WithOrder::default()
                 };
-                let standing = self.standing_order(&order, variables);
-                match self.give_step(order, with, standing) {
+                match self.give_step(order, with) {
                     Ok(there) => self.answer_start((job, step), position, origin, Ok(there)),
                     Err((order, with)) => {
                         let uid = order.user.uid;
@@ -426,39 +423,19 @@ impl Agent {
         }
     }
 
-    /// By which the daemon of a step may take others like it: where srun hears all of it from the daemon.
-    fn standing_order(
-        &mut self,
-        order: &StepOrder,
-        variables: StepVariables,
-    ) -> Option<Box<Standing>> {
-        let (key, spec) = ((order.run.0, order.launch.step), &order.launch.spec);
-        if !order.direct || !spec.has_stepd_channel || spec.key.is_some() {
-            return None;
-        }
-        let record = self.standing_record(key, spec)?;
-        let part = minicbor::to_vec(self.node_steps.part(key)?);
-        let part = part.expect("writing to memory cannot fail").into();
-        Some(Box::new(Standing {
-            variables,
-            record,
-            part,
-        }))
-    }
-
     fn step_order(
         &mut self,
         grant: &JobGrant,
         mut launch: StepLaunch,
         (binding, bind_env): (TaskBinding, BindVariables),
-    ) -> (StepOrder, StepVariables) {
+    ) -> StepOrder {
         let variables = self.step_variables(grant, &launch, bind_env);
         let env = variables.environment(&launch.spec, launch.step);
         // It is in there.
         launch.spec.context.environment = Environment::default();
         // What runs as the user gets no key of agents.
         launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();
-        let order = StepOrder {
+        StepOrder {
             run: (grant.job, grant.attempt),
             user: Agent::user_of(grant),
             env,
@@ -472,8 +449,7 @@ impl Agent {
             pmix: self.pmix_order(grant, &launch),
             direct: false,
             launch,
-        };
-        (order, variables)
+        }
     }
 
     /// What is put over the environment of srun.

@@ -136,14 +136,6 @@ impl Shim {
         }
     }
 
-    /// Checks that a daemon may have a step of this number.
-    pub(super) fn check_number(&self, run: Run, step: StepNo) -> Result<(), String> {
-        if step.0 >= max_step_count(&self.settings) {
-            return Err(format!("no step has the number {step}"));
-        }
-        self.check_unused(run, step)
-    }
-
     /// Whether a process is of a job: only such a one is signalled because an agent names it.
     pub(super) fn is_process_of(&self, run: Run, pid: i32) -> bool {
         self.sessions.get(&pid) == Some(&run) || self.members.of(pid) == Belongs::To(run)

@@ -26,8 +26,6 @@ const REMOVAL_WAIT: Duration = Duration::from_secs(30);
 
 impl Shim {
     pub(super) fn begin_end(&mut self, run: Run, killed: bool) {
-        // Steps that have been taken have to be ended.
-        self.hear_all_standing(run, true);
         let kill_at = Instant::now() + self.kill_wait;
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;

@@ -123,7 +123,6 @@ impl Entry {
             || self.epilog.is_some()
             || !self.writers.is_empty()
             || self.steps.values().any(|s| s.ended.is_none())
-            || (self.ending.is_some() && self.has_standing_spares())
     }
 }
 
@@ -227,8 +226,6 @@ pub(super) struct Shim {
     pub(super) watched: Vec<Watched>,
     /// Lines to step daemons, with their steps.
     pub(super) lines: BTreeMap<RawFd, (Run, StepNo)>,
-    /// Lines to daemons with standing orders whose agent is gone, with their processes.
-    pub(super) standing_lines: BTreeMap<RawFd, i32>,
     /// Daemons of an earlier shim's that have been asked what they run.
     pub(super) asked: Vec<Daemon>,
     pub(super) old: Option<(BTreeMap<Run, super::records::Old>, bool)>,
@@ -284,7 +281,6 @@ impl Shim {
             output: Vec::new(),
             watched: Vec::new(),
             lines: BTreeMap::new(),
-            standing_lines: BTreeMap::new(),
             asked: Vec::new(),
             old: Some((old, same_boot)),
             exit: false,
@@ -328,14 +324,7 @@ impl Shim {
             ToShim::Tell {
                 run, text, kill, ..
             } => self.tell_script(run, &text, kill),
-            ToShim::StepGiven {
-                run,
-                step,
-                pid,
-                stands,
-            } => self.step_given(run, step, pid, stands),
-            ToShim::Hear { run, pid: 0 } => self.hear_all_standing(run, false),
-            ToShim::Hear { pid, .. } => self.hear_standing(pid, false),
+            ToShim::StepGiven { run, step, pid } => self.step_given(run, step, pid),
             ToShim::Dismiss { run, pid } => self.dismiss(run, pid),
             ToShim::Forget(run) => self.forget(run),
             ToShim::ForgetStep(run, step) => self.forget_step(run, step),
@@ -385,7 +374,6 @@ impl Shim {
         self.session = Session::default();
         self.site.forget_settings();
         self.attached = true;
-        self.listen_to_standing();
         self.output.clear();
         self.disown_daemons();
         let known = self.jobs.iter().map(|(&run, e)| Known {
@@ -566,8 +554,6 @@ impl Shim {
 
     fn child_ended(&mut self, r: &sys::Reaped, end: Timestamp) {
         self.unsettled = true;
-        // It may have taken a step since it was heard last.
-        self.hear_own(r.pid, true);
         match self.roles.remove(&r.pid) {
             Some(Role::Script(run)) => {
                 let usage = Usage {
@@ -644,7 +630,6 @@ impl Shim {
         signal: i32,
         scope: SignalScope,
     ) {
-        self.hear_all_standing(run, false);
         match (step, scope) {
             (Some(StepNo::BATCH), _) => self.signal_script(run, signal),
             (Some(step), _) => self.signal_step(run, step, signal),
@@ -696,10 +681,6 @@ impl Shim {
 
     /// The processes of a job. Nothing is read of them that they could keep from being read.
     pub(super) fn inspect(&mut self, job: JobId) -> Listed {
-        let runs: Vec<Run> = self.jobs.keys().filter(|r| r.0 == job).copied().collect();
-        for run in runs {
-            self.hear_all_standing(run, false);
-        }
         let mut listed = Listed::default();
         let mut add = |pid: i32, step, task| listed.all.push((pid.unsigned_abs(), step, task));
         for (_, entry) in self.jobs.iter().filter(|(run, _)| run.0 == job) {
@@ -750,14 +731,13 @@ impl Shim {
     }
 
     /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`],
-    /// [`Shim::hear_asked`], [`Shim::hear_standing_line`], [`Shim::hear_groups`], [`Shim::hear_measurement`].
+    /// [`Shim::hear_asked`], [`Shim::hear_groups`], [`Shim::hear_measurement`].
     pub(super) fn watched_fds(&self) -> Vec<RawFd> {
         let watched = self.watched.iter().map(|w| w.pidfd.as_raw_fd());
         let asked = self.asked.iter().map(Daemon::fd);
         let lines = self.lines.keys().copied();
-        let standing = self.standing_lines.keys().copied();
         let look_ups = self.look_up_fds();
-        let daemons = lines.chain(asked).chain(standing);
+        let daemons = lines.chain(asked);
         let measurements = self.measurement_fds();
         let processes = look_ups.chain(measurements);
         watched.chain(daemons).chain(processes).collect()

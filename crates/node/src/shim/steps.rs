@@ -4,7 +4,6 @@
 
 mod begin;
 mod found;
-mod standing;
 mod told;
 
 pub(super) use begin::Beginners;
@@ -27,6 +26,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use told::Heard;
 
 /// Where memory that processes share has its names.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
@@ -51,10 +51,6 @@ pub(super) struct Daemon {
     owned: bool,
     /// An earlier shim forked it. It has no other step.
     adopted: bool,
-    /// It has a standing order: see [`standing`].
-    stands: bool,
-    /// The end of a step that the agent has given, and has not told of yet.
-    ahead: Option<(StepNo, EncodedEnd)>,
 }
 
 impl Daemon {
@@ -97,21 +93,21 @@ impl Daemon {
         }
     }
 
-    /// Reads what it has said: how this step has ended, if it has.
+    /// Reads what it has said: how this step has ended, if it has. What comes after that stays to be read: the agent may
+    /// have given another step, and say so later.
     ///
     /// # Errors
-    /// It is gone, or not understood.
-    fn end_of(&mut self, step: StepNo) -> io::Result<Option<StepEnd>> {
+    /// It is gone.
+    fn end_of(&mut self, step: StepNo) -> io::Result<Option<EncodedEnd>> {
         let open = self.read();
-        loop {
-            match self.input.take() {
-                Ok(Some(stepd::Told::Ended(of, end))) if of == step => return Ok(Some(*end)),
+        while let Some(heard) = Heard::next(&mut self.input) {
+            match heard {
+                Heard::Ended(of, end) if of == step => return Ok(Some(EncodedEnd::told(end))),
                 // One that a lost agent gave, and did not tell of.
-                Ok(Some(_)) => {}
-                Ok(None) => return open.map(|()| None),
-                Err(e) => return Err(io::Error::other(e.to_string())),
+                Heard::Ended(..) | Heard::Runs => {}
             }
         }
+        open.map(|()| None)
     }
 
     /// Has one without a step end.
@@ -142,8 +138,6 @@ pub(super) struct StepProc {
     pub(super) ended: Option<EncodedEnd>,
     /// Its daemon has told that here, and so has left no file.
     pub(super) told: bool,
-    /// Its daemon has taken it by a standing order.
-    pub(super) taken: bool,
 }
 
 impl StepProc {
@@ -155,7 +149,6 @@ impl StepProc {
             dirs: Vec::new(),
             ended: None,
             told: false,
-            taken: false,
         }
     }
 
@@ -172,22 +165,11 @@ impl StepProc {
 }
 
 impl Entry {
-    /// Daemons that have no step, as far as is known, but may take one.
-    pub(super) fn has_standing_spares(&self) -> bool {
-        self.spares.iter().any(|spare| spare.stands)
-    }
-
     /// Has the daemons that wait for another step end.
     pub(super) fn dismiss_spares(&mut self) {
-        for mut spare in std::mem::take(&mut self.spares) {
-            if spare.stands {
-                // It may take a step before it hears this: it is heard once more when it has ended.
-                let _ = spare.tell(&stepd::Control::Leave);
-                self.spares.push(spare);
-            } else {
-                spare.dismiss();
-            }
-        }
+        std::mem::take(&mut self.spares)
+            .into_iter()
+            .for_each(Daemon::dismiss);
     }
 }
 
@@ -236,7 +218,6 @@ impl Shim {
                 wire,
                 direct,
                 pid,
-                may_stand: true,
             },
             Err(e) => FromShim::StepFailed {
                 run,
@@ -255,8 +236,7 @@ impl Shim {
         bounds: StepBounds,
     ) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
-        // One with a standing order may have taken a step.
-        let is_free = |spare: &Daemon| !spare.owned && !spare.stands;
+        let is_free = |spare: &Daemon| !spare.owned;
         let free = |e: &mut Entry| {
             let at = e.spares.iter().position(is_free)?;
             Some(e.spares.swap_remove(at))
@@ -268,7 +248,6 @@ impl Shim {
                 .to_string_lossy()
                 .into_owned(),
             kept: self.kept_of(run, step),
-            standing: None,
         };
         let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
         // The streams of a direct step come by the agent, when the daemon has heard of it.
@@ -311,7 +290,7 @@ impl Shim {
     }
 
     /// The agent has given a step to a daemon that waited for one.
-    pub(super) fn step_given(&mut self, run: Run, step: StepNo, pid: i32, stands: bool) {
+    pub(super) fn step_given(&mut self, run: Run, step: StepNo, pid: i32) {
         self.launch();
         self.hear_daemon_of(pid);
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
@@ -320,11 +299,11 @@ impl Shim {
         };
         let ending = entry.ending.is_some();
         if let Some(at) = entry.spares.iter().position(|spare| spare.pid == pid) {
-            let mut daemon = entry.spares.swap_remove(at);
-            daemon.stands = stands;
+            let daemon = entry.spares.swap_remove(at);
+            let line = daemon.fd();
             self.enter_step(run, step, daemon, Vec::new());
             // It may have ended, which was read with the end of the one before.
-            return self.hear_own(pid, false);
+            return self.hear_daemon(line);
         }
         // One that has been dismissed meanwhile, or that an earlier shim forked.
         let dismissed = self.roles.get(&pid) == Some(&Role::Spare(run));
@@ -375,9 +354,7 @@ impl Shim {
         let pid = daemon.pid;
         self.records.step(run, step, pid);
         self.roles.insert(pid, Role::Step(run, step));
-        if !daemon.stands {
-            self.lines.insert(daemon.control.as_raw_fd(), (run, step));
-        }
+        self.lines.insert(daemon.fd(), (run, step));
         if let Some(entry) = self.jobs.get_mut(&run) {
             let proc = StepProc {
                 dirs,
@@ -435,8 +412,6 @@ impl Shim {
             socket: socket.clone(),
             owned: true,
             adopted: false,
-            stands: false,
-            ahead: None,
         };
         self.sessions.insert(pid, run);
         self.enter_step(run, step, daemon, dirs);
@@ -475,19 +450,8 @@ impl Shim {
             return;
         };
         let proc = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step));
-        let daemon = proc.and_then(|p| p.daemon.as_ref());
-        match daemon.map(|d| (d.pid, d.adopted)) {
-            Some((_, true)) => self.hear_adopted(fd, run, step),
-            Some((pid, false)) => self.hear_own(pid, false),
-            None => {
-                self.lines.remove(&fd);
-            }
-        }
-    }
-
-    fn hear_adopted(&mut self, fd: RawFd, run: Run, step: StepNo) {
-        let proc = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step));
         let Some((mut daemon, proc)) = proc.and_then(|p| Some((p.daemon.take()?, p))) else {
+            self.lines.remove(&fd);
             return;
         };
         match daemon.end_of(step) {
@@ -500,18 +464,20 @@ impl Shim {
             Ok(Some(end)) => {
                 proc.told = true;
                 self.lines.remove(&fd);
-                let end = EncodedEnd::of(&end);
                 self.records.step_ended(run, step, end.clone());
                 self.end_of_step(run, step, end, daemon.owned);
-                self.watched.retain(|w| w.pid != daemon.pid);
-                daemon.dismiss();
+                if daemon.adopted {
+                    self.watched.retain(|w| w.pid != daemon.pid);
+                    daemon.dismiss();
+                } else {
+                    self.keep_daemon(run, daemon);
+                }
             }
         }
     }
 
     /// The same of the daemon that is this process, if it has a step.
     fn hear_daemon_of(&mut self, pid: i32) {
-        self.hear_standing(pid, false);
         if let Some(Role::Step(run, step)) = self.roles.get(&pid).copied() {
             self.hear_step(run, step);
         }
@@ -519,7 +485,6 @@ impl Shim {
 
     /// The same of the daemon of a step.
     fn hear_step(&mut self, run: Run, step: StepNo) {
-        self.hear_all_standing(run, false);
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         if let Some(daemon) = proc.and_then(|p| p.daemon.as_ref()) {
             self.hear_daemon(daemon.control.as_raw_fd());
@@ -528,13 +493,12 @@ impl Shim {
 
     /// The same of all daemons of a job.
     pub(super) fn hear_daemons_of(&mut self, run: Run) {
-        self.hear_all_standing(run, true);
         let all = self
             .jobs
             .get(&run)
             .into_iter()
             .flat_map(|e| e.steps.values());
-        let daemons = all.filter_map(|p| p.daemon.as_ref().filter(|d| !d.stands));
+        let daemons = all.filter_map(|p| p.daemon.as_ref());
         let lines = daemons.map(|d| d.control.as_raw_fd());
         for line in lines.collect::<Vec<_>>() {
             self.hear_daemon(line);

@@ -3,7 +3,6 @@
 //! is sealed by the controller, and what it asks for is checked against the grants that came so.
 
 use super::measure::TaskUsage;
-use crate::stepd::Running;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
@@ -16,6 +15,7 @@ use muster_core::validate::Validate;
 use muster_proto::frame::Message;
 use muster_proto::node::MemoryCount;
 use muster_proto::step::StepLaunch;
+use muster_proto::version::{Greeting, Versions};
 
 /// One launch of a job: attempts are never launched twice.
 pub(crate) type Run = (JobId, Attempt);
@@ -23,12 +23,19 @@ pub(crate) type Run = (JobId, Attempt);
 /// A process of a job: pid, step, and for a task its local and global number.
 pub(crate) type Process = (u32, StepNo, Option<(u32, u32)>);
 
+/// Versions of these messages, and of those to step daemons, that this release speaks. A launcher outlives updates of slurmd, and
+/// step daemons outlive launchers: who is newer finds out which version the other speaks, and if that is too old, leaves it alone.
+pub(crate) const VERSIONS: Versions = Versions {
+    oldest: 1,
+    newest: 1,
+};
+
 /// Agent to shim.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) enum ToShim {
-    /// First message of a connection, by root: an agent is about to use it. Answered by [`FromShim::State`], then by every
-    /// outcome that was not forgotten.
+    /// First message of a connection, by root: an agent is about to use it. Answered by [`FromShim::Greeting`] and
+    /// [`FromShim::State`], then by every outcome that was not forgotten; or by [`FromShim::Refused`].
     #[n(0)]
     Attach(#[n(0)] Box<Attach>),
     /// The agent dials the controller: answered by [`FromShim::SessionKey`].
@@ -151,21 +158,6 @@ pub(crate) enum ToShim {
         /// The daemon's process.
         #[n(2)]
         pid: i32,
-        /// It has a standing order: what it says from now on is looked at when there is a reason.
-        #[n(3)]
-        #[cbor(default)]
-        stands: bool,
-    },
-    /// A daemon with a standing order has said something.
-    #[n(205)]
-    Hear {
-        /// The job.
-        #[n(0)]
-        run: Run,
-        /// The daemon's process; 0 for any of the job's.
-        #[n(1)]
-        #[cbor(default)]
-        pid: i32,
     },
     /// A daemon that waits for a step is to end.
     #[n(204)]
@@ -204,6 +196,9 @@ pub(crate) struct Attach {
     /// What the configuration claims of the machine.
     #[n(3)]
     pub(crate) claim: MachineClaim,
+    /// Which version the agent speaks.
+    #[n(4)]
+    pub(crate) greeting: Option<Greeting>,
 }
 
 /// What slurm.conf claims of a node's CPUs.
@@ -503,14 +498,7 @@ pub(crate) enum FromShim {
         #[n(5)]
         #[cbor(default)]
         pid: i32,
-        /// It, and this shim, know standing orders.
-        #[n(6)]
-        #[cbor(default)]
-        may_stand: bool,
     },
-    /// A daemon has taken a step by its standing order, and may not have told the agent.
-    #[n(205)]
-    StepTaken(#[n(0)] Box<Running>),
     /// The step daemon could not be started.
     #[n(6)]
     StepFailed {
@@ -579,6 +567,12 @@ pub(crate) enum FromShim {
     /// What was passed on does not bear the controller's seal, or there is no session: the controller has to be dialled anew.
     #[n(14)]
     SessionFailed(#[n(0)] String),
+    /// To `Attach`, before all else, where the agent has said its version: the launcher's.
+    #[n(15)]
+    Greeting(#[n(0)] Greeting),
+    /// To `Attach`: the agent's version is too old. The connection ends, and jobs go on.
+    #[n(16)]
+    Refused(#[n(0)] String),
     /// A step runs, or has run, of which neither an earlier shim nor this one was told.
     #[n(11)]
     StepFound {

@@ -2,6 +2,7 @@
 
 use super::wire::Wire;
 use super::{Phase, Running, Stepd};
+use crate::shim::wire::VERSIONS;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
 use muster_proto::version::{Greeting, Versions};
@@ -157,8 +158,16 @@ impl Stepd<'_> {
             {
                 self.attach(&attach, stranger);
             }
-            Some(ToStepd::Adopt) if is_own(&stranger.wire.stream) => {
-                self.adopted(stranger.wire.stream);
+            Some(ToStepd::Adopt(greeting)) if is_own(&stranger.wire.stream) => {
+                let theirs = greeting.unwrap_or_default();
+                match VERSIONS.is_too_old(&theirs) {
+                    // What comes of the step will be in its file.
+                    true => {
+                        let why = VERSIONS.difference(&theirs, "the launcher", "a step daemon");
+                        eprintln!("{why}; it is refused");
+                    }
+                    false => self.adopted(stranger.wire.stream),
+                }
             }
             None if stranger.wire.open && stranger.wire.received <= GREETING_BYTES_MAX => {
                 self.strangers.push(stranger);
@@ -178,6 +187,7 @@ impl Stepd<'_> {
             pid: i32::try_from(std::process::id()).unwrap_or(0),
             dirs: self.setting.dirs.clone(),
             kept: self.setting.kept.clone(),
+            greeting: Some(VERSIONS.greeting()),
         };
         self.home.adopted(stream, running);
     }

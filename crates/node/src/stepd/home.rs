@@ -3,12 +3,10 @@
 
 use super::client::STRANGERS_MAX;
 use super::result::leave;
-use super::standing::{Seen, Stand, Taken};
 use super::{Kept, Setting};
 use crate::descriptors::{self, WithOrder};
 use crate::shim::wire::{Run, StepOrder};
 use crate::shim::{ProcessTree, result_path};
-use crate::standing::Standing;
 use crate::step_bounds::StepBounds;
 use crate::sys::{self, SoftLimits};
 use minicbor::{Decode, Encode};
@@ -17,6 +15,7 @@ use muster_core::job::StepEnd;
 use muster_core::limits::FRAME_BYTES_MAX;
 use muster_core::validate::Validate;
 use muster_proto::frame::{self, Frames, Message};
+use muster_proto::version::Greeting;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::collections::VecDeque;
@@ -24,9 +23,10 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// What the shim has to say to a step daemon. Both are of one process, so nothing here outlives a version.
+/// What the shim has to say to a step daemon. A shim may have taken over one of another version
+/// ([`VERSIONS`](crate::shim::wire::VERSIONS)).
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) enum Control {
@@ -49,9 +49,6 @@ pub(crate) enum Control {
     /// To a daemon whose step has ended: there is none, and what was told of the end is kept.
     #[n(4)]
     Leave,
-    /// From the agent, to one with a standing order: it is over.
-    #[n(6)]
-    Recall,
 }
 
 impl Message for Control {}
@@ -66,12 +63,6 @@ pub(crate) enum Told {
     /// To a shim that did not start it: this it runs.
     #[n(1)]
     Runs(#[n(0)] Box<Running>),
-    /// By its standing order it runs this.
-    #[n(2)]
-    Took(#[n(0)] Box<Running>),
-    /// Its standing order is over.
-    #[n(3)]
-    Released,
 }
 
 impl Message for Told {}
@@ -95,6 +86,9 @@ pub(crate) struct Running {
     /// See [`Setting::kept`].
     #[n(4)]
     pub(crate) kept: Kept,
+    /// Which version the daemon speaks.
+    #[n(5)]
+    pub(crate) greeting: Option<Greeting>,
 }
 
 /// Another step of the job.
@@ -113,10 +107,6 @@ pub(crate) struct NextStep {
     /// See [`Setting::kept`].
     #[n(3)]
     pub(crate) kept: Kept,
-    /// By which the daemon takes others like it.
-    #[n(4)]
-    #[cbor(default)]
-    pub(crate) standing: Option<Box<Standing>>,
 }
 
 impl Told {
@@ -202,12 +192,6 @@ impl Line {
 /// A step that was given, and what goes with it.
 pub(super) type Given = (NextStep, WithOrder);
 
-/// The next step.
-pub(super) enum Next {
-    Given(NextStep, WithOrder),
-    Taken(Taken),
-}
-
 /// What the launcher says of all steps of this process; agents are not trusted.
 pub(super) struct Confines {
     pub(super) run: Run,
@@ -250,13 +234,6 @@ pub(super) struct Home {
     early: Option<Given>,
     /// Ends that the shim was told of and may not have read: where it is lost, they are lost with it.
     unread: Vec<Unread>,
-    /// By which it takes steps itself.
-    pub(super) standing: Option<Stand>,
-    /// The step that runs was taken at the door.
-    pub(super) by_door: bool,
-    /// What the agent has not been told yet, and since when there is some, and nothing more.
-    untold: Vec<u8>,
-    pub(super) untold_since: Option<(Instant, Instant)>,
 }
 
 /// What a file tells of a step's end: its path, the end, and what was to be kept.
@@ -289,10 +266,6 @@ impl Home {
             agent: agent.map(Line::new).transpose()?,
             early: None,
             unread: Vec::new(),
-            standing: None,
-            by_door: false,
-            untold: Vec::new(),
-            untold_since: None,
         })
     }
 
@@ -346,7 +319,6 @@ impl Home {
         self.shim = Some(line).filter(|_| open);
         if !open {
             self.leave_unread();
-            self.stand_down();
         }
         messages
     }
@@ -355,32 +327,19 @@ impl Home {
     pub(super) fn hear_agent(&mut self) -> Option<Given> {
         let mut line = self.agent.take()?;
         let open = line.read();
-        let (mut given, mut recalled) = (None, false);
+        let mut given = None;
         while let Ok(Some(message)) = line.input.take() {
-            match message {
-                Control::Next(next) => {
-                    let (direct, stands) = (next.order.direct, next.standing.is_some());
-                    let with = WithOrder::take(&mut line.descriptors, direct, stands);
-                    let mut next = *next;
-                    match self.confines.confine(&mut next) {
-                        Ok(()) => given = Some((next, with)),
-                        Err(why) => eprintln!("a step is refused: {why}"),
-                    }
-                }
-                Control::Recall => recalled = true,
-                // That is for the shim to say.
-                _ => {}
+            // All else is for the shim to say.
+            let Control::Next(mut next) = message else {
+                continue;
+            };
+            let with = WithOrder::take(&mut line.descriptors, next.order.direct);
+            match self.confines.confine(&mut next) {
+                Ok(()) => given = Some((*next, with)),
+                Err(why) => eprintln!("a step is refused: {why}"),
             }
         }
         self.agent = Some(line).filter(|_| open);
-        if recalled || !open {
-            self.stand_down();
-            // One that has come with this step is over before it has begun.
-            let next = given.as_mut().map(|(next, _): &mut Given| next);
-            if next.is_some_and(|next| next.standing.take().is_some()) {
-                self.tell_agent_later(&frame::encode(&Told::Released));
-            }
-        }
         given
     }
 
@@ -388,7 +347,6 @@ impl Home {
     pub(super) fn adopted(&mut self, stream: UnixStream, running: Running) {
         // It looks for files when it has been answered.
         self.leave_unread();
-        self.stand_down();
         let line = Line::new(stream).ok();
         self.shim = line.and_then(|mut line| {
             let told = line.say(&frame::encode(&Told::Runs(Box::new(running))));
@@ -400,11 +358,12 @@ impl Home {
     pub(super) fn tell_shim(&mut self, ended: &[u8]) -> bool {
         let all_read = self.is_all_read();
         // Half a frame is none: it learns the rest from the file.
-        let told = self.tell_shim_of(ended);
-        if told && all_read {
+        let heard = self.shim.as_mut().is_some_and(|line| line.say(ended));
+        self.shim = self.shim.take().filter(|_| heard);
+        if heard && all_read {
             self.unread.clear();
         }
-        told
+        heard
     }
 
     /// Keeps an end that the shim was told of until it has read that, to be left in the step's file if the shim is lost.
@@ -419,12 +378,6 @@ impl Home {
             self.unread.clear();
         }
         !self.unread.is_empty()
-    }
-
-    /// Whether there are more of them than this.
-    pub(super) fn has_many_unread(&mut self, most: usize) -> bool {
-        // It is looked early what it has read: that can be seen only until more is said.
-        self.unread.len() > most / 4 && self.has_unread() && self.unread.len() > most
     }
 
     /// To be asked after what it has read: what one that is gone has not read is gone too, and nothing is left to be read.
@@ -444,105 +397,44 @@ impl Home {
         line.is_some_and(|line| sys::is_all_read(line.stream.as_fd()))
     }
 
-    /// Tells the shim something, a frame of [`Told`]; whether it was there to hear it.
-    pub(super) fn tell_shim_of(&mut self, told: &[u8]) -> bool {
-        let heard = self.shim.as_mut().is_some_and(|line| line.say(told));
-        self.shim = self.shim.take().filter(|_| heard);
-        heard
-    }
-
-    /// Tells the agent the same of an end, where it is still there: later, if it has not heard of the step yet either.
+    /// Tells the agent the same of an end, where it is still there.
     pub(super) fn tell_agent(&mut self, ended: &[u8]) {
-        self.tell_agent_later(ended);
-        match std::mem::take(&mut self.by_door) && self.standing.is_some() {
-            true => self.tell_if_due(),
-            false => self.tell_agent_now(),
-        }
-    }
-
-    /// Something that the agent is to be told, with what comes soon.
-    pub(super) fn tell_agent_later(&mut self, told: &[u8]) {
-        if self.agent.is_some() {
-            self.untold.extend_from_slice(told);
-            let now = Instant::now();
-            self.untold_since.get_or_insert((now, now)).1 = now;
-        }
-    }
-
-    /// Tells it now.
-    pub(super) fn tell_agent_now(&mut self) {
-        let frames = std::mem::take(&mut self.untold);
-        self.untold_since = None;
-        if let Some(line) = self.agent.as_mut().filter(|_| !frames.is_empty())
-            && !line.say(&frames)
-        {
-            self.agent = None;
-            self.stand_down();
-        }
+        let line = self.agent.take();
+        self.agent = line.and_then(|mut line| line.say(ended).then_some(line));
     }
 
     /// Waits for the job's next step; nothing when this process is not needed any more.
-    pub(super) fn next_step(&mut self) -> Option<Next> {
+    pub(super) fn next_step(&mut self) -> Option<Given> {
         loop {
-            let mut seen = Seen {
-                line: true,
-                caller: true,
-                ..Seen::default()
+            let has_caller = match self.early.is_none() && self.shim.is_some() {
+                true => self.wait()?,
+                false => true,
             };
-            if self.early.is_none() && self.shim.is_some() {
-                seen = self.wait()?;
-            }
             // Who has come for the next step has come after the word of it, which is read after this.
             let accept = || Some(self.listener.accept().ok()?.0);
-            let come: Vec<UnixStream> = match seen.caller {
+            let come: Vec<UnixStream> = match has_caller {
                 true => std::iter::from_fn(accept).take(STRANGERS_MAX).collect(),
                 // To find nobody costs as much as a connection.
                 false => Vec::new(),
             };
             // What is said of a step that has ended comes too late. Who says this has taken note of the end.
-            if seen.line && self.heard().contains(&Control::Leave) {
+            if self.heard().contains(&Control::Leave) {
                 self.unread.clear();
-                self.stand_down();
                 return None;
             }
-            let early = self.early.take();
-            let given = match early {
-                None if seen.line => self.hear_agent(),
-                early => early,
-            };
-            if let Some((next, with)) = given {
+            let given = self.early.take().or_else(|| self.hear_agent());
+            if given.is_some() {
                 self.come = come;
-                return Some(Next::Given(next, with));
+                return given;
             }
             // The others come too late.
             drop(come);
             self.shim.as_ref()?;
-            if seen.visitor
-                && let Some(taken) = self.take_at_door()
-            {
-                return Some(Next::Taken(taken));
-            }
-            if seen.closed {
-                self.stand_down();
-            }
-            self.tell_if_due();
         }
     }
 
-    /// Waits until somebody has something to say.
-    fn wait(&mut self) -> Option<Seen> {
-        let seen = match &self.standing {
-            Some(stand) => stand.wait(self.tell_at()).ok()?,
-            None => self.wait_for_order()?,
-        };
-        // Nobody who knows what this process does sends it signals now.
-        if seen.signal {
-            while let Ok(Some(_)) = self.signals.read_signal() {}
-        }
-        Some(seen)
-    }
-
-    fn wait_for_order(&self) -> Option<Seen> {
+    /// Waits until somebody has something to say; whether somebody has connected.
+    fn wait(&self) -> Option<bool> {
         let entry = |fd: Option<RawFd>| libc::pollfd {
             // A negative descriptor is skipped by poll(2).
             fd: fd.unwrap_or(-1),
@@ -556,11 +448,10 @@ impl Home {
             entry(Some(self.listener.as_raw_fd())),
         ];
         sys::poll(&mut fds, -1).ok()?;
-        Some(Seen {
-            line: true,
-            signal: fds[2].revents != 0,
-            caller: fds[3].revents != 0,
-            ..Seen::default()
-        })
+        // Nobody who knows what this process does sends it signals now.
+        if fds[2].revents != 0 {
+            while let Ok(Some(_)) = self.signals.read_signal() {}
+        }
+        Some(fds[3].revents != 0)
     }
 }

@@ -5,7 +5,6 @@
 
 use crate::descriptors;
 use minicbor::{Decode, Encode};
-use muster_core::ids::JobId;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::socket::{
@@ -24,29 +23,23 @@ const MESSAGE_MAX: usize = 1024;
 /// Longest reason in one.
 const REASON_MAX: usize = 512;
 
-/// What an agent asks its supervisor for.
+/// What an agent asks its supervisor for: a connection to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) enum SupervisorRequest {
     /// A connection to the launcher.
     #[n(0)]
-    ConnectLauncher,
+    Launcher,
     /// A connection to the controller.
     #[n(1)]
-    ConnectController,
+    Controller,
     /// A connection to the agent whose socket has this path. The number comes back with the answer.
     #[n(2)]
-    ConnectPeer {
+    Peer {
         #[n(0)]
         number: u64,
         #[n(1)]
         path: String,
     },
-    /// The socket of a job, for a user: answered by a listening socket.
-    #[n(3)]
-    OpenJobSocket(#[n(0)] JobId, #[n(1)] u32),
-    /// Remove it. There is no answer.
-    #[n(4)]
-    CloseJobSocket(#[n(0)] JobId),
 }
 
 /// The agent's end of the pipe. Clones are the same one.
@@ -140,16 +133,16 @@ pub(super) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
 
 #[derive(Debug, Encode, Decode)]
 struct Answer {
-    /// The job that was asked for, or the number of the request.
+    /// The number of the request.
     #[n(0)]
-    job: u64,
+    number: u64,
     /// Why there is no descriptor.
     #[n(1)]
     refused: Option<String>,
 }
 
 /// Answers the agent. An agent that does not read its answers gets no more of them.
-pub(super) fn answer(line: &OwnedFd, job: u64, result: io::Result<OwnedFd>) {
+pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
     let (with, refused) = match &result {
         Ok(fd) => (vec![fd.as_raw_fd()], None),
         Err(e) => {
@@ -157,13 +150,13 @@ pub(super) fn answer(line: &OwnedFd, job: u64, result: io::Result<OwnedFd>) {
             (Vec::new(), Some(text))
         }
     };
-    let bytes = minicbor::to_vec(Answer { job, refused }).unwrap_or_default();
+    let bytes = minicbor::to_vec(Answer { number, refused }).unwrap_or_default();
     if let Err(e) = descriptors::send(line, &bytes, &with) {
         log::warn!("the agent cannot be answered: {e}");
     }
 }
 
-/// Reads an answer, and the job that it is about. The outer error is the connection's.
+/// Reads an answer, and the number of its request. The outer error is the connection's.
 ///
 /// # Errors
 /// `WouldBlock`: there is none yet. `UnexpectedEof`: there will be none.
@@ -179,7 +172,7 @@ pub(crate) fn take_answer(line: &OwnedFd) -> io::Result<(u64, io::Result<OwnedFd
         (Some(why), _) => Err(io::Error::other(why)),
         (None, None) => Err(io::Error::other("no descriptor came")),
     };
-    Ok((answer.job, result))
+    Ok((answer.number, result))
 }
 
 /// Connects to a Unix socket without waiting. The other side sees the user of this process.
@@ -229,9 +222,9 @@ mod tests {
         let sender = RequestSender::new(sender);
         let all: Vec<SupervisorRequest> = (0..200)
             .map(|number| match number % 3 {
-                0 => SupervisorRequest::ConnectLauncher,
-                1 => SupervisorRequest::CloseJobSocket(JobId(number)),
-                _ => SupervisorRequest::ConnectPeer {
+                0 => SupervisorRequest::Launcher,
+                1 => SupervisorRequest::Controller,
+                _ => SupervisorRequest::Peer {
                     number,
                     path: "x".repeat(100),
                 },

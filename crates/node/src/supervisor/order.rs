@@ -52,14 +52,12 @@ pub(crate) struct Inherited {
     pub(crate) cross_memory: Option<CrossMemory>,
     /// Whose connections are those of other agents.
     pub(crate) supervisor_uid: u32,
-    /// Where the supervisor is asked for connections and sockets.
+    /// Where the supervisor is asked for connections.
     pub(crate) requests: RequestSender,
     /// Brings connections to the launcher.
     pub(crate) launcher: OwnedFd,
     /// Brings connections to the controller.
     pub(crate) controller: OwnedFd,
-    /// Brings sockets of jobs.
-    pub(crate) job_sockets: OwnedFd,
     /// Brings connections to other agents.
     pub(crate) peers: OwnedFd,
     /// Where srun and other agents connect.
@@ -86,7 +84,6 @@ pub(crate) fn inherited() -> anyhow::Result<(Inherited, AgentLog)> {
         requests: RequestSender::new(take()?),
         launcher: take()?,
         controller: take()?,
-        job_sockets: take()?,
         peers: take()?,
         listener: take()?.into(),
     };

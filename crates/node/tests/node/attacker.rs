@@ -6,7 +6,7 @@ use muster_core::ids::JobId;
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::ExecContext;
 use muster_proto::frame;
-use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepSpec};
+use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use std::io::{self, BufRead as _, BufReader, IoSlice, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -66,7 +66,6 @@ pub fn run(args: &[String]) -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["requests", socket, ref files @ ..] => requests(socket, files),
-        ["door", socket, file] => door(socket, file),
         ["linger", socket] => linger(socket),
         ["connections", socket, count] => connections(socket, count.parse().unwrap()),
         ["unknown-jobs", socket, count, bytes] => {
@@ -96,28 +95,6 @@ fn requests(socket: &str, files: &[&str]) {
             Ok(AgentReply::Refused(refusal)) => say(format!("{:?}", refusal.code)),
             other => say(format!("{other:?}")),
         }
-    }
-}
-
-/// Asks a step daemon at the socket of a job, with standard streams.
-fn door(socket: &str, file: &str) {
-    let mut stream = UnixStream::connect(socket).unwrap();
-    let null = std::fs::File::open("/dev/null").unwrap();
-    let numbers = [null.as_raw_fd(); 3];
-    let with = [ControlMessage::ScmRights(&numbers)];
-    let request = std::fs::read(file).unwrap();
-    let bytes = [IoSlice::new(&request)];
-    // It may have been answered already, and closed.
-    let _ = sendmsg::<()>(
-        stream.as_raw_fd(),
-        &bytes,
-        &with,
-        MsgFlags::MSG_NOSIGNAL,
-        None,
-    );
-    match frame::read::<FromStepd>(&mut stream) {
-        Ok(answer) => say(format!("{answer:?}")),
-        Err(e) => say(e),
     }
 }
 

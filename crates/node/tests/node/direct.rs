@@ -87,37 +87,6 @@ impl Srun {
         }
     }
 
-    /// Asks at the door of the job, and at the agent's if nobody takes it there; whether somebody has.
-    pub fn follow(node: &Node, spec: &StepSpec) -> (Srun, bool) {
-        match Srun::ask_at_door(node, spec) {
-            Some(srun) => (srun, true),
-            None => (Srun::ask(node, spec.clone()), false),
-        }
-    }
-
-    /// Asks at the door of the job; nothing if there is none, or if the agent is to be asked.
-    pub fn ask_at_door(node: &Node, spec: &StepSpec) -> Option<Srun> {
-        let path = node.spool.join(format!("job-{}.door", spec.job));
-        let mut line = UnixStream::connect(path).ok()?;
-        line.set_read_timeout(Some(PATIENCE)).unwrap();
-        let spec = StepSpec {
-            hands_streams: true,
-            has_stepd_channel: true,
-            ..spec.clone()
-        };
-        let (mut ends, handed) = Ends::make();
-        let request = frame::encode(&AgentRequest::Create(Box::new(spec)));
-        let [stdin, stdout, stderr, _] = handed.each_ref();
-        send_with(&line, &request, &[stdin, stdout, stderr]);
-        drop(handed);
-        std::mem::swap(&mut ends.stepd, &mut line);
-        match frame::read(&mut ends.stepd).unwrap() {
-            FromStepd::Created(created) => Some(ends.srun(UnixStream::pair().unwrap().0, *created)),
-            FromStepd::Redirect => None,
-            other => panic!("{other:?}"),
-        }
-    }
-
     fn say(&mut self, message: ToStepd) {
         frame::write(&mut self.stepd, &message).unwrap();
     }

@@ -9,13 +9,13 @@ mod attacks;
 mod batch;
 mod cluster;
 mod containment;
+mod daemon_reuse;
 mod direct;
 mod dumpable;
 mod launches;
 mod lies;
 mod privileges;
 mod secrets;
-mod standing;
 mod steps;
 mod versions;
 
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         launches::TESTS,
         steps::TESTS,
         direct::TESTS,
-        standing::TESTS,
+        daemon_reuse::TESTS,
         around::TESTS,
         attacks::TESTS,
         privileges::TESTS,

@@ -777,7 +777,7 @@ fn hears_new_shim() {
 }
 
 /// Kills the shim; a job that goes through shows that a new one is there.
-fn another_shim(node: &mut Node) {
+pub fn another_shim(node: &mut Node) {
     let old = node.shim_pid();
     node.kill_shim();
     let dir = node.spool.parent().unwrap().to_owned();

@@ -3,7 +3,7 @@
 
 use super::request::{self, Streams};
 use super::session::Session;
-use super::{PREFIX, allocation, create, reach_lead, unreachable};
+use super::{PREFIX, StepTransport, allocation, create, reach_lead, unreachable};
 use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, NotGranted};
 use crate::submit::line::{self, Line, Variables};
@@ -253,7 +253,7 @@ fn components(
         spec.key = Some(own.key.clone());
         let address = &component.lead_address;
         let stream = AgentStream::connect(address).map_err(|e| unreachable(say, address, &e))?;
-        let (stream, created, _) = create(say, stream, &mut spec)?;
+        let (stream, created, _) = create(say, stream, &mut spec, StepTransport::Attached)?;
         made.leads.push(stream);
         made.parts.push((spec, created));
     }

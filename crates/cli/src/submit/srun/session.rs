@@ -172,9 +172,9 @@ impl Session {
         let label = chosen
             .has("label")
             .then(|| output::label_width(tasks.count()));
-        let direct = spec.unbuffered || spec.pty.is_some() || tasks.count() <= 1;
+        let unbuffered = spec.unbuffered || spec.pty.is_some() || tasks.count() <= 1;
         let (stdout, stderr) =
-            open_outputs(&streams, &names, append, label, direct).map_err(fail)?;
+            open_outputs(&streams, &names, append, label, unbuffered).map_err(fail)?;
         let direct = stepd.is_some();
         let input = match direct {
             true => Input::None,
@@ -377,7 +377,6 @@ impl Session {
             FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),
             // Those are about connections.
             FromStepd::Created(_)
-            | FromStepd::Redirect
             | FromStepd::Closed
             | FromStepd::Up { .. }
             | FromStepd::Lost(_)

@@ -83,23 +83,16 @@ impl Agent {
     pub(super) fn next_step(&mut self, grant: &JobGrant) -> Option<StepNo> {
         let run = (grant.job, grant.attempt);
         let end = self.max_step_count();
-        let at_door = self.number_at_door(run);
         let numbers = self.steps.numbers.entry(grant.job).or_default();
         numbers.raise(grant.next_step);
-        let number = at_door.unwrap_or(Some(numbers.next))?;
+        let number = numbers.next;
         if number >= end {
             return None;
         }
-        self.number_was_taken(run, StepNo(number));
-        Some(StepNo(number))
-    }
-
-    /// A step has this number: later ones have higher ones.
-    pub(in crate::agent) fn number_was_taken(&mut self, run: Run, step: StepNo) {
-        let numbers = self.steps.numbers.entry(run.0).or_default();
-        numbers.raise(step.0.saturating_add(1));
+        numbers.next = number + 1;
         let next = numbers.next;
         self.keep(run, KEPT_NEXT, &next);
+        Some(StepNo(number))
     }
 
     /// A step of a heterogeneous job comes with a number.

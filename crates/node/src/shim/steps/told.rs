@@ -2,14 +2,11 @@
 //! it on. That stays encoded as it came.
 
 use super::lost;
-use crate::shim::wire::Run;
-use minicbor::bytes::ByteSlice;
 use minicbor::decode::{Decode, Decoder, Error};
 use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
 use muster_core::validate::{Bounds, Invalid, Validate};
 use muster_proto::frame::{self, Frames, Message};
-use std::path::PathBuf;
 use std::rc::Rc;
 
 /// [`crate::stepd::Told`].
@@ -19,10 +16,6 @@ pub(super) enum Heard<'b> {
     Ended(#[n(0)] StepNo, #[b(1)] Raw<'b>),
     #[n(1)]
     Runs,
-    #[n(2)]
-    Took(#[b(0)] Taken<'b>),
-    #[n(3)]
-    Released,
 }
 
 impl<'b> Heard<'b> {
@@ -34,21 +27,6 @@ impl<'b> Heard<'b> {
 }
 
 impl Message for Heard<'_> {}
-
-/// [`crate::stepd::Running`] of a step that was taken.
-#[derive(Debug, minicbor::Decode, Validate)]
-pub(super) struct Taken<'b> {
-    #[n(0)]
-    pub(super) run: Run,
-    #[n(1)]
-    pub(super) step: StepNo,
-    #[n(2)]
-    pub(super) pid: i32,
-    #[n(3)]
-    pub(super) dirs: Vec<PathBuf>,
-    #[b(4)]
-    pub(super) kept: Vec<(u32, &'b ByteSlice)>,
-}
 
 /// A value as it came.
 #[derive(Clone, Copy, Debug)]
@@ -122,28 +100,17 @@ mod tests {
             step: StepNo(3),
             pid: 44,
             dirs: Vec::new(),
-            kept: vec![(3, vec![1, 2].into()), (9, vec![3].into())],
+            kept: vec![(3, vec![1, 2].into())],
+            greeting: None,
         };
         let mut words = Frames::default();
         heard(
             &mut words,
             &[
-                Told::Took(Box::new(running.clone())),
                 Told::Ended(StepNo(3), Box::new(end.clone())),
                 Told::Runs(Box::new(running)),
-                Told::Released,
             ],
         );
-        match Heard::next(&mut words) {
-            Some(Heard::Took(taken)) => {
-                let (run, step) = ((JobId(7), Attempt(2)), StepNo(3));
-                assert_eq!((taken.run, taken.step, taken.pid), (run, step, 44));
-                let kept: Vec<(u32, &[u8])> =
-                    taken.kept.iter().map(|(k, b)| (*k, &b[..])).collect();
-                assert_eq!(kept, [(3, &[1, 2][..]), (9, &[3])]);
-            }
-            other => panic!("{other:?}"),
-        }
         match Heard::next(&mut words) {
             Some(Heard::Ended(step, raw)) => {
                 assert_eq!(step, StepNo(3));
@@ -153,7 +120,6 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(Heard::next(&mut words), Some(Heard::Runs)));
-        assert!(matches!(Heard::next(&mut words), Some(Heard::Released)));
         assert!(Heard::next(&mut words).is_none());
     }
 }

@@ -1,0 +1,140 @@
+//! What `muster help` prints, and the help of `muster`'s own commands that take few options. Others have theirs beside their
+//! options.
+
+/// What `muster help` prints.
+pub(crate) const GENERAL: &str = "\
+muster: a workload manager that speaks Slurm's language
+
+A cluster on this machine, without any configuration:
+  muster up [--nodes N] [--cpus C] [-f slurm.conf]   start it (4 nodes; as many CPUs each as this machine has)
+  eval \"$(muster env)\"                               point sbatch, squeue, ... at it
+  muster down [--purge]                              stop it (and remove its state)
+  MUSTER_HOME=DIR muster up                          another one, beside the first
+  muster up -f slurm.conf --emulate [--run-time T]   all its nodes from one process; jobs only take their time
+
+A site's own cluster:
+  muster config check FILE                           say what Muster does with each line of a slurm.conf
+  muster why JOBID [--json]                          what a job waits for, and what would start it sooner
+  muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
+  muster doctor [--json]                             what this machine can do as a node, and what would help
+  muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
+  muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
+  muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
+  muster install DIR                                 the daemons and commands by their names, into DIR
+  muster generate man|completion|compat|security DIR write man pages, completion for bash, pages of docs
+
+Commands, each also as a link of that name; 'muster COMMAND --help' says more:
+  sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
+  sacctmgr
+
+  muster help [COMMAND], muster version
+";
+
+/// What `--help` prints after each of these commands.
+const COMMANDS: [(&str, &str); 6] = [
+    ("up", UP),
+    ("down", DOWN),
+    ("env", ENV),
+    ("config", CONFIG),
+    ("install", INSTALL),
+    ("generate", GENERATE),
+];
+
+const UP: &str = "\
+Usage: muster up [OPTIONS]
+Starts a private cluster on this machine, or what of it does not run, and waits until all its nodes are up.
+
+  -n, --nodes N     so many nodes, named n1, n2, ... (default 4)
+  -c, --cpus C      so many CPUs each (default: as many as this machine has)
+  -f, --file FILE   the cluster of this slurm.conf instead. Host, ports, accounts and paths become this cluster's own,
+                    but SlurmUser and SlurmdUser are kept where root starts it and this host has the account.
+                    gres.conf, topology.conf, topology.yaml and mpi.conf beside FILE come along
+  --emulate         one process speaks for all nodes; jobs only take their time
+  --run-time T      with --emulate, which it implies: how long jobs run; 'muster emulate --help' has the forms
+  --numa N[:L,S,R]  with --emulate: NUMA domains of each node
+  -h, --help        print this help
+
+The cluster lives in $MUSTER_HOME: slurm.conf, logs, state, commands. By default that is /var/lib/muster for root and
+~/.local/state/muster for others. 'muster env' says how to use it, 'muster down' stops it.
+";
+
+const DOWN: &str = "\
+Usage: muster down [--purge]
+Stops the private cluster in $MUSTER_HOME: its daemons and all processes of its jobs. 'muster up' starts it again.
+
+  --purge      remove its state, its logs and its slurm.conf, too
+  -h, --help   print this help
+
+Daemons that a site has started itself are not stopped by this but by 'scontrol shutdown', which leaves jobs alone.
+";
+
+const ENV: &str = "\
+Usage: muster env
+Prints what leads a shell to the private cluster in $MUSTER_HOME: variables, and the directory of its commands.
+
+  eval \"$(muster env)\"
+
+  -h, --help   print this help
+";
+
+const CONFIG: &str = "\
+Usage: muster config check FILE
+Says what Muster does with each line of a slurm.conf and of the gres.conf, topology.conf, topology.yaml, cgroup.conf and
+mpi.conf beside it. Nothing needs to run, and nothing is changed.
+
+  -h, --help   print this help
+
+The exit status is 1 if there are errors: the controller would not start with this file, nor read it again.
+";
+
+const INSTALL: &str = "\
+Usage: muster install DIR
+Puts this program into DIR as 'muster', with a link for each daemon and each of Slurm's commands.
+
+  -h, --help   print this help
+";
+
+const GENERATE: &str = "\
+Usage: muster generate man|completion|compat|security DIR
+Writes files into DIR that are made from the tables that the commands run on.
+
+  man          man pages of all daemons and commands
+  completion   completion for bash: 'muster', to be sourced or put where bash-completion looks
+  compat       compat.md: what works of each command, option and key
+  security     security.md: the table of requests in it; the rest of the page stays as it is
+
+  -h, --help   print this help
+";
+
+/// The help of one of our own commands, if it is here.
+pub(crate) fn of_command(command: &str) -> Option<&'static str> {
+    let found = COMMANDS.iter().find(|(name, _)| *name == command);
+    found.map(|(_, text)| *text)
+}
+
+/// Whether one of our own commands has this name: each of them has help, here or beside its options.
+pub(crate) fn is_own(command: &str) -> bool {
+    of_command(command).is_some() || ["sim", "doctor", "bench", "why", "emulate"].contains(&command)
+}
+
+/// Whether a command line asks for help.
+pub(crate) fn is_wanted(words: &[String]) -> bool {
+    words.iter().any(|word| word == "--help" || word == "-h")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_begins_with_its_own_command_which_the_general_one_lists() {
+        for (command, text) in COMMANDS {
+            assert!(
+                text.starts_with(&format!("Usage: muster {command}")),
+                "{text}"
+            );
+            assert!(GENERAL.contains(&format!("muster {command}")), "{command}");
+            assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+        }
+    }
+}
