@@ -34,11 +34,10 @@ pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::{Machine, SiteBinding};
 use crate::cross_memory::CrossMemory;
-use crate::descriptors::WithOrder;
+use crate::descriptors::OrderFds;
 use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
-use crate::shim::wire::{Run, ToShim};
 use crate::supervisor::{self, AgentLog, Inherited};
 use crate::sys;
 use anyhow::Context as _;
@@ -46,6 +45,7 @@ use controller::Link;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
 use muster_core::time::Timestamp;
+use muster_node_core::messages::{JobAttempt, LauncherCommand};
 use muster_proto::frame;
 use muster_proto::node::{NodeSettings, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
@@ -67,7 +67,7 @@ type ShimOutlet = mpsc::UnboundedSender<(Vec<u8>, Option<OfUser>)>;
 /// Descriptors that go with an order, and whose step it is for.
 struct OfUser {
     uid: u32,
-    with: WithOrder,
+    with: OrderFds,
 }
 
 /// Something that the agent reacts to.
@@ -87,7 +87,7 @@ enum Event {
     /// The shim is connected.
     ShimUp(ShimOutlet),
     /// It said something.
-    Shim(Box<crate::shim::wire::FromShim>),
+    Shim(Box<muster_node_core::messages::LauncherEvent>),
     /// Its connection is gone.
     ShimLost,
     /// A step daemon has something to say, or is gone.
@@ -238,7 +238,7 @@ struct Agent {
     found: Found,
     samples: sampling::Samples,
     /// Lists of processes that were asked for to take samples.
-    sampled_runs: HashMap<u64, Run>,
+    sampled_runs: HashMap<u64, JobAttempt>,
 }
 
 impl Agent {
@@ -279,12 +279,12 @@ impl Agent {
             Event::Dialed(key, reply) => {
                 self.dialed.push_back((key, reply));
                 if self.synced {
-                    self.shim_order(&ToShim::OpenSession);
+                    self.shim_order(&LauncherCommand::OpenSession);
                 }
             }
             Event::Answered(key, reply) if self.synced => {
                 self.answered.push_back(reply);
-                self.shim_order(&ToShim::BeginSession(key));
+                self.shim_order(&LauncherCommand::BeginSession(key));
             }
             // The key that was shown to it was a lost shim's: the connection is given up.
             Event::Answered(..) => {}
@@ -324,7 +324,7 @@ impl Agent {
     /// Has the shim make a key for each dial that waits for one.
     fn open_sessions(&mut self) {
         for _ in 0..self.dialed.len() {
-            self.shim_order(&ToShim::OpenSession);
+            self.shim_order(&LauncherCommand::OpenSession);
         }
     }
 
@@ -384,14 +384,14 @@ impl Agent {
         }
     }
 
-    fn shim_order(&mut self, order: &ToShim) {
+    fn shim_order(&mut self, order: &LauncherCommand) {
         if self.shim.is_some() {
             frame::encode_into(order, &mut self.to_shim);
         }
     }
 
     /// The same with descriptors, which the shim finds with the order.
-    fn shim_order_with(&mut self, order: &ToShim, with: OfUser) {
+    fn shim_order_with(&mut self, order: &LauncherCommand, with: OfUser) {
         self.shim_order(order);
         self.flush_shim(Some(with));
     }

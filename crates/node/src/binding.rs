@@ -7,7 +7,6 @@
 mod masks;
 pub(crate) mod topology;
 
-use crate::shim::wire::{MachineClaim, MemoryPolicy, TaskBinding};
 use masks::Wish;
 use muster_core::binding::{
     BindDefault, CpuBind, CpuBindKind, MemBind, MemBindKind, Unit, mask_text,
@@ -17,6 +16,7 @@ use muster_core::distribution::{CpuSpread, Distribution};
 use muster_core::gpu_bind::{self, GpuBind};
 use muster_core::hostlist;
 use muster_core::job::Allocation;
+use muster_node_core::messages::{MachineClaim, MemoryPolicy, TaskBinding};
 use muster_proto::node::{CpuBindDefaults, NodeSettings};
 use muster_proto::step::StepLaunch;
 use std::collections::HashMap;

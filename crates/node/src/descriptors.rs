@@ -22,11 +22,11 @@ const SENT_MAX: usize = 253;
 const ALONE: u8 = b'+';
 
 /// How many come with one message at most.
-const COME_MAX: usize = HandedOver::COUNT;
+const COME_MAX: usize = SrunStdio::COUNT;
 
 /// What srun hands over for a task that is alone.
 #[derive(Debug)]
-pub(crate) struct HandedOver {
+pub(crate) struct SrunStdio {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
@@ -34,16 +34,16 @@ pub(crate) struct HandedOver {
     pub(crate) line: OwnedFd,
 }
 
-impl HandedOver {
+impl SrunStdio {
     /// How many there are to a message.
     pub(crate) const COUNT: usize = 4;
 
     /// The next that have come, if they have.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>) -> Option<HandedOver> {
+    pub(crate) fn take(come: &mut VecDeque<OwnedFd>) -> Option<SrunStdio> {
         if come.len() < Self::COUNT {
             return None;
         }
-        Some(HandedOver {
+        Some(SrunStdio {
             stdin: come.pop_front()?,
             stdout: come.pop_front()?,
             stderr: come.pop_front()?,
@@ -68,11 +68,11 @@ impl HandedOver {
         send(socket, &[ALONE], &self.numbers()).is_ok()
     }
 
-    /// Waits for those that are [sent](HandedOver::send) next.
+    /// Waits for those that are [sent](SrunStdio::send) next.
     ///
     /// # Errors
     /// They do not come in time, or something else does.
-    pub(crate) fn wait(socket: &UnixStream, patience: Duration) -> io::Result<HandedOver> {
+    pub(crate) fn wait(socket: &UnixStream, patience: Duration) -> io::Result<SrunStdio> {
         let time = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
         if poll(&mut sockets, time)? == 0 {
@@ -81,7 +81,7 @@ impl HandedOver {
         let (mut byte, mut come) = ([0], VecDeque::new());
         let count = receive(socket, &mut byte, &mut come)?;
         let is_alone = count == 1 && byte == [ALONE] && come.len() == Self::COUNT;
-        let streams = HandedOver::take(&mut come).filter(|_| is_alone);
+        let streams = SrunStdio::take(&mut come).filter(|_| is_alone);
         streams.ok_or_else(|| io::Error::other("no streams came"))
     }
 
@@ -112,34 +112,34 @@ fn is_connection(fd: &OwnedFd) -> bool {
 
 /// What goes with the order for a step.
 #[derive(Debug, Default)]
-pub(crate) struct WithOrder {
+pub(crate) struct OrderFds {
     /// The step daemon's end of a connection to the agent, for a daemon that has none yet.
     pub(crate) agent: Option<OwnedFd>,
     /// For a direct step, of a daemon that has had one: from the agent to the daemon. The launcher never has any.
-    pub(crate) srun: Option<HandedOver>,
+    pub(crate) srun: Option<SrunStdio>,
 }
 
-impl WithOrder {
+impl OrderFds {
     /// The next that have come with an order by the shim.
-    pub(crate) fn take_by_shim(come: &mut VecDeque<OwnedFd>) -> WithOrder {
-        WithOrder {
+    pub(crate) fn take_by_shim(come: &mut VecDeque<OwnedFd>) -> OrderFds {
+        OrderFds {
             agent: come.pop_front(),
-            ..WithOrder::default()
+            ..OrderFds::default()
         }
     }
 
     /// The next that have come with an order by the agent.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, direct: bool) -> WithOrder {
-        WithOrder {
+    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, direct: bool) -> OrderFds {
+        OrderFds {
             agent: None,
-            srun: direct.then(|| HandedOver::take(come)).flatten(),
+            srun: direct.then(|| SrunStdio::take(come)).flatten(),
         }
     }
 
     /// Their numbers, in order.
     pub(crate) fn numbers(&self) -> Vec<RawFd> {
         let agent = self.agent.as_ref().map(AsRawFd::as_raw_fd);
-        let srun = self.srun.iter().flat_map(HandedOver::numbers);
+        let srun = self.srun.iter().flat_map(SrunStdio::numbers);
         agent.into_iter().chain(srun).collect()
     }
 }
@@ -211,10 +211,10 @@ mod tests {
     use std::fs::File;
     use std::io::{Read as _, Write as _};
 
-    fn streams() -> (HandedOver, [UnixStream; 4]) {
+    fn streams() -> (SrunStdio, [UnixStream; 4]) {
         let pairs = [(); 4].map(|()| UnixStream::pair().unwrap());
         let [(a, w), (b, x), (c, y), (d, z)] = pairs;
-        let streams = HandedOver {
+        let streams = SrunStdio {
             stdin: a.into(),
             stdout: b.into(),
             stderr: c.into(),
@@ -240,20 +240,20 @@ mod tests {
             got.extend_from_slice(&chunk[..n]);
         }
         for mut ends in far_ends {
-            let streams = HandedOver::take(&mut come).unwrap();
+            let streams = SrunStdio::take(&mut come).unwrap();
             File::from(streams.stdout).write_all(b"hello").unwrap();
             let mut text = [0; 5];
             ends[1].read_exact(&mut text).unwrap();
             assert_eq!(&text, b"hello");
         }
-        assert!(HandedOver::take(&mut come).is_none());
+        assert!(SrunStdio::take(&mut come).is_none());
     }
 
     #[test]
     fn other_descriptors_are_no_streams() {
         let with_stdout = |stdout: OwnedFd| {
             let (streams, _ends) = streams();
-            HandedOver { stdout, ..streams }
+            SrunStdio { stdout, ..streams }
         };
         let file = |path| OwnedFd::from(File::open(path).unwrap());
         for good in ["/dev/null", "/proc/self/exe"] {

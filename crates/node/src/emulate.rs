@@ -17,6 +17,7 @@ use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_core::node::NodeInfo;
 use muster_core::spec::JobKind;
 use muster_core::time::Timestamp;
+use muster_node_core::messages::JobAttempt;
 use muster_proto::client::{Request, RequestBody, Response, daemon_socket};
 use muster_proto::frame::{self, Frames};
 use muster_proto::node::{
@@ -187,8 +188,6 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
     })
 }
 
-type Run = (JobId, Attempt);
-
 /// Launches by the milliseconds from the start that the controller gave the job until its order was here: both are on
 /// one machine and have one clock.
 struct Launches {
@@ -242,9 +241,9 @@ struct Node {
     /// For steps.
     grants: Rc<Grants>,
     /// Jobs that it is part of; true while a script of theirs runs here.
-    jobs: HashMap<Run, bool>,
+    jobs: HashMap<JobAttempt, bool>,
     /// When scripts end.
-    ends: BinaryHeap<Reverse<(Timestamp, Run)>>,
+    ends: BinaryHeap<Reverse<(Timestamp, JobAttempt)>>,
     /// Reports that are not acknowledged, and how many of them were sent on this connection.
     reports: VecDeque<NumberedReport>,
     sent: usize,
@@ -354,7 +353,7 @@ impl Node {
         let hello = NodeHello {
             name: self.name.clone(),
             info: self.info.clone(),
-            present: self.jobs.keys().copied().collect(),
+            present: self.jobs.keys().map(|run| (run.job, run.attempt)).collect(),
             // Nothing is run that anybody would have to be believed for.
             key: vec![9; muster_trust::KEY].into(),
             launcher_key: vec![9; muster_trust::KEY].into(),
@@ -392,11 +391,17 @@ impl Node {
         match order {
             Order::Launch(grant) => self.launch(&grant),
             Order::Terminate { job, attempt, .. } => {
-                let run = (job, attempt);
+                let run = JobAttempt::new(job, attempt);
                 self.grants.remove(job);
                 match self.jobs.remove(&run) {
                     // Its report is on its way, unless this is about a job that never was here.
-                    None if self.reports.iter().any(|r| (r.job, r.attempt) == run) => return,
+                    None if self
+                        .reports
+                        .iter()
+                        .any(|r| JobAttempt::new(r.job, r.attempt) == run) =>
+                    {
+                        return;
+                    }
                     Some(true) => self.end_script(
                         run,
                         ExitStatus {
@@ -415,8 +420,8 @@ impl Node {
     }
 
     fn launch(&mut self, grant: &JobGrant) {
-        let run = (grant.job, grant.attempt);
-        let told = |r: &NumberedReport| (r.job, r.attempt) == run;
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        let told = |r: &NumberedReport| JobAttempt::new(r.job, r.attempt) == run;
         if self.jobs.contains_key(&run) || self.reports.iter().any(told) {
             return;
         }
@@ -424,10 +429,10 @@ impl Node {
         let script = grant.position == 0 && grant.spec.kind == JobKind::Batch;
         self.jobs.insert(run, script);
         if self.options.step_dir.is_some() {
-            self.grants.insert(run.0, grant.key.clone());
+            self.grants.insert(run.job, grant.key.clone());
         }
         if script {
-            let end = now().plus_ms(self.options.run_time.of(run.0, run.1));
+            let end = now().plus_ms(self.options.run_time.of(run.job, run.attempt));
             self.ends.push(Reverse((end, run)));
         }
     }
@@ -440,14 +445,14 @@ impl Node {
         {
             self.ends.pop();
             if self.jobs.remove(&run).is_some() {
-                self.grants.remove(run.0);
+                self.grants.remove(run.job);
                 self.end_script(run, ExitStatus::default());
                 self.report(run, Report::Released);
             }
         }
     }
 
-    fn end_script(&mut self, run: Run, exit: ExitStatus) {
+    fn end_script(&mut self, run: JobAttempt, exit: ExitStatus) {
         let state = match exit.is_ok() {
             true => JobState::Completed,
             false => JobState::Cancelled,
@@ -467,7 +472,7 @@ impl Node {
         self.report(run, report);
     }
 
-    fn report(&mut self, (job, attempt): Run, report: Report) {
+    fn report(&mut self, JobAttempt { job, attempt }: JobAttempt, report: Report) {
         self.reports.push_back(NumberedReport {
             seq: self.next,
             job,

@@ -18,7 +18,6 @@ mod failure;
 pub mod fuzzing;
 mod info;
 mod job_view;
-mod layout;
 #[doc(hidden)]
 pub mod liar;
 mod numa;
@@ -29,7 +28,6 @@ mod reaping;
 mod record;
 mod role;
 mod shim;
-mod step_bounds;
 mod step_variables;
 mod stepd;
 mod supervisor;

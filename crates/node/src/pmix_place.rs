@@ -1,8 +1,8 @@
 //! Where the PMIx host of a step has its files, and how the step is named: launcher and agent have to agree.
 
 use crate::shim::SHARED_MEMORY;
-use crate::shim::wire::Run;
 use muster_core::ids::StepNo;
+use muster_node_core::messages::JobAttempt;
 use muster_proto::node::NodeSettings;
 
 /// Directories for files of steps, the best first: `PMIxCliTmpDirBase`; else in memory, as nothing in them outlives the
@@ -16,6 +16,6 @@ pub(crate) fn bases(settings: &NodeSettings, node: &str) -> Vec<String> {
 
 /// The name of a step's PMIx name space, unique in the cluster. Open MPI 5 makes numbers of this: what is before the @ gives one
 /// for the job, what follows is taken as it is, so that no two steps of a job have the same.
-pub(crate) fn namespace(cluster: &str, run: Run, step: StepNo) -> String {
-    format!("{cluster}.{}.{}@{step}", run.0, run.1.0)
+pub(crate) fn namespace(cluster: &str, run: JobAttempt, step: StepNo) -> String {
+    format!("{cluster}.{}.{}@{step}", run.job, run.attempt.0)
 }

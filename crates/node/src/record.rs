@@ -1,7 +1,6 @@
 //! What is kept of a step by its lead: by the shim, for the next life of the agent, and by the step's daemon, for a shim
 //! that has never heard of it.
 
-use crate::layout;
 use crate::now;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -12,6 +11,7 @@ use muster_core::ids::StepNo;
 use muster_core::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
 use muster_core::limits::FRAME_BYTES_MAX;
 use muster_core::validate::Validate;
+use muster_node_core::layout;
 use muster_proto::step::StepSpec;
 
 /// A step.

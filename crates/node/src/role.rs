@@ -3,8 +3,8 @@
 //! the descriptors that are named here.
 
 use crate::AGENT_NAME;
-use crate::shim::wire::User;
 use crate::sys::{self, Words};
+use muster_node_core::messages::User;
 use nix::unistd::{Uid, chdir};
 use std::ffi::{CStr, CString};
 use std::fs::File;

@@ -25,20 +25,17 @@ mod task;
 pub(crate) mod tree;
 mod wire;
 
-use crate::descriptors::HandedOver;
+use crate::descriptors::SrunStdio;
 use crate::shim::Removal;
-use crate::shim::wire::StepOrder;
 use crate::{reaping, sys};
 use client::Client;
 use home::{Confines, Home};
-pub(crate) use home::{Control, NextStep, Running, Told};
-use minicbor::bytes::ByteVec;
 pub use mpi::host::{HOST_NAME, pmix_host_main};
 use muster_core::job::{ExitStatus, StepEnd, Usage};
+use muster_node_core::messages::{KeptEntries, NextStep, StepOrder, StepdCommand, StepdEvent};
 use muster_proto::step::{FromStepd, ToStepd};
 pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
-pub(crate) use start::FirstOrder;
 pub use start::{STEPD_NAME, stepd_main};
 use std::io;
 use std::net::TcpListener;
@@ -75,11 +72,21 @@ pub(crate) struct Setting {
     pub(crate) dirs: Vec<PathBuf>,
     /// What the agent has the shim keep of the step, for a shim that has never heard of it: the one before, and the agent,
     /// may be lost just after they gave the step.
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptEntries,
 }
 
-/// What the shim keeps for the agent, by number.
-pub(crate) type Kept = Vec<(u32, ByteVec)>;
+impl Setting {
+    /// What goes with the next step of the job, beside what stays as it was.
+    fn with_next(&self, next: &NextStep) -> Setting {
+        Setting {
+            node: self.node.clone(),
+            kill_wait: Duration::from_millis(next.kill_wait_ms.min(u32::MAX.into())),
+            result: PathBuf::from(&next.result),
+            dirs: Vec::new(),
+            kept: next.kept.clone(),
+        }
+    }
+}
 
 /// Runs the daemon. Never returns.
 fn run(
@@ -88,7 +95,7 @@ fn run(
     listener: UnixListener,
     (shim, agent, confines): (UnixStream, Option<UnixStream>, Confines),
     wire: Option<TcpListener>,
-    srun: Option<HandedOver>,
+    srun: Option<SrunStdio>,
 ) -> ! {
     let mut home = match Home::open(listener, shim, agent, confines) {
         Ok(home) => home,
@@ -102,7 +109,7 @@ fn run(
     let mut step = order.launch.step;
     let mut setting = setting.clone();
     loop {
-        let ended = Told::ended(step, &served.end);
+        let ended = StepdEvent::ended(step, &served.end);
         // The order matters: who hears of the end later finds it where it was told before.
         if !served.reusable || !home.tell_shim(&ended) {
             if home.has_unread() {
@@ -118,7 +125,7 @@ fn run(
         let Some((next, with)) = home.next_step() else {
             break;
         };
-        setting = next.setting(&setting);
+        setting = setting.with_next(&next);
         step = next.order.launch.step;
         served = serve(&next.order, &setting, &mut home, None, with.srun);
     }
@@ -133,7 +140,7 @@ fn serve(
     setting: &Setting,
     home: &mut Home,
     wire: Option<TcpListener>,
-    srun: Option<HandedOver>,
+    srun: Option<SrunStdio>,
 ) -> Served {
     let mut stepd = Stepd::new(order, setting, home);
     stepd.start_pmix(wire);
@@ -466,7 +473,7 @@ impl<'a> Stepd<'a> {
         if self.phase == Phase::Waiting && self.hello_by <= now && !self.ending {
             eprintln!(
                 "step {}.{}: srun did not come",
-                self.order.run.0, self.order.launch.step
+                self.order.run.job, self.order.launch.step
             );
             self.ending = true;
         }
@@ -477,7 +484,7 @@ impl<'a> Stepd<'a> {
                 let at = sys::local_time(crate::now().unix_s());
                 let line = format!(
                     "slurmstepd: error: *** STEP {}.{} ON {} CANCELLED AT {at} DUE TO TIME LIMIT ***",
-                    self.order.run.0, self.order.launch.step, self.setting.node
+                    self.order.run.job, self.order.launch.step, self.setting.node
                 );
                 self.message(line);
             }
@@ -634,17 +641,19 @@ impl<'a> Stepd<'a> {
         for control in self.home.heard() {
             match control {
                 // Every node is told; one of them says it.
-                Control::Text(line) if self.order.launch.position == 0 => self.message(line),
-                Control::Text(_) => {}
-                Control::Own(line) => self.message(line),
+                StepdCommand::PrintStepLine(line) if self.order.launch.position == 0 => {
+                    self.message(line)
+                }
+                StepdCommand::PrintStepLine(_) => {}
+                StepdCommand::PrintLine(line) => self.message(line),
                 // The job ends, and the shim has not heard of this step, which the agent gave.
-                Control::End | Control::Leave => self.begin_end(),
-                Control::Limit(seconds) => {
+                StepdCommand::EndStep | StepdCommand::Exit => self.begin_end(),
+                StepdCommand::SetTimeLimit(seconds) => {
                     self.limit = seconds.map(Duration::from_secs);
                     self.limit_time();
                 }
                 // It waits.
-                Control::Next(_) => {}
+                StepdCommand::StartStep(_) => {}
             }
         }
     }
@@ -759,7 +768,7 @@ impl<'a> Stepd<'a> {
 
 /// A frame of output, or of its end when there are no bytes.
 fn output(task: u32, error: bool, bytes: &[u8]) -> FromStepd {
-    let bytes = ByteVec::from(bytes.to_vec());
+    let bytes = bytes.to_vec().into();
     if error {
         FromStepd::Stderr { task, bytes }
     } else {

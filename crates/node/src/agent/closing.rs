@@ -1,7 +1,7 @@
 //! Closes what clients have sent, where the agent's only loop does not wait for it: see [`muster_closer`]. A user for whom much
 //! waits has no further descriptors received.
 
-use crate::descriptors::{self, HandedOver, WithOrder};
+use crate::descriptors::{self, OrderFds, SrunStdio};
 use crate::sys;
 use muster_closer::{Closers, close_without_linger};
 use nix::sys::stat::SFlag;
@@ -58,8 +58,8 @@ pub(super) fn close_connection(uid: u32, stream: UnixStream) {
 }
 
 /// Closes what went with an order for a step of a user.
-pub(super) fn close_order(uid: u32, with: WithOrder) {
-    close(uid, with.srun.into_iter().flat_map(HandedOver::into_fds));
+pub(super) fn close_order(uid: u32, with: OrderFds) {
+    close(uid, with.srun.into_iter().flat_map(SrunStdio::into_fds));
 }
 
 /// How many descriptors of a user wait to be closed.
@@ -96,7 +96,7 @@ fn close_with_queue(stream: UnixStream) {
 #[derive(Debug)]
 pub(super) struct Streams {
     uid: u32,
-    fds: Option<HandedOver>,
+    fds: Option<SrunStdio>,
 }
 
 impl Streams {
@@ -104,9 +104,9 @@ impl Streams {
     pub(super) fn take(uid: u32, come: &mut VecDeque<OwnedFd>) -> Option<Streams> {
         let streams = Streams {
             uid,
-            fds: Some(HandedOver::take(come)?),
+            fds: Some(SrunStdio::take(come)?),
         };
-        let expected = streams.fds.as_ref().is_some_and(HandedOver::is_expected);
+        let expected = streams.fds.as_ref().is_some_and(SrunStdio::is_expected);
         if !expected {
             log::warn!("uid {uid} has sent other descriptors than streams with a request");
         }
@@ -114,7 +114,7 @@ impl Streams {
     }
 
     /// What a user has sent.
-    pub(super) fn of(uid: u32, fds: HandedOver) -> Streams {
+    pub(super) fn of(uid: u32, fds: SrunStdio) -> Streams {
         let fds = Some(fds);
         Streams { uid, fds }
     }
@@ -125,7 +125,7 @@ impl Streams {
     }
 
     /// For the task that is to have them.
-    pub(super) fn into_fds(mut self) -> Option<HandedOver> {
+    pub(super) fn into_fds(mut self) -> Option<SrunStdio> {
         self.fds.take()
     }
 }
@@ -134,7 +134,7 @@ impl Drop for Streams {
     fn drop(&mut self) {
         close(
             self.uid,
-            self.fds.take().into_iter().flat_map(HandedOver::into_fds),
+            self.fds.take().into_iter().flat_map(SrunStdio::into_fds),
         );
     }
 }

@@ -6,12 +6,13 @@
 
 use super::step_node::Listening;
 use super::{Agent, Event, closing};
-use crate::descriptors::{self, WithOrder};
-use crate::shim::wire::{Known, Run, StepOrder, ToShim};
+use crate::descriptors::{self, OrderFds};
 use crate::shim::{ORDER_MAX, SPARES_MAX, result_path};
-use crate::stepd::{NextStep, Told};
 use crate::sys;
 use muster_core::ids::StepNo;
+use muster_node_core::messages::{
+    JobAttempt, KnownJob, LauncherCommand, NextStep, StepOrder, StepdEvent,
+};
 use muster_proto::frame::Frames;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -35,7 +36,7 @@ pub(super) struct Daemons {
 
 #[derive(Debug)]
 struct Daemon {
-    run: Run,
+    run: JobAttempt,
     /// What it runs; nothing when it waits for a step.
     step: Option<StepNo>,
     /// The first step that it was given by this line.
@@ -85,7 +86,7 @@ impl Line {
     }
 
     /// Takes in what has come; whether more may come.
-    fn read(&mut self, said: &mut Vec<Told>) -> bool {
+    fn read(&mut self, said: &mut Vec<StepdEvent>) -> bool {
         let mut chunk = [0; 4 << 10];
         let open = loop {
             match self.fd.get_ref().read(&mut chunk) {
@@ -108,7 +109,7 @@ impl Line {
     }
 
     /// Says something whole, or not.
-    fn say(&self, frame: &[u8], with: &WithOrder) -> bool {
+    fn say(&self, frame: &[u8], with: &OrderFds) -> bool {
         // Who waits for a step has read all, so that this much is taken at once.
         let said = descriptors::send(self.fd.get_ref(), frame, &with.numbers());
         said.is_ok_and(|n| n == frame.len())
@@ -117,7 +118,7 @@ impl Line {
 
 impl Daemons {
     /// The shim has started one, or given a step to one that was there.
-    pub(super) fn ready(&mut self, (run, step): (Run, StepNo), place: (i32, String)) {
+    pub(super) fn ready(&mut self, (run, step): (JobAttempt, StepNo), place: (i32, String)) {
         // It may have ended already.
         let unplaced = |d: &&mut Daemon| d.run == run && d.place.is_none();
         let mut unplaced = self.all.values_mut().filter(unplaced);
@@ -135,13 +136,13 @@ impl Daemons {
         }
     }
 
-    pub(super) fn forget(&mut self, run: Run) {
+    pub(super) fn forget(&mut self, run: JobAttempt) {
         self.all.retain(|_, d| d.run != run);
     }
 
     /// Steps that run here but are not among those that the shim knows.
-    pub(super) fn beyond(&self, known: &[Known]) -> Vec<(Run, StepNo, i32)> {
-        let knows = |run: Run, step: StepNo| {
+    pub(super) fn beyond(&self, known: &[KnownJob]) -> Vec<(JobAttempt, StepNo, i32)> {
+        let knows = |run: JobAttempt, step: StepNo| {
             let mut of_run = known.iter().filter(|k| k.run == run);
             of_run.any(|k| k.steps.contains(&step))
         };
@@ -155,25 +156,29 @@ impl Daemons {
     }
 
     /// Lets go of the line for a daemon that the shim has not answered for.
-    pub(super) fn drop_unplaced(&mut self, run: Run, step: StepNo) {
+    pub(super) fn drop_unplaced(&mut self, run: JobAttempt, step: StepNo) {
         self.all
             .retain(|_, d| d.place.is_some() || d.run != run || d.started_with != step);
     }
 
     /// Sends streams to the daemon that was started with their step.
-    pub(super) fn send_streams(&self, (run, step): (Run, StepNo), streams: &closing::Streams) {
+    pub(super) fn send_streams(
+        &self,
+        (run, step): (JobAttempt, StepNo),
+        streams: &closing::Streams,
+    ) {
         let is_its = |d: &&Daemon| d.run == run && d.started_with == step;
         let daemon = self.all.values().find(is_its);
         if !daemon.is_some_and(|d| streams.send(d.line.fd.get_ref())) {
             // It ends by itself when none come, and that is told like any end.
             log::warn!(
                 "the daemon of step {}.{step} does not take its streams",
-                run.0
+                run.job
             );
         }
     }
 
-    fn idle(&self, run: Run) -> Option<u64> {
+    fn idle(&self, run: JobAttempt) -> Option<u64> {
         let waits = |d: &Daemon| d.run == run && d.step.is_none() && d.place.is_some();
         let mut all = self.all.iter();
         all.find(|(_, d)| waits(d)).map(|(id, _)| *id)
@@ -182,7 +187,7 @@ impl Daemons {
 
 impl Agent {
     /// A line for the daemon of a step that the shim is to start: the daemon's end.
-    pub(super) fn new_line(&mut self, run: Run, step: StepNo) -> io::Result<OwnedFd> {
+    pub(super) fn new_line(&mut self, run: JobAttempt, step: StepNo) -> io::Result<OwnedFd> {
         let (near, far) = UnixStream::pair()?;
         let id = self.daemons.next;
         self.daemons.next += 1;
@@ -202,8 +207,8 @@ impl Agent {
     pub(super) fn give_step(
         &mut self,
         order: Box<StepOrder>,
-        with: WithOrder,
-    ) -> Result<Listening, (Box<StepOrder>, WithOrder)> {
+        with: OrderFds,
+    ) -> Result<Listening, (Box<StepOrder>, OrderFds)> {
         let (run, step, direct) = (order.run, order.launch.step, order.direct);
         let uid = order.user.uid;
         let possible = self.shim.is_some() && self.synced && order.pmix.is_none();
@@ -221,7 +226,7 @@ impl Agent {
             result: result.to_string_lossy().into_owned(),
             kept: self.kept_of(run, step),
         };
-        let frame = next.as_control();
+        let frame = next.as_command();
         while frame.len() <= ORDER_MAX
             && let Some(id) = self.daemons.idle(run)
             && let Some(daemon) = self.daemons.all.get_mut(&id)
@@ -231,7 +236,7 @@ impl Agent {
             {
                 daemon.step = Some(step);
                 closing::close_order(uid, with);
-                self.shim_order(&ToShim::StepGiven { run, step, pid });
+                self.shim_order(&LauncherCommand::StepAssigned { run, step, pid });
                 return Ok(Listening {
                     address,
                     wire: None,
@@ -244,7 +249,7 @@ impl Agent {
     }
 
     /// Hears what the daemons of a job have said; whether a step has ended.
-    pub(super) fn hear_daemons_of(&mut self, run: Run) -> bool {
+    pub(super) fn hear_daemons_of(&mut self, run: JobAttempt) -> bool {
         let busy = |d: &Daemon| d.run == run && d.step.is_some();
         let all = self.daemons.all.iter();
         let busy: Vec<u64> = all.filter(|(_, d)| busy(d)).map(|(id, _)| *id).collect();
@@ -265,13 +270,13 @@ impl Agent {
         let mut ended = false;
         for told in said {
             match told {
-                Told::Ended(step, end) if self.daemons.has_ended(id, step) => {
+                StepdEvent::StepEnded(step, end) if self.daemons.has_ended(id, step) => {
                     ended = true;
-                    self.steps.srun_hears_by_line((run.0, step));
+                    self.steps.srun_hears_by_line((run.job, step));
                     self.stepd_ended(run, step, *end);
                 }
                 // One that is known already; what is for shims.
-                Told::Ended(..) | Told::Runs(_) => {}
+                StepdEvent::StepEnded(..) | StepdEvent::StepRunning(_) => {}
             }
         }
         self.keep_or_leave(id, open, ended);
@@ -296,7 +301,7 @@ impl Agent {
             && let Some((pid, _)) = place
         {
             self.daemons.all.remove(&id);
-            self.shim_order(&ToShim::Dismiss { run, pid });
+            self.shim_order(&LauncherCommand::ReleaseStepd { run, pid });
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Agent;
 use crate::job_view::{job_view, propagated_limits};
-use crate::shim::wire::User;
 use muster_core::job_env::JobView;
+use muster_node_core::messages::User;
 use muster_proto::node::JobGrant;
 
 impl Agent {

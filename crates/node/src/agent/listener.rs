@@ -6,14 +6,14 @@ use super::measure::{self, Tasks};
 use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
 use super::{Agent, Event};
-use crate::descriptors::HandedOver;
-use crate::shim::wire::{Process, Run, ToShim};
+use crate::descriptors::SrunStdio;
 use crate::sys;
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request};
+use muster_node_core::messages::{JobAttempt, LauncherCommand, Process};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use nix::sys::socket::getsockopt;
@@ -48,7 +48,7 @@ pub(super) enum Wish {
     /// Which there are.
     Processes,
     /// What they use.
-    Usage(Run),
+    Usage(JobAttempt),
 }
 
 /// Serves the sockets of the agent in the background.
@@ -255,7 +255,7 @@ impl Reader {
                 return ended;
             }
             // Anybody may connect: what no request wants must not pile up.
-            if self.descriptors.len() > HandedOver::COUNT {
+            if self.descriptors.len() > SrunStdio::COUNT {
                 return Ended::refused(
                     RefusalCode::ProtocolError,
                     "descriptors came without requests for them",
@@ -518,11 +518,11 @@ impl Agent {
         }
     }
 
-    fn signal_from_lead(&mut self, run: Run, step: StepNo, signal: u32) {
+    fn signal_from_lead(&mut self, run: JobAttempt, step: StepNo, signal: u32) {
         let order = if signal == libc::SIGTERM.unsigned_abs() {
-            ToShim::EndStep { run, step }
+            LauncherCommand::EndStep { run, step }
         } else {
-            ToShim::SignalStep {
+            LauncherCommand::SignalStep {
                 run,
                 step,
                 signal: i32::try_from(signal).unwrap_or(0),
@@ -535,7 +535,7 @@ impl Agent {
         &mut self,
         request: Request,
         (job, uid): (JobId, u32),
-        wish: impl Fn(Run) -> Wish,
+        wish: impl Fn(JobAttempt) -> Wish,
         reply: Reply,
     ) {
         let latest = self
@@ -556,8 +556,8 @@ impl Agent {
                 let (tag, wish) = (self.next_tag, wish(run));
                 self.inspections.insert(tag, (owner, wish, reply));
                 self.shim_order(&match wish {
-                    Wish::Processes => ToShim::Inspect { job, tag },
-                    Wish::Usage(_) => ToShim::Measure {
+                    Wish::Processes => LauncherCommand::Inspect { job, tag },
+                    Wish::Usage(_) => LauncherCommand::Measure {
                         job,
                         tag,
                         memory: None,
@@ -582,6 +582,7 @@ impl Agent {
 
     pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
         if let Some((.., reply)) = self.inspections.remove(&tag) {
+            let list = list.into_iter().map(|p| (p.pid, p.step, p.task)).collect();
             let _ = reply.send(AgentReply::Processes(list));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Agent;
 use crate::pmix_place;
-use crate::shim::wire::{PmixOrder, UcxOrder};
+use muster_node_core::messages::{JobAttempt, PmixOrder, UcxOrder};
 use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -24,7 +24,7 @@ impl Agent {
         Some(PmixOrder {
             nspace: pmix_place::namespace(
                 &self.options.cluster,
-                (grant.job, grant.attempt),
+                JobAttempt::new(grant.job, grant.attempt),
                 launch.step,
             ),
             version: match kind {

@@ -2,7 +2,7 @@
 //! which wakes the agent for nothing, several times a step. These ask for that only when a write has found the socket
 //! full.
 
-use crate::descriptors::{self, WithOrder};
+use crate::descriptors::{self, OrderFds};
 use crate::sys;
 use muster_proto::frame::{Frames, Message};
 use std::cell::RefCell;
@@ -83,10 +83,10 @@ impl Socket {
     pub(super) async fn write_all_with(
         &self,
         bytes: &[u8],
-        with: Option<&WithOrder>,
+        with: Option<&OrderFds>,
     ) -> io::Result<()> {
         let mut stream = self.0.get_ref();
-        let mut with = with.map(WithOrder::numbers).unwrap_or_default();
+        let mut with = with.map(OrderFds::numbers).unwrap_or_default();
         let mut done = 0;
         while done < bytes.len() {
             let written = match with.is_empty() {

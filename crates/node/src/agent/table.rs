@@ -1,9 +1,9 @@
 //! The jobs of this node as the agent knows them, by job and launch: a requeued job may come back while an earlier
 //! launch of it is still being killed here.
 
-use crate::shim::wire::Run;
 use muster_core::ids::{Attempt, JobId};
 use muster_core::job::NodeShare;
+use muster_node_core::messages::JobAttempt;
 use muster_proto::node::JobGrant;
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,66 +49,66 @@ impl Job {
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    all: BTreeMap<Run, Job>,
+    all: BTreeMap<JobAttempt, Job>,
     /// Those that may be leaving: few at any time, so that a launch need not look at all.
-    leaving: BTreeSet<Run>,
+    leaving: BTreeSet<JobAttempt>,
 }
 
 impl Jobs {
-    pub(super) fn get(&self, run: Run) -> Option<&Job> {
+    pub(super) fn get(&self, run: JobAttempt) -> Option<&Job> {
         self.all.get(&run)
     }
 
-    pub(super) fn get_mut(&mut self, run: Run) -> Option<&mut Job> {
+    pub(super) fn get_mut(&mut self, run: JobAttempt) -> Option<&mut Job> {
         self.all.get_mut(&run)
     }
 
     /// The launch, known from now on.
-    pub(super) fn entry(&mut self, run: Run) -> &mut Job {
+    pub(super) fn entry(&mut self, run: JobAttempt) -> &mut Job {
         self.all.entry(run).or_default()
     }
 
     /// The launch was told to end, or has.
-    pub(super) fn leaves(&mut self, run: Run) {
+    pub(super) fn leaves(&mut self, run: JobAttempt) {
         self.leaving.insert(run);
     }
 
     /// The last of it is gone.
-    pub(super) fn has_left(&mut self, run: Run) {
+    pub(super) fn has_left(&mut self, run: JobAttempt) {
         self.leaving.remove(&run);
     }
 
-    pub(super) fn remove(&mut self, run: Run) -> Option<Job> {
+    pub(super) fn remove(&mut self, run: JobAttempt) -> Option<Job> {
         self.leaving.remove(&run);
         self.all.remove(&run)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Run, &Job)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (JobAttempt, &Job)> {
         self.all.iter().map(|(&run, job)| (run, job))
     }
 
     /// The latest launch of a job.
-    pub(super) fn latest(&self, id: JobId) -> Option<(Run, &Job)> {
+    pub(super) fn latest(&self, id: JobId) -> Option<(JobAttempt, &Job)> {
         self.launches(id).next_back()
     }
 
     /// The launch of a job that has this key.
-    pub(super) fn with_key(&self, id: JobId, key: &[u8]) -> Option<(Run, &Job)> {
+    pub(super) fn with_key(&self, id: JobId, key: &[u8]) -> Option<(JobAttempt, &Job)> {
         self.launches(id)
             .rev()
             .find(|(_, job)| job.grant.as_ref().is_some_and(|g| is_same_key(&g.key, key)))
     }
 
     /// The launch of a job whose owner's srun has this key.
-    pub(super) fn with_owner_key(&self, id: JobId, key: &[u8]) -> Option<(Run, &Job)> {
+    pub(super) fn with_owner_key(&self, id: JobId, key: &[u8]) -> Option<(JobAttempt, &Job)> {
         let has = |g: &Rc<JobGrant>| is_owner_key(g, key);
         let mut launches = self.launches(id).rev();
         launches.find(|(_, job)| job.grant.as_ref().is_some_and(has))
     }
 
     /// All launches of a job, the oldest first.
-    fn launches(&self, id: JobId) -> impl DoubleEndedIterator<Item = (Run, &Job)> {
-        let all = (id, Attempt(0))..=(id, Attempt(u32::MAX));
+    fn launches(&self, id: JobId) -> impl DoubleEndedIterator<Item = (JobAttempt, &Job)> {
+        let all = JobAttempt::new(id, Attempt(0))..=JobAttempt::new(id, Attempt(u32::MAX));
         self.all.range(all).map(|(&run, job)| (run, job))
     }
 }

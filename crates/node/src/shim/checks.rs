@@ -5,12 +5,12 @@
 use super::jobs::{Entry, Shim};
 use super::membership::Belongs;
 use super::steps::StepProc;
-use super::wire::{PmixOrder, Run, StepOrder, ToShim, User};
-use crate::step_bounds::{StepBounds, max_step_count, max_tasks_per_node};
 use muster_core::ids::StepNo;
 use muster_core::index_set::IndexSet;
 use muster_core::job::NodeShare;
 use muster_core::limits::NOTE_BYTES_MAX;
+use muster_node_core::messages::{JobAttempt, LauncherCommand, PmixOrder, StepOrder, User};
+use muster_node_core::step_bounds::{StepBounds, max_step_count, max_tasks_per_node};
 use std::collections::HashSet;
 use std::fmt::Arguments;
 use std::net::IpAddr;
@@ -72,7 +72,7 @@ impl Refusals {
 
 impl Shim {
     /// What steps of a job may be here, once its user's groups are known.
-    pub(super) fn step_bounds(&self, run: Run) -> Result<StepBounds, String> {
+    pub(super) fn step_bounds(&self, run: JobAttempt) -> Result<StepBounds, String> {
         let entry = self.jobs.get(&run);
         let entry = entry.ok_or("the job is not on this node")?;
         let (Some(share), Some(user)) = (entry.share(), &entry.user) else {
@@ -117,7 +117,12 @@ impl Shim {
     }
 
     /// Directories of a step are made by root.
-    fn confine_pmix(&self, run: Run, step: StepNo, pmix: &mut PmixOrder) -> Result<(), String> {
+    fn confine_pmix(
+        &self,
+        run: JobAttempt,
+        step: StepNo,
+        pmix: &mut PmixOrder,
+    ) -> Result<(), String> {
         let bases = crate::pmix_place::bases(&self.settings, &self.place.node);
         if !bases.contains(&pmix.tmp_base) {
             return Err(format!("{:?} is no directory for steps", pmix.tmp_base));
@@ -128,7 +133,7 @@ impl Shim {
         Ok(())
     }
 
-    fn check_unused(&self, run: Run, step: StepNo) -> Result<(), String> {
+    fn check_unused(&self, run: JobAttempt, step: StepNo) -> Result<(), String> {
         let entry = self.jobs.get(&run);
         match entry.is_some_and(|e| e.had_step(step)) {
             true => Err("the step exists, or has existed".to_owned()),
@@ -137,43 +142,47 @@ impl Shim {
     }
 
     /// Whether a process is of a job: only such a one is signalled because an agent names it.
-    pub(super) fn is_process_of(&self, run: Run, pid: i32) -> bool {
+    pub(super) fn is_process_of(&self, run: JobAttempt, pid: i32) -> bool {
         self.sessions.get(&pid) == Some(&run) || self.members.of(pid) == Belongs::To(run)
     }
 
     /// Why an agent's order is not carried out, if it is not. Steps are looked at where they start.
-    pub(super) fn refusal(&self, message: &ToShim) -> Option<String> {
-        let known = |run: &Run| self.jobs.contains_key(run);
+    pub(super) fn refusal(&self, message: &LauncherCommand) -> Option<String> {
+        let known = |run: &JobAttempt| self.jobs.contains_key(run);
         match message {
-            ToShim::SignalStep { signal, .. } if !(1..=libc::SIGRTMAX()).contains(signal) => {
+            LauncherCommand::SignalStep { signal, .. }
+                if !(1..=libc::SIGRTMAX()).contains(signal) =>
+            {
                 Some(format!("there is no signal {signal}"))
             }
-            ToShim::SignalStep { run, .. }
-            | ToShim::EndStep { run, .. }
-            | ToShim::Tell { run, .. }
-            | ToShim::Keep { run, .. }
-            | ToShim::StepGiven { run, .. }
+            LauncherCommand::SignalStep { run, .. }
+            | LauncherCommand::EndStep { run, .. }
+            | LauncherCommand::PrintLine { run, .. }
+            | LauncherCommand::Keep { run, .. }
+            | LauncherCommand::StepAssigned { run, .. }
                 if !known(run) =>
             {
                 Some("the job is not on this node".to_owned())
             }
-            ToShim::Tell { text, .. } if text.len() > NOTE_BYTES_MAX => {
+            LauncherCommand::PrintLine { text, .. } if text.len() > NOTE_BYTES_MAX => {
                 Some("the message is too long".to_owned())
             }
-            ToShim::Tell { text, .. } if text.chars().any(char::is_control) => {
+            LauncherCommand::PrintLine { text, .. } if text.chars().any(char::is_control) => {
                 Some("the message has control characters".to_owned())
             }
-            ToShim::Keep { run, bytes, .. } => {
+            LauncherCommand::Keep { run, bytes, .. } => {
                 let kept = self.records.kept_bytes(*run).saturating_add(bytes.len());
                 (kept > KEPT_BYTES_MAX).then(|| "too much is kept of the job".to_owned())
             }
-            ToShim::StepGiven { run, step, pid, .. } => match self.is_process_of(*run, *pid) {
-                true if step.0 >= max_step_count(&self.settings) => {
-                    Some(format!("no step has the number {step}"))
+            LauncherCommand::StepAssigned { run, step, pid, .. } => {
+                match self.is_process_of(*run, *pid) {
+                    true if step.0 >= max_step_count(&self.settings) => {
+                        Some(format!("no step has the number {step}"))
+                    }
+                    true => None,
+                    false => Some(format!("process {pid} is not of the job")),
                 }
-                true => None,
-                false => Some(format!("process {pid} is not of the job")),
-            },
+            }
             _ => None,
         }
     }

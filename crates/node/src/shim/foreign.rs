@@ -56,6 +56,7 @@ pub(super) fn signal_found(pid: i32, signal: i32, since_ms: u64) {
 mod tests {
     use super::*;
     use muster_core::ids::{Attempt, JobId};
+    use muster_node_core::messages::JobAttempt;
     use std::process::{Child, Command};
 
     fn sleeper() -> Child {
@@ -93,7 +94,7 @@ mod tests {
         std::fs::create_dir_all(&spool).unwrap();
         let mut shim = Shim::open(&spool).unwrap();
         let (ended, mut other) = (sleeper(), sleeper());
-        let role = Role::Script((JobId(1), Attempt(1)));
+        let role = Role::Script(JobAttempt::new(JobId(1), Attempt(1)));
         assert!(shim.watch_if(pid(&ended), role, |_| true));
         end(ended);
         shim.watched[0].pid = pid(&other);

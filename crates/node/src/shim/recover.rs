@@ -9,10 +9,10 @@ use super::membership::Belongs;
 use super::processes::{self, Stat};
 use super::records::Old;
 use super::steps::StepProc;
-use super::wire::{FromShim, Run};
 use crate::{now, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::Usage;
+use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use muster_proto::node::JobGrant;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
@@ -47,13 +47,13 @@ impl Shim {
             let job = name
                 .to_str()
                 .and_then(|n| n.strip_prefix("step-")?.split('.').next()?.parse().ok());
-            if job.is_some_and(|job| !self.jobs.keys().any(|run| run.0.0 == job)) {
+            if job.is_some_and(|job| !self.jobs.keys().any(|run| run.job.0 == job)) {
                 let _ = std::fs::remove_file(file.path());
             }
         }
     }
 
-    fn take_over(&mut self, run: Run, old: &Old, same_boot: bool) {
+    fn take_over(&mut self, run: JobAttempt, old: &Old, same_boot: bool) {
         let entry = Entry {
             uid: old.uid,
             recovered: same_boot,
@@ -81,7 +81,7 @@ impl Shim {
             self.remove_dirs(run, &dirs);
         }
         if let Some((status, usage, end)) = old.ended.clone() {
-            let outcome = FromShim::BatchEnded {
+            let outcome = LauncherEvent::BatchEnded {
                 run,
                 status,
                 usage,
@@ -110,13 +110,13 @@ impl Shim {
         let in_prolog =
             old.around.as_ref().is_some_and(|a| !a.prolog.is_empty()) && !old.prolog_over;
         if old.batch || in_prolog || !same_boot {
-            self.conclude(run, FromShim::Vanished(run), old.released);
+            self.conclude(run, LauncherEvent::Vanished(run), old.released);
         } else if old.ending {
             self.resume_ending(run);
         }
     }
 
-    fn conclude(&mut self, run: Run, outcome: FromShim, released: bool) {
+    fn conclude(&mut self, run: JobAttempt, outcome: LauncherEvent, released: bool) {
         if released {
             if let Some(entry) = self.jobs.get_mut(&run) {
                 entry.outcome = Some(outcome);
@@ -127,7 +127,7 @@ impl Shim {
     }
 
     /// It was told to end: the wait before KILL starts again.
-    fn resume_ending(&mut self, run: Run) {
+    fn resume_ending(&mut self, run: JobAttempt) {
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.ending.get_or_insert_default().kill_at =
                 Some(std::time::Instant::now() + self.kill_wait);
@@ -135,7 +135,7 @@ impl Shim {
         self.ending.insert(run);
     }
 
-    fn take_over_step(&mut self, run: Run, step: StepNo, pid: i32, old: &Old) {
+    fn take_over_step(&mut self, run: JobAttempt, step: StepNo, pid: i32, old: &Old) {
         let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
         let ended = old.step_ends.get(&step).cloned();
         let is_it = |stat: &Stat| is_of(stat, old.boot_ms, u64::MAX);
@@ -183,7 +183,7 @@ impl Shim {
     }
 
     /// Processes of a job that are not this shim's descendants. They are watched, so that their end is noticed.
-    pub(super) fn strays(&mut self, run: Run) -> Vec<i32> {
+    pub(super) fn strays(&mut self, run: JobAttempt) -> Vec<i32> {
         let since = sys::boot_ms();
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let known: Vec<i32> = self.watched.iter().map(|w| w.pid).collect();
@@ -211,11 +211,11 @@ impl Shim {
 }
 
 /// The grant that is on file.
-fn grant_of(run: Run, bytes: &[u8]) -> Option<Rc<JobGrant>> {
+fn grant_of(run: JobAttempt, bytes: &[u8]) -> Option<Rc<JobGrant>> {
     match minicbor::decode(bytes) {
         Ok(grant) => Some(Rc::new(grant)),
         Err(e) => {
-            eprintln!("job {}: its grant cannot be read back: {e}", run.0);
+            eprintln!("job {}: its grant cannot be read back: {e}", run.job);
             None
         }
     }

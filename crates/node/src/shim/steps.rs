@@ -11,12 +11,14 @@ pub(super) use told::EncodedEnd;
 
 use super::jobs::{Entry, Role, Shim};
 use super::processes::Containment;
-use super::wire::{FromShim, PmixOrder, Run, StepOrder};
-use crate::descriptors::{self, WithOrder};
-use crate::step_bounds::StepBounds;
+use crate::descriptors::{self, OrderFds};
 use crate::{now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_node_core::messages::{
+    FirstOrder, JobAttempt, LauncherEvent, NextStep, PmixOrder, StepOrder, StepdCommand,
+};
+use muster_node_core::step_bounds::StepBounds;
 use muster_proto::frame::{self, Frames};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,7 +28,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use told::Heard;
+use told::StepdEventRef;
 
 /// Where memory that processes share has its names.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
@@ -42,7 +44,7 @@ pub(crate) const ORDER_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Daemon {
     pub(super) pid: i32,
-    /// The line to it: [`stepd::Control`] one way, ends of steps the other.
+    /// The line to it: [`StepdCommand`] one way, ends of steps the other.
     control: UnixStream,
     input: Frames,
     /// Where srun reaches it.
@@ -59,12 +61,12 @@ impl Daemon {
         self.control.as_raw_fd()
     }
 
-    fn tell(&mut self, control: &stepd::Control) -> io::Result<()> {
+    fn tell(&mut self, control: &StepdCommand) -> io::Result<()> {
         self.control.write_all(&frame::encode(control))
     }
 
     /// Gives it another step, and what goes with it.
-    fn give(&mut self, frame: &[u8], with: &WithOrder) -> io::Result<()> {
+    fn give(&mut self, frame: &[u8], with: &OrderFds) -> io::Result<()> {
         let sent = descriptors::send(&self.control, frame, &with.numbers())?;
         self.control.write_all(&frame[sent..])
     }
@@ -100,11 +102,13 @@ impl Daemon {
     /// It is gone.
     fn end_of(&mut self, step: StepNo) -> io::Result<Option<EncodedEnd>> {
         let open = self.read();
-        while let Some(heard) = Heard::next(&mut self.input) {
+        while let Some(heard) = StepdEventRef::next(&mut self.input) {
             match heard {
-                Heard::Ended(of, end) if of == step => return Ok(Some(EncodedEnd::told(end))),
+                StepdEventRef::StepEnded(of, end) if of == step => {
+                    return Ok(Some(EncodedEnd::told(end)));
+                }
                 // One that a lost agent gave, and did not tell of.
-                Heard::Ended(..) | Heard::Runs => {}
+                StepdEventRef::StepEnded(..) | StepdEventRef::StepRunning => {}
             }
         }
         open.map(|()| None)
@@ -114,7 +118,7 @@ impl Daemon {
     fn dismiss(mut self) {
         let _ = fs::remove_file(&self.socket);
         // If it is gone already, so much the better.
-        let _ = self.tell(&stepd::Control::Leave);
+        let _ = self.tell(&StepdCommand::Exit);
     }
 }
 
@@ -158,7 +162,7 @@ impl StepProc {
         if self.ended.is_some() {
             return None;
         }
-        let end = stepd::Control::End;
+        let end = StepdCommand::EndStep;
         let told = self.daemon.as_mut().map(|d| d.tell(&end));
         (!matches!(told, Some(Ok(())))).then_some(self.pid)
     }
@@ -181,7 +185,7 @@ pub(crate) fn is_step_dir(path: &str) -> bool {
 
 impl Shim {
     /// Starts a step daemon, or gives one that is there a step.
-    pub(super) fn start_step(&mut self, order: Box<StepOrder>, with: WithOrder) {
+    pub(super) fn start_step(&mut self, order: Box<StepOrder>, with: OrderFds) {
         self.launch();
         let Some((mut order, with)) = self.wait_for_job(order, with) else {
             return;
@@ -204,14 +208,14 @@ impl Shim {
         }
         if let Some(why) = &refused {
             let refusals = &mut self.refusals;
-            refusals.log(format_args!("step {}.{step}: {why}", run.0));
+            refusals.log(format_args!("step {}.{step}: {why}", run.job));
         }
         let started = match (refused, bounds) {
             (None, Some(bounds)) => self.place_step(order, &with, bounds),
             (why, _) => Err(io::Error::other(why.unwrap_or_default())),
         };
         let event = match started {
-            Ok(Placed { pid, socket, wire }) => FromShim::StepReady {
+            Ok(Placed { pid, socket, wire }) => LauncherEvent::StepReady {
                 run,
                 step,
                 socket: socket.to_string_lossy().into_owned(),
@@ -219,7 +223,7 @@ impl Shim {
                 direct,
                 pid,
             },
-            Err(e) => FromShim::StepFailed {
+            Err(e) => LauncherEvent::StepFailed {
                 run,
                 step,
                 error: e.to_string(),
@@ -232,7 +236,7 @@ impl Shim {
     fn place_step(
         &mut self,
         order: Box<StepOrder>,
-        with: &WithOrder,
+        with: &OrderFds,
         bounds: StepBounds,
     ) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
@@ -241,7 +245,7 @@ impl Shim {
             let at = e.spares.iter().position(is_free)?;
             Some(e.spares.swap_remove(at))
         };
-        let next = stepd::NextStep {
+        let next = NextStep {
             order,
             kill_wait_ms: u64::try_from(self.kill_wait.as_millis()).unwrap_or(u64::MAX),
             result: result_path(&self.spool, run, step)
@@ -255,7 +259,7 @@ impl Shim {
         if needs_start || !spares.iter().any(is_free) {
             return self.start_daemon(next, with, bounds);
         }
-        let frame = next.as_control();
+        let frame = next.as_command();
         while frame.len() <= ORDER_MAX
             && let Some(spare) = self.jobs.get_mut(&run).and_then(free)
         {
@@ -270,9 +274,9 @@ impl Shim {
     fn give_step(
         &mut self,
         mut daemon: Daemon,
-        (run, step): (Run, StepNo),
+        (run, step): (JobAttempt, StepNo),
         frame: &[u8],
-        with: &WithOrder,
+        with: &OrderFds,
     ) -> Option<Placed> {
         if daemon.give(frame, with).is_err() {
             sys::kill(daemon.pid, libc::SIGKILL);
@@ -290,7 +294,7 @@ impl Shim {
     }
 
     /// The agent has given a step to a daemon that waited for one.
-    pub(super) fn step_given(&mut self, run: Run, step: StepNo, pid: i32) {
+    pub(super) fn step_given(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         self.launch();
         self.hear_daemon_of(pid);
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
@@ -323,16 +327,16 @@ impl Shim {
     }
 
     /// A step that was given ended with its daemon before this process heard of it.
-    pub(super) fn tell_lost(&mut self, run: Run, step: StepNo) {
+    pub(super) fn tell_lost(&mut self, run: JobAttempt, step: StepNo) {
         let path = result_path(&self.spool, run, step);
         let left = stepd::read_result(&path).map(|(end, _)| end);
         let _ = fs::remove_file(path);
         let end = Box::new(left.unwrap_or_else(lost));
-        self.emit(&FromShim::StepEnded { run, step, end });
+        self.emit(&LauncherEvent::StepEnded { run, step, end });
     }
 
     /// The agent has daemons enough that wait for a step.
-    pub(super) fn dismiss(&mut self, run: Run, pid: i32) {
+    pub(super) fn dismiss(&mut self, run: JobAttempt, pid: i32) {
         self.hear_daemon_of(pid);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
@@ -350,7 +354,7 @@ impl Shim {
         }
     }
 
-    fn enter_step(&mut self, run: Run, step: StepNo, daemon: Daemon, dirs: Vec<PathBuf>) {
+    fn enter_step(&mut self, run: JobAttempt, step: StepNo, daemon: Daemon, dirs: Vec<PathBuf>) {
         let pid = daemon.pid;
         self.records.step(run, step, pid);
         self.roles.insert(pid, Role::Step(run, step));
@@ -366,8 +370,8 @@ impl Shim {
 
     fn start_daemon(
         &mut self,
-        next: stepd::NextStep,
-        with: &WithOrder,
+        next: NextStep,
+        with: &OrderFds,
         bounds: StepBounds,
     ) -> io::Result<Placed> {
         let of = &*next.order;
@@ -388,7 +392,7 @@ impl Shim {
         let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;
         let (control, far_end) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
-        let order = stepd::FirstOrder {
+        let order = FirstOrder {
             node: self.place.node.clone(),
             dirs: dirs.clone(),
             has_wire: wire.is_some(),
@@ -440,8 +444,8 @@ impl Shim {
         Ok(dirs)
     }
 
-    fn step_socket(&self, run: Run, step: StepNo) -> PathBuf {
-        self.spool.join(format!("step-{}.{}.sock", run.0, step.0))
+    fn step_socket(&self, run: JobAttempt, step: StepNo) -> PathBuf {
+        self.spool.join(format!("step-{}.{}.sock", run.job, step.0))
     }
 
     /// A daemon has something to say: its step has ended. Others that end leave a file.
@@ -484,7 +488,7 @@ impl Shim {
     }
 
     /// The same of the daemon of a step.
-    fn hear_step(&mut self, run: Run, step: StepNo) {
+    fn hear_step(&mut self, run: JobAttempt, step: StepNo) {
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         if let Some(daemon) = proc.and_then(|p| p.daemon.as_ref()) {
             self.hear_daemon(daemon.control.as_raw_fd());
@@ -492,7 +496,7 @@ impl Shim {
     }
 
     /// The same of all daemons of a job.
-    pub(super) fn hear_daemons_of(&mut self, run: Run) {
+    pub(super) fn hear_daemons_of(&mut self, run: JobAttempt) {
         let all = self
             .jobs
             .get(&run)
@@ -505,7 +509,7 @@ impl Shim {
         }
     }
 
-    fn keep_daemon(&mut self, run: Run, daemon: Daemon) {
+    fn keep_daemon(&mut self, run: JobAttempt, daemon: Daemon) {
         self.roles.insert(daemon.pid, Role::Spare(run));
         match self.jobs.get_mut(&run) {
             // Of its own, the agent says when there are enough.
@@ -519,7 +523,7 @@ impl Shim {
     }
 
     /// A daemon without a step has ended.
-    pub(super) fn spare_ended(&mut self, run: Run, pid: i32) {
+    pub(super) fn spare_ended(&mut self, run: JobAttempt, pid: i32) {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -529,7 +533,7 @@ impl Shim {
     }
 
     /// A step daemon ended: reads what it left. One that was killed left no result, perhaps processes, and files.
-    pub(super) fn step_ended(&mut self, run: Run, step: StepNo) {
+    pub(super) fn step_ended(&mut self, run: JobAttempt, step: StepNo) {
         let entry = self.jobs.get(&run);
         let daemon = entry.and_then(|e| e.steps.get(&step)?.daemon.as_ref());
         let socket = daemon.map(|d| d.socket.clone());
@@ -551,7 +555,7 @@ impl Shim {
     }
 
     /// `known`: the agent knows of it.
-    fn end_of_step(&mut self, run: Run, step: StepNo, end: EncodedEnd, known: bool) {
+    fn end_of_step(&mut self, run: JobAttempt, step: StepNo, end: EncodedEnd, known: bool) {
         let Some(proc) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
             return;
         };
@@ -563,17 +567,17 @@ impl Shim {
         self.remove_dirs(run, &dirs);
         if !known {
             let end = Box::new(end.decoded());
-            self.emit(&FromShim::StepEnded { run, step, end });
+            self.emit(&LauncherEvent::StepEnded { run, step, end });
         }
         self.unsettled = true;
     }
 
-    fn has_ended(&self, run: Run, step: StepNo) -> bool {
+    fn has_ended(&self, run: JobAttempt, step: StepNo) -> bool {
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         proc.is_some_and(|proc| proc.ended.is_some())
     }
 
-    pub(super) fn forget_step(&mut self, run: Run, step: StepNo) {
+    pub(super) fn forget_step(&mut self, run: JobAttempt, step: StepNo) {
         // What is known to have ended has nothing more to say.
         if !self.has_ended(run, step) {
             self.hear_step(run, step);
@@ -592,7 +596,7 @@ impl Shim {
     }
 
     /// Processes of the job's step daemons.
-    pub(super) fn daemons(&self, run: Run) -> Vec<i32> {
+    pub(super) fn daemons(&self, run: JobAttempt) -> Vec<i32> {
         self.jobs.get(&run).map_or_else(Vec::new, |e| {
             let alive = e.steps.values().filter(|s| s.ended.is_none() && s.pid > 0);
             alive.map(|s| s.pid).collect()
@@ -600,7 +604,7 @@ impl Shim {
     }
 
     /// Tells all steps of a job to end, and their users why.
-    pub(super) fn end_all_steps(&mut self, run: Run, message: Option<String>) {
+    pub(super) fn end_all_steps(&mut self, run: JobAttempt, message: Option<String>) {
         self.hear_daemons_of(run);
         let node = self.place.node.clone();
         let Some(entry) = self.jobs.get_mut(&run) else {
@@ -611,10 +615,10 @@ impl Shim {
             if let (Some(text), Some(daemon)) = (&message, &mut proc.daemon) {
                 let text = format!(
                     "slurmstepd: error: *** STEP {}.{step} ON {node} {text} ***",
-                    run.0
+                    run.job
                 );
                 // A daemon that does not read is being killed anyway.
-                let _ = daemon.tell(&stepd::Control::Text(text));
+                let _ = daemon.tell(&StepdCommand::PrintStepLine(text));
             }
             to_term.extend(proc.ask_to_end());
         }
@@ -624,17 +628,17 @@ impl Shim {
     }
 
     /// Tells a step daemon that its tasks may run for another time.
-    pub(super) fn limit_step(&mut self, run: Run, step: StepNo, seconds: Option<u64>) {
-        self.control_step(run, step, &stepd::Control::Limit(seconds));
+    pub(super) fn limit_step(&mut self, run: JobAttempt, step: StepNo, seconds: Option<u64>) {
+        self.control_step(run, step, &StepdCommand::SetTimeLimit(seconds));
     }
 
     /// Has a step daemon write a line to the standard error of its step, whichever node it is on.
-    pub(super) fn tell_step(&mut self, run: Run, step: StepNo, text: String) {
+    pub(super) fn tell_step(&mut self, run: JobAttempt, step: StepNo, text: String) {
         let line = format!("slurmstepd: error: {text}");
-        self.control_step(run, step, &stepd::Control::Own(line));
+        self.control_step(run, step, &StepdCommand::PrintLine(line));
     }
 
-    fn control_step(&mut self, run: Run, step: StepNo, control: &stepd::Control) {
+    fn control_step(&mut self, run: JobAttempt, step: StepNo, control: &StepdCommand) {
         self.hear_step(run, step);
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
@@ -644,7 +648,7 @@ impl Shim {
         }
     }
 
-    pub(super) fn end_step(&mut self, run: Run, step: StepNo) {
+    pub(super) fn end_step(&mut self, run: JobAttempt, step: StepNo) {
         self.hear_step(run, step);
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
@@ -654,7 +658,7 @@ impl Shim {
     }
 
     /// Watches a step daemon that an earlier launcher has started, as somebody says.
-    fn watch_daemon(&mut self, run: Run, step: StepNo, pid: i32) -> bool {
+    fn watch_daemon(&mut self, run: JobAttempt, step: StepNo, pid: i32) -> bool {
         if !self.watch_if(pid, Role::Step(run, step), |_| true) {
             return false;
         }
@@ -666,7 +670,7 @@ impl Shim {
     }
 
     /// Signals all processes of a step; one that is to end it also ends a step whose tasks have not started.
-    pub(super) fn signal_step(&mut self, run: Run, step: StepNo, signal: i32) {
+    pub(super) fn signal_step(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
         self.hear_step(run, step);
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         let Some(pid) = proc.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
@@ -682,8 +686,8 @@ impl Shim {
 }
 
 /// Path of a step's result.
-pub(crate) fn result_path(spool: &Path, run: Run, step: StepNo) -> PathBuf {
-    spool.join(format!("step-{}.{}.{}.end", run.0, run.1.0, step.0))
+pub(crate) fn result_path(spool: &Path, run: JobAttempt, step: StepNo) -> PathBuf {
+    spool.join(format!("step-{}.{}.{}.end", run.job, run.attempt.0, step.0))
 }
 
 /// A listener for the step's other nodes, at a port of the kernel's choice.

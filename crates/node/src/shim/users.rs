@@ -3,10 +3,10 @@
 //! privileges, so that nobody but the user waits.
 
 use super::jobs::{Role, Shim};
-use super::wire::User;
 use crate::role::{self, Start};
 use crate::sys;
 use muster_core::spec::Owner;
+use muster_node_core::messages::User;
 use nix::unistd::{Gid, getgrouplist};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CString;

@@ -1,7 +1,8 @@
 //! A connection of srun, or of the node above.
 
 use super::wire::Wire;
-use super::{Phase, Running, Stepd};
+use super::{Phase, Stepd};
+use muster_node_core::messages::RunningStep;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -155,7 +156,7 @@ impl Stepd<'_> {
     fn adopted(&mut self, stream: UnixStream) {
         // The last words of the one before.
         self.take_control();
-        let running = Running {
+        let running = RunningStep {
             run: self.order.run,
             step: self.order.launch.step,
             pid: i32::try_from(std::process::id()).unwrap_or(0),

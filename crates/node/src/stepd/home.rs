@@ -1,20 +1,18 @@
 //! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
 //! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
+use super::Setting;
 use super::client::STRANGERS_MAX;
 use super::result::leave;
-use super::{Kept, Setting};
-use crate::descriptors::{self, WithOrder};
-use crate::shim::wire::{Run, StepOrder};
+use crate::descriptors::{self, OrderFds};
 use crate::shim::{ProcessTree, result_path};
-use crate::step_bounds::StepBounds;
 use crate::sys::{self, SoftLimits};
-use minicbor::{Decode, Encode};
-use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
-use muster_proto::frame::{self, Frames, Message};
+use muster_node_core::messages::{
+    JobAttempt, KeptEntries, NextStep, RunningStep, StepdCommand, StepdEvent,
+};
+use muster_node_core::step_bounds::StepBounds;
+use muster_proto::frame::{self, Frames};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::collections::VecDeque;
@@ -22,126 +20,6 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// What the shim has to say to a step daemon. Both are of one process, so nothing here outlives a version.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) enum Control {
-    /// A line for the standard error of the step, told to all of its daemons.
-    #[n(0)]
-    Text(#[n(0)] String),
-    /// The same, told to this one alone.
-    #[n(1)]
-    Own(#[n(0)] String),
-    /// End the step: TERM, after a while KILL. Said here and not by a signal, so that it never reaches the step that comes
-    /// after the one that it was meant for.
-    #[n(5)]
-    End,
-    /// Seconds that the tasks may run, from their start on; absent: without end.
-    #[n(2)]
-    Limit(#[n(0)] Option<u64>),
-    /// To a daemon whose step has ended: here is another.
-    #[n(3)]
-    Next(#[n(0)] Box<NextStep>),
-    /// To a daemon whose step has ended: there is none, and what was told of the end is kept.
-    #[n(4)]
-    Leave,
-}
-
-impl Message for Control {}
-
-/// What a step daemon says to the shim, and to the agent.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) enum Told {
-    /// This step has ended; there may be another.
-    #[n(0)]
-    Ended(#[n(0)] StepNo, #[n(1)] Box<StepEnd>),
-    /// To a shim that did not start it: this it runs.
-    #[n(1)]
-    Runs(#[n(0)] Box<Running>),
-}
-
-impl Message for Told {}
-
-/// What a daemon runs, for a shim that may never have heard of it.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct Running {
-    /// The job.
-    #[n(0)]
-    pub(crate) run: Run,
-    /// The step.
-    #[n(1)]
-    pub(crate) step: StepNo,
-    /// The daemon's process.
-    #[n(2)]
-    pub(crate) pid: i32,
-    /// Directories of the step's outside the spool directory.
-    #[n(3)]
-    pub(crate) dirs: Vec<PathBuf>,
-    /// See [`Setting::kept`].
-    #[n(4)]
-    pub(crate) kept: Kept,
-}
-
-/// Another step of the job.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct NextStep {
-    /// What to run.
-    #[n(0)]
-    pub(crate) order: Box<StepOrder>,
-    /// Time between TERM and KILL, milliseconds.
-    #[n(1)]
-    pub(crate) kill_wait_ms: u64,
-    /// File for the result.
-    #[n(2)]
-    pub(crate) result: String,
-    /// See [`Setting::kept`].
-    #[n(3)]
-    pub(crate) kept: Kept,
-}
-
-impl Told {
-    /// [`Told::Ended`] as a frame.
-    pub(super) fn ended(step: StepNo, end: &StepEnd) -> Vec<u8> {
-        frame::encode(&ToldEnded::Ended(step, end))
-    }
-}
-
-/// [`Told::Ended`] without a copy of the end.
-#[derive(Encode)]
-enum ToldEnded<'a> {
-    #[n(0)]
-    Ended(#[n(0)] StepNo, #[n(1)] &'a StepEnd),
-}
-
-impl NextStep {
-    /// As a frame of [`Control::Next`].
-    pub(crate) fn as_control(&self) -> Vec<u8> {
-        frame::encode(&NextControl::Next(self))
-    }
-
-    /// What goes with the order, beside what stays as it was.
-    pub(super) fn setting(&self, last: &Setting) -> Setting {
-        Setting {
-            node: last.node.clone(),
-            kill_wait: Duration::from_millis(self.kill_wait_ms.min(u32::MAX.into())),
-            result: PathBuf::from(&self.result),
-            dirs: Vec::new(),
-            kept: self.kept.clone(),
-        }
-    }
-}
-
-/// [`Control::Next`] without a copy of the step.
-#[derive(Encode)]
-enum NextControl<'a> {
-    #[n(3)]
-    Next(#[n(0)] &'a NextStep),
-}
 
 /// A line to one who gives steps.
 struct Line {
@@ -185,11 +63,11 @@ impl Line {
 }
 
 /// A step that was given, and what goes with it.
-pub(super) type Given = (NextStep, WithOrder);
+pub(super) type Given = (NextStep, OrderFds);
 
 /// What the launcher says of all steps of this process; agents are not trusted.
 pub(super) struct Confines {
-    pub(super) run: Run,
+    pub(super) run: JobAttempt,
     pub(super) bounds: StepBounds,
     pub(super) spool: PathBuf,
 }
@@ -232,7 +110,7 @@ pub(super) struct Home {
 }
 
 /// What a file tells of a step's end: its path, the end, and what was to be kept.
-struct Unread(PathBuf, StepEnd, Kept);
+struct Unread(PathBuf, StepEnd, KeptEntries);
 
 impl Home {
     pub(super) fn open(
@@ -288,7 +166,7 @@ impl Home {
     }
 
     /// What the shim has said since the last call, but for another step, which is kept.
-    pub(super) fn heard(&mut self) -> Vec<Control> {
+    pub(super) fn heard(&mut self) -> Vec<StepdCommand> {
         let mut messages = Vec::new();
         let Some(mut line) = self.shim.take() else {
             return messages;
@@ -300,9 +178,9 @@ impl Home {
         }
         while let Ok(Some(message)) = line.input.take() {
             match message {
-                Control::Next(next) => {
+                StepdCommand::StartStep(next) => {
                     let come = &mut line.descriptors;
-                    let mut with = WithOrder::take_by_shim(come);
+                    let mut with = OrderFds::take_by_shim(come);
                     let agent = with.agent.take().map(UnixStream::from).map(Line::new);
                     self.agent = agent.and_then(Result::ok);
                     self.early = Some((*next, with));
@@ -325,10 +203,10 @@ impl Home {
         let mut given = None;
         while let Ok(Some(message)) = line.input.take() {
             // All else is for the shim to say.
-            let Control::Next(mut next) = message else {
+            let StepdCommand::StartStep(mut next) = message else {
                 continue;
             };
-            let with = WithOrder::take(&mut line.descriptors, next.order.direct);
+            let with = OrderFds::take(&mut line.descriptors, next.order.direct);
             match self.confines.confine(&mut next) {
                 Ok(()) => given = Some((*next, with)),
                 Err(why) => eprintln!("a step is refused: {why}"),
@@ -339,12 +217,12 @@ impl Home {
     }
 
     /// There is a new shim, on this connection, which is told what runs.
-    pub(super) fn adopted(&mut self, stream: UnixStream, running: Running) {
+    pub(super) fn adopted(&mut self, stream: UnixStream, running: RunningStep) {
         // It looks for files when it has been answered.
         self.leave_unread();
         let line = Line::new(stream).ok();
         self.shim = line.and_then(|mut line| {
-            let told = line.say(&frame::encode(&Told::Runs(Box::new(running))));
+            let told = line.say(&frame::encode(&StepdEvent::StepRunning(Box::new(running))));
             told.then_some(line)
         });
     }
@@ -413,7 +291,7 @@ impl Home {
                 false => Vec::new(),
             };
             // What is said of a step that has ended comes too late. Who says this has taken note of the end.
-            if self.heard().contains(&Control::Leave) {
+            if self.heard().contains(&StepdCommand::Exit) {
                 self.unread.clear();
                 return None;
             }

@@ -9,11 +9,11 @@ mod leftovers;
 use super::task::Task;
 use super::{Setting, Stepd};
 use crate::shim::Removal;
-use crate::shim::wire::{PmixOrder, StepOrder, UcxOrder};
 use crate::sys;
 use minicbor::bytes::ByteVec;
 use muster_core::cpuset::CpuSet;
 use muster_core::job::ExitStatus;
+use muster_node_core::messages::{PmixOrder, StepOrder, UcxOrder};
 use muster_pmix::control::{Environments, FromHost, ToHost};
 use muster_pmix::pmi::PMI_FD;
 use muster_pmix::{HostSetup, Tuning, UcxChoice};
@@ -127,7 +127,7 @@ impl Pmix {
         let machine = std::thread::available_parallelism().map_or(1, usize::from);
         let cpus = (order.launch.cpus.len() as usize).clamp(1, machine);
         let setup = HostSetup {
-            job: order.run.0.0,
+            job: order.run.job.0,
             nspace: pmix.nspace.clone(),
             names: order.launch.names.clone(),
             tasks: order.launch.tasks.clone(),
@@ -521,7 +521,11 @@ impl Stepd<'_> {
     /// A task aborts: srun ends the step everywhere. The task goes on waiting until then, so that others do not find it gone,
     /// and abort for that, before srun has heard what went wrong first.
     fn aborted(&mut self, rank: u32, status: i32, text: &str) {
-        let (job, step, node) = (self.order.run.0, self.order.launch.step, &self.setting.node);
+        let (job, step, node) = (
+            self.order.run.job,
+            self.order.launch.step,
+            &self.setting.node,
+        );
         // Open MPI says so when there is nothing to say.
         let words = if text.is_empty() || text == "N/A" {
             String::new()

@@ -8,11 +8,11 @@ use super::mpi;
 use super::program::{self, Program};
 use super::streams::{Kind, Stream};
 use crate::pattern::{Symbols, expand};
-use crate::shim::wire::StepOrder;
 use crate::shim::{go_to, open_as, output_flags};
 use crate::sys::{self, Words};
 use muster_core::job::ExitStatus;
 use muster_core::job_env::{self, Variables};
+use muster_node_core::messages::StepOrder;
 use muster_proto::step::StdinTask;
 use nix::fcntl::OFlag;
 use nix::pty::openpty;
@@ -242,7 +242,7 @@ impl Stepd<'_> {
 
     fn symbols(&self, _local: u32, global: u32) -> Symbols<'_> {
         Symbols {
-            job: self.order.run.0,
+            job: self.order.run.job,
             array: self.order.array,
             step: Some(self.order.launch.step),
             node: &self.setting.node,

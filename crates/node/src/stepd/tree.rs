@@ -6,9 +6,9 @@
 use super::client::Client;
 use super::wire::Wire;
 use super::{OUTPUT_MAX, Stepd};
-use crate::shim::wire::User;
 use crate::sys;
 use muster_core::tree;
+use muster_node_core::messages::User;
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
 use nix::sys::socket::sockopt::SendTimeout;

@@ -4,9 +4,9 @@ use super::{StepKey, Steps};
 use crate::agent::Agent;
 use crate::now;
 use crate::record::Record;
-use crate::shim::wire::Run;
 use muster_core::ids::{Attempt, StepNo};
 use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_node_core::messages::JobAttempt;
 use muster_proto::node::Report;
 use muster_proto::step::AgentReply;
 
@@ -82,7 +82,7 @@ impl Agent {
             // It never was: the controller has not heard of it.
             return self.drop_kept(running.run, key.1.0);
         }
-        self.report_end(key, running.run.1, &running.record);
+        self.report_end(key, running.run.attempt, &running.record);
         if let Some((_, reply)) = &running.client {
             let _ = reply.send(AgentReply::Done);
         }
@@ -95,9 +95,9 @@ impl Agent {
     }
 
     /// The controller knows of the step's end: nothing need be kept of it.
-    pub(in crate::agent) fn step_acknowledged(&mut self, run: Run, step: StepNo) {
+    pub(in crate::agent) fn step_acknowledged(&mut self, run: JobAttempt, step: StepNo) {
         self.drop_kept(run, step.0);
-        let key = (run.0, step);
+        let key = (run.job, step);
         let part = self.node_steps.part(key);
         if part.is_some_and(|part| part.run == run) {
             self.end_delivered(key);

@@ -4,10 +4,10 @@
 
 use super::{Asked, Early, KEPT_NEXT, Waiting};
 use crate::agent::Agent;
-use crate::shim::wire::Run;
-use crate::step_bounds;
 use muster_core::ids::StepNo;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_node_core::messages::JobAttempt;
+use muster_node_core::step_bounds;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, HetStep};
 use muster_trust::{is_same_key, prove_step_number};
@@ -81,7 +81,7 @@ impl Agent {
 
     /// The number of a job's next step, if it may have another.
     pub(super) fn next_step(&mut self, grant: &JobGrant) -> Option<StepNo> {
-        let run = (grant.job, grant.attempt);
+        let run = JobAttempt::new(grant.job, grant.attempt);
         let end = self.max_step_count();
         let numbers = self.steps.numbers.entry(grant.job).or_default();
         numbers.raise(grant.next_step);
@@ -96,7 +96,11 @@ impl Agent {
     }
 
     /// A step of a heterogeneous job comes with a number.
-    pub(super) fn take_given_number(&mut self, run: Run, het: &HetStep) -> Result<(), Refusal> {
+    pub(super) fn take_given_number(
+        &mut self,
+        run: JobAttempt,
+        het: &HetStep,
+    ) -> Result<(), Refusal> {
         let number = het.step;
         let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
         let components = grant.map_or(&[][..], |grant| &grant.components);
@@ -113,8 +117,8 @@ impl Agent {
             let detail = format!("step {number} was not given out by the job's first component");
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
-        let numbers = self.steps.numbers.entry(run.0).or_default();
-        if !numbers.take(number, leader == run.0) {
+        let numbers = self.steps.numbers.entry(run.job).or_default();
+        if !numbers.take(number, leader == run.job) {
             let detail = format!("step {number} was not given out, or has been used");
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
@@ -136,8 +140,8 @@ impl Agent {
         let Some(StepNo(number)) = self.next_step(&grant) else {
             return asked.refuse(RefusalCode::StepLimit.into());
         };
-        let leads = grant.components.first().is_some_and(|c| c.job == run.0);
-        if let Some(numbers) = self.steps.numbers.get_mut(&run.0).filter(|_| leads) {
+        let leads = grant.components.first().is_some_and(|c| c.job == run.job);
+        if let Some(numbers) = self.steps.numbers.get_mut(&run.job).filter(|_| leads) {
             numbers.given.insert(number);
         }
         // Without a key there are no other components.
@@ -154,7 +158,7 @@ impl Agent {
 
     /// Whether further steps of a user wait until the controller has acknowledged some that were before.
     pub(in crate::agent) fn must_wait_for_controller(&self, uid: u32) -> bool {
-        let is_of = |run: Run| {
+        let is_of = |run: JobAttempt| {
             let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
             grant.is_some_and(|grant| grant.spec.owner.uid == uid)
         };

@@ -4,10 +4,11 @@
 
 use crate::role;
 use crate::shim::membership::Row;
-use crate::stepd::{FirstOrder, STEPD_NAME};
+use crate::stepd::STEPD_NAME;
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::nursery::Nursery;
 use crate::sys::{self, Words};
+use muster_node_core::messages::FirstOrder;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -40,7 +41,7 @@ impl Beginners {
         row: Row,
     ) -> io::Result<i32> {
         let of = &order.step.order;
-        let step = format!("{}.{}", of.run.0, of.launch.step);
+        let step = format!("{}.{}", of.run.job, of.launch.step);
         let bytes = minicbor::to_vec(order).expect("writing to memory cannot fail");
         let file = role::memory_file(&bytes)?;
         let words = [

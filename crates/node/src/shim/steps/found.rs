@@ -5,9 +5,9 @@
 
 use super::{Daemon, EncodedEnd, StepProc};
 use crate::shim::jobs::{Role, Shim};
-use crate::shim::wire::{FromShim, Run};
 use crate::{stepd, sys};
 use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_node_core::messages::{JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdEvent};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;
 use std::fs;
@@ -41,10 +41,10 @@ impl Daemon {
     ///
     /// # Errors
     /// It does not answer.
-    fn answer(&mut self) -> io::Result<Option<stepd::Running>> {
+    fn answer(&mut self) -> io::Result<Option<RunningStep>> {
         let open = self.read();
         match self.input.take() {
-            Ok(Some(stepd::Told::Runs(running))) => Ok(Some(*running)),
+            Ok(Some(StepdEvent::StepRunning(running))) => Ok(Some(*running)),
             Ok(None) => open.map(|()| None),
             Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             Err(e) => Err(io::Error::other(e.to_string())),
@@ -108,8 +108,8 @@ impl Shim {
         }
     }
 
-    fn adopt(&mut self, mut daemon: Daemon, running: stepd::Running) {
-        let stepd::Running {
+    fn adopt(&mut self, mut daemon: Daemon, running: RunningStep) {
+        let RunningStep {
             run,
             step,
             pid,
@@ -152,7 +152,7 @@ impl Shim {
     }
 
     /// Steps that a daemon had before this one have ended, which the shim before had not heard.
-    fn end_steps_before(&mut self, run: Run, step: StepNo, pid: i32) {
+    fn end_steps_before(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         let entry = self.jobs.get(&run);
         let steps = entry.into_iter().flat_map(|e| &e.steps);
         let earlier: Vec<StepNo> = steps
@@ -197,18 +197,18 @@ impl Shim {
     }
 
     /// What was to be kept of a step that nobody had told of.
-    fn found(&mut self, run: Run, step: StepNo, kept: stepd::Kept) {
-        eprintln!("step {}.{} was not on file", run.0, step.0);
+    fn found(&mut self, run: JobAttempt, step: StepNo, kept: KeptEntries) {
+        eprintln!("step {}.{} was not on file", run.job, step.0);
         for (key, bytes) in &kept {
             if !self.records.keeps(run, *key) {
                 self.records.keep(run, *key, bytes.clone());
             }
         }
-        self.emit(&FromShim::StepFound { run, step, kept });
+        self.emit(&LauncherEvent::StepFound { run, step, kept });
     }
 
     /// What is kept of a step, for its daemon.
-    pub(super) fn kept_of(&self, run: Run, step: StepNo) -> stepd::Kept {
+    pub(super) fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
         let kept = self.records.kept(run);
         let of_step = kept.filter(|(key, _)| crate::agent::is_kept_of(*key, step));
         of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
@@ -227,13 +227,13 @@ impl Shim {
 }
 
 /// The step that a file is the result of ([`super::result_path`]).
-fn step_of_result(name: &str) -> Option<(Run, StepNo)> {
+fn step_of_result(name: &str) -> Option<(JobAttempt, StepNo)> {
     let numbers = name.strip_prefix("step-")?.strip_suffix(".end")?;
     let mut numbers = numbers.split('.');
     let job = numbers.next()?.parse().ok()?;
     let attempt = numbers.next()?.parse().ok()?;
     let step = numbers.next()?.parse().ok()?;
-    let run = (JobId(job), Attempt(attempt));
+    let run = JobAttempt::new(JobId(job), Attempt(attempt));
     numbers.next().is_none().then_some((run, StepNo(step)))
 }
 
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn results_are_known_by_their_names() {
-        let run = (JobId(7), Attempt(2));
+        let run = JobAttempt::new(JobId(7), Attempt(2));
         let path = super::super::result_path(Path::new("/spool"), run, StepNo(3));
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(step_of_result(name), Some((run, StepNo(3))));

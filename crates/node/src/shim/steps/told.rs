@@ -9,24 +9,24 @@ use muster_core::validate::{Bounds, Invalid, Validate};
 use muster_proto::frame::{self, Frames, Message};
 use std::rc::Rc;
 
-/// [`crate::stepd::Told`].
+/// [`StepdEvent`].
 #[derive(Debug, minicbor::Decode, Validate)]
-pub(super) enum Heard<'b> {
+pub(super) enum StepdEventRef<'b> {
     #[n(0)]
-    Ended(#[n(0)] StepNo, #[b(1)] Raw<'b>),
+    StepEnded(#[n(0)] StepNo, #[b(1)] Raw<'b>),
     #[n(1)]
-    Runs,
+    StepRunning,
 }
 
-impl<'b> Heard<'b> {
+impl<'b> StepdEventRef<'b> {
     /// The next whole word of those that have come.
-    pub(super) fn next(words: &'b mut Frames) -> Option<Heard<'b>> {
+    pub(super) fn next(words: &'b mut Frames) -> Option<StepdEventRef<'b>> {
         let frame = words.take_whole().ok()??;
         frame::decode(&frame[4..]).ok()
     }
 }
 
-impl Message for Heard<'_> {}
+impl Message for StepdEventRef<'_> {}
 
 /// A value as it came.
 #[derive(Clone, Copy, Debug)]
@@ -83,10 +83,10 @@ impl EncodedEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stepd::{Running, Told};
     use muster_core::ids::{Attempt, JobId};
+    use muster_node_core::messages::{JobAttempt, RunningStep, StepdEvent};
 
-    fn heard(words: &mut Frames, told: &[Told]) {
+    fn heard(words: &mut Frames, told: &[StepdEvent]) {
         for told in told {
             words.push(&frame::encode(told));
         }
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn words_of_daemons_are_understood() {
         let end = lost();
-        let running = Running {
-            run: (JobId(7), Attempt(2)),
+        let running = RunningStep {
+            run: JobAttempt::new(JobId(7), Attempt(2)),
             step: StepNo(3),
             pid: 44,
             dirs: Vec::new(),
@@ -106,19 +106,22 @@ mod tests {
         heard(
             &mut words,
             &[
-                Told::Ended(StepNo(3), Box::new(end.clone())),
-                Told::Runs(Box::new(running)),
+                StepdEvent::StepEnded(StepNo(3), Box::new(end.clone())),
+                StepdEvent::StepRunning(Box::new(running)),
             ],
         );
-        match Heard::next(&mut words) {
-            Some(Heard::Ended(step, raw)) => {
+        match StepdEventRef::next(&mut words) {
+            Some(StepdEventRef::StepEnded(step, raw)) => {
                 assert_eq!(step, StepNo(3));
                 assert_eq!(raw.0, EncodedEnd::of(&end).bytes());
                 assert_eq!(EncodedEnd::told(raw).decoded(), end);
             }
             other => panic!("{other:?}"),
         }
-        assert!(matches!(Heard::next(&mut words), Some(Heard::Runs)));
-        assert!(Heard::next(&mut words).is_none());
+        assert!(matches!(
+            StepdEventRef::next(&mut words),
+            Some(StepdEventRef::StepRunning)
+        ));
+        assert!(StepdEventRef::next(&mut words).is_none());
     }
 }

@@ -2,7 +2,7 @@
 //! which networks a node does not have, that ranks outnumber CPUs. What the user or the site has said stays as it is.
 
 use crate::cross_memory::switches;
-use crate::shim::wire::PmixOrder;
+use muster_node_core::messages::PmixOrder;
 use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};

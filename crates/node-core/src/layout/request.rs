@@ -25,7 +25,7 @@ const DEVICE_KINDS_MAX: usize = 64;
 ///
 /// # Errors
 /// What is out of bounds.
-pub(crate) fn check_request(spec: &StepSpec) -> Result<(), Refusal> {
+pub fn check_request(spec: &StepSpec) -> Result<(), Refusal> {
     if spec.argv.is_empty() && spec.multi_prog.is_empty() {
         return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
     }

@@ -1,39 +1,30 @@
 //! Messages between agent and launcher: frames of CBOR over `<spool>/shim.sock`. Whoever connects is root and says which node
-//! this is ([`ToShim::Attach`]); the agent, to which the connection is given then, has no rights of its own: what it passes on
+//! this is ([`LauncherCommand::Attach`]); the agent, to which the connection is given then, has no rights of its own: what it passes on
 //! is sealed by the controller, and what it asks for is checked against the grants that came so.
 
-use super::measure::TaskUsage;
+use super::{JobAttempt, KeptEntries, Process, StepOrder};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::cpuset::CpuSet;
-use muster_core::environment::Environment;
-use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::limits::FRAME_BYTES_MAX;
 use muster_core::time::Timestamp;
 use muster_core::validate::Validate;
 use muster_proto::frame::Message;
 use muster_proto::node::MemoryCount;
-use muster_proto::step::StepLaunch;
-
-/// One launch of a job: attempts are never launched twice.
-pub(crate) type Run = (JobId, Attempt);
-
-/// A process of a job: pid, step, and for a task its local and global number.
-pub(crate) type Process = (u32, StepNo, Option<(u32, u32)>);
 
 /// Agent to shim.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) enum ToShim {
-    /// First message of a connection, by root: an agent is about to use it. Answered by [`FromShim::State`], then by every
+pub enum LauncherCommand {
+    /// First message of a connection, by root: an agent is about to use it. Answered by [`LauncherEvent::State`], then by every
     /// outcome that was not forgotten.
     #[n(0)]
     Attach(#[n(0)] Box<Attach>),
-    /// The agent dials the controller: answered by [`FromShim::SessionKey`].
+    /// The agent dials the controller: answered by [`LauncherEvent::SessionKey`].
     #[n(16)]
     OpenSession,
-    /// The controller has answered with this key: answered by [`FromShim::SessionBegun`].
+    /// The controller has answered with this key: answered by [`LauncherEvent::SessionBegun`].
     #[n(17)]
     BeginSession(#[n(0)] ByteVec),
     /// What the controller has sealed for the launcher, next on this session.
@@ -54,7 +45,7 @@ pub(crate) enum ToShim {
     SignalStep {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -67,23 +58,23 @@ pub(crate) enum ToShim {
     EndStep {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
     },
     /// The controller knows how the job ended here.
     #[n(10)]
-    Forget(#[n(0)] Run),
+    Forget(#[n(0)] JobAttempt),
     /// The lead knows how the step ended here.
     #[n(11)]
-    ForgetStep(#[n(0)] Run, #[n(1)] StepNo),
+    ForgetStep(#[n(0)] JobAttempt, #[n(1)] StepNo),
     /// Something that the agent wants back when it attaches again; empty removes it.
     #[n(12)]
     Keep {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// Under which number.
         #[n(1)]
         key: u32,
@@ -123,10 +114,10 @@ pub(crate) enum ToShim {
     },
     /// A line for the standard error of the script, or of a step.
     #[n(201)]
-    Tell {
+    PrintLine {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The line.
         #[n(1)]
         text: String,
@@ -140,10 +131,10 @@ pub(crate) enum ToShim {
     },
     /// The agent has given a step to a daemon that waited for one.
     #[n(203)]
-    StepGiven {
+    StepAssigned {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -153,280 +144,73 @@ pub(crate) enum ToShim {
     },
     /// A daemon that waits for a step is to end.
     #[n(204)]
-    Dismiss {
+    ReleaseStepd {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The daemon's process.
         #[n(1)]
         pid: i32,
     },
 }
 
-impl Message for ToShim {}
+impl Message for LauncherCommand {}
 
-impl ToShim {
+impl LauncherCommand {
     /// Whether that is for root to say, as the first message of a connection.
-    pub(crate) fn is_roots(&self) -> bool {
-        matches!(self, ToShim::Attach(_) | ToShim::Stop { .. })
+    pub fn is_roots(&self) -> bool {
+        matches!(
+            self,
+            LauncherCommand::Attach(_) | LauncherCommand::Stop { .. }
+        )
     }
 }
 
 /// What root says of the node when an agent attaches.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct Attach {
+pub struct Attach {
     /// `NodeName`.
     #[n(0)]
-    pub(crate) node: String,
+    pub node: String,
     /// `ClusterName`.
     #[n(1)]
-    pub(crate) cluster: String,
+    pub cluster: String,
     /// Version of the agent, for the log.
     #[n(2)]
-    pub(crate) version: String,
+    pub version: String,
     /// What the configuration claims of the machine.
     #[n(3)]
-    pub(crate) claim: MachineClaim,
+    pub claim: MachineClaim,
 }
 
 /// What slurm.conf claims of a node's CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
-pub(crate) struct MachineClaim {
+pub struct MachineClaim {
     /// `CPUs`, where they are to be reported instead of the machine's.
     #[n(0)]
-    pub(crate) cpus: Option<u32>,
+    pub cpus: Option<u32>,
     /// Sockets; 0 when it says nothing.
     #[n(1)]
-    pub(crate) sockets: u32,
+    pub sockets: u32,
     /// Other nodes of the configuration are on this machine too.
     #[n(2)]
-    pub(crate) shared: bool,
-}
-
-/// Programs of the site around a job: none of them is the user's.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct Around {
-    /// Run before anything of the job; if one fails, the job does not start.
-    #[n(0)]
-    pub(crate) prolog: Vec<String>,
-    /// Run when nothing of it is left.
-    #[n(1)]
-    pub(crate) epilog: Vec<String>,
-    /// Environment, as `NAME=value`.
-    #[n(2)]
-    pub(crate) env: Vec<String>,
-    /// Seconds after which they are killed, and count as failed.
-    #[n(3)]
-    pub(crate) prolog_timeout_s: Option<u32>,
-    /// See above.
-    #[n(4)]
-    pub(crate) epilog_timeout_s: Option<u32>,
-}
-
-/// An identity to run processes under.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct User {
-    /// User id.
-    #[n(0)]
-    pub(crate) uid: u32,
-    /// Primary group.
-    #[n(1)]
-    pub(crate) gid: u32,
-    /// All groups.
-    #[n(2)]
-    pub(crate) groups: Vec<u32>,
-    /// Login name.
-    #[n(3)]
-    pub(crate) name: String,
-}
-
-/// A step daemon to start.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct StepOrder {
-    /// The job.
-    #[n(0)]
-    pub(crate) run: Run,
-    /// What to run.
-    #[n(1)]
-    pub(crate) launch: StepLaunch,
-    /// Who it runs as.
-    #[n(2)]
-    pub(crate) user: User,
-    /// Environment of all tasks here, as `NAME=value`.
-    #[n(3)]
-    pub(crate) env: Environment,
-    /// Soft limits.
-    #[n(4)]
-    pub(crate) limits: Vec<(u32, u64)>,
-    /// For file patterns.
-    #[n(5)]
-    pub(crate) array: Option<(JobId, u32)>,
-    /// See above.
-    #[n(6)]
-    pub(crate) job_name: String,
-    /// Append to files when the step does not say.
-    #[n(7)]
-    pub(crate) append: bool,
-    /// Programs run as the user before and after each task.
-    #[n(8)]
-    pub(crate) task_prolog: Option<String>,
-    /// See above.
-    #[n(9)]
-    pub(crate) task_epilog: Option<String>,
-    /// CPUs and memory of each task here.
-    #[n(10)]
-    #[cbor(default)]
-    pub(crate) binding: TaskBinding,
-    /// How the tasks find each other, if by PMIx.
-    #[n(11)]
-    pub(crate) pmix: Option<PmixOrder>,
-    /// The only task has srun's standard streams, which come with this order as descriptors, and starts at once.
-    #[n(12)]
-    #[cbor(default)]
-    pub(crate) direct: bool,
-}
-
-/// Where the tasks of a step on one node may run, by the kernel's numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct TaskBinding {
-    /// CPUs by local task; empty leaves them as they are.
-    #[n(0)]
-    pub(crate) cpus: Vec<CpuSet>,
-    /// What `--cpu-bind=verbose` calls it.
-    #[n(1)]
-    pub(crate) label: String,
-    /// Each task tells of it.
-    #[n(2)]
-    pub(crate) verbose: bool,
-    /// Why CPUs are not bound although that is asked for.
-    #[n(3)]
-    pub(crate) note: Option<String>,
-    /// Memory.
-    #[n(4)]
-    pub(crate) memory: Option<MemoryPolicy>,
-    /// GPUs by local task; empty lets each see all of the step's.
-    #[n(5)]
-    #[cbor(default)]
-    pub(crate) gpus: Vec<CpuSet>,
-    /// Each task tells of its GPUs.
-    #[n(6)]
-    #[cbor(default)]
-    pub(crate) tell_gpus: bool,
-}
-
-/// `--mem-bind` for the tasks of a step on one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct MemoryPolicy {
-    /// What the verbose line says after `mem-bind`.
-    #[n(0)]
-    pub(crate) label: String,
-    /// Each task tells of it.
-    #[n(1)]
-    pub(crate) verbose: bool,
-    /// Next to the CPU that asks.
-    #[n(2)]
-    pub(crate) local: bool,
-    /// Other domains may be used too.
-    #[n(3)]
-    pub(crate) prefer: bool,
-    /// NUMA domains by local task; empty for `local` and for no binding.
-    #[n(4)]
-    pub(crate) domains: Vec<CpuSet>,
-    /// NUMA domains of the machine.
-    #[n(5)]
-    pub(crate) exist: CpuSet,
-}
-
-/// What the PMIx host of a step needs beyond the launch.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct PmixOrder {
-    /// Name space: unique in the cluster.
-    #[n(0)]
-    pub(crate) nspace: String,
-    /// The version that was asked for.
-    #[n(1)]
-    pub(crate) version: Option<u32>,
-    /// Slots of the allocation.
-    #[n(2)]
-    pub(crate) universe: u32,
-    /// IP address at which the other nodes of the step reach this one.
-    #[n(3)]
-    pub(crate) listen: String,
-    /// Directory in which one for this step is made.
-    #[n(4)]
-    pub(crate) tmp_base: String,
-    /// `PMIxShareServerTopology`.
-    #[n(5)]
-    pub(crate) share_topology: bool,
-    /// `PMIxDirectConnEarly`.
-    #[n(6)]
-    pub(crate) early: bool,
-    /// `PMIxTimeout`, seconds.
-    #[n(7)]
-    pub(crate) timeout_s: u32,
-    /// `PMIxEnv`, as `NAME=value`.
-    #[n(8)]
-    pub(crate) env: Vec<String>,
-    /// PMI-1 and PMI-2 instead of PMIx.
-    #[n(9)]
-    #[cbor(default)]
-    pub(crate) pmi: bool,
-    /// What MPI is told of cross-memory attach.
-    #[n(10)]
-    pub(crate) cross_memory: Option<bool>,
-    /// Open MPI need not look for other networks than TCP.
-    #[n(11)]
-    #[cbor(default)]
-    pub(crate) plain_network: bool,
-    /// `PMIxDirectConnUCX`.
-    #[n(12)]
-    pub(crate) ucx: Option<UcxOrder>,
-    /// hwloc need not look for GPUs.
-    #[n(13)]
-    #[cbor(default)]
-    pub(crate) no_gpus: bool,
-    /// `CrowdedTimerSlack`, microseconds.
-    #[n(14)]
-    #[cbor(default)]
-    pub(crate) crowded_slack_us: u32,
-    /// PMI-1 and PMI-2 beside PMIx, which the node may not have.
-    #[n(15)]
-    #[cbor(default)]
-    pub(crate) any: bool,
-}
-
-/// What mpi.conf says of UCX, where step daemons' hosts are to use it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct UcxOrder {
-    /// `PMIxNetDevicesUCX`.
-    #[n(0)]
-    pub(crate) devices: Option<String>,
-    /// `PMIxTlsUCX`.
-    #[n(1)]
-    pub(crate) transports: Option<String>,
+    pub shared: bool,
 }
 
 /// Shim to agent.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) enum FromShim {
+pub enum LauncherEvent {
     /// All it knows.
     #[n(0)]
-    State(#[n(0)] Vec<Known>),
+    State(#[n(0)] Vec<KnownJob>),
     /// The batch script ended.
     #[n(1)]
     BatchEnded {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// Wait status.
         #[n(1)]
         status: i32,
@@ -442,7 +226,7 @@ pub(crate) enum FromShim {
     LaunchFailed {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// Why.
         #[n(1)]
         error: String,
@@ -460,16 +244,16 @@ pub(crate) enum FromShim {
     },
     /// Nothing of the job is left.
     #[n(3)]
-    Released(#[n(0)] Run),
+    Released(#[n(0)] JobAttempt),
     /// The script is gone and nobody knows how it ended.
     #[n(4)]
-    Vanished(#[n(0)] Run),
+    Vanished(#[n(0)] JobAttempt),
     /// The step daemon listens, or runs the task of a direct step.
     #[n(5)]
     StepReady {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -493,7 +277,7 @@ pub(crate) enum FromShim {
     StepFailed {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -506,7 +290,7 @@ pub(crate) enum FromShim {
     StepEnded {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -542,7 +326,7 @@ pub(crate) enum FromShim {
     NodeFault {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// What.
         #[n(1)]
         error: String,
@@ -561,32 +345,50 @@ pub(crate) enum FromShim {
     StepFound {
         /// The job.
         #[n(0)]
-        run: Run,
+        run: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
         /// What would have been kept of it.
         #[n(2)]
-        kept: Vec<(u32, ByteVec)>,
+        kept: KeptEntries,
     },
 }
 
-impl Message for FromShim {}
+impl Message for LauncherEvent {}
 
 /// A job that the shim knows.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct Known {
+pub struct KnownJob {
     /// Which.
     #[n(0)]
-    pub(crate) run: Run,
+    pub run: JobAttempt,
     /// Its grant; absent after the shim itself was lost.
     #[n(1)]
-    pub(crate) grant: Option<ByteVec>,
+    pub grant: Option<ByteVec>,
     /// What the agent asked to keep.
     #[n(2)]
-    pub(crate) kept: Vec<(u32, ByteVec)>,
+    pub kept: KeptEntries,
     /// Steps that run here.
     #[n(3)]
-    pub(crate) steps: Vec<StepNo>,
+    pub steps: Vec<StepNo>,
+}
+
+/// What a task uses.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct TaskUsage {
+    /// Its step.
+    #[n(0)]
+    pub step: StepNo,
+    /// Its number.
+    #[n(1)]
+    pub task: u32,
+    /// Totals.
+    #[n(2)]
+    pub usage: Usage,
+    /// Virtual memory, KiB.
+    #[n(3)]
+    pub vsize_kib: u64,
 }
