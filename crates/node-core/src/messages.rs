@@ -12,7 +12,7 @@ pub use agent_launcher::{
 };
 pub use agent_stepd::NextStep;
 pub use job_attempt::{JobAttempt, Process};
-pub use launcher_stepd::{FirstOrder, RunningStep, StepdCommand, StepdEvent};
+pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, StepdEvent};
 pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
 
 use minicbor::bytes::ByteVec;

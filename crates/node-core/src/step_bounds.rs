@@ -1,12 +1,9 @@
 //! What a step of a job may be on a node. The launcher makes this from the job's grant, which the controller has sealed, and
 //! checks what an agent orders by it; so do step daemons, to which agents give further steps of the job directly.
 
-use crate::messages::{JobAttempt, StepOrder, User};
-use minicbor::{Decode, Encode};
+use crate::messages::{JobAttempt, StepBounds, StepOrder};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::GresShare;
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
 use muster_proto::node::NodeSettings;
 
 /// `MaxStepCount` where nothing else is said.
@@ -30,36 +27,6 @@ pub fn max_tasks_per_node(settings: &NodeSettings) -> u32 {
         0 => TASKS_PER_NODE_DEFAULT,
         count => count,
     }
-}
-
-/// See the module.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub struct StepBounds {
-    /// The job's owner, with all groups.
-    #[n(0)]
-    pub user: User,
-    /// The job's share of this node.
-    #[n(1)]
-    pub cpus: CpuSet,
-    /// See above; 0 where memory is not given out.
-    #[n(2)]
-    pub memory_mib: u64,
-    /// See above.
-    #[n(3)]
-    pub gres: Vec<GresShare>,
-    /// Its CPUs by the kernel's numbers, where tasks are bound to CPUs.
-    #[n(4)]
-    pub threads: Option<CpuSet>,
-    /// This node.
-    #[n(5)]
-    pub node: String,
-    /// Numbers of steps are below this.
-    #[n(6)]
-    pub max_step_count: u32,
-    /// Tasks of a step here.
-    #[n(7)]
-    pub max_tasks: u32,
 }
 
 impl StepBounds {

@@ -25,14 +25,12 @@ mod step_node;
 mod step_tree;
 mod supervisor_link;
 mod syscall_filter;
-mod table;
 
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
 pub(crate) use step_node::is_kept_of;
 pub(crate) use step_tree::{ask_below, tell_above};
 
-use crate::binding::{Machine, SiteBinding};
 use crate::cross_memory::CrossMemory;
 use crate::descriptors::OrderFds;
 use crate::failure;
@@ -45,6 +43,8 @@ use controller::Link;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
 use muster_core::time::Timestamp;
+use muster_node_core::binding::{Machine, SiteBinding};
+use muster_node_core::job_table::Jobs;
 use muster_node_core::messages::{JobAttempt, LauncherCommand};
 use muster_proto::frame;
 use muster_proto::node::{NodeSettings, ToCtld, ToNode};
@@ -55,7 +55,6 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use step_node::Listening;
 use supervisor_link::{Dialer, PeerDialer};
-use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
@@ -108,7 +107,7 @@ enum Event {
     /// Another agent answered about a step's node: its stepd's address.
     NodeStarted(StepKey, u32, Result<Listening, String>),
     /// The lead took note of ends of a step.
-    EndsTold(step_tree::Told),
+    EndsDelivered(step_tree::DeliveredEnds),
     /// A step has waited for a while: its client should know.
     StillWaiting(u64),
     /// A wait is over: a step start whose job has not come.
@@ -119,7 +118,7 @@ enum Event {
     SampleDue,
 }
 
-/// Runs as an agent, as the supervisor has started this process, until it is told to stop (SIGTERM, SIGINT, or the
+/// Runs as an agent, as the supervisor has started this process, until it is ordered to stop (SIGTERM, SIGINT, or the
 /// controller). First it says where to log.
 pub fn agent_main(start_log: impl FnOnce(AgentLog)) -> ExitCode {
     let inherited = sys::set_undumpable()
@@ -221,7 +220,7 @@ struct Agent {
     dialed: VecDeque<(ByteVec, oneshot::Sender<Vec<u8>>)>,
     /// Answers of controllers that the shim is looking at.
     answered: VecDeque<oneshot::Sender<Result<(), String>>>,
-    /// The shim has told what it knows.
+    /// The launcher has sent what it knows.
     synced: bool,
     /// One that had done so is gone: the next one knows nothing of steps that is news.
     has_lost_a_shim: bool,
@@ -233,7 +232,7 @@ struct Agent {
     daemons: daemons::Daemons,
     peers: Peers,
     /// Who waits for a list of processes of whose job.
-    inspections: HashMap<u64, (u32, listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
+    inspections: HashMap<u64, (u32, listener::Inspection, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
     found: Found,
     samples: sampling::Samples,
@@ -244,7 +243,7 @@ struct Agent {
 impl Agent {
     fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
         Agent {
-            machine: Machine::read(options.claim()),
+            machine: crate::topology::read_machine(options.claim()),
             site_binding: SiteBinding::default(),
             options,
             events,
@@ -303,7 +302,7 @@ impl Agent {
                 self.leave_controller();
             }
             Event::DaemonSaid(id) => {
-                self.hear_daemon(id);
+                self.receive_from_daemon(id);
             }
             Event::Request {
                 asker,
@@ -313,7 +312,7 @@ impl Agent {
             } => self.asked(asker, *request, streams, reply),
             Event::Closed(conn) => self.closed(conn),
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
-            Event::EndsTold(told) => self.ends_told(told),
+            Event::EndsDelivered(ends) => self.on_ends_delivered(ends),
             Event::StillWaiting(conn) => self.still_waiting(conn),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),

@@ -225,7 +225,7 @@ impl Launches {
     }
 }
 
-/// Whoever reads the file finds one version or the next.
+/// A reader of the file finds one version or the next.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let next = file.with_extension("next");
     std::fs::write(&next, text)?;
@@ -254,7 +254,7 @@ struct Node {
 enum End {
     /// Dial again.
     Lost,
-    /// Told to stop.
+    /// Ordered to stop.
     Stopped,
 }
 
@@ -329,7 +329,7 @@ impl Node {
                 self.sent = 0;
             }
             while let Some(message) = frames.take()? {
-                if self.told(message, &mut out)? {
+                if self.on_message(message, &mut out)? {
                     return Ok(End::Stopped);
                 }
             }
@@ -365,7 +365,7 @@ impl Node {
     }
 
     /// Takes a message; whether it says to stop.
-    fn told(&mut self, message: ToNode, out: &mut Vec<u8>) -> anyhow::Result<bool> {
+    fn on_message(&mut self, message: ToNode, out: &mut Vec<u8>) -> anyhow::Result<bool> {
         match message {
             ToNode::Sealed { orders, .. } => {
                 let orders: Orders = frame::decode(&orders).context("orders")?;
@@ -413,7 +413,7 @@ impl Node {
                 }
                 self.report(run, Report::Released);
             }
-            // Nothing is there to be signalled, told or rebooted.
+            // Nothing is there to be signalled, printed or rebooted.
             Order::Signal { .. } | Order::StepLimit { .. } | Order::Tell { .. } | Order::Reboot => {
             }
         }
@@ -421,8 +421,8 @@ impl Node {
 
     fn launch(&mut self, grant: &JobGrant) {
         let run = JobAttempt::new(grant.job, grant.attempt);
-        let told = |r: &NumberedReport| JobAttempt::new(r.job, r.attempt) == run;
-        if self.jobs.contains_key(&run) || self.reports.iter().any(told) {
+        let is_reported = |r: &NumberedReport| JobAttempt::new(r.job, r.attempt) == run;
+        if self.jobs.contains_key(&run) || self.reports.iter().any(is_reported) {
             return;
         }
         self.launches.borrow_mut().count(grant.start_time);

@@ -1,13 +1,13 @@
 //! What fuzz targets reach of this crate: decoders of messages between the processes of a node, and the layout of steps.
 //! Not a part of its interface.
 
-use crate::record::Record;
 use muster_core::cpuset::CpuSet;
 use muster_core::job::Allocation;
 use muster_node_core::layout::{self, Held};
 use muster_node_core::messages::{
     LauncherCommand, LauncherEvent, RunningStep, StepdCommand, StepdEvent,
 };
+use muster_node_core::record::Record;
 use muster_proto::step::StepSpec;
 
 /// Number of kinds of messages that [`decode`] knows.

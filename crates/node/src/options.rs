@@ -1,4 +1,4 @@
-//! What an agent must be told when it starts. Everything else comes from the controller.
+//! What an agent must know when it starts. Everything else comes from the controller.
 
 use minicbor::{Decode, Encode};
 use muster_node_core::messages::MachineClaim;

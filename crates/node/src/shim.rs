@@ -2,7 +2,7 @@
 //! can crash, restart or be upgraded while they run. It decides nothing about jobs; it keeps how they ended until
 //! the agent says that the controller knows.
 //!
-//! It is started by the agent, leaves its session, and ends when told to (SIGTERM: once no job has processes;
+//! It is started by the agent, leaves its session, and ends when ordered to (SIGTERM: once no job has processes;
 //! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
 //! write to the record file and one to the agent.
 
@@ -33,7 +33,7 @@ mod waiting;
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree, all_pids, parent_of};
 pub(crate) use removal::Removal;
-pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, is_step_dir, result_path};
+pub(crate) use steps::{ORDER_MAX, SPARES_MAX, is_step_dir, result_path};
 
 use crate::descriptors::{self, OrderFds};
 use crate::options::AgentOptions;
@@ -61,7 +61,7 @@ pub const SHIM_NAME: &str = "muster-shim";
 const PANIC_EXIT: i32 = 101;
 /// Connections at the same time: an agent, the one before it, and commands.
 const CONNECTIONS_MAX: usize = 16;
-/// Bytes that an agent has not read. What it has missed, the next one is told when it attaches.
+/// Bytes that an agent has not read. What it has missed, the next one receives when it attaches.
 const OUTPUT_MAX: usize = 512 << 20;
 /// Descriptors that have come and wait for their orders.
 const DESCRIPTORS_MAX: usize = 1024;
@@ -224,7 +224,7 @@ impl Loop {
             .create(true)
             .truncate(false)
             .write(true)
-            // Whoever can open it can lock it.
+            // A process that can open it can lock it.
             .mode(0o600)
             .open(spool.join("shim.lock"))?;
         make_private(&lock)?;
@@ -305,10 +305,10 @@ impl Loop {
         for (fd, seen) in watched.iter().zip(&fds[2 + conns..]) {
             if seen.revents != 0 {
                 self.shim.watched_ended(*fd);
-                self.shim.hear_daemon(*fd);
-                self.shim.hear_asked(*fd);
-                self.shim.hear_groups(*fd);
-                self.shim.hear_measurement(*fd);
+                self.shim.receive_from_daemon(*fd);
+                self.shim.on_adoption_reply(*fd);
+                self.shim.receive_groups(*fd);
+                self.shim.receive_measurement(*fd);
             }
         }
         if fds[1].revents != 0 {
@@ -356,7 +356,7 @@ impl Loop {
         }
     }
 
-    /// The agent is here, or a new one: only the latest is told what happens.
+    /// The agent is here, or a new one: only the latest receives what happens.
     fn attach(&mut self, at: usize, attach: Attach) {
         eprintln!("agent {} of node {} attached", attach.version, attach.node);
         for conn in &mut self.conns {
@@ -485,7 +485,7 @@ impl Conn {
     }
 }
 
-/// What whoever connects to the launcher says first, before an agent gets the connection.
+/// What a process that connects to the launcher says first, before an agent gets the connection.
 pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
     let attach = Attach {
         node: options.name.clone(),

@@ -1,4 +1,4 @@
-//! What a request for a step may ask at all. srun checks most of it before; whoever speaks to the agent without srun is
+//! What a request for a step may ask at all. srun checks most of it before; a client other than srun is
 //! held to the same bounds. Whether it fits into the allocation is the layout's to say.
 
 use muster_core::limits::{

@@ -1,4 +1,4 @@
-//! Messages between agent and launcher: frames of CBOR over `<spool>/shim.sock`. Whoever connects is root and says which node
+//! Messages between agent and launcher: frames of CBOR over `<spool>/shim.sock`. The process that connects is root and says which node
 //! this is ([`LauncherCommand::Attach`]); the agent, to which the connection is given then, has no rights of its own: what it passes on
 //! is sealed by the controller, and what it asks for is checked against the grants that came so.
 
@@ -13,7 +13,7 @@ use muster_core::validate::Validate;
 use muster_proto::frame::Message;
 use muster_proto::node::MemoryCount;
 
-/// Agent to shim.
+/// Agent to launcher.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum LauncherCommand {
@@ -124,7 +124,7 @@ pub enum LauncherCommand {
         /// A step other than the script.
         #[n(2)]
         step: Option<StepNo>,
-        /// The script is killed once it is told.
+        /// The script is killed once the line is written.
         #[n(3)]
         #[cbor(default)]
         kill: bool,
@@ -198,7 +198,7 @@ pub struct MachineClaim {
     pub shared: bool,
 }
 
-/// Shim to agent.
+/// Launcher to agent.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum LauncherEvent {
@@ -340,7 +340,7 @@ pub enum LauncherEvent {
     /// What was passed on does not bear the controller's seal, or there is no session: the controller has to be dialled anew.
     #[n(14)]
     SessionFailed(#[n(0)] String),
-    /// A step runs, or has run, of which neither an earlier shim nor this one was told.
+    /// A step runs, or has run, which neither an earlier launcher nor this one started or was ordered to know.
     #[n(11)]
     StepFound {
         /// The job.

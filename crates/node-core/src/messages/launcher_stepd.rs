@@ -1,17 +1,17 @@
 //! Messages between launcher and step daemon: frames of CBOR over a socket pair, of which the daemon inherits one end, or
 //! over the daemon's own socket after the launcher was started anew.
 
-use super::{JobAttempt, KeptEntries, NextStep};
-use crate::step_bounds::StepBounds;
+use super::{JobAttempt, KeptEntries, NextStep, User};
 use minicbor::{Decode, Encode};
+use muster_core::cpuset::CpuSet;
 use muster_core::ids::StepNo;
-use muster_core::job::StepEnd;
+use muster_core::job::{GresShare, StepEnd};
 use muster_core::limits::FRAME_BYTES_MAX;
 use muster_core::validate::Validate;
 use muster_proto::frame::{self, Message};
 use std::path::PathBuf;
 
-/// What a step daemon is told at its start. Launcher and daemon are of one file, so nothing here outlives a version.
+/// What a step daemon receives at its start. Launcher and daemon are of one file, so nothing here outlives a version.
 ///
 /// Its descriptors, in this order: the listener for srun; the connection to the launcher; if the order says so, the listener
 /// for the step's other nodes and the connection to the agent, by which come, for a direct step, srun's streams.
@@ -47,10 +47,10 @@ pub struct FirstOrder {
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum StepdCommand {
-    /// A line for the standard error of the step, told to all of its daemons.
+    /// A line for the standard error of the step, sent to all of its daemons, of which the first prints it.
     #[n(0)]
     PrintStepLine(#[n(0)] String),
-    /// The same, told to this one alone.
+    /// The same, sent to this daemon alone.
     #[n(1)]
     PrintLine(#[n(0)] String),
     /// End the step: TERM, after a while KILL. Said here and not by a signal, so that it never reaches the step that comes
@@ -63,7 +63,7 @@ pub enum StepdCommand {
     /// To a daemon whose step has ended: here is another.
     #[n(3)]
     StartStep(#[n(0)] Box<NextStep>),
-    /// To a daemon whose step has ended: there is none, and what was told of the end is kept.
+    /// To a daemon whose step has ended: there is none, and the launcher has kept the end.
     #[n(4)]
     Exit,
 }
@@ -84,7 +84,7 @@ pub enum StepdEvent {
 
 impl Message for StepdEvent {}
 
-/// What a daemon runs, for a shim that may never have heard of it.
+/// What a daemon runs, for a launcher that may not know of it.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct RunningStep {
@@ -117,4 +117,35 @@ impl StepdEvent {
 enum EndedRef<'a> {
     #[n(0)]
     StepEnded(#[n(0)] StepNo, #[n(1)] &'a StepEnd),
+}
+
+/// What a step of a job may be on a node: the launcher makes this from the job's sealed grant, and daemons check by it the
+/// steps that agents give them.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct StepBounds {
+    /// The job's owner, with all groups.
+    #[n(0)]
+    pub user: User,
+    /// The job's share of this node.
+    #[n(1)]
+    pub cpus: CpuSet,
+    /// See above; 0 where memory is not given out.
+    #[n(2)]
+    pub memory_mib: u64,
+    /// See above.
+    #[n(3)]
+    pub gres: Vec<GresShare>,
+    /// Its CPUs by the kernel's numbers, where tasks are bound to CPUs.
+    #[n(4)]
+    pub threads: Option<CpuSet>,
+    /// This node.
+    #[n(5)]
+    pub node: String,
+    /// Numbers of steps are below this.
+    #[n(6)]
+    pub max_step_count: u32,
+    /// Tasks of a step here.
+    #[n(7)]
+    pub max_tasks: u32,
 }

@@ -162,7 +162,7 @@ pub struct PmixOrder {
     #[n(9)]
     #[cbor(default)]
     pub pmi: bool,
-    /// What MPI is told of cross-memory attach.
+    /// What variables say to MPI of cross-memory attach.
     #[n(10)]
     pub cross_memory: Option<bool>,
     /// Open MPI need not look for other networks than TCP.

@@ -1,8 +1,8 @@
 //! Lines to the step daemons of this node. One that has had a step gets the job's next one straight from here, and tells
-//! here how it has ended; the shim, which forks daemons, watches them and keeps their ends, is told of both as well.
+//! here how it has ended; the shim, which forks daemons, watches them and keeps their ends, receives both as well.
 //!
 //! A daemon tells the shim of an end first, then the agent, then srun. So whatever comes after an end finds it in the lines
-//! ([`Agent::hear_daemons_of`]), even where it has come here faster.
+//! ([`Agent::receive_from_daemons_of`]), even where it has come here faster.
 
 use super::step_node::Listening;
 use super::{Agent, Event, closing};
@@ -24,7 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Time between TERM and KILL before the controller has told.
+/// Time between TERM and KILL before the controller has sent it.
 const KILL_WAIT_MS: u64 = 30_000;
 
 /// The daemons that this agent has a line to, by a number of its own.
@@ -41,7 +41,7 @@ struct Daemon {
     step: Option<StepNo>,
     /// The first step that it was given by this line.
     started_with: StepNo,
-    /// Its process, and where it listens, once the shim has told.
+    /// Its process, and where it listens, once the launcher has sent it.
     place: Option<(i32, String)>,
     /// It gets no other step from here: the shim that it belongs to, or that connection to it, is lost.
     retired: bool,
@@ -98,7 +98,7 @@ impl Line {
         };
         loop {
             match self.input.take() {
-                Ok(Some(told)) => said.push(told),
+                Ok(Some(event)) => said.push(event),
                 Ok(None) => return open,
                 Err(e) => {
                     log::error!("a step daemon is not understood: {e}");
@@ -170,7 +170,7 @@ impl Daemons {
         let is_its = |d: &&Daemon| d.run == run && d.started_with == step;
         let daemon = self.all.values().find(is_its);
         if !daemon.is_some_and(|d| streams.send(d.line.fd.get_ref())) {
-            // It ends by itself when none come, and that is told like any end.
+            // It ends by itself when none come, and that is reported like any end.
             log::warn!(
                 "the daemon of step {}.{step} does not take its streams",
                 run.job
@@ -248,31 +248,31 @@ impl Agent {
         Err((next.order, with))
     }
 
-    /// Hears what the daemons of a job have said; whether a step has ended.
-    pub(super) fn hear_daemons_of(&mut self, run: JobAttempt) -> bool {
+    /// Reads what the daemons of a job have sent; whether a step has ended.
+    pub(super) fn receive_from_daemons_of(&mut self, run: JobAttempt) -> bool {
         let busy = |d: &Daemon| d.run == run && d.step.is_some();
         let all = self.daemons.all.iter();
         let busy: Vec<u64> = all.filter(|(_, d)| busy(d)).map(|(id, _)| *id).collect();
         let mut ended = false;
         for id in busy {
-            ended |= self.hear_daemon(id);
+            ended |= self.receive_from_daemon(id);
         }
         ended
     }
 
-    /// Hears what a daemon has said; whether a step of it has ended.
-    pub(super) fn hear_daemon(&mut self, id: u64) -> bool {
+    /// Reads what a daemon has sent; whether a step of it has ended.
+    pub(super) fn receive_from_daemon(&mut self, id: u64) -> bool {
         let Some(daemon) = self.daemons.all.get_mut(&id) else {
             return false;
         };
         let (run, mut said) = (daemon.run, Vec::new());
         let open = daemon.line.read(&mut said);
         let mut ended = false;
-        for told in said {
-            match told {
+        for event in said {
+            match event {
                 StepdEvent::StepEnded(step, end) if self.daemons.has_ended(id, step) => {
                     ended = true;
-                    self.steps.srun_hears_by_line((run.job, step));
+                    self.steps.mark_exit_delivered_directly((run.job, step));
                     self.stepd_ended(run, step, *end);
                 }
                 // One that is known already; what is for shims.
@@ -307,7 +307,7 @@ impl Agent {
 }
 
 impl Daemons {
-    /// A daemon has told that this step is over: whether it had it.
+    /// A daemon has reported that this step is over: whether it had it.
     fn has_ended(&mut self, id: u64, step: StepNo) -> bool {
         let daemon = self.all.get_mut(&id);
         daemon.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())

@@ -2,11 +2,11 @@
 
 use super::controller::Sealed;
 use super::step_node::Listening;
-use super::table::Job;
 use super::{Agent, ShimOutlet};
 use muster_core::effect::TerminateReason;
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_node_core::job_table::Job;
 use muster_node_core::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
 use muster_proto::node::{JobGrant, Order, Report};
 use std::rc::Rc;
@@ -35,7 +35,7 @@ impl Agent {
         | LauncherEvent::Released(run)
         | LauncherEvent::StepEnded { run, .. } = message
         {
-            self.hear_daemons_of(run);
+            self.receive_from_daemons_of(run);
         }
         match message {
             LauncherEvent::State(known) => self.sync(known),
@@ -153,7 +153,7 @@ impl Agent {
         for run in missing {
             let leaving = self.jobs.get(run).is_some_and(Job::is_leaving);
             if leaving {
-                // It was told to end before it began, or did not begin: there is nothing of it.
+                // It was ordered to end before it began, or did not begin: there is nothing of it.
                 self.released(run);
             } else {
                 self.refuse_waiting_steps(run);
@@ -298,7 +298,7 @@ impl Agent {
     }
 }
 
-/// Slurm's state for the end of a script or step: whom a signal ended was cancelled, whoever sent it.
+/// Slurm's state for the end of a script or step: whom a signal ended was cancelled, by any sender.
 pub(super) fn end_state(exit: ExitStatus) -> JobState {
     if exit.is_ok() {
         JobState::Completed

@@ -1,4 +1,4 @@
-//! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
+//! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller learns
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
 mod ends;
@@ -7,10 +7,9 @@ mod numbers;
 use super::closing::Streams;
 use super::quota::Charge;
 use super::step_node::{Early, Listening, is_kept_of};
-use super::table::is_owner_key;
 use super::{Agent, Event};
 use crate::now;
-use crate::record::{self, Record};
+use crate::sys;
 use minicbor::Encode;
 use minicbor::bytes::ByteVec;
 use muster_core::cpuset::CpuSet;
@@ -19,13 +18,15 @@ use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request};
+use muster_node_core::job_table::is_owner_key;
 use muster_node_core::layout::{self, Held, NoLayout};
 use muster_node_core::messages::{JobAttempt, KeptEntries, LauncherCommand};
+use muster_node_core::record::Record;
+use muster_node_core::step_numbers::StepNumbers;
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
     AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepShare, StepSpec,
 };
-use numbers::Numbers;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub(super) type Reply = mpsc::UnboundedSender<AgentReply>;
 
 /// Under this number the shim keeps the next step's number; steps are kept under their own.
 const KEPT_NEXT: u32 = u32::MAX;
-/// A step that waits shorter than this is not told so: the one before it is only being cleaned up.
+/// A step that waits shorter than this gets no message about it: the one before it is only being cleaned up.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// All steps led from here.
@@ -46,7 +47,7 @@ const QUIET: Duration = Duration::from_millis(200);
 pub(super) struct Steps {
     waiting: VecDeque<Waiting>,
     running: HashMap<StepKey, Running>,
-    numbers: HashMap<JobId, Numbers>,
+    numbers: HashMap<JobId, StepNumbers>,
     /// Something changed that may let a waiting step start.
     dirty: bool,
 }
@@ -86,7 +87,7 @@ struct Waiting {
     /// The launch of the job that it was asked of.
     run: JobAttempt,
     /// A timer will tell the client that it waits.
-    told: bool,
+    notified: bool,
     _charge: Charge,
 }
 
@@ -106,8 +107,8 @@ struct Running {
     width: u32,
     /// Its task has srun's streams.
     direct: bool,
-    /// Then srun hears of it by its daemon.
-    heard_by_line: bool,
+    /// Then srun learns of it by its daemon.
+    exit_sent_by_daemon: bool,
 }
 
 impl Agent {
@@ -141,13 +142,13 @@ impl Agent {
             spec,
             streams,
             run,
-            told: false,
+            notified: false,
             _charge: charge,
         });
         self.steps.dirty = true;
     }
 
-    /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come, or whoever asks
+    /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come, or the client
     /// of a smaller size of the job.
     fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Option<JobAttempt>, Refusal> {
         let by_key = spec.key.as_ref();
@@ -220,8 +221,8 @@ impl Agent {
             let place =
                 |a: &Agent| layout::lay_out(&grant.alloc, &waiting.spec, &a.held(&grant), most);
             let mut placed = place(self);
-            // Whoever asks may know of an end by srun, and expects to find what that step had.
-            if matches!(placed, Err(NoLayout::Busy)) && self.hear_daemons_of(run) {
+            // The client may know of an end by srun, and expects to find what that step had.
+            if matches!(placed, Err(NoLayout::Busy)) && self.receive_from_daemons_of(run) {
                 placed = place(self);
             }
             match placed {
@@ -243,7 +244,7 @@ impl Agent {
     }
 
     fn wait_on(&self, waiting: &mut Waiting) {
-        if std::mem::replace(&mut waiting.told, true) {
+        if std::mem::replace(&mut waiting.notified, true) {
             return;
         }
         let (events, conn) = (self.events.clone(), waiting.conn);
@@ -303,16 +304,16 @@ impl Agent {
             .flat_map(|place| &mut place.tasks)
             .for_each(|task| *task = task.saturating_add(first));
         let run = JobAttempt::new(grant.job, grant.attempt);
-        let (mut spec, key) = (waiting.spec, record::random_key());
+        let (mut spec, key) = (waiting.spec, sys::random_key());
         spec.resizes = grant.resizes;
         let width = self.tree_width(spec.tree_width);
         let names: Vec<String> = placed
             .iter()
             .map(|p| grant.alloc.nodes[p.node].name.clone())
             .collect();
-        let record = Record::new(step, &spec, key.clone(), (&placed, &names));
+        let record = Record::new(step, &spec, key.clone(), (&placed, &names), now());
         self.keep(run, step.0, &record);
-        let heard_by_line = spec.has_stepd_channel;
+        let exit_sent_by_daemon = spec.has_stepd_channel;
         let running = Running {
             run,
             record,
@@ -323,7 +324,7 @@ impl Agent {
             error: None,
             width: u32::try_from(width).unwrap_or(u32::MAX),
             direct: false,
-            heard_by_line,
+            exit_sent_by_daemon,
         };
         self.steps.running.insert((grant.job, step), running);
         let launch = StepLaunch {
@@ -416,7 +417,7 @@ impl Agent {
         let step = running.record.step.clone();
         let run = running.run;
         match &running.client {
-            Some(_) if running.direct && running.heard_by_line => {}
+            Some(_) if running.direct && running.exit_sent_by_daemon => {}
             Some((_, reply)) => {
                 let names = hostlist::parse(&step.hostlist).unwrap_or_default();
                 let nodes = running.addresses.iter().zip(&running.record.nodes);
@@ -463,7 +464,7 @@ impl Agent {
             return;
         };
         // It goes when its step is over, which may still be in a line.
-        self.hear_daemons_of(run);
+        self.receive_from_daemons_of(run);
         if let Some(running) = self.steps.running.get_mut(&key) {
             running.client = None;
             // While answers are out, their arrival ends it.
@@ -584,7 +585,7 @@ impl Agent {
                 error: None,
                 width: 0,
                 direct: false,
-                heard_by_line: false,
+                exit_sent_by_daemon: false,
             };
             self.steps.running.insert(key, running);
         }
@@ -592,7 +593,7 @@ impl Agent {
 
     /// Gives a shim that may be a new one what it is to keep of a job's steps.
     pub(super) fn keep_steps(&mut self, run: JobAttempt) {
-        if let Some(next) = self.steps.numbers.get(&run.job).map(Numbers::next) {
+        if let Some(next) = self.steps.numbers.get(&run.job).map(StepNumbers::next) {
             self.keep(run, KEPT_NEXT, &next);
         }
         let of_run = self.steps.running.iter().filter(|(_, r)| r.run == run);

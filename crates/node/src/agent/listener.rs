@@ -44,7 +44,7 @@ const INSPECTIONS_MAX: usize = 16;
 
 /// What is asked about the processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Inspection {
     /// Which there are.
     Processes,
     /// What they use.
@@ -481,10 +481,15 @@ impl Agent {
                 });
             }
             AgentRequest::Inspect { job } => {
-                self.inspect(Request::Inspect, (job, uid), |_| Wish::Processes, reply);
+                self.inspect(
+                    Request::Inspect,
+                    (job, uid),
+                    |_| Inspection::Processes,
+                    reply,
+                );
             }
             AgentRequest::Measure { job } => {
-                self.inspect(Request::Measure, (job, uid), Wish::Usage, reply);
+                self.inspect(Request::Measure, (job, uid), Inspection::Usage, reply);
             }
             // The connection has taken it.
             AgentRequest::ServeNode(_) => {}
@@ -535,7 +540,7 @@ impl Agent {
         &mut self,
         request: Request,
         (job, uid): (JobId, u32),
-        wish: impl Fn(JobAttempt) -> Wish,
+        inspection: impl Fn(JobAttempt) -> Inspection,
         reply: Reply,
     ) {
         let latest = self
@@ -553,11 +558,11 @@ impl Agent {
             }
             Some((run, owner)) => {
                 self.next_tag += 1;
-                let (tag, wish) = (self.next_tag, wish(run));
-                self.inspections.insert(tag, (owner, wish, reply));
-                self.shim_order(&match wish {
-                    Wish::Processes => LauncherCommand::Inspect { job, tag },
-                    Wish::Usage(_) => LauncherCommand::Measure {
+                let (tag, inspection) = (self.next_tag, inspection(run));
+                self.inspections.insert(tag, (owner, inspection, reply));
+                self.shim_order(&match inspection {
+                    Inspection::Processes => LauncherCommand::Inspect { job, tag },
+                    Inspection::Usage(_) => LauncherCommand::Measure {
                         job,
                         tag,
                         memory: None,
@@ -589,7 +594,7 @@ impl Agent {
 
     /// What the tasks of a job use was read for somebody, if it could be.
     pub(super) fn measured(&mut self, tag: u64, tasks: Option<Tasks>) {
-        let Some((_, Wish::Usage(run), reply)) = self.inspections.remove(&tag) else {
+        let Some((_, Inspection::Usage(run), reply)) = self.inspections.remove(&tag) else {
             return;
         };
         let Some(tasks) = tasks else {

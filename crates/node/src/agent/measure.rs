@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// What each task uses: usage with its totals only, and its virtual memory, KiB.
 pub(super) type Tasks = BTreeMap<(StepNo, u32), (Usage, u64)>;
 
-/// What the launcher has told.
+/// What the launcher has measured.
 pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> Tasks {
     let entry = |t: TaskUsage| ((t.step, t.task), (t.usage, t.vsize_kib));
     tasks.into_iter().map(entry).collect()

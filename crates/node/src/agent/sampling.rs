@@ -188,7 +188,7 @@ impl Agent {
                 signal: libc::SIGKILL,
             };
             if !self.samples.killed.insert((run, step)) {
-                // Whoever was to tell it first has not come to an end.
+                // The measurement before this one has not ended.
                 self.shim_order(&order);
                 continue;
             }
@@ -199,12 +199,12 @@ impl Agent {
                 most * 1024
             );
             log::warn!("{text}");
-            let told = Some(step).filter(|step| *step != StepNo::BATCH);
-            let kill = told.is_none();
+            let printed_by = Some(step).filter(|step| *step != StepNo::BATCH);
+            let kill = printed_by.is_none();
             self.shim_order(&LauncherCommand::PrintLine {
                 run,
                 text,
-                step: told,
+                step: printed_by,
                 kill,
             });
             if !kill {

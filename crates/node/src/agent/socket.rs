@@ -1,4 +1,4 @@
-//! Unix sockets of the agent. The runtime's own ones hear of it each time that the other side has taken what was written,
+//! Unix sockets of the agent. The runtime's own ones are woken each time that the other side has taken what was written,
 //! which wakes the agent for nothing, several times a step. These ask for that only when a write has found the socket
 //! full.
 
@@ -34,7 +34,7 @@ impl Socket {
         Socket::new(tokio::net::UnixStream::connect(path).await?.into_std()?)
     }
 
-    /// Takes in what is there, and what comes with it; how many bytes, none at the end. Whoever connects says at once what
+    /// Takes in what is there, and what comes with it; how many bytes, none at the end. A client says at once what
     /// is wanted: that may be there before the runtime tells.
     pub(super) fn receive_now(
         &self,

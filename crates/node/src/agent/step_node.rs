@@ -1,12 +1,9 @@
-//! This node's part of steps, whoever leads them: starts their daemons, and tells the lead how they ended.
+//! This node's part of steps, whichever node leads them: starts their daemons, and reports to the lead how they ended.
 
 use super::closing::Streams;
 use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, OfUser};
-use crate::binding::BindVariables;
 use crate::descriptors::OrderFds;
-use crate::job_view::array_of;
-use crate::step_variables::StepVariables;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::environment::Environment;
@@ -15,7 +12,10 @@ use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
 use muster_core::job_env::{self, StepView};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_node_core::binding::BindVariables;
+use muster_node_core::job_view::array_of;
 use muster_node_core::messages::{JobAttempt, LauncherCommand, StepOrder, TaskBinding};
+use muster_node_core::step_variables::StepVariables;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, StepLaunch, StepShare};
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
@@ -35,7 +35,7 @@ pub(super) enum Origin {
     Remote(Reply, Vec<StepShare>),
 }
 
-/// A request that came before the controller's word of its job: the controller tells both at once, and whoever asked
+/// A request that came before the controller's word of its job: the controller sends both at once, and the client
 /// was quicker.
 #[derive(Debug)]
 pub(super) enum Early {
@@ -290,7 +290,7 @@ impl Agent {
         }
     }
 
-    /// Whoever asked has gone: nothing is started for it.
+    /// The client has gone: nothing is started for it.
     pub(super) fn forget_early(&mut self, conn: u64) {
         let early = &mut self.node_steps.early;
         early.retain(|_, e| match e {
@@ -394,15 +394,15 @@ impl Agent {
             return;
         }
         end.usage.set_node(&self.options.name);
-        let as_told = end.clone();
+        let as_received = end.clone();
         self.add_samples(run, step, &mut end);
         let key = (run.job, step);
         let Some(part) = self.node_steps.parts.get(&key).cloned() else {
             return self.shim_order(&LauncherCommand::ForgetStep(run, step));
         };
         let job = self.jobs.get(run);
-        if job.is_some_and(super::table::Job::leads) {
-            if end == as_told && self.only_node_ended(key, &end) {
+        if job.is_some_and(muster_node_core::job_table::Job::leads) {
+            if end == as_received && self.only_node_ended(key, &end) {
                 return;
             }
             self.node_ended(key, part.position, end);

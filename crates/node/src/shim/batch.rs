@@ -4,15 +4,15 @@ use super::context::Prepared;
 use super::jobs::Shim;
 use super::launch::Strings;
 use super::scripts;
-use crate::job_view::{array_of, job_view, propagated_limits};
-use crate::pattern::{Symbols, expand};
 use crate::sys;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::BlobId;
 use muster_core::job_env;
 use muster_core::spec::JobKind;
 use muster_node_core::PrologEpilog;
+use muster_node_core::job_view::{array_of, job_view, propagated_limits};
 use muster_node_core::messages::{JobAttempt, User};
+use muster_node_core::pattern::{Symbols, expand};
 use muster_proto::node::JobGrant;
 use std::rc::Rc;
 

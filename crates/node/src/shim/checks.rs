@@ -6,11 +6,12 @@ use super::jobs::{Entry, Shim};
 use super::membership::Belongs;
 use super::steps::StepProc;
 use muster_core::ids::StepNo;
-use muster_core::index_set::IndexSet;
 use muster_core::job::NodeShare;
 use muster_core::limits::NOTE_BYTES_MAX;
-use muster_node_core::messages::{JobAttempt, LauncherCommand, PmixOrder, StepOrder, User};
-use muster_node_core::step_bounds::{StepBounds, max_step_count, max_tasks_per_node};
+use muster_node_core::messages::{
+    JobAttempt, LauncherCommand, PmixOrder, StepBounds, StepOrder, User,
+};
+use muster_node_core::step_bounds::{max_step_count, max_tasks_per_node};
 use std::collections::HashSet;
 use std::fmt::Arguments;
 use std::net::IpAddr;
@@ -22,29 +23,6 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 const REFUSALS_MAX: u32 = 100;
 /// See above.
 const REFUSALS_TIME: Duration = Duration::from_secs(60);
-/// Runs of numbers of steps that are known of a job. Where there are more, the numbers between the lowest count as used.
-const NUMBER_RUNS_MAX: usize = 1024;
-
-/// Numbers that steps of a job have had here.
-#[derive(Debug, Default)]
-pub(super) struct UsedNumbers(IndexSet);
-
-impl UsedNumbers {
-    /// A step has this one.
-    pub(super) fn insert(&mut self, step: StepNo) {
-        self.0.insert(step.0);
-        let mut runs = self.0.ranges();
-        if let (Some((first, _)), Some((_, last))) = (runs.next(), runs.next())
-            && runs.count() + 2 > NUMBER_RUNS_MAX
-        {
-            self.0.insert_range(first, last);
-        }
-    }
-
-    fn contains(&self, step: StepNo) -> bool {
-        self.0.contains(step.0)
-    }
-}
 
 /// Limits what refusals add to the log.
 #[derive(Debug, Default)]
@@ -123,13 +101,13 @@ impl Shim {
         step: StepNo,
         pmix: &mut PmixOrder,
     ) -> Result<(), String> {
-        let bases = crate::pmix_place::bases(&self.settings, &self.place.node);
+        let bases = muster_node_core::pmix_place::bases(&self.settings, &self.place.node);
         if !bases.contains(&pmix.tmp_base) {
             return Err(format!("{:?} is no directory for steps", pmix.tmp_base));
         }
         let listen: Result<IpAddr, _> = pmix.listen.parse();
         listen.map_err(|_| "the step's address is no IP address".to_owned())?;
-        pmix.nspace = crate::pmix_place::namespace(&self.place.cluster, run, step);
+        pmix.nspace = muster_node_core::pmix_place::namespace(&self.place.cluster, run, step);
         Ok(())
     }
 
@@ -198,23 +176,5 @@ impl Entry {
     /// Whether a step of this number is, or was, here.
     pub(super) fn had_step(&self, step: StepNo) -> bool {
         self.numbers.contains(step)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_used_once_and_take_little_memory() {
-        let mut used = UsedNumbers::default();
-        for step in 0..5 * NUMBER_RUNS_MAX {
-            let step = StepNo(u32::try_from(3 * step + 1).unwrap());
-            assert!(!used.contains(step));
-            used.insert(step);
-            assert!(used.contains(step));
-            assert!(used.0.ranges().count() <= NUMBER_RUNS_MAX);
-        }
-        assert!(!used.contains(StepNo(0)));
     }
 }

@@ -74,7 +74,7 @@ impl Shim {
         self.signal_script(run, libc::SIGTERM);
     }
 
-    /// Tells a script something, and then kills it if that is wanted: what it has is what it was told before its end.
+    /// Tells a script something, and then kills it if that is wanted: it has read what was written before its end.
     pub(super) fn tell_script(&mut self, run: JobAttempt, text: &str, kill: bool) {
         let role = match kill {
             true => Role::LastTeller(run),
@@ -259,7 +259,7 @@ impl Shim {
         }
     }
 
-    /// Processes that SIGKILL does not end make a node unfit: it is told once, and the site's program is run.
+    /// Processes that SIGKILL does not end make a node unfit: it is reported once, and the site's program is run.
     fn tell_if_unkillable(&mut self, run: JobAttempt) {
         let Some((timeout, program)) = self.unkillable.clone() else {
             return;
@@ -275,10 +275,10 @@ impl Shim {
             return;
         }
         let since = *ending.killed_at.get_or_insert_with(Instant::now);
-        if ending.told || since.elapsed() < timeout {
+        if ending.reported || since.elapsed() < timeout {
             return;
         }
-        ending.told = true;
+        ending.reported = true;
         self.tell_fault(run, "Kill task failed".to_owned());
         if let Some(program) = program {
             self.run_unkillable(run, program);

@@ -1,5 +1,5 @@
 //! Signals to processes that are not children of this one: those of jobs that an earlier launcher has begun, and what comes of
-//! others. When such a process ends, whoever its parent is collects it, and its number may be another process's at once. So
+//! others. When such a process ends, its parent, which may be any process, collects it, and its number may be another process's at once. So
 //! they are signalled by descriptors, each of which is looked at again once it is open.
 
 use super::jobs::{Role, Shim, Watched};

@@ -1,7 +1,7 @@
 //! What the shim knows of jobs, and the rules by which they start and are forgotten.
 
 use super::batch::Launch;
-use super::checks::{Refusals, UsedNumbers};
+use super::checks::Refusals;
 use super::context::Contexts;
 use super::launch::{self, Launches, NotStarted};
 use super::measure::{Listed, Measurement, Wanted};
@@ -17,7 +17,6 @@ use super::site::SitePrograms;
 use super::steps::{Beginners, Daemon, StepProc};
 use super::users::Users;
 use super::waiting::{TRIES_MAX, TRY_AGAIN, Waiting, fault_of};
-use crate::binding::Machine;
 use crate::descriptors::OrderFds;
 use crate::{now, reaping, sys};
 use muster_core::command::SignalScope;
@@ -25,10 +24,12 @@ use muster_core::ids::{BlobId, JobId, StepNo};
 use muster_core::job::Usage;
 use muster_core::time::Timestamp;
 use muster_node_core::PrologEpilog;
+use muster_node_core::binding::Machine;
 use muster_node_core::messages::{
     Attach, JobAttempt, KnownJob, LauncherCommand, LauncherEvent, MachineClaim, Process, StepOrder,
     User,
 };
+use muster_node_core::step_numbers::UsedStepNumbers;
 use muster_proto::node::{JobGrant, NodeSettings};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -83,7 +84,7 @@ pub(super) struct Entry {
     pub(super) outcome: Option<LauncherEvent>,
     pub(super) steps: BTreeMap<StepNo, StepProc>,
     /// What steps of it have had here, those that are forgotten included.
-    pub(super) numbers: UsedNumbers,
+    pub(super) numbers: UsedStepNumbers,
     /// Steps that an earlier shim has forgotten: what their daemons leave is no news.
     pub(super) steps_gone: BTreeSet<StepNo>,
     /// Daemons of steps that are over, for others.
@@ -137,9 +138,9 @@ pub(super) struct Ending {
     pub(super) kill_at: Option<Instant>,
     /// It was.
     pub(super) killed: bool,
-    /// When that was, and whether it was told that it did not help.
+    /// When that was, and whether it was reported that it did not help.
     pub(super) killed_at: Option<Instant>,
-    pub(super) told: bool,
+    pub(super) reported: bool,
 }
 
 /// Where a script's standard error goes, for messages.
@@ -361,7 +362,7 @@ impl Shim {
         }
     }
 
-    /// A new agent: it is told everything that was not forgotten.
+    /// A new agent: it is sent everything that was not forgotten.
     pub(super) fn attach(&mut self, attach: Attach) {
         // Who has asked for them is gone.
         self.measurements.clear();
@@ -372,7 +373,7 @@ impl Shim {
         };
         if self.machine.is_none() || self.claim != attach.claim {
             self.claim = attach.claim;
-            self.machine = Some(Machine::read(attach.claim));
+            self.machine = Some(crate::topology::read_machine(attach.claim));
         }
         // The one before belonged to a connection of the agent before.
         self.session = Session::default();
@@ -415,7 +416,7 @@ impl Shim {
         }
     }
 
-    /// What the agent is to be told; the records of it are on file before it is.
+    /// What the agent is to receive; the records of it are on file before it is.
     pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
@@ -519,10 +520,10 @@ impl Shim {
 
     pub(super) fn fail(&mut self, run: JobAttempt, error: String, fault: Fault) {
         self.records.failed(run, fault, &error);
-        self.finish(run, fault.told(run, error));
+        self.finish(run, fault.event(run, error));
     }
 
-    /// The node is unfit for others: told now, and to every agent that comes before the job is forgotten.
+    /// The node is unfit for others: reported now, and to every agent that comes before the job is forgotten.
     pub(super) fn tell_fault(&mut self, run: JobAttempt, error: String) {
         eprintln!("job {}: {error}", run.job);
         if let Some(entry) = self.jobs.get_mut(&run) {
@@ -605,7 +606,7 @@ impl Shim {
         end: Timestamp,
     ) {
         // Steps that have ended before it did.
-        self.hear_daemons_of(run);
+        self.receive_from_daemons_of(run);
         let slot = self.jobs.get(&run).and_then(|e| e.slot);
         if let Some(text) = slot.and_then(|s| self.slots.take(s)) {
             let (node_fault, error) = launch::failure(&text);
@@ -737,8 +738,8 @@ impl Shim {
         self.exit && self.busy() == 0 && self.ending.is_empty()
     }
 
-    /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`],
-    /// [`Shim::hear_asked`], [`Shim::hear_groups`], [`Shim::hear_measurement`].
+    /// Descriptors that are polled for input: [`Shim::watched_ended`], [`Shim::receive_from_daemon`],
+    /// [`Shim::on_adoption_reply`], [`Shim::receive_groups`], [`Shim::receive_measurement`].
     pub(super) fn watched_fds(&self) -> Vec<RawFd> {
         let watched = self.watched.iter().map(|w| w.pidfd.as_raw_fd());
         let asked = self.asked.iter().map(Daemon::fd);

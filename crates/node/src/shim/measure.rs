@@ -27,7 +27,7 @@ pub(super) const MEASURE_ARGUMENT: &str = "--measure";
 const USER_MAX: usize = 16;
 /// How long one may take before it is killed.
 const WAIT: Duration = Duration::from_secs(120);
-/// Bytes of an answer: as many as the agent may be told at once.
+/// Bytes of an answer: as many as the agent may receive at once.
 const ANSWER_MAX: usize = FRAME_BYTES_MAX / 2;
 
 /// One under way.
@@ -196,13 +196,13 @@ impl Shim {
         }
     }
 
-    /// Descriptors of measurements that are under way: [`Shim::hear_measurement`].
+    /// Descriptors of measurements that are under way: [`Shim::receive_measurement`].
     pub(super) fn measurement_fds(&self) -> impl Iterator<Item = RawFd> {
         self.measurements.iter().map(|m| m.answer.as_raw_fd())
     }
 
     /// A measurement has something to say, if this is one.
-    pub(super) fn hear_measurement(&mut self, fd: RawFd) {
+    pub(super) fn receive_measurement(&mut self, fd: RawFd) {
         let is_it = |m: &Measurement| m.answer.as_raw_fd() == fd;
         let Some(at) = self.measurements.iter().position(is_it) else {
             return;

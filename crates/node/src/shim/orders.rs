@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 /// File of the settings in the spool directory.
 const SETTINGS: &str = "settings";
 
-/// A grant as it is kept on file, and told to agents.
+/// A grant as it is kept on file, and sent to agents.
 pub(super) fn encoded(grant: &JobGrant) -> ByteVec {
     let bytes = minicbor::to_vec(grant).expect("writing to memory cannot fail");
     bytes.into()
 }
 
-/// What is told on standard error when a job is ended.
+/// What is printed on standard error when a job is ended.
 fn end_message(why: TerminateReason, at: &str) -> Option<String> {
     let cause = match why {
         TerminateReason::Cancelled => "",

@@ -40,8 +40,8 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What the agent is told.
-    pub(crate) fn told(self, run: JobAttempt, error: String) -> LauncherEvent {
+    /// What the agent receives.
+    pub(crate) fn event(self, run: JobAttempt, error: String) -> LauncherEvent {
         LauncherEvent::LaunchFailed {
             run,
             error,
@@ -67,13 +67,13 @@ pub(crate) struct Old {
     pub(crate) ended: Option<(i32, Usage, Timestamp)>,
     /// Why it was not started, and whose fault that is.
     pub(crate) failed: Option<(Fault, String)>,
-    /// The job was told to end.
+    /// The job was ordered to end.
     pub(crate) ending: bool,
     /// Nothing was left.
     pub(crate) released: bool,
     /// Step daemons.
     pub(crate) steps: BTreeMap<StepNo, i32>,
-    /// How steps ended, as far as they told.
+    /// How steps ended, as far as they reported it.
     pub(crate) step_ends: BTreeMap<StepNo, EncodedEnd>,
     /// Steps that were forgotten, as far as the file has not been rewritten since.
     pub(crate) steps_gone: BTreeSet<StepNo>,
@@ -380,7 +380,7 @@ impl Records {
         self.live_step(run, step).dirs = Some(dirs);
     }
 
-    /// A step ended, as its daemon told.
+    /// A step ended, as its daemon reported.
     pub(crate) fn step_ended(&mut self, run: JobAttempt, step: StepNo, end: EncodedEnd) {
         self.pending.step_ended(run, step, &end);
         self.live_step(run, step).end = Some(end);
@@ -423,7 +423,7 @@ impl Records {
         self.line(run, b'F', format_args!("{} {error}", fault as u8));
     }
 
-    /// It was told to end.
+    /// It was ordered to end.
     pub(crate) fn ending(&mut self, run: JobAttempt) {
         self.line(run, b'X', format_args!(""));
     }

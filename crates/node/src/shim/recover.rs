@@ -90,7 +90,7 @@ impl Shim {
             return self.conclude(run, outcome, old.released);
         }
         if let Some((fault, error)) = old.failed.clone() {
-            return self.conclude(run, fault.told(run, error), old.released);
+            return self.conclude(run, fault.event(run, error), old.released);
         }
         if old.batch && same_boot {
             // Where its fork was not written down any more, the script itself has noted it.
@@ -126,7 +126,7 @@ impl Shim {
         }
     }
 
-    /// It was told to end: the wait before KILL starts again.
+    /// It was ordered to end: the wait before KILL starts again.
     fn resume_ending(&mut self, run: JobAttempt) {
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.ending.get_or_insert_default().kill_at =

@@ -1,13 +1,13 @@
-//! Step daemons from the shim's side: started, told of the job's end, collected with their result. One whose
+//! Step daemons from the shim's side: started, ended with the job, collected with their result. One whose
 //! step left nothing behind is kept for the next step of its job, which the agent gives it by a line of its own. What the agent
 //! says of steps may come later here than what their daemons say: before it is acted on, the lines to these are looked at.
 
 mod begin;
 mod found;
-mod told;
+mod stepd_event;
 
 pub(super) use begin::Beginners;
-pub(super) use told::EncodedEnd;
+pub(super) use stepd_event::EncodedEnd;
 
 use super::jobs::{Entry, Role, Shim};
 use super::processes::Containment;
@@ -16,9 +16,9 @@ use crate::{now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_node_core::messages::{
-    FirstOrder, JobAttempt, LauncherEvent, NextStep, PmixOrder, StepOrder, StepdCommand,
+    FirstOrder, JobAttempt, LauncherEvent, NextStep, PmixOrder, StepBounds, StepOrder, StepdCommand,
 };
-use muster_node_core::step_bounds::StepBounds;
+use muster_node_core::pmix_place::SHARED_MEMORY;
 use muster_proto::frame::{self, Frames};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,10 +28,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use told::StepdEventRef;
+use stepd_event::StepdEventRef;
 
-/// Where memory that processes share has its names.
-pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 /// How names of directories begin that a step has for itself.
 const STEP_DIR: &str = "muster-pmix.";
 
@@ -49,7 +47,7 @@ pub(super) struct Daemon {
     input: Frames,
     /// Where srun reaches it.
     socket: PathBuf,
-    /// The agent has a line to it: gives it steps, and hears their ends.
+    /// The agent has a line to it: gives it steps, and receives their ends.
     owned: bool,
     /// An earlier shim forked it. It has no other step.
     adopted: bool,
@@ -102,10 +100,10 @@ impl Daemon {
     /// It is gone.
     fn end_of(&mut self, step: StepNo) -> io::Result<Option<EncodedEnd>> {
         let open = self.read();
-        while let Some(heard) = StepdEventRef::next(&mut self.input) {
-            match heard {
+        while let Some(event) = StepdEventRef::next(&mut self.input) {
+            match event {
                 StepdEventRef::StepEnded(of, end) if of == step => {
-                    return Ok(Some(EncodedEnd::told(end)));
+                    return Ok(Some(EncodedEnd::from_daemon(end)));
                 }
                 // One that a lost agent gave, and did not tell of.
                 StepdEventRef::StepEnded(..) | StepdEventRef::StepRunning => {}
@@ -140,8 +138,8 @@ pub(super) struct StepProc {
     pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
     pub(super) ended: Option<EncodedEnd>,
-    /// Its daemon has told that here, and so has left no file.
-    pub(super) told: bool,
+    /// Its daemon has reported that here, and so has left no file.
+    pub(super) reported: bool,
 }
 
 impl StepProc {
@@ -152,7 +150,7 @@ impl StepProc {
             daemon,
             dirs: Vec::new(),
             ended: None,
-            told: false,
+            reported: false,
         }
     }
 
@@ -163,8 +161,8 @@ impl StepProc {
             return None;
         }
         let end = StepdCommand::EndStep;
-        let told = self.daemon.as_mut().map(|d| d.tell(&end));
-        (!matches!(told, Some(Ok(())))).then_some(self.pid)
+        let sent = self.daemon.as_mut().map(|d| d.tell(&end));
+        (!matches!(sent, Some(Ok(())))).then_some(self.pid)
     }
 }
 
@@ -254,7 +252,7 @@ impl Shim {
             kept: self.kept_of(run, step),
         };
         let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
-        // The streams of a direct step come by the agent, when the daemon has heard of it.
+        // The streams of a direct step come by the agent, when the daemon knows of it.
         let needs_start = next.order.pmix.is_some() || next.order.direct;
         if needs_start || !spares.iter().any(is_free) {
             return self.start_daemon(next, with, bounds);
@@ -296,7 +294,7 @@ impl Shim {
     /// The agent has given a step to a daemon that waited for one.
     pub(super) fn step_given(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         self.launch();
-        self.hear_daemon_of(pid);
+        self.receive_from_daemon_of(pid);
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
         let Some(entry) = entry.filter(|e| !e.had_step(step)) else {
             return self.tell_lost(run, step);
@@ -307,7 +305,7 @@ impl Shim {
             let line = daemon.fd();
             self.enter_step(run, step, daemon, Vec::new());
             // It may have ended, which was read with the end of the one before.
-            return self.hear_daemon(line);
+            return self.receive_from_daemon(line);
         }
         // One that has been dismissed meanwhile, or that an earlier shim forked.
         let dismissed = self.roles.get(&pid) == Some(&Role::Spare(run));
@@ -326,7 +324,7 @@ impl Shim {
         }
     }
 
-    /// A step that was given ended with its daemon before this process heard of it.
+    /// A step that was given ended with its daemon before this process knew of it.
     pub(super) fn tell_lost(&mut self, run: JobAttempt, step: StepNo) {
         let path = result_path(&self.spool, run, step);
         let left = stepd::read_result(&path).map(|(end, _)| end);
@@ -337,7 +335,7 @@ impl Shim {
 
     /// The agent has daemons enough that wait for a step.
     pub(super) fn dismiss(&mut self, run: JobAttempt, pid: i32) {
-        self.hear_daemon_of(pid);
+        self.receive_from_daemon_of(pid);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -449,7 +447,7 @@ impl Shim {
     }
 
     /// A daemon has something to say: its step has ended. Others that end leave a file.
-    pub(super) fn hear_daemon(&mut self, fd: RawFd) {
+    pub(super) fn receive_from_daemon(&mut self, fd: RawFd) {
         let Some(&(run, step)) = self.lines.get(&fd) else {
             return;
         };
@@ -466,7 +464,7 @@ impl Shim {
                 self.lines.remove(&fd);
             }
             Ok(Some(end)) => {
-                proc.told = true;
+                proc.reported = true;
                 self.lines.remove(&fd);
                 self.records.step_ended(run, step, end.clone());
                 self.end_of_step(run, step, end, daemon.owned);
@@ -481,22 +479,22 @@ impl Shim {
     }
 
     /// The same of the daemon that is this process, if it has a step.
-    fn hear_daemon_of(&mut self, pid: i32) {
+    fn receive_from_daemon_of(&mut self, pid: i32) {
         if let Some(Role::Step(run, step)) = self.roles.get(&pid).copied() {
-            self.hear_step(run, step);
+            self.receive_from_step(run, step);
         }
     }
 
     /// The same of the daemon of a step.
-    fn hear_step(&mut self, run: JobAttempt, step: StepNo) {
+    fn receive_from_step(&mut self, run: JobAttempt, step: StepNo) {
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         if let Some(daemon) = proc.and_then(|p| p.daemon.as_ref()) {
-            self.hear_daemon(daemon.control.as_raw_fd());
+            self.receive_from_daemon(daemon.control.as_raw_fd());
         }
     }
 
     /// The same of all daemons of a job.
-    pub(super) fn hear_daemons_of(&mut self, run: JobAttempt) {
+    pub(super) fn receive_from_daemons_of(&mut self, run: JobAttempt) {
         let all = self
             .jobs
             .get(&run)
@@ -505,7 +503,7 @@ impl Shim {
         let daemons = all.filter_map(|p| p.daemon.as_ref());
         let lines = daemons.map(|d| d.control.as_raw_fd());
         for line in lines.collect::<Vec<_>>() {
-            self.hear_daemon(line);
+            self.receive_from_daemon(line);
         }
     }
 
@@ -539,8 +537,8 @@ impl Shim {
         let socket = daemon.map(|d| d.socket.clone());
         let pid = entry.and_then(|e| e.steps.get(&step)).map_or(0, |s| s.pid);
         if let Some((pid, line)) = daemon.map(|d| (d.pid, d.control.as_raw_fd())) {
-            // It may have told of the step's end and then been killed.
-            self.hear_daemon(line);
+            // It may have reported the step's end and then been killed.
+            self.receive_from_daemon(line);
             if !self.lines.contains_key(&line) && self.roles.remove(&pid).is_some() {
                 return self.spare_ended(run, pid);
             }
@@ -580,7 +578,7 @@ impl Shim {
     pub(super) fn forget_step(&mut self, run: JobAttempt, step: StepNo) {
         // What is known to have ended has nothing more to say.
         if !self.has_ended(run, step) {
-            self.hear_step(run, step);
+            self.receive_from_step(run, step);
         }
         if !self.has_ended(run, step) {
             return;
@@ -588,9 +586,9 @@ impl Shim {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        let told = entry.steps.remove(&step).is_some_and(|s| s.told);
+        let reported = entry.steps.remove(&step).is_some_and(|s| s.reported);
         self.records.step_gone(run, step);
-        if !told {
+        if !reported {
             let _ = fs::remove_file(result_path(&self.spool, run, step));
         }
     }
@@ -605,7 +603,7 @@ impl Shim {
 
     /// Tells all steps of a job to end, and their users why.
     pub(super) fn end_all_steps(&mut self, run: JobAttempt, message: Option<String>) {
-        self.hear_daemons_of(run);
+        self.receive_from_daemons_of(run);
         let node = self.place.node.clone();
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
@@ -639,7 +637,7 @@ impl Shim {
     }
 
     fn control_step(&mut self, run: JobAttempt, step: StepNo, control: &StepdCommand) {
-        self.hear_step(run, step);
+        self.receive_from_step(run, step);
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
         if let Some(daemon) = proc.and_then(|p| p.daemon.as_mut()) {
@@ -649,7 +647,7 @@ impl Shim {
     }
 
     pub(super) fn end_step(&mut self, run: JobAttempt, step: StepNo) {
-        self.hear_step(run, step);
+        self.receive_from_step(run, step);
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
         if let Some(pid) = proc.and_then(StepProc::ask_to_end) {
@@ -671,7 +669,7 @@ impl Shim {
 
     /// Signals all processes of a step; one that is to end it also ends a step whose tasks have not started.
     pub(super) fn signal_step(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
-        self.hear_step(run, step);
+        self.receive_from_step(run, step);
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         let Some(pid) = proc.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
             return;

@@ -25,8 +25,8 @@ pub(crate) struct Client {
     pub(crate) wire: Wire,
     /// All that waits may wait until then.
     patient: Option<Instant>,
-    /// It has been told that this connection is over.
-    pub(crate) told_over: bool,
+    /// It was sent that this connection is over.
+    pub(crate) end_sent: bool,
 }
 
 impl Client {
@@ -34,7 +34,7 @@ impl Client {
         Ok(Client {
             wire: Wire::new(stream)?,
             patient: None,
-            told_over: false,
+            end_sent: false,
         })
     }
 
@@ -111,7 +111,7 @@ impl Stepd<'_> {
     pub(super) fn accept(&mut self) {
         // Others have their turn before the next so many.
         for _ in 0..STRANGERS_MAX {
-            let Ok((stream, _)) = self.home.listener.accept() else {
+            let Ok((stream, _)) = self.runtime.listener.accept() else {
                 return;
             };
             if self.strangers.len() >= STRANGERS_MAX {
@@ -163,6 +163,6 @@ impl Stepd<'_> {
             dirs: self.setting.dirs.clone(),
             kept: self.setting.kept.clone(),
         };
-        self.home.adopted(stream, running);
+        self.runtime.adopted(stream, running);
     }
 }

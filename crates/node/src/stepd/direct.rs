@@ -1,4 +1,4 @@
-//! A step of one task that has srun's own streams: what srun is told of it.
+//! A step of one task that has srun's own streams: what srun receives of it.
 
 use super::Stepd;
 use super::client::Client;
@@ -10,7 +10,7 @@ impl Stepd<'_> {
     /// Starts the only task with srun's streams.
     pub(super) fn start_direct(&mut self, srun: SrunStdio) {
         self.direct = Some([srun.stdin, srun.stdout, srun.stderr]);
-        // Where it cannot be used, srun hears its end.
+        // Where it cannot be used, srun reads its end.
         self.client = Client::new(UnixStream::from(srun.line)).ok();
         if self.order.launch.spec.has_stepd_channel {
             self.tell_created();

@@ -45,7 +45,7 @@ pub(super) fn leave(path: &Path, end: &StepEnd, kept: &KeptEntries) {
     }
 }
 
-/// What a file says: how a step ended, and what was to be kept of it by a shim that may never have heard of it.
+/// What a file says: how a step ended, and what was to be kept of it by a shim that may not know the step.
 pub(crate) fn read(path: &Path) -> Option<(StepEnd, KeptEntries)> {
     let bytes = fs::read(path).ok()?;
     let mut parts = minicbor::Decoder::new(&bytes);

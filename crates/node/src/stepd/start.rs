@@ -3,7 +3,7 @@
 //! has only the descriptors that the order names.
 
 use super::Setting;
-use super::home::Confines;
+use super::runtime::Confines;
 use crate::descriptors::SrunStdio;
 use crate::role;
 use crate::sys;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Name under which the binary's own executable is started as a step daemon.
 pub const STEPD_NAME: &str = "muster-stepd";
 
-/// How long a daemon waits for the streams of a direct step, which the agent sends when it hears that the daemon is there.
+/// How long a daemon waits for the streams of a direct step, which the agent sends when it learns that the daemon is there.
 const STREAMS_WAIT: Duration = Duration::from_secs(20);
 
 /// Runs a step daemon: the program that [`STEPD_NAME`] stands for. Does not return unless it cannot begin.

@@ -25,6 +25,10 @@ const REASON_MAX: usize = 512;
 
 /// What an agent asks its supervisor for.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[expect(
+    clippy::enum_variant_names,
+    reason = "connections are all that it asks for so far"
+)]
 pub(crate) enum SupervisorRequest {
     /// A connection to the launcher.
     #[n(0)]

@@ -17,11 +17,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a shim waits for answers before it listens itself. Later ones are told to the agent when they come.
+/// How long a shim waits for answers before it listens itself. Later ones are sent to the agent when they come.
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
 impl Daemon {
-    /// Asks whoever listens there what it runs.
+    /// Asks the daemon that listens there what it runs.
     fn ask(socket: PathBuf) -> io::Result<Daemon> {
         let control = UnixStream::connect(&socket)?;
         control.set_nonblocking(true)?;
@@ -53,7 +53,7 @@ impl Daemon {
 }
 
 impl Shim {
-    /// Looks for daemons of an earlier shim's, and for results of steps that it had not heard of.
+    /// Looks for daemons of an earlier shim's, and for results of steps that it did not know.
     pub(in crate::shim) fn find_steps(&mut self) {
         for (path, name) in self.step_files() {
             if !name.ends_with(".sock") {
@@ -81,15 +81,15 @@ impl Shim {
                 break;
             }
             for fd in fds.iter().filter(|fd| fd.revents != 0) {
-                self.hear_asked(fd.fd);
+                self.on_adoption_reply(fd.fd);
             }
         }
-        // Whoever ended before it was asked has left its result by now.
+        // A daemon that ended before it was asked has left its result by now.
         self.find_results();
     }
 
     /// A daemon that was asked has something to say, if it is one.
-    pub(in crate::shim) fn hear_asked(&mut self, fd: RawFd) {
+    pub(in crate::shim) fn on_adoption_reply(&mut self, fd: RawFd) {
         let is_it = |d: &Daemon| d.control.as_raw_fd() == fd;
         let Some(at) = self.asked.iter().position(is_it) else {
             return;
@@ -148,10 +148,10 @@ impl Shim {
             self.end_step(run, step);
         }
         // It may have ended since.
-        self.hear_daemon(fd);
+        self.receive_from_daemon(fd);
     }
 
-    /// Steps that a daemon had before this one have ended, which the shim before had not heard.
+    /// Steps that a daemon had before this one have ended, which the launcher before had not received.
     fn end_steps_before(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         let entry = self.jobs.get(&run);
         let steps = entry.into_iter().flat_map(|e| &e.steps);
@@ -162,7 +162,7 @@ impl Shim {
         let of_step = Role::Step(run, step);
         self.watched.retain(|w| w.pid != pid || w.role == of_step);
         for step in earlier {
-            // A daemon that goes on to another step leaves what was not heard.
+            // A daemon that goes on to another step leaves what was not received.
             let result = stepd::read_result(&super::result_path(&self.spool, run, step));
             let end = result.map_or_else(super::lost, |(end, _)| end);
             self.end_of_step(run, step, EncodedEnd::of(&end), false);
@@ -196,7 +196,7 @@ impl Shim {
         }
     }
 
-    /// What was to be kept of a step that nobody had told of.
+    /// What was to be kept of a step that nobody had reported.
     fn found(&mut self, run: JobAttempt, step: StepNo, kept: KeptEntries) {
         eprintln!("step {}.{} was not on file", run.job, step.0);
         for (key, bytes) in &kept {

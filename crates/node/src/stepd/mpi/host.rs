@@ -41,7 +41,7 @@ enum Served {
     Both,
 }
 
-/// What a host is told at its start.
+/// What a host receives at its start.
 #[derive(Clone, Debug, Encode, Decode)]
 struct HostOrder {
     /// `JOB.STEP`, for messages.

@@ -1,5 +1,4 @@
-//! What step daemons say, as this process takes it in: of much of it, it need not know what it means, only keep it and pass
-//! it on. That stays encoded as it came.
+//! Events of step daemons as the launcher decodes them. An end it only keeps and passes on, so that stays encoded as it came.
 
 use super::lost;
 use minicbor::decode::{Decode, Decoder, Error};
@@ -19,9 +18,9 @@ pub(super) enum StepdEventRef<'b> {
 }
 
 impl<'b> StepdEventRef<'b> {
-    /// The next whole word of those that have come.
-    pub(super) fn next(words: &'b mut Frames) -> Option<StepdEventRef<'b>> {
-        let frame = words.take_whole().ok()??;
+    /// The next whole event of those that have come.
+    pub(super) fn next(input: &'b mut Frames) -> Option<StepdEventRef<'b>> {
+        let frame = input.take_whole().ok()??;
         frame::decode(&frame[4..]).ok()
     }
 }
@@ -58,8 +57,8 @@ impl EncodedEnd {
         EncodedEnd(bytes.into())
     }
 
-    /// As a daemon has told of it, which is of this program.
-    pub(super) fn told(raw: Raw) -> EncodedEnd {
+    /// As a daemon has sent it, which is of this program.
+    pub(super) fn from_daemon(raw: Raw) -> EncodedEnd {
         EncodedEnd(raw.0.into())
     }
 
@@ -86,14 +85,14 @@ mod tests {
     use muster_core::ids::{Attempt, JobId};
     use muster_node_core::messages::{JobAttempt, RunningStep, StepdEvent};
 
-    fn heard(words: &mut Frames, told: &[StepdEvent]) {
-        for told in told {
-            words.push(&frame::encode(told));
+    fn receive(input: &mut Frames, events: &[StepdEvent]) {
+        for event in events {
+            input.push(&frame::encode(event));
         }
     }
 
     #[test]
-    fn words_of_daemons_are_understood() {
+    fn events_of_daemons_are_decoded() {
         let end = lost();
         let running = RunningStep {
             run: JobAttempt::new(JobId(7), Attempt(2)),
@@ -102,26 +101,26 @@ mod tests {
             dirs: Vec::new(),
             kept: vec![(3, vec![1, 2].into())],
         };
-        let mut words = Frames::default();
-        heard(
-            &mut words,
+        let mut input = Frames::default();
+        receive(
+            &mut input,
             &[
                 StepdEvent::StepEnded(StepNo(3), Box::new(end.clone())),
                 StepdEvent::StepRunning(Box::new(running)),
             ],
         );
-        match StepdEventRef::next(&mut words) {
+        match StepdEventRef::next(&mut input) {
             Some(StepdEventRef::StepEnded(step, raw)) => {
                 assert_eq!(step, StepNo(3));
                 assert_eq!(raw.0, EncodedEnd::of(&end).bytes());
-                assert_eq!(EncodedEnd::told(raw).decoded(), end);
+                assert_eq!(EncodedEnd::from_daemon(raw).decoded(), end);
             }
             other => panic!("{other:?}"),
         }
         assert!(matches!(
-            StepdEventRef::next(&mut words),
+            StepdEventRef::next(&mut input),
             Some(StepdEventRef::StepRunning)
         ));
-        assert!(StepdEventRef::next(&mut words).is_none());
+        assert!(StepdEventRef::next(&mut input).is_none());
     }
 }

@@ -1,5 +1,5 @@
 //! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
-//! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
+//! the signals that it takes. Of steps it knows only how to receive the next one and how to report an end.
 
 use super::Setting;
 use super::client::STRANGERS_MAX;
@@ -9,9 +9,8 @@ use crate::shim::{ProcessTree, result_path};
 use crate::sys::{self, SoftLimits};
 use muster_core::job::StepEnd;
 use muster_node_core::messages::{
-    JobAttempt, KeptEntries, NextStep, RunningStep, StepdCommand, StepdEvent,
+    JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepdCommand, StepdEvent,
 };
-use muster_node_core::step_bounds::StepBounds;
 use muster_proto::frame::{self, Frames};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -21,18 +20,18 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
-/// A line to one who gives steps.
-struct Line {
+/// A connection to a process that gives steps.
+struct ControlChannel {
     stream: UnixStream,
     input: Frames,
     /// What has come with messages.
     descriptors: VecDeque<OwnedFd>,
 }
 
-impl Line {
-    fn new(stream: UnixStream) -> io::Result<Line> {
+impl ControlChannel {
+    fn new(stream: UnixStream) -> io::Result<ControlChannel> {
         stream.set_nonblocking(true)?;
-        Ok(Line {
+        Ok(ControlChannel {
             stream,
             input: Frames::default(),
             descriptors: VecDeque::new(),
@@ -89,7 +88,7 @@ impl Confines {
 }
 
 /// See the module.
-pub(super) struct Home {
+pub(super) struct StepdRuntime {
     pub(super) confines: Confines,
     pub(super) signals: SignalFd,
     pub(super) listener: UnixListener,
@@ -100,25 +99,25 @@ pub(super) struct Home {
     /// same.
     asked_limits: Option<SoftLimits>,
     other_limits: SoftLimits,
-    shim: Option<Line>,
+    shim: Option<ControlChannel>,
     /// The agent that had the last step given by the shim, or gave it.
-    agent: Option<Line>,
+    agent: Option<ControlChannel>,
     /// A step that was given by the shim while another ran, which a lost agent had given.
     early: Option<Given>,
-    /// Ends that the shim was told of and may not have read: where it is lost, they are lost with it.
+    /// Ends that were sent to the shim, which may not have read them: if it is lost, they are lost with it.
     unread: Vec<Unread>,
 }
 
 /// What a file tells of a step's end: its path, the end, and what was to be kept.
 struct Unread(PathBuf, StepEnd, KeptEntries);
 
-impl Home {
+impl StepdRuntime {
     pub(super) fn open(
         listener: UnixListener,
         shim: UnixStream,
         agent: Option<UnixStream>,
         confines: Confines,
-    ) -> io::Result<Home> {
+    ) -> io::Result<StepdRuntime> {
         sys::become_subreaper()?;
         // The shim's mask blocks these already; a descriptor of the daemon's own takes them.
         let mut mask = SigSet::empty();
@@ -127,7 +126,7 @@ impl Home {
         }
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Home {
+        Ok(StepdRuntime {
             confines,
             signals,
             listener,
@@ -135,8 +134,8 @@ impl Home {
             tree: ProcessTree::new(),
             asked_limits: None,
             other_limits: SoftLimits::new(),
-            shim: Some(Line::new(shim)?),
-            agent: agent.map(Line::new).transpose()?,
+            shim: Some(ControlChannel::new(shim)?),
+            agent: agent.map(ControlChannel::new).transpose()?,
             early: None,
             unread: Vec::new(),
         })
@@ -165,8 +164,8 @@ impl Home {
         self.other_limits.clone()
     }
 
-    /// What the shim has said since the last call, but for another step, which is kept.
-    pub(super) fn heard(&mut self) -> Vec<StepdCommand> {
+    /// The shim's commands since the last call; a further step is kept.
+    pub(super) fn receive_commands(&mut self) -> Vec<StepdCommand> {
         let mut messages = Vec::new();
         let Some(mut line) = self.shim.take() else {
             return messages;
@@ -181,7 +180,11 @@ impl Home {
                 StepdCommand::StartStep(next) => {
                     let come = &mut line.descriptors;
                     let mut with = OrderFds::take_by_shim(come);
-                    let agent = with.agent.take().map(UnixStream::from).map(Line::new);
+                    let agent = with
+                        .agent
+                        .take()
+                        .map(UnixStream::from)
+                        .map(ControlChannel::new);
                     self.agent = agent.and_then(Result::ok);
                     self.early = Some((*next, with));
                 }
@@ -196,8 +199,8 @@ impl Home {
         messages
     }
 
-    /// What the agent has said: a step that it has given.
-    pub(super) fn hear_agent(&mut self) -> Option<Given> {
+    /// A step that the agent has given, if it has.
+    pub(super) fn receive_from_agent(&mut self) -> Option<Given> {
         let mut line = self.agent.take()?;
         let open = line.read();
         let mut given = None;
@@ -216,30 +219,30 @@ impl Home {
         given
     }
 
-    /// There is a new shim, on this connection, which is told what runs.
+    /// There is a new shim, on this connection; it is sent what runs.
     pub(super) fn adopted(&mut self, stream: UnixStream, running: RunningStep) {
         // It looks for files when it has been answered.
         self.leave_unread();
-        let line = Line::new(stream).ok();
+        let line = ControlChannel::new(stream).ok();
         self.shim = line.and_then(|mut line| {
-            let told = line.say(&frame::encode(&StepdEvent::StepRunning(Box::new(running))));
-            told.then_some(line)
+            let sent = line.say(&frame::encode(&StepdEvent::StepRunning(Box::new(running))));
+            sent.then_some(line)
         });
     }
 
-    /// Tells the shim how the step ended; whether it was there to hear it.
-    pub(super) fn tell_shim(&mut self, ended: &[u8]) -> bool {
+    /// Sends the shim how the step ended; whether the shim was there.
+    pub(super) fn send_to_shim(&mut self, ended: &[u8]) -> bool {
         let all_read = self.is_all_read();
         // Half a frame is none: it learns the rest from the file.
-        let heard = self.shim.as_mut().is_some_and(|line| line.say(ended));
-        self.shim = self.shim.take().filter(|_| heard);
-        if heard && all_read {
+        let sent = self.shim.as_mut().is_some_and(|line| line.say(ended));
+        self.shim = self.shim.take().filter(|_| sent);
+        if sent && all_read {
             self.unread.clear();
         }
-        heard
+        sent
     }
 
-    /// Keeps an end that the shim was told of until it has read that, to be left in the step's file if the shim is lost.
+    /// Keeps an end that was sent to the shim until the shim has read it; if the shim is lost, the end goes into the step's file.
     pub(super) fn keep_unread(&mut self, end: StepEnd, setting: &mut Setting) {
         let kept = std::mem::take(&mut setting.kept);
         self.unread.push(Unread(setting.result.clone(), end, kept));
@@ -271,7 +274,7 @@ impl Home {
     }
 
     /// Tells the agent the same of an end, where it is still there.
-    pub(super) fn tell_agent(&mut self, ended: &[u8]) {
+    pub(super) fn send_to_agent(&mut self, ended: &[u8]) {
         let line = self.agent.take();
         self.agent = line.and_then(|mut line| line.say(ended).then_some(line));
     }
@@ -291,11 +294,11 @@ impl Home {
                 false => Vec::new(),
             };
             // What is said of a step that has ended comes too late. Who says this has taken note of the end.
-            if self.heard().contains(&StepdCommand::Exit) {
+            if self.receive_commands().contains(&StepdCommand::Exit) {
                 self.unread.clear();
                 return None;
             }
-            let given = self.early.take().or_else(|| self.hear_agent());
+            let given = self.early.take().or_else(|| self.receive_from_agent());
             if given.is_some() {
                 self.come = come;
                 return given;
