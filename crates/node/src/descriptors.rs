@@ -39,15 +39,15 @@ impl SrunStdio {
     pub(crate) const COUNT: usize = 4;
 
     /// The next that have come, if they have.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>) -> Option<SrunStdio> {
-        if come.len() < Self::COUNT {
+    pub(crate) fn take(received: &mut VecDeque<OwnedFd>) -> Option<SrunStdio> {
+        if received.len() < Self::COUNT {
             return None;
         }
         Some(SrunStdio {
-            stdin: come.pop_front()?,
-            stdout: come.pop_front()?,
-            stderr: come.pop_front()?,
-            line: come.pop_front()?,
+            stdin: received.pop_front()?,
+            stdout: received.pop_front()?,
+            stderr: received.pop_front()?,
+            line: received.pop_front()?,
         })
     }
 
@@ -78,10 +78,10 @@ impl SrunStdio {
         if poll(&mut sockets, time)? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let (mut byte, mut come) = ([0], VecDeque::new());
-        let count = receive(socket, &mut byte, &mut come)?;
-        let is_alone = count == 1 && byte == [ALONE] && come.len() == Self::COUNT;
-        let streams = SrunStdio::take(&mut come).filter(|_| is_alone);
+        let (mut byte, mut received) = ([0], VecDeque::new());
+        let count = receive(socket, &mut byte, &mut received)?;
+        let is_alone = count == 1 && byte == [ALONE] && received.len() == Self::COUNT;
+        let streams = SrunStdio::take(&mut received).filter(|_| is_alone);
         streams.ok_or_else(|| io::Error::other("no streams came"))
     }
 
@@ -121,18 +121,18 @@ pub(crate) struct OrderFds {
 
 impl OrderFds {
     /// The next that have come with an order by the shim.
-    pub(crate) fn take_by_shim(come: &mut VecDeque<OwnedFd>) -> OrderFds {
+    pub(crate) fn take_by_shim(received: &mut VecDeque<OwnedFd>) -> OrderFds {
         OrderFds {
-            agent: come.pop_front(),
+            agent: received.pop_front(),
             ..OrderFds::default()
         }
     }
 
     /// The next that have come with an order by the agent.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, direct: bool) -> OrderFds {
+    pub(crate) fn take(received: &mut VecDeque<OwnedFd>, direct: bool) -> OrderFds {
         OrderFds {
             agent: None,
-            srun: direct.then(|| SrunStdio::take(come)).flatten(),
+            srun: direct.then(|| SrunStdio::take(received)).flatten(),
         }
     }
 
@@ -174,7 +174,7 @@ pub(crate) fn send(socket: &impl AsRawFd, bytes: &[u8], with: &[RawFd]) -> io::R
 pub(crate) fn receive(
     socket: &impl AsRawFd,
     chunk: &mut [u8],
-    come: &mut VecDeque<OwnedFd>,
+    received: &mut VecDeque<OwnedFd>,
 ) -> io::Result<usize> {
     let mut space = cmsg_space!([RawFd; SENT_MAX]);
     let mut chunks = [IoSliceMut::new(chunk)];
@@ -188,7 +188,7 @@ pub(crate) fn receive(
     }
     let (count, lost) = (with.len(), got.flags.contains(MsgFlags::MSG_CTRUNC));
     // They are the caller's to close.
-    come.extend(with);
+    received.extend(with);
     if count > COME_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -233,20 +233,20 @@ mod tests {
             far_ends.push(ends);
         }
         (&near).write_all(b"c").unwrap();
-        let (mut come, mut got) = (VecDeque::new(), Vec::new());
+        let (mut received, mut got) = (VecDeque::new(), Vec::new());
         while !got.contains(&b'b') {
             let mut chunk = [0; 8];
-            let n = receive(&far, &mut chunk, &mut come).unwrap();
+            let n = receive(&far, &mut chunk, &mut received).unwrap();
             got.extend_from_slice(&chunk[..n]);
         }
         for mut ends in far_ends {
-            let streams = SrunStdio::take(&mut come).unwrap();
+            let streams = SrunStdio::take(&mut received).unwrap();
             File::from(streams.stdout).write_all(b"hello").unwrap();
             let mut text = [0; 5];
             ends[1].read_exact(&mut text).unwrap();
             assert_eq!(&text, b"hello");
         }
-        assert!(SrunStdio::take(&mut come).is_none());
+        assert!(SrunStdio::take(&mut received).is_none());
     }
 
     #[test]
@@ -278,8 +278,8 @@ mod tests {
         let bytes = [IoSlice::new(b"a")];
         let flags = MsgFlags::empty();
         sendmsg::<()>(near.as_raw_fd(), &bytes, &with, flags, None).unwrap();
-        let mut come = VecDeque::new();
-        let got = receive(&far, &mut [0; 8], &mut come);
+        let mut received = VecDeque::new();
+        let got = receive(&far, &mut [0; 8], &mut received);
         assert_eq!(got.unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

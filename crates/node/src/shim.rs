@@ -336,8 +336,8 @@ impl Loop {
                         break;
                     }
                     LauncherCommand::StartStep(order) => {
-                        let come = &mut self.conns[at].descriptors;
-                        let with = OrderFds::take_by_shim(come);
+                        let received = &mut self.conns[at].descriptors;
+                        let with = OrderFds::take_by_shim(received);
                         self.shim.start_step(order, with);
                     }
                     message => {

@@ -230,12 +230,12 @@ struct Stepd<'a> {
 
 impl<'a> Stepd<'a> {
     fn new(order: &'a StepOrder, setting: &'a Setting, runtime: &'a mut StepdRuntime) -> Stepd<'a> {
-        let come = std::mem::take(&mut runtime.come);
+        let accepted = std::mem::take(&mut runtime.accepted);
         Stepd {
             order,
             setting,
             runtime,
-            strangers: come.into_iter().flat_map(Client::new).collect(),
+            strangers: accepted.into_iter().flat_map(Client::new).collect(),
             client: None,
             tree: None,
             adoption_by: None,

@@ -79,10 +79,10 @@ fn close_with_queue(stream: UnixStream) {
     // The client may be gone; if not, nothing more comes.
     let _ = stream.shutdown(Shutdown::Both);
     let _ = stream.set_nonblocking(true);
-    let (mut chunk, mut come) = (vec![0; 8 << 10], VecDeque::new());
+    let (mut chunk, mut fds) = (vec![0; 8 << 10], VecDeque::new());
     loop {
-        let received = descriptors::receive(&stream, &mut chunk, &mut come);
-        come.drain(..).for_each(close_without_linger);
+        let received = descriptors::receive(&stream, &mut chunk, &mut fds);
+        fds.drain(..).for_each(close_without_linger);
         match received {
             Ok(0) => return,
             Ok(_) => {}
@@ -101,10 +101,10 @@ pub(super) struct Streams {
 
 impl Streams {
     /// The next that have come, if they have. What cannot be a stream of srun's is not taken for one.
-    pub(super) fn take(uid: u32, come: &mut VecDeque<OwnedFd>) -> Option<Streams> {
+    pub(super) fn take(uid: u32, received: &mut VecDeque<OwnedFd>) -> Option<Streams> {
         let streams = Streams {
             uid,
-            fds: Some(SrunStdio::take(come)?),
+            fds: Some(SrunStdio::take(received)?),
         };
         let expected = streams.fds.as_ref().is_some_and(SrunStdio::is_expected);
         if !expected {

@@ -241,11 +241,11 @@ impl Reader {
         let mut charge = self.client.charge();
         let mut requests = 0;
         // What a client wants may be there already.
-        let mut come = self
+        let mut received = self
             .socket
             .receive_now(&mut self.frames, &mut self.descriptors);
         loop {
-            match come {
+            match received {
                 Ok(0) => return Ended::Closed,
                 Ok(bytes) => self.buffered += bytes,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -261,7 +261,7 @@ impl Reader {
                     "descriptors came without requests for them",
                 );
             }
-            come = match self.receive().await {
+            received = match self.receive().await {
                 Ok(bytes) => Ok(bytes),
                 Err(Ended::Failed(e)) => Err(e),
                 Err(ended) => return ended,

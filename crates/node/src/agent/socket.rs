@@ -39,18 +39,18 @@ impl Socket {
     pub(super) fn receive_now(
         &self,
         frames: &mut Frames,
-        come: &mut VecDeque<OwnedFd>,
+        received: &mut VecDeque<OwnedFd>,
     ) -> io::Result<usize> {
-        receive_into(self.0.get_ref(), frames, come)
+        receive_into(self.0.get_ref(), frames, received)
     }
 
     /// The same, once something is there.
     pub(super) async fn receive(
         &self,
         frames: &mut Frames,
-        come: &mut VecDeque<OwnedFd>,
+        received: &mut VecDeque<OwnedFd>,
     ) -> io::Result<usize> {
-        self.receive_by(|stream| receive_into(stream, frames, come))
+        self.receive_by(|stream| receive_into(stream, frames, received))
             .await
     }
 
@@ -139,10 +139,10 @@ thread_local! {
 fn receive_into(
     stream: &UnixStream,
     frames: &mut Frames,
-    come: &mut VecDeque<OwnedFd>,
+    received: &mut VecDeque<OwnedFd>,
 ) -> io::Result<usize> {
     CHUNK.with_borrow_mut(|chunk| {
-        let n = descriptors::receive(stream, chunk, come)?;
+        let n = descriptors::receive(stream, chunk, received)?;
         frames.push(&chunk[..n]);
         Ok(n)
     })

@@ -31,8 +31,8 @@ impl Shim {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        entry.held = held;
-        let around = entry.around.clone().unwrap_or_default();
+        entry.pending_launch = held;
+        let around = entry.prolog_epilog.clone().unwrap_or_default();
         match fork_programs(&around.prolog, &around.env, "prolog_slurmd", None) {
             Ok(pid) => {
                 self.roles.insert(pid, Role::Prolog(run));
@@ -61,7 +61,7 @@ impl Shim {
             return;
         }
         entry.prolog_tries = 0;
-        entry.held = None;
+        entry.pending_launch = None;
         self.fail(run, format!("Prolog: fork: {e}"), fault_of(is_temporary));
         self.start_early_steps(run);
     }
@@ -72,10 +72,10 @@ impl Shim {
         };
         entry.prolog = None;
         let late = self.program_ends.remove(&run) == Some(None);
-        let held = entry.held.take();
+        let held = entry.pending_launch.take();
         if status != 0 && !self.killing {
             let programs = entry
-                .around
+                .prolog_epilog
                 .as_ref()
                 .map_or_else(String::new, |a| a.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, late));
@@ -118,8 +118,8 @@ impl Shim {
             }
         }
         match self.jobs.get_mut(&run).filter(|_| waits) {
-            Some(entry) if entry.early.len() < EARLY_MAX => {
-                entry.early.push((order, with));
+            Some(entry) if entry.pending_steps.len() < EARLY_MAX => {
+                entry.pending_steps.push((order, with));
                 None
             }
             Some(_) => {
@@ -137,7 +137,10 @@ impl Shim {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return false;
         };
-        let programs = entry.around.as_ref().filter(|a| !a.epilog.is_empty());
+        let programs = entry
+            .prolog_epilog
+            .as_ref()
+            .filter(|a| !a.epilog.is_empty());
         let Some(around) = programs.cloned() else {
             return false;
         };
@@ -174,7 +177,7 @@ impl Shim {
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.epilog = None;
             programs = entry
-                .around
+                .prolog_epilog
                 .as_ref()
                 .map_or_else(String::new, |a| a.epilog.join(", "));
         }
@@ -210,7 +213,7 @@ impl Shim {
 
     /// Runs the site's program for processes of a job that survive SIGKILL.
     pub(super) fn run_unkillable(&mut self, run: JobAttempt, program: String) {
-        let around = self.jobs.get(&run).and_then(|e| e.around.clone());
+        let around = self.jobs.get(&run).and_then(|e| e.prolog_epilog.clone());
         let mut env = around.map(|a| a.env).unwrap_or_default();
         if env.is_empty() {
             env.push(format!("SLURM_JOB_ID={}", run.job));

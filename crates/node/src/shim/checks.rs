@@ -2,7 +2,7 @@
 //! may have comes from the job's grant, which the controller has sealed; what an agent orders beyond that is refused, and
 //! the reason is written to the log.
 
-use super::jobs::{Entry, Shim};
+use super::jobs::{JobEntry, Shim};
 use super::membership::Belongs;
 use super::steps::StepProc;
 use muster_core::ids::StepNo;
@@ -166,7 +166,7 @@ impl Shim {
     }
 }
 
-impl Entry {
+impl JobEntry {
     /// A step is here.
     pub(super) fn enter_step(&mut self, step: StepNo, proc: StepProc) {
         self.numbers.insert(step);

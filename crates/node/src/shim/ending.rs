@@ -59,7 +59,7 @@ impl Shim {
             // The message comes before what the script writes when it is signalled, as in Slurm.
             let telling = message.as_ref().is_some_and(|text| {
                 let text = format!("*** JOB {} ON {} {text} ***", run.job, self.place.node);
-                self.tell(run, &text, Role::Teller(run))
+                self.tell(run, &text, Role::StderrNotifier(run))
             });
             if !telling {
                 self.ask_to_end(run);
@@ -77,7 +77,7 @@ impl Shim {
     /// Tells a script something, and then kills it if that is wanted: it has read what was written before its end.
     pub(super) fn tell_script(&mut self, run: JobAttempt, text: &str, kill: bool) {
         let role = match kill {
-            true => Role::LastTeller(run),
+            true => Role::StderrNotifierThenKill(run),
             false => Role::Writer(run),
         };
         if !self.tell(run, text, role) && kill {

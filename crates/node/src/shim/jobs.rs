@@ -50,9 +50,9 @@ pub(super) enum Role {
     /// A step daemon that waits for another step.
     Spare(JobAttempt),
     /// A child that writes the message of a job that is being ended.
-    Teller(JobAttempt),
+    StderrNotifier(JobAttempt),
     /// A child that tells a script why it is killed then.
-    LastTeller(JobAttempt),
+    StderrNotifierThenKill(JobAttempt),
     /// A child that writes another message.
     Writer(JobAttempt),
     /// A child that removes directories of a step.
@@ -69,7 +69,7 @@ pub(super) enum Role {
 
 /// A job here.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct JobEntry {
     pub(super) uid: u32,
     /// Its share, as the controller has sealed it; none if what is on file of it cannot be read.
     pub(super) grant: Option<Rc<JobGrant>>,
@@ -98,7 +98,7 @@ pub(super) struct Entry {
     /// Processes that write messages or remove directories, and when they are killed.
     pub(super) writers: BTreeMap<i32, Instant>,
     pub(super) removals: Vec<Removal>,
-    pub(super) around: Option<Box<PrologEpilog>>,
+    pub(super) prolog_epilog: Option<Box<PrologEpilog>>,
     /// The prolog's process, while it runs.
     pub(super) prolog: Option<i32>,
     /// How often that could not be started; it is tried again.
@@ -106,8 +106,8 @@ pub(super) struct Entry {
     /// The job was stopped: a script that starts later is, too.
     pub(super) stopped: bool,
     /// What waits for it: the script's launch, and steps.
-    pub(super) held: Option<Box<Launch>>,
-    pub(super) early: Vec<(Box<StepOrder>, OrderFds)>,
+    pub(super) pending_launch: Option<Box<Launch>>,
+    pub(super) pending_steps: Vec<(Box<StepOrder>, OrderFds)>,
     /// The epilog's process, while it runs.
     pub(super) epilog: Option<i32>,
     pub(super) epilog_began: bool,
@@ -115,7 +115,7 @@ pub(super) struct Entry {
     pub(super) fault: Option<String>,
 }
 
-impl Entry {
+impl JobEntry {
     /// Nothing of it begins any more.
     pub(super) fn is_leaving(&self) -> bool {
         self.ending.is_some() || self.released
@@ -199,7 +199,7 @@ pub(super) struct Shim {
     pub(super) stops: BTreeMap<JobAttempt, Instant>,
     /// An agent listens.
     pub(super) attached: bool,
-    pub(super) jobs: BTreeMap<JobAttempt, Entry>,
+    pub(super) jobs: BTreeMap<JobAttempt, JobEntry>,
     pub(super) roles: BTreeMap<i32, Role>,
     /// Sessions that scripts and step daemons lead or led, by their number.
     pub(super) sessions: HashMap<i32, JobAttempt>,
@@ -305,7 +305,7 @@ impl Shim {
             self.refusals
                 .log(format_args!("{why}: {:.200}", format!("{message:?}")));
             if let LauncherCommand::StepAssigned { run, step, .. } = message {
-                self.tell_lost(run, step);
+                self.report_lost_step(run, step);
             }
             return None;
         }
@@ -329,7 +329,9 @@ impl Shim {
             LauncherCommand::PrintLine {
                 run, text, kill, ..
             } => self.tell_script(run, &text, kill),
-            LauncherCommand::StepAssigned { run, step, pid } => self.step_given(run, step, pid),
+            LauncherCommand::StepAssigned { run, step, pid } => {
+                self.on_step_assigned(run, step, pid)
+            }
             LauncherCommand::ReleaseStepd { run, pid } => self.dismiss(run, pid),
             LauncherCommand::Forget(run) => self.forget(run),
             LauncherCommand::ForgetStep(run, step) => self.forget_step(run, step),
@@ -450,14 +452,14 @@ impl Shim {
         if let Some(grant) = &entry.grant {
             self.records.grant(run, &encoded(grant));
         }
-        if let Some(around) = &entry.around {
+        if let Some(around) = &entry.prolog_epilog {
             self.records.around(run, around);
         }
     }
 
     /// Begins a launch that is on file.
     pub(super) fn begin(&mut self, Begin { run, launch, .. }: Begin) {
-        let around = self.jobs.get(&run).and_then(|e| e.around.as_ref());
+        let around = self.jobs.get(&run).and_then(|e| e.prolog_epilog.as_ref());
         if around.is_some_and(|a| !a.prolog.is_empty()) {
             return self.start_prolog(run, launch.map(Box::new));
         }
@@ -511,7 +513,7 @@ impl Shim {
                 }
                 order.tries += 1;
                 if let Some(entry) = self.jobs.get_mut(&run) {
-                    entry.held = Some(Box::new(order));
+                    entry.pending_launch = Some(Box::new(order));
                 }
                 self.retries.insert((Instant::now() + TRY_AGAIN, run));
             }
@@ -580,11 +582,11 @@ impl Shim {
                 self.spare_ended(run, r.pid);
                 self.members.retire(run, r.pid);
             }
-            Some(Role::Teller(run)) => {
+            Some(Role::StderrNotifier(run)) => {
                 self.writer_ended(run, r.pid);
                 self.ask_to_end(run);
             }
-            Some(Role::LastTeller(run)) => {
+            Some(Role::StderrNotifierThenKill(run)) => {
                 self.writer_ended(run, r.pid);
                 self.signal_script(run, libc::SIGKILL);
             }
@@ -712,7 +714,7 @@ impl Shim {
 
     /// Jobs that have processes.
     fn busy(&self) -> u32 {
-        let alive = |e: &&Entry| !e.released && e.is_busy();
+        let alive = |e: &&JobEntry| !e.released && e.is_busy();
         u32::try_from(self.jobs.values().filter(alive).count()).unwrap_or(u32::MAX)
     }
 

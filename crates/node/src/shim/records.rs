@@ -82,7 +82,7 @@ pub(crate) struct Old {
     /// Its grant.
     pub(crate) grant: Option<ByteVec>,
     /// Programs around it.
-    pub(crate) around: Option<Box<PrologEpilog>>,
+    pub(crate) prolog_epilog: Option<Box<PrologEpilog>>,
     /// The one before it has ended well.
     pub(crate) prolog_over: bool,
 }
@@ -589,7 +589,7 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             entry.failed = Some((fault, error));
         }
         "G" => entry.grant = unhex(rest).map(ByteVec::from),
-        "A" => entry.around = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
+        "A" => entry.prolog_epilog = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
         "O" => {
             entry.prolog_over = true;
             entry.boot_ms = unsigned(0);
@@ -733,7 +733,7 @@ mod tests {
         assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
         let kept: Vec<(u32, &ByteVec)> = records.kept(run(1)).collect();
         assert_eq!(kept, [(7, &vec![3].into())]);
-        assert_eq!(first.around.as_ref().unwrap().prolog, ["/bin/a b"]);
+        assert_eq!(first.prolog_epilog.as_ref().unwrap().prolog, ["/bin/a b"]);
         assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
         assert_eq!(
             old[&run(3)].failed,

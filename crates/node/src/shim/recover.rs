@@ -4,7 +4,7 @@
 //! pidfds. How a script ended is learnt from its zombie or, on kernels from 6.15 on, from its pidfd; where neither
 //! tells, the job is reported as vanished.
 
-use super::jobs::{Entry, Role, Shim};
+use super::jobs::{JobEntry, Role, Shim};
 use super::membership::Belongs;
 use super::processes::{self, Stat};
 use super::records::Old;
@@ -54,14 +54,14 @@ impl Shim {
     }
 
     fn take_over(&mut self, run: JobAttempt, old: &Old, same_boot: bool) {
-        let entry = Entry {
+        let entry = JobEntry {
             uid: old.uid,
             recovered: same_boot,
             released: old.released,
             grant: old.grant.as_ref().and_then(|bytes| grant_of(run, bytes)),
-            around: old.around.clone(),
+            prolog_epilog: old.prolog_epilog.clone(),
             steps_gone: old.steps_gone.clone(),
-            ..Entry::default()
+            ..JobEntry::default()
         };
         let mut entry = entry;
         for step in &old.steps_gone {
@@ -107,8 +107,11 @@ impl Shim {
                 return;
             }
         }
-        let in_prolog =
-            old.around.as_ref().is_some_and(|a| !a.prolog.is_empty()) && !old.prolog_over;
+        let in_prolog = old
+            .prolog_epilog
+            .as_ref()
+            .is_some_and(|a| !a.prolog.is_empty())
+            && !old.prolog_over;
         if old.batch || in_prolog || !same_boot {
             self.conclude(run, LauncherEvent::Vanished(run), old.released);
         } else if old.ending {
@@ -170,8 +173,8 @@ impl Shim {
                 self.script_ended(run, status, Usage::default(), now());
             }
             Role::Step(run, step) => self.step_ended(run, step),
-            Role::Teller(_)
-            | Role::LastTeller(_)
+            Role::StderrNotifier(_)
+            | Role::StderrNotifierThenKill(_)
             | Role::Writer(_)
             | Role::Remover(_)
             | Role::Prolog(_)

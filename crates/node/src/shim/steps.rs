@@ -9,7 +9,7 @@ mod stepd_event;
 pub(super) use begin::Beginners;
 pub(super) use stepd_event::EncodedEnd;
 
-use super::jobs::{Entry, Role, Shim};
+use super::jobs::{JobEntry, Role, Shim};
 use super::processes::Containment;
 use crate::descriptors::{self, OrderFds};
 use crate::{now, stepd, sys};
@@ -48,7 +48,7 @@ pub(super) struct Daemon {
     /// Where srun reaches it.
     socket: PathBuf,
     /// The agent has a line to it: gives it steps, and receives their ends.
-    owned: bool,
+    has_agent_channel: bool,
     /// An earlier shim forked it. It has no other step.
     adopted: bool,
 }
@@ -166,7 +166,7 @@ impl StepProc {
     }
 }
 
-impl Entry {
+impl JobEntry {
     /// Has the daemons that wait for another step end.
     pub(super) fn dismiss_spares(&mut self) {
         std::mem::take(&mut self.spares)
@@ -238,8 +238,8 @@ impl Shim {
         bounds: StepBounds,
     ) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
-        let is_free = |spare: &Daemon| !spare.owned;
-        let free = |e: &mut Entry| {
+        let is_free = |spare: &Daemon| !spare.has_agent_channel;
+        let free = |e: &mut JobEntry| {
             let at = e.spares.iter().position(is_free)?;
             Some(e.spares.swap_remove(at))
         };
@@ -281,7 +281,7 @@ impl Shim {
             let _ = fs::remove_file(&daemon.socket);
             return None;
         }
-        daemon.owned = true;
+        daemon.has_agent_channel = true;
         let placed = Placed {
             pid: daemon.pid,
             socket: daemon.socket.clone(),
@@ -292,12 +292,12 @@ impl Shim {
     }
 
     /// The agent has given a step to a daemon that waited for one.
-    pub(super) fn step_given(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
+    pub(super) fn on_step_assigned(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         self.launch();
         self.receive_from_daemon_of(pid);
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
         let Some(entry) = entry.filter(|e| !e.had_step(step)) else {
-            return self.tell_lost(run, step);
+            return self.report_lost_step(run, step);
         };
         let ending = entry.ending.is_some();
         if let Some(at) = entry.spares.iter().position(|spare| spare.pid == pid) {
@@ -312,7 +312,7 @@ impl Shim {
         if dismissed {
             self.roles.insert(pid, Role::Step(run, step));
         } else if self.roles.contains_key(&pid) || !self.watch_daemon(run, step, pid) {
-            return self.tell_lost(run, step);
+            return self.report_lost_step(run, step);
         }
         self.records.step(run, step, pid);
         let mut proc = StepProc::new(pid, None);
@@ -325,7 +325,7 @@ impl Shim {
     }
 
     /// A step that was given ended with its daemon before this process knew of it.
-    pub(super) fn tell_lost(&mut self, run: JobAttempt, step: StepNo) {
+    pub(super) fn report_lost_step(&mut self, run: JobAttempt, step: StepNo) {
         let path = result_path(&self.spool, run, step);
         let left = stepd::read_result(&path).map(|(end, _)| end);
         let _ = fs::remove_file(path);
@@ -348,7 +348,8 @@ impl Shim {
     pub(super) fn disown_daemons(&mut self) {
         for entry in self.jobs.values_mut() {
             let busy = entry.steps.values_mut().filter_map(|p| p.daemon.as_mut());
-            busy.chain(&mut entry.spares).for_each(|d| d.owned = false);
+            busy.chain(&mut entry.spares)
+                .for_each(|d| d.has_agent_channel = false);
         }
     }
 
@@ -412,7 +413,7 @@ impl Shim {
             control,
             input: Frames::default(),
             socket: socket.clone(),
-            owned: true,
+            has_agent_channel: true,
             adopted: false,
         };
         self.sessions.insert(pid, run);
@@ -467,7 +468,7 @@ impl Shim {
                 proc.reported = true;
                 self.lines.remove(&fd);
                 self.records.step_ended(run, step, end.clone());
-                self.end_of_step(run, step, end, daemon.owned);
+                self.end_of_step(run, step, end, daemon.has_agent_channel);
                 if daemon.adopted {
                     self.watched.retain(|w| w.pid != daemon.pid);
                     daemon.dismiss();
@@ -512,7 +513,8 @@ impl Shim {
         match self.jobs.get_mut(&run) {
             // Of its own, the agent says when there are enough.
             Some(entry)
-                if entry.ending.is_none() && (daemon.owned || entry.spares.len() < SPARES_MAX) =>
+                if entry.ending.is_none()
+                    && (daemon.has_agent_channel || entry.spares.len() < SPARES_MAX) =>
             {
                 entry.spares.push(daemon);
             }

@@ -3,7 +3,7 @@
 //! Steps of these jobs wait with them. What is lacking for longer than a minute fails the launch, and is not the node's fault.
 
 use super::batch::{Batch, Failure};
-use super::jobs::{Begin, Entry, Shim};
+use super::jobs::{Begin, JobEntry, Shim};
 use super::records::Fault;
 use muster_core::ids::Attempt;
 use muster_core::job::{GresShare, NodeShare};
@@ -29,7 +29,7 @@ pub(super) struct Waiting {
     is_entered: bool,
 }
 
-impl Entry {
+impl JobEntry {
     /// What the job has of this node.
     pub(super) fn share(&self) -> Option<&NodeShare> {
         let grant = self.grant.as_ref()?;
@@ -61,10 +61,10 @@ impl Shim {
             true => self.batch_of(&grant).map(Some),
             false => Ok(None),
         };
-        let entry = Entry {
+        let entry = JobEntry {
             uid: grant.spec.owner.uid,
             grant: Some(Rc::clone(&grant)),
-            ..Entry::default()
+            ..JobEntry::default()
         };
         self.jobs.insert(run, entry);
         let may_run = self.may_run_as(grant.spec.owner.uid);
@@ -141,7 +141,7 @@ impl Shim {
             let grant = self.jobs.get(&begin.run).and_then(|e| e.grant.clone());
             let around = grant.and_then(|grant| self.around_of(&grant));
             if let Some(entry) = self.jobs.get_mut(&begin.run) {
-                entry.around = around;
+                entry.prolog_epilog = around;
             }
             self.enter_on_file(begin.run, begin.launch.is_some());
         }
@@ -225,7 +225,7 @@ impl Shim {
         let Some(entry) = self.jobs.get_mut(&run).filter(|e| e.prolog.is_none()) else {
             return;
         };
-        let held = entry.held.take().filter(|_| !entry.is_leaving());
+        let held = entry.pending_launch.take().filter(|_| !entry.is_leaving());
         match entry.prolog_tries {
             0 => held.into_iter().for_each(|order| self.fork_script(*order)),
             _ if entry.is_leaving() => {
@@ -262,7 +262,7 @@ impl Shim {
         let early = self
             .jobs
             .get_mut(&run)
-            .map(|e| std::mem::take(&mut e.early));
+            .map(|e| std::mem::take(&mut e.pending_steps));
         for (order, with) in early.into_iter().flatten() {
             self.start_step(order, with);
         }
@@ -272,11 +272,11 @@ impl Shim {
     /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
     /// that is meant to be used by several at a time is not waited for.
     fn must_wait(&self, run: JobAttempt) -> bool {
-        let wanted = self.jobs.get(&run).and_then(Entry::share);
+        let wanted = self.jobs.get(&run).and_then(JobEntry::share);
         let Some(wanted) = wanted.filter(|_| !self.ending.is_empty()) else {
             return false;
         };
-        let in_the_way = |other: JobAttempt, entry: &Entry| {
+        let in_the_way = |other: JobAttempt, entry: &JobEntry| {
             other != run
                 && !entry.released
                 && entry.waiting.is_none()
@@ -325,7 +325,7 @@ mod tests {
         let spool = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&spool).unwrap();
         let mut shim = Shim::open(&spool).unwrap();
-        shim.jobs.insert(RUN, Entry::default());
+        shim.jobs.insert(RUN, JobEntry::default());
         test(&mut shim);
         std::fs::remove_dir_all(&spool).unwrap();
     }

@@ -92,8 +92,8 @@ pub(super) struct StepdRuntime {
     pub(super) confines: Confines,
     pub(super) signals: SignalFd,
     pub(super) listener: UnixListener,
-    /// Who came while the step was given.
-    pub(super) come: Vec<UnixStream>,
+    /// Connections that were accepted while the step was given.
+    pub(super) accepted: Vec<UnixStream>,
     pub(super) tree: ProcessTree,
     /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
     /// same.
@@ -130,7 +130,7 @@ impl StepdRuntime {
             confines,
             signals,
             listener,
-            come: Vec::new(),
+            accepted: Vec::new(),
             tree: ProcessTree::new(),
             asked_limits: None,
             other_limits: SoftLimits::new(),
@@ -178,8 +178,8 @@ impl StepdRuntime {
         while let Ok(Some(message)) = line.input.take() {
             match message {
                 StepdCommand::StartStep(next) => {
-                    let come = &mut line.descriptors;
-                    let mut with = OrderFds::take_by_shim(come);
+                    let received = &mut line.descriptors;
+                    let mut with = OrderFds::take_by_shim(received);
                     let agent = with
                         .agent
                         .take()
@@ -288,7 +288,7 @@ impl StepdRuntime {
             };
             // Who has come for the next step has come after the word of it, which is read after this.
             let accept = || Some(self.listener.accept().ok()?.0);
-            let come: Vec<UnixStream> = match has_caller {
+            let accepted: Vec<UnixStream> = match has_caller {
                 true => std::iter::from_fn(accept).take(STRANGERS_MAX).collect(),
                 // To find nobody costs as much as a connection.
                 false => Vec::new(),
@@ -300,11 +300,11 @@ impl StepdRuntime {
             }
             let given = self.early.take().or_else(|| self.receive_from_agent());
             if given.is_some() {
-                self.come = come;
+                self.accepted = accepted;
                 return given;
             }
             // The others come too late.
-            drop(come);
+            drop(accepted);
             self.shim.as_ref()?;
         }
     }

@@ -32,7 +32,7 @@ impl Daemon {
             control,
             input: Frames::default(),
             socket,
-            owned: false,
+            has_agent_channel: false,
             adopted: true,
         })
     }
@@ -136,7 +136,7 @@ impl Shim {
                     ..StepProc::new(pid, Some(daemon))
                 };
                 entry.enter_step(step, proc);
-                self.found(run, step, kept);
+                self.record_adopted_step(run, step, kept);
                 if !self.watch_daemon(run, step, pid) {
                     return self.step_ended(run, step);
                 }
@@ -191,13 +191,13 @@ impl Shim {
             if let Some(entry) = self.jobs.get_mut(&run) {
                 entry.enter_step(step, StepProc::new(0, None));
             }
-            self.found(run, step, kept);
+            self.record_adopted_step(run, step, kept);
             self.end_of_step(run, step, EncodedEnd::of(&end), false);
         }
     }
 
     /// What was to be kept of a step that nobody had reported.
-    fn found(&mut self, run: JobAttempt, step: StepNo, kept: KeptEntries) {
+    fn record_adopted_step(&mut self, run: JobAttempt, step: StepNo, kept: KeptEntries) {
         eprintln!("step {}.{} was not on file", run.job, step.0);
         for (key, bytes) in &kept {
             if !self.records.keeps(run, *key) {
