@@ -5,9 +5,9 @@
 
 use super::{Daemon, EncodedEnd, StepProc};
 use crate::shim::jobs::{Role, Shim};
-use crate::shim::wire::{FromShim, Run};
 use crate::{stepd, sys};
 use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_node_core::messages::{JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdEvent};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;
 use std::fs;
@@ -17,11 +17,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a shim waits for answers before it listens itself. Later ones are told to the agent when they come.
+/// How long a shim waits for answers before it listens itself. Later ones are sent to the agent when they come.
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
 impl Daemon {
-    /// Asks whoever listens there what it runs.
+    /// Asks the daemon that listens there what it runs.
     fn ask(socket: PathBuf) -> io::Result<Daemon> {
         let control = UnixStream::connect(&socket)?;
         control.set_nonblocking(true)?;
@@ -32,7 +32,7 @@ impl Daemon {
             control,
             input: Frames::default(),
             socket,
-            owned: false,
+            has_agent_channel: false,
             adopted: true,
         })
     }
@@ -41,10 +41,10 @@ impl Daemon {
     ///
     /// # Errors
     /// It does not answer.
-    fn answer(&mut self) -> io::Result<Option<stepd::Running>> {
+    fn answer(&mut self) -> io::Result<Option<RunningStep>> {
         let open = self.read();
         match self.input.take() {
-            Ok(Some(stepd::Told::Runs(running))) => Ok(Some(*running)),
+            Ok(Some(StepdEvent::StepRunning(running))) => Ok(Some(*running)),
             Ok(None) => open.map(|()| None),
             Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             Err(e) => Err(io::Error::other(e.to_string())),
@@ -53,7 +53,7 @@ impl Daemon {
 }
 
 impl Shim {
-    /// Looks for daemons of an earlier shim's, and for results of steps that it had not heard of.
+    /// Looks for daemons of an earlier shim's, and for results of steps that it did not know.
     pub(in crate::shim) fn find_steps(&mut self) {
         for (path, name) in self.step_files() {
             if !name.ends_with(".sock") {
@@ -81,15 +81,15 @@ impl Shim {
                 break;
             }
             for fd in fds.iter().filter(|fd| fd.revents != 0) {
-                self.hear_asked(fd.fd);
+                self.on_adoption_reply(fd.fd);
             }
         }
-        // Whoever ended before it was asked has left its result by now.
+        // A daemon that ended before it was asked has left its result by now.
         self.find_results();
     }
 
     /// A daemon that was asked has something to say, if it is one.
-    pub(in crate::shim) fn hear_asked(&mut self, fd: RawFd) {
+    pub(in crate::shim) fn on_adoption_reply(&mut self, fd: RawFd) {
         let is_it = |d: &Daemon| d.control.as_raw_fd() == fd;
         let Some(at) = self.asked.iter().position(is_it) else {
             return;
@@ -108,8 +108,8 @@ impl Shim {
         }
     }
 
-    fn adopt(&mut self, mut daemon: Daemon, running: stepd::Running) {
-        let stepd::Running {
+    fn adopt(&mut self, mut daemon: Daemon, running: RunningStep) {
+        let RunningStep {
             run,
             step,
             pid,
@@ -136,7 +136,7 @@ impl Shim {
                     ..StepProc::new(pid, Some(daemon))
                 };
                 entry.enter_step(step, proc);
-                self.found(run, step, kept);
+                self.record_adopted_step(run, step, kept);
                 if !self.watch_daemon(run, step, pid) {
                     return self.step_ended(run, step);
                 }
@@ -148,11 +148,11 @@ impl Shim {
             self.end_step(run, step);
         }
         // It may have ended since.
-        self.hear_daemon(fd);
+        self.receive_from_daemon(fd);
     }
 
-    /// Steps that a daemon had before this one have ended, which the shim before had not heard.
-    fn end_steps_before(&mut self, run: Run, step: StepNo, pid: i32) {
+    /// Steps that a daemon had before this one have ended, which the launcher before had not received.
+    fn end_steps_before(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         let entry = self.jobs.get(&run);
         let steps = entry.into_iter().flat_map(|e| &e.steps);
         let earlier: Vec<StepNo> = steps
@@ -162,7 +162,7 @@ impl Shim {
         let of_step = Role::Step(run, step);
         self.watched.retain(|w| w.pid != pid || w.role == of_step);
         for step in earlier {
-            // A daemon that goes on to another step leaves what was not heard.
+            // A daemon that goes on to another step leaves what was not received.
             let result = stepd::read_result(&super::result_path(&self.spool, run, step));
             let end = result.map_or_else(super::lost, |(end, _)| end);
             self.end_of_step(run, step, EncodedEnd::of(&end), false);
@@ -191,24 +191,24 @@ impl Shim {
             if let Some(entry) = self.jobs.get_mut(&run) {
                 entry.enter_step(step, StepProc::new(0, None));
             }
-            self.found(run, step, kept);
+            self.record_adopted_step(run, step, kept);
             self.end_of_step(run, step, EncodedEnd::of(&end), false);
         }
     }
 
-    /// What was to be kept of a step that nobody had told of.
-    fn found(&mut self, run: Run, step: StepNo, kept: stepd::Kept) {
-        eprintln!("step {}.{} was not on file", run.0, step.0);
+    /// What was to be kept of a step that nobody had reported.
+    fn record_adopted_step(&mut self, run: JobAttempt, step: StepNo, kept: KeptEntries) {
+        eprintln!("step {}.{} was not on file", run.job, step.0);
         for (key, bytes) in &kept {
             if !self.records.keeps(run, *key) {
                 self.records.keep(run, *key, bytes.clone());
             }
         }
-        self.emit(&FromShim::StepFound { run, step, kept });
+        self.emit(&LauncherEvent::StepFound { run, step, kept });
     }
 
     /// What is kept of a step, for its daemon.
-    pub(super) fn kept_of(&self, run: Run, step: StepNo) -> stepd::Kept {
+    pub(super) fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
         let kept = self.records.kept(run);
         let of_step = kept.filter(|(key, _)| crate::agent::is_kept_of(*key, step));
         of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
@@ -227,13 +227,13 @@ impl Shim {
 }
 
 /// The step that a file is the result of ([`super::result_path`]).
-fn step_of_result(name: &str) -> Option<(Run, StepNo)> {
+fn step_of_result(name: &str) -> Option<(JobAttempt, StepNo)> {
     let numbers = name.strip_prefix("step-")?.strip_suffix(".end")?;
     let mut numbers = numbers.split('.');
     let job = numbers.next()?.parse().ok()?;
     let attempt = numbers.next()?.parse().ok()?;
     let step = numbers.next()?.parse().ok()?;
-    let run = (JobId(job), Attempt(attempt));
+    let run = JobAttempt::new(JobId(job), Attempt(attempt));
     numbers.next().is_none().then_some((run, StepNo(step)))
 }
 
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn results_are_known_by_their_names() {
-        let run = (JobId(7), Attempt(2));
+        let run = JobAttempt::new(JobId(7), Attempt(2));
         let path = super::super::result_path(Path::new("/spool"), run, StepNo(3));
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(step_of_result(name), Some((run, StepNo(3))));

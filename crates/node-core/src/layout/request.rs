@@ -1,4 +1,4 @@
-//! What a request for a step may ask at all. srun checks most of it before; whoever speaks to the agent without srun is
+//! What a request for a step may ask at all. srun checks most of it before; a client other than srun is
 //! held to the same bounds. Whether it fits into the allocation is the layout's to say.
 
 use muster_core::limits::{
@@ -25,7 +25,7 @@ const DEVICE_KINDS_MAX: usize = 64;
 ///
 /// # Errors
 /// What is out of bounds.
-pub(crate) fn check_request(spec: &StepSpec) -> Result<(), Refusal> {
+pub fn check_request(spec: &StepSpec) -> Result<(), Refusal> {
     if spec.argv.is_empty() && spec.multi_prog.is_empty() {
         return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
     }

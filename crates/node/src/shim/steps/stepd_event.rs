@@ -1,5 +1,4 @@
-//! What step daemons say, as this process takes it in: of much of it, it need not know what it means, only keep it and pass
-//! it on. That stays encoded as it came.
+//! Events of step daemons as the launcher decodes them. An end it only keeps and passes on, so that stays encoded as it came.
 
 use super::lost;
 use minicbor::decode::{Decode, Decoder, Error};
@@ -9,24 +8,24 @@ use muster_core::validate::{Bounds, Invalid, Validate};
 use muster_proto::frame::{self, Frames, Message};
 use std::rc::Rc;
 
-/// [`crate::stepd::Told`].
+/// [`StepdEvent`].
 #[derive(Debug, minicbor::Decode, Validate)]
-pub(super) enum Heard<'b> {
+pub(super) enum StepdEventRef<'b> {
     #[n(0)]
-    Ended(#[n(0)] StepNo, #[b(1)] Raw<'b>),
+    StepEnded(#[n(0)] StepNo, #[b(1)] Raw<'b>),
     #[n(1)]
-    Runs,
+    StepRunning,
 }
 
-impl<'b> Heard<'b> {
-    /// The next whole word of those that have come.
-    pub(super) fn next(words: &'b mut Frames) -> Option<Heard<'b>> {
-        let frame = words.take_whole().ok()??;
+impl<'b> StepdEventRef<'b> {
+    /// The next whole event of those that have come.
+    pub(super) fn next(input: &'b mut Frames) -> Option<StepdEventRef<'b>> {
+        let frame = input.take_whole().ok()??;
         frame::decode(&frame[4..]).ok()
     }
 }
 
-impl Message for Heard<'_> {}
+impl Message for StepdEventRef<'_> {}
 
 /// A value as it came.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +57,8 @@ impl EncodedEnd {
         EncodedEnd(bytes.into())
     }
 
-    /// As a daemon has told of it, which is of this program.
-    pub(super) fn told(raw: Raw) -> EncodedEnd {
+    /// As a daemon has sent it, which is of this program.
+    pub(super) fn from_daemon(raw: Raw) -> EncodedEnd {
         EncodedEnd(raw.0.into())
     }
 
@@ -83,42 +82,45 @@ impl EncodedEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stepd::{Running, Told};
     use muster_core::ids::{Attempt, JobId};
+    use muster_node_core::messages::{JobAttempt, RunningStep, StepdEvent};
 
-    fn heard(words: &mut Frames, told: &[Told]) {
-        for told in told {
-            words.push(&frame::encode(told));
+    fn receive(input: &mut Frames, events: &[StepdEvent]) {
+        for event in events {
+            input.push(&frame::encode(event));
         }
     }
 
     #[test]
-    fn words_of_daemons_are_understood() {
+    fn events_of_daemons_are_decoded() {
         let end = lost();
-        let running = Running {
-            run: (JobId(7), Attempt(2)),
+        let running = RunningStep {
+            run: JobAttempt::new(JobId(7), Attempt(2)),
             step: StepNo(3),
             pid: 44,
             dirs: Vec::new(),
             kept: vec![(3, vec![1, 2].into())],
         };
-        let mut words = Frames::default();
-        heard(
-            &mut words,
+        let mut input = Frames::default();
+        receive(
+            &mut input,
             &[
-                Told::Ended(StepNo(3), Box::new(end.clone())),
-                Told::Runs(Box::new(running)),
+                StepdEvent::StepEnded(StepNo(3), Box::new(end.clone())),
+                StepdEvent::StepRunning(Box::new(running)),
             ],
         );
-        match Heard::next(&mut words) {
-            Some(Heard::Ended(step, raw)) => {
+        match StepdEventRef::next(&mut input) {
+            Some(StepdEventRef::StepEnded(step, raw)) => {
                 assert_eq!(step, StepNo(3));
                 assert_eq!(raw.0, EncodedEnd::of(&end).bytes());
-                assert_eq!(EncodedEnd::told(raw).decoded(), end);
+                assert_eq!(EncodedEnd::from_daemon(raw).decoded(), end);
             }
             other => panic!("{other:?}"),
         }
-        assert!(matches!(Heard::next(&mut words), Some(Heard::Runs)));
-        assert!(Heard::next(&mut words).is_none());
+        assert!(matches!(
+            StepdEventRef::next(&mut input),
+            Some(StepdEventRef::StepRunning)
+        ));
+        assert!(StepdEventRef::next(&mut input).is_none());
     }
 }

@@ -1,20 +1,17 @@
 //! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
-//! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
+//! the signals that it takes. Of steps it knows only how to receive the next one and how to report an end.
 
+use super::Setting;
 use super::client::STRANGERS_MAX;
 use super::result::leave;
-use super::{Kept, Setting};
-use crate::descriptors::{self, WithOrder};
-use crate::shim::wire::{Run, StepOrder};
+use crate::descriptors::{self, OrderFds};
 use crate::shim::{ProcessTree, result_path};
-use crate::step_bounds::StepBounds;
 use crate::sys::{self, SoftLimits};
-use minicbor::{Decode, Encode};
-use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
-use muster_proto::frame::{self, Frames, Message};
+use muster_node_core::messages::{
+    JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepdCommand, StepdEvent,
+};
+use muster_proto::frame::{self, Frames};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::collections::VecDeque;
@@ -22,139 +19,19 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// What the shim has to say to a step daemon. Both are of one process, so nothing here outlives a version.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) enum Control {
-    /// A line for the standard error of the step, told to all of its daemons.
-    #[n(0)]
-    Text(#[n(0)] String),
-    /// The same, told to this one alone.
-    #[n(1)]
-    Own(#[n(0)] String),
-    /// End the step: TERM, after a while KILL. Said here and not by a signal, so that it never reaches the step that comes
-    /// after the one that it was meant for.
-    #[n(5)]
-    End,
-    /// Seconds that the tasks may run, from their start on; absent: without end.
-    #[n(2)]
-    Limit(#[n(0)] Option<u64>),
-    /// To a daemon whose step has ended: here is another.
-    #[n(3)]
-    Next(#[n(0)] Box<NextStep>),
-    /// To a daemon whose step has ended: there is none, and what was told of the end is kept.
-    #[n(4)]
-    Leave,
-}
-
-impl Message for Control {}
-
-/// What a step daemon says to the shim, and to the agent.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) enum Told {
-    /// This step has ended; there may be another.
-    #[n(0)]
-    Ended(#[n(0)] StepNo, #[n(1)] Box<StepEnd>),
-    /// To a shim that did not start it: this it runs.
-    #[n(1)]
-    Runs(#[n(0)] Box<Running>),
-}
-
-impl Message for Told {}
-
-/// What a daemon runs, for a shim that may never have heard of it.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct Running {
-    /// The job.
-    #[n(0)]
-    pub(crate) run: Run,
-    /// The step.
-    #[n(1)]
-    pub(crate) step: StepNo,
-    /// The daemon's process.
-    #[n(2)]
-    pub(crate) pid: i32,
-    /// Directories of the step's outside the spool directory.
-    #[n(3)]
-    pub(crate) dirs: Vec<PathBuf>,
-    /// See [`Setting::kept`].
-    #[n(4)]
-    pub(crate) kept: Kept,
-}
-
-/// Another step of the job.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct NextStep {
-    /// What to run.
-    #[n(0)]
-    pub(crate) order: Box<StepOrder>,
-    /// Time between TERM and KILL, milliseconds.
-    #[n(1)]
-    pub(crate) kill_wait_ms: u64,
-    /// File for the result.
-    #[n(2)]
-    pub(crate) result: String,
-    /// See [`Setting::kept`].
-    #[n(3)]
-    pub(crate) kept: Kept,
-}
-
-impl Told {
-    /// [`Told::Ended`] as a frame.
-    pub(super) fn ended(step: StepNo, end: &StepEnd) -> Vec<u8> {
-        frame::encode(&ToldEnded::Ended(step, end))
-    }
-}
-
-/// [`Told::Ended`] without a copy of the end.
-#[derive(Encode)]
-enum ToldEnded<'a> {
-    #[n(0)]
-    Ended(#[n(0)] StepNo, #[n(1)] &'a StepEnd),
-}
-
-impl NextStep {
-    /// As a frame of [`Control::Next`].
-    pub(crate) fn as_control(&self) -> Vec<u8> {
-        frame::encode(&NextControl::Next(self))
-    }
-
-    /// What goes with the order, beside what stays as it was.
-    pub(super) fn setting(&self, last: &Setting) -> Setting {
-        Setting {
-            node: last.node.clone(),
-            kill_wait: Duration::from_millis(self.kill_wait_ms.min(u32::MAX.into())),
-            result: PathBuf::from(&self.result),
-            dirs: Vec::new(),
-            kept: self.kept.clone(),
-        }
-    }
-}
-
-/// [`Control::Next`] without a copy of the step.
-#[derive(Encode)]
-enum NextControl<'a> {
-    #[n(3)]
-    Next(#[n(0)] &'a NextStep),
-}
-
-/// A line to one who gives steps.
-struct Line {
+/// A connection to a process that gives steps.
+struct ControlChannel {
     stream: UnixStream,
     input: Frames,
     /// What has come with messages.
     descriptors: VecDeque<OwnedFd>,
 }
 
-impl Line {
-    fn new(stream: UnixStream) -> io::Result<Line> {
+impl ControlChannel {
+    fn new(stream: UnixStream) -> io::Result<ControlChannel> {
         stream.set_nonblocking(true)?;
-        Ok(Line {
+        Ok(ControlChannel {
             stream,
             input: Frames::default(),
             descriptors: VecDeque::new(),
@@ -185,11 +62,11 @@ impl Line {
 }
 
 /// A step that was given, and what goes with it.
-pub(super) type Given = (NextStep, WithOrder);
+pub(super) type Given = (NextStep, OrderFds);
 
 /// What the launcher says of all steps of this process; agents are not trusted.
 pub(super) struct Confines {
-    pub(super) run: Run,
+    pub(super) run: JobAttempt,
     pub(super) bounds: StepBounds,
     pub(super) spool: PathBuf,
 }
@@ -211,36 +88,36 @@ impl Confines {
 }
 
 /// See the module.
-pub(super) struct Home {
+pub(super) struct StepdRuntime {
     pub(super) confines: Confines,
     pub(super) signals: SignalFd,
     pub(super) listener: UnixListener,
-    /// Who came while the step was given.
-    pub(super) come: Vec<UnixStream>,
+    /// Connections that were accepted while the step was given.
+    pub(super) accepted: Vec<UnixStream>,
     pub(super) tree: ProcessTree,
     /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
     /// same.
     asked_limits: Option<SoftLimits>,
     other_limits: SoftLimits,
-    shim: Option<Line>,
+    shim: Option<ControlChannel>,
     /// The agent that had the last step given by the shim, or gave it.
-    agent: Option<Line>,
+    agent: Option<ControlChannel>,
     /// A step that was given by the shim while another ran, which a lost agent had given.
     early: Option<Given>,
-    /// Ends that the shim was told of and may not have read: where it is lost, they are lost with it.
+    /// Ends that were sent to the shim, which may not have read them: if it is lost, they are lost with it.
     unread: Vec<Unread>,
 }
 
 /// What a file tells of a step's end: its path, the end, and what was to be kept.
-struct Unread(PathBuf, StepEnd, Kept);
+struct Unread(PathBuf, StepEnd, KeptEntries);
 
-impl Home {
+impl StepdRuntime {
     pub(super) fn open(
         listener: UnixListener,
         shim: UnixStream,
         agent: Option<UnixStream>,
         confines: Confines,
-    ) -> io::Result<Home> {
+    ) -> io::Result<StepdRuntime> {
         sys::become_subreaper()?;
         // The shim's mask blocks these already; a descriptor of the daemon's own takes them.
         let mut mask = SigSet::empty();
@@ -249,16 +126,16 @@ impl Home {
         }
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Home {
+        Ok(StepdRuntime {
             confines,
             signals,
             listener,
-            come: Vec::new(),
+            accepted: Vec::new(),
             tree: ProcessTree::new(),
             asked_limits: None,
             other_limits: SoftLimits::new(),
-            shim: Some(Line::new(shim)?),
-            agent: agent.map(Line::new).transpose()?,
+            shim: Some(ControlChannel::new(shim)?),
+            agent: agent.map(ControlChannel::new).transpose()?,
             early: None,
             unread: Vec::new(),
         })
@@ -287,8 +164,8 @@ impl Home {
         self.other_limits.clone()
     }
 
-    /// What the shim has said since the last call, but for another step, which is kept.
-    pub(super) fn heard(&mut self) -> Vec<Control> {
+    /// The shim's commands since the last call; a further step is kept.
+    pub(super) fn receive_commands(&mut self) -> Vec<StepdCommand> {
         let mut messages = Vec::new();
         let Some(mut line) = self.shim.take() else {
             return messages;
@@ -300,10 +177,14 @@ impl Home {
         }
         while let Ok(Some(message)) = line.input.take() {
             match message {
-                Control::Next(next) => {
-                    let come = &mut line.descriptors;
-                    let mut with = WithOrder::take_by_shim(come);
-                    let agent = with.agent.take().map(UnixStream::from).map(Line::new);
+                StepdCommand::StartStep(next) => {
+                    let received = &mut line.descriptors;
+                    let mut with = OrderFds::take_by_shim(received);
+                    let agent = with
+                        .agent
+                        .take()
+                        .map(UnixStream::from)
+                        .map(ControlChannel::new);
                     self.agent = agent.and_then(Result::ok);
                     self.early = Some((*next, with));
                 }
@@ -318,17 +199,17 @@ impl Home {
         messages
     }
 
-    /// What the agent has said: a step that it has given.
-    pub(super) fn hear_agent(&mut self) -> Option<Given> {
+    /// A step that the agent has given, if it has.
+    pub(super) fn receive_from_agent(&mut self) -> Option<Given> {
         let mut line = self.agent.take()?;
         let open = line.read();
         let mut given = None;
         while let Ok(Some(message)) = line.input.take() {
             // All else is for the shim to say.
-            let Control::Next(mut next) = message else {
+            let StepdCommand::StartStep(mut next) = message else {
                 continue;
             };
-            let with = WithOrder::take(&mut line.descriptors, next.order.direct);
+            let with = OrderFds::take(&mut line.descriptors, next.order.direct);
             match self.confines.confine(&mut next) {
                 Ok(()) => given = Some((*next, with)),
                 Err(why) => eprintln!("a step is refused: {why}"),
@@ -338,30 +219,30 @@ impl Home {
         given
     }
 
-    /// There is a new shim, on this connection, which is told what runs.
-    pub(super) fn adopted(&mut self, stream: UnixStream, running: Running) {
+    /// There is a new shim, on this connection; it is sent what runs.
+    pub(super) fn adopted(&mut self, stream: UnixStream, running: RunningStep) {
         // It looks for files when it has been answered.
         self.leave_unread();
-        let line = Line::new(stream).ok();
+        let line = ControlChannel::new(stream).ok();
         self.shim = line.and_then(|mut line| {
-            let told = line.say(&frame::encode(&Told::Runs(Box::new(running))));
-            told.then_some(line)
+            let sent = line.say(&frame::encode(&StepdEvent::StepRunning(Box::new(running))));
+            sent.then_some(line)
         });
     }
 
-    /// Tells the shim how the step ended; whether it was there to hear it.
-    pub(super) fn tell_shim(&mut self, ended: &[u8]) -> bool {
+    /// Sends the shim how the step ended; whether the shim was there.
+    pub(super) fn send_to_shim(&mut self, ended: &[u8]) -> bool {
         let all_read = self.is_all_read();
         // Half a frame is none: it learns the rest from the file.
-        let heard = self.shim.as_mut().is_some_and(|line| line.say(ended));
-        self.shim = self.shim.take().filter(|_| heard);
-        if heard && all_read {
+        let sent = self.shim.as_mut().is_some_and(|line| line.say(ended));
+        self.shim = self.shim.take().filter(|_| sent);
+        if sent && all_read {
             self.unread.clear();
         }
-        heard
+        sent
     }
 
-    /// Keeps an end that the shim was told of until it has read that, to be left in the step's file if the shim is lost.
+    /// Keeps an end that was sent to the shim until the shim has read it; if the shim is lost, the end goes into the step's file.
     pub(super) fn keep_unread(&mut self, end: StepEnd, setting: &mut Setting) {
         let kept = std::mem::take(&mut setting.kept);
         self.unread.push(Unread(setting.result.clone(), end, kept));
@@ -393,7 +274,7 @@ impl Home {
     }
 
     /// Tells the agent the same of an end, where it is still there.
-    pub(super) fn tell_agent(&mut self, ended: &[u8]) {
+    pub(super) fn send_to_agent(&mut self, ended: &[u8]) {
         let line = self.agent.take();
         self.agent = line.and_then(|mut line| line.say(ended).then_some(line));
     }
@@ -407,23 +288,23 @@ impl Home {
             };
             // Who has come for the next step has come after the word of it, which is read after this.
             let accept = || Some(self.listener.accept().ok()?.0);
-            let come: Vec<UnixStream> = match has_caller {
+            let accepted: Vec<UnixStream> = match has_caller {
                 true => std::iter::from_fn(accept).take(STRANGERS_MAX).collect(),
                 // To find nobody costs as much as a connection.
                 false => Vec::new(),
             };
             // What is said of a step that has ended comes too late. Who says this has taken note of the end.
-            if self.heard().contains(&Control::Leave) {
+            if self.receive_commands().contains(&StepdCommand::Exit) {
                 self.unread.clear();
                 return None;
             }
-            let given = self.early.take().or_else(|| self.hear_agent());
+            let given = self.early.take().or_else(|| self.receive_from_agent());
             if given.is_some() {
-                self.come = come;
+                self.accepted = accepted;
                 return given;
             }
             // The others come too late.
-            drop(come);
+            drop(accepted);
             self.shim.as_ref()?;
         }
     }

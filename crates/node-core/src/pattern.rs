@@ -4,23 +4,23 @@ use muster_core::ids::{JobId, StepNo};
 
 /// What the symbols of a pattern stand for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Symbols<'a> {
+pub struct Symbols<'a> {
     /// `%j`.
-    pub(crate) job: JobId,
+    pub job: JobId,
     /// `%A` and `%a`; outside an array `%A` is the job and `%a` is 4294967294, as Slurm prints it.
-    pub(crate) array: Option<(JobId, u32)>,
+    pub array: Option<(JobId, u32)>,
     /// `%s`, and the second part of `%J`; absent in a batch script's files.
-    pub(crate) step: Option<StepNo>,
+    pub step: Option<StepNo>,
     /// `%N`.
-    pub(crate) node: &'a str,
+    pub node: &'a str,
     /// `%n`.
-    pub(crate) node_position: u32,
+    pub node_position: u32,
     /// `%t`.
-    pub(crate) task: u32,
+    pub task: u32,
     /// `%u`.
-    pub(crate) user: &'a str,
+    pub user: &'a str,
     /// `%x`.
-    pub(crate) job_name: &'a str,
+    pub job_name: &'a str,
 }
 
 /// Slurm's NO_VAL, which `%a` prints outside an array.
@@ -30,7 +30,7 @@ const WIDTH_MAX: usize = 10;
 
 /// Replaces the symbols of a pattern. A backslash anywhere turns replacement off and is itself removed; symbols
 /// that do not exist stay as they are.
-pub(crate) fn expand(pattern: &str, symbols: &Symbols) -> String {
+pub fn expand(pattern: &str, symbols: &Symbols) -> String {
     if pattern.contains('\\') {
         return pattern.replace('\\', "");
     }

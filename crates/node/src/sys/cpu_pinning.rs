@@ -9,7 +9,7 @@ use std::io;
 const WORDS: usize = 8192 / 64;
 
 /// Where a process may run that keeps to one CPU now.
-pub(crate) struct Elsewhere {
+pub(crate) struct SavedAffinity {
     words: [u64; WORDS],
     /// So many of them there are.
     len: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Elsewhere {
 
 /// Keeps this process, and what comes of it, to the CPU that it is on. Gives what undoes that; nothing where it stays as it
 /// was.
-pub(crate) fn keep_here() -> Option<Elsewhere> {
+pub(crate) fn pin_to_current_cpu() -> Option<SavedAffinity> {
     // SAFETY: no arguments.
     let cpu = usize::try_from(unsafe { libc::sched_getcpu() }).ok()?;
     let mut words = [0u64; WORDS];
@@ -35,12 +35,12 @@ pub(crate) fn keep_here() -> Option<Elsewhere> {
         return None;
     }
     set(here.get(..len)?).ok()?;
-    Some(Elsewhere { words, len })
+    Some(SavedAffinity { words, len })
 }
 
-impl Elsewhere {
-    /// Lets this process run there again. Allocates nothing.
-    pub(crate) fn again(&self) {
+impl SavedAffinity {
+    /// Lets this process run on those CPUs again. Allocates nothing.
+    pub(crate) fn restore(&self) {
         if set(&self.words[..self.len]).is_err() {
             // None of those is its any more: all that are.
             let _ = set(&[u64::MAX; WORDS]);
@@ -66,11 +66,11 @@ mod tests {
     fn it_stays_and_leaves() {
         let stays = || {
             let before = crate::sys::affinity().unwrap();
-            match keep_here() {
-                Some(elsewhere) => {
+            match pin_to_current_cpu() {
+                Some(saved) => {
                     assert_eq!(crate::sys::affinity().unwrap().len(), 1);
-                    assert!(keep_here().is_none(), "it is kept already");
-                    elsewhere.again();
+                    assert!(pin_to_current_cpu().is_none(), "it is kept already");
+                    saved.restore();
                 }
                 None => assert_eq!(before.len(), 1),
             }

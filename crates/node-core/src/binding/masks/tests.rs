@@ -30,7 +30,7 @@ fn masks_are_those_of_slurm() {
     for line in SLURM.lines().filter(|l| !l.starts_with('#')) {
         let words: Vec<&str> = line.split(' ').collect();
         let shape: Vec<u32> = words[0].split(':').map(|n| n.parse().unwrap()).collect();
-        let wish = Wish {
+        let request = CpuRequest {
             tasks: words[2].parse().unwrap(),
             cpus_per_task: words[3].parse().unwrap(),
             unit: match words[4] {
@@ -46,7 +46,7 @@ fn masks_are_those_of_slurm() {
             tasks_per_socket: words[7].parse().ok(),
         };
         let topology = Topology::uniform(shape[0], shape[1], shape[2]);
-        let masks: Vec<String> = assign(&topology, &bits(words[1]), &wish, None)
+        let masks: Vec<String> = assign(&topology, &bits(words[1]), &request, None)
             .iter()
             .map(hex)
             .collect();
@@ -68,7 +68,7 @@ fn masks_are_those_of_slurm() {
 fn a_distribution_over_cores_is_honoured() {
     let topology = Topology::uniform(2, 4, 2);
     let masks = |sockets, cores, cpus_per_task| {
-        let wish = Wish {
+        let request = CpuRequest {
             tasks: 4,
             cpus_per_task,
             unit: Some(Unit::Threads),
@@ -77,7 +77,7 @@ fn a_distribution_over_cores_is_honoured() {
             threads_per_core: None,
             tasks_per_socket: None,
         };
-        let masks: Vec<String> = assign(&topology, &topology.all(), &wish, None)
+        let masks: Vec<String> = assign(&topology, &topology.all(), &request, None)
             .iter()
             .map(hex)
             .collect();
@@ -113,7 +113,7 @@ fn topologies() -> impl Strategy<Value = Topology> {
     })
 }
 
-fn wishes() -> impl Strategy<Value = Wish> {
+fn wishes() -> impl Strategy<Value = CpuRequest> {
     let spreads = prop_oneof![
         Just(CpuSpread::Block),
         Just(CpuSpread::Cyclic),
@@ -135,7 +135,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
                 (tasks, cpus_per_task, unit),
                 (sockets, cores),
                 (threads_per_core, tasks_per_socket),
-            )| Wish {
+            )| CpuRequest {
                 tasks,
                 cpus_per_task,
                 unit,
@@ -164,36 +164,36 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_task_gets_cpus_of_its_step(topology in topologies(), wish in wishes(), keep in any::<u64>()) {
+    fn every_task_gets_cpus_of_its_step(topology in topologies(), request in wishes(), keep in any::<u64>()) {
         let cpus = step_cpus(&topology, keep);
-        let masks = assign(&topology, &cpus, &wish, None);
-        prop_assert!(masks.len() == 1 || masks.len() == wish.tasks as usize);
+        let masks = assign(&topology, &cpus, &request, None);
+        prop_assert!(masks.len() == 1 || masks.len() == request.tasks as usize);
         for mask in &masks {
             prop_assert!(!mask.is_empty() && cpus.is_superset(mask), "{mask:?} in {cpus:?}");
         }
-        prop_assert!(masks == assign(&topology, &cpus, &wish, None), "not the same twice");
+        prop_assert!(masks == assign(&topology, &cpus, &request, None), "not the same twice");
     }
 
     #[test]
-    fn tasks_that_fit_share_no_thread(topology in topologies(), wish in wishes(), keep in any::<u64>()) {
+    fn tasks_that_fit_share_no_thread(topology in topologies(), request in wishes(), keep in any::<u64>()) {
         let cpus = step_cpus(&topology, keep);
-        let wish = Wish { unit: Some(Unit::Threads), tasks_per_socket: None, ..wish };
-        let dealt = thinned(&topology, &cpus, wish.threads_per_core);
-        let cpus_per_task = wish.cpus_per_task.min(dealt.len());
-        let wish = Wish { cpus_per_task, tasks: wish.tasks.min(dealt.len() / cpus_per_task), ..wish };
+        let request = CpuRequest { unit: Some(Unit::Threads), tasks_per_socket: None, ..request };
+        let dealt = thinned(&topology, &cpus, request.threads_per_core);
+        let cpus_per_task = request.cpus_per_task.min(dealt.len());
+        let request = CpuRequest { cpus_per_task, tasks: request.tasks.min(dealt.len() / cpus_per_task), ..request };
         let mut used = CpuSet::default();
-        for mask in assign(&topology, &cpus, &wish, None) {
-            prop_assert_eq!(mask.len(), wish.cpus_per_task);
+        for mask in assign(&topology, &cpus, &request, None) {
+            prop_assert_eq!(mask.len(), request.cpus_per_task);
             prop_assert!(!used.intersects(&mask), "{:?} twice", mask);
             used.union_with(&mask);
         }
     }
 
     #[test]
-    fn a_task_is_bound_to_whole_units(topology in topologies(), wish in wishes(), keep in any::<u64>()) {
+    fn a_task_is_bound_to_whole_units(topology in topologies(), request in wishes(), keep in any::<u64>()) {
         let cpus = step_cpus(&topology, keep);
-        let Some(unit) = wish.unit else { return Ok(()); };
-        for mask in assign(&topology, &cpus, &wish, None) {
+        let Some(unit) = request.unit else { return Ok(()); };
+        for mask in assign(&topology, &cpus, &request, None) {
             prop_assert_eq!(topology.widen(&mask, unit, &cpus), mask);
         }
     }
@@ -201,12 +201,12 @@ proptest! {
     #[test]
     fn with_no_more_tasks_than_cores_none_is_shared(topology in topologies(), sockets in prop_oneof![Just(CpuSpread::Block), Just(CpuSpread::Cyclic)]) {
         let cores = u32::try_from(topology.units_in(&topology.all(), Unit::Cores)).unwrap();
-        let wish = Wish {
+        let request = CpuRequest {
             tasks: cores, cpus_per_task: 1, unit: Some(Unit::Cores), sockets, cores: None,
             threads_per_core: None, tasks_per_socket: None,
         };
         let mut used = CpuSet::default();
-        for mask in assign(&topology, &topology.all(), &wish, None) {
+        for mask in assign(&topology, &topology.all(), &request, None) {
             prop_assert!(!used.intersects(&mask));
             used.union_with(&mask);
         }

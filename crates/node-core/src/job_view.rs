@@ -6,7 +6,7 @@ use muster_core::job_env::JobView;
 use muster_proto::node::{JobGrant, NodeSettings};
 
 /// The job of a grant.
-pub(crate) fn job_view<'a>(
+pub fn job_view<'a>(
     grant: &'a JobGrant,
     cluster: &'a str,
     settings: &'a NodeSettings,
@@ -32,7 +32,7 @@ pub(crate) fn job_view<'a>(
 }
 
 /// The array that a job is a task of, and its index.
-pub(crate) fn array_of(grant: &JobGrant) -> Option<(JobId, u32)> {
+pub fn array_of(grant: &JobGrant) -> Option<(JobId, u32)> {
     match &grant.array {
         ArrayRole::Task { base, index } => Some((*base, *index)),
         ArrayRole::None | ArrayRole::Pending { .. } => None,
@@ -40,7 +40,7 @@ pub(crate) fn array_of(grant: &JobGrant) -> Option<(JobId, u32)> {
 }
 
 /// Limits that `PropagateResourceLimits` lets through.
-pub(crate) fn propagated_limits(settings: &NodeSettings, soft: &[(u32, u64)]) -> Vec<(u32, u64)> {
+pub fn propagated_limits(settings: &NodeSettings, soft: &[(u32, u64)]) -> Vec<(u32, u64)> {
     let wanted = &settings.propagate_limits;
     soft.iter()
         .filter(|(resource, _)| wanted.contains(resource))

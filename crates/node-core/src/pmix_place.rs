@@ -1,13 +1,15 @@
 //! Where the PMIx host of a step has its files, and how the step is named: launcher and agent have to agree.
 
-use crate::shim::SHARED_MEMORY;
-use crate::shim::wire::Run;
+use crate::messages::JobAttempt;
 use muster_core::ids::StepNo;
 use muster_proto::node::NodeSettings;
 
+/// Where the kernel keeps shared memory.
+pub const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Directories for files of steps, the best first: `PMIxCliTmpDirBase`; else in memory, as nothing in them outlives the
 /// step; where there is no such directory, `TmpFS` or /tmp.
-pub(crate) fn bases(settings: &NodeSettings, node: &str) -> Vec<String> {
+pub fn bases(settings: &NodeSettings, node: &str) -> Vec<String> {
     let named = settings.mpi.tmp_base.as_deref().into_iter();
     let bases = named.chain([SHARED_MEMORY, &settings.tmp_fs, "/tmp"]);
     let filled = bases.map(|base| base.replace("%n", node).replace("%h", node));
@@ -16,6 +18,6 @@ pub(crate) fn bases(settings: &NodeSettings, node: &str) -> Vec<String> {
 
 /// The name of a step's PMIx name space, unique in the cluster. Open MPI 5 makes numbers of this: what is before the @ gives one
 /// for the job, what follows is taken as it is, so that no two steps of a job have the same.
-pub(crate) fn namespace(cluster: &str, run: Run, step: StepNo) -> String {
-    format!("{cluster}.{}.{}@{step}", run.0, run.1.0)
+pub fn namespace(cluster: &str, run: JobAttempt, step: StepNo) -> String {
+    format!("{cluster}.{}.{}@{step}", run.job, run.attempt.0)
 }

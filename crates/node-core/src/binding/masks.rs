@@ -1,4 +1,4 @@
-//! Which CPUs each task of a step gets on a node. Pure: a topology, the step's CPUs and a wish in, sets of CPUs out.
+//! Which CPUs each task of a step gets on a node. Pure: a topology, the step's CPUs and a request in, sets of CPUs out.
 //!
 //! CPUs are dealt to tasks one task after another, as the distribution over sockets and cores says; then each task
 //! is bound to the whole unit (core, socket, NUMA domain) that its CPUs are in, as far as it belongs to the step.
@@ -12,47 +12,47 @@ use std::collections::BTreeMap;
 
 /// What tasks are to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(super) struct CpuRequest {
     /// Tasks on this node.
-    pub(crate) tasks: u32,
+    pub tasks: u32,
     /// CPUs for each.
-    pub(crate) cpus_per_task: u32,
+    pub cpus_per_task: u32,
     /// What each is bound to; `None` picks what fits, or all of the step's CPUs for every task.
-    pub(crate) unit: Option<Unit>,
+    pub unit: Option<Unit>,
     /// Over sockets.
-    pub(crate) sockets: CpuSpread,
+    pub sockets: CpuSpread,
     /// Over the cores of a socket, where the user says so.
-    pub(crate) cores: Option<CpuSpread>,
+    pub cores: Option<CpuSpread>,
     /// Threads of each core that are dealt.
-    pub(crate) threads_per_core: Option<u32>,
+    pub threads_per_core: Option<u32>,
     /// Most tasks on a socket before the next has as many.
-    pub(crate) tasks_per_socket: Option<u32>,
+    pub tasks_per_socket: Option<u32>,
 }
 
 /// Sets of CPUs by local task; one set for all tasks when no unit fits and none was asked for.
-pub(crate) fn assign(
+pub(super) fn assign(
     topology: &Topology,
     cpus: &CpuSet,
-    wish: &Wish,
+    request: &CpuRequest,
     fallback: Option<Unit>,
 ) -> Vec<CpuSet> {
-    let dealt = thinned(topology, cpus, wish.threads_per_core);
-    let unit = wish
+    let dealt = thinned(topology, cpus, request.threads_per_core);
+    let unit = request
         .unit
-        .or_else(|| fitting(topology, &dealt, wish))
+        .or_else(|| fitting(topology, &dealt, request))
         .or(fallback);
     let Some(unit) = unit.filter(|_| !dealt.is_empty()) else {
         return vec![cpus.clone()];
     };
-    let mut dealer = Dealer::new(topology, &dealt, wish, unit);
-    (0..wish.tasks)
+    let mut dealer = Dealer::new(topology, &dealt, request, unit);
+    (0..request.tasks)
         .map(|_| topology.widen(&dealer.deal(), unit, cpus))
         .collect()
 }
 
 /// The unit of which the step has exactly as many, all of one size, as its tasks need CPUs.
-fn fitting(topology: &Topology, cpus: &CpuSet, wish: &Wish) -> Option<Unit> {
-    let needed = wish.tasks.saturating_mul(wish.cpus_per_task.max(1)) as usize;
+fn fitting(topology: &Topology, cpus: &CpuSet, request: &CpuRequest) -> Option<Unit> {
+    let needed = request.tasks.saturating_mul(request.cpus_per_task.max(1)) as usize;
     [Unit::Sockets, Unit::Cores, Unit::Threads]
         .into_iter()
         .find(|unit| {
@@ -90,7 +90,7 @@ struct Socket {
 
 struct Dealer<'a> {
     topology: &'a Topology,
-    wish: &'a Wish,
+    request: &'a CpuRequest,
     /// No core that another task has a CPU of.
     fresh_cores: bool,
     sockets: Vec<Socket>,
@@ -102,17 +102,22 @@ struct Dealer<'a> {
 }
 
 impl<'a> Dealer<'a> {
-    fn new(topology: &'a Topology, cpus: &CpuSet, wish: &'a Wish, unit: Unit) -> Dealer<'a> {
+    fn new(
+        topology: &'a Topology,
+        cpus: &CpuSet,
+        request: &'a CpuRequest,
+        unit: Unit,
+    ) -> Dealer<'a> {
         let mut sockets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for cpu in cpus.iter() {
             if let Some(socket) = topology.unit_of(cpu, Unit::Sockets) {
                 sockets.entry(socket).or_default().push(cpu);
             }
         }
-        let scattered = wish.sockets == CpuSpread::FullCyclic && wish.cpus_per_task > 1;
+        let scattered = request.sockets == CpuSpread::FullCyclic && request.cpus_per_task > 1;
         Dealer {
             topology,
-            wish,
+            request,
             fresh_cores: unit == Unit::Cores && !scattered,
             sockets: sockets
                 .into_values()
@@ -126,13 +131,13 @@ impl<'a> Dealer<'a> {
 
     /// CPUs of the next task.
     fn deal(&mut self) -> CpuSet {
-        let count = self.wish.cpus_per_task.max(1) as usize;
+        let count = self.request.cpus_per_task.max(1) as usize;
         let total: usize = self.sockets.iter().map(|s| s.cpus.len()).sum();
         let count = count.min(total);
         let single = count == 1;
-        let taken = match self.wish.sockets {
+        let taken = match self.request.sockets {
             CpuSpread::FullCyclic if !single => self.scatter(count),
-            CpuSpread::Block if self.wish.tasks_per_socket.is_none() => self.spill(count),
+            CpuSpread::Block if self.request.tasks_per_socket.is_none() => self.spill(count),
             _ => match self.on_one_socket(count) {
                 Some(taken) => taken,
                 None => self.spill(count),
@@ -148,9 +153,9 @@ impl<'a> Dealer<'a> {
 
     /// All of a task's CPUs on the next socket that has enough.
     fn on_one_socket(&mut self, count: usize) -> Option<Vec<u32>> {
-        let limit = self.wish.tasks_per_socket.unwrap_or(u32::MAX).max(1);
+        let limit = self.request.tasks_per_socket.unwrap_or(u32::MAX).max(1);
         let len = self.sockets.len();
-        let start = if self.wish.sockets == CpuSpread::Block {
+        let start = if self.request.sockets == CpuSpread::Block {
             0
         } else {
             self.next
@@ -192,7 +197,7 @@ impl<'a> Dealer<'a> {
         let mut taken: Vec<u32> = Vec::with_capacity(count);
         let len = self.sockets.len();
         while taken.len() < count {
-            let start = if self.wish.sockets == CpuSpread::Block {
+            let start = if self.request.sockets == CpuSpread::Block {
                 0
             } else {
                 self.next
@@ -264,7 +269,7 @@ impl<'a> Dealer<'a> {
     fn pick(&self, mut free: Vec<u32>, count: usize) -> Vec<u32> {
         let core = |cpu: u32| self.topology.unit_of(cpu, Unit::Cores).unwrap_or(0);
         let held = |cpu: u32| self.held.get(&core(cpu)).copied().unwrap_or(0);
-        match self.wish.cores {
+        match self.request.cores {
             None | Some(CpuSpread::Block) => {}
             // From the core that others have least of on.
             Some(CpuSpread::Cyclic) => free.sort_by_key(|cpu| (held(*cpu), *cpu)),

@@ -7,7 +7,7 @@
 
 mod request;
 
-pub(crate) use request::check_request;
+pub use request::check_request;
 
 use muster_core::cpuset::CpuSet;
 use muster_core::distribution::{Distribution, NodeSpread};
@@ -20,37 +20,40 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// `MaxTasksPerNode` where nothing else is said.
-pub(crate) const TASKS_PER_NODE_DEFAULT: u32 = 512;
+pub const TASKS_PER_NODE_DEFAULT: u32 = 512;
 
 /// Names that a step may exclude.
 const EXCLUDED_MAX: usize = 65_536;
 
 /// What running steps hold of one node of the allocation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held {
-    pub(crate) cpus: CpuSet,
-    pub(crate) memory_mib: u64,
-    pub(crate) gres: Vec<GresShare>,
+pub struct Held {
+    /// CPUs.
+    pub cpus: CpuSet,
+    /// MiB.
+    pub memory_mib: u64,
+    /// Devices.
+    pub gres: Vec<GresShare>,
 }
 
 /// A step's share of one node.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Placed {
+pub struct Placed {
     /// Position of the node in the allocation.
-    pub(crate) node: usize,
+    pub node: usize,
     /// CPUs.
-    pub(crate) cpus: CpuSet,
+    pub cpus: CpuSet,
     /// MiB that it asked for, 0 if it did not.
-    pub(crate) memory_mib: u64,
+    pub memory_mib: u64,
     /// Devices.
-    pub(crate) gres: Vec<GresShare>,
+    pub gres: Vec<GresShare>,
     /// Global numbers of its tasks here.
-    pub(crate) tasks: Vec<u32>,
+    pub tasks: Vec<u32>,
 }
 
 /// Why a step cannot start.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum NoLayout {
+pub enum NoLayout {
     /// Not now.
     Busy,
     /// Never in this allocation.
@@ -58,7 +61,7 @@ pub(crate) enum NoLayout {
 }
 
 /// Lays a step out, with at most so many tasks on each node (`MaxTasksPerNode`).
-pub(crate) fn lay_out(
+pub fn lay_out(
     alloc: &Allocation,
     spec: &StepSpec,
     held: &[Held],

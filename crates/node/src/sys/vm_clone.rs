@@ -13,8 +13,8 @@ use std::io;
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Whether system calls are made without the C library here, so that memory can be shared. Elsewhere children are
-/// forked.
+/// Whether system calls are made without the C library here, so that memory can be shared. On other machines
+/// children are forked.
 pub(super) const SHARES_MEMORY: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Bytes of a child's stack.
@@ -24,12 +24,12 @@ const STACK: usize = 64 * 1024;
 const LOOKED_AT: usize = 8;
 
 /// Children that were started and what they work with, the one that was started last at the back.
-pub(crate) struct Nursery<T> {
+pub(crate) struct VmCloneSpawner<T> {
     /// Boxed: the kernel holds the address of `alive`, and the child that of `work`.
-    cradles: VecDeque<Box<Cradle<T>>>,
+    slots: VecDeque<Box<ChildSlot<T>>>,
 }
 
-struct Cradle<T> {
+struct ChildSlot<T> {
     /// Set to 0 by the kernel when the child has left this memory, by exec or exit.
     alive: AtomicI32,
     stack: *mut u8,
@@ -37,59 +37,59 @@ struct Cradle<T> {
     child: fn(&mut T) -> !,
 }
 
-impl<T> Default for Nursery<T> {
-    fn default() -> Nursery<T> {
-        Nursery::new()
+impl<T> Default for VmCloneSpawner<T> {
+    fn default() -> VmCloneSpawner<T> {
+        VmCloneSpawner::new()
     }
 }
 
-impl<T> Nursery<T> {
-    pub(crate) fn new() -> Nursery<T> {
-        Nursery {
-            cradles: VecDeque::new(),
+impl<T> VmCloneSpawner<T> {
+    pub(crate) fn new() -> VmCloneSpawner<T> {
+        VmCloneSpawner {
+            slots: VecDeque::new(),
         }
     }
 
     /// Starts a child, which works with `work` until it executes a program or ends. Gives its process id.
     pub(crate) fn start(&mut self, work: T, child: fn(&mut T) -> !) -> io::Result<i32> {
-        let mut cradle = match self.take_free() {
-            Some(cradle) => cradle,
-            None => Box::new(Cradle::new(child)?),
+        let mut slot = match self.take_free() {
+            Some(slot) => slot,
+            None => Box::new(ChildSlot::new(child)?),
         };
-        cradle.work = Some(work);
-        cradle.child = child;
-        let started = cradle.start();
+        slot.work = Some(work);
+        slot.child = child;
+        let started = slot.start();
         if started.is_err() {
-            cradle.alive.store(0, Ordering::Release);
+            slot.alive.store(0, Ordering::Release);
         }
-        self.cradles.push_back(cradle);
+        self.slots.push_back(slot);
         started
     }
 
-    fn take_free(&mut self) -> Option<Box<Cradle<T>>> {
-        for _ in 0..self.cradles.len().min(LOOKED_AT) {
-            let cradle = self.cradles.pop_front()?;
-            if cradle.is_free() {
-                return Some(cradle);
+    fn take_free(&mut self) -> Option<Box<ChildSlot<T>>> {
+        for _ in 0..self.slots.len().min(LOOKED_AT) {
+            let slot = self.slots.pop_front()?;
+            if slot.is_free() {
+                return Some(slot);
             }
-            self.cradles.push_back(cradle);
+            self.slots.push_back(slot);
         }
         None
     }
 }
 
-impl<T> Drop for Nursery<T> {
+impl<T> Drop for VmCloneSpawner<T> {
     fn drop(&mut self) {
-        let busy = self.cradles.drain(..).filter(|cradle| !cradle.is_free());
+        let busy = self.slots.drain(..).filter(|slot| !slot.is_free());
         // Their children still work with them.
-        busy.for_each(|cradle| {
-            Box::leak(cradle);
+        busy.for_each(|slot| {
+            Box::leak(slot);
         });
     }
 }
 
-impl<T> Cradle<T> {
-    fn new(child: fn(&mut T) -> !) -> io::Result<Cradle<T>> {
+impl<T> ChildSlot<T> {
+    fn new(child: fn(&mut T) -> !) -> io::Result<ChildSlot<T>> {
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let stack = unsafe {
             libc::mmap(
@@ -104,7 +104,7 @@ impl<T> Cradle<T> {
         if stack == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Cradle {
+        Ok(ChildSlot {
             alive: AtomicI32::new(0),
             stack: stack.cast(),
             work: None,
@@ -119,17 +119,17 @@ impl<T> Cradle<T> {
     fn start(&mut self) -> io::Result<i32> {
         if !SHARES_MEMORY {
             return match super::fork()? {
-                super::Fork::Child => grow_up::<T>((&raw mut *self).cast()),
+                super::Fork::Child => child_main::<T>((&raw mut *self).cast()),
                 super::Fork::Parent(pid) => Ok(pid),
             };
         }
         self.alive.store(1, Ordering::Release);
         let flags = libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
         // SAFETY: the stack is this child's alone, and it, the word and the work stay where they are until the kernel
-        // has cleared the word, which it does when the child no longer uses this memory. `grow_up` never returns.
+        // has cleared the word, which it does when the child no longer uses this memory. `child_main` never returns.
         let pid = unsafe {
             libc::clone(
-                grow_up_c::<T>,
+                child_main_c::<T>,
                 self.stack.add(STACK).cast(),
                 flags,
                 (&raw mut *self).cast(),
@@ -145,22 +145,22 @@ impl<T> Cradle<T> {
     }
 }
 
-impl<T> Drop for Cradle<T> {
+impl<T> Drop for ChildSlot<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, and no child runs on it: those of a nursery that goes are leaked.
+        // SAFETY: the mapping was made by `new`, and no child runs on it: slots in use are leaked when their spawner is dropped.
         unsafe { libc::munmap(self.stack.cast(), STACK) };
     }
 }
 
-extern "C" fn grow_up_c<T>(cradle: *mut c_void) -> c_int {
-    grow_up::<T>(cradle)
+extern "C" fn child_main_c<T>(slot: *mut c_void) -> c_int {
+    child_main::<T>(slot)
 }
 
-fn grow_up<T>(cradle: *mut c_void) -> ! {
-    let cradle = cradle.cast::<Cradle<T>>();
-    // SAFETY: the pointer is to a cradle that stays at least as long as this child is in this memory; the parent does
+fn child_main<T>(slot: *mut c_void) -> ! {
+    let slot = slot.cast::<ChildSlot<T>>();
+    // SAFETY: the pointer is to a slot that stays at least as long as this child is in this memory; the parent does
     // not touch these fields meanwhile.
-    let (work, child) = unsafe { (&mut (*cradle).work, (*cradle).child) };
+    let (work, child) = unsafe { (&mut (*slot).work, (*slot).child) };
     if let Some(work) = work {
         child(work)
     }
@@ -170,7 +170,7 @@ fn grow_up<T>(cradle: *mut c_void) -> ! {
 #[cfg(test)]
 mod tests {
     use super::super::bare;
-    use super::Nursery;
+    use super::VmCloneSpawner;
     use std::ffi::{CString, OsStr};
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
@@ -194,19 +194,19 @@ mod tests {
 
     #[test]
     fn one_that_hangs_keeps_neither_the_parent_nor_others() {
-        let path = CString::new(format!("/tmp/muster-nursery.{}", std::process::id())).unwrap();
+        let path = CString::new(format!("/tmp/muster-vm-clone.{}", std::process::id())).unwrap();
         nix::unistd::mkfifo(path.as_c_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let file = Path::new(OsStr::from_bytes(path.to_bytes()));
-        let mut nursery = Nursery::new();
-        let hangs = nursery
+        let mut spawner = VmCloneSpawner::new();
+        let hangs = spawner
             .start(Task(Some(path.clone()), 1), wait_and_exit)
             .unwrap();
         for code in 0..100 {
-            let pid = nursery.start(Task(None, code), wait_and_exit).unwrap();
+            let pid = spawner.start(Task(None, code), wait_and_exit).unwrap();
             assert_eq!(exit_of(pid), code);
         }
         // Who was waited for has left its stack to the next.
-        assert_eq!(nursery.cradles.len(), 2);
+        assert_eq!(spawner.slots.len(), 2);
         std::fs::read(file).unwrap();
         assert_eq!(exit_of(hangs), 1);
         std::fs::remove_file(file).unwrap();

@@ -1,40 +1,24 @@
-//! Sockets, cores, threads and NUMA domains of a node: as its machine has them (read from sysfs once, at the agent's
-//! start), or as the configuration claims. CPUs are numbered as the controller numbers them: by socket, core and
-//! thread, which is seldom how the kernel numbers them.
+//! The machine as sysfs describes it, read once: sockets, cores, threads and NUMA domains, in the controller's order of CPUs.
 
-use muster_core::binding::Unit;
 use muster_core::cpuset::CpuSet;
+use muster_node_core::binding::Machine;
+use muster_node_core::binding::topology::{Place, Topology};
+use muster_node_core::messages::MachineClaim;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A schedulable CPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Socket, counted over the node.
-    pub(crate) socket: u32,
-    /// Core, counted over the node.
-    pub(crate) core: u32,
-    /// NUMA domain, by the kernel's number.
-    pub(crate) ldom: u32,
-    /// The kernel's numbers: one hardware thread, or all of a core where the configuration counts cores as CPUs.
-    pub(crate) threads: Vec<u32>,
-}
-
-/// The CPUs of a node in the controller's order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Topology {
-    places: Vec<Place>,
-}
-
 /// What the configuration says of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claim {
+struct Claim {
     /// `CPUs`.
-    pub(crate) cpus: u32,
+    cpus: u32,
     /// Sockets over all boards; 0 is unknown.
-    pub(crate) sockets: u32,
+    sockets: u32,
 }
+
+/// Where the kernel describes the machine.
+const SYSTEM: &str = "/sys/devices/system";
 
 /// How many sockets, cores and threads this machine has, as a line of slurm.conf says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +64,7 @@ impl Shape {
         }
     }
 
-    /// The machine below `root`; `None` if it is not described. Parts that are unlike are not told apart.
+    /// The machine below `root`; `None` if it is not described. Parts that differ are not distinguished.
     fn read(root: &Path, socket: SocketUnit) -> Option<Shape> {
         let online: CpuSet = ranges(&read(&root.join("cpu/online"))?)
             .into_iter()
@@ -120,118 +104,48 @@ struct Thread {
     cpu: u32,
 }
 
-impl Topology {
-    /// Sockets of cores of threads, one NUMA domain to a socket, numbered like the kernel's CPUs.
-    #[cfg(test)]
-    pub(crate) fn uniform(sockets: u32, cores: u32, threads: u32) -> Topology {
-        let places = (0..sockets * cores * threads).map(|cpu| Place {
-            socket: cpu / (cores * threads),
-            core: cpu / threads,
-            ldom: cpu / (cores * threads),
-            threads: vec![cpu],
-        });
-        Topology {
-            places: places.collect(),
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of(places: Vec<Place>) -> Topology {
-        Topology { places }
-    }
-
-    /// The machine below `root` (`/sys/devices/system`), seen through what the configuration claims of it.
-    ///
-    /// # Errors
-    /// Why tasks cannot be bound by this: the claim is of another machine.
-    pub(crate) fn read(root: &Path, usable: &CpuSet, claim: Claim) -> Result<Topology, String> {
-        let mut threads = threads(root, usable);
-        if threads.is_empty() {
-            return Err(format!("{} does not describe the CPUs", root.display()));
-        }
-        threads.sort();
-        let cores = count(threads.iter().map(|t| (t.package, t.ldom, t.core)));
-        let by_core = match claim.cpus {
-            n if n as usize == threads.len() => false,
-            n if n as usize == cores => true,
-            n => {
-                return Err(format!(
-                    "the node claims {n} CPUs and this machine lets it use {} in {cores} cores",
-                    threads.len()
-                ));
-            }
+/// Reads what the kernel says of this machine.
+pub(crate) fn read_machine(claimed: MachineClaim) -> Machine {
+    let root = Path::new(SYSTEM);
+    let topology = if claimed.shared {
+        Err("several nodes of the configuration are on this machine".to_owned())
+    } else {
+        let usable = crate::sys::affinity().unwrap_or_default();
+        let cpus = claimed.cpus.unwrap_or_else(|| usable.len());
+        let claim = Claim {
+            cpus,
+            sockets: claimed.sockets,
         };
-        Ok(Topology {
-            places: places(&threads, by_core, claim.sockets),
-        })
+        read_topology(root, &usable, claim)
+    };
+    if let Err(why) = &topology {
+        log::info!("tasks are not bound to CPUs: {why}");
     }
+    Machine::new(topology, memory_ldoms(root))
+}
 
-    /// The CPU at this number.
-    pub(crate) fn get(&self, cpu: u32) -> Option<&Place> {
-        self.places.get(cpu as usize)
+/// The machine below `root` (`/sys/devices/system`), seen through what the configuration claims of it.
+///
+/// # Errors
+/// Why tasks cannot be bound by this: the claim is of another machine.
+fn read_topology(root: &Path, usable: &CpuSet, claim: Claim) -> Result<Topology, String> {
+    let mut threads = threads(root, usable);
+    if threads.is_empty() {
+        return Err(format!("{} does not describe the CPUs", root.display()));
     }
-
-    /// All CPUs.
-    pub(crate) fn all(&self) -> CpuSet {
-        CpuSet::first(u32::try_from(self.places.len()).unwrap_or(u32::MAX))
-    }
-
-    /// The kernel's numbers of a set of CPUs.
-    pub(crate) fn threads(&self, cpus: &CpuSet) -> CpuSet {
-        cpus.iter()
-            .filter_map(|cpu| self.get(cpu))
-            .flat_map(|place| place.threads.iter().copied())
-            .collect()
-    }
-
-    /// The kernel's numbers of all CPUs of a NUMA domain.
-    pub(crate) fn ldom(&self, ldom: u32) -> CpuSet {
-        let inside = self.places.iter().filter(|p| p.ldom == ldom);
-        inside.flat_map(|p| p.threads.iter().copied()).collect()
-    }
-
-    /// Numbers of the NUMA domains that have CPUs.
-    pub(crate) fn ldoms(&self) -> Vec<u32> {
-        let mut out: Vec<u32> = self.places.iter().map(|p| p.ldom).collect();
-        out.sort_unstable();
-        out.dedup();
-        out
-    }
-
-    /// Which unit a CPU is in.
-    pub(crate) fn unit_of(&self, cpu: u32, unit: Unit) -> Option<u32> {
-        let place = self.get(cpu)?;
-        Some(match unit {
-            Unit::Threads => cpu,
-            Unit::Cores => place.core,
-            Unit::Sockets => place.socket,
-            Unit::Ldoms => place.ldom,
-        })
-    }
-
-    /// How many units have a CPU of the set.
-    #[cfg(test)]
-    pub(crate) fn units_in(&self, cpus: &CpuSet, unit: Unit) -> usize {
-        count(cpus.iter().filter_map(|cpu| self.unit_of(cpu, unit)))
-    }
-
-    /// The CPUs of `within` that share a unit with one of `cpus`.
-    pub(crate) fn widen(&self, cpus: &CpuSet, unit: Unit, within: &CpuSet) -> CpuSet {
-        if unit == Unit::Threads {
-            return cpus.clone();
+    threads.sort();
+    let cores = count(threads.iter().map(|t| (t.package, t.ldom, t.core)));
+    let by_core = match claim.cpus {
+        n if n as usize == threads.len() => false,
+        n if n as usize == cores => true,
+        n => {
+            return Err(format!(
+                "the node claims {n} CPUs and this machine lets it use {} in {cores} cores",
+                threads.len()
+            ));
         }
-        let mut units: Vec<u32> = cpus
-            .iter()
-            .filter_map(|cpu| self.unit_of(cpu, unit))
-            .collect();
-        units.sort_unstable();
-        units.dedup();
-        let inside = |cpu: &u32| {
-            self.unit_of(*cpu, unit)
-                .is_some_and(|u| units.binary_search(&u).is_ok())
-        };
-        within.iter().filter(inside).collect()
-    }
+    };
+    Ok(Topology::of(places(&threads, by_core, claim.sockets)))
 }
 
 /// Groups threads into CPUs. A socket is a package unless the configuration has as many sockets as there are NUMA
@@ -275,7 +189,7 @@ fn threads(root: &Path, usable: &CpuSet) -> Vec<Thread> {
     let one = |cpu: u32| {
         let dir = root.join(format!("cpu/cpu{cpu}"));
         let number = |name: &str| read(&dir.join(name)).and_then(|t| t.parse().ok());
-        // A core is told by its lowest thread: core_id repeats in every package, and in every die on some machines.
+        // A core is known by its lowest thread: core_id repeats in every package, and in every die on some machines.
         let siblings = ["topology/core_cpus_list", "topology/thread_siblings_list"];
         let lowest = |file: &str| read(&dir.join(file)).and_then(|t| ranges(&t).first().copied());
         let cache = (0..8).rev().find_map(|index| {
@@ -319,7 +233,7 @@ fn ldoms(dir: &Path) -> BTreeMap<u32, u32> {
 }
 
 /// NUMA domains that have memory, by the kernel's numbers.
-pub(crate) fn memory_ldoms(root: &Path) -> CpuSet {
+fn memory_ldoms(root: &Path) -> CpuSet {
     let list = read(&root.join("node/has_memory")).or_else(|| read(&root.join("node/online")));
     list.map_or_else(
         || CpuSet::first(1),
@@ -346,6 +260,7 @@ fn count<T: Ord>(items: impl Iterator<Item = T>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_core::binding::Unit;
 
     /// Writes files `path:value` below a fresh directory.
     fn tree(name: &str, files: &[(String, String)]) -> std::path::PathBuf {
@@ -421,7 +336,7 @@ mod tests {
         let root = tree("smt", &machine());
         let all = CpuSet::first(16);
         let read =
-            |usable: &CpuSet, cpus, sockets| Topology::read(&root, usable, Claim { cpus, sockets });
+            |usable: &CpuSet, cpus, sockets| read_topology(&root, usable, Claim { cpus, sockets });
         let t = read(&all, 16, 2).unwrap();
         // CPUs 0 and 1 of the controller are the two threads of the first core.
         assert_eq!(t.threads(&CpuSet::first(2)), [0, 8].into_iter().collect());
@@ -454,7 +369,7 @@ mod tests {
     #[test]
     fn what_the_kernel_keeps_to_itself_counts_once() {
         let root = tree("bare", &[("cpu/online".to_owned(), "0-1".to_owned())]);
-        let t = Topology::read(
+        let t = read_topology(
             &root,
             &CpuSet::first(2),
             Claim {
@@ -471,8 +386,6 @@ mod tests {
             (1, 2)
         );
         fs::remove_dir_all(root).unwrap();
-        assert!(
-            Topology::read(Path::new("/nosuch"), &CpuSet::default(), Claim::default()).is_err()
-        );
+        assert!(read_topology(Path::new("/nosuch"), &CpuSet::default(), Claim::default()).is_err());
     }
 }

@@ -1,12 +1,9 @@
 //! What a step of a job may be on a node. The launcher makes this from the job's grant, which the controller has sealed, and
 //! checks what an agent orders by it; so do step daemons, to which agents give further steps of the job directly.
 
-use crate::shim::wire::{Run, StepOrder, User};
-use minicbor::{Decode, Encode};
+use crate::messages::{JobAttempt, StepBounds, StepOrder};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::GresShare;
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
 use muster_proto::node::NodeSettings;
 
 /// `MaxStepCount` where nothing else is said.
@@ -17,7 +14,7 @@ const MAX_STEP_COUNT_MAX: u32 = 1 << 29;
 const TASKS_PER_NODE_DEFAULT: u32 = crate::layout::TASKS_PER_NODE_DEFAULT;
 
 /// `MaxStepCount`: no step gets this number.
-pub(crate) fn max_step_count(settings: &NodeSettings) -> u32 {
+pub fn max_step_count(settings: &NodeSettings) -> u32 {
     match settings.max_step_count {
         0 => MAX_STEP_COUNT_DEFAULT,
         count => count.min(MAX_STEP_COUNT_MAX),
@@ -25,41 +22,11 @@ pub(crate) fn max_step_count(settings: &NodeSettings) -> u32 {
 }
 
 /// `MaxTasksPerNode`.
-pub(crate) fn max_tasks_per_node(settings: &NodeSettings) -> u32 {
+pub fn max_tasks_per_node(settings: &NodeSettings) -> u32 {
     match settings.max_tasks_per_node {
         0 => TASKS_PER_NODE_DEFAULT,
         count => count,
     }
-}
-
-/// See the module.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct StepBounds {
-    /// The job's owner, with all groups.
-    #[n(0)]
-    pub(crate) user: User,
-    /// The job's share of this node.
-    #[n(1)]
-    pub(crate) cpus: CpuSet,
-    /// See above; 0 where memory is not given out.
-    #[n(2)]
-    pub(crate) memory_mib: u64,
-    /// See above.
-    #[n(3)]
-    pub(crate) gres: Vec<GresShare>,
-    /// Its CPUs by the kernel's numbers, where tasks are bound to CPUs.
-    #[n(4)]
-    pub(crate) threads: Option<CpuSet>,
-    /// This node.
-    #[n(5)]
-    pub(crate) node: String,
-    /// Numbers of steps are below this.
-    #[n(6)]
-    pub(crate) max_step_count: u32,
-    /// Tasks of a step here.
-    #[n(7)]
-    pub(crate) max_tasks: u32,
 }
 
 impl StepBounds {
@@ -67,9 +34,9 @@ impl StepBounds {
     ///
     /// # Errors
     /// Why that is not a step of the job.
-    pub(crate) fn check(&self, run: Run, order: &StepOrder) -> Result<(), String> {
+    pub fn check(&self, run: JobAttempt, order: &StepOrder) -> Result<(), String> {
         let launch = &order.launch;
-        if order.run != run || launch.spec.job != run.0 {
+        if order.run != run || launch.spec.job != run.job {
             return Err("the step is of another job".to_owned());
         }
         if launch.step.0 >= self.max_step_count {

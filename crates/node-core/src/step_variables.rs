@@ -15,16 +15,16 @@ const TMPDIR: &[u8] = b"TMPDIR=/tmp";
 
 /// What is put over the environment of srun.
 #[derive(Debug)]
-pub(crate) struct StepVariables {
+pub struct StepVariables {
     /// What describes the step; srun may say something else.
-    pub(crate) own: Variables,
+    pub own: Variables,
     /// What this node adds, of which srun knows nothing.
-    pub(crate) node: Variables,
+    pub node: Variables,
 }
 
 impl StepVariables {
     /// The environment of this step's tasks.
-    pub(crate) fn environment(&self, spec: &StepSpec, step: StepNo) -> Environment {
+    pub fn environment(&self, spec: &StepSpec, step: StepNo) -> Environment {
         let over = self.over(&spec.extra_env);
         let added = over.iter().map(|(k, v)| k.len() + v.len() + 2);
         let inherited = &spec.context.environment;

@@ -1,8 +1,7 @@
 //! What is kept of a step by its lead: by the shim, for the next life of the agent, and by the step's daemon, for a shim
-//! that has never heard of it.
+//! that does not know the step.
 
 use crate::layout;
-use crate::now;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
@@ -11,50 +10,59 @@ use muster_core::hostlist;
 use muster_core::ids::StepNo;
 use muster_core::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
 use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::time::Timestamp;
 use muster_core::validate::Validate;
 use muster_proto::step::StepSpec;
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct Record {
+pub struct Record {
+    /// As listings show it.
     #[n(0)]
-    pub(crate) step: Step,
+    pub step: Step,
+    /// Its nodes.
     #[n(1)]
-    pub(crate) nodes: Vec<RecordNode>,
+    pub nodes: Vec<RecordNode>,
     /// It holds its resources against other steps.
     #[n(2)]
-    pub(crate) holds: bool,
+    pub holds: bool,
+    /// The key by which srun and the step's daemons know each other.
     #[n(3)]
-    pub(crate) key: ByteVec,
+    pub key: ByteVec,
 }
 
 /// A node of a step.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct RecordNode {
+pub struct RecordNode {
     /// Position in the allocation that the job had then.
     #[n(0)]
-    pub(crate) at: u32,
+    pub at: u32,
+    /// CPUs.
     #[n(1)]
-    pub(crate) cpus: CpuSet,
+    pub cpus: CpuSet,
+    /// Memory, MiB.
     #[n(2)]
-    pub(crate) memory_mib: u64,
+    pub memory_mib: u64,
+    /// Devices.
     #[n(3)]
-    pub(crate) gres: Vec<GresShare>,
+    pub gres: Vec<GresShare>,
+    /// Global numbers of its tasks here.
     #[n(4)]
-    pub(crate) tasks: Vec<u32>,
+    pub tasks: Vec<u32>,
+    /// How the step ended here.
     #[n(5)]
-    pub(crate) end: Option<StepEnd>,
+    pub end: Option<StepEnd>,
     /// Its name.
     #[n(6)]
     #[cbor(default)]
-    pub(crate) name: String,
+    pub name: String,
 }
 
 impl RecordNode {
     /// Position in the allocation that the job has now; none if it gave the node up.
-    pub(crate) fn position(&self, alloc: &Allocation) -> Option<usize> {
+    pub fn position(&self, alloc: &Allocation) -> Option<usize> {
         let at = self.at as usize;
         let is_it = |share: &&NodeShare| share.name == self.name;
         match alloc.nodes.get(at).filter(is_it) {
@@ -66,15 +74,16 @@ impl RecordNode {
 
 impl Record {
     /// A step that begins, with its nodes and their names.
-    pub(crate) fn new(
+    pub fn new(
         step: StepNo,
         spec: &StepSpec,
         key: ByteVec,
         (placed, names): (&[layout::Placed], &[String]),
+        now: Timestamp,
     ) -> Record {
         let nodes = placed.iter().zip(names);
         Record {
-            step: describe(step, spec, placed, names),
+            step: describe((step, spec), placed, names, now),
             holds: !spec.overlap,
             key,
             nodes: nodes
@@ -96,13 +105,19 @@ impl Record {
         }
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    /// Whether the step has ended on all nodes.
+    pub fn is_over(&self) -> bool {
         self.nodes.iter().all(|n| n.end.is_some())
     }
 }
 
 /// The step as listings show it.
-fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[String]) -> Step {
+fn describe(
+    (step, spec): (StepNo, &StepSpec),
+    placed: &[layout::Placed],
+    names: &[String],
+    now: Timestamp,
+) -> Step {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let tasks = count(placed.iter().map(|p| p.tasks.len()).sum());
     let spread = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
@@ -116,18 +131,11 @@ fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[S
         tasks,
         cpus: placed.iter().map(|p| p.cpus.len()).sum(),
         memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
-        start_time: now(),
+        start_time: now,
         stdio: spec.stdio.clone(),
         submit_line: spec.submit_line.clone(),
         time_limit: spec.time_limit,
         distribution: Some(spread.title()),
         maker: spec.maker.clone(),
     }
-}
-
-/// 16 bytes that nobody can guess.
-pub(crate) fn random_key() -> ByteVec {
-    let mut key = vec![0; 16];
-    crate::sys::fill_randomly(&mut key).expect("the kernel has random bytes once it is up");
-    key.into()
 }

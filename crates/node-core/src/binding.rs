@@ -2,13 +2,13 @@
 //! topology makes of it. The agent works it out; the step daemon's children apply it before they execute.
 //!
 //! A node whose CPUs are not this machine's (several agents share it, or it claims more CPUs than there are) binds
-//! nothing, and says so where the user wants to be told.
+//! nothing, and says so where the user asks for that.
 
 mod masks;
-pub(crate) mod topology;
+pub mod topology;
 
-use crate::shim::wire::{MachineClaim, MemoryPolicy, TaskBinding};
-use masks::Wish;
+use crate::messages::{MemoryPolicy, TaskBinding};
+use masks::CpuRequest;
 use muster_core::binding::{
     BindDefault, CpuBind, CpuBindKind, MemBind, MemBindKind, Unit, mask_text,
 };
@@ -20,15 +20,11 @@ use muster_core::job::Allocation;
 use muster_proto::node::{CpuBindDefaults, NodeSettings};
 use muster_proto::step::StepLaunch;
 use std::collections::HashMap;
-use std::path::Path;
-use topology::{Claim, Topology};
-
-/// Where the kernel describes the machine.
-const SYSTEM: &str = "/sys/devices/system";
+use topology::Topology;
 
 /// The machine as far as binding is concerned.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// Its CPUs, or why they are not this node's.
     topology: Result<Topology, String>,
     /// NUMA domains with memory.
@@ -39,34 +35,16 @@ pub(crate) struct Machine {
 type Refused = String;
 
 /// Variables that tell tasks how they are bound.
-pub(crate) type BindVariables = Vec<(&'static str, String)>;
+pub type BindVariables = Vec<(&'static str, String)>;
 
 impl Machine {
-    /// Reads what the kernel says of this machine.
-    pub(crate) fn read(claimed: MachineClaim) -> Machine {
-        let root = Path::new(SYSTEM);
-        let topology = if claimed.shared {
-            Err("several nodes of the configuration are on this machine".to_owned())
-        } else {
-            let usable = crate::sys::affinity().unwrap_or_default();
-            let cpus = claimed.cpus.unwrap_or_else(|| usable.len());
-            let claim = Claim {
-                cpus,
-                sockets: claimed.sockets,
-            };
-            Topology::read(root, &usable, claim)
-        };
-        if let Err(why) = &topology {
-            log::info!("tasks are not bound to CPUs: {why}");
-        }
-        Machine {
-            topology,
-            memory: topology::memory_ldoms(root),
-        }
+    /// A machine with these CPUs, or why they are not this node's, and these NUMA domains with memory.
+    pub fn new(topology: Result<Topology, String>, memory: CpuSet) -> Machine {
+        Machine { topology, memory }
     }
 
     /// The kernel's numbers of CPUs of this node, if they are real: what a batch script may run on.
-    pub(crate) fn threads(&self, cpus: &CpuSet, settings: &NodeSettings) -> Option<CpuSet> {
+    pub fn threads(&self, cpus: &CpuSet, settings: &NodeSettings) -> Option<CpuSet> {
         let topology = self
             .topology
             .as_ref()
@@ -80,7 +58,7 @@ impl Machine {
     ///
     /// # Errors
     /// When the user asks for CPUs that the step does not have.
-    pub(crate) fn bind(
+    pub fn bind(
         &self,
         launch: &StepLaunch,
         settings: &NodeSettings,
@@ -185,7 +163,7 @@ impl Machine {
                 };
                 let dist = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
                     .unwrap_or_default();
-                let wish = Wish {
+                let request = CpuRequest {
                     tasks: node.tasks,
                     cpus_per_task: spec.cpus_per_task.unwrap_or(1),
                     unit,
@@ -196,7 +174,7 @@ impl Machine {
                     threads_per_core: spec.threads_per_core,
                     tasks_per_socket: spec.ntasks_per_socket,
                 };
-                let masks = masks::assign(topology, node.cpus, &wish, site.autobind);
+                let masks = masks::assign(topology, node.cpus, &request, site.autobind);
                 let masks: Vec<CpuSet> = masks.iter().map(|m| topology.threads(m)).collect();
                 "MASK".clone_into(&mut out.label);
                 out.cpus.clone_from(&masks);
@@ -359,13 +337,14 @@ impl Step<'_> {
 
 /// `CpuBind` of nodes and partitions.
 #[derive(Debug, Default)]
-pub(crate) struct SiteBinding {
+pub struct SiteBinding {
     nodes: HashMap<String, CpuBindKind>,
     partitions: HashMap<String, CpuBindKind>,
 }
 
 impl SiteBinding {
-    pub(crate) fn new(given: &CpuBindDefaults) -> SiteBinding {
+    /// Bindings of the site, from what the configuration says of its nodes.
+    pub fn new(given: &CpuBindDefaults) -> SiteBinding {
         let of_nodes = given.nodes.iter().flat_map(|(list, kind)| {
             let names = hostlist::parse(list).unwrap_or_default();
             names.into_iter().map(|name| (name, site_kind(kind)))
@@ -380,7 +359,7 @@ impl SiteBinding {
     }
 
     /// How tasks of a job are bound whose steps do not say: as all its nodes have it, else as its partition.
-    pub(crate) fn of(&self, alloc: &Allocation) -> Option<&CpuBindKind> {
+    pub fn of(&self, alloc: &Allocation) -> Option<&CpuBindKind> {
         let mut kinds = alloc.nodes.iter().map(|n| self.nodes.get(&n.name));
         let first = if self.nodes.is_empty() {
             None
