@@ -25,10 +25,6 @@ const REASON_MAX: usize = 512;
 
 /// What an agent asks its supervisor for: a connection to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[expect(
-    clippy::enum_variant_names,
-    reason = "connections are all that it asks for so far"
-)]
 pub(crate) enum SupervisorRequest {
     /// A connection to the launcher.
     #[n(0)]
