@@ -7,7 +7,7 @@ mod accrual;
 mod edit;
 mod verdict;
 
-pub use accrual::{Accrual, AccrualGroup};
+pub use accrual::AccrualGroup;
 pub use edit::{LimitAsk, NOT_KEPT};
 pub use verdict::Over;
 

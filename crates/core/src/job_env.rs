@@ -4,14 +4,12 @@
 
 use crate::binding::MemBind;
 use crate::distribution::{Distribution, NodeSpread};
-use crate::gpu_bind;
-use crate::gpu_parts;
 use crate::het::HetComponent;
 use crate::ids::{JobId, StepNo};
-use crate::job::{Allocation, ArrayRole, GpuEnv, GresShare};
+use crate::job::{Allocation, ArrayInfo, ArrayRole, GpuEnv, GresShare};
 use crate::spec::{GPU, GresAsk, JobSpec, MemoryAsk};
-use crate::state::ArrayInfo;
 use crate::time::{TimeLimit, Timestamp};
+use crate::{gpu_bind, gpu_parts};
 
 /// Variables in the order in which they are set; a later one wins.
 pub type Variables = Vec<(String, String)>;

@@ -95,24 +95,6 @@ pub struct Preempted {
     pub end: Option<Timestamp>,
 }
 
-impl Job {
-    /// When its grace is over, if it was preempted and runs in its grace time.
-    pub fn grace_end(&self) -> Option<Timestamp> {
-        self.preempted.as_ref()?.end
-    }
-
-    /// Whether it is stopped because others that have its CPUs too have their turn.
-    pub fn waits_for_turn(&self) -> bool {
-        self.state == JobState::Suspended && self.gang_slice_ends.is_some()
-    }
-
-    /// Whether it goes on by itself when its CPUs are free.
-    pub fn is_stopped_for_another(&self) -> bool {
-        let by_preemption = |p: &Preempted| p.mode == PreemptMode::Suspend;
-        self.state == JobState::Suspended && self.preempted.as_ref().is_some_and(by_preemption)
-    }
-}
-
 /// `PreemptMode` as it is written for a partition or QOS: the mode, if one is named, and `WITHIN`.
 pub fn parse_mode(text: &str) -> Option<(Option<PreemptMode>, bool)> {
     let (mut mode, mut within) = (None, false);

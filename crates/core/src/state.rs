@@ -3,7 +3,7 @@
 use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::ids::{BlobId, JobId, NodeIdx};
-use crate::job::Reason;
+use crate::job::{ArrayInfo, Reason};
 use crate::job_table::JobTable;
 use crate::node::Node;
 use crate::power::PowerRates;
@@ -11,10 +11,8 @@ use crate::reservation::Reservations;
 use crate::run_times::RunTimes;
 use crate::spec::JobSpec;
 use crate::time::Timestamp;
-use crate::validate::Validate;
 use foldhash::fast::RandomState;
 use minicbor::bytes::ByteVec;
-use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -95,54 +93,6 @@ pub struct State {
     pub tasks_in_records: u64,
     /// Index: positions in `partitions` of the partitions that each node is in.
     pub partitions_of: Vec<Vec<usize>>,
-}
-
-/// State that the tasks of an array share beyond their specification.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
-pub struct ArrayInfo {
-    /// Tasks with records of their own, by index.
-    #[n(0)]
-    pub tasks: BTreeMap<u32, JobId>,
-    /// Tasks that run now, for `%limit`.
-    #[n(1)]
-    pub running: u32,
-    /// `%limit`.
-    #[n(2)]
-    pub throttle: Option<u32>,
-    /// Tasks at submission (`SLURM_ARRAY_TASK_COUNT`).
-    #[n(3)]
-    pub count: u32,
-    /// Lowest index (`SLURM_ARRAY_TASK_MIN`).
-    #[n(4)]
-    pub min: u32,
-    /// Highest index (`SLURM_ARRAY_TASK_MAX`).
-    #[n(5)]
-    pub max: u32,
-    /// Stride of the indexes (`SLURM_ARRAY_TASK_STEP`).
-    #[n(6)]
-    pub step: u32,
-    /// Tasks that have not left the array's record.
-    #[n(7)]
-    pub pending: u32,
-    /// Tasks that are not over, those in the array's record included.
-    #[n(8)]
-    pub unfinished: u32,
-    /// Tasks that ended otherwise than with exit code 0, those purged since included.
-    #[n(9)]
-    pub failed: u32,
-    /// Tasks that have neither started nor ended yet.
-    #[n(10)]
-    pub unstarted: u32,
-}
-
-impl ArrayInfo {
-    /// An array as listings show it: everything but the list of its tasks, which may be long.
-    pub fn without_tasks(&self) -> ArrayInfo {
-        ArrayInfo {
-            tasks: BTreeMap::new(),
-            ..*self
-        }
-    }
 }
 
 /// A stored script or context.

@@ -10,7 +10,7 @@ use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
 use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Job, JobState};
+use muster_core::job::{ArrayRole, Job, JobState, ArrayInfo};
 use muster_core::priority::Scale;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::reservation::Reservation;
@@ -18,7 +18,7 @@ use muster_core::rights::privacy::{
     self, JobScope, PrivateData, hides, sees_reservation, shows_node,
 };
 use muster_core::rights::{self, Request};
-use muster_core::state::{ArrayInfo, State};
+use muster_core::state::State;
 use muster_core::time::Timestamp;
 use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPart, Diag, JobPriority, Pong, PrioritiesAnswer,

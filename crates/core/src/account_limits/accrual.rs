@@ -5,81 +5,13 @@
 
 use super::{Limits, Scope};
 use crate::ids::JobId;
-use crate::job::{ArrayRole, Job};
+use crate::job::{Accrual, Job};
 use crate::state::State;
 use crate::time::Timestamp;
-use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The tasks of a waiting record that gain age, where their number is limited.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct Accrual {
-    /// Since when, and how many of its tasks; oldest first. Tasks beyond these wait for their turn.
-    #[n(0)]
-    pub since: Vec<(Timestamp, u32)>,
-}
-
-impl Accrual {
-    /// How many of its tasks gain age.
-    fn tasks(&self) -> u32 {
-        let all = self.since.iter().map(|(_, tasks)| *tasks);
-        all.fold(0, u32::saturating_add)
-    }
-
-    /// The entry of the next task to leave.
-    pub(crate) fn of_next(&self) -> Accrual {
-        let first = self.since.first().map(|(since, _)| (*since, 1));
-        Accrual {
-            since: first.into_iter().collect(),
-        }
-    }
-
-    /// That task has left.
-    pub(crate) fn take_next(&mut self) {
-        if let Some((_, tasks)) = self.since.first_mut() {
-            *tasks = tasks.saturating_sub(1);
-            if *tasks == 0 {
-                self.since.remove(0);
-            }
-        }
-    }
-}
 
 /// Jobs that the same limits concern: QOS, account, user.
 pub type AccrualGroup = (String, String, String);
-
-fn tasks_of(job: &Job) -> u32 {
-    match &job.array {
-        ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
-        ArrayRole::None | ArrayRole::Task { .. } => 1,
-    }
-}
-
-impl Job {
-    /// Since when it gains age; `None` while it does not.
-    pub fn accrues_since(&self) -> Option<Timestamp> {
-        match &self.accrual {
-            None => self.eligible_time,
-            Some(accrual) => accrual.since.first().map(|(since, _)| *since),
-        }
-    }
-
-    /// How many of its tasks gain age.
-    pub(crate) fn accruing(&self) -> u32 {
-        match &self.accrual {
-            _ if !self.is_startable() => 0,
-            None => tasks_of(self),
-            Some(accrual) => accrual.tasks(),
-        }
-    }
-
-    fn waits_to_accrue(&self) -> u32 {
-        match &self.accrual {
-            Some(_) if self.is_startable() => tasks_of(self).saturating_sub(self.accruing()),
-            _ => 0,
-        }
-    }
-}
 
 impl Limits {
     /// Whether it says how many jobs may gain age.
@@ -173,7 +105,7 @@ impl State {
             true => 0,
             false => room,
         };
-        let (all, since) = (tasks_of(job), job.eligible_time.unwrap_or(job.submit_time));
+        let (all, since) = (job.tasks(), job.eligible_time.unwrap_or(job.submit_time));
         if room >= all {
             return None;
         }

@@ -7,12 +7,11 @@ use super::target::{self, Item, Tally};
 use crate::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
 use crate::effect::Effect;
 use crate::ids::{JobId, StepNo};
-use crate::job::{ExitStatus, Job};
+use crate::job::{ExitStatus, Job, Phase};
 use crate::limits::SIGNAL_MAX;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::rights::{self, Request};
 use crate::spec::JobKind;
-use crate::transition::Phase;
 
 /// SIGKILL on Linux.
 const SIGKILL: u32 = 9;

@@ -5,12 +5,11 @@ use super::target::{self, Item};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::JobChange;
 use crate::ids::JobId;
-use crate::job::{Hold, Job};
+use crate::job::{Hold, Job, Phase};
 use crate::limits::TOP_JOBS_MAX;
 use crate::priority::Scale;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::rights::{self, Request};
-use crate::transition::Phase;
 use std::sync::Arc;
 
 /// `scontrol hold`, `uhold`. A running job is held for the case that it is requeued.

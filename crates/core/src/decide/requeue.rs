@@ -6,11 +6,10 @@ use super::het;
 use super::target::{self, Item};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::{Event, JobChange};
-use crate::job::{ArrayRole, Job, Reason};
+use crate::job::{ArrayRole, Job, Phase, Reason};
 use crate::refusal::{Refusal, RefusalCode};
 use crate::rights::{self, Request};
 use crate::spec::JobKind;
-use crate::transition::Phase;
 
 /// Options of the request.
 #[derive(Clone, Copy)]

@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::{ask, dependency, partition_access, reservation};
+use crate::apply;
 use crate::command::{Identity, Reply};
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
@@ -187,7 +188,7 @@ pub(super) fn prepare(
     if verdict.never {
         job.reason = Reason::DependencyNeverSatisfied;
     }
-    job.reason = match job.waiting_reason() {
+    job.reason = match apply::job::waiting_reason(&job) {
         Reason::None => limits.unwrap_or(Reason::None),
         reason => reason,
     };

@@ -8,13 +8,12 @@ use super::{ask, dependency, partition_access, reservation, resize};
 use crate::command::{Identity, JobTarget, JobUpdate, Reply};
 use crate::config::PartitionConfig;
 use crate::event::JobChange;
-use crate::job::{Hold, Job};
+use crate::job::{Hold, Job, Phase};
 use crate::limits::{DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::refusal::{Refusal, RefusalCode};
 use crate::rights::{self, Request};
 use crate::spec::{JobKind, JobSpec};
 use crate::time::TimeLimit;
-use crate::transition::Phase;
 use std::sync::Arc;
 
 /// The specification before and after, for tasks that share theirs.

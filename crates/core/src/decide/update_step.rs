@@ -6,12 +6,11 @@ use crate::command::{Identity, JobTarget, Reply};
 use crate::effect::Effect;
 use crate::event::JobChange;
 use crate::ids::{JobId, StepNo};
-use crate::job::Job;
+use crate::job::{Job, Phase};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::rights::{self, Request};
 use crate::time::TimeLimit;
-use crate::transition::Phase;
 
 /// `scontrol update StepId=JOB.STEP TimeLimit=`. A step of which no number is given stands for all of the job's.
 pub(super) fn update(
