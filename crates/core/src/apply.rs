@@ -1,22 +1,25 @@
 //! Applying events: the only way in which the state changes. What an event does to one job or node is in `job` and
 //! `node`; here are the tables, the arrays, the resources of nodes and the indexes.
 
+mod accounts;
 pub(crate) mod job;
 pub(crate) mod node;
+mod specs;
 
-use crate::account_limits::{AccrualGroup, Charge, charged};
 use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
+use crate::fair_share;
 use crate::ids::{BlobId, JobId, NodeIdx};
 use crate::index::{Counts, Keys, in_record};
 use crate::index_set::IndexSet;
 use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState};
 use crate::node::Node;
 use crate::order_config::Multifactor;
-use crate::priority::Scale;
+use crate::policy::limits::{Charge, charged};
 use crate::reservation::{Flags, Reservation};
 use crate::spec::JobSpec;
+use crate::state::limit_use::AccrualGroup;
 use crate::state::{Blob, Note, State};
 use crate::time::{TimeLimit, Timestamp};
 use std::collections::BTreeMap;
@@ -103,7 +106,7 @@ impl State {
             Event::PartitionChanged { partition } => {
                 self.keep_priorities();
                 self.change_partition(partition);
-                self.scale = Scale::work_out(self);
+                self.scale = self.calculate_scale();
             }
             Event::PartitionRemoved { name } => {
                 self.partitions.retain(|p| p.name != *name);
@@ -113,19 +116,19 @@ impl State {
             Event::AccountsChanged { changes, at } => {
                 self.keep_priorities();
                 for change in changes {
-                    self.accounts.change(change, *at);
+                    accounts::apply_change(&mut self.accounts, change, *at);
                 }
                 if self.keeps_limits() {
                     // Who is below whom, and the QOS of jobs that name none, may have changed.
                     self.rebuild_indexes();
                 }
                 self.calculate_shares(*at);
-                self.scale = Scale::work_out(self);
+                self.scale = self.calculate_scale();
             }
             Event::PrioritiesCalculated { at } => {
                 self.keep_priorities();
                 self.calculate_shares(*at);
-                self.scale = Scale::work_out(self);
+                self.scale = self.calculate_scale();
             }
             Event::ReservationSet { reservation } => {
                 if self.reservations.get(&reservation.name).is_none() {
@@ -192,22 +195,6 @@ impl State {
         wanted
             .then(|| self.run_times.predict(spec, limit))
             .flatten()
-    }
-
-    /// The partition of that name.
-    pub fn partition(&self, name: &str) -> Option<&PartitionConfig> {
-        self.partitions.iter().find(|p| p.name == name)
-    }
-
-    /// The node of that name, if it is still in the configuration.
-    pub fn node_named(&self, name: &str) -> Option<&Node> {
-        let idx = self.node_by_name.get(name)?;
-        self.node(*idx).filter(|node| !node.removed)
-    }
-
-    /// The node at that place.
-    pub fn node(&self, idx: NodeIdx) -> Option<&Node> {
-        self.nodes.get(idx.0 as usize)
     }
 
     fn node_mut(&mut self, idx: NodeIdx) -> &mut Node {
@@ -312,7 +299,7 @@ impl State {
             let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
             let half_life_s = self.half_life_s();
             let moved = (after, before);
-            self.accounts.charge(account, user, moved, at, half_life_s);
+            fair_share::charge(&mut self.accounts, account, user, moved, at, half_life_s);
         }
         let Some(used) = used else { return };
         let job = &self.jobs[&id];
@@ -333,7 +320,7 @@ impl State {
 
     fn calculate_shares(&mut self, at: Timestamp) {
         let settings = self.multifactor();
-        self.accounts.calculate(at, &settings);
+        fair_share::calculate(&mut self.accounts, at, &settings);
     }
 
     fn multifactor(&self) -> Multifactor {
@@ -356,7 +343,7 @@ impl State {
             .as_ref()
             .is_some_and(|c| c.order.multifactor.is_some());
         if !worked_out {
-            accounts.calculate(now, &self.multifactor());
+            fair_share::calculate(&mut accounts, now, &self.multifactor());
         }
         accounts
     }
@@ -411,8 +398,7 @@ impl State {
             self.store_counts(id, Counts::of(&job));
         }
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
-        self.accounts
-            .ensure_association(account, user, job.submit_time);
+        fair_share::ensure_association(&mut self.accounts, account, user, job.submit_time);
         job.accrual = self.begin_accrual(&job);
         self.insert(job);
     }

@@ -1,15 +1,14 @@
 //! The indexes of the state: derived from the records, rebuilt after a snapshot or a new configuration, kept up to
 //! date by every event. An event on one job costs O(log jobs).
 
-use crate::account_limits::{AccrualGroup, Counted};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
 use crate::node::{Node, NodeLink};
 use crate::power::{Power, PowerConfig};
-use crate::priority::Scale;
 use crate::reservation::Reservation;
 use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
 use crate::state::State;
+use crate::state::limit_use::{AccrualGroup, Counted};
 use crate::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -202,7 +201,7 @@ impl State {
         self.shift_counted(&before.counted, &after.counted);
         self.shift_accrual(id, before.accrual.as_ref(), after.accrual.as_ref());
         if before.licenses.is_some() != after.licenses.is_some() {
-            self.shift_licenses(before, after);
+            self.shift_licenses(before.licenses.as_deref(), after.licenses.as_deref());
         }
         if before.singleton != after.singleton {
             let entry = |submission| (submission, id);
@@ -324,7 +323,7 @@ impl State {
         });
         self.tasks_in_records = self.arrays.values().map(in_record).sum();
         self.index_partitions();
-        self.scale = Scale::work_out(self);
+        self.scale = self.calculate_scale();
     }
 
     fn index_partitions(&mut self) {

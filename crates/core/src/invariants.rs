@@ -314,7 +314,7 @@ impl State {
             "index by_reservation is wrong"
         );
         ensure!(
-            self.scale == crate::priority::Scale::work_out(self),
+            self.scale == self.calculate_scale(),
             "what priorities are worked out by is out of date"
         );
         ensure!(

@@ -10,7 +10,10 @@ use muster_core::config::{
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::index_set::IndexSet;
-use muster_core::job::{AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Reason, Step, ArrayInfo};
+use muster_core::job::{
+    AfterCompleting, Allocation, ArrayInfo, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare,
+    Reason, Step,
+};
 use muster_core::node::{Node, NodeConfig, NodeInfo, NodeLink};
 use muster_core::node_state::InitialState;
 use muster_core::spec::{

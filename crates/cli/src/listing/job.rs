@@ -7,7 +7,7 @@ use muster_core::config::OverSubscribe;
 use muster_core::hostlist;
 use muster_core::ids::JobId;
 use muster_core::index_set::IndexSet;
-use muster_core::job::{ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason, ArrayInfo};
+use muster_core::job::{ArrayInfo, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason};
 use muster_core::spec::{DependencyKind, DependencyTerm, GresAsk, JobKind, MemoryAsk, Sharing};
 use muster_core::time::{TimeLimit, Timestamp};
 use std::borrow::Cow;

@@ -6,7 +6,7 @@ mod copies;
 
 use self::copies::{How, Jobs, Nodes, Use};
 use super::Decision;
-use crate::account_limits::{InUse, Scope, amounts};
+use crate::account_limits::Scope;
 use crate::apply;
 use crate::command::Reply;
 use crate::effect::Effect;
@@ -15,10 +15,10 @@ use crate::ids::{JobId, NodeIdx};
 use crate::index::Counts;
 use crate::index_set::IndexSet;
 use crate::job::{Allocation, ArrayRole, Job, MILLION, Phase};
-use crate::licenses;
 use crate::node::Node;
-use crate::priority::Scale;
-use crate::state::{Note, State};
+use crate::policy::limits::amounts;
+use crate::state::limit_use::InUse;
+use crate::state::{LicenseUse, Note, Scale, State};
 use crate::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) struct Draft<'a> {
     /// Use of limits by the starts of this draft.
     pub(super) limits: BTreeMap<Scope, InUse>,
     /// Licenses that starts of this draft take, by name and where they come from.
-    pub(super) licenses: licenses::InUse,
+    pub(super) licenses: LicenseUse,
     /// Nodes that were powered down.
     pub(super) powered_down: u32,
     /// Nodes that were powered up.
@@ -85,7 +85,7 @@ impl<'a> Draft<'a> {
             changed: BTreeSet::new(),
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
-            licenses: licenses::InUse::new(),
+            licenses: LicenseUse::new(),
             limits: BTreeMap::new(),
             powered_down: 0,
             powered_up: 0,

@@ -4,7 +4,7 @@ use super::{Writer, components};
 use crate::mail::{ToLink, ToReplica};
 use muster_core::effect::Effect;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{Allocation, ArrayRole, ArrayInfo, Phase};
+use muster_core::job::{Allocation, ArrayInfo, ArrayRole, Phase};
 use muster_core::spec::JobKind;
 use muster_core::state::State;
 use muster_proto::node::{JobGrant, Order};

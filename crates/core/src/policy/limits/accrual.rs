@@ -3,27 +3,13 @@
 //! those that could first have run first. Records that no such limit concerns keep nothing: they age since they could
 //! have run, and count all the same, should a limit be set while they wait.
 
-use super::{Limits, Scope};
+use crate::account_limits::{Limits, Scope};
 use crate::ids::JobId;
 use crate::job::{Accrual, Job};
 use crate::state::State;
+use crate::state::limit_use::AccrualGroup;
 use crate::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Jobs that the same limits concern: QOS, account, user.
-pub type AccrualGroup = (String, String, String);
-
-impl Limits {
-    /// Whether it says how many jobs may gain age.
-    pub(crate) fn limits_accrual(&self) -> bool {
-        let all = [
-            self.grp_jobs_accrue,
-            self.max_jobs_accrue,
-            self.max_jobs_accrue_account,
-        ];
-        all.iter().any(Option::is_some)
-    }
-}
 
 impl State {
     /// Whether anything limits how many jobs may gain age: O(accounts, users, QOS).
