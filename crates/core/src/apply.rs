@@ -17,6 +17,7 @@ use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState};
 use crate::node::Node;
 use crate::order_config::Multifactor;
 use crate::policy::limits::{Charge, charged};
+use crate::policy::priority::calculate_scale;
 use crate::reservation::{Flags, Reservation};
 use crate::spec::JobSpec;
 use crate::state::limit_use::AccrualGroup;
@@ -106,7 +107,7 @@ impl State {
             Event::PartitionChanged { partition } => {
                 self.keep_priorities();
                 self.change_partition(partition);
-                self.scale = self.calculate_scale();
+                self.scale = calculate_scale(self);
             }
             Event::PartitionRemoved { name } => {
                 self.partitions.retain(|p| p.name != *name);
@@ -123,12 +124,12 @@ impl State {
                     self.rebuild_indexes();
                 }
                 self.calculate_shares(*at);
-                self.scale = self.calculate_scale();
+                self.scale = calculate_scale(self);
             }
             Event::PrioritiesCalculated { at } => {
                 self.keep_priorities();
                 self.calculate_shares(*at);
-                self.scale = self.calculate_scale();
+                self.scale = calculate_scale(self);
             }
             Event::ReservationSet { reservation } => {
                 if self.reservations.get(&reservation.name).is_none() {

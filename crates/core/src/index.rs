@@ -4,6 +4,7 @@
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
 use crate::node::{Node, NodeLink};
+use crate::policy::priority::calculate_scale;
 use crate::power::{Power, PowerConfig};
 use crate::reservation::Reservation;
 use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
@@ -323,7 +324,7 @@ impl State {
         });
         self.tasks_in_records = self.arrays.values().map(in_record).sum();
         self.index_partitions();
-        self.scale = self.calculate_scale();
+        self.scale = calculate_scale(self);
     }
 
     fn index_partitions(&mut self) {

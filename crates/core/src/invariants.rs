@@ -6,6 +6,7 @@ use crate::ids::{BlobId, JobId};
 use crate::index::{Counts, in_record};
 use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
 use crate::node::Node;
+use crate::policy::priority::calculate_scale;
 use crate::state::State;
 use std::collections::BTreeMap;
 
@@ -314,7 +315,7 @@ impl State {
             "index by_reservation is wrong"
         );
         ensure!(
-            self.scale == self.calculate_scale(),
+            self.scale == calculate_scale(self),
             "what priorities are worked out by is out of date"
         );
         ensure!(

@@ -43,11 +43,6 @@ fn civil(day: i64) -> (i64, i64) {
 }
 
 impl State {
-    /// What priorities are worked out by, from the rest of the state.
-    pub(crate) fn calculate_scale(&self) -> Option<Scale> {
-        Scale::work_out(self, self.any_limits_accrual())
-    }
-
     /// When priorities are to be worked out next.
     pub(crate) fn priorities_due(&self) -> Option<Timestamp> {
         let settings = self.config.as_ref()?.order.multifactor.as_ref()?;
@@ -94,6 +89,10 @@ impl State {
         }
         self.scale = Some(scale);
     }
+}
+/// What priorities are worked out by, from the rest of the state.
+pub(crate) fn calculate_scale(state: &State) -> Option<Scale> {
+    Scale::work_out(state, state.any_limits_accrual())
 }
 
 #[cfg(test)]

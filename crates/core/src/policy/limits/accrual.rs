@@ -22,70 +22,13 @@ impl State {
         self.keeps_limits() && all.any(Limits::limits_accrual)
     }
 
-    fn accrual_is_limited(&self) -> bool {
-        self.scale.as_ref().is_some_and(|s| s.limits_accrual())
-    }
-
-    fn accrual_group(&self, job: &Job) -> AccrualGroup {
-        (
-            self.qos_of(job).to_owned(),
-            job.spec.account_name().to_owned(),
-            job.spec.owner.user.clone(),
-        )
-    }
-
-    /// The scopes whose limits apply to jobs of a group, without the partition's QOS.
-    fn accrual_scopes(&self, (qos, account, user): &AccrualGroup) -> Vec<Scope> {
-        let own = [
-            Scope::Qos(qos.clone()),
-            Scope::QosUser(qos.clone(), user.clone()),
-            Scope::QosAccount(qos.clone(), account.clone()),
-            Scope::Association(account.clone(), user.clone()),
-        ];
-        let above = self.accounts_above(account);
-        let above = above.map(|name| Scope::Account(name.to_owned()));
-        own.into_iter().chain(above).collect()
-    }
-
-    /// How many more may gain age, given what was handed out beside what the state knows; `None` without a limit. What
-    /// a QOS limits its associations do not limit as well.
-    fn accrual_room(&self, scopes: &[Scope], given: &BTreeMap<Scope, u32>) -> Option<u32> {
-        let mut room: Option<u32> = None;
-        let (mut group, mut each) = (false, false);
-        for scope in scopes {
-            let limits = self.limits_in(scope);
-            let used = self.limit_use.get(scope).map_or(0, |used| used.accruing);
-            let used = used.saturating_add(given.get(scope).copied().unwrap_or(0));
-            let mut most = |most: Option<u32>| {
-                let left = most.map(|most| most.saturating_sub(used));
-                room = room.into_iter().chain(left).min();
-                most.is_some()
-            };
-            match scope {
-                Scope::Qos(_) => group |= most(limits.grp_jobs_accrue),
-                Scope::QosUser(..) => each |= most(limits.max_jobs_accrue),
-                Scope::QosAccount(..) => {
-                    most(limits.max_jobs_accrue_account);
-                }
-                Scope::Association(..) => {
-                    most(limits.max_jobs_accrue.filter(|_| !each));
-                    most(limits.grp_jobs_accrue.filter(|_| !group));
-                }
-                Scope::Account(_) => {
-                    most(limits.grp_jobs_accrue.filter(|_| !group));
-                }
-            }
-        }
-        room
-    }
-
     /// A record may start from now on: it gains age as far as that is not limited. Call it before its indexes follow.
     pub(crate) fn begin_accrual(&self, job: &Job) -> Option<Box<Accrual>> {
-        if !self.accrual_is_limited() || !job.is_startable() {
+        if !accrual_is_limited(self) || !job.is_startable() {
             return None;
         }
-        let group = self.accrual_group(job);
-        let room = self.accrual_room(&self.accrual_scopes(&group), &BTreeMap::new())?;
+        let group = accrual_group(self, job);
+        let room = accrual_room(self, &accrual_scopes(self, &group), &BTreeMap::new())?;
         // Those of its kind that wait already come before it.
         let room = match self.accrual_waiting.contains_key(&group) {
             true => 0,
@@ -103,12 +46,12 @@ impl State {
 
     /// What a record that changed its QOS or account gains from now on: it gets its turn there.
     pub(crate) fn accrual_in_new_group(&self, before: &AccrualGroup, job: &Job) -> bool {
-        self.accrual_is_limited() && job.is_startable() && self.accrual_group(job) != *before
+        accrual_is_limited(self) && job.is_startable() && accrual_group(self, job) != *before
     }
 
     /// The group of a record, where it matters.
     pub(crate) fn accrual_group_if_limited(&self, job: &Job) -> Option<AccrualGroup> {
-        self.accrual_is_limited().then(|| self.accrual_group(job))
+        accrual_is_limited(self).then(|| accrual_group(self, job))
     }
 
     /// Where a record waits for its turn to gain age.
@@ -117,7 +60,7 @@ impl State {
             return None;
         }
         let since = job.eligible_time.unwrap_or(job.submit_time);
-        Some((self.accrual_group(job), since))
+        Some((accrual_group(self, job), since))
     }
 
     /// Brings the index of those that wait for their turn up to date.
@@ -155,8 +98,8 @@ impl State {
             Some((*since, *id, group))
         }));
         while let Some((since, id, group)) = heads.pop_first() {
-            let scopes = self.accrual_scopes(group);
-            let room = self.accrual_room(&scopes, &given).unwrap_or(u32::MAX);
+            let scopes = accrual_scopes(self, group);
+            let room = accrual_room(self, &scopes, &given).unwrap_or(u32::MAX);
             let wanted = self.jobs.get(&id).map_or(0, Job::waits_to_accrue);
             let tasks = room.min(wanted);
             if tasks == 0 {
@@ -177,4 +120,60 @@ impl State {
         }
         due
     }
+}
+fn accrual_is_limited(state: &State) -> bool {
+    state.scale.as_ref().is_some_and(|s| s.limits_accrual())
+}
+
+fn accrual_group(state: &State, job: &Job) -> AccrualGroup {
+    (
+        state.qos_of(job).to_owned(),
+        job.spec.account_name().to_owned(),
+        job.spec.owner.user.clone(),
+    )
+}
+
+/// The scopes whose limits apply to jobs of a group, without the partition's QOS.
+fn accrual_scopes(state: &State, (qos, account, user): &AccrualGroup) -> Vec<Scope> {
+    let own = [
+        Scope::Qos(qos.clone()),
+        Scope::QosUser(qos.clone(), user.clone()),
+        Scope::QosAccount(qos.clone(), account.clone()),
+        Scope::Association(account.clone(), user.clone()),
+    ];
+    let above = state.accounts_above(account);
+    let above = above.map(|name| Scope::Account(name.to_owned()));
+    own.into_iter().chain(above).collect()
+}
+
+/// How many more may gain age, given what was handed out beside what the state knows; `None` without a limit. What
+/// a QOS limits its associations do not limit as well.
+fn accrual_room(state: &State, scopes: &[Scope], given: &BTreeMap<Scope, u32>) -> Option<u32> {
+    let mut room: Option<u32> = None;
+    let (mut group, mut each) = (false, false);
+    for scope in scopes {
+        let limits = state.limits_in(scope);
+        let used = state.limit_use.get(scope).map_or(0, |used| used.accruing);
+        let used = used.saturating_add(given.get(scope).copied().unwrap_or(0));
+        let mut most = |most: Option<u32>| {
+            let left = most.map(|most| most.saturating_sub(used));
+            room = room.into_iter().chain(left).min();
+            most.is_some()
+        };
+        match scope {
+            Scope::Qos(_) => group |= most(limits.grp_jobs_accrue),
+            Scope::QosUser(..) => each |= most(limits.max_jobs_accrue),
+            Scope::QosAccount(..) => {
+                most(limits.max_jobs_accrue_account);
+            }
+            Scope::Association(..) => {
+                most(limits.max_jobs_accrue.filter(|_| !each));
+                most(limits.grp_jobs_accrue.filter(|_| !group));
+            }
+            Scope::Account(_) => {
+                most(limits.grp_jobs_accrue.filter(|_| !group));
+            }
+        }
+    }
+    room
 }
