@@ -448,7 +448,10 @@ mod tests {
         // One that does not close: what comes later waits, and is counted.
         closers.close(1, item(100, Some(shut)));
         let until = Instant::now() + SOON;
-        while !closers.lock().users[&crate::Sender::User(1)].items.is_empty() {
+        while !closers.lock().users[&crate::Sender::User(1)]
+            .items
+            .is_empty()
+        {
             assert!(Instant::now() < until);
             thread::yield_now();
         }

@@ -42,7 +42,7 @@ use anyhow::Context as _;
 use controller::Link;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use muster_node_core::binding::{Machine, SiteBinding};
 use muster_node_core::job_table::Jobs;
 use muster_node_core::messages::{JobAttempt, LauncherCommand};

@@ -3,9 +3,9 @@
 use super::controller::Sealed;
 use super::step_node::Listening;
 use super::{Agent, ShimOutlet};
-use muster_core::effect::TerminateReason;
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_model::effect::TerminateReason;
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd};
 use muster_node_core::job_table::Job;
 use muster_node_core::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
 use muster_proto::node::{JobGrant, Order, Report};

@@ -1,7 +1,7 @@
 //! What a step of a job receives of the job.
 
 use super::Agent;
-use muster_core::job_env::JobView;
+use muster_model::job_env::JobView;
 use muster_node_core::job_view::{job_view, propagated_limits};
 use muster_node_core::messages::User;
 use muster_proto::node::JobGrant;

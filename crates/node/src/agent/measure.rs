@@ -1,8 +1,8 @@
 //! What steps use now, by what their tasks use. The launcher has that read ([`crate::shim`]): other users' processes are none of
 //! the agent's business.
 
-use muster_core::ids::StepNo;
-use muster_core::job::Usage;
+use muster_model::ids::StepNo;
+use muster_model::job::Usage;
 use muster_node_core::messages::TaskUsage;
 use std::collections::BTreeMap;
 

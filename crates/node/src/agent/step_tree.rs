@@ -1,4 +1,4 @@
-//! The tree over the nodes of a step ([`muster_core::tree`]), as agents use it: starts and signals go down, each agent
+//! The tree over the nodes of a step ([`muster_model::tree`]), as agents use it: starts and signals go down, each agent
 //! asking a few others, and ends come up, gathered on the way while the one above is busy. An agent passes on only to
 //! sockets of agents, and only for who has the job's key. One that is lost on the way down fails the
 //! start; on the way up it is left out.
@@ -11,8 +11,8 @@ use super::{Agent, Event};
 use crate::info;
 use anyhow::Context as _;
 use minicbor::bytes::ByteVec;
-use muster_core::job::StepEnd;
-use muster_core::tree;
+use muster_model::job::StepEnd;
+use muster_model::tree;
 use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
 use std::collections::HashMap;
 use std::ops::Range;

@@ -5,9 +5,9 @@
 use super::jobs::{JobEntry, Shim};
 use super::membership::Belongs;
 use super::steps::StepProc;
-use muster_core::ids::StepNo;
-use muster_core::job::NodeShare;
-use muster_core::limits::NOTE_BYTES_MAX;
+use muster_model::ids::StepNo;
+use muster_model::job::NodeShare;
+use muster_model::limits::NOTE_BYTES_MAX;
 use muster_node_core::messages::{
     JobAttempt, LauncherCommand, PmixOrder, StepBounds, StepOrder, User,
 };

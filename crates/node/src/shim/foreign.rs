@@ -55,7 +55,7 @@ pub(super) fn signal_found(pid: i32, signal: i32, since_ms: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::ids::{Attempt, JobId};
+    use muster_model::ids::{Attempt, JobId};
     use muster_node_core::messages::JobAttempt;
     use std::process::{Child, Command};
 

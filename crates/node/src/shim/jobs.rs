@@ -19,10 +19,10 @@ use super::users::Users;
 use super::waiting::{TRIES_MAX, TRY_AGAIN, Waiting, fault_of};
 use crate::descriptors::OrderFds;
 use crate::{now, reaping, sys};
-use muster_core::command::SignalScope;
-use muster_core::ids::{BlobId, JobId, StepNo};
-use muster_core::job::Usage;
-use muster_core::time::Timestamp;
+use muster_model::command::SignalScope;
+use muster_model::ids::{BlobId, JobId, StepNo};
+use muster_model::job::Usage;
+use muster_model::time::Timestamp;
 use muster_node_core::PrologEpilog;
 use muster_node_core::binding::Machine;
 use muster_node_core::messages::{

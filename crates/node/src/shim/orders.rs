@@ -3,9 +3,9 @@
 use super::jobs::Shim;
 use crate::{now, sys};
 use minicbor::bytes::ByteVec;
-use muster_core::command::SignalScope;
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{BlobId, StepNo};
+use muster_model::command::SignalScope;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{BlobId, StepNo};
 use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders};
 use std::collections::HashSet;

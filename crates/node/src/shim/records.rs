@@ -8,9 +8,9 @@
 
 use super::steps::EncodedEnd;
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::Usage;
-use muster_core::time::Timestamp;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::job::Usage;
+use muster_model::time::Timestamp;
 use muster_node_core::PrologEpilog;
 use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use std::collections::{BTreeMap, BTreeSet};
@@ -624,11 +624,11 @@ mod tests {
         JobAttempt::new(JobId(job), Attempt(1))
     }
 
-    fn end_of_a_step() -> muster_core::job::StepEnd {
-        muster_core::job::StepEnd {
+    fn end_of_a_step() -> muster_model::job::StepEnd {
+        muster_model::job::StepEnd {
             end_time: Timestamp(5),
-            exit: muster_core::job::ExitStatus { code: 3, signal: 0 },
-            state: muster_core::job::JobState::Failed,
+            exit: muster_model::job::ExitStatus { code: 3, signal: 0 },
+            state: muster_model::job::JobState::Failed,
             usage: Usage::default(),
             cancelled_by: None,
         }

@@ -13,8 +13,8 @@ use super::jobs::{JobEntry, Role, Shim};
 use super::processes::Containment;
 use crate::descriptors::{self, OrderFds};
 use crate::{now, stepd, sys};
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_node_core::messages::{
     FirstOrder, JobAttempt, LauncherEvent, NextStep, PmixOrder, StepBounds, StepOrder, StepdCommand,
 };

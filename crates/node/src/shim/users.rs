@@ -5,7 +5,7 @@
 use super::jobs::{Role, Shim};
 use crate::role::{self, Start};
 use crate::sys;
-use muster_core::spec::Owner;
+use muster_model::spec::Owner;
 use muster_node_core::messages::User;
 use nix::unistd::{Gid, getgrouplist};
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -5,8 +5,8 @@
 use super::batch::{Batch, Failure};
 use super::jobs::{Begin, JobEntry, Shim};
 use super::records::Fault;
-use muster_core::ids::Attempt;
-use muster_core::job::{GresShare, NodeShare};
+use muster_model::ids::Attempt;
+use muster_model::job::{GresShare, NodeShare};
 use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use muster_proto::node::JobGrant;
 use std::io;
@@ -312,7 +312,7 @@ fn meet(a: &NodeShare, b: &NodeShare) -> bool {
 mod tests {
     use super::*;
     use crate::shim::batch::Launch;
-    use muster_core::ids::JobId;
+    use muster_model::ids::JobId;
 
     const RUN: JobAttempt = JobAttempt {
         job: JobId(1),

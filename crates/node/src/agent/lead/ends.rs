@@ -3,8 +3,8 @@
 use super::{StepKey, Steps};
 use crate::agent::Agent;
 use crate::now;
-use muster_core::ids::{Attempt, StepNo};
-use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_model::ids::{Attempt, StepNo};
+use muster_model::job::{ExitStatus, JobState, StepEnd};
 use muster_node_core::messages::JobAttempt;
 use muster_node_core::record::Record;
 use muster_proto::node::Report;

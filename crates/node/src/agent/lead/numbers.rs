@@ -4,8 +4,8 @@
 
 use super::{Asked, Early, KEPT_NEXT, Waiting};
 use crate::agent::Agent;
-use muster_core::ids::StepNo;
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::ids::StepNo;
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::messages::JobAttempt;
 use muster_node_core::step_bounds;
 use muster_proto::node::JobGrant;

@@ -6,7 +6,7 @@
 use super::{Daemon, EncodedEnd, StepProc};
 use crate::shim::jobs::{Role, Shim};
 use crate::{stepd, sys};
-use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_node_core::messages::{JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdEvent};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;

@@ -2,9 +2,9 @@
 
 use super::lost;
 use minicbor::decode::{Decode, Decoder, Error};
-use muster_core::ids::StepNo;
-use muster_core::job::StepEnd;
-use muster_core::validate::{Bounds, Invalid, Validate};
+use muster_model::ids::StepNo;
+use muster_model::job::StepEnd;
+use muster_model::validate::{Bounds, Invalid, Validate};
 use muster_proto::frame::{self, Frames, Message};
 use std::rc::Rc;
 
@@ -82,7 +82,7 @@ impl EncodedEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::ids::{Attempt, JobId};
+    use muster_model::ids::{Attempt, JobId};
     use muster_node_core::messages::{JobAttempt, RunningStep, StepdEvent};
 
     fn receive(input: &mut Frames, events: &[StepdEvent]) {
