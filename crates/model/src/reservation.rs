@@ -378,6 +378,7 @@ impl Reservations {
         now.map(|r| r.flags.has(Flags::MAINT)).reduce(|a, b| a | b)
     }
 
+    /// Adds a reservation, or puts it in place of the one of that name.
     pub fn insert(&mut self, reservation: Reservation) {
         self.remove(&reservation.name);
         for entry in &reservation.nodes {
@@ -388,6 +389,7 @@ impl Reservations {
         self.by_name.insert(reservation.name.clone(), reservation);
     }
 
+    /// Takes out the reservation of that name.
     pub fn remove(&mut self, name: &str) -> Option<Reservation> {
         let gone = self.by_name.remove(name)?;
         for entry in &gone.nodes {
@@ -401,6 +403,7 @@ impl Reservations {
         Some(gone)
     }
 
+    /// The reservation of that name, to be changed.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Reservation> {
         self.by_name.get_mut(name)
     }
