@@ -267,6 +267,7 @@ impl Job {
 
     /// Whether the scheduler may start it now, as far as the job itself is concerned: pending, not held, no
     /// dependency left, its time come. Throttles of arrays and partitions are checked by the scheduler.
+    #[inline]
     pub fn is_startable(&self) -> bool {
         self.state == JobState::Pending
             && !self.completing
@@ -283,11 +284,13 @@ impl Job {
     }
 
     /// Whether it has ended and nothing of it is left on a node.
+    #[inline]
     pub fn is_over(&self) -> bool {
         self.state.is_ended() && !self.completing
     }
 
     /// The number of all that were submitted with it: the heterogeneous job's or the array's, else its own.
+    #[inline]
     pub fn submitted_as(&self) -> JobId {
         self.het
             .map_or_else(|| self.submission(), |part| part.leader)
@@ -410,6 +413,7 @@ impl JobState {
     ];
 
     /// Whether the job will not run (again).
+    #[inline]
     pub fn is_ended(self) -> bool {
         !matches!(
             self,

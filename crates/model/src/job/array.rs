@@ -83,6 +83,7 @@ impl ArrayInfo {
 
 impl Job {
     /// How many jobs it stands for: the tasks of an array that have not left it.
+    #[inline]
     pub fn tasks(&self) -> u32 {
         match &self.array {
             ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
@@ -91,6 +92,7 @@ impl Job {
     }
 
     /// The number it was submitted under: the array's for a task, else its own.
+    #[inline]
     pub fn submission(&self) -> JobId {
         match self.array {
             ArrayRole::Task { base, .. } => base,
@@ -99,6 +101,7 @@ impl Job {
     }
 
     /// Its position in the array, if it is a task with a record of its own.
+    #[inline]
     pub fn task_index(&self) -> Option<u32> {
         match self.array {
             ArrayRole::Task { index, .. } => Some(index),

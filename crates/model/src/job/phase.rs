@@ -35,6 +35,7 @@ impl Phase {
 
 impl Job {
     /// Where it is in its life.
+    #[inline]
     pub fn phase(&self) -> Phase {
         match (self.state, self.completing, self.after_completing) {
             (_, true, AfterCompleting::Requeue { .. }) => Phase::Requeueing,
