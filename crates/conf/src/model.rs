@@ -9,8 +9,8 @@ use crate::diagnostic::Origin;
 use crate::keys;
 use crate::slurmctld_parameters::RateLimits;
 use crate::value::TimeLimit;
-use muster_core::config::JobDefaults;
-use muster_core::node_state::InitialState;
+use muster_model::config::JobDefaults;
+use muster_model::node_state::InitialState;
 
 /// A whole slurm.conf with what it includes.
 #[derive(Debug, Clone)]

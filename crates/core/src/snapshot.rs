@@ -1,15 +1,16 @@
 //! The whole state as bytes: a format version, then the primary fields as a CBOR map with numbered keys. Indexes are
 //! left out and built anew.
 
-use crate::ids::{BlobId, NodeIdx};
-use crate::job::{Job, Reason};
-use crate::node::Node;
-use crate::reservation::Reservation;
-use crate::shared_spec::SpecTable;
+use crate::apply;
 use crate::state::{Blob, State};
 use minicbor::bytes::ByteVec;
 use minicbor::encode::Write;
 use minicbor::{Decoder, Encode, Encoder};
+use muster_model::ids::{BlobId, NodeIdx};
+use muster_model::job::{Job, Reason};
+use muster_model::node::Node;
+use muster_model::reservation::Reservation;
+use muster_model::shared_spec::SpecTable;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -85,7 +86,7 @@ impl State {
             match d.u32()? {
                 key::CONFIG => {
                     state.config = d
-                        .decode::<Option<crate::config::ClusterConfig>>()?
+                        .decode::<Option<muster_model::config::ClusterConfig>>()?
                         .map(Arc::new);
                 }
                 key::PARTITIONS => state.partitions = d.decode()?,
@@ -202,7 +203,7 @@ fn without_notes(job: &Job) -> Job {
 
 fn node_without_notes(node: &Node) -> Node {
     let mut node = node.clone();
-    node.set_health(0, 0);
+    apply::node::set_health(&mut node, 0, 0);
     node
 }
 

@@ -18,16 +18,18 @@ use crate::waiting::Waiting;
 use crate::watchdog::{Doing, Pulse};
 use log::{error, info, warn};
 use muster_acct::{Follower, changes};
-use muster_core::command::Identity;
-use muster_core::config::ClusterConfig;
 use muster_core::config_diff;
 use muster_core::event::Event;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::rights::privacy::{JobScope, PrivateData, hides};
-use muster_core::rights::{self, Request};
+use muster_core::policy::access;
+use muster_core::policy::access::privacy::{JobScope, hides};
 use muster_core::state::State;
-use muster_core::time::Timestamp;
 use muster_journal::Position;
+use muster_model::command::Identity;
+use muster_model::config::ClusterConfig;
+use muster_model::private_data::PrivateData;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{self, Request};
+use muster_model::time::Timestamp;
 use muster_proto::client::{ConfigAnswer, JobFilter, Query, Response};
 use muster_proto::frame;
 use std::collections::HashMap;
@@ -360,7 +362,7 @@ impl Replica {
                 RefusalCode::ProtocolError,
                 "accounting is asked of the store, not of the replica",
             ))),
-            Query::ResetDiag if !rights::may(&self.state, identity, Request::ResetDiag) => {
+            Query::ResetDiag if !access::may(&self.state, identity, Request::ResetDiag) => {
                 send(Response::Refused(rights::denied(Request::ResetDiag)));
             }
             Query::Diag | Query::ResetDiag => {

@@ -25,27 +25,27 @@ mod step_node;
 mod step_tree;
 mod supervisor_link;
 mod syscall_filter;
-mod table;
 
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
 pub(crate) use step_node::is_kept_of;
 pub(crate) use step_tree::{ask_below, tell_above};
 
-use crate::binding::{Machine, SiteBinding};
 use crate::cross_memory::CrossMemory;
-use crate::descriptors::WithOrder;
+use crate::descriptors::OrderFds;
 use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
-use crate::shim::wire::{Run, ToShim};
 use crate::supervisor::{self, AgentLog, Inherited};
 use crate::sys;
 use anyhow::Context as _;
 use controller::Link;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
+use muster_node_core::binding::{Machine, SiteBinding};
+use muster_node_core::job_table::Jobs;
+use muster_node_core::messages::{JobAttempt, LauncherCommand};
 use muster_proto::frame;
 use muster_proto::node::{NodeSettings, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
@@ -55,7 +55,6 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use step_node::Listening;
 use supervisor_link::{Dialer, PeerDialer};
-use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
@@ -67,7 +66,7 @@ type ShimOutlet = mpsc::UnboundedSender<(Vec<u8>, Option<OfUser>)>;
 /// Descriptors that go with an order, and whose step it is for.
 struct OfUser {
     uid: u32,
-    with: WithOrder,
+    with: OrderFds,
 }
 
 /// Something that the agent reacts to.
@@ -87,7 +86,7 @@ enum Event {
     /// The shim is connected.
     ShimUp(ShimOutlet),
     /// It said something.
-    Shim(Box<crate::shim::wire::FromShim>),
+    Shim(Box<muster_node_core::messages::LauncherEvent>),
     /// Its connection is gone.
     ShimLost,
     /// A step daemon has something to say, or is gone.
@@ -108,7 +107,7 @@ enum Event {
     /// Another agent answered about a step's node: its stepd's address.
     NodeStarted(StepKey, u32, Result<Listening, String>),
     /// The lead took note of ends of a step.
-    EndsTold(step_tree::Told),
+    EndsDelivered(step_tree::DeliveredEnds),
     /// A step has waited for a while: its client should know.
     StillWaiting(u64),
     /// A wait is over: a step start whose job has not come.
@@ -119,7 +118,7 @@ enum Event {
     SampleDue,
 }
 
-/// Runs as an agent, as the supervisor has started this process, until it is told to stop (SIGTERM, SIGINT, or the
+/// Runs as an agent, as the supervisor has started this process, until it is ordered to stop (SIGTERM, SIGINT, or the
 /// controller). First it says where to log.
 pub fn agent_main(start_log: impl FnOnce(AgentLog)) -> ExitCode {
     let inherited = sys::set_undumpable()
@@ -221,7 +220,7 @@ struct Agent {
     dialed: VecDeque<(ByteVec, oneshot::Sender<Vec<u8>>)>,
     /// Answers of controllers that the shim is looking at.
     answered: VecDeque<oneshot::Sender<Result<(), String>>>,
-    /// The shim has told what it knows.
+    /// The launcher has sent what it knows.
     synced: bool,
     /// One that had done so is gone: the next one knows nothing of steps that is news.
     has_lost_a_shim: bool,
@@ -233,18 +232,18 @@ struct Agent {
     daemons: daemons::Daemons,
     peers: Peers,
     /// Who waits for a list of processes of whose job.
-    inspections: HashMap<u64, (u32, listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
+    inspections: HashMap<u64, (u32, listener::Inspection, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
     found: Found,
     samples: sampling::Samples,
     /// Lists of processes that were asked for to take samples.
-    sampled_runs: HashMap<u64, Run>,
+    sampled_runs: HashMap<u64, JobAttempt>,
 }
 
 impl Agent {
     fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
         Agent {
-            machine: Machine::read(options.claim()),
+            machine: crate::topology::read_machine(options.claim()),
             site_binding: SiteBinding::default(),
             options,
             events,
@@ -279,12 +278,12 @@ impl Agent {
             Event::Dialed(key, reply) => {
                 self.dialed.push_back((key, reply));
                 if self.synced {
-                    self.shim_order(&ToShim::OpenSession);
+                    self.shim_order(&LauncherCommand::OpenSession);
                 }
             }
             Event::Answered(key, reply) if self.synced => {
                 self.answered.push_back(reply);
-                self.shim_order(&ToShim::BeginSession(key));
+                self.shim_order(&LauncherCommand::BeginSession(key));
             }
             // The key that was shown to it was a lost shim's: the connection is given up.
             Event::Answered(..) => {}
@@ -303,7 +302,7 @@ impl Agent {
                 self.leave_controller();
             }
             Event::DaemonSaid(id) => {
-                self.hear_daemon(id);
+                self.receive_from_daemon(id);
             }
             Event::Request {
                 asker,
@@ -313,7 +312,7 @@ impl Agent {
             } => self.asked(asker, *request, streams, reply),
             Event::Closed(conn) => self.closed(conn),
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
-            Event::EndsTold(told) => self.ends_told(told),
+            Event::EndsDelivered(ends) => self.on_ends_delivered(ends),
             Event::StillWaiting(conn) => self.still_waiting(conn),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),
@@ -324,7 +323,7 @@ impl Agent {
     /// Has the shim make a key for each dial that waits for one.
     fn open_sessions(&mut self) {
         for _ in 0..self.dialed.len() {
-            self.shim_order(&ToShim::OpenSession);
+            self.shim_order(&LauncherCommand::OpenSession);
         }
     }
 
@@ -384,14 +383,14 @@ impl Agent {
         }
     }
 
-    fn shim_order(&mut self, order: &ToShim) {
+    fn shim_order(&mut self, order: &LauncherCommand) {
         if self.shim.is_some() {
             frame::encode_into(order, &mut self.to_shim);
         }
     }
 
     /// The same with descriptors, which the shim finds with the order.
-    fn shim_order_with(&mut self, order: &ToShim, with: OfUser) {
+    fn shim_order_with(&mut self, order: &LauncherCommand, with: OfUser) {
         self.shim_order(order);
         self.flush_shim(Some(with));
     }

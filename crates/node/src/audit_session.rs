@@ -6,7 +6,7 @@ use std::io;
 /// The audit session of a process (a number, or `self`); nothing if it is in none.
 ///
 /// # Errors
-/// It cannot be read: the process is gone, the kernel has no audit, or this process lacks descriptors. Whoever asks does not
+/// It cannot be read: the process is gone, the kernel has no audit, or this process lacks descriptors. The caller does not
 /// know then, and must not take the process for one that is in no session.
 pub(crate) fn of(pid: &str) -> io::Result<Option<u32>> {
     let text = fs::read_to_string(format!("/proc/{pid}/sessionid"))?;

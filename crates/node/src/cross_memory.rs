@@ -43,11 +43,11 @@ impl CrossMemory {
     fn of(output: &Output) -> io::Result<CrossMemory> {
         let text = String::from_utf8_lossy(&output.stdout);
         CrossMemory::parse(&text).ok_or_else(|| {
-            let told = String::from_utf8_lossy(&output.stderr);
+            let text = String::from_utf8_lossy(&output.stderr);
             io::Error::other(format!(
                 "the probe of cross-memory attach fails: {}{}",
                 text.trim(),
-                told.trim()
+                text.trim()
             ))
         })
     }

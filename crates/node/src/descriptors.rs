@@ -22,11 +22,11 @@ const SENT_MAX: usize = 253;
 const ALONE: u8 = b'+';
 
 /// How many come with one message at most.
-const COME_MAX: usize = HandedOver::COUNT;
+const COME_MAX: usize = SrunStdio::COUNT;
 
 /// What srun hands over for a task that is alone.
 #[derive(Debug)]
-pub(crate) struct HandedOver {
+pub(crate) struct SrunStdio {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
@@ -34,20 +34,20 @@ pub(crate) struct HandedOver {
     pub(crate) line: OwnedFd,
 }
 
-impl HandedOver {
+impl SrunStdio {
     /// How many there are to a message.
     pub(crate) const COUNT: usize = 4;
 
     /// The next that have come, if they have.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>) -> Option<HandedOver> {
-        if come.len() < Self::COUNT {
+    pub(crate) fn take(received: &mut VecDeque<OwnedFd>) -> Option<SrunStdio> {
+        if received.len() < Self::COUNT {
             return None;
         }
-        Some(HandedOver {
-            stdin: come.pop_front()?,
-            stdout: come.pop_front()?,
-            stderr: come.pop_front()?,
-            line: come.pop_front()?,
+        Some(SrunStdio {
+            stdin: received.pop_front()?,
+            stdout: received.pop_front()?,
+            stderr: received.pop_front()?,
+            line: received.pop_front()?,
         })
     }
 
@@ -68,20 +68,20 @@ impl HandedOver {
         send(socket, &[ALONE], &self.numbers()).is_ok()
     }
 
-    /// Waits for those that are [sent](HandedOver::send) next.
+    /// Waits for those that are [sent](SrunStdio::send) next.
     ///
     /// # Errors
     /// They do not come in time, or something else does.
-    pub(crate) fn wait(socket: &UnixStream, patience: Duration) -> io::Result<HandedOver> {
+    pub(crate) fn wait(socket: &UnixStream, patience: Duration) -> io::Result<SrunStdio> {
         let time = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
         if poll(&mut sockets, time)? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let (mut byte, mut come) = ([0], VecDeque::new());
-        let count = receive(socket, &mut byte, &mut come)?;
-        let is_alone = count == 1 && byte == [ALONE] && come.len() == Self::COUNT;
-        let streams = HandedOver::take(&mut come).filter(|_| is_alone);
+        let (mut byte, mut received) = ([0], VecDeque::new());
+        let count = receive(socket, &mut byte, &mut received)?;
+        let is_alone = count == 1 && byte == [ALONE] && received.len() == Self::COUNT;
+        let streams = SrunStdio::take(&mut received).filter(|_| is_alone);
         streams.ok_or_else(|| io::Error::other("no streams came"))
     }
 
@@ -112,34 +112,34 @@ fn is_connection(fd: &OwnedFd) -> bool {
 
 /// What goes with the order for a step.
 #[derive(Debug, Default)]
-pub(crate) struct WithOrder {
+pub(crate) struct OrderFds {
     /// The step daemon's end of a connection to the agent, for a daemon that has none yet.
     pub(crate) agent: Option<OwnedFd>,
     /// For a direct step, of a daemon that has had one: from the agent to the daemon. The launcher never has any.
-    pub(crate) srun: Option<HandedOver>,
+    pub(crate) srun: Option<SrunStdio>,
 }
 
-impl WithOrder {
+impl OrderFds {
     /// The next that have come with an order by the shim.
-    pub(crate) fn take_by_shim(come: &mut VecDeque<OwnedFd>) -> WithOrder {
-        WithOrder {
-            agent: come.pop_front(),
-            ..WithOrder::default()
+    pub(crate) fn take_by_shim(received: &mut VecDeque<OwnedFd>) -> OrderFds {
+        OrderFds {
+            agent: received.pop_front(),
+            ..OrderFds::default()
         }
     }
 
     /// The next that have come with an order by the agent.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, direct: bool) -> WithOrder {
-        WithOrder {
+    pub(crate) fn take(received: &mut VecDeque<OwnedFd>, direct: bool) -> OrderFds {
+        OrderFds {
             agent: None,
-            srun: direct.then(|| HandedOver::take(come)).flatten(),
+            srun: direct.then(|| SrunStdio::take(received)).flatten(),
         }
     }
 
     /// Their numbers, in order.
     pub(crate) fn numbers(&self) -> Vec<RawFd> {
         let agent = self.agent.as_ref().map(AsRawFd::as_raw_fd);
-        let srun = self.srun.iter().flat_map(HandedOver::numbers);
+        let srun = self.srun.iter().flat_map(SrunStdio::numbers);
         agent.into_iter().chain(srun).collect()
     }
 }
@@ -174,7 +174,7 @@ pub(crate) fn send(socket: &impl AsRawFd, bytes: &[u8], with: &[RawFd]) -> io::R
 pub(crate) fn receive(
     socket: &impl AsRawFd,
     chunk: &mut [u8],
-    come: &mut VecDeque<OwnedFd>,
+    received: &mut VecDeque<OwnedFd>,
 ) -> io::Result<usize> {
     let mut space = cmsg_space!([RawFd; SENT_MAX]);
     let mut chunks = [IoSliceMut::new(chunk)];
@@ -188,7 +188,7 @@ pub(crate) fn receive(
     }
     let (count, lost) = (with.len(), got.flags.contains(MsgFlags::MSG_CTRUNC));
     // They are the caller's to close.
-    come.extend(with);
+    received.extend(with);
     if count > COME_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -211,10 +211,10 @@ mod tests {
     use std::fs::File;
     use std::io::{Read as _, Write as _};
 
-    fn streams() -> (HandedOver, [UnixStream; 4]) {
+    fn streams() -> (SrunStdio, [UnixStream; 4]) {
         let pairs = [(); 4].map(|()| UnixStream::pair().unwrap());
         let [(a, w), (b, x), (c, y), (d, z)] = pairs;
-        let streams = HandedOver {
+        let streams = SrunStdio {
             stdin: a.into(),
             stdout: b.into(),
             stderr: c.into(),
@@ -233,27 +233,27 @@ mod tests {
             far_ends.push(ends);
         }
         (&near).write_all(b"c").unwrap();
-        let (mut come, mut got) = (VecDeque::new(), Vec::new());
+        let (mut received, mut got) = (VecDeque::new(), Vec::new());
         while !got.contains(&b'b') {
             let mut chunk = [0; 8];
-            let n = receive(&far, &mut chunk, &mut come).unwrap();
+            let n = receive(&far, &mut chunk, &mut received).unwrap();
             got.extend_from_slice(&chunk[..n]);
         }
         for mut ends in far_ends {
-            let streams = HandedOver::take(&mut come).unwrap();
+            let streams = SrunStdio::take(&mut received).unwrap();
             File::from(streams.stdout).write_all(b"hello").unwrap();
             let mut text = [0; 5];
             ends[1].read_exact(&mut text).unwrap();
             assert_eq!(&text, b"hello");
         }
-        assert!(HandedOver::take(&mut come).is_none());
+        assert!(SrunStdio::take(&mut received).is_none());
     }
 
     #[test]
     fn other_descriptors_are_no_streams() {
         let with_stdout = |stdout: OwnedFd| {
             let (streams, _ends) = streams();
-            HandedOver { stdout, ..streams }
+            SrunStdio { stdout, ..streams }
         };
         let file = |path| OwnedFd::from(File::open(path).unwrap());
         for good in ["/dev/null", "/proc/self/exe"] {
@@ -278,8 +278,8 @@ mod tests {
         let bytes = [IoSlice::new(b"a")];
         let flags = MsgFlags::empty();
         sendmsg::<()>(near.as_raw_fd(), &bytes, &with, flags, None).unwrap();
-        let mut come = VecDeque::new();
-        let got = receive(&far, &mut [0; 8], &mut come);
+        let mut received = VecDeque::new();
+        let got = receive(&far, &mut [0; 8], &mut received);
         assert_eq!(got.unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -12,11 +12,12 @@ use crate::failure;
 use crate::info;
 use crate::now;
 use anyhow::{Context as _, bail};
-use muster_core::ids::{Attempt, JobId};
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_core::node::NodeInfo;
-use muster_core::spec::JobKind;
-use muster_core::time::Timestamp;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::node::NodeInfo;
+use muster_model::spec::JobKind;
+use muster_model::time::Timestamp;
+use muster_node_core::messages::JobAttempt;
 use muster_proto::client::{Request, RequestBody, Response, daemon_socket};
 use muster_proto::frame::{self, Frames};
 use muster_proto::node::{
@@ -187,8 +188,6 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
     })
 }
 
-type Run = (JobId, Attempt);
-
 /// Launches by the milliseconds from the start that the controller gave the job until its order was here: both are on
 /// one machine and have one clock.
 struct Launches {
@@ -226,7 +225,7 @@ impl Launches {
     }
 }
 
-/// Whoever reads the file finds one version or the next.
+/// A reader of the file finds one version or the next.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let next = file.with_extension("next");
     std::fs::write(&next, text)?;
@@ -242,9 +241,9 @@ struct Node {
     /// For steps.
     grants: Rc<Grants>,
     /// Jobs that it is part of; true while a script of theirs runs here.
-    jobs: HashMap<Run, bool>,
+    jobs: HashMap<JobAttempt, bool>,
     /// When scripts end.
-    ends: BinaryHeap<Reverse<(Timestamp, Run)>>,
+    ends: BinaryHeap<Reverse<(Timestamp, JobAttempt)>>,
     /// Reports that are not acknowledged, and how many of them were sent on this connection.
     reports: VecDeque<NumberedReport>,
     sent: usize,
@@ -255,7 +254,7 @@ struct Node {
 enum End {
     /// Dial again.
     Lost,
-    /// Told to stop.
+    /// Ordered to stop.
     Stopped,
 }
 
@@ -330,7 +329,7 @@ impl Node {
                 self.sent = 0;
             }
             while let Some(message) = frames.take()? {
-                if self.told(message, &mut out)? {
+                if self.on_message(message, &mut out)? {
                     return Ok(End::Stopped);
                 }
             }
@@ -354,7 +353,7 @@ impl Node {
         let hello = NodeHello {
             name: self.name.clone(),
             info: self.info.clone(),
-            present: self.jobs.keys().copied().collect(),
+            present: self.jobs.keys().map(|run| (run.job, run.attempt)).collect(),
             // Nothing is run that anybody would have to be believed for.
             key: vec![9; muster_trust::KEY].into(),
             launcher_key: vec![9; muster_trust::KEY].into(),
@@ -366,7 +365,7 @@ impl Node {
     }
 
     /// Takes a message; whether it says to stop.
-    fn told(&mut self, message: ToNode, out: &mut Vec<u8>) -> anyhow::Result<bool> {
+    fn on_message(&mut self, message: ToNode, out: &mut Vec<u8>) -> anyhow::Result<bool> {
         match message {
             ToNode::Sealed { orders, .. } => {
                 let orders: Orders = frame::decode(&orders).context("orders")?;
@@ -392,11 +391,17 @@ impl Node {
         match order {
             Order::Launch(grant) => self.launch(&grant),
             Order::Terminate { job, attempt, .. } => {
-                let run = (job, attempt);
+                let run = JobAttempt::new(job, attempt);
                 self.grants.remove(job);
                 match self.jobs.remove(&run) {
                     // Its report is on its way, unless this is about a job that never was here.
-                    None if self.reports.iter().any(|r| (r.job, r.attempt) == run) => return,
+                    None if self
+                        .reports
+                        .iter()
+                        .any(|r| JobAttempt::new(r.job, r.attempt) == run) =>
+                    {
+                        return;
+                    }
                     Some(true) => self.end_script(
                         run,
                         ExitStatus {
@@ -408,26 +413,26 @@ impl Node {
                 }
                 self.report(run, Report::Released);
             }
-            // Nothing is there to be signalled, told or rebooted.
+            // Nothing is there to be signalled, printed or rebooted.
             Order::Signal { .. } | Order::StepLimit { .. } | Order::Tell { .. } | Order::Reboot => {
             }
         }
     }
 
     fn launch(&mut self, grant: &JobGrant) {
-        let run = (grant.job, grant.attempt);
-        let told = |r: &NumberedReport| (r.job, r.attempt) == run;
-        if self.jobs.contains_key(&run) || self.reports.iter().any(told) {
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        let is_reported = |r: &NumberedReport| JobAttempt::new(r.job, r.attempt) == run;
+        if self.jobs.contains_key(&run) || self.reports.iter().any(is_reported) {
             return;
         }
         self.launches.borrow_mut().count(grant.start_time);
         let script = grant.position == 0 && grant.spec.kind == JobKind::Batch;
         self.jobs.insert(run, script);
         if self.options.step_dir.is_some() {
-            self.grants.insert(run.0, grant.key.clone());
+            self.grants.insert(run.job, grant.key.clone());
         }
         if script {
-            let end = now().plus_ms(self.options.run_time.of(run.0, run.1));
+            let end = now().plus_ms(self.options.run_time.of(run.job, run.attempt));
             self.ends.push(Reverse((end, run)));
         }
     }
@@ -440,14 +445,14 @@ impl Node {
         {
             self.ends.pop();
             if self.jobs.remove(&run).is_some() {
-                self.grants.remove(run.0);
+                self.grants.remove(run.job);
                 self.end_script(run, ExitStatus::default());
                 self.report(run, Report::Released);
             }
         }
     }
 
-    fn end_script(&mut self, run: Run, exit: ExitStatus) {
+    fn end_script(&mut self, run: JobAttempt, exit: ExitStatus) {
         let state = match exit.is_ok() {
             true => JobState::Completed,
             false => JobState::Cancelled,
@@ -467,7 +472,7 @@ impl Node {
         self.report(run, report);
     }
 
-    fn report(&mut self, (job, attempt): Run, report: Report) {
+    fn report(&mut self, JobAttempt { job, attempt }: JobAttempt, report: Report) {
         self.reports.push_back(NumberedReport {
             seq: self.next,
             job,

@@ -1,5 +1,5 @@
 //! What happens when a daemon of the node meets a defect of its own: it says so in the log and ends, rather than go on with
-//! a part of itself missing. Whoever supervises it starts it again; jobs do not depend on it.
+//! a part of itself missing. Its supervisor starts it again; jobs do not depend on it.
 
 use crate::sys;
 

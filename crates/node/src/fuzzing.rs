@@ -1,12 +1,13 @@
 //! What fuzz targets reach of this crate: decoders of messages between the processes of a node, and the layout of steps.
 //! Not a part of its interface.
 
-use crate::layout::{self, Held};
-use crate::record::Record;
-use crate::shim::wire::{FromShim, ToShim};
-use crate::stepd::{Control, Running, Told};
-use muster_core::cpuset::CpuSet;
-use muster_core::job::Allocation;
+use muster_model::cpuset::CpuSet;
+use muster_model::job::Allocation;
+use muster_node_core::layout::{self, Held};
+use muster_node_core::messages::{
+    LauncherCommand, LauncherEvent, RunningStep, StepdCommand, StepdEvent,
+};
+use muster_node_core::record::Record;
 use muster_proto::step::StepSpec;
 
 /// Number of kinds of messages that [`decode`] knows.
@@ -28,11 +29,11 @@ pub fn decode(kind: usize, bytes: &[u8]) {
         };
     }
     match kind % KINDS {
-        0 => round_trip!(ToShim),
-        1 => round_trip!(FromShim),
-        2 => round_trip!(Control),
-        3 => round_trip!(Told),
-        4 => round_trip!(Running),
+        0 => round_trip!(LauncherCommand),
+        1 => round_trip!(LauncherEvent),
+        2 => round_trip!(StepdCommand),
+        3 => round_trip!(StepdEvent),
+        4 => round_trip!(RunningStep),
         _ => round_trip!(Record),
     }
 }

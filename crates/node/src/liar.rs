@@ -1,13 +1,14 @@
 //! An agent that lies, for tests: it speaks the launcher's protocol below the agent. Not a part of the crate's interface.
 
-use crate::descriptors::{HandedOver, WithOrder, send};
+use crate::descriptors::{OrderFds, SrunStdio, send};
 use crate::options::AgentOptions;
-use crate::shim::wire::{PmixOrder, Run, StepOrder, TaskBinding, ToShim, User};
 use crate::shim::{attach_frame, socket_path};
-use crate::stepd::{NextStep, Told};
-use muster_core::cpuset::CpuSet;
-use muster_core::environment::Environment;
-use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_model::cpuset::CpuSet;
+use muster_model::environment::Environment;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_node_core::messages::{
+    JobAttempt, LauncherCommand, NextStep, PmixOrder, StepOrder, StepdEvent, TaskBinding, User,
+};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{StepLaunch, StepSpec};
 use std::io::{self, Read as _, Write as _};
@@ -147,8 +148,8 @@ fn pmix(base: &str, name: &str) -> PmixOrder {
     }
 }
 
-fn run(job: u64) -> Run {
-    (JobId(job), Attempt(1))
+fn run(job: u64) -> JobAttempt {
+    JobAttempt::new(JobId(job), Attempt(1))
 }
 
 /// What the liar has of a step that was given to a daemon.
@@ -189,19 +190,19 @@ impl Given {
         let daemon = self.agent.as_ref();
         let mut daemon = daemon.ok_or(io::ErrorKind::NotConnected)?;
         daemon.set_read_timeout(Some(PATIENCE))?;
-        while !matches!(frame::read(&mut daemon)?, Told::Ended(..)) {}
-        send(daemon, &next.as_control(), &with.numbers())?;
+        while !matches!(frame::read(&mut daemon)?, StepdEvent::StepEnded(..)) {}
+        send(daemon, &next.as_command(), &with.numbers())?;
         Ok(given)
     }
 }
 
 /// Streams for a step, and the other ends of them.
-fn given(with_agent: bool) -> io::Result<(Given, WithOrder)> {
+fn given(with_agent: bool) -> io::Result<(Given, OrderFds)> {
     let (stdout, task_stdout) = UnixStream::pair()?;
     let (line, daemon_line) = UnixStream::pair()?;
     let (agent, daemon_agent) = UnixStream::pair()?;
     let null = || Ok::<_, io::Error>(OwnedFd::from(std::fs::File::open("/dev/null")?));
-    let srun = HandedOver {
+    let srun = SrunStdio {
         stdin: null()?,
         stderr: task_stdout.try_clone()?.into(),
         stdout: task_stdout.into(),
@@ -212,7 +213,7 @@ fn given(with_agent: bool) -> io::Result<(Given, WithOrder)> {
         _line: line,
         agent: with_agent.then_some(agent),
     };
-    let with = WithOrder {
+    let with = OrderFds {
         agent: with_agent.then_some(daemon_agent.into()),
         srun: Some(srun),
     };
@@ -241,7 +242,7 @@ impl Liar {
         self.stream.write_all(&attach_frame(options))
     }
 
-    fn order(&mut self, order: &ToShim) -> io::Result<()> {
+    fn order(&mut self, order: &LauncherCommand) -> io::Result<()> {
         frame::write(&mut self.stream, order)
     }
 
@@ -249,7 +250,10 @@ impl Liar {
     pub fn answer(&mut self, wanted: &str) -> Option<String> {
         let mut chunk = [0; 4096];
         loop {
-            while let Ok(Some(message)) = self.input.take::<crate::shim::wire::FromShim>() {
+            while let Ok(Some(message)) = self
+                .input
+                .take::<muster_node_core::messages::LauncherEvent>()
+            {
                 let text = format!("{message:?}");
                 if text.contains(wanted) {
                     return Some(text);
@@ -264,11 +268,13 @@ impl Liar {
 
     /// Asks for a key; gives it.
     pub fn open_session(&mut self) -> Option<Vec<u8>> {
-        self.order(&ToShim::OpenSession).ok()?;
+        self.order(&LauncherCommand::OpenSession).ok()?;
         let mut chunk = [0; 4096];
         loop {
             match self.input.take() {
-                Ok(Some(crate::shim::wire::FromShim::SessionKey(key))) => return Some(key.into()),
+                Ok(Some(muster_node_core::messages::LauncherEvent::SessionKey(key))) => {
+                    return Some(key.into());
+                }
                 Ok(Some(_)) => {}
                 _ => match self.stream.read(&mut chunk) {
                     Ok(n) if n > 0 => self.input.push(&chunk[..n]),
@@ -283,7 +289,7 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn begin_session(&mut self, controller: &[u8]) -> io::Result<()> {
-        self.order(&ToShim::BeginSession(controller.to_vec().into()))
+        self.order(&LauncherCommand::BeginSession(controller.to_vec().into()))
     }
 
     /// Passes on what a controller has sealed.
@@ -291,7 +297,7 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn pass_on(&mut self, orders: &[u8], seal: &[u8]) -> io::Result<()> {
-        self.order(&ToShim::Sealed {
+        self.order(&LauncherCommand::Sealed {
             orders: orders.to_vec().into(),
             seal: seal.to_vec().into(),
         })
@@ -305,7 +311,7 @@ impl Liar {
         let (given, mut with) = given(true)?;
         let order = lie.order();
         let streams = with.srun.take().filter(|_| order.direct);
-        let bytes = frame::encode(&ToShim::StartStep(Box::new(order)));
+        let bytes = frame::encode(&LauncherCommand::StartStep(Box::new(order)));
         send(&self.stream, &bytes, &with.numbers())?;
         if let (Some(streams), Some(daemon)) = (streams, &given.agent) {
             // Those of a step that is refused are closed here, with the last end of this connection.
@@ -320,11 +326,11 @@ impl Liar {
     /// The launcher is gone.
     pub fn end_process(&mut self, job: u64, step: u32, pid: i32) -> io::Result<()> {
         let (run, step) = (run(job), StepNo(step));
-        self.order(&ToShim::StepGiven { run, step, pid })?;
-        self.order(&ToShim::EndStep { run, step })?;
+        self.order(&LauncherCommand::StepAssigned { run, step, pid })?;
+        self.order(&LauncherCommand::EndStep { run, step })?;
         let signal = libc::SIGKILL;
-        self.order(&ToShim::SignalStep { run, step, signal })?;
-        self.order(&ToShim::Dismiss { run, pid })
+        self.order(&LauncherCommand::SignalStep { run, step, signal })?;
+        self.order(&LauncherCommand::ReleaseStepd { run, pid })
     }
 
     /// Has so much kept of a job, under this number.
@@ -332,7 +338,7 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn keep(&mut self, job: u64, key: u32, bytes: usize) -> io::Result<()> {
-        self.order(&ToShim::Keep {
+        self.order(&LauncherCommand::Keep {
             run: run(job),
             key,
             bytes: vec![0; bytes].into(),
@@ -344,7 +350,7 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn tell(&mut self, job: u64, text: &str) -> io::Result<()> {
-        self.order(&ToShim::Tell {
+        self.order(&LauncherCommand::PrintLine {
             run: run(job),
             text: text.to_owned(),
             step: None,
@@ -357,7 +363,7 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn forget(&mut self, job: u64) -> io::Result<()> {
-        self.order(&ToShim::Forget(run(job)))
+        self.order(&LauncherCommand::Forget(run(job)))
     }
 
     /// Asks for the processes of a job.
@@ -365,7 +371,7 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn inspect(&mut self, job: u64) -> io::Result<()> {
-        self.order(&ToShim::Inspect {
+        self.order(&LauncherCommand::Inspect {
             job: JobId(job),
             tag: 7,
         })
@@ -376,6 +382,6 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn stop(&mut self) -> io::Result<()> {
-        self.order(&ToShim::Stop { kill: true })
+        self.order(&LauncherCommand::Stop { kill: true })
     }
 }

@@ -9,36 +9,27 @@
 
 mod agent;
 mod audit_session;
-mod binding;
+
 mod cross_memory;
 mod descriptors;
 mod emulate;
 mod failure;
-#[cfg(test)]
-mod fixtures_tests;
 #[doc(hidden)]
 pub mod fuzzing;
 mod info;
-mod job_view;
-mod layout;
 #[doc(hidden)]
 pub mod liar;
 mod numa;
 mod options;
-mod pattern;
-mod pmix_place;
 mod reaping;
-mod record;
 mod role;
 mod shim;
-mod step_bounds;
-mod step_variables;
 mod stepd;
 mod supervisor;
 mod sys;
+mod topology;
 
 pub use agent::agent_main;
-pub use binding::topology::{Shape, SocketUnit};
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
@@ -46,8 +37,9 @@ pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
 pub use stepd::{HOST_NAME, STEPD_NAME, pmix_host_main, stepd_main};
 pub use supervisor::{AGENT_NAME, AgentLog, check_account, run};
 pub use sys::pidfd;
+pub use topology::{Shape, SocketUnit};
 
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 
 /// The clock.
 pub(crate) fn now() -> Timestamp {

@@ -1,6 +1,6 @@
 //! NUMA domains of the machine and how far they are from each other, as sysfs tells them.
 
-use crate::binding::topology::ranges;
+use crate::topology::ranges;
 use std::fs;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! What an agent must be told when it starts. Everything else comes from the controller.
+//! What an agent must know when it starts. Everything else comes from the controller.
 
-use crate::shim::wire::MachineClaim;
 use minicbor::{Decode, Encode};
+use muster_node_core::messages::MachineClaim;
 use std::path::PathBuf;
 
 /// Start parameters of a node's agent.

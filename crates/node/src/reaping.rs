@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_taken_before_the_rest_is_told() {
+    fn what_has_ended_is_taken_before_the_rest_is_reported() {
         let mut found = [Reap::Running, ended(), ended()].into_iter().rev();
         let mut taken = 0;
         let after = each_ended(|| found.next().unwrap(), |_| taken += 1);

@@ -3,8 +3,8 @@
 //! the descriptors that are named here.
 
 use crate::AGENT_NAME;
-use crate::shim::wire::User;
 use crate::sys::{self, Words};
+use muster_node_core::messages::User;
 use nix::unistd::{Uid, chdir};
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -23,7 +23,7 @@ pub(crate) struct Start<'a> {
     pub(crate) environment: Vec<CString>,
     /// Whom it becomes, where this process is root.
     pub(crate) user: &'a User,
-    /// What it is told.
+    /// Its order.
     pub(crate) order: Vec<u8>,
     /// What it gets as its standard error. Otherwise that is /dev/null, as its other standard streams are.
     pub(crate) errors: Option<RawFd>,
@@ -92,7 +92,7 @@ pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// In the new process: what it is told. The descriptors that it was given are closed at the next exec.
+/// In the new process: its order. The descriptors that it was given are closed at the next exec.
 ///
 /// # Errors
 /// It was started by somebody else.

@@ -2,7 +2,7 @@
 //! can crash, restart or be upgraded while they run. It decides nothing about jobs; it keeps how they ended until
 //! the agent says that the controller knows.
 //!
-//! It is started by the agent, leaves its session, and ends when told to (SIGTERM: once no job has processes;
+//! It is started by the agent, leaves its session, and ends when ordered to (SIGTERM: once no job has processes;
 //! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
 //! write to the record file and one to the agent.
 
@@ -29,18 +29,17 @@ mod site;
 mod steps;
 mod users;
 mod waiting;
-pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
-pub(crate) use measure::TaskUsage;
 pub(crate) use processes::{Containment, ProcessTree, all_pids, parent_of};
 pub(crate) use removal::Removal;
-pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, is_step_dir, result_path};
+pub(crate) use steps::{ORDER_MAX, SPARES_MAX, is_step_dir, result_path};
 
-use crate::descriptors::{self, WithOrder};
+use crate::descriptors::{self, OrderFds};
 use crate::options::AgentOptions;
 use crate::sys;
 use jobs::Shim;
+use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
 use muster_proto::frame::Frames;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -54,7 +53,6 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wire::{Attach, FromShim, ToShim, VERSIONS};
 
 /// Name under which the binary's own executable is started as a shim.
 pub const SHIM_NAME: &str = "muster-shim";
@@ -63,7 +61,7 @@ pub const SHIM_NAME: &str = "muster-shim";
 const PANIC_EXIT: i32 = 101;
 /// Connections at the same time: an agent, the one before it, and commands.
 const CONNECTIONS_MAX: usize = 16;
-/// Bytes that an agent has not read. What it has missed, the next one is told when it attaches.
+/// Bytes that an agent has not read. What it has missed, the next one receives when it attaches.
 const OUTPUT_MAX: usize = 512 << 20;
 /// Descriptors that have come and wait for their orders.
 const DESCRIPTORS_MAX: usize = 1024;
@@ -226,7 +224,7 @@ impl Loop {
             .create(true)
             .truncate(false)
             .write(true)
-            // Whoever can open it can lock it.
+            // A process that can open it can lock it.
             .mode(0o600)
             .open(spool.join("shim.lock"))?;
         make_private(&lock)?;
@@ -307,10 +305,10 @@ impl Loop {
         for (fd, seen) in watched.iter().zip(&fds[2 + conns..]) {
             if seen.revents != 0 {
                 self.shim.watched_ended(*fd);
-                self.shim.hear_daemon(*fd);
-                self.shim.hear_asked(*fd);
-                self.shim.hear_groups(*fd);
-                self.shim.hear_measurement(*fd);
+                self.shim.receive_from_daemon(*fd);
+                self.shim.on_adoption_reply(*fd);
+                self.shim.receive_groups(*fd);
+                self.shim.receive_measurement(*fd);
             }
         }
         if fds[1].revents != 0 {
@@ -323,11 +321,11 @@ impl Loop {
         for at in 0..self.conns.len() {
             while let Some(message) = self.conns[at].next() {
                 match message {
-                    ToShim::Attach(attach) if self.conns[at].is_new => {
+                    LauncherCommand::Attach(attach) if self.conns[at].is_new => {
                         self.conns[at].is_new = false;
                         self.attach(at, *attach);
                     }
-                    ToShim::Stop { kill } if self.conns[at].is_new => {
+                    LauncherCommand::Stop { kill } if self.conns[at].is_new => {
                         let answer = self.shim.stop(kill);
                         self.answer(at, answer);
                     }
@@ -337,9 +335,9 @@ impl Loop {
                         self.conns[at].open = false;
                         break;
                     }
-                    ToShim::StartStep(order) => {
-                        let come = &mut self.conns[at].descriptors;
-                        let with = WithOrder::take_by_shim(come);
+                    LauncherCommand::StartStep(order) => {
+                        let received = &mut self.conns[at].descriptors;
+                        let with = OrderFds::take_by_shim(received);
                         self.shim.start_step(order, with);
                     }
                     message => {
@@ -351,14 +349,14 @@ impl Loop {
         }
     }
 
-    fn answer(&mut self, at: usize, answer: Option<FromShim>) {
+    fn answer(&mut self, at: usize, answer: Option<LauncherEvent>) {
         if let Some(answer) = answer {
             let output = &mut self.conns[at].output;
             muster_proto::frame::encode_into(&answer, output);
         }
     }
 
-    /// The agent is here, or a new one: only the latest is told what happens.
+    /// The agent is here, or a new one: only the latest receives what happens.
     fn attach(&mut self, at: usize, attach: Attach) {
         let greeting = attach.greeting.as_ref();
         let theirs = greeting.cloned().unwrap_or_default();
@@ -366,7 +364,7 @@ impl Loop {
             let they = format!("the agent of node {}", attach.node);
             let why = VERSIONS.difference(&theirs, &they, "the launcher");
             eprintln!("{why}; it is refused, jobs go on");
-            let answer = FromShim::Refused(format!("{why}; update slurmd"));
+            let answer = LauncherEvent::Refused(format!("{why}; update slurmd"));
             self.answer(at, Some(answer));
             // So little is taken at once.
             self.conns[at].write();
@@ -375,7 +373,7 @@ impl Loop {
         }
         eprintln!("agent {} of node {} attached", attach.version, attach.node);
         if greeting.is_some() {
-            self.answer(at, Some(FromShim::Greeting(VERSIONS.greeting())));
+            self.answer(at, Some(LauncherEvent::Greeting(VERSIONS.greeting())));
         }
         for conn in &mut self.conns {
             if std::mem::take(&mut conn.attached) {
@@ -477,7 +475,7 @@ impl Conn {
     }
 
     /// The next whole message that has come.
-    fn next(&mut self) -> Option<ToShim> {
+    fn next(&mut self) -> Option<LauncherCommand> {
         match self.input.take() {
             Ok(message) => message,
             Err(e) => {
@@ -503,7 +501,7 @@ impl Conn {
     }
 }
 
-/// What whoever connects to the launcher says first, before an agent gets the connection.
+/// What a process that connects to the launcher says first, before an agent gets the connection.
 pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
     let attach = Attach {
         node: options.name.clone(),
@@ -512,7 +510,7 @@ pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
         claim: options.claim(),
         greeting: Some(VERSIONS.greeting()),
     };
-    muster_proto::frame::encode(&ToShim::Attach(Box::new(attach)))
+    muster_proto::frame::encode(&LauncherCommand::Attach(Box::new(attach)))
 }
 
 /// What became of [`stop_shim`].
@@ -544,9 +542,9 @@ pub fn stop_shim(spool: &Path, kill: bool) -> io::Result<ShimStop> {
         }
         Err(e) => return Err(e),
     };
-    muster_proto::frame::write(&mut stream, &ToShim::Stop { kill })?;
+    muster_proto::frame::write(&mut stream, &LauncherCommand::Stop { kill })?;
     match muster_proto::frame::read(&mut stream) {
-        Ok(FromShim::Busy(jobs)) => Ok(ShimStop::Busy(jobs)),
+        Ok(LauncherEvent::Busy(jobs)) => Ok(ShimStop::Busy(jobs)),
         Ok(other) => Err(io::Error::other(format!("unexpected answer {other:?}"))),
         // The connection closes when the process ends.
         Err(_) => Ok(ShimStop::Stopped),

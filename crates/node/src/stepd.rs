@@ -15,30 +15,27 @@ mod bind;
 pub(crate) mod client;
 mod direct;
 mod ending;
-mod home;
 mod mpi;
 mod program;
 mod result;
+mod runtime;
 mod start;
 mod streams;
 mod task;
 pub(crate) mod tree;
 mod wire;
 
-use crate::descriptors::HandedOver;
+use crate::descriptors::SrunStdio;
 use crate::shim::Removal;
-use crate::shim::wire::StepOrder;
 use crate::{reaping, sys};
 use client::Client;
-use home::{Confines, Home};
-pub(crate) use home::{Control, NextStep, Running, Told};
-use minicbor::bytes::ByteVec;
 pub use mpi::host::{HOST_NAME, pmix_host_main};
-use muster_core::job::{ExitStatus, StepEnd, Usage};
+use muster_model::job::{ExitStatus, StepEnd, Usage};
+use muster_node_core::messages::{KeptEntries, NextStep, StepOrder, StepdCommand, StepdEvent};
 use muster_proto::step::{FromStepd, ToStepd};
 pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
-pub(crate) use start::FirstOrder;
+use runtime::{Confines, StepdRuntime};
 pub use start::{STEPD_NAME, stepd_main};
 use std::io;
 use std::net::TcpListener;
@@ -52,7 +49,7 @@ use tree::Tree;
 
 /// How long srun may take to come.
 const HELLO_WAIT: Duration = Duration::from_secs(30);
-/// How long srun may take to read the last output of a step that was told to end.
+/// How long srun may take to read the last output of a step that was ordered to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How often it is looked whether the shim has read how the steps before have ended.
 const READ_WAIT: Duration = Duration::from_secs(1);
@@ -61,7 +58,7 @@ const REMOVAL_WAIT: Duration = Duration::from_secs(10);
 /// Output that srun has not read yet: beyond this, tasks have to wait.
 const OUTPUT_MAX: usize = 1 << 20;
 
-/// What a step daemon is told beyond its order.
+/// What a step daemon has beyond its order.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// This node's name.
@@ -73,13 +70,23 @@ pub(crate) struct Setting {
     /// Where an MPI step has its files, and where the memory that its tasks share. Removed at the end; by the shim if
     /// this process is killed.
     pub(crate) dirs: Vec<PathBuf>,
-    /// What the agent has the shim keep of the step, for a shim that has never heard of it: the one before, and the agent,
+    /// What the agent has the shim keep of the step, for a shim that does not know the step: the one before, and the agent,
     /// may be lost just after they gave the step.
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptEntries,
 }
 
-/// What the shim keeps for the agent, by number.
-pub(crate) type Kept = Vec<(u32, ByteVec)>;
+impl Setting {
+    /// What goes with the next step of the job, beside what stays as it was.
+    fn with_next(&self, next: &NextStep) -> Setting {
+        Setting {
+            node: self.node.clone(),
+            kill_wait: Duration::from_millis(next.kill_wait_ms.min(u32::MAX.into())),
+            result: PathBuf::from(&next.result),
+            dirs: Vec::new(),
+            kept: next.kept.clone(),
+        }
+    }
+}
 
 /// Runs the daemon. Never returns.
 fn run(
@@ -88,42 +95,42 @@ fn run(
     listener: UnixListener,
     (shim, agent, confines): (UnixStream, Option<UnixStream>, Confines),
     wire: Option<TcpListener>,
-    srun: Option<HandedOver>,
+    srun: Option<SrunStdio>,
 ) -> ! {
-    let mut home = match Home::open(listener, shim, agent, confines) {
-        Ok(home) => home,
+    let mut runtime = match StepdRuntime::open(listener, shim, agent, confines) {
+        Ok(runtime) => runtime,
         Err(e) => {
             let end = broken(order, &e);
             leave(&setting.result, &end, &setting.kept);
             sys::exit_now(0)
         }
     };
-    let mut served = serve(order, setting, &mut home, wire, srun);
+    let mut served = serve(order, setting, &mut runtime, wire, srun);
     let mut step = order.launch.step;
     let mut setting = setting.clone();
     loop {
-        let ended = Told::ended(step, &served.end);
-        // The order matters: who hears of the end later finds it where it was told before.
-        if !served.reusable || !home.tell_shim(&ended) {
-            if home.has_unread() {
-                home.leave_unread();
+        let ended = StepdEvent::ended(step, &served.end);
+        // The order matters: a process that receives the end later finds it where it was reported before.
+        if !served.reusable || !runtime.send_to_shim(&ended) {
+            if runtime.has_unread() {
+                runtime.leave_unread();
             }
             leave(&setting.result, &served.end, &setting.kept);
             served.part(false);
             break;
         }
-        home.tell_agent(&ended);
+        runtime.send_to_agent(&ended);
         served.part(true);
-        home.keep_unread(served.end, &mut setting);
-        let Some((next, with)) = home.next_step() else {
+        runtime.keep_unread(served.end, &mut setting);
+        let Some((next, with)) = runtime.next_step() else {
             break;
         };
-        setting = next.setting(&setting);
+        setting = setting.with_next(&next);
         step = next.order.launch.step;
-        served = serve(&next.order, &setting, &mut home, None, with.srun);
+        served = serve(&next.order, &setting, &mut runtime, None, with.srun);
     }
-    if home.has_unread() {
-        home.leave_unread();
+    if runtime.has_unread() {
+        runtime.leave_unread();
     }
     sys::exit_now(0)
 }
@@ -131,11 +138,11 @@ fn run(
 fn serve(
     order: &StepOrder,
     setting: &Setting,
-    home: &mut Home,
+    runtime: &mut StepdRuntime,
     wire: Option<TcpListener>,
-    srun: Option<HandedOver>,
+    srun: Option<SrunStdio>,
 ) -> Served {
-    let mut stepd = Stepd::new(order, setting, home);
+    let mut stepd = Stepd::new(order, setting, runtime);
     stepd.start_pmix(wire);
     if let Some(srun) = srun {
         stepd.start_direct(srun);
@@ -177,7 +184,7 @@ struct Stepd<'a> {
     order: &'a StepOrder,
     setting: &'a Setting,
     /// What outlives the step.
-    home: &'a mut Home,
+    runtime: &'a mut StepdRuntime,
     /// Connections that have not shown the key.
     strangers: Vec<Client>,
     client: Option<Client>,
@@ -188,7 +195,7 @@ struct Stepd<'a> {
     phase: Phase,
     tasks: Vec<Task>,
     streams: Vec<Stream>,
-    /// Children that run the epilogs of tasks that have ended, which is told afterwards.
+    /// Children that run the epilogs of tasks that have ended, whose end is reported afterwards.
     epilogs: Vec<(i32, FromStepd)>,
     /// Tasks write a byte here when they are prepared; they start when `go` is closed.
     ready: Option<OwnedFd>,
@@ -211,8 +218,8 @@ struct Stepd<'a> {
     /// Why there is none.
     pmix_error: Option<String>,
     usage: Usage,
-    /// srun was told that all is over.
-    told_closed: bool,
+    /// srun was sent the last message.
+    close_sent: bool,
     /// This process has no children any more, and so, as orphans become its children, the tasks have left none.
     childless: bool,
     /// More children may have ended than were collected.
@@ -222,13 +229,13 @@ struct Stepd<'a> {
 }
 
 impl<'a> Stepd<'a> {
-    fn new(order: &'a StepOrder, setting: &'a Setting, home: &'a mut Home) -> Stepd<'a> {
-        let come = std::mem::take(&mut home.come);
+    fn new(order: &'a StepOrder, setting: &'a Setting, runtime: &'a mut StepdRuntime) -> Stepd<'a> {
+        let accepted = std::mem::take(&mut runtime.accepted);
         Stepd {
             order,
             setting,
-            home,
-            strangers: come.into_iter().flat_map(Client::new).collect(),
+            runtime,
+            strangers: accepted.into_iter().flat_map(Client::new).collect(),
             client: None,
             tree: None,
             adoption_by: None,
@@ -257,7 +264,7 @@ impl<'a> Stepd<'a> {
             pmix: None,
             pmix_error: None,
             usage: Usage::default(),
-            told_closed: false,
+            close_sent: false,
             childless: false,
             may_have_ended: false,
             direct: None,
@@ -310,7 +317,7 @@ impl<'a> Stepd<'a> {
         }
     }
 
-    /// The last words have been said, and heard.
+    /// The last messages have been sent, and read.
     fn has_taken_leave(&mut self) -> bool {
         let absent = self.client.is_none();
         if absent && (self.tree.is_none() || self.adoption_by.is_none()) {
@@ -320,7 +327,7 @@ impl<'a> Stepd<'a> {
             // That is said once the end is recorded.
             return true;
         }
-        if !std::mem::replace(&mut self.told_closed, true) {
+        if !std::mem::replace(&mut self.close_sent, true) {
             self.send(&FromStepd::Closed);
         }
         let Some(client) = &mut self.client else {
@@ -331,7 +338,7 @@ impl<'a> Stepd<'a> {
                 client.write();
                 return false;
             }
-            if !std::mem::replace(&mut client.told_over, true) {
+            if !std::mem::replace(&mut client.end_sent, true) {
                 client.send(&FromStepd::Over);
             }
         }
@@ -350,9 +357,9 @@ impl<'a> Stepd<'a> {
         };
         // A negative descriptor is skipped by poll(2).
         let raw = |fd: Option<i32>| fd.unwrap_or(-1);
-        add(self.home.signals.as_fd().as_raw_fd(), libc::POLLIN);
-        add(self.home.listener.as_raw_fd(), libc::POLLIN);
-        add(raw(self.home.shim_fd()), libc::POLLIN);
+        add(self.runtime.signals.as_fd().as_raw_fd(), libc::POLLIN);
+        add(self.runtime.listener.as_raw_fd(), libc::POLLIN);
+        add(raw(self.runtime.shim_fd()), libc::POLLIN);
         add(
             raw(self.ready.as_ref().map(|c| c.as_raw_fd())),
             libc::POLLIN,
@@ -374,7 +381,7 @@ impl<'a> Stepd<'a> {
         );
         let (host, events) = self.pmix.as_ref().map_or((-1, 0), |p| p.interest(full));
         add(host, events);
-        let agent = self.home.agent_stream();
+        let agent = self.runtime.agent_stream();
         add(raw(agent.map(|a| a.as_raw_fd())), libc::POLLIN);
         for stranger in &self.strangers {
             add(stranger.wire.stream.as_raw_fd(), libc::POLLIN);
@@ -423,7 +430,7 @@ impl<'a> Stepd<'a> {
         }
         if seen(6) != 0 {
             // While a step runs, no other is given.
-            self.home.hear_agent();
+            self.runtime.receive_from_agent();
         }
         if seen(0) != 0 || self.may_have_ended {
             self.take_signals();
@@ -440,7 +447,7 @@ impl<'a> Stepd<'a> {
         }
         let hello = (self.phase == Phase::Waiting).then_some(self.hello_by);
         let adoption = self.adoption_by;
-        let reading = (self.home.has_unread()).then(|| Instant::now() + READ_WAIT);
+        let reading = (self.runtime.has_unread()).then(|| Instant::now() + READ_WAIT);
         let company = self.client.as_ref().and_then(Client::waits_until);
         [
             hello,
@@ -466,7 +473,7 @@ impl<'a> Stepd<'a> {
         if self.phase == Phase::Waiting && self.hello_by <= now && !self.ending {
             eprintln!(
                 "step {}.{}: srun did not come",
-                self.order.run.0, self.order.launch.step
+                self.order.run.job, self.order.launch.step
             );
             self.ending = true;
         }
@@ -477,7 +484,7 @@ impl<'a> Stepd<'a> {
                 let at = sys::local_time(crate::now().unix_s());
                 let line = format!(
                     "slurmstepd: error: *** STEP {}.{} ON {} CANCELLED AT {at} DUE TO TIME LIMIT ***",
-                    self.order.run.0, self.order.launch.step, self.setting.node
+                    self.order.run.job, self.order.launch.step, self.setting.node
                 );
                 self.message(line);
             }
@@ -576,14 +583,14 @@ impl<'a> Stepd<'a> {
 
     fn client_messages(&mut self) {
         while let Some(message) = self.client.as_mut().and_then(Client::next) {
-            self.told(message);
+            self.on_request(message);
         }
         if self.client.as_ref().is_some_and(|c| !c.wire.open) {
             self.client_lost();
         }
     }
 
-    fn told(&mut self, message: ToStepd) {
+    fn on_request(&mut self, message: ToStepd) {
         match message {
             ToStepd::Hello(..) | ToStepd::Attach(_) | ToStepd::Adopt(_) | ToStepd::Nothing => {}
             ToStepd::Stdin { task, bytes } => {
@@ -605,9 +612,9 @@ impl<'a> Stepd<'a> {
                 let tree = self.tree.as_mut();
                 let new = tree.and_then(|t| t.take(number, *message, &self.order.launch));
                 if let Some(message) = new {
-                    self.told(message);
+                    self.on_request(message);
                 }
-                if self.tree.as_mut().is_some_and(Tree::owes_heard) {
+                if self.tree.as_mut().is_some_and(Tree::owes_acknowledgement) {
                     self.send(&FromStepd::Acknowledged);
                 }
             }
@@ -631,27 +638,29 @@ impl<'a> Stepd<'a> {
 
     /// What the shim wants said or done.
     fn take_control(&mut self) {
-        for control in self.home.heard() {
+        for control in self.runtime.receive_commands() {
             match control {
-                // Every node is told; one of them says it.
-                Control::Text(line) if self.order.launch.position == 0 => self.message(line),
-                Control::Text(_) => {}
-                Control::Own(line) => self.message(line),
-                // The job ends, and the shim has not heard of this step, which the agent gave.
-                Control::End | Control::Leave => self.begin_end(),
-                Control::Limit(seconds) => {
+                // Every node receives it; one of them prints it.
+                StepdCommand::PrintStepLine(line) if self.order.launch.position == 0 => {
+                    self.message(line)
+                }
+                StepdCommand::PrintStepLine(_) => {}
+                StepdCommand::PrintLine(line) => self.message(line),
+                // The job ends, and the shim does not know of this step, which the agent gave.
+                StepdCommand::EndStep | StepdCommand::Exit => self.begin_end(),
+                StepdCommand::SetTimeLimit(seconds) => {
                     self.limit = seconds.map(Duration::from_secs);
                     self.limit_time();
                 }
                 // It waits.
-                Control::Next(_) => {}
+                StepdCommand::StartStep(_) => {}
             }
         }
     }
 
     fn take_signals(&mut self) {
         let mut children = false;
-        while let Ok(Some(info)) = self.home.signals.read_signal() {
+        while let Ok(Some(info)) = self.runtime.signals.read_signal() {
             match i32::try_from(info.ssi_signo).unwrap_or(0) {
                 libc::SIGCHLD => children = true,
                 libc::SIGTERM => {
@@ -759,7 +768,7 @@ impl<'a> Stepd<'a> {
 
 /// A frame of output, or of its end when there are no bytes.
 fn output(task: u32, error: bool, bytes: &[u8]) -> FromStepd {
-    let bytes = ByteVec::from(bytes.to_vec());
+    let bytes = bytes.to_vec().into();
     if error {
         FromStepd::Stderr { task, bytes }
     } else {

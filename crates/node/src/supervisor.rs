@@ -24,11 +24,11 @@ use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::role;
-use crate::shim::wire::User;
 use crate::sys;
 use anyhow::Context as _;
 use launcher::Starting;
 use lines::{RequestReceiver, SupervisorRequest, answer, answers};
+use muster_node_core::messages::User;
 use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody, daemon_socket};
 use muster_proto::frame;
@@ -81,7 +81,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     };
     let mut supervisor = Supervisor::start(options, &order, &socket, log.file, &account, signals)?;
     let ended = supervisor.serve();
-    // Whoever asks now has no agent to wait for.
+    // A client that asks now has no agent to wait for.
     drop(socket);
     drop(supervisor);
     Ok(ended?)
@@ -248,7 +248,7 @@ impl Supervisor {
 
 /// Connects to the agent of another node of this machine: to a socket of this process's user, with an agent's name, in a
 /// directory in which nobody else can make names. The directory is held open, so that what was checked is connected to. That
-/// agent sees root, so it is told first to take nothing from this connection but what the agent of this node may ask.
+/// agent sees root, so it is first ordered to take nothing from this connection but what the agent of this node may ask.
 fn connect_to_peer(path: &str, node: &str) -> io::Result<OwnedFd> {
     let refused = || io::Error::other("that is no socket of an agent of this user");
     let socket = Path::new(path);

@@ -3,14 +3,14 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cells;
+pub(crate) mod cpu_pinning;
 mod file_kind;
-pub(crate) mod here;
 mod identity;
 mod limits;
 mod memory_file;
-pub(crate) mod nursery;
 mod oom;
 mod slots;
+pub(crate) mod vm_clone;
 
 pub(crate) use file_kind::kind_of;
 pub(crate) use identity::{acting_as, become_user, refuse_privileges, set_undumpable};
@@ -23,8 +23,8 @@ pub(crate) use muster_script::bare;
 pub(crate) use oom::{leave_protection, protect};
 pub(crate) use slots::SharedSlots;
 
-use muster_core::cpuset::CpuSet;
-use muster_core::limits::NODE_CPUS_MAX;
+use muster_model::cpuset::CpuSet;
+use muster_model::limits::NODE_CPUS_MAX;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::marker::PhantomData;
@@ -135,9 +135,9 @@ pub(crate) fn fork() -> io::Result<Fork> {
 /// Forks a child that starts on this process's CPU and may then run on any: this process has hardly anything to do
 /// meanwhile.
 pub(crate) fn fork_here() -> io::Result<Fork> {
-    let elsewhere = here::keep_here();
+    let saved = cpu_pinning::pin_to_current_cpu();
     let forked = fork();
-    elsewhere.iter().for_each(here::Elsewhere::again);
+    saved.iter().for_each(cpu_pinning::SavedAffinity::restore);
     forked
 }
 
@@ -253,7 +253,7 @@ pub(crate) fn watch<T: Into<OwnedFd> + AsRawFd>(
     Ok(unsafe { AsyncFd::register_with_interest(socket, interest) }?)
 }
 
-/// Whether the other side of a Unix socket has read all that was sent to it. Where that cannot be told, it has not.
+/// Whether the other side of a Unix socket has read all that was sent to it. Where that is not known, it has not.
 pub(crate) fn is_all_read(socket: BorrowedFd<'_>) -> bool {
     let mut left: libc::c_int = 1;
     // SAFETY: the request writes one int, which `left` is, and the descriptor is borrowed.
@@ -282,8 +282,15 @@ pub(crate) fn fill_randomly(bytes: &mut [u8]) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
+/// 16 bytes that nobody can guess.
+pub(crate) fn random_key() -> minicbor::bytes::ByteVec {
+    let mut key = vec![0; 16];
+    fill_randomly(&mut key).expect("the kernel has random bytes once it is up");
+    key.into()
+}
+
 /// Descriptors that are sent to a socket, and to those accepted by it, are refused by the kernel: their sender gets an error
-/// (`SO_PASSRIGHTS`, Linux 6.16). Older kernels do not know of it; there, whoever reads closes what has come.
+/// (`SO_PASSRIGHTS`, Linux 6.16). Older kernels do not know of it; there, the reader closes what it received.
 pub(crate) fn refuse_descriptors(socket: &impl AsRawFd) -> io::Result<()> {
     const SO_PASSRIGHTS: libc::c_int = 83;
     let off: libc::c_int = 0;
@@ -488,7 +495,7 @@ pub(crate) fn set_dumpable() {
 }
 
 /// Where Yama lets only ancestors look into a process, lets this one and what comes from it look into this process,
-/// before and after exec(2). Elsewhere it does nothing.
+/// before and after exec(2). On other kernels it does nothing.
 pub(crate) fn allow_attach(ancestor: u32) {
     // SAFETY: this prctl takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(ancestor), 0, 0, 0) };
@@ -530,7 +537,7 @@ pub(crate) fn session_of(pid: i32) -> Option<i32> {
     (sid > 0).then_some(sid)
 }
 
-/// A descriptor that becomes readable when the process ends, whether or not its parent has heard of that.
+/// A descriptor that becomes readable when the process ends, whether or not its parent has reaped it.
 ///
 /// # Errors
 /// `ESRCH`: there is no such process any more.
@@ -725,7 +732,7 @@ pub(crate) fn set_memory_policy(mode: MemoryMode, domains: &CpuSet) -> io::Resul
     let words = bitmap(domains);
     let (nodes, bits) = match mode {
         MemoryMode::Local => (std::ptr::null(), 0),
-        // The kernel takes one bit less than it is told of.
+        // The kernel takes one bit less than the length says.
         MemoryMode::Bind | MemoryMode::Prefer => (words.as_ptr(), words.len() * 64 + 1),
     };
     // SAFETY: the number of bits is that of the live buffer, which the kernel only reads.

@@ -3,9 +3,9 @@
 
 use minicbor::decode::Error;
 use minicbor::{Decode, Decoder, Encode};
-use muster_core::limits::NAME_BYTES_MAX;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::validate::Validate;
+use muster_model::limits::NAME_BYTES_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::validate::Validate;
 use std::fmt;
 
 /// What is said first on a connection. A peer that says nothing of the kind is older than this message: it speaks version 1.

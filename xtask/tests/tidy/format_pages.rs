@@ -48,12 +48,12 @@ What the journal's records and snapshots mean; how they lie in files is in [jour
                 "A snapshot is the number of its format and a map of the state, whose keys are in core/src/snapshot.rs. \
                  Its values are these.",
                 &[
-                    "core::job::Job",
-                    "core::node::Node",
-                    "core::state::ArrayInfo",
-                    "core::reservation::Reservation",
-                    "core::accounts::Accounts",
-                    "core::run_times::RunTimes",
+                    "model::job::Job",
+                    "model::node::Node",
+                    "model::job::array::ArrayInfo",
+                    "model::reservation::Reservation",
+                    "model::accounts::Accounts",
+                    "core::state::run_times::RunTimes",
                 ],
             ),
         ],
@@ -64,8 +64,8 @@ What the journal's records and snapshots mean; how they lie in files is in [jour
 # Messages
 
 What processes on different sides of a trust boundary, or of different versions, say to each other. A message is one frame: its
-length in bytes (four bytes, the highest first) and its value. What the three processes of one node say among themselves is in
-fields.txt only.
+length in bytes (four bytes, the highest first) and its value. What the processes of one node say among themselves is in
+fields.txt, under `node-core`.
 
 Each connection begins with the version of the protocol that the side speaks which has connected. The other side refuses a
 version that it does not speak, with a text that names both.
@@ -208,7 +208,7 @@ fn print(
     if !known.is_empty() {
         let _ = writeln!(
             text,
-            "\nTypes of `core` that are not here are in [events.md](events.md)."
+            "\nTypes that are not here are in [events.md](events.md)."
         );
     }
     for path in others.difference(elsewhere) {

@@ -1,12 +1,56 @@
-//! The layers of the scheduler: a module imports those below it, never one above.
+//! Layers: a module of the scheduler imports those below it, never one above; the crates below all others are the vocabulary
+//! (`model`), which knows no other, and the state machine over it (`core`), which few import.
 
 use crate::cycles::imports;
-use crate::source::product;
+use crate::source::{product, root};
+use std::fs;
 
 /// The top-level modules of `sched`, the lowest first, as its `lib.rs` has them.
 const SCHED: [&str; 9] = [
     "order", "nodes", "demand", "place", "backfill", "queue", "pass", "engine", "forecast",
 ];
+
+/// Who imports the state machine: who keeps a state, plans on one or follows its events.
+const IMPORT_CORE: [&str; 4] = ["acct", "ctld", "sched", "sim"];
+
+/// The crates of the workspace that a crate imports, but for its tests.
+fn dependencies(package: &str) -> Vec<String> {
+    let path = root().join("crates").join(package).join("Cargo.toml");
+    let text = fs::read_to_string(path).expect("a manifest");
+    let sections = text.split("\n[");
+    let own = sections.filter(|s| s.starts_with("dependencies]") || s.starts_with("target."));
+    let lines = own.flat_map(str::lines);
+    let names = lines.filter_map(|line| line.strip_prefix("muster-"));
+    names
+        .filter_map(|name| name.split(['.', ' ']).next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn crates_import_the_vocabulary_from_where_it_is() {
+    for entry in fs::read_dir(root().join("crates")).expect("a folder") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.to_string_lossy();
+        let imported = dependencies(&name);
+        if name == "model" {
+            assert_eq!(imported, ["validate-derive"], "imports of model");
+        }
+        let has_core = imported.iter().any(|other| other == "core");
+        assert!(
+            !has_core || IMPORT_CORE.contains(&&*name),
+            "{name} imports core: what all need of it belongs into model"
+        );
+    }
+    for source in product() {
+        let exports = ["pub use muster_model", "pub use muster_core"];
+        assert!(
+            !exports.iter().any(|words| source.code().contains(words)),
+            "{} exports what is another crate's",
+            source.path
+        );
+    }
+}
 
 #[test]
 fn layers_of_the_scheduler_import_downward() {

@@ -4,17 +4,17 @@
 use super::draft::Draft;
 use super::ending::{self, End};
 use super::{commit, submit};
-use crate::command::{Identity, JobTarget, PlannedStart, Reply};
+use crate::apply;
 use crate::event::Event;
-use crate::het::HetPart;
-use crate::ids::{BlobId, JobId, NodeIdx};
-use crate::job::{Allocation, Job, JobState};
-use crate::limits::HET_COMPONENTS_MAX;
-use crate::node::Node;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::spec::{JobKind, JobSpec};
-use crate::transition::Phase;
 use minicbor::bytes::ByteVec;
+use muster_model::command::{Identity, JobTarget, PlannedStart, Reply};
+use muster_model::het::HetPart;
+use muster_model::ids::{BlobId, JobId, NodeIdx};
+use muster_model::job::{Allocation, Job, JobState, Phase};
+use muster_model::limits::HET_COMPONENTS_MAX;
+use muster_model::node::Node;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{JobKind, JobSpec};
 use std::collections::BTreeMap;
 
 /// Accepts all components or none.
@@ -151,7 +151,7 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, mut planned: Vec<Plann
         }
         for share in &start.alloc.nodes {
             if let Some(node) = nodes.get_mut(&share.node) {
-                node.take(start.job, share, &start.alloc);
+                apply::node::take(node, start.job, share, &start.alloc);
             }
         }
     }

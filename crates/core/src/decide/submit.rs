@@ -2,23 +2,25 @@
 
 use super::draft::Draft;
 use super::{ask, dependency, partition_access, reservation};
-use crate::command::{Identity, Reply};
-use crate::config::{ClusterConfig, PartitionConfig};
+use crate::apply;
 use crate::event::{Event, JobChange};
-use crate::ids::{BlobId, JobId};
-use crate::job::{ArrayRole, Hold, Job, Reason};
-use crate::licenses;
-use crate::limits::{
+use crate::policy::access;
+use crate::state::State;
+use minicbor::bytes::ByteVec;
+use muster_model::command::{Identity, Reply};
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::{ArrayRole, Hold, Job, Reason};
+use muster_model::licenses;
+use muster_model::limits::{
     CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX,
     SCRIPT_BYTES_DEFAULT, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
-use crate::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
-use crate::state::State;
-use crate::time::{TimeLimit, Timestamp};
-use crate::validate::Validate;
-use minicbor::bytes::ByteVec;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::validate::Validate;
 use std::sync::Arc;
 
 /// The text that administrators alone set.
@@ -110,7 +112,7 @@ pub(super) fn settle(draft: &mut Draft<'_>, id: JobId, reason: Reason) {
     let never = reason == Reason::DependencyNeverSatisfied;
     if never && dependency::kills_on_invalid(draft, id) {
         let how = super::ending::End::new(
-            crate::job::JobState::Cancelled,
+            muster_model::job::JobState::Cancelled,
             Reason::DependencyNeverSatisfied,
         );
         super::ending::end(draft, id, how);
@@ -187,7 +189,7 @@ pub(super) fn prepare(
     if verdict.never {
         job.reason = Reason::DependencyNeverSatisfied;
     }
-    job.reason = match job.waiting_reason() {
+    job.reason = match apply::job::waiting_reason(&job) {
         Reason::None => limits.unwrap_or(Reason::None),
         reason => reason,
     };
@@ -218,7 +220,7 @@ fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner
     };
     let named = &spec.owner;
     let for_another = !named.user.is_empty() && named.uid != own.uid;
-    if for_another && rights::may(draft.state, identity, Request::SubmitForOther) {
+    if for_another && access::may(draft.state, identity, Request::SubmitForOther) {
         if identity.uid != 0 && (named.uid == 0 || named.gid == 0) {
             return denied("only root submits jobs as root".to_owned());
         }
@@ -662,15 +664,15 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
 /// Only administrators put a job before others.
 fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<(), Refusal> {
     if spec.nice < 0 {
-        rights::require(draft.state, identity, Request::NegativeNice)?;
+        access::require(draft.state, identity, Request::NegativeNice)?;
     }
     if spec.site_factor != 0 {
-        rights::require(draft.state, identity, Request::SiteFactor)?;
+        access::require(draft.state, identity, Request::SiteFactor)?;
     }
     if spec.shown.iter().any(|(key, _)| key == ADMIN_COMMENT) {
-        rights::require(draft.state, identity, Request::AdminComment)?;
+        access::require(draft.state, identity, Request::AdminComment)?;
     }
-    if rights::may(draft.state, identity, Request::SetPriority) {
+    if access::may(draft.state, identity, Request::SetPriority) {
         return Ok(());
     }
     let multifactor = draft
@@ -684,7 +686,7 @@ fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<
             "only an administrator sets a --priority; it is worked out from factors here",
         ));
     }
-    let usual = crate::limits::PRIORITY_TOP
+    let usual = muster_model::limits::PRIORITY_TOP
         .saturating_sub(u32::try_from(draft.next_job_id().0).unwrap_or(u32::MAX));
     if spec.priority.is_some_and(|priority| priority > usual) {
         return Err(Refusal::new(

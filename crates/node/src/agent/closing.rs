@@ -1,7 +1,7 @@
 //! Closes what clients have sent, where the agent's only loop does not wait for it: see [`muster_closer`]. A user for whom much
 //! waits has no further descriptors received.
 
-use crate::descriptors::{self, HandedOver, WithOrder};
+use crate::descriptors::{self, OrderFds, SrunStdio};
 use crate::sys;
 use muster_closer::{Closers, close_without_linger, holds_descriptors};
 use nix::sys::stat::SFlag;
@@ -63,8 +63,8 @@ pub(super) fn close_connection(client: impl Into<Sender>, stream: UnixStream) {
 }
 
 /// Closes what went with an order for a step of a user.
-pub(super) fn close_order(uid: u32, with: WithOrder) {
-    close(uid, with.srun.into_iter().flat_map(HandedOver::into_fds));
+pub(super) fn close_order(uid: u32, with: OrderFds) {
+    close(uid, with.srun.into_iter().flat_map(SrunStdio::into_fds));
 }
 
 /// How many descriptors of a user, or of another node's agent, wait to be closed.
@@ -82,10 +82,10 @@ fn is_closed_at_once(fd: &OwnedFd) -> bool {
 /// Receives what is in the queue first: what is closed with it has its linger time.
 fn close_with_queue(stream: UnixStream) {
     let _ = stream.set_nonblocking(true);
-    let (mut chunk, mut come) = (vec![0; 8 << 10], VecDeque::new());
+    let (mut chunk, mut fds) = (vec![0; 8 << 10], VecDeque::new());
     loop {
-        let received = descriptors::receive(&stream, &mut chunk, &mut come);
-        come.drain(..).for_each(close_without_linger);
+        let received = descriptors::receive(&stream, &mut chunk, &mut fds);
+        fds.drain(..).for_each(close_without_linger);
         match received {
             Ok(0) => return,
             Ok(_) => {}
@@ -99,17 +99,17 @@ fn close_with_queue(stream: UnixStream) {
 #[derive(Debug)]
 pub(super) struct Streams {
     uid: u32,
-    fds: Option<HandedOver>,
+    fds: Option<SrunStdio>,
 }
 
 impl Streams {
     /// The next that have come, if they have. What cannot be a stream of srun's is not taken for one.
-    pub(super) fn take(uid: u32, come: &mut VecDeque<OwnedFd>) -> Option<Streams> {
+    pub(super) fn take(uid: u32, received: &mut VecDeque<OwnedFd>) -> Option<Streams> {
         let streams = Streams {
             uid,
-            fds: Some(HandedOver::take(come)?),
+            fds: Some(SrunStdio::take(received)?),
         };
-        let expected = streams.fds.as_ref().is_some_and(HandedOver::is_expected);
+        let expected = streams.fds.as_ref().is_some_and(SrunStdio::is_expected);
         if !expected {
             log::warn!("uid {uid} has sent other descriptors than streams with a request");
         }
@@ -117,7 +117,7 @@ impl Streams {
     }
 
     /// What a user has sent.
-    pub(super) fn of(uid: u32, fds: HandedOver) -> Streams {
+    pub(super) fn of(uid: u32, fds: SrunStdio) -> Streams {
         let fds = Some(fds);
         Streams { uid, fds }
     }
@@ -128,7 +128,7 @@ impl Streams {
     }
 
     /// For the task that is to have them.
-    pub(super) fn into_fds(mut self) -> Option<HandedOver> {
+    pub(super) fn into_fds(mut self) -> Option<SrunStdio> {
         self.fds.take()
     }
 }
@@ -137,7 +137,7 @@ impl Drop for Streams {
     fn drop(&mut self) {
         close(
             self.uid,
-            self.fds.take().into_iter().flat_map(HandedOver::into_fds),
+            self.fds.take().into_iter().flat_map(SrunStdio::into_fds),
         );
     }
 }

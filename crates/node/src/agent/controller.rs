@@ -189,7 +189,11 @@ impl super::Agent {
         let hello = muster_proto::node::NodeHello {
             name: self.options.name.clone(),
             info,
-            present: self.jobs.iter().map(|(run, _)| run).collect(),
+            present: self
+                .jobs
+                .iter()
+                .map(|(run, _)| (run.job, run.attempt))
+                .collect(),
             key,
             launcher_key,
         };

@@ -1,17 +1,18 @@
 //! Lines to the step daemons of this node. One that has had a step gets the job's next one straight from here, and tells
-//! here how it has ended; the shim, which forks daemons, watches them and keeps their ends, is told of both as well.
+//! here how it has ended; the shim, which forks daemons, watches them and keeps their ends, receives both as well.
 //!
 //! A daemon tells the shim of an end first, then the agent, then srun. So whatever comes after an end finds it in the lines
-//! ([`Agent::hear_daemons_of`]), even where it has come here faster.
+//! ([`Agent::receive_from_daemons_of`]), even where it has come here faster.
 
 use super::step_node::Listening;
 use super::{Agent, Event, closing};
-use crate::descriptors::{self, WithOrder};
-use crate::shim::wire::{Known, Run, StepOrder, ToShim};
+use crate::descriptors::{self, OrderFds};
 use crate::shim::{ORDER_MAX, SPARES_MAX, result_path};
-use crate::stepd::{NextStep, Told};
 use crate::sys;
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
+use muster_node_core::messages::{
+    JobAttempt, KnownJob, LauncherCommand, NextStep, StepOrder, StepdEvent,
+};
 use muster_proto::frame::Frames;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -23,7 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Time between TERM and KILL before the controller has told.
+/// Time between TERM and KILL before the controller has sent it.
 const KILL_WAIT_MS: u64 = 30_000;
 
 /// The daemons that this agent has a line to, by a number of its own.
@@ -35,12 +36,12 @@ pub(super) struct Daemons {
 
 #[derive(Debug)]
 struct Daemon {
-    run: Run,
+    run: JobAttempt,
     /// What it runs; nothing when it waits for a step.
     step: Option<StepNo>,
     /// The first step that it was given by this line.
     started_with: StepNo,
-    /// Its process, and where it listens, once the shim has told.
+    /// Its process, and where it listens, once the launcher has sent it.
     place: Option<(i32, String)>,
     /// It gets no other step from here: the shim that it belongs to, or that connection to it, is lost.
     retired: bool,
@@ -85,7 +86,7 @@ impl Line {
     }
 
     /// Takes in what has come; whether more may come.
-    fn read(&mut self, said: &mut Vec<Told>) -> bool {
+    fn read(&mut self, said: &mut Vec<StepdEvent>) -> bool {
         let mut chunk = [0; 4 << 10];
         let open = loop {
             match self.fd.get_ref().read(&mut chunk) {
@@ -97,7 +98,7 @@ impl Line {
         };
         loop {
             match self.input.take() {
-                Ok(Some(told)) => said.push(told),
+                Ok(Some(event)) => said.push(event),
                 Ok(None) => return open,
                 Err(e) => {
                     log::error!("a step daemon is not understood: {e}");
@@ -108,7 +109,7 @@ impl Line {
     }
 
     /// Says something whole, or not.
-    fn say(&self, frame: &[u8], with: &WithOrder) -> bool {
+    fn say(&self, frame: &[u8], with: &OrderFds) -> bool {
         // Who waits for a step has read all, so that this much is taken at once.
         let said = descriptors::send(self.fd.get_ref(), frame, &with.numbers());
         said.is_ok_and(|n| n == frame.len())
@@ -117,7 +118,7 @@ impl Line {
 
 impl Daemons {
     /// The shim has started one, or given a step to one that was there.
-    pub(super) fn ready(&mut self, (run, step): (Run, StepNo), place: (i32, String)) {
+    pub(super) fn ready(&mut self, (run, step): (JobAttempt, StepNo), place: (i32, String)) {
         // It may have ended already.
         let unplaced = |d: &&mut Daemon| d.run == run && d.place.is_none();
         let mut unplaced = self.all.values_mut().filter(unplaced);
@@ -135,13 +136,13 @@ impl Daemons {
         }
     }
 
-    pub(super) fn forget(&mut self, run: Run) {
+    pub(super) fn forget(&mut self, run: JobAttempt) {
         self.all.retain(|_, d| d.run != run);
     }
 
     /// Steps that run here but are not among those that the shim knows.
-    pub(super) fn beyond(&self, known: &[Known]) -> Vec<(Run, StepNo, i32)> {
-        let knows = |run: Run, step: StepNo| {
+    pub(super) fn beyond(&self, known: &[KnownJob]) -> Vec<(JobAttempt, StepNo, i32)> {
+        let knows = |run: JobAttempt, step: StepNo| {
             let mut of_run = known.iter().filter(|k| k.run == run);
             of_run.any(|k| k.steps.contains(&step))
         };
@@ -155,25 +156,29 @@ impl Daemons {
     }
 
     /// Lets go of the line for a daemon that the shim has not answered for.
-    pub(super) fn drop_unplaced(&mut self, run: Run, step: StepNo) {
+    pub(super) fn drop_unplaced(&mut self, run: JobAttempt, step: StepNo) {
         self.all
             .retain(|_, d| d.place.is_some() || d.run != run || d.started_with != step);
     }
 
     /// Sends streams to the daemon that was started with their step.
-    pub(super) fn send_streams(&self, (run, step): (Run, StepNo), streams: &closing::Streams) {
+    pub(super) fn send_streams(
+        &self,
+        (run, step): (JobAttempt, StepNo),
+        streams: &closing::Streams,
+    ) {
         let is_its = |d: &&Daemon| d.run == run && d.started_with == step;
         let daemon = self.all.values().find(is_its);
         if !daemon.is_some_and(|d| streams.send(d.line.fd.get_ref())) {
-            // It ends by itself when none come, and that is told like any end.
+            // It ends by itself when none come, and that is reported like any end.
             log::warn!(
                 "the daemon of step {}.{step} does not take its streams",
-                run.0
+                run.job
             );
         }
     }
 
-    fn idle(&self, run: Run) -> Option<u64> {
+    fn idle(&self, run: JobAttempt) -> Option<u64> {
         let waits = |d: &Daemon| d.run == run && d.step.is_none() && d.place.is_some();
         let mut all = self.all.iter();
         all.find(|(_, d)| waits(d)).map(|(id, _)| *id)
@@ -182,7 +187,7 @@ impl Daemons {
 
 impl Agent {
     /// A line for the daemon of a step that the shim is to start: the daemon's end.
-    pub(super) fn new_line(&mut self, run: Run, step: StepNo) -> io::Result<OwnedFd> {
+    pub(super) fn new_line(&mut self, run: JobAttempt, step: StepNo) -> io::Result<OwnedFd> {
         let (near, far) = UnixStream::pair()?;
         let id = self.daemons.next;
         self.daemons.next += 1;
@@ -202,8 +207,8 @@ impl Agent {
     pub(super) fn give_step(
         &mut self,
         order: Box<StepOrder>,
-        with: WithOrder,
-    ) -> Result<Listening, (Box<StepOrder>, WithOrder)> {
+        with: OrderFds,
+    ) -> Result<Listening, (Box<StepOrder>, OrderFds)> {
         let (run, step, direct) = (order.run, order.launch.step, order.direct);
         let uid = order.user.uid;
         let possible = self.shim.is_some() && self.synced && order.pmix.is_none();
@@ -221,7 +226,7 @@ impl Agent {
             result: result.to_string_lossy().into_owned(),
             kept: self.kept_of(run, step),
         };
-        let frame = next.as_control();
+        let frame = next.as_command();
         while frame.len() <= ORDER_MAX
             && let Some(id) = self.daemons.idle(run)
             && let Some(daemon) = self.daemons.all.get_mut(&id)
@@ -231,7 +236,7 @@ impl Agent {
             {
                 daemon.step = Some(step);
                 closing::close_order(uid, with);
-                self.shim_order(&ToShim::StepGiven { run, step, pid });
+                self.shim_order(&LauncherCommand::StepAssigned { run, step, pid });
                 return Ok(Listening {
                     address,
                     wire: None,
@@ -243,35 +248,35 @@ impl Agent {
         Err((next.order, with))
     }
 
-    /// Hears what the daemons of a job have said; whether a step has ended.
-    pub(super) fn hear_daemons_of(&mut self, run: Run) -> bool {
+    /// Reads what the daemons of a job have sent; whether a step has ended.
+    pub(super) fn receive_from_daemons_of(&mut self, run: JobAttempt) -> bool {
         let busy = |d: &Daemon| d.run == run && d.step.is_some();
         let all = self.daemons.all.iter();
         let busy: Vec<u64> = all.filter(|(_, d)| busy(d)).map(|(id, _)| *id).collect();
         let mut ended = false;
         for id in busy {
-            ended |= self.hear_daemon(id);
+            ended |= self.receive_from_daemon(id);
         }
         ended
     }
 
-    /// Hears what a daemon has said; whether a step of it has ended.
-    pub(super) fn hear_daemon(&mut self, id: u64) -> bool {
+    /// Reads what a daemon has sent; whether a step of it has ended.
+    pub(super) fn receive_from_daemon(&mut self, id: u64) -> bool {
         let Some(daemon) = self.daemons.all.get_mut(&id) else {
             return false;
         };
         let (run, mut said) = (daemon.run, Vec::new());
         let open = daemon.line.read(&mut said);
         let mut ended = false;
-        for told in said {
-            match told {
-                Told::Ended(step, end) if self.daemons.has_ended(id, step) => {
+        for event in said {
+            match event {
+                StepdEvent::StepEnded(step, end) if self.daemons.has_ended(id, step) => {
                     ended = true;
-                    self.steps.srun_hears_by_line((run.0, step));
+                    self.steps.mark_exit_delivered_directly((run.job, step));
                     self.stepd_ended(run, step, *end);
                 }
                 // One that is known already; what is for shims.
-                Told::Ended(..) | Told::Runs(_) => {}
+                StepdEvent::StepEnded(..) | StepdEvent::StepRunning(_) => {}
             }
         }
         self.keep_or_leave(id, open, ended);
@@ -296,13 +301,13 @@ impl Agent {
             && let Some((pid, _)) = place
         {
             self.daemons.all.remove(&id);
-            self.shim_order(&ToShim::Dismiss { run, pid });
+            self.shim_order(&LauncherCommand::ReleaseStepd { run, pid });
         }
     }
 }
 
 impl Daemons {
-    /// A daemon has told that this step is over: whether it had it.
+    /// A daemon has reported that this step is over: whether it had it.
     fn has_ended(&mut self, id: u64, step: StepNo) -> bool {
         let daemon = self.all.get_mut(&id);
         daemon.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())

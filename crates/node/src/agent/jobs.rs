@@ -2,12 +2,12 @@
 
 use super::controller::Sealed;
 use super::step_node::Listening;
-use super::table::Job;
 use super::{Agent, ShimOutlet};
-use crate::shim::wire::{FromShim, Known, Run, ToShim};
-use muster_core::effect::TerminateReason;
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_model::effect::TerminateReason;
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd};
+use muster_node_core::job_table::Job;
+use muster_node_core::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
 use muster_proto::node::{JobGrant, Order, Report};
 use std::rc::Rc;
 
@@ -28,26 +28,26 @@ impl Agent {
         self.daemons.retire();
     }
 
-    pub(super) fn shim_said(&mut self, message: FromShim) {
+    pub(super) fn shim_said(&mut self, message: LauncherEvent) {
         // What has ended before is known before.
-        if let FromShim::BatchEnded { run, .. }
-        | FromShim::Vanished(run)
-        | FromShim::Released(run)
-        | FromShim::StepEnded { run, .. } = message
+        if let LauncherEvent::BatchEnded { run, .. }
+        | LauncherEvent::Vanished(run)
+        | LauncherEvent::Released(run)
+        | LauncherEvent::StepEnded { run, .. } = message
         {
-            self.hear_daemons_of(run);
+            self.receive_from_daemons_of(run);
         }
         match message {
-            FromShim::State(known) => self.sync(known),
-            FromShim::SessionKey(key) => self.greet(key),
-            FromShim::SessionBegun(error) => self.session_begun(error),
-            FromShim::SessionFailed(error) => {
+            LauncherEvent::State(known) => self.sync(known),
+            LauncherEvent::SessionKey(key) => self.greet(key),
+            LauncherEvent::SessionBegun(error) => self.session_begun(error),
+            LauncherEvent::SessionFailed(error) => {
                 log::error!(
                     "the shim refuses orders, the connection to the controller is closed: {error}"
                 );
                 self.leave_controller();
             }
-            FromShim::BatchEnded {
+            LauncherEvent::BatchEnded {
                 run,
                 status,
                 mut usage,
@@ -70,7 +70,7 @@ impl Agent {
                 };
                 self.conclude(run, report);
             }
-            FromShim::LaunchFailed {
+            LauncherEvent::LaunchFailed {
                 run,
                 error,
                 node_fault,
@@ -85,12 +85,13 @@ impl Agent {
                     lack,
                 },
             ),
-            FromShim::NodeFault { run, error } => {
-                self.reports.push(run.0, run.1, Report::NodeFault { error });
+            LauncherEvent::NodeFault { run, error } => {
+                self.reports
+                    .push(run.job, run.attempt, Report::NodeFault { error });
             }
-            FromShim::Vanished(run) => self.conclude(run, Report::Vanished),
-            FromShim::Released(run) => self.released(run),
-            FromShim::StepReady {
+            LauncherEvent::Vanished(run) => self.conclude(run, Report::Vanished),
+            LauncherEvent::Released(run) => self.released(run),
+            LauncherEvent::StepReady {
                 run,
                 step,
                 socket,
@@ -107,34 +108,37 @@ impl Agent {
                 };
                 self.stepd_started(run, step, Ok(listening));
             }
-            FromShim::StepFailed { run, step, error } => {
+            LauncherEvent::StepFailed { run, step, error } => {
                 self.stepd_started(run, step, Err(error));
             }
-            FromShim::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
-            FromShim::Processes { tag, list } => self.inspected(tag, list),
-            FromShim::Measured { tag, tasks } => self.shim_measured(tag, tasks),
-            FromShim::StepFound { run, step, kept } => {
-                log::info!("step {}.{step} runs, or has run, and was on no file", run.0);
+            LauncherEvent::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
+            LauncherEvent::Processes { tag, list } => self.inspected(tag, list),
+            LauncherEvent::Measured { tag, tasks } => self.shim_measured(tag, tasks),
+            LauncherEvent::StepFound { run, step, kept } => {
+                log::info!(
+                    "step {}.{step} runs, or has run, and was on no file",
+                    run.job
+                );
                 self.adopt_steps(run, kept);
             }
             // The connection has taken them.
-            FromShim::Greeting(_) | FromShim::Refused(_) => {}
-            FromShim::Busy(_) => {}
+            LauncherEvent::Greeting(_) | LauncherEvent::Refused(_) => {}
+            LauncherEvent::Busy(_) => {}
         }
     }
 
     /// Compares what the shim knows with what the agent knows. After an agent's restart the former is all there
     /// is. Launches that a lost shim never began are forgotten: the controller repeats them when it is greeted.
-    fn sync(&mut self, known: Vec<Known>) {
+    fn sync(&mut self, known: Vec<KnownJob>) {
         let unknown = self.daemons.beyond(&known);
-        let steps_of = |k: &Known| {
+        let steps_of = |k: &KnownJob| {
             k.steps
                 .iter()
                 .map(|step| (k.run, *step))
                 .collect::<Vec<_>>()
         };
         let known_steps = known.iter().flat_map(steps_of).collect();
-        let missing: Vec<Run> = self
+        let missing: Vec<JobAttempt> = self
             .jobs
             .iter()
             .filter(|(run, j)| !j.released && !known.iter().any(|k| k.run == *run))
@@ -145,13 +149,13 @@ impl Agent {
         }
         self.synced = true;
         for (run, step, pid) in unknown {
-            self.shim_order(&ToShim::StepGiven { run, step, pid });
+            self.shim_order(&LauncherCommand::StepAssigned { run, step, pid });
         }
         self.repeat_starts(&known_steps);
         for run in missing {
             let leaving = self.jobs.get(run).is_some_and(Job::is_leaving);
             if leaving {
-                // It was told to end before it began, or did not begin: there is nothing of it.
+                // It was ordered to end before it began, or did not begin: there is nothing of it.
                 self.released(run);
             } else {
                 self.refuse_waiting_steps(run);
@@ -162,41 +166,41 @@ impl Agent {
         self.open_sessions();
     }
 
-    fn adopt(&mut self, known: Known) {
+    fn adopt(&mut self, known: KnownJob) {
         let run = known.run;
         let job = self.jobs.entry(run);
         if let (None, Some(bytes)) = (&job.grant, &known.grant) {
             match minicbor::decode(bytes) {
                 Ok(grant) => job.grant = Some(Rc::new(grant)),
-                Err(e) => log::error!("job {}: its grant cannot be read back: {e}", run.0),
+                Err(e) => log::error!("job {}: its grant cannot be read back: {e}", run.job),
             }
         }
         self.adopt_steps(run, known.kept);
         self.keep_steps(run);
     }
 
-    fn conclude(&mut self, run: Run, report: Report) {
+    fn conclude(&mut self, run: JobAttempt, report: Report) {
         let Some(job) = self.jobs.get_mut(run) else {
             return;
         };
         if !std::mem::replace(&mut job.concluded, true) {
-            self.reports.push(run.0, run.1, report);
+            self.reports.push(run.job, run.attempt, report);
         }
         self.jobs.leaves(run);
         self.refuse_waiting_steps(run);
     }
 
-    fn released(&mut self, run: Run) {
+    fn released(&mut self, run: JobAttempt) {
         match self.jobs.get_mut(run) {
             Some(job) if job.released => {}
             Some(job) => {
                 job.released = true;
                 self.jobs.has_left(run);
                 self.forget_samples(run);
-                self.reports.push(run.0, run.1, Report::Released);
+                self.reports.push(run.job, run.attempt, Report::Released);
                 self.refuse_waiting_steps(run);
             }
-            None => self.reports.push(run.0, run.1, Report::Released),
+            None => self.reports.push(run.job, run.attempt, Report::Released),
         }
     }
 
@@ -212,7 +216,7 @@ impl Agent {
             bytes,
             launcher_seal,
         } = sealed;
-        self.shim_order(&ToShim::Sealed {
+        self.shim_order(&LauncherCommand::Sealed {
             orders: bytes,
             seal: launcher_seal,
         });
@@ -224,7 +228,7 @@ impl Agent {
                 Order::Launch(grant) => self.launch(&Rc::new(*grant)),
                 Order::Terminate {
                     job, attempt, why, ..
-                } => self.terminate((job, attempt), why),
+                } => self.terminate(JobAttempt::new(job, attempt), why),
                 Order::Signal { .. }
                 | Order::StepLimit { .. }
                 | Order::Tell { .. }
@@ -235,7 +239,7 @@ impl Agent {
 
     /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
     fn launch(&mut self, grant: &Rc<JobGrant>) {
-        let run = (grant.job, grant.attempt);
+        let run = JobAttempt::new(grant.job, grant.attempt);
         if let Some(known) = self.jobs.get_mut(run) {
             // A job that was made smaller has less from now on.
             let had = known.grant.as_ref();
@@ -248,7 +252,7 @@ impl Agent {
         }
         if self
             .jobs
-            .latest(run.0)
+            .latest(run.job)
             .is_some_and(|(known, _)| known > run)
         {
             return;
@@ -259,7 +263,7 @@ impl Agent {
     }
 
     /// The controller ends a job. One that is not known is not known to the shim either, which says so.
-    fn terminate(&mut self, run: Run, why: TerminateReason) {
+    fn terminate(&mut self, run: JobAttempt, why: TerminateReason) {
         let Some(job) = self.jobs.get_mut(run).filter(|j| !j.released) else {
             return;
         };
@@ -276,13 +280,13 @@ impl Agent {
         // Steps may have waited for that.
         self.steps_may_fit();
         for report in known {
-            let run = (report.job, report.attempt);
+            let run = JobAttempt::new(report.job, report.attempt);
             match report.report {
                 Report::Released => {
                     if self.jobs.remove(run).is_some() {
                         self.forget_steps(run);
                     }
-                    self.shim_order(&ToShim::Forget(run));
+                    self.shim_order(&LauncherCommand::Forget(run));
                 }
                 Report::StepEnded { step, .. } => self.step_acknowledged(run, step),
                 // Whatever ends a job here is followed by its release: what may have survived it is killed first.
@@ -296,7 +300,7 @@ impl Agent {
     }
 }
 
-/// Slurm's state for the end of a script or step: whom a signal ended was cancelled, whoever sent it.
+/// Slurm's state for the end of a script or step: whom a signal ended was cancelled, by any sender.
 pub(super) fn end_state(exit: ExitStatus) -> JobState {
     if exit.is_ok() {
         JobState::Completed

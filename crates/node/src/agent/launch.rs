@@ -1,9 +1,9 @@
-//! What a step of a job is told of the job.
+//! What a step of a job receives of the job.
 
 use super::Agent;
-use crate::job_view::{job_view, propagated_limits};
-use crate::shim::wire::User;
-use muster_core::job_env::JobView;
+use muster_model::job_env::JobView;
+use muster_node_core::job_view::{job_view, propagated_limits};
+use muster_node_core::messages::User;
 use muster_proto::node::JobGrant;
 
 impl Agent {

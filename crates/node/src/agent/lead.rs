@@ -1,4 +1,4 @@
-//! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
+//! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller learns
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
 mod ends;
@@ -7,26 +7,26 @@ mod numbers;
 use super::closing::Streams;
 use super::quota::Charge;
 use super::step_node::{Early, Listening, is_kept_of};
-use super::table::is_owner_key;
 use super::{Agent, Event};
-use crate::layout::{self, Held, NoLayout};
 use crate::now;
-use crate::record::{self, Record};
-use crate::shim::wire::{Run, ToShim};
-use crate::stepd::Kept;
+use crate::sys;
 use minicbor::Encode;
 use minicbor::bytes::ByteVec;
-use muster_core::cpuset::CpuSet;
-use muster_core::hostlist;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::StepEnd;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::rights::{self, Request};
+use muster_model::cpuset::CpuSet;
+use muster_model::hostlist;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::StepEnd;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{self, Request};
+use muster_node_core::job_table::is_owner_key;
+use muster_node_core::layout::{self, Held, NoLayout};
+use muster_node_core::messages::{JobAttempt, KeptEntries, LauncherCommand};
+use muster_node_core::record::Record;
+use muster_node_core::step_numbers::StepNumbers;
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
     AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepShare, StepSpec,
 };
-use numbers::Numbers;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) type Reply = mpsc::UnboundedSender<AgentReply>;
 
 /// Under this number the shim keeps the next step's number; steps are kept under their own.
 const KEPT_NEXT: u32 = u32::MAX;
-/// A step that waits shorter than this is not told so: the one before it is only being cleaned up.
+/// A step that waits shorter than this gets no message about it: the one before it is only being cleaned up.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// All steps led from here.
@@ -47,7 +47,7 @@ const QUIET: Duration = Duration::from_millis(200);
 pub(super) struct Steps {
     waiting: VecDeque<Waiting>,
     running: HashMap<StepKey, Running>,
-    numbers: HashMap<JobId, Numbers>,
+    numbers: HashMap<JobId, StepNumbers>,
     /// Something changed that may let a waiting step start.
     dirty: bool,
 }
@@ -85,15 +85,15 @@ struct Waiting {
     spec: StepSpec,
     streams: Option<Streams>,
     /// The launch of the job that it was asked of.
-    run: Run,
+    run: JobAttempt,
     /// A timer will tell the client that it waits.
-    told: bool,
+    notified: bool,
     _charge: Charge,
 }
 
 /// A step that was laid out.
 struct Running {
-    run: Run,
+    run: JobAttempt,
     record: Record,
     /// Whose connection it hangs on, while srun is there.
     client: Option<(u64, Reply)>,
@@ -107,8 +107,8 @@ struct Running {
     width: u32,
     /// Its task has srun's streams.
     direct: bool,
-    /// Then srun hears of it by its daemon.
-    heard_by_line: bool,
+    /// Then srun learns of it by its daemon.
+    exit_sent_by_daemon: bool,
 }
 
 impl Agent {
@@ -142,15 +142,15 @@ impl Agent {
             spec,
             streams,
             run,
-            told: false,
+            notified: false,
             _charge: charge,
         });
         self.steps.dirty = true;
     }
 
-    /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come, or whoever asks
+    /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come, or the client
     /// of a smaller size of the job.
-    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Option<Run>, Refusal> {
+    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Option<JobAttempt>, Refusal> {
         let by_key = spec.key.as_ref();
         let unknown_key =
             by_key.is_some_and(|key| self.jobs.with_owner_key(spec.job, key).is_none());
@@ -195,7 +195,7 @@ impl Agent {
     }
 
     fn try_steps_once(&mut self) {
-        let mut blocked: HashSet<Run> = HashSet::new();
+        let mut blocked: HashSet<JobAttempt> = HashSet::new();
         for mut waiting in std::mem::take(&mut self.steps.waiting) {
             let run = waiting.run;
             if blocked.contains(&run) && !waiting.spec.overlap {
@@ -221,8 +221,8 @@ impl Agent {
             let place =
                 |a: &Agent| layout::lay_out(&grant.alloc, &waiting.spec, &a.held(&grant), most);
             let mut placed = place(self);
-            // Whoever asks may know of an end by srun, and expects to find what that step had.
-            if matches!(placed, Err(NoLayout::Busy)) && self.hear_daemons_of(run) {
+            // The client may know of an end by srun, and expects to find what that step had.
+            if matches!(placed, Err(NoLayout::Busy)) && self.receive_from_daemons_of(run) {
                 placed = place(self);
             }
             match placed {
@@ -244,7 +244,7 @@ impl Agent {
     }
 
     fn wait_on(&self, waiting: &mut Waiting) {
-        if std::mem::replace(&mut waiting.told, true) {
+        if std::mem::replace(&mut waiting.notified, true) {
             return;
         }
         let (events, conn) = (self.events.clone(), waiting.conn);
@@ -270,7 +270,7 @@ impl Agent {
     /// What steps of a job hold, by node of the allocation.
     fn held(&self, grant: &JobGrant) -> Vec<Held> {
         let mut held = vec![Held::default(); grant.alloc.nodes.len()];
-        let run = (grant.job, grant.attempt);
+        let run = JobAttempt::new(grant.job, grant.attempt);
         let of_run = self.steps.running.values().filter(|r| r.run == run);
         let of_steps = of_run
             .filter(|r| r.record.holds)
@@ -303,17 +303,17 @@ impl Agent {
             .iter_mut()
             .flat_map(|place| &mut place.tasks)
             .for_each(|task| *task = task.saturating_add(first));
-        let run = (grant.job, grant.attempt);
-        let (mut spec, key) = (waiting.spec, record::random_key());
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        let (mut spec, key) = (waiting.spec, sys::random_key());
         spec.resizes = grant.resizes;
         let width = self.tree_width(spec.tree_width);
         let names: Vec<String> = placed
             .iter()
             .map(|p| grant.alloc.nodes[p.node].name.clone())
             .collect();
-        let record = Record::new(step, &spec, key.clone(), (&placed, &names));
+        let record = Record::new(step, &spec, key.clone(), (&placed, &names), now());
         self.keep(run, step.0, &record);
-        let heard_by_line = spec.has_stepd_channel;
+        let exit_sent_by_daemon = spec.has_stepd_channel;
         let running = Running {
             run,
             record,
@@ -324,7 +324,7 @@ impl Agent {
             error: None,
             width: u32::try_from(width).unwrap_or(u32::MAX),
             direct: false,
-            heard_by_line,
+            exit_sent_by_daemon,
         };
         self.steps.running.insert((grant.job, step), running);
         let launch = StepLaunch {
@@ -417,7 +417,7 @@ impl Agent {
         let step = running.record.step.clone();
         let run = running.run;
         match &running.client {
-            Some(_) if running.direct && running.heard_by_line => {}
+            Some(_) if running.direct && running.exit_sent_by_daemon => {}
             Some((_, reply)) => {
                 let names = hostlist::parse(&step.hostlist).unwrap_or_default();
                 let nodes = running.addresses.iter().zip(&running.record.nodes);
@@ -444,7 +444,7 @@ impl Agent {
             None => self.end_step_everywhere(key),
         }
         self.reports
-            .push(run.0, run.1, Report::StepStarted(Box::new(step)));
+            .push(run.job, run.attempt, Report::StepStarted(Box::new(step)));
         self.finish_step_if_over(key);
     }
 
@@ -464,7 +464,7 @@ impl Agent {
             return;
         };
         // It goes when its step is over, which may still be in a line.
-        self.hear_daemons_of(run);
+        self.receive_from_daemons_of(run);
         if let Some(running) = self.steps.running.get_mut(&key) {
             running.client = None;
             // While answers are out, their arrival ends it.
@@ -493,7 +493,7 @@ impl Agent {
             .filter_map(|n| n.position(&grant.alloc))
             .collect();
         if nodes.contains(&0) {
-            self.shim_order(&ToShim::EndStep { run, step: key.1 });
+            self.shim_order(&LauncherCommand::EndStep { run, step: key.1 });
         }
         let others = nodes.iter().filter(|node| **node != 0);
         let agents: Vec<String> = others
@@ -510,7 +510,7 @@ impl Agent {
     }
 
     /// The job is over: nothing of it will start any more.
-    pub(super) fn refuse_waiting_steps(&mut self, run: Run) {
+    pub(super) fn refuse_waiting_steps(&mut self, run: JobAttempt) {
         self.steps.waiting.retain(|w| {
             let keep = w.run != run;
             if !keep {
@@ -522,22 +522,22 @@ impl Agent {
     }
 
     /// The job is forgotten.
-    pub(super) fn forget_steps(&mut self, run: Run) {
+    pub(super) fn forget_steps(&mut self, run: JobAttempt) {
         self.steps.running.retain(|_, r| r.run != run);
         // A later launch of the job counts its steps on.
-        if self.jobs.latest(run.0).is_none() {
-            self.steps.numbers.remove(&run.0);
+        if self.jobs.latest(run.job).is_none() {
+            self.steps.numbers.remove(&run.job);
         }
         self.node_steps.forget(run);
         self.daemons.forget(run);
     }
 
     /// Takes back what the shim kept for an earlier life of the agent.
-    pub(super) fn adopt_steps(&mut self, run: Run, all: Vec<(u32, ByteVec)>) {
+    pub(super) fn adopt_steps(&mut self, run: JobAttempt, all: Vec<(u32, ByteVec)>) {
         for (kept, bytes) in all {
             if self.has_lost_a_shim && kept != KEPT_NEXT {
                 // It is of this life's own. What is not known any more is over, and the shim was lost with the word of it.
-                let is_it = |key: &StepKey| key.0 == run.0 && is_kept_of(kept, key.1);
+                let is_it = |key: &StepKey| key.0 == run.job && is_kept_of(kept, key.1);
                 let running = self.steps.running.keys();
                 let goes_on = running.chain(self.node_steps.keys()).any(is_it);
                 if !goes_on && !self.reports.has_step_end(run, StepNo(kept)) {
@@ -547,16 +547,16 @@ impl Agent {
             }
             if kept == KEPT_NEXT {
                 if let Ok(next) = minicbor::decode::<u32>(&bytes) {
-                    self.steps.numbers.entry(run.0).or_default().raise(next);
+                    self.steps.numbers.entry(run.job).or_default().raise(next);
                 }
                 continue;
             }
             if self.node_steps.adopt(run, kept, &bytes) {
                 continue;
             }
-            let key = (run.0, StepNo(kept));
+            let key = (run.job, StepNo(kept));
             // What was kept of the counter may have been lost with a shim.
-            let numbers = self.steps.numbers.entry(run.0).or_default();
+            let numbers = self.steps.numbers.entry(run.job).or_default();
             numbers.raise(kept.saturating_add(1));
             let Ok(record) = minicbor::decode::<Record>(&bytes) else {
                 log::error!("step {}.{}: its record cannot be read back", key.0, key.1);
@@ -568,13 +568,13 @@ impl Agent {
             let already = self.reports.has_step_end(run, key.1);
             if record.is_over() {
                 if !already {
-                    self.report_end(key, run.1, &record);
+                    self.report_end(key, run.attempt, &record);
                 }
                 continue;
             }
             // It may be known already; the controller ignores that.
             let started = Report::StepStarted(Box::new(record.step.clone()));
-            self.reports.push(run.0, run.1, started);
+            self.reports.push(run.job, run.attempt, started);
             let running = Running {
                 run,
                 addresses: vec![String::new(); record.nodes.len()],
@@ -585,15 +585,15 @@ impl Agent {
                 error: None,
                 width: 0,
                 direct: false,
-                heard_by_line: false,
+                exit_sent_by_daemon: false,
             };
             self.steps.running.insert(key, running);
         }
     }
 
     /// Gives a shim that may be a new one what it is to keep of a job's steps.
-    pub(super) fn keep_steps(&mut self, run: Run) {
-        if let Some(next) = self.steps.numbers.get(&run.0).map(Numbers::next) {
+    pub(super) fn keep_steps(&mut self, run: JobAttempt) {
+        if let Some(next) = self.steps.numbers.get(&run.job).map(StepNumbers::next) {
             self.keep(run, KEPT_NEXT, &next);
         }
         let of_run = self.steps.running.iter().filter(|(_, r)| r.run == run);
@@ -606,9 +606,9 @@ impl Agent {
     }
 
     /// Has the shim keep something of a job.
-    pub(super) fn keep<T: Encode<()>>(&mut self, run: Run, key: u32, value: &T) {
+    pub(super) fn keep<T: Encode<()>>(&mut self, run: JobAttempt, key: u32, value: &T) {
         let bytes = minicbor::to_vec(value).expect("writing to memory cannot fail");
-        self.shim_order(&ToShim::Keep {
+        self.shim_order(&LauncherCommand::Keep {
             run,
             key,
             bytes: bytes.into(),
@@ -616,8 +616,8 @@ impl Agent {
     }
 
     /// What is kept of a step, for its daemon.
-    pub(super) fn kept_of(&self, run: Run, step: StepNo) -> Kept {
-        let key = (run.0, step);
+    pub(super) fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
+        let key = (run.job, step);
         let record = self.steps.running.get(&key).map(|r| {
             let bytes = minicbor::to_vec(&r.record).expect("writing to memory cannot fail");
             (step.0, bytes.into())
@@ -628,8 +628,8 @@ impl Agent {
             .collect()
     }
 
-    pub(super) fn drop_kept(&mut self, run: Run, key: u32) {
-        self.shim_order(&ToShim::Keep {
+    pub(super) fn drop_kept(&mut self, run: JobAttempt, key: u32) {
+        self.shim_order(&LauncherCommand::Keep {
             run,
             key,
             bytes: Vec::new().into(),

@@ -6,14 +6,14 @@ use super::measure::{self, Tasks};
 use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
 use super::{Agent, Event};
-use crate::descriptors::HandedOver;
-use crate::shim::wire::{Process, Run, ToShim};
+use crate::descriptors::SrunStdio;
 use crate::sys;
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::StepEnd;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::rights::{self, Request};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::StepEnd;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{self, Request};
+use muster_node_core::messages::{JobAttempt, LauncherCommand, Process};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use muster_proto::version::{Greeting, Versions};
@@ -47,11 +47,11 @@ const INSPECTIONS_MAX: usize = 16;
 
 /// What is asked about the processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Inspection {
     /// Which there are.
     Processes,
     /// What they use.
-    Usage(Run),
+    Usage(JobAttempt),
 }
 
 /// Serves the sockets of the agent in the background.
@@ -268,11 +268,11 @@ impl Reader {
         let mut charge = self.client.charge();
         let mut requests = 0;
         // What a client wants may be there already.
-        let mut come = self
+        let mut received = self
             .socket
             .receive_now(&mut self.frames, &mut self.descriptors);
         loop {
-            match come {
+            match received {
                 Ok(0) => return Ended::Closed,
                 Ok(bytes) => self.buffered += bytes,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -282,13 +282,13 @@ impl Reader {
                 return ended;
             }
             // Anybody may connect: what no request wants must not pile up.
-            if self.descriptors.len() > HandedOver::COUNT {
+            if self.descriptors.len() > SrunStdio::COUNT {
                 return Ended::refused(
                     RefusalCode::ProtocolError,
                     "descriptors came without requests for them",
                 );
             }
-            come = match self.receive().await {
+            received = match self.receive().await {
                 Ok(bytes) => Ok(bytes),
                 Err(Ended::Failed(e)) => Err(e),
                 Err(ended) => return ended,
@@ -523,10 +523,15 @@ impl Agent {
                 });
             }
             AgentRequest::Inspect { job } => {
-                self.inspect(Request::Inspect, (job, uid), |_| Wish::Processes, reply);
+                self.inspect(
+                    Request::Inspect,
+                    (job, uid),
+                    |_| Inspection::Processes,
+                    reply,
+                );
             }
             AgentRequest::Measure { job } => {
-                self.inspect(Request::Measure, (job, uid), Wish::Usage, reply);
+                self.inspect(Request::Measure, (job, uid), Inspection::Usage, reply);
             }
             // The connection has taken it.
             AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => {}
@@ -560,11 +565,11 @@ impl Agent {
         }
     }
 
-    fn signal_from_lead(&mut self, run: Run, step: StepNo, signal: u32) {
+    fn signal_from_lead(&mut self, run: JobAttempt, step: StepNo, signal: u32) {
         let order = if signal == libc::SIGTERM.unsigned_abs() {
-            ToShim::EndStep { run, step }
+            LauncherCommand::EndStep { run, step }
         } else {
-            ToShim::SignalStep {
+            LauncherCommand::SignalStep {
                 run,
                 step,
                 signal: i32::try_from(signal).unwrap_or(0),
@@ -577,7 +582,7 @@ impl Agent {
         &mut self,
         request: Request,
         (job, uid): (JobId, u32),
-        wish: impl Fn(Run) -> Wish,
+        inspection: impl Fn(JobAttempt) -> Inspection,
         reply: Reply,
     ) {
         let latest = self
@@ -595,11 +600,11 @@ impl Agent {
             }
             Some((run, owner)) => {
                 self.next_tag += 1;
-                let (tag, wish) = (self.next_tag, wish(run));
-                self.inspections.insert(tag, (owner, wish, reply));
-                self.shim_order(&match wish {
-                    Wish::Processes => ToShim::Inspect { job, tag },
-                    Wish::Usage(_) => ToShim::Measure {
+                let (tag, inspection) = (self.next_tag, inspection(run));
+                self.inspections.insert(tag, (owner, inspection, reply));
+                self.shim_order(&match inspection {
+                    Inspection::Processes => LauncherCommand::Inspect { job, tag },
+                    Inspection::Usage(_) => LauncherCommand::Measure {
                         job,
                         tag,
                         memory: None,
@@ -624,13 +629,14 @@ impl Agent {
 
     pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
         if let Some((.., reply)) = self.inspections.remove(&tag) {
+            let list = list.into_iter().map(|p| (p.pid, p.step, p.task)).collect();
             let _ = reply.send(AgentReply::Processes(list));
         }
     }
 
     /// What the tasks of a job use was read for somebody, if it could be.
     pub(super) fn measured(&mut self, tag: u64, tasks: Option<Tasks>) {
-        let Some((_, Wish::Usage(run), reply)) = self.inspections.remove(&tag) else {
+        let Some((_, Inspection::Usage(run), reply)) = self.inspections.remove(&tag) else {
             return;
         };
         let Some(tasks) = tasks else {

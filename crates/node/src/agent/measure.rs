@@ -1,15 +1,15 @@
 //! What steps use now, by what their tasks use. The launcher has that read ([`crate::shim`]): other users' processes are none of
 //! the agent's business.
 
-use crate::shim::TaskUsage;
-use muster_core::ids::StepNo;
-use muster_core::job::Usage;
+use muster_model::ids::StepNo;
+use muster_model::job::Usage;
+use muster_node_core::messages::TaskUsage;
 use std::collections::BTreeMap;
 
 /// What each task uses: usage with its totals only, and its virtual memory, KiB.
 pub(super) type Tasks = BTreeMap<(StepNo, u32), (Usage, u64)>;
 
-/// What the launcher has told.
+/// What the launcher has measured.
 pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> Tasks {
     let entry = |t: TaskUsage| ((t.step, t.task), (t.usage, t.vsize_kib));
     tasks.into_iter().map(entry).collect()

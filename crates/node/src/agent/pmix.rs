@@ -1,15 +1,15 @@
 //! Whether a step's tasks find each other by PMIx or PMI, and with which settings.
 
 use super::Agent;
-use crate::pmix_place;
-use crate::shim::wire::{PmixOrder, UcxOrder};
+use muster_node_core::messages::{JobAttempt, PmixOrder, UcxOrder};
+use muster_node_core::pmix_place;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
 impl Agent {
-    /// What the step's host is told; nothing if the step has none.
+    /// What the step's host receives; nothing if the step has none.
     pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {
         let tasks = launch.tasks.iter().map(Vec::len).sum();
         let asked = launch.spec.mpi.as_deref().filter(|m| !m.is_empty());
@@ -24,7 +24,7 @@ impl Agent {
         Some(PmixOrder {
             nspace: pmix_place::namespace(
                 &self.options.cluster,
-                (grant.job, grant.attempt),
+                JobAttempt::new(grant.job, grant.attempt),
                 launch.step,
             ),
             version: match kind {
@@ -51,7 +51,7 @@ impl Agent {
         })
     }
 
-    /// What MPI is told of cross-memory attach; nothing where it is left to itself, which is to use it.
+    /// What variables say to MPI of cross-memory attach; nothing where it is left to itself, which is to use it.
     fn cross_memory_switch(&self) -> Option<bool> {
         match self.settings.mpi.cross_memory {
             Some(wanted) => Some(wanted),
@@ -126,8 +126,8 @@ enum Kind {
     Any,
 }
 
-/// What a step's tasks are served by. Programs that need nothing get nothing, unless srun was told. A program that is alone
-/// need not find others; it is served where it is known to be one of MPI's, since Open MPI 4 wants to be told by PMIx
+/// What a step's tasks are served by. Programs that need nothing get nothing, unless srun was asked for it. A program that is alone
+/// need not find others; it is served where it is known to be one of MPI's, since Open MPI 4 wants to learn by PMIx
 /// that it is alone.
 fn served(asked: Option<&str>, default: &str, program: ProgramKind, tasks: usize) -> Option<Kind> {
     let kind = kind(asked.unwrap_or(default))?;

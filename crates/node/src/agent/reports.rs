@@ -1,8 +1,9 @@
 //! Reports that the controller has not acknowledged. They live in memory: after a restart of the agent the shim
 //! tells everything again, and the controller ignores what it knows by attempt.
 
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::time::Timestamp;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::time::Timestamp;
+use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ pub(super) struct Reports {
     /// When the end of a step was sent last.
     ended: Option<Instant>,
     /// About how many bytes of the queue are about steps, by launch of their job.
-    of_steps: HashMap<(JobId, Attempt), usize>,
+    of_steps: HashMap<JobAttempt, usize>,
 }
 
 /// Bytes of reports about steps of one user that may wait to be acknowledged: those of some thousand steps. While there are
@@ -70,7 +71,10 @@ impl Reports {
     /// Adds one.
     pub(super) fn push(&mut self, job: JobId, attempt: Attempt, report: Report) {
         if let Some(bytes) = step_bytes(&report) {
-            *self.of_steps.entry((job, attempt)).or_default() += bytes;
+            *self
+                .of_steps
+                .entry(JobAttempt::new(job, attempt))
+                .or_default() += bytes;
         }
         self.queue.push_back(NumberedReport {
             seq: self.next,
@@ -82,9 +86,9 @@ impl Reports {
     }
 
     /// Whether the end of a step waits to be acknowledged.
-    pub(super) fn has_step_end(&self, run: (JobId, Attempt), step: StepNo) -> bool {
+    pub(super) fn has_step_end(&self, run: JobAttempt, step: StepNo) -> bool {
         self.queue.iter().any(|r| {
-            (r.job, r.attempt) == run
+            JobAttempt::new(r.job, r.attempt) == run
                 && matches!(&r.report, Report::StepEnded { step: s, .. } if *s == step)
         })
     }
@@ -146,7 +150,7 @@ impl Reports {
         self.sent = self.sent.saturating_sub(count);
         let known: Vec<NumberedReport> = self.queue.drain(..count).collect();
         for report in &known {
-            let run = (report.job, report.attempt);
+            let run = JobAttempt::new(report.job, report.attempt);
             if let Some(bytes) = step_bytes(&report.report)
                 && let Some(sum) = self.of_steps.get_mut(&run)
             {
@@ -160,7 +164,7 @@ impl Reports {
     }
 
     /// Bytes that are about steps of these launches.
-    pub(super) fn step_bytes(&self, wanted: impl Fn((JobId, Attempt)) -> bool) -> usize {
+    pub(super) fn step_bytes(&self, wanted: impl Fn(JobAttempt) -> bool) -> usize {
         let wanted = self.of_steps.iter().filter(|(run, _)| wanted(**run));
         wanted.map(|(_, bytes)| bytes).sum()
     }
@@ -174,8 +178,8 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::job::{Step, StepEnd};
-    use muster_core::spec::StdioSpec;
+    use muster_model::job::{Step, StepEnd};
+    use muster_model::spec::StdioSpec;
 
     fn started(reports: &mut Reports, step: u32) {
         let step = Step {
@@ -232,7 +236,7 @@ mod tests {
     #[test]
     fn steps_that_nobody_acknowledges_are_counted() {
         let mut reports = Reports::new(Timestamp(1));
-        let of_job = |job| move |run: (JobId, Attempt)| run.0 == JobId(job);
+        let of_job = |job| move |run: JobAttempt| run.job == JobId(job);
         for step in 0..10_000 {
             started(&mut reports, step);
             ended(&mut reports, step);

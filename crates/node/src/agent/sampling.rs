@@ -6,11 +6,10 @@
 
 use super::measure::{self, Tasks};
 use super::{Agent, Event};
-use crate::shim::TaskUsage;
-use crate::shim::wire::{Run, ToShim};
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_core::usage::task_interval_s;
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::usage::task_interval_s;
+use muster_node_core::messages::{JobAttempt, LauncherCommand, TaskUsage};
 use muster_proto::node::{JobGrant, Sampling};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -26,17 +25,17 @@ const OUT_OF_MEMORY: ExitStatus = ExitStatus {
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     /// When launches are due.
-    due: BTreeSet<(Instant, Run)>,
+    due: BTreeSet<(Instant, JobAttempt)>,
     /// When the clock will ring.
     alarm: Option<Instant>,
     /// The most that each task of a launch had.
-    seen: HashMap<Run, Tasks>,
+    seen: HashMap<JobAttempt, Tasks>,
     /// Memory that steps may have here, KiB, where it is not the job's share.
-    may_have: HashMap<(Run, StepNo), u64>,
+    may_have: HashMap<(JobAttempt, StepNo), u64>,
     /// Steps that were killed for their memory.
-    killed: HashSet<(Run, StepNo)>,
+    killed: HashSet<(JobAttempt, StepNo)>,
     /// Samples that are being taken.
-    under_way: HashSet<Run>,
+    under_way: HashSet<JobAttempt>,
 }
 
 impl Agent {
@@ -45,14 +44,14 @@ impl Agent {
         let Some(interval) = interval(self.settings.sampling, grant) else {
             return;
         };
-        let run = (grant.job, grant.attempt);
+        let run = JobAttempt::new(grant.job, grant.attempt);
         self.samples.due.insert((Instant::now() + interval, run));
         self.set_alarm();
     }
 
     /// Jobs that an earlier life of the agent began are looked at too.
     pub(super) fn sample_all(&mut self) {
-        let known: HashSet<Run> = self.samples.due.iter().map(|(_, run)| *run).collect();
+        let known: HashSet<JobAttempt> = self.samples.due.iter().map(|(_, run)| *run).collect();
         let new: Vec<_> = self
             .jobs
             .iter()
@@ -65,7 +64,7 @@ impl Agent {
     }
 
     /// What a step that begins here may have.
-    pub(super) fn step_may_have(&mut self, run: Run, step: StepNo, mib: u64) {
+    pub(super) fn step_may_have(&mut self, run: JobAttempt, step: StepNo, mib: u64) {
         if mib > 0 && self.settings.sampling.is_some_and(|s| s.over_memory_kill) {
             self.samples.may_have.insert((run, step), mib * 1024);
         }
@@ -115,8 +114,8 @@ impl Agent {
                 self.next_tag += 1;
                 let tag = self.next_tag;
                 self.sampled_runs.insert(tag, run);
-                self.shim_order(&ToShim::Measure {
-                    job: run.0,
+                self.shim_order(&LauncherCommand::Measure {
+                    job: run.job,
                     tag,
                     memory: Some(settings.memory),
                 });
@@ -146,7 +145,7 @@ impl Agent {
         self.refuse_inspections();
     }
 
-    fn was_sampled(&mut self, run: Run, now: Tasks) {
+    fn was_sampled(&mut self, run: JobAttempt, now: Tasks) {
         let Some(settings) = self.settings.sampling else {
             return;
         };
@@ -170,7 +169,7 @@ impl Agent {
     }
 
     /// Kills steps that have more memory than they may.
-    fn kill_the_greedy(&mut self, run: Run, now: &Tasks) {
+    fn kill_the_greedy(&mut self, run: JobAttempt, now: &Tasks) {
         let share = self.jobs.get(run).and_then(|job| job.share());
         let of_job = share.map_or(0, |share| share.memory_mib * 1024);
         let mut used: HashMap<StepNo, u64> = HashMap::new();
@@ -183,29 +182,29 @@ impl Agent {
             if most == 0 || kib <= most {
                 continue;
             }
-            let order = ToShim::SignalStep {
+            let order = LauncherCommand::SignalStep {
                 run,
                 step,
                 signal: libc::SIGKILL,
             };
             if !self.samples.killed.insert((run, step)) {
-                // Whoever was to tell it first has not come to an end.
+                // The measurement before this one has not ended.
                 self.shim_order(&order);
                 continue;
             }
             let text = format!(
                 "StepId={}.{step} exceeded memory limit ({} > {}), being killed",
-                run.0,
+                run.job,
                 kib * 1024,
                 most * 1024
             );
             log::warn!("{text}");
-            let told = Some(step).filter(|step| *step != StepNo::BATCH);
-            let kill = told.is_none();
-            self.shim_order(&ToShim::Tell {
+            let printed_by = Some(step).filter(|step| *step != StepNo::BATCH);
+            let kill = printed_by.is_none();
+            self.shim_order(&LauncherCommand::PrintLine {
                 run,
                 text,
-                step: told,
+                step: printed_by,
                 kill,
             });
             if !kill {
@@ -215,7 +214,7 @@ impl Agent {
     }
 
     /// Adds what was sampled of a step to what is known of its end. Whether it was killed for its memory.
-    pub(super) fn add_samples(&mut self, run: Run, step: StepNo, end: &mut StepEnd) -> bool {
+    pub(super) fn add_samples(&mut self, run: JobAttempt, step: StepNo, end: &mut StepEnd) -> bool {
         if let Some(seen) = self.samples.seen.get(&run) {
             let tasks: Tasks = seen
                 .range((step, 0)..=(step, u32::MAX))
@@ -236,13 +235,13 @@ impl Agent {
     }
 
     /// What was sampled so far of each step of a job.
-    pub(super) fn samples_of(&self, run: Run) -> Vec<(StepNo, Usage)> {
+    pub(super) fn samples_of(&self, run: JobAttempt) -> Vec<(StepNo, Usage)> {
         let seen = self.samples.seen.get(&run);
         seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, &self.options.name))
     }
 
     /// The launch is over.
-    pub(super) fn forget_samples(&mut self, run: Run) {
+    pub(super) fn forget_samples(&mut self, run: JobAttempt) {
         self.samples.seen.remove(&run);
     }
 }

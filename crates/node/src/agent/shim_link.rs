@@ -3,7 +3,7 @@
 use super::socket::{Socket, read_frames};
 use super::supervisor_link::Dialer;
 use super::{Event, OfUser, closing};
-use crate::shim::wire::{FromShim, VERSIONS};
+use muster_node_core::messages::{LauncherEvent, VERSIONS};
 use muster_proto::version::Greeting;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -42,7 +42,7 @@ async fn serve(link: Socket, events: &mpsc::UnboundedSender<Event>) {
                 }
             }
         }
-        if refusal.is_none() && !matches!(message, FromShim::Greeting(_)) {
+        if refusal.is_none() && !matches!(message, LauncherEvent::Greeting(_)) {
             let _ = events.send(Event::Shim(Box::new(message)));
         }
     })
@@ -64,10 +64,10 @@ async fn serve(link: Socket, events: &mpsc::UnboundedSender<Event>) {
 }
 
 /// Whether the launcher whose first message this is can be used. One that does not say its version is older than versions are.
-fn check_version(first: &FromShim) -> Result<(), String> {
+fn check_version(first: &LauncherEvent) -> Result<(), String> {
     let theirs = match first {
-        FromShim::Refused(why) => return Err(why.clone()),
-        FromShim::Greeting(theirs) => theirs.clone(),
+        LauncherEvent::Refused(why) => return Err(why.clone()),
+        LauncherEvent::Greeting(theirs) => theirs.clone(),
         _ => Greeting::default(),
     };
     match VERSIONS.is_too_old(&theirs) {
@@ -102,7 +102,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// What the agent gets of a launcher that sends this and then waits, if it is used; else the connection is closed.
-    async fn events_of(said: &[FromShim], is_used: bool) -> Vec<Event> {
+    async fn events_of(said: &[LauncherEvent], is_used: bool) -> Vec<Event> {
         let (near, mut far) = UnixStream::pair().unwrap();
         let frames: Vec<u8> = said.iter().flat_map(frame::encode).collect();
         far.write_all(&frames).unwrap();
@@ -120,15 +120,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_launcher_of_another_version_is_not_used() {
         let of = |protocol: u32| {
-            FromShim::Greeting(Greeting {
+            LauncherEvent::Greeting(Greeting {
                 protocol,
                 release: "0.0.1".to_owned(),
             })
         };
-        let state = || FromShim::State(Vec::new());
+        let state = || LauncherEvent::State(Vec::new());
         for said in [
             vec![of(VERSIONS.oldest - 1), state()],
-            vec![FromShim::Refused("update slurmd".to_owned())],
+            vec![LauncherEvent::Refused("update slurmd".to_owned())],
         ] {
             let began = tokio::time::Instant::now();
             assert!(events_of(&said, false).await.is_empty());
@@ -144,7 +144,7 @@ mod tests {
         ] {
             match &*events_of(&said, true).await {
                 [Event::ShimUp(_), Event::Shim(first), Event::ShimLost] => {
-                    assert!(matches!(**first, FromShim::State(_)));
+                    assert!(matches!(**first, LauncherEvent::State(_)));
                 }
                 other => panic!("{} events", other.len()),
             }

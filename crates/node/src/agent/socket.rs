@@ -1,8 +1,8 @@
-//! Unix sockets of the agent. The runtime's own ones hear of it each time that the other side has taken what was written,
+//! Unix sockets of the agent. The runtime's own ones are woken each time that the other side has taken what was written,
 //! which wakes the agent for nothing, several times a step. These ask for that only when a write has found the socket
 //! full.
 
-use crate::descriptors::{self, WithOrder};
+use crate::descriptors::{self, OrderFds};
 use crate::sys;
 use muster_proto::frame::{Frames, Message};
 use std::cell::RefCell;
@@ -34,23 +34,23 @@ impl Socket {
         Socket::new(tokio::net::UnixStream::connect(path).await?.into_std()?)
     }
 
-    /// Takes in what is there, and what comes with it; how many bytes, none at the end. Whoever connects says at once what
+    /// Takes in what is there, and what comes with it; how many bytes, none at the end. A client says at once what
     /// is wanted: that may be there before the runtime tells.
     pub(super) fn receive_now(
         &self,
         frames: &mut Frames,
-        come: &mut VecDeque<OwnedFd>,
+        received: &mut VecDeque<OwnedFd>,
     ) -> io::Result<usize> {
-        receive_into(self.0.get_ref(), frames, come)
+        receive_into(self.0.get_ref(), frames, received)
     }
 
     /// The same, once something is there.
     pub(super) async fn receive(
         &self,
         frames: &mut Frames,
-        come: &mut VecDeque<OwnedFd>,
+        received: &mut VecDeque<OwnedFd>,
     ) -> io::Result<usize> {
-        self.receive_by(|stream| receive_into(stream, frames, come))
+        self.receive_by(|stream| receive_into(stream, frames, received))
             .await
     }
 
@@ -83,10 +83,10 @@ impl Socket {
     pub(super) async fn write_all_with(
         &self,
         bytes: &[u8],
-        with: Option<&WithOrder>,
+        with: Option<&OrderFds>,
     ) -> io::Result<()> {
         let mut stream = self.0.get_ref();
-        let mut with = with.map(WithOrder::numbers).unwrap_or_default();
+        let mut with = with.map(OrderFds::numbers).unwrap_or_default();
         let mut done = 0;
         while done < bytes.len() {
             let written = match with.is_empty() {
@@ -154,10 +154,10 @@ thread_local! {
 fn receive_into(
     stream: &UnixStream,
     frames: &mut Frames,
-    come: &mut VecDeque<OwnedFd>,
+    received: &mut VecDeque<OwnedFd>,
 ) -> io::Result<usize> {
     CHUNK.with_borrow_mut(|chunk| {
-        let n = descriptors::receive(stream, chunk, come)?;
+        let n = descriptors::receive(stream, chunk, received)?;
         frames.push(&chunk[..n]);
         Ok(n)
     })

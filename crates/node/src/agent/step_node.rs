@@ -1,21 +1,21 @@
-//! This node's part of steps, whoever leads them: starts their daemons, and tells the lead how they ended.
+//! This node's part of steps, whichever node leads them: starts their daemons, and reports to the lead how they ended.
 
 use super::closing::Streams;
 use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, OfUser};
-use crate::binding::BindVariables;
-use crate::descriptors::WithOrder;
-use crate::job_view::array_of;
-use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
-use crate::step_variables::StepVariables;
+use crate::descriptors::OrderFds;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::environment::Environment;
-use muster_core::hostlist;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::StepEnd;
-use muster_core::job_env::{self, StepView};
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::environment::Environment;
+use muster_model::hostlist;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::StepEnd;
+use muster_model::job_env::{self, StepView};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_node_core::binding::BindVariables;
+use muster_node_core::job_view::array_of;
+use muster_node_core::messages::{JobAttempt, LauncherCommand, StepOrder, TaskBinding};
+use muster_node_core::step_variables::StepVariables;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, StepLaunch, StepShare};
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
@@ -35,7 +35,7 @@ pub(super) enum Origin {
     Remote(Reply, Vec<StepShare>),
 }
 
-/// A request that came before the controller's word of its job: the controller tells both at once, and whoever asked
+/// A request that came before the controller's word of its job: the controller sends both at once, and the client
 /// was quicker.
 #[derive(Debug)]
 pub(super) enum Early {
@@ -71,7 +71,7 @@ pub(super) struct Listening {
 #[derive(Debug, Default)]
 pub(super) struct NodeSteps {
     /// Daemons that are being started.
-    starting: HashMap<(Run, StepNo), Starting>,
+    starting: HashMap<(JobAttempt, StepNo), Starting>,
     /// Starts that came before the job.
     early: HashMap<u64, Early>,
     parts: HashMap<StepKey, Part>,
@@ -93,7 +93,7 @@ struct Starting {
 #[derive(Clone, Debug, Encode, Decode)]
 pub(super) struct Part {
     #[n(0)]
-    pub(super) run: Run,
+    pub(super) run: JobAttempt,
     #[n(1)]
     position: u32,
     #[n(2)]
@@ -141,12 +141,12 @@ impl NodeSteps {
     }
 
     /// Takes a kept record back; whether it is one of these.
-    pub(super) fn adopt(&mut self, run: Run, kept: u32, bytes: &[u8]) -> bool {
+    pub(super) fn adopt(&mut self, run: JobAttempt, kept: u32, bytes: &[u8]) -> bool {
         let Some(step) = kept.checked_sub(KEPT_NODE) else {
             return false;
         };
         if let Ok(part) = minicbor::decode::<Part>(bytes) {
-            self.parts.insert((run.0, StepNo(step)), part);
+            self.parts.insert((run.job, StepNo(step)), part);
         }
         true
     }
@@ -158,7 +158,7 @@ impl NodeSteps {
         Some((kept_of_node(key.1), bytes.into()))
     }
 
-    pub(super) fn forget(&mut self, run: Run) {
+    pub(super) fn forget(&mut self, run: JobAttempt) {
         self.parts.retain(|_, part| part.run != run);
     }
 }
@@ -189,7 +189,7 @@ impl Agent {
                 self.step_refused(&launch, origin, "the key is not the job's");
             }
             Some((Some(grant), false)) => {
-                let run = (job, grant.attempt);
+                let run = JobAttempt::new(job, grant.attempt);
                 let (step, position) = (launch.step, launch.position);
                 let site = self.site_binding.of(&grant.alloc);
                 let bound = match self.machine.bind(&launch, &self.settings, site) {
@@ -214,9 +214,9 @@ impl Agent {
                 let srun = streams.filter(|_| may_have_streams(&order));
                 let srun = srun.and_then(Streams::into_fds);
                 order.direct = srun.is_some();
-                let with = WithOrder {
+                let with = OrderFds {
                     srun,
-                    ..WithOrder::default()
+                    ..OrderFds::default()
                 };
                 match self.give_step(order, with) {
                     Ok(there) => self.answer_start((job, step), position, origin, Ok(there)),
@@ -238,7 +238,7 @@ impl Agent {
         (position, origin): (u32, Origin),
     ) {
         let (run, step, uid) = (order.run, order.launch.step, order.user.uid);
-        let message = ToShim::StartStep(order.clone());
+        let message = LauncherCommand::StartStep(order.clone());
         let starting = Starting {
             order,
             position,
@@ -247,9 +247,9 @@ impl Agent {
         };
         self.node_steps.starting.insert((run, step), starting);
         let with = match self.new_line(run, step) {
-            Ok(line) => WithOrder {
+            Ok(line) => OrderFds {
                 agent: Some(line),
-                ..WithOrder::default()
+                ..OrderFds::default()
             },
             Err(e) => return self.stepd_started(run, step, Err(e.to_string())),
         };
@@ -290,7 +290,7 @@ impl Agent {
         }
     }
 
-    /// Whoever asked has gone: nothing is started for it.
+    /// The client has gone: nothing is started for it.
     pub(super) fn forget_early(&mut self, conn: u64) {
         let early = &mut self.node_steps.early;
         early.retain(|_, e| match e {
@@ -341,13 +341,13 @@ impl Agent {
 
     /// Has another shim start the daemons that a lost one did not answer for. A step that is known has had a daemon whose
     /// place nobody knows, and fails; the shim refuses a number that was used.
-    pub(super) fn repeat_starts(&mut self, known: &HashSet<(Run, StepNo)>) {
+    pub(super) fn repeat_starts(&mut self, known: &HashSet<(JobAttempt, StepNo)>) {
         for ((run, step), starting) in std::mem::take(&mut self.node_steps.starting) {
             let (position, origin) = (starting.position, starting.origin);
             self.daemons.drop_unplaced(run, step);
             if known.contains(&(run, step)) {
                 let result = Err("the node's launcher was lost".to_owned());
-                self.answer_start((run.0, step), position, origin, result);
+                self.answer_start((run.job, step), position, origin, result);
             } else {
                 self.start_by_shim(starting.order, starting.streams, (position, origin));
             }
@@ -355,7 +355,7 @@ impl Agent {
     }
 
     /// Gives the shim what it is to keep of this node's parts of a job's steps.
-    pub(super) fn keep_parts(&mut self, run: Run) {
+    pub(super) fn keep_parts(&mut self, run: JobAttempt) {
         let parts: Vec<(StepNo, Part)> = self
             .node_steps
             .parts
@@ -371,38 +371,38 @@ impl Agent {
     /// The shim started a daemon, or could not.
     pub(super) fn stepd_started(
         &mut self,
-        run: Run,
+        run: JobAttempt,
         step: StepNo,
         result: Result<Listening, String>,
     ) {
         if result.is_err() {
-            self.node_steps.parts.remove(&(run.0, step));
+            self.node_steps.parts.remove(&(run.job, step));
             self.drop_kept(run, kept_of_node(step));
         }
         if let Some(starting) = self.node_steps.starting.remove(&(run, step)) {
             if let (Ok(_), Some(streams)) = (&result, &starting.streams) {
                 self.daemons.send_streams((run, step), streams);
             }
-            self.answer_start((run.0, step), starting.position, starting.origin, result);
+            self.answer_start((run.job, step), starting.position, starting.origin, result);
         }
     }
 
     /// A daemon ended: the lead must know, however long it takes.
-    pub(super) fn stepd_ended(&mut self, run: Run, step: StepNo, mut end: StepEnd) {
+    pub(super) fn stepd_ended(&mut self, run: JobAttempt, step: StepNo, mut end: StepEnd) {
         if self.reports.has_step_end(run, step) {
             // It is forgotten when the controller knows.
             return;
         }
         end.usage.set_node(&self.options.name);
-        let as_told = end.clone();
+        let as_received = end.clone();
         self.add_samples(run, step, &mut end);
-        let key = (run.0, step);
+        let key = (run.job, step);
         let Some(part) = self.node_steps.parts.get(&key).cloned() else {
-            return self.shim_order(&ToShim::ForgetStep(run, step));
+            return self.shim_order(&LauncherCommand::ForgetStep(run, step));
         };
         let job = self.jobs.get(run);
-        if job.is_some_and(super::table::Job::leads) {
-            if end == as_told && self.only_node_ended(key, &end) {
+        if job.is_some_and(muster_node_core::job_table::Job::leads) {
+            if end == as_received && self.only_node_ended(key, &end) {
                 return;
             }
             self.node_ended(key, part.position, end);
@@ -419,7 +419,7 @@ impl Agent {
     pub(super) fn end_delivered(&mut self, key: StepKey) {
         if let Some(part) = self.node_steps.parts.remove(&key) {
             self.drop_kept(part.run, kept_of_node(key.1));
-            self.shim_order(&ToShim::ForgetStep(part.run, key.1));
+            self.shim_order(&LauncherCommand::ForgetStep(part.run, key.1));
         }
     }
 
@@ -436,7 +436,7 @@ impl Agent {
         // What runs as the user gets no key of agents.
         launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();
         StepOrder {
-            run: (grant.job, grant.attempt),
+            run: JobAttempt::new(grant.job, grant.attempt),
             user: Agent::user_of(grant),
             env,
             binding,

@@ -1,4 +1,4 @@
-//! The tree over the nodes of a step ([`muster_core::tree`]), as agents use it: starts and signals go down, each agent
+//! The tree over the nodes of a step ([`muster_model::tree`]), as agents use it: starts and signals go down, each agent
 //! asking a few others, and ends come up, gathered on the way while the one above is busy. An agent passes on only to
 //! sockets of agents, and only for who has the job's key. One that is lost on the way down fails the
 //! start; on the way up it is left out.
@@ -11,8 +11,8 @@ use super::{Agent, Event};
 use crate::info;
 use anyhow::Context as _;
 use minicbor::bytes::ByteVec;
-use muster_core::job::StepEnd;
-use muster_core::tree;
+use muster_model::job::StepEnd;
+use muster_model::tree;
 use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -31,17 +31,17 @@ pub(super) type Endings = HashMap<StepKey, Ending>;
 /// Positions and ends.
 type Ends = Vec<(u32, StepEnd)>;
 
-/// Ends of a step that this node has heard of and the lead perhaps not.
+/// Ends of a step that this node knows and the lead perhaps does not.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
-    /// They, and who told of them; nobody for this node's own.
+    /// They, and the sender of each; none for this node's own.
     waiting: Vec<(Ends, Option<Reply>)>,
-    /// Earlier ones are being told.
+    /// Earlier ones are being sent.
     busy: bool,
 }
 
 /// Ends that the lead knows of.
-pub(super) struct Told {
+pub(super) struct DeliveredEnds {
     pub(super) key: StepKey,
     /// This node's own is among them.
     own: bool,
@@ -140,14 +140,14 @@ impl Agent {
         info::agent_address(&self.options.spool_dir)
     }
 
-    /// Parts of a step that is led elsewhere have ended: this node's, or those of nodes below that have sent `reply`.
+    /// Parts of a step that another node leads have ended: this node's, or those of nodes below that have sent `reply`.
     pub(super) fn tell_end(&mut self, key: StepKey, ends: Ends, reply: Option<Reply>) {
         let ending = self.endings.entry(key).or_default();
         ending.waiting.push((ends, reply));
         self.tell_ends(key);
     }
 
-    /// Tells what waits, unless something is being told: what comes meanwhile goes together.
+    /// Sends what waits, unless something is being sent: what comes meanwhile goes together.
     fn tell_ends(&mut self, key: StepKey) {
         let part = self.node_steps.part(key);
         let way = part.map(|p| (p.above.clone(), p.lead.clone()));
@@ -162,36 +162,36 @@ impl Agent {
             return;
         };
         ending.busy = true;
-        let mut told = Told {
+        let mut delivered = DeliveredEnds {
             key,
             own: false,
             replies: Vec::new(),
         };
         let mut ends = Vec::new();
         for (more, reply) in std::mem::take(&mut ending.waiting) {
-            told.own |= reply.is_none();
-            told.replies.extend(reply);
+            delivered.own |= reply.is_none();
+            delivered.replies.extend(reply);
             ends.extend(more);
         }
         let (events, job_key) = (self.events.clone(), grant.key.clone());
         let peers = self.peers.clone();
         tokio::spawn(async move {
             tell_up(&peers, above.as_deref(), &lead, &job_key, key, ends).await;
-            let _ = events.send(Event::EndsTold(told));
+            let _ = events.send(Event::EndsDelivered(delivered));
         });
     }
 
     /// The lead knows of ends.
-    pub(super) fn ends_told(&mut self, told: Told) {
-        for reply in told.replies {
+    pub(super) fn on_ends_delivered(&mut self, delivered: DeliveredEnds) {
+        for reply in delivered.replies {
             let _ = reply.send(AgentReply::Done);
         }
-        if let Some(ending) = self.endings.get_mut(&told.key) {
+        if let Some(ending) = self.endings.get_mut(&delivered.key) {
             ending.busy = false;
         }
-        self.tell_ends(told.key);
-        if told.own {
-            self.end_delivered(told.key);
+        self.tell_ends(delivered.key);
+        if delivered.own {
+            self.end_delivered(delivered.key);
         }
     }
 }
@@ -245,7 +245,7 @@ async fn tell_lead(peers: &Peers, lead: &str, request: &AgentRequest, key: StepK
     let mut wait = DELIVERY_MIN;
     while let Err(e) = peers.ask(lead, request).await {
         log::warn!(
-            "{lead}: the end of step {}.{} cannot be told: {e}",
+            "{lead}: the end of step {}.{} cannot be sent: {e}",
             key.0,
             key.1
         );

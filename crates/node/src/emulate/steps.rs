@@ -12,9 +12,9 @@ use crate::stepd::tree::Tree;
 use crate::{info, now, sys};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepLaunch, StepShare, ToStepd};
 use muster_trust::is_same_key;
@@ -84,7 +84,7 @@ pub(super) struct Steps {
     name: String,
     dir: PathBuf,
     grants: Rc<Grants>,
-    /// Ends of steps that are told to the node above together, while it is told of earlier ones.
+    /// Ends of steps that are sent to the node above together, while earlier ones are on their way.
     ends: RefCell<HashMap<(JobId, StepNo), mpsc::UnboundedSender<Ends>>>,
 }
 
@@ -157,9 +157,9 @@ impl Steps {
                 let known = self.ends.borrow().get(&(job, step)).cloned();
                 match known {
                     Some(up) => {
-                        let (done, told) = oneshot::channel();
+                        let (done, sent) = oneshot::channel();
                         up.send((ends, done))?;
-                        told.await?;
+                        sent.await?;
                         AgentReply::Done
                     }
                     None => AgentReply::Refused(RefusalCode::JobNotHere.into()),
@@ -248,7 +248,7 @@ impl Steps {
             left = left.saturating_sub(ends.len());
             tell_above(&Peers::direct(&self.name), launch, ends).await;
             waiting.into_iter().for_each(|done| {
-                // Whoever waited may have gone.
+                // The one that waited may have gone.
                 let _ = done.send(());
             });
         }
@@ -268,7 +268,7 @@ async fn read_request(
     let mut chunk = [0; 4096];
     loop {
         match frames.take()? {
-            // Whoever it is, has to know the job's key.
+            // Any client has to know the job's key.
             Some(AgentRequest::ServeNode(..) | AgentRequest::Greeting(_)) => continue,
             Some(request) => return Ok(Some(request)),
             None => {}
@@ -323,19 +323,19 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
     let mut left = false;
     loop {
         while let Some(message) = client.next() {
-            let said = hear(launch, &mut tree, message, &mut left)?;
+            let said = on_message(launch, &mut tree, message, &mut left)?;
             client.wire.output.extend(said);
         }
         client.write();
         let over = tree.as_ref().is_none_or(Tree::is_over);
         // One without a tree has said all in one go.
-        let spoken = !client.told_over && tree.is_some() && over;
+        let spoken = !client.end_sent && tree.is_some() && over;
         if spoken {
-            client.told_over = true;
+            client.end_sent = true;
             client.send(&FromStepd::Over);
             client.write();
         }
-        if left || !client.wire.open || (client.told_over && client.wire.output.is_empty()) {
+        if left || !client.wire.open || (client.end_sent && client.wire.output.is_empty()) {
             return Ok(());
         }
         let writes = if client.wire.output.is_empty() {
@@ -363,7 +363,7 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
 }
 
 /// What is answered to a message.
-fn hear(
+fn on_message(
     launch: &StepLaunch,
     tree: &mut Option<Tree>,
     message: ToStepd,
@@ -449,7 +449,7 @@ mod tests {
             let quotas = Quotas::new(0, 1024);
             Steps::listen("n1", &dir, grants, quotas).unwrap();
             let path = info::agent_socket(&dir.join("n1"));
-            let told = |key: Vec<u8>| AgentRequest::StepNodeEnded {
+            let report = |key: Vec<u8>| AgentRequest::StepNodeEnded {
                 job: JobId(7),
                 key: key.into(),
                 step: StepNo(0),
@@ -463,7 +463,7 @@ mod tests {
                 (vec![2; 16], RefusalCode::AccessDenied),
                 (Vec::new(), RefusalCode::AccessDenied),
             ] {
-                let (path, request) = (path.clone(), told(key));
+                let (path, request) = (path.clone(), report(key));
                 let reply = tokio::task::spawn_blocking(move || asked(&path, &request));
                 match reply.await.unwrap() {
                     AgentReply::Refused(refusal) => assert_eq!(refusal.code, code),

@@ -7,9 +7,9 @@ use super::files::open_as;
 use super::jobs::{Role, Shim};
 use super::records::Fault;
 use super::waiting::{TRIES_MAX, TRY_AGAIN, fault_of};
-use super::wire::{FromShim, Run, StepOrder};
-use crate::descriptors::WithOrder;
+use crate::descriptors::OrderFds;
 use crate::sys;
+use muster_node_core::messages::{JobAttempt, LauncherEvent, StepOrder};
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -27,12 +27,12 @@ const UNKILLABLE: &str = "unkillable_step";
 
 impl Shim {
     /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
-    pub(super) fn start_prolog(&mut self, run: Run, held: Option<Box<Launch>>) {
+    pub(super) fn start_prolog(&mut self, run: JobAttempt, held: Option<Box<Launch>>) {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        entry.held = held;
-        let around = entry.around.clone().unwrap_or_default();
+        entry.pending_launch = held;
+        let around = entry.prolog_epilog.clone().unwrap_or_default();
         match fork_programs(&around.prolog, &around.env, "prolog_slurmd", None) {
             Ok(pid) => {
                 self.roles.insert(pid, Role::Prolog(run));
@@ -47,39 +47,39 @@ impl Shim {
     }
 
     /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
-    pub(super) fn prolog_not_started(&mut self, run: Run, e: &io::Error) {
+    pub(super) fn prolog_not_started(&mut self, run: JobAttempt, e: &io::Error) {
         let is_temporary = super::scripts::is_temporary(e);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
         if is_temporary && entry.prolog_tries < TRIES_MAX {
             if entry.prolog_tries == 0 {
-                eprintln!("job {}: Prolog: fork: {e}; it is tried again", run.0);
+                eprintln!("job {}: Prolog: fork: {e}; it is tried again", run.job);
             }
             entry.prolog_tries += 1;
             self.retries.insert((Instant::now() + TRY_AGAIN, run));
             return;
         }
         entry.prolog_tries = 0;
-        entry.held = None;
+        entry.pending_launch = None;
         self.fail(run, format!("Prolog: fork: {e}"), fault_of(is_temporary));
         self.start_early_steps(run);
     }
 
-    pub(super) fn prolog_ended(&mut self, run: Run, status: i32) {
+    pub(super) fn prolog_ended(&mut self, run: JobAttempt, status: i32) {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
         entry.prolog = None;
         let late = self.program_ends.remove(&run) == Some(None);
-        let held = entry.held.take();
+        let held = entry.pending_launch.take();
         if status != 0 && !self.killing {
             let programs = entry
-                .around
+                .prolog_epilog
                 .as_ref()
                 .map_or_else(String::new, |a| a.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, late));
-            eprintln!("job {}: {error}", run.0);
+            eprintln!("job {}: {error}", run.job);
             self.fail(run, error, Fault::Prolog);
         } else if entry.ending.is_none() {
             self.records.prolog_over(run, sys::boot_ms());
@@ -97,8 +97,8 @@ impl Shim {
     pub(super) fn wait_for_job(
         &mut self,
         order: Box<StepOrder>,
-        with: WithOrder,
-    ) -> Option<(Box<StepOrder>, WithOrder)> {
+        with: OrderFds,
+    ) -> Option<(Box<StepOrder>, OrderFds)> {
         let run = order.run;
         let Some(entry) = self.jobs.get(&run).filter(|e| !e.is_leaving()) else {
             return Some((order, with));
@@ -118,14 +118,14 @@ impl Shim {
             }
         }
         match self.jobs.get_mut(&run).filter(|_| waits) {
-            Some(entry) if entry.early.len() < EARLY_MAX => {
-                entry.early.push((order, with));
+            Some(entry) if entry.pending_steps.len() < EARLY_MAX => {
+                entry.pending_steps.push((order, with));
                 None
             }
             Some(_) => {
                 let (run, step) = (order.run, order.launch.step);
                 let error = "too many steps wait for the job to begin".to_owned();
-                self.emit(&FromShim::StepFailed { run, step, error });
+                self.emit(&LauncherEvent::StepFailed { run, step, error });
                 None
             }
             None => Some((order, with)),
@@ -133,11 +133,14 @@ impl Shim {
     }
 
     /// The last of a job is gone: whether its epilog has to run, and does so from now on.
-    pub(super) fn start_epilog(&mut self, run: Run) -> bool {
+    pub(super) fn start_epilog(&mut self, run: JobAttempt) -> bool {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return false;
         };
-        let programs = entry.around.as_ref().filter(|a| !a.epilog.is_empty());
+        let programs = entry
+            .prolog_epilog
+            .as_ref()
+            .filter(|a| !a.epilog.is_empty());
         let Some(around) = programs.cloned() else {
             return false;
         };
@@ -145,7 +148,7 @@ impl Shim {
             return false;
         }
         let status = match &entry.outcome {
-            Some(FromShim::BatchEnded { status, .. }) => Some(*status),
+            Some(LauncherEvent::BatchEnded { status, .. }) => Some(*status),
             _ => None,
         };
         match fork_programs(&around.epilog, &around.env, "epilog_slurmd", status) {
@@ -156,7 +159,7 @@ impl Shim {
                 true
             }
             Err(e) => {
-                eprintln!("job {}: Epilog: fork: {e}", run.0);
+                eprintln!("job {}: Epilog: fork: {e}", run.job);
                 let again = super::scripts::is_temporary(&e);
                 if again && let Some(entry) = self.jobs.get_mut(&run) {
                     // No job ends without it because users have used up all processes.
@@ -168,13 +171,13 @@ impl Shim {
         }
     }
 
-    pub(super) fn epilog_ended(&mut self, run: Run, status: i32) {
+    pub(super) fn epilog_ended(&mut self, run: JobAttempt, status: i32) {
         let late = self.program_ends.remove(&run) == Some(None);
         let mut programs = String::new();
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.epilog = None;
             programs = entry
-                .around
+                .prolog_epilog
                 .as_ref()
                 .map_or_else(String::new, |a| a.epilog.join(", "));
         }
@@ -186,7 +189,7 @@ impl Shim {
     }
 
     /// Kills a program that runs around a job when it has run for so long.
-    fn limit_program(&mut self, run: Run, timeout_s: Option<u32>) {
+    fn limit_program(&mut self, run: JobAttempt, timeout_s: Option<u32>) {
         if let Some(timeout_s) = timeout_s {
             let end = Instant::now() + Duration::from_secs(timeout_s.into());
             self.program_ends.insert(run, Some(end));
@@ -209,18 +212,18 @@ impl Shim {
     }
 
     /// Runs the site's program for processes of a job that survive SIGKILL.
-    pub(super) fn run_unkillable(&mut self, run: Run, program: String) {
-        let around = self.jobs.get(&run).and_then(|e| e.around.clone());
+    pub(super) fn run_unkillable(&mut self, run: JobAttempt, program: String) {
+        let around = self.jobs.get(&run).and_then(|e| e.prolog_epilog.clone());
         let mut env = around.map(|a| a.env).unwrap_or_default();
         if env.is_empty() {
-            env.push(format!("SLURM_JOB_ID={}", run.0));
+            env.push(format!("SLURM_JOB_ID={}", run.job));
             env.push(format!("SLURMD_NODENAME={}", self.place.node));
         }
         match fork_programs(&[program], &env, UNKILLABLE, None) {
             Ok(pid) => {
                 self.roles.insert(pid, Role::Other);
             }
-            Err(e) => eprintln!("job {}: UnkillableStepProgram: fork: {e}", run.0),
+            Err(e) => eprintln!("job {}: UnkillableStepProgram: fork: {e}", run.job),
         }
     }
 

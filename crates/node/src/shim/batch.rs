@@ -4,14 +4,15 @@ use super::context::Prepared;
 use super::jobs::Shim;
 use super::launch::Strings;
 use super::scripts;
-use super::wire::{Around, Run, User};
-use crate::job_view::{array_of, job_view, propagated_limits};
-use crate::pattern::{Symbols, expand};
 use crate::sys;
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::BlobId;
-use muster_core::job_env;
-use muster_core::spec::JobKind;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::BlobId;
+use muster_model::job_env;
+use muster_model::spec::JobKind;
+use muster_node_core::PrologEpilog;
+use muster_node_core::job_view::{array_of, job_view, propagated_limits};
+use muster_node_core::messages::{JobAttempt, User};
+use muster_node_core::pattern::{Symbols, expand};
 use muster_proto::node::JobGrant;
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(crate) struct Launch {
     /// The job.
-    pub(crate) run: Run,
+    pub(crate) run: JobAttempt,
     /// Who it runs as.
     pub(crate) user: Rc<User>,
     /// The script's path.
@@ -177,7 +178,7 @@ impl Shim {
         let share = grant.alloc.nodes.get(grant.position as usize);
         let machine = self.machine.as_ref();
         Ok(Launch {
-            run: (grant.job, grant.attempt),
+            run: JobAttempt::new(grant.job, grant.attempt),
             user,
             script: path,
             args: spec.argv.clone(),
@@ -216,7 +217,7 @@ impl Shim {
     }
 
     /// What the site runs around a job, if anything.
-    pub(super) fn around_of(&self, grant: &JobGrant) -> Option<Box<Around>> {
+    pub(super) fn around_of(&self, grant: &JobGrant) -> Option<Box<PrologEpilog>> {
         let settings = &self.settings;
         if settings.prolog.is_none() && settings.epilog.is_none() {
             return None;
@@ -228,7 +229,7 @@ impl Shim {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         env.push(format!("MUSTER_SPOOL={}", self.spool.display()));
-        Some(Box::new(Around {
+        Some(Box::new(PrologEpilog {
             prolog: programs("Prolog", settings.prolog.as_deref()),
             epilog: programs("Epilog", settings.epilog.as_deref()),
             env,

@@ -2,15 +2,16 @@
 //! may have comes from the job's grant, which the controller has sealed; what an agent orders beyond that is refused, and
 //! the reason is written to the log.
 
-use super::jobs::{Entry, Shim};
+use super::jobs::{JobEntry, Shim};
 use super::membership::Belongs;
 use super::steps::StepProc;
-use super::wire::{PmixOrder, Run, StepOrder, ToShim, User};
-use crate::step_bounds::{StepBounds, max_step_count, max_tasks_per_node};
-use muster_core::ids::StepNo;
-use muster_core::index_set::IndexSet;
-use muster_core::job::NodeShare;
-use muster_core::limits::NOTE_BYTES_MAX;
+use muster_model::ids::StepNo;
+use muster_model::job::NodeShare;
+use muster_model::limits::NOTE_BYTES_MAX;
+use muster_node_core::messages::{
+    JobAttempt, LauncherCommand, PmixOrder, StepBounds, StepOrder, User,
+};
+use muster_node_core::step_bounds::{max_step_count, max_tasks_per_node};
 use std::collections::HashSet;
 use std::fmt::Arguments;
 use std::net::IpAddr;
@@ -22,29 +23,6 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 const REFUSALS_MAX: u32 = 100;
 /// See above.
 const REFUSALS_TIME: Duration = Duration::from_secs(60);
-/// Runs of numbers of steps that are known of a job. Where there are more, the numbers between the lowest count as used.
-const NUMBER_RUNS_MAX: usize = 1024;
-
-/// Numbers that steps of a job have had here.
-#[derive(Debug, Default)]
-pub(super) struct UsedNumbers(IndexSet);
-
-impl UsedNumbers {
-    /// A step has this one.
-    pub(super) fn insert(&mut self, step: StepNo) {
-        self.0.insert(step.0);
-        let mut runs = self.0.ranges();
-        if let (Some((first, _)), Some((_, last))) = (runs.next(), runs.next())
-            && runs.count() + 2 > NUMBER_RUNS_MAX
-        {
-            self.0.insert_range(first, last);
-        }
-    }
-
-    fn contains(&self, step: StepNo) -> bool {
-        self.0.contains(step.0)
-    }
-}
 
 /// Limits what refusals add to the log.
 #[derive(Debug, Default)]
@@ -72,7 +50,7 @@ impl Refusals {
 
 impl Shim {
     /// What steps of a job may be here, once its user's groups are known.
-    pub(super) fn step_bounds(&self, run: Run) -> Result<StepBounds, String> {
+    pub(super) fn step_bounds(&self, run: JobAttempt) -> Result<StepBounds, String> {
         let entry = self.jobs.get(&run);
         let entry = entry.ok_or("the job is not on this node")?;
         let (Some(share), Some(user)) = (entry.share(), &entry.user) else {
@@ -117,18 +95,23 @@ impl Shim {
     }
 
     /// Directories of a step are made by root.
-    fn confine_pmix(&self, run: Run, step: StepNo, pmix: &mut PmixOrder) -> Result<(), String> {
-        let bases = crate::pmix_place::bases(&self.settings, &self.place.node);
+    fn confine_pmix(
+        &self,
+        run: JobAttempt,
+        step: StepNo,
+        pmix: &mut PmixOrder,
+    ) -> Result<(), String> {
+        let bases = muster_node_core::pmix_place::bases(&self.settings, &self.place.node);
         if !bases.contains(&pmix.tmp_base) {
             return Err(format!("{:?} is no directory for steps", pmix.tmp_base));
         }
         let listen: Result<IpAddr, _> = pmix.listen.parse();
         listen.map_err(|_| "the step's address is no IP address".to_owned())?;
-        pmix.nspace = crate::pmix_place::namespace(&self.place.cluster, run, step);
+        pmix.nspace = muster_node_core::pmix_place::namespace(&self.place.cluster, run, step);
         Ok(())
     }
 
-    fn check_unused(&self, run: Run, step: StepNo) -> Result<(), String> {
+    fn check_unused(&self, run: JobAttempt, step: StepNo) -> Result<(), String> {
         let entry = self.jobs.get(&run);
         match entry.is_some_and(|e| e.had_step(step)) {
             true => Err("the step exists, or has existed".to_owned()),
@@ -137,49 +120,53 @@ impl Shim {
     }
 
     /// Whether a process is of a job: only such a one is signalled because an agent names it.
-    pub(super) fn is_process_of(&self, run: Run, pid: i32) -> bool {
+    pub(super) fn is_process_of(&self, run: JobAttempt, pid: i32) -> bool {
         self.sessions.get(&pid) == Some(&run) || self.members.of(pid) == Belongs::To(run)
     }
 
     /// Why an agent's order is not carried out, if it is not. Steps are looked at where they start.
-    pub(super) fn refusal(&self, message: &ToShim) -> Option<String> {
-        let known = |run: &Run| self.jobs.contains_key(run);
+    pub(super) fn refusal(&self, message: &LauncherCommand) -> Option<String> {
+        let known = |run: &JobAttempt| self.jobs.contains_key(run);
         match message {
-            ToShim::SignalStep { signal, .. } if !(1..=libc::SIGRTMAX()).contains(signal) => {
+            LauncherCommand::SignalStep { signal, .. }
+                if !(1..=libc::SIGRTMAX()).contains(signal) =>
+            {
                 Some(format!("there is no signal {signal}"))
             }
-            ToShim::SignalStep { run, .. }
-            | ToShim::EndStep { run, .. }
-            | ToShim::Tell { run, .. }
-            | ToShim::Keep { run, .. }
-            | ToShim::StepGiven { run, .. }
+            LauncherCommand::SignalStep { run, .. }
+            | LauncherCommand::EndStep { run, .. }
+            | LauncherCommand::PrintLine { run, .. }
+            | LauncherCommand::Keep { run, .. }
+            | LauncherCommand::StepAssigned { run, .. }
                 if !known(run) =>
             {
                 Some("the job is not on this node".to_owned())
             }
-            ToShim::Tell { text, .. } if text.len() > NOTE_BYTES_MAX => {
+            LauncherCommand::PrintLine { text, .. } if text.len() > NOTE_BYTES_MAX => {
                 Some("the message is too long".to_owned())
             }
-            ToShim::Tell { text, .. } if text.chars().any(char::is_control) => {
+            LauncherCommand::PrintLine { text, .. } if text.chars().any(char::is_control) => {
                 Some("the message has control characters".to_owned())
             }
-            ToShim::Keep { run, bytes, .. } => {
+            LauncherCommand::Keep { run, bytes, .. } => {
                 let kept = self.records.kept_bytes(*run).saturating_add(bytes.len());
                 (kept > KEPT_BYTES_MAX).then(|| "too much is kept of the job".to_owned())
             }
-            ToShim::StepGiven { run, step, pid, .. } => match self.is_process_of(*run, *pid) {
-                true if step.0 >= max_step_count(&self.settings) => {
-                    Some(format!("no step has the number {step}"))
+            LauncherCommand::StepAssigned { run, step, pid, .. } => {
+                match self.is_process_of(*run, *pid) {
+                    true if step.0 >= max_step_count(&self.settings) => {
+                        Some(format!("no step has the number {step}"))
+                    }
+                    true => None,
+                    false => Some(format!("process {pid} is not of the job")),
                 }
-                true => None,
-                false => Some(format!("process {pid} is not of the job")),
-            },
+            }
             _ => None,
         }
     }
 }
 
-impl Entry {
+impl JobEntry {
     /// A step is here.
     pub(super) fn enter_step(&mut self, step: StepNo, proc: StepProc) {
         self.numbers.insert(step);
@@ -189,23 +176,5 @@ impl Entry {
     /// Whether a step of this number is, or was, here.
     pub(super) fn had_step(&self, step: StepNo) -> bool {
         self.numbers.contains(step)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_used_once_and_take_little_memory() {
-        let mut used = UsedNumbers::default();
-        for step in 0..5 * NUMBER_RUNS_MAX {
-            let step = StepNo(u32::try_from(3 * step + 1).unwrap());
-            assert!(!used.contains(step));
-            used.insert(step);
-            assert!(used.contains(step));
-            assert!(used.0.ranges().count() <= NUMBER_RUNS_MAX);
-        }
-        assert!(!used.contains(StepNo(0)));
     }
 }

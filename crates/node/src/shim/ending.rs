@@ -10,8 +10,8 @@ use super::membership::Belongs;
 use super::processes::{self, Containment};
 use super::removal::Removal;
 use super::steps::StepProc;
-use super::wire::{FromShim, Run};
 use crate::sys;
+use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const MESSAGE_WAIT: Duration = Duration::from_secs(2);
 const REMOVAL_WAIT: Duration = Duration::from_secs(30);
 
 impl Shim {
-    pub(super) fn begin_end(&mut self, run: Run, killed: bool) {
+    pub(super) fn begin_end(&mut self, run: JobAttempt, killed: bool) {
         let kill_at = Instant::now() + self.kill_wait;
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
@@ -38,12 +38,12 @@ impl Shim {
         self.unsettled = true;
     }
 
-    pub(super) fn terminate(&mut self, run: Run, now: bool, message: Option<String>) {
+    pub(super) fn terminate(&mut self, run: JobAttempt, now: bool, message: Option<String>) {
         let Some(entry) = self.jobs.get(&run) else {
-            return self.emit(&FromShim::Released(run));
+            return self.emit(&LauncherEvent::Released(run));
         };
         if entry.released {
-            return self.emit(&FromShim::Released(run));
+            return self.emit(&LauncherEvent::Released(run));
         }
         let first = entry.ending.is_none();
         if self.end_waiting(run) {
@@ -58,8 +58,8 @@ impl Shim {
         } else if first {
             // The message comes before what the script writes when it is signalled, as in Slurm.
             let telling = message.as_ref().is_some_and(|text| {
-                let text = format!("*** JOB {} ON {} {text} ***", run.0, self.place.node);
-                self.tell(run, &text, Role::Teller(run))
+                let text = format!("*** JOB {} ON {} {text} ***", run.job, self.place.node);
+                self.tell(run, &text, Role::StderrNotifier(run))
             });
             if !telling {
                 self.ask_to_end(run);
@@ -69,15 +69,15 @@ impl Shim {
     }
 
     /// Signals the script that it should end.
-    pub(super) fn ask_to_end(&mut self, run: Run) {
+    pub(super) fn ask_to_end(&mut self, run: JobAttempt) {
         self.signal_script(run, libc::SIGCONT);
         self.signal_script(run, libc::SIGTERM);
     }
 
-    /// Tells a script something, and then kills it if that is wanted: what it has is what it was told before its end.
-    pub(super) fn tell_script(&mut self, run: Run, text: &str, kill: bool) {
+    /// Tells a script something, and then kills it if that is wanted: it has read what was written before its end.
+    pub(super) fn tell_script(&mut self, run: JobAttempt, text: &str, kill: bool) {
         let role = match kill {
-            true => Role::LastTeller(run),
+            true => Role::StderrNotifierThenKill(run),
             false => Role::Writer(run),
         };
         if !self.tell(run, text, role) && kill {
@@ -87,7 +87,7 @@ impl Shim {
 
     /// Has a process write a line into the standard error of the job's script, as its owner; whether one does. `role`
     /// says what its end means, which comes soon.
-    pub(super) fn tell(&mut self, run: Run, text: &str, role: Role) -> bool {
+    pub(super) fn tell(&mut self, run: JobAttempt, text: &str, role: Role) -> bool {
         let Some(entry) = self.jobs.get_mut(&run).filter(|e| e.script.is_some()) else {
             return false;
         };
@@ -106,21 +106,21 @@ impl Shim {
                 true
             }
             Err(e) => {
-                eprintln!("job {}: its message cannot be written: {e}", run.0);
+                eprintln!("job {}: its message cannot be written: {e}", run.job);
                 false
             }
         }
     }
 
     /// A process that wrote a message has ended.
-    pub(super) fn writer_ended(&mut self, run: Run, pid: i32) {
+    pub(super) fn writer_ended(&mut self, run: JobAttempt, pid: i32) {
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.writers.remove(&pid);
         }
     }
 
     /// Has directories of a job's removed; it ends when they are, or it has taken too long.
-    pub(super) fn remove_dirs(&mut self, run: Run, dirs: &[PathBuf]) {
+    pub(super) fn remove_dirs(&mut self, run: JobAttempt, dirs: &[PathBuf]) {
         let Some(removal) = Removal::begin(dirs) else {
             return;
         };
@@ -133,7 +133,7 @@ impl Shim {
     }
 
     /// A process that removed directories has ended.
-    pub(super) fn remover_ended(&mut self, run: Run, pid: i32) {
+    pub(super) fn remover_ended(&mut self, run: JobAttempt, pid: i32) {
         self.writer_ended(run, pid);
         let entry = self.jobs.get_mut(&run);
         if let Some(removals) = entry.map(|e| &mut e.removals)
@@ -154,7 +154,7 @@ impl Shim {
 
     /// Signals the script, its descendants, and orphans of the job: parents first, so that none sees a child end by the
     /// signal, and goes on or ends by itself, before it has the signal too.
-    pub(super) fn signal_script(&mut self, run: Run, signal: i32) {
+    pub(super) fn signal_script(&mut self, run: JobAttempt, signal: i32) {
         let since_ms = sys::boot_ms();
         let mut roots: Vec<i32> = self
             .jobs
@@ -172,7 +172,7 @@ impl Shim {
     /// meanwhile.
     pub(super) fn signal_members(
         &self,
-        run: Run,
+        run: JobAttempt,
         found: (&[i32], &[i32]),
         (signal, since_ms): (i32, u64),
     ) {
@@ -195,7 +195,7 @@ impl Shim {
     }
 
     /// Kills everything of a job but its step daemons, which end by themselves once their tasks are gone.
-    pub(super) fn kill_job(&mut self, run: Run) {
+    pub(super) fn kill_job(&mut self, run: JobAttempt) {
         self.signal_script(run, libc::SIGKILL);
         let (daemons, since_ms) = (self.daemons(run), sys::boot_ms());
         let tasks = self.tree.below(&daemons);
@@ -228,7 +228,7 @@ impl Shim {
         self.run_site_programs(now);
         self.launch();
         self.end_late_writers(now);
-        let due: Vec<Run> = self
+        let due: Vec<JobAttempt> = self
             .ending
             .iter()
             .filter(|run| {
@@ -249,7 +249,7 @@ impl Shim {
                 for pid in self.daemons(run) {
                     eprintln!(
                         "job {}: step daemon {pid} does not end and is killed",
-                        run.0
+                        run.job
                     );
                     self.signal_process(pid, libc::SIGKILL);
                 }
@@ -259,8 +259,8 @@ impl Shim {
         }
     }
 
-    /// Processes that SIGKILL does not end make a node unfit: it is told once, and the site's program is run.
-    fn tell_if_unkillable(&mut self, run: Run) {
+    /// Processes that SIGKILL does not end make a node unfit: it is reported once, and the site's program is run.
+    fn tell_if_unkillable(&mut self, run: JobAttempt) {
         let Some((timeout, program)) = self.unkillable.clone() else {
             return;
         };
@@ -275,10 +275,10 @@ impl Shim {
             return;
         }
         let since = *ending.killed_at.get_or_insert_with(Instant::now);
-        if ending.told || since.elapsed() < timeout {
+        if ending.reported || since.elapsed() < timeout {
             return;
         }
-        ending.told = true;
+        ending.reported = true;
         self.tell_fault(run, "Kill task failed".to_owned());
         if let Some(program) = program {
             self.run_unkillable(run, program);
@@ -309,8 +309,8 @@ impl Shim {
 
     /// Releases jobs of which nothing is left, and kills what survived scripts that have ended.
     pub(super) fn settle(&mut self) {
-        let ending: Vec<Run> = self.ending.iter().copied().collect();
-        let done: Vec<Run> = ending
+        let ending: Vec<JobAttempt> = self.ending.iter().copied().collect();
+        let done: Vec<JobAttempt> = ending
             .into_iter()
             .filter(|run| self.jobs.get(run).is_none_or(|e| !e.is_busy()))
             .collect();
@@ -351,7 +351,7 @@ impl Shim {
     }
 
     /// Children that this process did not fork, with the jobs they come from.
-    fn orphans(&mut self) -> Vec<(i32, Option<Run>)> {
+    fn orphans(&mut self) -> Vec<(i32, Option<JobAttempt>)> {
         let children = self.tree.own_children();
         let unknown = children
             .into_iter()
@@ -369,7 +369,7 @@ impl Shim {
     }
 
     /// Orphans of one job.
-    fn leftovers(&mut self, run: Run) -> Vec<i32> {
+    fn leftovers(&mut self, run: JobAttempt) -> Vec<i32> {
         let mut left: Vec<i32> = self
             .orphans()
             .into_iter()
@@ -384,7 +384,7 @@ impl Shim {
 
     /// The job that a process comes from: by audit session or, where the kernel has none, by session, or as the only one of
     /// its user.
-    pub(super) fn job_of(&self, pid: i32) -> Option<Run> {
+    pub(super) fn job_of(&self, pid: i32) -> Option<JobAttempt> {
         match self.members.of(pid) {
             Belongs::To(run) => return Some(run),
             Belongs::ToSite => return None,
@@ -423,7 +423,7 @@ impl Shim {
             .is_some_and(|uid| !self.jobs.values().any(|e| e.uid == uid && !e.released))
     }
 
-    fn release(&mut self, run: Run) {
+    fn release(&mut self, run: JobAttempt) {
         self.ending.remove(&run);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
@@ -434,6 +434,6 @@ impl Shim {
         entry.files = None;
         self.share_is_free = true;
         self.records.released(run);
-        self.emit(&FromShim::Released(run));
+        self.emit(&LauncherEvent::Released(run));
     }
 }

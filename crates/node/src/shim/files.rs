@@ -1,9 +1,9 @@
 //! What small forked children of the shim and stepd do with a job's directory and files, as its user.
 
-use super::wire::User;
 use crate::role::{self, Start};
 use crate::sys;
 use minicbor::{Decode, Encode};
+use muster_node_core::messages::User;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;

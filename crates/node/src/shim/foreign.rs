@@ -1,5 +1,5 @@
 //! Signals to processes that are not children of this one: those of jobs that an earlier launcher has begun, and what comes of
-//! others. When such a process ends, whoever its parent is collects it, and its number may be another process's at once. So
+//! others. When such a process ends, its parent, which may be any process, collects it, and its number may be another process's at once. So
 //! they are signalled by descriptors, each of which is looked at again once it is open.
 
 use super::jobs::{Role, Shim, Watched};
@@ -55,7 +55,8 @@ pub(super) fn signal_found(pid: i32, signal: i32, since_ms: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::ids::{Attempt, JobId};
+    use muster_model::ids::{Attempt, JobId};
+    use muster_node_core::messages::JobAttempt;
     use std::process::{Child, Command};
 
     fn sleeper() -> Child {
@@ -93,7 +94,7 @@ mod tests {
         std::fs::create_dir_all(&spool).unwrap();
         let mut shim = Shim::open(&spool).unwrap();
         let (ended, mut other) = (sleeper(), sleeper());
-        let role = Role::Script((JobId(1), Attempt(1)));
+        let role = Role::Script(JobAttempt::new(JobId(1), Attempt(1)));
         assert!(shim.watch_if(pid(&ended), role, |_| true));
         end(ended);
         shim.watched[0].pid = pid(&other);

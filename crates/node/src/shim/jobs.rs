@@ -1,7 +1,7 @@
 //! What the shim knows of jobs, and the rules by which they start and are forgotten.
 
 use super::batch::Launch;
-use super::checks::{Refusals, UsedNumbers};
+use super::checks::Refusals;
 use super::context::Contexts;
 use super::launch::{self, Launches, NotStarted};
 use super::measure::{Listed, Measurement, Wanted};
@@ -17,14 +17,19 @@ use super::site::SitePrograms;
 use super::steps::{Beginners, Daemon, StepProc};
 use super::users::Users;
 use super::waiting::{TRIES_MAX, TRY_AGAIN, Waiting, fault_of};
-use super::wire::{Around, Attach, FromShim, Known, MachineClaim, Run, StepOrder, ToShim, User};
-use crate::binding::Machine;
-use crate::descriptors::WithOrder;
+use crate::descriptors::OrderFds;
 use crate::{now, reaping, sys};
-use muster_core::command::SignalScope;
-use muster_core::ids::{BlobId, JobId, StepNo};
-use muster_core::job::Usage;
-use muster_core::time::Timestamp;
+use muster_model::command::SignalScope;
+use muster_model::ids::{BlobId, JobId, StepNo};
+use muster_model::job::Usage;
+use muster_model::time::Timestamp;
+use muster_node_core::PrologEpilog;
+use muster_node_core::binding::Machine;
+use muster_node_core::messages::{
+    Attach, JobAttempt, KnownJob, LauncherCommand, LauncherEvent, MachineClaim, Process, StepOrder,
+    User,
+};
+use muster_node_core::step_numbers::UsedStepNumbers;
 use muster_proto::node::{JobGrant, NodeSettings};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -39,23 +44,23 @@ const SLOTS: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A batch script.
-    Script(Run),
+    Script(JobAttempt),
     /// A step daemon.
-    Step(Run, StepNo),
+    Step(JobAttempt, StepNo),
     /// A step daemon that waits for another step.
-    Spare(Run),
+    Spare(JobAttempt),
     /// A child that writes the message of a job that is being ended.
-    Teller(Run),
+    StderrNotifier(JobAttempt),
     /// A child that tells a script why it is killed then.
-    LastTeller(Run),
+    StderrNotifierThenKill(JobAttempt),
     /// A child that writes another message.
-    Writer(Run),
+    Writer(JobAttempt),
     /// A child that removes directories of a step.
-    Remover(Run),
+    Remover(JobAttempt),
     /// The programs that run before a job.
-    Prolog(Run),
+    Prolog(JobAttempt),
     /// Those that run after it.
-    Epilog(Run),
+    Epilog(JobAttempt),
     /// A program of the site that has to do with the node itself.
     Site,
     /// Another process whose end matters only because something may be settled then.
@@ -64,7 +69,7 @@ pub(super) enum Role {
 
 /// A job here.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct JobEntry {
     pub(super) uid: u32,
     /// Its share, as the controller has sealed it; none if what is on file of it cannot be read.
     pub(super) grant: Option<Rc<JobGrant>>,
@@ -76,10 +81,10 @@ pub(super) struct Entry {
     pub(super) script: Option<i32>,
     pub(super) slot: Option<usize>,
     /// How its script ended, or why it did not start.
-    pub(super) outcome: Option<FromShim>,
+    pub(super) outcome: Option<LauncherEvent>,
     pub(super) steps: BTreeMap<StepNo, StepProc>,
     /// What steps of it have had here, those that are forgotten included.
-    pub(super) numbers: UsedNumbers,
+    pub(super) numbers: UsedStepNumbers,
     /// Steps that an earlier shim has forgotten: what their daemons leave is no news.
     pub(super) steps_gone: BTreeSet<StepNo>,
     /// Daemons of steps that are over, for others.
@@ -93,7 +98,7 @@ pub(super) struct Entry {
     /// Processes that write messages or remove directories, and when they are killed.
     pub(super) writers: BTreeMap<i32, Instant>,
     pub(super) removals: Vec<Removal>,
-    pub(super) around: Option<Box<Around>>,
+    pub(super) prolog_epilog: Option<Box<PrologEpilog>>,
     /// The prolog's process, while it runs.
     pub(super) prolog: Option<i32>,
     /// How often that could not be started; it is tried again.
@@ -101,8 +106,8 @@ pub(super) struct Entry {
     /// The job was stopped: a script that starts later is, too.
     pub(super) stopped: bool,
     /// What waits for it: the script's launch, and steps.
-    pub(super) held: Option<Box<Launch>>,
-    pub(super) early: Vec<(Box<StepOrder>, WithOrder)>,
+    pub(super) pending_launch: Option<Box<Launch>>,
+    pub(super) pending_steps: Vec<(Box<StepOrder>, OrderFds)>,
     /// The epilog's process, while it runs.
     pub(super) epilog: Option<i32>,
     pub(super) epilog_began: bool,
@@ -110,7 +115,7 @@ pub(super) struct Entry {
     pub(super) fault: Option<String>,
 }
 
-impl Entry {
+impl JobEntry {
     /// Nothing of it begins any more.
     pub(super) fn is_leaving(&self) -> bool {
         self.ending.is_some() || self.released
@@ -133,9 +138,9 @@ pub(super) struct Ending {
     pub(super) kill_at: Option<Instant>,
     /// It was.
     pub(super) killed: bool,
-    /// When that was, and whether it was told that it did not help.
+    /// When that was, and whether it was reported that it did not help.
     pub(super) killed_at: Option<Instant>,
-    pub(super) told: bool,
+    pub(super) reported: bool,
 }
 
 /// Where a script's standard error goes, for messages.
@@ -149,7 +154,7 @@ pub(super) struct Files {
 /// A job that begins now.
 #[derive(Debug)]
 pub(super) struct Begin {
-    pub(super) run: Run,
+    pub(super) run: JobAttempt,
     /// Its script, if it has one here.
     pub(super) launch: Option<Launch>,
     /// It waits again if it cannot begin.
@@ -185,19 +190,19 @@ pub(super) struct Shim {
     pub(super) refusals: Refusals,
     pub(super) site: SitePrograms,
     /// Launches that wait until the last holder of their share is gone, in order.
-    pub(super) queued: Vec<Run>,
+    pub(super) queued: Vec<JobAttempt>,
     /// Jobs of which launch or steps wait for the groups of their user.
-    pub(super) without_groups: BTreeSet<Run>,
+    pub(super) without_groups: BTreeSet<JobAttempt>,
     /// When launches are tried again that lacked something.
-    pub(super) retries: BTreeSet<(Instant, Run)>,
+    pub(super) retries: BTreeSet<(Instant, JobAttempt)>,
     /// When jobs are stopped to which that was announced.
-    pub(super) stops: BTreeMap<Run, Instant>,
+    pub(super) stops: BTreeMap<JobAttempt, Instant>,
     /// An agent listens.
     pub(super) attached: bool,
-    pub(super) jobs: BTreeMap<Run, Entry>,
+    pub(super) jobs: BTreeMap<JobAttempt, JobEntry>,
     pub(super) roles: BTreeMap<i32, Role>,
     /// Sessions that scripts and step daemons lead or led, by their number.
-    pub(super) sessions: HashMap<i32, Run>,
+    pub(super) sessions: HashMap<i32, JobAttempt>,
     pub(super) members: Membership,
     /// Scripts that are being started.
     launches: Launches,
@@ -210,9 +215,9 @@ pub(super) struct Shim {
     pub(super) kill_wait: Duration,
     /// How long after SIGKILL processes count as unkillable, and what is run then.
     pub(super) unkillable: Option<(Duration, Option<String>)>,
-    pub(super) ending: BTreeSet<Run>,
+    pub(super) ending: BTreeSet<JobAttempt>,
     /// When programs that run around jobs are killed; nothing once they were.
-    pub(super) program_ends: BTreeMap<Run, Option<Instant>>,
+    pub(super) program_ends: BTreeMap<JobAttempt, Option<Instant>>,
     /// Something may have changed for jobs that are ending.
     pub(super) unsettled: bool,
     /// More children may have ended than were collected.
@@ -225,10 +230,10 @@ pub(super) struct Shim {
     output: Vec<u8>,
     pub(super) watched: Vec<Watched>,
     /// Lines to step daemons, with their steps.
-    pub(super) lines: BTreeMap<RawFd, (Run, StepNo)>,
+    pub(super) lines: BTreeMap<RawFd, (JobAttempt, StepNo)>,
     /// Daemons of an earlier shim's that have been asked what they run.
     pub(super) asked: Vec<Daemon>,
-    pub(super) old: Option<(BTreeMap<Run, super::records::Old>, bool)>,
+    pub(super) old: Option<(BTreeMap<JobAttempt, super::records::Old>, bool)>,
     exit: bool,
     /// Everything is killed: no program is started around jobs any more.
     pub(super) killing: bool,
@@ -291,50 +296,52 @@ impl Shim {
     }
 
     /// Carries out an agent's order; gives the answer, if it has one.
-    pub(super) fn handle(&mut self, message: ToShim) -> Option<FromShim> {
-        if let ToShim::Sealed { orders, seal } = message {
+    pub(super) fn handle(&mut self, message: LauncherCommand) -> Option<LauncherEvent> {
+        if let LauncherCommand::Sealed { orders, seal } = message {
             return self.take_sealed(&orders, &seal);
         }
         self.launch();
         if let Some(why) = self.refusal(&message) {
             self.refusals
                 .log(format_args!("{why}: {:.200}", format!("{message:?}")));
-            if let ToShim::StepGiven { run, step, .. } = message {
-                self.tell_lost(run, step);
+            if let LauncherCommand::StepAssigned { run, step, .. } = message {
+                self.report_lost_step(run, step);
             }
             return None;
         }
         match message {
-            ToShim::Attach(_)
-            | ToShim::Stop { .. }
-            | ToShim::StartStep(_)
-            | ToShim::Sealed { .. } => {}
-            ToShim::OpenSession => return Some(self.open_session()),
-            ToShim::BeginSession(key) => return Some(self.begin_session(&key)),
-            ToShim::SignalStep { run, step, signal } => {
+            LauncherCommand::Attach(_)
+            | LauncherCommand::Stop { .. }
+            | LauncherCommand::StartStep(_)
+            | LauncherCommand::Sealed { .. } => {}
+            LauncherCommand::OpenSession => return Some(self.open_session()),
+            LauncherCommand::BeginSession(key) => return Some(self.begin_session(&key)),
+            LauncherCommand::SignalStep { run, step, signal } => {
                 self.signal(run, Some(step), signal, SignalScope::Steps);
             }
-            ToShim::EndStep { run, step } => self.end_step(run, step),
-            ToShim::Tell {
+            LauncherCommand::EndStep { run, step } => self.end_step(run, step),
+            LauncherCommand::PrintLine {
                 run,
                 text,
                 step: Some(step),
                 ..
             } => self.tell_step(run, step, text),
-            ToShim::Tell {
+            LauncherCommand::PrintLine {
                 run, text, kill, ..
             } => self.tell_script(run, &text, kill),
-            ToShim::StepGiven { run, step, pid } => self.step_given(run, step, pid),
-            ToShim::Dismiss { run, pid } => self.dismiss(run, pid),
-            ToShim::Forget(run) => self.forget(run),
-            ToShim::ForgetStep(run, step) => self.forget_step(run, step),
-            ToShim::Keep { run, key, bytes } => {
+            LauncherCommand::StepAssigned { run, step, pid } => {
+                self.on_step_assigned(run, step, pid)
+            }
+            LauncherCommand::ReleaseStepd { run, pid } => self.dismiss(run, pid),
+            LauncherCommand::Forget(run) => self.forget(run),
+            LauncherCommand::ForgetStep(run, step) => self.forget_step(run, step),
+            LauncherCommand::Keep { run, key, bytes } => {
                 if self.jobs.contains_key(&run) {
                     self.records.keep(run, key, bytes);
                 }
             }
-            ToShim::Inspect { job, tag } => return self.measure(job, tag, Wanted::List),
-            ToShim::Measure { job, tag, memory } => {
+            LauncherCommand::Inspect { job, tag } => return self.measure(job, tag, Wanted::List),
+            LauncherCommand::Measure { job, tag, memory } => {
                 return self.measure(job, tag, Wanted::Usage(memory));
             }
         }
@@ -342,7 +349,7 @@ impl Shim {
     }
 
     /// Root wants this process to end; the answer, unless it does.
-    pub(super) fn stop(&mut self, kill: bool) -> Option<FromShim> {
+    pub(super) fn stop(&mut self, kill: bool) -> Option<LauncherEvent> {
         self.launch();
         if kill {
             self.kill_all();
@@ -353,11 +360,11 @@ impl Shim {
                 self.exit = true;
                 None
             }
-            jobs => Some(FromShim::Busy(jobs)),
+            jobs => Some(LauncherEvent::Busy(jobs)),
         }
     }
 
-    /// A new agent: it is told everything that was not forgotten.
+    /// A new agent: it is sent everything that was not forgotten.
     pub(super) fn attach(&mut self, attach: Attach) {
         // Who has asked for them is gone.
         self.measurements.clear();
@@ -368,7 +375,7 @@ impl Shim {
         };
         if self.machine.is_none() || self.claim != attach.claim {
             self.claim = attach.claim;
-            self.machine = Some(Machine::read(attach.claim));
+            self.machine = Some(crate::topology::read_machine(attach.claim));
         }
         // The one before belonged to a connection of the agent before.
         self.session = Session::default();
@@ -376,7 +383,7 @@ impl Shim {
         self.attached = true;
         self.output.clear();
         self.disown_daemons();
-        let known = self.jobs.iter().map(|(&run, e)| Known {
+        let known = self.jobs.iter().map(|(&run, e)| KnownJob {
             run,
             grant: e.grant.as_deref().map(encoded),
             kept: self
@@ -386,32 +393,32 @@ impl Shim {
                 .collect(),
             steps: e.steps.iter().map(|(&s, _)| s).collect(),
         });
-        let mut events = vec![FromShim::State(known.collect())];
+        let mut events = vec![LauncherEvent::State(known.collect())];
         for (&run, e) in &self.jobs {
             events.extend(e.outcome.clone());
             for (&step, proc) in &e.steps {
-                events.extend(proc.ended.as_ref().map(|end| FromShim::StepEnded {
+                events.extend(proc.ended.as_ref().map(|end| LauncherEvent::StepEnded {
                     run,
                     step,
                     end: Box::new(end.decoded()),
                 }));
             }
             let fault = e.fault.clone();
-            events.extend(fault.map(|error| FromShim::NodeFault { run, error }));
+            events.extend(fault.map(|error| LauncherEvent::NodeFault { run, error }));
             if e.released {
-                events.push(FromShim::Released(run));
+                events.push(LauncherEvent::Released(run));
             }
         }
         events.iter().for_each(|e| self.emit(e));
     }
 
-    pub(super) fn emit(&mut self, event: &FromShim) {
+    pub(super) fn emit(&mut self, event: &LauncherEvent) {
         if self.attached {
             muster_proto::frame::encode_into(event, &mut self.output);
         }
     }
 
-    /// What the agent is to be told; the records of it are on file before it is.
+    /// What the agent is to receive; the records of it are on file before it is.
     pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
@@ -436,7 +443,7 @@ impl Shim {
     }
 
     /// Writes down that a job came, before anything of it begins.
-    pub(super) fn enter_on_file(&mut self, run: Run, has_script: bool) {
+    pub(super) fn enter_on_file(&mut self, run: JobAttempt, has_script: bool) {
         let Some(entry) = self.jobs.get(&run) else {
             return;
         };
@@ -445,14 +452,14 @@ impl Shim {
         if let Some(grant) = &entry.grant {
             self.records.grant(run, &encoded(grant));
         }
-        if let Some(around) = &entry.around {
+        if let Some(around) = &entry.prolog_epilog {
             self.records.around(run, around);
         }
     }
 
     /// Begins a launch that is on file.
     pub(super) fn begin(&mut self, Begin { run, launch, .. }: Begin) {
-        let around = self.jobs.get(&run).and_then(|e| e.around.as_ref());
+        let around = self.jobs.get(&run).and_then(|e| e.prolog_epilog.as_ref());
         if around.is_some_and(|a| !a.prolog.is_empty()) {
             return self.start_prolog(run, launch.map(Box::new));
         }
@@ -502,33 +509,33 @@ impl Shim {
                     return self.fail(run, format!("fork: {e}"), fault);
                 }
                 if order.tries == 0 {
-                    eprintln!("job {}: fork: {e}; it is tried again", run.0);
+                    eprintln!("job {}: fork: {e}; it is tried again", run.job);
                 }
                 order.tries += 1;
                 if let Some(entry) = self.jobs.get_mut(&run) {
-                    entry.held = Some(Box::new(order));
+                    entry.pending_launch = Some(Box::new(order));
                 }
                 self.retries.insert((Instant::now() + TRY_AGAIN, run));
             }
         }
     }
 
-    pub(super) fn fail(&mut self, run: Run, error: String, fault: Fault) {
+    pub(super) fn fail(&mut self, run: JobAttempt, error: String, fault: Fault) {
         self.records.failed(run, fault, &error);
-        self.finish(run, fault.told(run, error));
+        self.finish(run, fault.event(run, error));
     }
 
-    /// The node is unfit for others: told now, and to every agent that comes before the job is forgotten.
-    pub(super) fn tell_fault(&mut self, run: Run, error: String) {
-        eprintln!("job {}: {error}", run.0);
+    /// The node is unfit for others: reported now, and to every agent that comes before the job is forgotten.
+    pub(super) fn tell_fault(&mut self, run: JobAttempt, error: String) {
+        eprintln!("job {}: {error}", run.job);
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.fault = Some(error.clone());
         }
-        self.emit(&FromShim::NodeFault { run, error });
+        self.emit(&LauncherEvent::NodeFault { run, error });
     }
 
     /// The script's part is over: tells so, and begins the job's end here.
-    pub(super) fn finish(&mut self, run: Run, outcome: FromShim) {
+    pub(super) fn finish(&mut self, run: JobAttempt, outcome: LauncherEvent) {
         self.emit(&outcome);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
@@ -575,11 +582,11 @@ impl Shim {
                 self.spare_ended(run, r.pid);
                 self.members.retire(run, r.pid);
             }
-            Some(Role::Teller(run)) => {
+            Some(Role::StderrNotifier(run)) => {
                 self.writer_ended(run, r.pid);
                 self.ask_to_end(run);
             }
-            Some(Role::LastTeller(run)) => {
+            Some(Role::StderrNotifierThenKill(run)) => {
                 self.writer_ended(run, r.pid);
                 self.signal_script(run, libc::SIGKILL);
             }
@@ -595,13 +602,13 @@ impl Shim {
     /// A script ended, with a status if anyone knows it.
     pub(super) fn script_ended(
         &mut self,
-        run: Run,
+        run: JobAttempt,
         status: Option<i32>,
         usage: Usage,
         end: Timestamp,
     ) {
         // Steps that have ended before it did.
-        self.hear_daemons_of(run);
+        self.receive_from_daemons_of(run);
         let slot = self.jobs.get(&run).and_then(|e| e.slot);
         if let Some(text) = slot.and_then(|s| self.slots.take(s)) {
             let (node_fault, error) = launch::failure(&text);
@@ -609,12 +616,12 @@ impl Shim {
             return self.fail(run, error, fault);
         }
         let Some(status) = status else {
-            return self.finish(run, FromShim::Vanished(run));
+            return self.finish(run, LauncherEvent::Vanished(run));
         };
         self.records.ended(run, status, &usage, end);
         self.finish(
             run,
-            FromShim::BatchEnded {
+            LauncherEvent::BatchEnded {
                 run,
                 status,
                 usage,
@@ -625,7 +632,7 @@ impl Shim {
 
     pub(super) fn signal(
         &mut self,
-        run: Run,
+        run: JobAttempt,
         step: Option<StepNo>,
         signal: i32,
         scope: SignalScope,
@@ -653,7 +660,7 @@ impl Shim {
         }
     }
 
-    fn signal_steps(&mut self, run: Run, signal: i32) {
+    fn signal_steps(&mut self, run: JobAttempt, signal: i32) {
         let steps: Vec<StepNo> = self
             .jobs
             .get(&run)
@@ -664,7 +671,7 @@ impl Shim {
         }
     }
 
-    fn forget(&mut self, run: Run) {
+    fn forget(&mut self, run: JobAttempt) {
         if self.jobs.get(&run).is_none_or(|e| !e.released) {
             return;
         }
@@ -682,8 +689,11 @@ impl Shim {
     /// The processes of a job. Nothing is read of them that they could keep from being read.
     pub(super) fn inspect(&mut self, job: JobId) -> Listed {
         let mut listed = Listed::default();
-        let mut add = |pid: i32, step, task| listed.all.push((pid.unsigned_abs(), step, task));
-        for (_, entry) in self.jobs.iter().filter(|(run, _)| run.0 == job) {
+        let mut add = |pid: i32, step, task| {
+            let pid = pid.unsigned_abs();
+            listed.all.push(Process { pid, step, task });
+        };
+        for (_, entry) in self.jobs.iter().filter(|(run, _)| run.job == job) {
             for (&step, proc) in entry.steps.iter().filter(|(_, p)| p.ended.is_none()) {
                 for pid in self.tree.below(&[proc.pid]) {
                     if processes::Stat::of(pid).is_some_and(|s| s.parent == proc.pid) {
@@ -704,7 +714,7 @@ impl Shim {
 
     /// Jobs that have processes.
     fn busy(&self) -> u32 {
-        let alive = |e: &&Entry| !e.released && e.is_busy();
+        let alive = |e: &&JobEntry| !e.released && e.is_busy();
         u32::try_from(self.jobs.values().filter(alive).count()).unwrap_or(u32::MAX)
     }
 
@@ -717,7 +727,7 @@ impl Shim {
     pub(super) fn kill_all(&mut self) {
         self.exit = true;
         self.end_programs();
-        let runs: Vec<Run> = self.jobs.keys().copied().collect();
+        let runs: Vec<JobAttempt> = self.jobs.keys().copied().collect();
         for run in runs {
             if !self.end_waiting(run) && self.jobs.get(&run).is_some_and(|e| !e.released) {
                 self.begin_end(run, true);
@@ -730,8 +740,8 @@ impl Shim {
         self.exit && self.busy() == 0 && self.ending.is_empty()
     }
 
-    /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`],
-    /// [`Shim::hear_asked`], [`Shim::hear_groups`], [`Shim::hear_measurement`].
+    /// Descriptors that are polled for input: [`Shim::watched_ended`], [`Shim::receive_from_daemon`],
+    /// [`Shim::on_adoption_reply`], [`Shim::receive_groups`], [`Shim::receive_measurement`].
     pub(super) fn watched_fds(&self) -> Vec<RawFd> {
         let watched = self.watched.iter().map(|w| w.pidfd.as_raw_fd());
         let asked = self.asked.iter().map(Daemon::fd);

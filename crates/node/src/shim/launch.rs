@@ -1,7 +1,7 @@
 //! A batch launch: what the launcher works out, and what its child does with it. What the process does that this becomes is a
 //! program of its own (`muster_script`).
 //!
-//! The child shares the launcher's memory ([`sys::nursery`]), so it stays root there and only executes another program: a
+//! The child shares the launcher's memory ([`sys::vm_clone`]), so it stays root there and only executes another program: a
 //! change of identity would set the dumpable flag of that memory to `fs.suid_dumpable`, and a user could then look into it by
 //! another child that waits for a file of the user's. The new process has its order in a memory file and nothing else of the
 //! launcher's; it becomes the user, opens the user's files, which may take as long as the user likes, and executes the script.
@@ -10,7 +10,7 @@ use super::batch::Launch;
 use super::membership::Row;
 use crate::role;
 use crate::sys::bare::{self, Errno, Line};
-use crate::sys::nursery::Nursery;
+use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, SharedSlots, Words};
 pub(crate) use muster_script::Strings;
 use muster_script::{FaultOwner, Order};
@@ -34,7 +34,7 @@ pub(crate) fn failure(text: &str) -> (bool, String) {
 
 /// Children that are about to execute the program that becomes a script.
 pub(super) struct Launches {
-    children: Nursery<Child>,
+    children: VmCloneSpawner<Child>,
     /// That program, as a memory file. Without it, the launcher's own program is executed.
     program: Option<OwnedFd>,
 }
@@ -82,7 +82,7 @@ impl Launches {
             }
         };
         Launches {
-            children: Nursery::default(),
+            children: VmCloneSpawner::default(),
             program,
         }
     }

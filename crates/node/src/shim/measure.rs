@@ -6,14 +6,12 @@ mod reading;
 
 use super::jobs::{Role, Shim};
 use super::processes;
-use super::wire::{FromShim, Process, User};
 use crate::role::{self, Start};
 use crate::sys;
 use minicbor::{Decode, Encode};
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::Usage;
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::ids::JobId;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_node_core::messages::{LauncherEvent, Process, User};
 use muster_proto::node::MemoryCount;
 use nix::unistd::{getegid, geteuid};
 use std::fs::File;
@@ -29,26 +27,8 @@ pub(super) const MEASURE_ARGUMENT: &str = "--measure";
 const USER_MAX: usize = 16;
 /// How long one may take before it is killed.
 const WAIT: Duration = Duration::from_secs(120);
-/// Bytes of an answer: as many as the agent may be told at once.
+/// Bytes of an answer: as many as the agent may receive at once.
 const ANSWER_MAX: usize = FRAME_BYTES_MAX / 2;
-
-/// What a task uses.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
-#[valid(max_bytes = FRAME_BYTES_MAX)]
-pub(crate) struct TaskUsage {
-    /// Its step.
-    #[n(0)]
-    pub(crate) step: StepNo,
-    /// Its number.
-    #[n(1)]
-    pub(crate) task: u32,
-    /// Totals.
-    #[n(2)]
-    pub(crate) usage: Usage,
-    /// Virtual memory, KiB.
-    #[n(3)]
-    pub(crate) vsize_kib: u64,
-}
 
 /// One under way.
 #[derive(Debug)]
@@ -77,13 +57,13 @@ pub(super) enum Wanted {
 
 impl Wanted {
     /// The answer, from what the process that measures has said.
-    fn answer(self, tag: u64, bytes: &[u8]) -> FromShim {
+    fn answer(self, tag: u64, bytes: &[u8]) -> LauncherEvent {
         match self {
-            Wanted::Usage(_) => FromShim::Measured {
+            Wanted::Usage(_) => LauncherEvent::Measured {
                 tag,
                 tasks: minicbor::decode(bytes).ok(),
             },
-            Wanted::List => FromShim::Processes {
+            Wanted::List => LauncherEvent::Processes {
                 tag,
                 list: minicbor::decode(bytes).unwrap_or_default(),
             },
@@ -140,9 +120,9 @@ pub(super) fn measure_main() -> ExitCode {
         let (Listed { mut all, tasks }, wanted): Order =
             minicbor::decode(&order).map_err(io::Error::other)?;
         let mut answer = File::from(role::take_descriptor(role::FIRST_FD)?);
-        for (pid, _, task) in &mut all {
-            if tasks.contains(pid) {
-                *task = task_of(*pid);
+        for process in &mut all {
+            if tasks.contains(&process.pid) {
+                process.task = task_of(process.pid);
             }
         }
         let bytes = match wanted {
@@ -173,16 +153,21 @@ impl Measurement {
         }
     }
 
-    fn into_answer(self) -> FromShim {
+    fn into_answer(self) -> LauncherEvent {
         self.wanted.answer(self.tag, &self.bytes)
     }
 }
 
 impl Shim {
     /// Has it measured what a job uses, or listed what it has. The answer comes later; at once if there is none.
-    pub(super) fn measure(&mut self, job: JobId, tag: u64, wanted: Wanted) -> Option<FromShim> {
+    pub(super) fn measure(
+        &mut self,
+        job: JobId,
+        tag: u64,
+        wanted: Wanted,
+    ) -> Option<LauncherEvent> {
         let none = wanted.answer(tag, &[]);
-        let owner = self.jobs.iter().find(|(run, _)| run.0 == job);
+        let owner = self.jobs.iter().find(|(run, _)| run.job == job);
         let Some(uid) = owner.map(|(_, entry)| entry.uid) else {
             return Some(none);
         };
@@ -211,13 +196,13 @@ impl Shim {
         }
     }
 
-    /// Descriptors of measurements that are under way: [`Shim::hear_measurement`].
+    /// Descriptors of measurements that are under way: [`Shim::receive_measurement`].
     pub(super) fn measurement_fds(&self) -> impl Iterator<Item = RawFd> {
         self.measurements.iter().map(|m| m.answer.as_raw_fd())
     }
 
     /// A measurement has something to say, if this is one.
-    pub(super) fn hear_measurement(&mut self, fd: RawFd) {
+    pub(super) fn receive_measurement(&mut self, fd: RawFd) {
         let is_it = |m: &Measurement| m.answer.as_raw_fd() == fd;
         let Some(at) = self.measurements.iter().position(is_it) else {
             return;

@@ -7,11 +7,11 @@
 //! serve, if there is only one; what leaves its session while its user has several jobs here is then found when the
 //! last of them ends.
 
-use super::wire::Run;
 use crate::sys::bare;
 use crate::sys::cells::{Cells, Noted};
 use crate::{audit_session, sys};
-use muster_core::ids::{Attempt, JobId};
+use muster_model::ids::{Attempt, JobId};
+use muster_node_core::messages::JobAttempt;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -30,9 +30,9 @@ const DAEMON: u32 = 2;
 pub(super) struct Membership {
     cells: Rc<Cells>,
     free: Vec<usize>,
-    rows: HashMap<Run, Vec<usize>>,
+    rows: HashMap<JobAttempt, Vec<usize>>,
     /// Rows of step daemons that have ended: taken again when there are no others.
-    retired: VecDeque<(Run, usize)>,
+    retired: VecDeque<(JobAttempt, usize)>,
     /// Children begin sessions of their own.
     works: bool,
     /// This process's session, which is that of the site's programs.
@@ -100,16 +100,16 @@ impl Membership {
     }
 
     /// A row for the script of a job that is about to be started.
-    pub(super) fn of_script(&mut self, run: Run) -> Row {
+    pub(super) fn of_script(&mut self, run: JobAttempt) -> Row {
         self.row(run, SCRIPT)
     }
 
     /// A row for a step daemon.
-    pub(super) fn of_daemon(&mut self, run: Run) -> Row {
+    pub(super) fn of_daemon(&mut self, run: JobAttempt) -> Row {
         self.row(run, DAEMON)
     }
 
-    fn row(&mut self, run: Run, kind: u32) -> Row {
+    fn row(&mut self, run: JobAttempt, kind: u32) -> Row {
         let at = self.free.pop().or_else(|| {
             let (owner, at) = self.retired.pop_front()?;
             if let Some(rows) = self.rows.get_mut(&owner) {
@@ -123,8 +123,8 @@ impl Membership {
             self.rows.entry(run).or_default().push(at);
         }
         let noted = Noted {
-            job: run.0.0,
-            attempt: run.1.0,
+            job: run.job.0,
+            attempt: run.attempt.0,
             kind,
             pid: 0,
             session: 0,
@@ -138,14 +138,14 @@ impl Membership {
     }
 
     /// A step daemon has ended.
-    pub(super) fn retire(&mut self, run: Run, pid: i32) {
+    pub(super) fn retire(&mut self, run: JobAttempt, pid: i32) {
         let rows = self.rows.get(&run).into_iter().flatten();
         let its = rows.copied().find(|at| self.cells.read(*at).pid == pid);
         self.retired.extend(its.map(|at| (run, at)));
     }
 
     /// A job is forgotten.
-    pub(super) fn forget(&mut self, run: Run) {
+    pub(super) fn forget(&mut self, run: JobAttempt) {
         let rows = self.rows.remove(&run).unwrap_or_default();
         self.retired.retain(|(owner, _)| *owner != run);
         for at in rows {
@@ -154,7 +154,7 @@ impl Membership {
     }
 
     /// The script of a job was not started: its row is free again.
-    pub(super) fn forget_script(&mut self, run: Run) {
+    pub(super) fn forget_script(&mut self, run: JobAttempt) {
         let Some(rows) = self.rows.get_mut(&run) else {
             return;
         };
@@ -178,7 +178,7 @@ impl Membership {
     }
 
     /// Takes over the rows of jobs that are still known, and frees all others.
-    pub(super) fn recover(&mut self, is_known: impl Fn(Run) -> bool) {
+    pub(super) fn recover(&mut self, is_known: impl Fn(JobAttempt) -> bool) {
         for (at, noted) in std::mem::take(&mut self.old) {
             let run = run_of(noted);
             match is_known(run) {
@@ -189,7 +189,7 @@ impl Membership {
     }
 
     /// The process of a job's script, if it has come so far as to note itself.
-    pub(super) fn script_of(&self, run: Run) -> Option<i32> {
+    pub(super) fn script_of(&self, run: JobAttempt) -> Option<i32> {
         let rows = self.rows.get(&run)?.iter();
         let mut noted = rows.map(|at| self.cells.read(*at));
         let script = noted.find(|n| n.kind == SCRIPT && n.pid > 0)?;
@@ -197,14 +197,14 @@ impl Membership {
     }
 
     /// The job whose script or step daemon began an audit session.
-    fn job_of_session(&self, session: u32) -> Option<Run> {
+    fn job_of_session(&self, session: u32) -> Option<JobAttempt> {
         let rows = self.rows.values().flatten();
         let mut noted = rows.map(|at| self.cells.read(*at));
         noted.find(|n| n.session == session).map(run_of)
     }
 
     /// The audit session that a step daemon began.
-    pub(super) fn session_of_daemon(&self, run: Run, pid: i32) -> Option<u32> {
+    pub(super) fn session_of_daemon(&self, run: JobAttempt, pid: i32) -> Option<u32> {
         let rows = self.rows.get(&run)?.iter();
         let mut noted = rows.map(|at| self.cells.read(*at));
         let daemon = noted.find(|n| n.kind == DAEMON && n.pid == pid && n.session != 0);
@@ -239,7 +239,7 @@ impl Membership {
     }
 
     /// Whether a process may belong to a job, as far as the kernel says.
-    pub(super) fn may_be_of(&self, run: Run, pid: i32) -> bool {
+    pub(super) fn may_be_of(&self, run: JobAttempt, pid: i32) -> bool {
         match self.of(pid) {
             Belongs::To(of) => of == run,
             Belongs::ToSite => false,
@@ -249,7 +249,7 @@ impl Membership {
 
     /// Signals a process of a job that is no child of this one; not another that has got its number meanwhile. Sessions have
     /// to [be known](Self::knows_sessions).
-    pub(super) fn signal(&self, run: Run, pid: i32, signal: i32) {
+    pub(super) fn signal(&self, run: JobAttempt, pid: i32, signal: i32) {
         if let Ok(pidfd) = sys::pidfd(pid)
             && self.of(pid) == Belongs::To(run)
         {
@@ -261,15 +261,15 @@ impl Membership {
 /// What a process belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Belongs {
-    To(Run),
+    To(JobAttempt),
     /// A program of the site's started it.
     ToSite,
     /// The kernel does not say.
     Unknown,
 }
 
-fn run_of(noted: Noted) -> Run {
-    (JobId(noted.job), Attempt(noted.attempt))
+fn run_of(noted: Noted) -> JobAttempt {
+    JobAttempt::new(JobId(noted.job), Attempt(noted.attempt))
 }
 
 /// Whether a child of this process may begin an audit session.

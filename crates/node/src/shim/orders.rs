@@ -1,12 +1,12 @@
 //! What the controller orders, from the batches that it has sealed: nothing else makes, signals or ends a job here.
 
 use super::jobs::Shim;
-use super::wire::{FromShim, Run};
 use crate::{now, sys};
 use minicbor::bytes::ByteVec;
-use muster_core::command::SignalScope;
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{BlobId, StepNo};
+use muster_model::command::SignalScope;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{BlobId, StepNo};
+use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders};
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 /// File of the settings in the spool directory.
 const SETTINGS: &str = "settings";
 
-/// A grant as it is kept on file, and told to agents.
+/// A grant as it is kept on file, and sent to agents.
 pub(super) fn encoded(grant: &JobGrant) -> ByteVec {
     let bytes = minicbor::to_vec(grant).expect("writing to memory cannot fail");
     bytes.into()
 }
 
-/// What is told on standard error when a job is ended.
+/// What is printed on standard error when a job is ended.
 fn end_message(why: TerminateReason, at: &str) -> Option<String> {
     let cause = match why {
         TerminateReason::Cancelled => "",
@@ -39,15 +39,15 @@ fn end_message(why: TerminateReason, at: &str) -> Option<String> {
 
 impl Shim {
     /// The agent dials the controller.
-    pub(super) fn open_session(&mut self) -> FromShim {
+    pub(super) fn open_session(&mut self) -> LauncherEvent {
         match self.session.open() {
-            Ok(key) => FromShim::SessionKey(key.to_vec().into()),
-            Err(e) => FromShim::SessionFailed(format!("no random numbers: {e}")),
+            Ok(key) => LauncherEvent::SessionKey(key.to_vec().into()),
+            Err(e) => LauncherEvent::SessionFailed(format!("no random numbers: {e}")),
         }
     }
 
     /// The controller has answered.
-    pub(super) fn begin_session(&mut self, controller: &[u8]) -> FromShim {
+    pub(super) fn begin_session(&mut self, controller: &[u8]) -> LauncherEvent {
         let begun = self.session.begin(&self.spool, &self.place, controller);
         if begun.is_ok() {
             // It sends what later orders refer to once more.
@@ -55,11 +55,11 @@ impl Shim {
             self.contexts.clear();
             self.drop_unused_scripts();
         }
-        FromShim::SessionBegun(begun.err())
+        LauncherEvent::SessionBegun(begun.err())
     }
 
     /// Carries out what the controller has sealed; an answer if it has not.
-    pub(super) fn take_sealed(&mut self, orders: &[u8], seal: &[u8]) -> Option<FromShim> {
+    pub(super) fn take_sealed(&mut self, orders: &[u8], seal: &[u8]) -> Option<LauncherEvent> {
         match self.session.check(&self.place, orders, seal) {
             Ok(orders) => {
                 self.carry_out(orders);
@@ -67,7 +67,7 @@ impl Shim {
             }
             Err(e) => {
                 eprintln!("orders are refused: {e}");
-                Some(FromShim::SessionFailed(e))
+                Some(LauncherEvent::SessionFailed(e))
             }
         }
     }
@@ -94,7 +94,7 @@ impl Shim {
                     why,
                 } => {
                     let message = end_message(why, &sys::local_time(now().unix_s()));
-                    self.terminate((job, attempt), at_once, message);
+                    self.terminate(JobAttempt::new(job, attempt), at_once, message);
                 }
                 Order::Signal {
                     job,
@@ -102,15 +102,15 @@ impl Shim {
                     step,
                     signal,
                     scope,
-                } => self.signal_ordered((job, attempt), step, signal, scope),
+                } => self.signal_ordered(JobAttempt::new(job, attempt), step, signal, scope),
                 Order::StepLimit {
                     job,
                     attempt,
                     step,
                     limit,
-                } => self.limit_step((job, attempt), step, limit.seconds()),
+                } => self.limit_step(JobAttempt::new(job, attempt), step, limit.seconds()),
                 Order::Tell { job, attempt, text } => {
-                    self.tell_script((job, attempt), &text, false);
+                    self.tell_script(JobAttempt::new(job, attempt), &text, false);
                 }
                 Order::Reboot => self.reboot(),
             }
@@ -170,7 +170,13 @@ impl Shim {
         self.settings = settings;
     }
 
-    fn signal_ordered(&mut self, run: Run, step: Option<StepNo>, signal: u32, scope: SignalScope) {
+    fn signal_ordered(
+        &mut self,
+        run: JobAttempt,
+        step: Option<StepNo>,
+        signal: u32,
+        scope: SignalScope,
+    ) {
         let Ok(signal) = i32::try_from(signal) else {
             return;
         };
@@ -188,7 +194,7 @@ impl Shim {
     }
 
     /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
-    fn stop_is_announced(&mut self, run: Run) -> bool {
+    fn stop_is_announced(&mut self, run: JobAttempt) -> bool {
         let grace = Duration::from_secs(self.settings.suspend_grace_s.into());
         let waits = |shim: &Shim| shim.jobs.get(&run).is_none_or(|e| e.waiting.is_some());
         if grace.is_zero() || waits(self) {
@@ -201,7 +207,7 @@ impl Shim {
 
     /// Stops jobs to which that was announced, unless they go on by now.
     pub(super) fn stop_announced(&mut self, now: Instant) {
-        let due: Vec<Run> = self
+        let due: Vec<JobAttempt> = self
             .stops
             .iter()
             .filter(|(_, at)| **at <= now)

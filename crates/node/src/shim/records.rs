@@ -7,11 +7,12 @@
 //! what is kept of steps is not kept as text.
 
 use super::steps::EncodedEnd;
-use super::wire::{Around, FromShim, Run};
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::Usage;
-use muster_core::time::Timestamp;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::job::Usage;
+use muster_model::time::Timestamp;
+use muster_node_core::PrologEpilog;
+use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -39,9 +40,9 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What the agent is told.
-    pub(crate) fn told(self, run: Run, error: String) -> FromShim {
-        FromShim::LaunchFailed {
+    /// What the agent receives.
+    pub(crate) fn event(self, run: JobAttempt, error: String) -> LauncherEvent {
+        LauncherEvent::LaunchFailed {
             run,
             error,
             node_fault: self != Fault::Job,
@@ -66,13 +67,13 @@ pub(crate) struct Old {
     pub(crate) ended: Option<(i32, Usage, Timestamp)>,
     /// Why it was not started, and whose fault that is.
     pub(crate) failed: Option<(Fault, String)>,
-    /// The job was told to end.
+    /// The job was ordered to end.
     pub(crate) ending: bool,
     /// Nothing was left.
     pub(crate) released: bool,
     /// Step daemons.
     pub(crate) steps: BTreeMap<StepNo, i32>,
-    /// How steps ended, as far as they told.
+    /// How steps ended, as far as they reported it.
     pub(crate) step_ends: BTreeMap<StepNo, EncodedEnd>,
     /// Steps that were forgotten, as far as the file has not been rewritten since.
     pub(crate) steps_gone: BTreeSet<StepNo>,
@@ -81,7 +82,7 @@ pub(crate) struct Old {
     /// Its grant.
     pub(crate) grant: Option<ByteVec>,
     /// Programs around it.
-    pub(crate) around: Option<Box<Around>>,
+    pub(crate) prolog_epilog: Option<Box<PrologEpilog>>,
     /// The one before it has ended well.
     pub(crate) prolog_over: bool,
 }
@@ -164,7 +165,7 @@ impl Live {
     }
 
     /// All lines of it.
-    fn write(&self, run: Run, text: &mut Lines) {
+    fn write(&self, run: JobAttempt, text: &mut Lines) {
         text.0.extend_from_slice(&self.lines);
         for (key, bytes) in &self.kept {
             text.kept(run, *key, bytes);
@@ -188,11 +189,11 @@ impl Live {
 struct Lines(Vec<u8>);
 
 impl Lines {
-    fn kept(&mut self, run: Run, key: u32, bytes: &[u8]) {
+    fn kept(&mut self, run: JobAttempt, key: u32, bytes: &[u8]) {
         self.numbered(run, b'K', key, bytes);
     }
 
-    fn step(&mut self, run: Run, step: StepNo, pid: i32) {
+    fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         self.begin(run, b'S');
         for number in [step.0, pid.unsigned_abs()] {
             self.number(number.into());
@@ -200,22 +201,22 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    fn step_dirs(&mut self, run: Run, step: StepNo, dirs: &[u8]) {
+    fn step_dirs(&mut self, run: JobAttempt, step: StepNo, dirs: &[u8]) {
         self.numbered(run, b'M', step.0, dirs);
     }
 
-    fn step_ended(&mut self, run: Run, step: StepNo, end: &EncodedEnd) {
+    fn step_ended(&mut self, run: JobAttempt, step: StepNo, end: &EncodedEnd) {
         self.numbered(run, b'Z', step.0, end.bytes());
     }
 
-    fn step_gone(&mut self, run: Run, step: StepNo) {
+    fn step_gone(&mut self, run: JobAttempt, step: StepNo) {
         self.begin(run, b'T');
         self.number(step.0.into());
         self.0.push(b'\n');
     }
 
     /// Something that has a number of its own.
-    fn numbered(&mut self, run: Run, kind: u8, number: u32, bytes: &[u8]) {
+    fn numbered(&mut self, run: JobAttempt, kind: u8, number: u32, bytes: &[u8]) {
         self.begin(run, kind);
         self.number(number.into());
         self.0.push(b' ');
@@ -223,10 +224,10 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    fn begin(&mut self, run: Run, kind: u8) {
+    fn begin(&mut self, run: JobAttempt, kind: u8) {
         self.0.push(kind);
-        self.number(run.0.0);
-        self.number(run.1.0.into());
+        self.number(run.job.0);
+        self.number(run.attempt.0.into());
     }
 
     /// Another word.
@@ -265,7 +266,7 @@ pub(crate) struct Records {
     size: u64,
     compact_at: u64,
     /// Of attempts that are not forgotten, for rewriting.
-    live: BTreeMap<Run, Live>,
+    live: BTreeMap<JobAttempt, Live>,
     pending: Lines,
 }
 
@@ -274,7 +275,7 @@ impl Records {
     pub(crate) fn open(
         spool: &Path,
         boot_id: &str,
-    ) -> io::Result<(Records, BTreeMap<Run, Old>, bool)> {
+    ) -> io::Result<(Records, BTreeMap<JobAttempt, Old>, bool)> {
         let path = spool.join("attempts");
         let text = match fs::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -312,7 +313,7 @@ impl Records {
     }
 
     /// A job came: with a script to fork, or without.
-    pub(crate) fn came(&mut self, run: Run, uid: u32, batch: bool, boot_ms: u64) {
+    pub(crate) fn came(&mut self, run: JobAttempt, uid: u32, batch: bool, boot_ms: u64) {
         self.line(
             run,
             b'L',
@@ -321,84 +322,84 @@ impl Records {
     }
 
     /// What the agent wants back of it.
-    pub(crate) fn grant(&mut self, run: Run, grant: &[u8]) {
+    pub(crate) fn grant(&mut self, run: JobAttempt, grant: &[u8]) {
         self.line_of_bytes(run, b'G', grant);
     }
 
     /// Something more of that; nothing when it is empty.
-    pub(crate) fn keep(&mut self, run: Run, key: u32, bytes: ByteVec) {
+    pub(crate) fn keep(&mut self, run: JobAttempt, key: u32, bytes: ByteVec) {
         self.pending.kept(run, key, &bytes);
         self.live.entry(run).or_default().keep(key, bytes);
     }
 
     /// All that is kept like that.
-    pub(crate) fn kept(&self, run: Run) -> impl Iterator<Item = (u32, &ByteVec)> {
+    pub(crate) fn kept(&self, run: JobAttempt) -> impl Iterator<Item = (u32, &ByteVec)> {
         let live = self.live.get(&run);
         let kept = live.into_iter().flat_map(|live| &live.kept);
         kept.map(|(key, bytes)| (*key, bytes))
     }
 
     /// How much that is.
-    pub(crate) fn kept_bytes(&self, run: Run) -> usize {
+    pub(crate) fn kept_bytes(&self, run: JobAttempt) -> usize {
         self.live.get(&run).map_or(0, |live| live.kept_bytes)
     }
 
     /// Whether something is kept under this number.
-    pub(crate) fn keeps(&self, run: Run, key: u32) -> bool {
+    pub(crate) fn keeps(&self, run: JobAttempt, key: u32) -> bool {
         let live = self.live.get(&run);
         live.is_some_and(|live| live.kept.contains_key(&key))
     }
 
     /// Programs run around it.
-    pub(crate) fn around(&mut self, run: Run, around: &Around) {
+    pub(crate) fn around(&mut self, run: JobAttempt, around: &PrologEpilog) {
         let bytes = minicbor::to_vec(around).expect("writing to memory cannot fail");
         self.line_of_bytes(run, b'A', &bytes);
     }
 
     /// The one before it has ended well: its script is about to be forked.
-    pub(crate) fn prolog_over(&mut self, run: Run, boot_ms: u64) {
+    pub(crate) fn prolog_over(&mut self, run: JobAttempt, boot_ms: u64) {
         self.line(run, b'O', format_args!("{boot_ms}"));
     }
 
     /// Its script was forked.
-    pub(crate) fn forked(&mut self, run: Run, pid: i32) {
+    pub(crate) fn forked(&mut self, run: JobAttempt, pid: i32) {
         self.line(run, b'P', format_args!("{pid}"));
     }
 
     /// A step daemon was forked.
-    pub(crate) fn step(&mut self, run: Run, step: StepNo, pid: i32) {
+    pub(crate) fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         self.pending.step(run, step, pid);
         self.live_step(run, step).pid = Some(pid);
     }
 
     /// It has these directories outside the spool directory.
-    pub(crate) fn step_dirs(&mut self, run: Run, step: StepNo, dirs: &[PathBuf]) {
+    pub(crate) fn step_dirs(&mut self, run: JobAttempt, step: StepNo, dirs: &[PathBuf]) {
         let dirs: Vec<&[u8]> = dirs.iter().map(|d| d.as_os_str().as_bytes()).collect();
         let dirs = dirs.join(&0);
         self.pending.step_dirs(run, step, &dirs);
         self.live_step(run, step).dirs = Some(dirs);
     }
 
-    /// A step ended, as its daemon told.
-    pub(crate) fn step_ended(&mut self, run: Run, step: StepNo, end: EncodedEnd) {
+    /// A step ended, as its daemon reported.
+    pub(crate) fn step_ended(&mut self, run: JobAttempt, step: StepNo, end: EncodedEnd) {
         self.pending.step_ended(run, step, &end);
         self.live_step(run, step).end = Some(end);
     }
 
     /// A step is forgotten.
-    pub(crate) fn step_gone(&mut self, run: Run, step: StepNo) {
+    pub(crate) fn step_gone(&mut self, run: JobAttempt, step: StepNo) {
         self.pending.step_gone(run, step);
         if let Some(live) = self.live.get_mut(&run) {
             live.steps.remove(&step);
         }
     }
 
-    fn live_step(&mut self, run: Run, step: StepNo) -> &mut LiveStep {
+    fn live_step(&mut self, run: JobAttempt, step: StepNo) -> &mut LiveStep {
         self.live.entry(run).or_default().step(step)
     }
 
     /// Its script ended.
-    pub(crate) fn ended(&mut self, run: Run, status: i32, usage: &Usage, end: Timestamp) {
+    pub(crate) fn ended(&mut self, run: JobAttempt, status: i32, usage: &Usage, end: Timestamp) {
         let u = usage;
         self.line(
             run,
@@ -417,36 +418,36 @@ impl Records {
     }
 
     /// Its script could not be started.
-    pub(crate) fn failed(&mut self, run: Run, fault: Fault, error: &str) {
+    pub(crate) fn failed(&mut self, run: JobAttempt, fault: Fault, error: &str) {
         let error = error.replace('\n', " ");
         self.line(run, b'F', format_args!("{} {error}", fault as u8));
     }
 
-    /// It was told to end.
-    pub(crate) fn ending(&mut self, run: Run) {
+    /// It was ordered to end.
+    pub(crate) fn ending(&mut self, run: JobAttempt) {
         self.line(run, b'X', format_args!(""));
     }
 
     /// Nothing of it is left.
-    pub(crate) fn released(&mut self, run: Run) {
+    pub(crate) fn released(&mut self, run: JobAttempt) {
         self.line(run, b'R', format_args!(""));
     }
 
     /// The controller knows all of it.
-    pub(crate) fn forgotten(&mut self, run: Run) {
+    pub(crate) fn forgotten(&mut self, run: JobAttempt) {
         self.line(run, b'D', format_args!(""));
         self.live.remove(&run);
     }
 
     /// A line about the whole of it.
-    fn line(&mut self, run: Run, kind: u8, rest: std::fmt::Arguments) {
+    fn line(&mut self, run: JobAttempt, kind: u8, rest: std::fmt::Arguments) {
         let at = self.pending.0.len();
         self.pending.begin(run, kind);
         writeln!(self.pending.0, " {rest}").expect("writing to memory cannot fail");
         self.is_live(run, at);
     }
 
-    fn line_of_bytes(&mut self, run: Run, kind: u8, bytes: &[u8]) {
+    fn line_of_bytes(&mut self, run: JobAttempt, kind: u8, bytes: &[u8]) {
         let at = self.pending.0.len();
         self.pending.begin(run, kind);
         self.pending.0.push(b' ');
@@ -456,7 +457,7 @@ impl Records {
     }
 
     /// What is pending from there on belongs to what has to stay.
-    fn is_live(&mut self, run: Run, at: usize) {
+    fn is_live(&mut self, run: JobAttempt, at: usize) {
         let lines = &mut self.live.entry(run).or_default().lines;
         lines.extend_from_slice(&self.pending.0[at..]);
     }
@@ -513,9 +514,9 @@ fn append_whole(
     })
 }
 
-fn parse(text: &str) -> (BTreeMap<Run, Old>, BTreeMap<Run, Live>) {
-    let mut old: BTreeMap<Run, Old> = BTreeMap::new();
-    let mut live: BTreeMap<Run, Live> = BTreeMap::new();
+fn parse(text: &str) -> (BTreeMap<JobAttempt, Old>, BTreeMap<JobAttempt, Live>) {
+    let mut old: BTreeMap<JobAttempt, Old> = BTreeMap::new();
+    let mut live: BTreeMap<JobAttempt, Live> = BTreeMap::new();
     // A line without its end was cut off by a crash and says nothing.
     for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
         let mut words = line.trim_end_matches('\n').splitn(4, ' ');
@@ -526,7 +527,7 @@ fn parse(text: &str) -> (BTreeMap<Run, Old>, BTreeMap<Run, Live>) {
         let (Ok(job), Ok(attempt)) = (job.parse(), attempt.parse()) else {
             continue;
         };
-        let run = (JobId(job), Attempt(attempt));
+        let run = JobAttempt::new(JobId(job), Attempt(attempt));
         if kind == "D" {
             old.remove(&run);
             live.remove(&run);
@@ -588,7 +589,7 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             entry.failed = Some((fault, error));
         }
         "G" => entry.grant = unhex(rest).map(ByteVec::from),
-        "A" => entry.around = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
+        "A" => entry.prolog_epilog = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
         "O" => {
             entry.prolog_over = true;
             entry.boot_ms = unsigned(0);
@@ -619,15 +620,15 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn run(job: u64) -> Run {
-        (JobId(job), Attempt(1))
+    fn run(job: u64) -> JobAttempt {
+        JobAttempt::new(JobId(job), Attempt(1))
     }
 
-    fn end_of_a_step() -> muster_core::job::StepEnd {
-        muster_core::job::StepEnd {
+    fn end_of_a_step() -> muster_model::job::StepEnd {
+        muster_model::job::StepEnd {
             end_time: Timestamp(5),
-            exit: muster_core::job::ExitStatus { code: 3, signal: 0 },
-            state: muster_core::job::JobState::Failed,
+            exit: muster_model::job::ExitStatus { code: 3, signal: 0 },
+            state: muster_model::job::JobState::Failed,
             usage: Usage::default(),
             cancelled_by: None,
         }
@@ -653,7 +654,7 @@ mod tests {
             records.flush().unwrap();
         }
         let (_, old, _) = Records::open(&dir, "boot-1").unwrap();
-        let known: Vec<Run> = old.keys().copied().collect();
+        let known: Vec<JobAttempt> = old.keys().copied().collect();
         assert_eq!(known, [run(1), run(3)]);
         fs::remove_dir_all(&dir).unwrap();
     }
@@ -695,9 +696,9 @@ mod tests {
                 records.keep(run(1), 8, bytes.to_vec().into());
             }
             records.keep(run(1), 8, Vec::new().into());
-            let around = Around {
+            let around = PrologEpilog {
                 prolog: vec!["/bin/a b".to_owned()],
-                ..Around::default()
+                ..PrologEpilog::default()
             };
             records.around(run(1), &around);
             records.around(run(3), &around);
@@ -732,7 +733,7 @@ mod tests {
         assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
         let kept: Vec<(u32, &ByteVec)> = records.kept(run(1)).collect();
         assert_eq!(kept, [(7, &vec![3].into())]);
-        assert_eq!(first.around.as_ref().unwrap().prolog, ["/bin/a b"]);
+        assert_eq!(first.prolog_epilog.as_ref().unwrap().prolog, ["/bin/a b"]);
         assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
         assert_eq!(
             old[&run(3)].failed,

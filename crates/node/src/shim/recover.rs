@@ -4,15 +4,15 @@
 //! pidfds. How a script ended is learnt from its zombie or, on kernels from 6.15 on, from its pidfd; where neither
 //! tells, the job is reported as vanished.
 
-use super::jobs::{Entry, Role, Shim};
+use super::jobs::{JobEntry, Role, Shim};
 use super::membership::Belongs;
 use super::processes::{self, Stat};
 use super::records::Old;
 use super::steps::StepProc;
-use super::wire::{FromShim, Run};
 use crate::{now, sys};
-use muster_core::ids::StepNo;
-use muster_core::job::Usage;
+use muster_model::ids::StepNo;
+use muster_model::job::Usage;
+use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use muster_proto::node::JobGrant;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
@@ -47,21 +47,21 @@ impl Shim {
             let job = name
                 .to_str()
                 .and_then(|n| n.strip_prefix("step-")?.split('.').next()?.parse().ok());
-            if job.is_some_and(|job| !self.jobs.keys().any(|run| run.0.0 == job)) {
+            if job.is_some_and(|job| !self.jobs.keys().any(|run| run.job.0 == job)) {
                 let _ = std::fs::remove_file(file.path());
             }
         }
     }
 
-    fn take_over(&mut self, run: Run, old: &Old, same_boot: bool) {
-        let entry = Entry {
+    fn take_over(&mut self, run: JobAttempt, old: &Old, same_boot: bool) {
+        let entry = JobEntry {
             uid: old.uid,
             recovered: same_boot,
             released: old.released,
             grant: old.grant.as_ref().and_then(|bytes| grant_of(run, bytes)),
-            around: old.around.clone(),
+            prolog_epilog: old.prolog_epilog.clone(),
             steps_gone: old.steps_gone.clone(),
-            ..Entry::default()
+            ..JobEntry::default()
         };
         let mut entry = entry;
         for step in &old.steps_gone {
@@ -81,7 +81,7 @@ impl Shim {
             self.remove_dirs(run, &dirs);
         }
         if let Some((status, usage, end)) = old.ended.clone() {
-            let outcome = FromShim::BatchEnded {
+            let outcome = LauncherEvent::BatchEnded {
                 run,
                 status,
                 usage,
@@ -90,7 +90,7 @@ impl Shim {
             return self.conclude(run, outcome, old.released);
         }
         if let Some((fault, error)) = old.failed.clone() {
-            return self.conclude(run, fault.told(run, error), old.released);
+            return self.conclude(run, fault.event(run, error), old.released);
         }
         if old.batch && same_boot {
             // Where its fork was not written down any more, the script itself has noted it.
@@ -107,16 +107,19 @@ impl Shim {
                 return;
             }
         }
-        let in_prolog =
-            old.around.as_ref().is_some_and(|a| !a.prolog.is_empty()) && !old.prolog_over;
+        let in_prolog = old
+            .prolog_epilog
+            .as_ref()
+            .is_some_and(|a| !a.prolog.is_empty())
+            && !old.prolog_over;
         if old.batch || in_prolog || !same_boot {
-            self.conclude(run, FromShim::Vanished(run), old.released);
+            self.conclude(run, LauncherEvent::Vanished(run), old.released);
         } else if old.ending {
             self.resume_ending(run);
         }
     }
 
-    fn conclude(&mut self, run: Run, outcome: FromShim, released: bool) {
+    fn conclude(&mut self, run: JobAttempt, outcome: LauncherEvent, released: bool) {
         if released {
             if let Some(entry) = self.jobs.get_mut(&run) {
                 entry.outcome = Some(outcome);
@@ -126,8 +129,8 @@ impl Shim {
         }
     }
 
-    /// It was told to end: the wait before KILL starts again.
-    fn resume_ending(&mut self, run: Run) {
+    /// It was ordered to end: the wait before KILL starts again.
+    fn resume_ending(&mut self, run: JobAttempt) {
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.ending.get_or_insert_default().kill_at =
                 Some(std::time::Instant::now() + self.kill_wait);
@@ -135,7 +138,7 @@ impl Shim {
         self.ending.insert(run);
     }
 
-    fn take_over_step(&mut self, run: Run, step: StepNo, pid: i32, old: &Old) {
+    fn take_over_step(&mut self, run: JobAttempt, step: StepNo, pid: i32, old: &Old) {
         let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
         let ended = old.step_ends.get(&step).cloned();
         let is_it = |stat: &Stat| is_of(stat, old.boot_ms, u64::MAX);
@@ -170,8 +173,8 @@ impl Shim {
                 self.script_ended(run, status, Usage::default(), now());
             }
             Role::Step(run, step) => self.step_ended(run, step),
-            Role::Teller(_)
-            | Role::LastTeller(_)
+            Role::StderrNotifier(_)
+            | Role::StderrNotifierThenKill(_)
             | Role::Writer(_)
             | Role::Remover(_)
             | Role::Prolog(_)
@@ -183,7 +186,7 @@ impl Shim {
     }
 
     /// Processes of a job that are not this shim's descendants. They are watched, so that their end is noticed.
-    pub(super) fn strays(&mut self, run: Run) -> Vec<i32> {
+    pub(super) fn strays(&mut self, run: JobAttempt) -> Vec<i32> {
         let since = sys::boot_ms();
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let known: Vec<i32> = self.watched.iter().map(|w| w.pid).collect();
@@ -211,11 +214,11 @@ impl Shim {
 }
 
 /// The grant that is on file.
-fn grant_of(run: Run, bytes: &[u8]) -> Option<Rc<JobGrant>> {
+fn grant_of(run: JobAttempt, bytes: &[u8]) -> Option<Rc<JobGrant>> {
     match minicbor::decode(bytes) {
         Ok(grant) => Some(Rc::new(grant)),
         Err(e) => {
-            eprintln!("job {}: its grant cannot be read back: {e}", run.0);
+            eprintln!("job {}: its grant cannot be read back: {e}", run.job);
             None
         }
     }

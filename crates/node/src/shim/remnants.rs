@@ -2,14 +2,14 @@
 
 use super::jobs::Shim;
 use super::processes::Containment;
-use super::wire::Run;
 use crate::{audit_session, sys};
+use muster_node_core::messages::JobAttempt;
 use std::collections::BTreeSet;
 
 /// The processes of one such daemon.
 #[derive(Debug)]
 pub(super) struct Remnant {
-    run: Run,
+    run: JobAttempt,
     daemon: i32,
     /// The audit session that it had begun.
     session: Option<u32>,
@@ -19,7 +19,7 @@ pub(super) struct Remnant {
 impl Shim {
     /// Kills what a step daemon has left: one round now, others with each wake-up, as processes may fork as fast as they are
     /// looked for.
-    pub(super) fn kill_rest_of(&mut self, run: Run, daemon: i32) {
+    pub(super) fn kill_rest_of(&mut self, run: JobAttempt, daemon: i32) {
         let mut remnant = Remnant {
             run,
             daemon,

@@ -3,10 +3,10 @@
 //! root's; it renames the directories, and removes them when they are empty, which follows nothing of the user's. What is in
 //! them is removed by the second, which is their owner's.
 
-use super::wire::User;
 use crate::role::{self, Start};
 use crate::sys;
 use minicbor::{Decode, Encode};
+use muster_node_core::messages::User;
 use nix::sys::signal::Signal;
 use nix::unistd::{getegid, geteuid};
 use std::ffi::OsString;

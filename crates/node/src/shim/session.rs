@@ -126,7 +126,7 @@ fn pin(path: &Path, key: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::time::Timestamp;
+    use muster_model::time::Timestamp;
     use std::os::unix::fs::symlink;
 
     fn dir(name: &str) -> PathBuf {

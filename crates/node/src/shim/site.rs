@@ -95,7 +95,7 @@ impl Shim {
         }
     }
 
-    /// A program of the site, with what it is told, and nothing of this process's own.
+    /// A program of the site, with its arguments and variables, and nothing of this process's own.
     fn start_site_program(&mut self, key: &str, program: &str) {
         let what = format!("{key}={program}");
         let env = [

@@ -1,22 +1,24 @@
-//! Step daemons from the shim's side: started, told of the job's end, collected with their result. One whose
+//! Step daemons from the shim's side: started, ended with the job, collected with their result. One whose
 //! step left nothing behind is kept for the next step of its job, which the agent gives it by a line of its own. What the agent
 //! says of steps may come later here than what their daemons say: before it is acted on, the lines to these are looked at.
 
 mod begin;
 mod found;
-mod told;
+mod stepd_event;
 
 pub(super) use begin::Beginners;
-pub(super) use told::EncodedEnd;
+pub(super) use stepd_event::EncodedEnd;
 
-use super::jobs::{Entry, Role, Shim};
+use super::jobs::{JobEntry, Role, Shim};
 use super::processes::Containment;
-use super::wire::{FromShim, PmixOrder, Run, StepOrder};
-use crate::descriptors::{self, WithOrder};
-use crate::step_bounds::StepBounds;
+use crate::descriptors::{self, OrderFds};
 use crate::{now, stepd, sys};
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_node_core::messages::{
+    FirstOrder, JobAttempt, LauncherEvent, NextStep, PmixOrder, StepBounds, StepOrder, StepdCommand,
+};
+use muster_node_core::pmix_place::SHARED_MEMORY;
 use muster_proto::frame::{self, Frames};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,10 +28,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use told::Heard;
+use stepd_event::StepdEventRef;
 
-/// Where memory that processes share has its names.
-pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 /// How names of directories begin that a step has for itself.
 const STEP_DIR: &str = "muster-pmix.";
 
@@ -42,13 +42,13 @@ pub(crate) const ORDER_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Daemon {
     pub(super) pid: i32,
-    /// The line to it: [`stepd::Control`] one way, ends of steps the other.
+    /// The line to it: [`StepdCommand`] one way, ends of steps the other.
     control: UnixStream,
     input: Frames,
     /// Where srun reaches it.
     socket: PathBuf,
-    /// The agent has a line to it: gives it steps, and hears their ends.
-    owned: bool,
+    /// The agent has a line to it: gives it steps, and receives their ends.
+    has_agent_channel: bool,
     /// An earlier shim forked it. It has no other step.
     adopted: bool,
 }
@@ -59,12 +59,12 @@ impl Daemon {
         self.control.as_raw_fd()
     }
 
-    fn tell(&mut self, control: &stepd::Control) -> io::Result<()> {
+    fn tell(&mut self, control: &StepdCommand) -> io::Result<()> {
         self.control.write_all(&frame::encode(control))
     }
 
     /// Gives it another step, and what goes with it.
-    fn give(&mut self, frame: &[u8], with: &WithOrder) -> io::Result<()> {
+    fn give(&mut self, frame: &[u8], with: &OrderFds) -> io::Result<()> {
         let sent = descriptors::send(&self.control, frame, &with.numbers())?;
         self.control.write_all(&frame[sent..])
     }
@@ -100,11 +100,13 @@ impl Daemon {
     /// It is gone.
     fn end_of(&mut self, step: StepNo) -> io::Result<Option<EncodedEnd>> {
         let open = self.read();
-        while let Some(heard) = Heard::next(&mut self.input) {
-            match heard {
-                Heard::Ended(of, end) if of == step => return Ok(Some(EncodedEnd::told(end))),
+        while let Some(event) = StepdEventRef::next(&mut self.input) {
+            match event {
+                StepdEventRef::StepEnded(of, end) if of == step => {
+                    return Ok(Some(EncodedEnd::from_daemon(end)));
+                }
                 // One that a lost agent gave, and did not tell of.
-                Heard::Ended(..) | Heard::Runs => {}
+                StepdEventRef::StepEnded(..) | StepdEventRef::StepRunning => {}
             }
         }
         open.map(|()| None)
@@ -114,7 +116,7 @@ impl Daemon {
     fn dismiss(mut self) {
         let _ = fs::remove_file(&self.socket);
         // If it is gone already, so much the better.
-        let _ = self.tell(&stepd::Control::Leave);
+        let _ = self.tell(&StepdCommand::Exit);
     }
 }
 
@@ -136,8 +138,8 @@ pub(super) struct StepProc {
     pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
     pub(super) ended: Option<EncodedEnd>,
-    /// Its daemon has told that here, and so has left no file.
-    pub(super) told: bool,
+    /// Its daemon has reported that here, and so has left no file.
+    pub(super) reported: bool,
 }
 
 impl StepProc {
@@ -148,7 +150,7 @@ impl StepProc {
             daemon,
             dirs: Vec::new(),
             ended: None,
-            told: false,
+            reported: false,
         }
     }
 
@@ -158,13 +160,13 @@ impl StepProc {
         if self.ended.is_some() {
             return None;
         }
-        let end = stepd::Control::End;
-        let told = self.daemon.as_mut().map(|d| d.tell(&end));
-        (!matches!(told, Some(Ok(())))).then_some(self.pid)
+        let end = StepdCommand::EndStep;
+        let sent = self.daemon.as_mut().map(|d| d.tell(&end));
+        (!matches!(sent, Some(Ok(())))).then_some(self.pid)
     }
 }
 
-impl Entry {
+impl JobEntry {
     /// Has the daemons that wait for another step end.
     pub(super) fn dismiss_spares(&mut self) {
         std::mem::take(&mut self.spares)
@@ -181,7 +183,7 @@ pub(crate) fn is_step_dir(path: &str) -> bool {
 
 impl Shim {
     /// Starts a step daemon, or gives one that is there a step.
-    pub(super) fn start_step(&mut self, order: Box<StepOrder>, with: WithOrder) {
+    pub(super) fn start_step(&mut self, order: Box<StepOrder>, with: OrderFds) {
         self.launch();
         let Some((mut order, with)) = self.wait_for_job(order, with) else {
             return;
@@ -204,14 +206,14 @@ impl Shim {
         }
         if let Some(why) = &refused {
             let refusals = &mut self.refusals;
-            refusals.log(format_args!("step {}.{step}: {why}", run.0));
+            refusals.log(format_args!("step {}.{step}: {why}", run.job));
         }
         let started = match (refused, bounds) {
             (None, Some(bounds)) => self.place_step(order, &with, bounds),
             (why, _) => Err(io::Error::other(why.unwrap_or_default())),
         };
         let event = match started {
-            Ok(Placed { pid, socket, wire }) => FromShim::StepReady {
+            Ok(Placed { pid, socket, wire }) => LauncherEvent::StepReady {
                 run,
                 step,
                 socket: socket.to_string_lossy().into_owned(),
@@ -219,7 +221,7 @@ impl Shim {
                 direct,
                 pid,
             },
-            Err(e) => FromShim::StepFailed {
+            Err(e) => LauncherEvent::StepFailed {
                 run,
                 step,
                 error: e.to_string(),
@@ -232,16 +234,16 @@ impl Shim {
     fn place_step(
         &mut self,
         order: Box<StepOrder>,
-        with: &WithOrder,
+        with: &OrderFds,
         bounds: StepBounds,
     ) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
-        let is_free = |spare: &Daemon| !spare.owned;
-        let free = |e: &mut Entry| {
+        let is_free = |spare: &Daemon| !spare.has_agent_channel;
+        let free = |e: &mut JobEntry| {
             let at = e.spares.iter().position(is_free)?;
             Some(e.spares.swap_remove(at))
         };
-        let next = stepd::NextStep {
+        let next = NextStep {
             order,
             kill_wait_ms: u64::try_from(self.kill_wait.as_millis()).unwrap_or(u64::MAX),
             result: result_path(&self.spool, run, step)
@@ -250,12 +252,12 @@ impl Shim {
             kept: self.kept_of(run, step),
         };
         let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
-        // The streams of a direct step come by the agent, when the daemon has heard of it.
+        // The streams of a direct step come by the agent, when the daemon knows of it.
         let needs_start = next.order.pmix.is_some() || next.order.direct;
         if needs_start || !spares.iter().any(is_free) {
             return self.start_daemon(next, with, bounds);
         }
-        let frame = next.as_control();
+        let frame = next.as_command();
         while frame.len() <= ORDER_MAX
             && let Some(spare) = self.jobs.get_mut(&run).and_then(free)
         {
@@ -270,16 +272,16 @@ impl Shim {
     fn give_step(
         &mut self,
         mut daemon: Daemon,
-        (run, step): (Run, StepNo),
+        (run, step): (JobAttempt, StepNo),
         frame: &[u8],
-        with: &WithOrder,
+        with: &OrderFds,
     ) -> Option<Placed> {
         if daemon.give(frame, with).is_err() {
             sys::kill(daemon.pid, libc::SIGKILL);
             let _ = fs::remove_file(&daemon.socket);
             return None;
         }
-        daemon.owned = true;
+        daemon.has_agent_channel = true;
         let placed = Placed {
             pid: daemon.pid,
             socket: daemon.socket.clone(),
@@ -290,12 +292,12 @@ impl Shim {
     }
 
     /// The agent has given a step to a daemon that waited for one.
-    pub(super) fn step_given(&mut self, run: Run, step: StepNo, pid: i32) {
+    pub(super) fn on_step_assigned(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         self.launch();
-        self.hear_daemon_of(pid);
+        self.receive_from_daemon_of(pid);
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
         let Some(entry) = entry.filter(|e| !e.had_step(step)) else {
-            return self.tell_lost(run, step);
+            return self.report_lost_step(run, step);
         };
         let ending = entry.ending.is_some();
         if let Some(at) = entry.spares.iter().position(|spare| spare.pid == pid) {
@@ -303,14 +305,14 @@ impl Shim {
             let line = daemon.fd();
             self.enter_step(run, step, daemon, Vec::new());
             // It may have ended, which was read with the end of the one before.
-            return self.hear_daemon(line);
+            return self.receive_from_daemon(line);
         }
         // One that has been dismissed meanwhile, or that an earlier shim forked.
         let dismissed = self.roles.get(&pid) == Some(&Role::Spare(run));
         if dismissed {
             self.roles.insert(pid, Role::Step(run, step));
         } else if self.roles.contains_key(&pid) || !self.watch_daemon(run, step, pid) {
-            return self.tell_lost(run, step);
+            return self.report_lost_step(run, step);
         }
         self.records.step(run, step, pid);
         let mut proc = StepProc::new(pid, None);
@@ -322,18 +324,18 @@ impl Shim {
         }
     }
 
-    /// A step that was given ended with its daemon before this process heard of it.
-    pub(super) fn tell_lost(&mut self, run: Run, step: StepNo) {
+    /// A step that was given ended with its daemon before this process knew of it.
+    pub(super) fn report_lost_step(&mut self, run: JobAttempt, step: StepNo) {
         let path = result_path(&self.spool, run, step);
         let left = stepd::read_result(&path).map(|(end, _)| end);
         let _ = fs::remove_file(path);
         let end = Box::new(left.unwrap_or_else(lost));
-        self.emit(&FromShim::StepEnded { run, step, end });
+        self.emit(&LauncherEvent::StepEnded { run, step, end });
     }
 
     /// The agent has daemons enough that wait for a step.
-    pub(super) fn dismiss(&mut self, run: Run, pid: i32) {
-        self.hear_daemon_of(pid);
+    pub(super) fn dismiss(&mut self, run: JobAttempt, pid: i32) {
+        self.receive_from_daemon_of(pid);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -346,11 +348,12 @@ impl Shim {
     pub(super) fn disown_daemons(&mut self) {
         for entry in self.jobs.values_mut() {
             let busy = entry.steps.values_mut().filter_map(|p| p.daemon.as_mut());
-            busy.chain(&mut entry.spares).for_each(|d| d.owned = false);
+            busy.chain(&mut entry.spares)
+                .for_each(|d| d.has_agent_channel = false);
         }
     }
 
-    fn enter_step(&mut self, run: Run, step: StepNo, daemon: Daemon, dirs: Vec<PathBuf>) {
+    fn enter_step(&mut self, run: JobAttempt, step: StepNo, daemon: Daemon, dirs: Vec<PathBuf>) {
         let pid = daemon.pid;
         self.records.step(run, step, pid);
         self.roles.insert(pid, Role::Step(run, step));
@@ -366,8 +369,8 @@ impl Shim {
 
     fn start_daemon(
         &mut self,
-        next: stepd::NextStep,
-        with: &WithOrder,
+        next: NextStep,
+        with: &OrderFds,
         bounds: StepBounds,
     ) -> io::Result<Placed> {
         let of = &*next.order;
@@ -388,7 +391,7 @@ impl Shim {
         let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;
         let (control, far_end) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
-        let order = stepd::FirstOrder {
+        let order = FirstOrder {
             node: self.place.node.clone(),
             dirs: dirs.clone(),
             has_wire: wire.is_some(),
@@ -410,7 +413,7 @@ impl Shim {
             control,
             input: Frames::default(),
             socket: socket.clone(),
-            owned: true,
+            has_agent_channel: true,
             adopted: false,
         };
         self.sessions.insert(pid, run);
@@ -440,12 +443,12 @@ impl Shim {
         Ok(dirs)
     }
 
-    fn step_socket(&self, run: Run, step: StepNo) -> PathBuf {
-        self.spool.join(format!("step-{}.{}.sock", run.0, step.0))
+    fn step_socket(&self, run: JobAttempt, step: StepNo) -> PathBuf {
+        self.spool.join(format!("step-{}.{}.sock", run.job, step.0))
     }
 
     /// A daemon has something to say: its step has ended. Others that end leave a file.
-    pub(super) fn hear_daemon(&mut self, fd: RawFd) {
+    pub(super) fn receive_from_daemon(&mut self, fd: RawFd) {
         let Some(&(run, step)) = self.lines.get(&fd) else {
             return;
         };
@@ -462,10 +465,10 @@ impl Shim {
                 self.lines.remove(&fd);
             }
             Ok(Some(end)) => {
-                proc.told = true;
+                proc.reported = true;
                 self.lines.remove(&fd);
                 self.records.step_ended(run, step, end.clone());
-                self.end_of_step(run, step, end, daemon.owned);
+                self.end_of_step(run, step, end, daemon.has_agent_channel);
                 if daemon.adopted {
                     self.watched.retain(|w| w.pid != daemon.pid);
                     daemon.dismiss();
@@ -477,22 +480,22 @@ impl Shim {
     }
 
     /// The same of the daemon that is this process, if it has a step.
-    fn hear_daemon_of(&mut self, pid: i32) {
+    fn receive_from_daemon_of(&mut self, pid: i32) {
         if let Some(Role::Step(run, step)) = self.roles.get(&pid).copied() {
-            self.hear_step(run, step);
+            self.receive_from_step(run, step);
         }
     }
 
     /// The same of the daemon of a step.
-    fn hear_step(&mut self, run: Run, step: StepNo) {
+    fn receive_from_step(&mut self, run: JobAttempt, step: StepNo) {
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         if let Some(daemon) = proc.and_then(|p| p.daemon.as_ref()) {
-            self.hear_daemon(daemon.control.as_raw_fd());
+            self.receive_from_daemon(daemon.control.as_raw_fd());
         }
     }
 
     /// The same of all daemons of a job.
-    pub(super) fn hear_daemons_of(&mut self, run: Run) {
+    pub(super) fn receive_from_daemons_of(&mut self, run: JobAttempt) {
         let all = self
             .jobs
             .get(&run)
@@ -501,16 +504,17 @@ impl Shim {
         let daemons = all.filter_map(|p| p.daemon.as_ref());
         let lines = daemons.map(|d| d.control.as_raw_fd());
         for line in lines.collect::<Vec<_>>() {
-            self.hear_daemon(line);
+            self.receive_from_daemon(line);
         }
     }
 
-    fn keep_daemon(&mut self, run: Run, daemon: Daemon) {
+    fn keep_daemon(&mut self, run: JobAttempt, daemon: Daemon) {
         self.roles.insert(daemon.pid, Role::Spare(run));
         match self.jobs.get_mut(&run) {
             // Of its own, the agent says when there are enough.
             Some(entry)
-                if entry.ending.is_none() && (daemon.owned || entry.spares.len() < SPARES_MAX) =>
+                if entry.ending.is_none()
+                    && (daemon.has_agent_channel || entry.spares.len() < SPARES_MAX) =>
             {
                 entry.spares.push(daemon);
             }
@@ -519,7 +523,7 @@ impl Shim {
     }
 
     /// A daemon without a step has ended.
-    pub(super) fn spare_ended(&mut self, run: Run, pid: i32) {
+    pub(super) fn spare_ended(&mut self, run: JobAttempt, pid: i32) {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -529,14 +533,14 @@ impl Shim {
     }
 
     /// A step daemon ended: reads what it left. One that was killed left no result, perhaps processes, and files.
-    pub(super) fn step_ended(&mut self, run: Run, step: StepNo) {
+    pub(super) fn step_ended(&mut self, run: JobAttempt, step: StepNo) {
         let entry = self.jobs.get(&run);
         let daemon = entry.and_then(|e| e.steps.get(&step)?.daemon.as_ref());
         let socket = daemon.map(|d| d.socket.clone());
         let pid = entry.and_then(|e| e.steps.get(&step)).map_or(0, |s| s.pid);
         if let Some((pid, line)) = daemon.map(|d| (d.pid, d.control.as_raw_fd())) {
-            // It may have told of the step's end and then been killed.
-            self.hear_daemon(line);
+            // It may have reported the step's end and then been killed.
+            self.receive_from_daemon(line);
             if !self.lines.contains_key(&line) && self.roles.remove(&pid).is_some() {
                 return self.spare_ended(run, pid);
             }
@@ -551,7 +555,7 @@ impl Shim {
     }
 
     /// `known`: the agent knows of it.
-    fn end_of_step(&mut self, run: Run, step: StepNo, end: EncodedEnd, known: bool) {
+    fn end_of_step(&mut self, run: JobAttempt, step: StepNo, end: EncodedEnd, known: bool) {
         let Some(proc) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
             return;
         };
@@ -563,20 +567,20 @@ impl Shim {
         self.remove_dirs(run, &dirs);
         if !known {
             let end = Box::new(end.decoded());
-            self.emit(&FromShim::StepEnded { run, step, end });
+            self.emit(&LauncherEvent::StepEnded { run, step, end });
         }
         self.unsettled = true;
     }
 
-    fn has_ended(&self, run: Run, step: StepNo) -> bool {
+    fn has_ended(&self, run: JobAttempt, step: StepNo) -> bool {
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         proc.is_some_and(|proc| proc.ended.is_some())
     }
 
-    pub(super) fn forget_step(&mut self, run: Run, step: StepNo) {
+    pub(super) fn forget_step(&mut self, run: JobAttempt, step: StepNo) {
         // What is known to have ended has nothing more to say.
         if !self.has_ended(run, step) {
-            self.hear_step(run, step);
+            self.receive_from_step(run, step);
         }
         if !self.has_ended(run, step) {
             return;
@@ -584,15 +588,15 @@ impl Shim {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        let told = entry.steps.remove(&step).is_some_and(|s| s.told);
+        let reported = entry.steps.remove(&step).is_some_and(|s| s.reported);
         self.records.step_gone(run, step);
-        if !told {
+        if !reported {
             let _ = fs::remove_file(result_path(&self.spool, run, step));
         }
     }
 
     /// Processes of the job's step daemons.
-    pub(super) fn daemons(&self, run: Run) -> Vec<i32> {
+    pub(super) fn daemons(&self, run: JobAttempt) -> Vec<i32> {
         self.jobs.get(&run).map_or_else(Vec::new, |e| {
             let alive = e.steps.values().filter(|s| s.ended.is_none() && s.pid > 0);
             alive.map(|s| s.pid).collect()
@@ -600,8 +604,8 @@ impl Shim {
     }
 
     /// Tells all steps of a job to end, and their users why.
-    pub(super) fn end_all_steps(&mut self, run: Run, message: Option<String>) {
-        self.hear_daemons_of(run);
+    pub(super) fn end_all_steps(&mut self, run: JobAttempt, message: Option<String>) {
+        self.receive_from_daemons_of(run);
         let node = self.place.node.clone();
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
@@ -611,10 +615,10 @@ impl Shim {
             if let (Some(text), Some(daemon)) = (&message, &mut proc.daemon) {
                 let text = format!(
                     "slurmstepd: error: *** STEP {}.{step} ON {node} {text} ***",
-                    run.0
+                    run.job
                 );
                 // A daemon that does not read is being killed anyway.
-                let _ = daemon.tell(&stepd::Control::Text(text));
+                let _ = daemon.tell(&StepdCommand::PrintStepLine(text));
             }
             to_term.extend(proc.ask_to_end());
         }
@@ -624,18 +628,18 @@ impl Shim {
     }
 
     /// Tells a step daemon that its tasks may run for another time.
-    pub(super) fn limit_step(&mut self, run: Run, step: StepNo, seconds: Option<u64>) {
-        self.control_step(run, step, &stepd::Control::Limit(seconds));
+    pub(super) fn limit_step(&mut self, run: JobAttempt, step: StepNo, seconds: Option<u64>) {
+        self.control_step(run, step, &StepdCommand::SetTimeLimit(seconds));
     }
 
     /// Has a step daemon write a line to the standard error of its step, whichever node it is on.
-    pub(super) fn tell_step(&mut self, run: Run, step: StepNo, text: String) {
+    pub(super) fn tell_step(&mut self, run: JobAttempt, step: StepNo, text: String) {
         let line = format!("slurmstepd: error: {text}");
-        self.control_step(run, step, &stepd::Control::Own(line));
+        self.control_step(run, step, &StepdCommand::PrintLine(line));
     }
 
-    fn control_step(&mut self, run: Run, step: StepNo, control: &stepd::Control) {
-        self.hear_step(run, step);
+    fn control_step(&mut self, run: JobAttempt, step: StepNo, control: &StepdCommand) {
+        self.receive_from_step(run, step);
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
         if let Some(daemon) = proc.and_then(|p| p.daemon.as_mut()) {
@@ -644,8 +648,8 @@ impl Shim {
         }
     }
 
-    pub(super) fn end_step(&mut self, run: Run, step: StepNo) {
-        self.hear_step(run, step);
+    pub(super) fn end_step(&mut self, run: JobAttempt, step: StepNo) {
+        self.receive_from_step(run, step);
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
         if let Some(pid) = proc.and_then(StepProc::ask_to_end) {
@@ -654,7 +658,7 @@ impl Shim {
     }
 
     /// Watches a step daemon that an earlier launcher has started, as somebody says.
-    fn watch_daemon(&mut self, run: Run, step: StepNo, pid: i32) -> bool {
+    fn watch_daemon(&mut self, run: JobAttempt, step: StepNo, pid: i32) -> bool {
         if !self.watch_if(pid, Role::Step(run, step), |_| true) {
             return false;
         }
@@ -666,8 +670,8 @@ impl Shim {
     }
 
     /// Signals all processes of a step; one that is to end it also ends a step whose tasks have not started.
-    pub(super) fn signal_step(&mut self, run: Run, step: StepNo, signal: i32) {
-        self.hear_step(run, step);
+    pub(super) fn signal_step(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
+        self.receive_from_step(run, step);
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         let Some(pid) = proc.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
             return;
@@ -682,8 +686,8 @@ impl Shim {
 }
 
 /// Path of a step's result.
-pub(crate) fn result_path(spool: &Path, run: Run, step: StepNo) -> PathBuf {
-    spool.join(format!("step-{}.{}.{}.end", run.0, run.1.0, step.0))
+pub(crate) fn result_path(spool: &Path, run: JobAttempt, step: StepNo) -> PathBuf {
+    spool.join(format!("step-{}.{}.{}.end", run.job, run.attempt.0, step.0))
 }
 
 /// A listener for the step's other nodes, at a port of the kernel's choice.

@@ -3,10 +3,10 @@
 //! privileges, so that nobody but the user waits.
 
 use super::jobs::{Role, Shim};
-use super::wire::User;
 use crate::role::{self, Start};
 use crate::sys;
-use muster_core::spec::Owner;
+use muster_model::spec::Owner;
+use muster_node_core::messages::User;
 use nix::unistd::{Gid, getgrouplist};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CString;
@@ -119,7 +119,7 @@ impl Users {
     }
 
     /// A look-up has something to say; whose groups are known now, if it was the last of it.
-    fn hear(&mut self, fd: RawFd) -> Option<Account> {
+    fn receive(&mut self, fd: RawFd) -> Option<Account> {
         let is_it = |l: &LookUp| l.answer.as_raw_fd() == fd;
         let at = self.asked.iter().position(is_it)?;
         let look_up = &mut self.asked[at];
@@ -218,14 +218,14 @@ impl Shim {
         }))
     }
 
-    /// Descriptors of look-ups that are under way: [`Shim::hear_groups`].
+    /// Descriptors of look-ups that are under way: [`Shim::receive_groups`].
     pub(super) fn look_up_fds(&self) -> impl Iterator<Item = RawFd> {
         self.users.asked.iter().map(|l| l.answer.as_raw_fd())
     }
 
     /// A look-up has something to say, if this is one.
-    pub(super) fn hear_groups(&mut self, fd: RawFd) {
-        if let Some(account) = self.users.hear(fd) {
+    pub(super) fn receive_groups(&mut self, fd: RawFd) {
+        if let Some(account) = self.users.receive(fd) {
             self.enter_look_ups();
             self.groups_found(&account);
         }
@@ -277,7 +277,7 @@ mod tests {
         (format!("u{number}"), number)
     }
 
-    /// Of users with an odd number nothing is ever heard.
+    /// Of users with an odd number nothing is ever received.
     fn slow_for_some((_, gid): &Account) -> io::Result<(i32, UnixStream)> {
         let (near, mut far) = UnixStream::pair()?;
         near.set_nonblocking(true)?;
@@ -336,9 +336,9 @@ mod tests {
         assert_eq!(users.groups(&account(1)), None);
         assert_eq!(users.groups(&account(2)), None);
         let fds: Vec<RawFd> = users.asked.iter().map(|l| l.answer.as_raw_fd()).collect();
-        assert_eq!(users.hear(fds[0]), None);
-        assert_eq!(users.hear(fds[1]), None, "there may come more");
-        assert_eq!(users.hear(fds[1]), Some(account(2)));
+        assert_eq!(users.receive(fds[0]), None);
+        assert_eq!(users.receive(fds[1]), None, "there may come more");
+        assert_eq!(users.receive(fds[1]), Some(account(2)));
         assert_eq!(users.groups(&account(2)).as_deref(), Some(&[2, 7][..]));
         assert_eq!(users.groups(&account(1)), None);
         assert_eq!(users.asked.len(), 1, "once");

@@ -3,11 +3,11 @@
 //! Steps of these jobs wait with them. What is lacking for longer than a minute fails the launch, and is not the node's fault.
 
 use super::batch::{Batch, Failure};
-use super::jobs::{Begin, Entry, Shim};
+use super::jobs::{Begin, JobEntry, Shim};
 use super::records::Fault;
-use super::wire::{FromShim, Run};
-use muster_core::ids::Attempt;
-use muster_core::job::{GresShare, NodeShare};
+use muster_model::ids::Attempt;
+use muster_model::job::{GresShare, NodeShare};
+use muster_node_core::messages::{JobAttempt, LauncherEvent};
 use muster_proto::node::JobGrant;
 use std::io;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub(super) struct Waiting {
     is_entered: bool,
 }
 
-impl Entry {
+impl JobEntry {
     /// What the job has of this node.
     pub(super) fn share(&self) -> Option<&NodeShare> {
         let grant = self.grant.as_ref()?;
@@ -40,7 +40,7 @@ impl Entry {
 impl Shim {
     /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
     pub(super) fn launch_job(&mut self, grant: Rc<JobGrant>) {
-        let run = (grant.job, grant.attempt);
+        let run = JobAttempt::new(grant.job, grant.attempt);
         if let Some(entry) = self.jobs.get_mut(&run) {
             // A job that was made smaller has less from now on.
             let had = entry.grant.as_ref();
@@ -52,18 +52,19 @@ impl Shim {
             }
             return;
         }
-        let later = (run.0, Attempt(run.1.0.saturating_add(1)))..=(run.0, Attempt(u32::MAX));
-        if run.1.0 < u32::MAX && self.jobs.range(later).next().is_some() {
+        let later = JobAttempt::new(run.job, Attempt(run.attempt.0.saturating_add(1)))
+            ..=JobAttempt::new(run.job, Attempt(u32::MAX));
+        if run.attempt.0 < u32::MAX && self.jobs.range(later).next().is_some() {
             return;
         }
         let batch = match super::batch::has_script(&grant) {
             true => self.batch_of(&grant).map(Some),
             false => Ok(None),
         };
-        let entry = Entry {
+        let entry = JobEntry {
             uid: grant.spec.owner.uid,
             grant: Some(Rc::clone(&grant)),
-            ..Entry::default()
+            ..JobEntry::default()
         };
         self.jobs.insert(run, entry);
         let may_run = self.may_run_as(grant.spec.owner.uid);
@@ -75,7 +76,7 @@ impl Shim {
                     ..Waiting::default()
                 };
                 if self.must_wait(run) {
-                    eprintln!("job {}: what had its share is still being killed", run.0);
+                    eprintln!("job {}: what had its share is still being killed", run.job);
                     self.queued.push(run);
                     self.set_waiting(run, waiting);
                 } else {
@@ -85,14 +86,14 @@ impl Shim {
         }
     }
 
-    fn set_waiting(&mut self, run: Run, waiting: Waiting) {
+    fn set_waiting(&mut self, run: JobAttempt, waiting: Waiting) {
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.waiting = Some(Box::new(waiting));
         }
     }
 
     /// Puts a launch among those that begin now, unless it has to wait for groups or something else.
-    fn try_launch(&mut self, run: Run, grant: &Rc<JobGrant>, waiting: Waiting) {
+    fn try_launch(&mut self, run: JobAttempt, grant: &Rc<JobGrant>, waiting: Waiting) {
         let Some(user) = self.user_of(&grant.spec.owner) else {
             self.without_groups.insert(run);
             return self.set_waiting(run, waiting);
@@ -117,9 +118,9 @@ impl Shim {
         }
     }
 
-    fn try_later(&mut self, run: Run, mut waiting: Waiting, error: &str) {
+    fn try_later(&mut self, run: JobAttempt, mut waiting: Waiting, error: &str) {
         if waiting.tries == 0 {
-            eprintln!("job {}: {error}; it is tried again", run.0);
+            eprintln!("job {}: {error}; it is tried again", run.job);
         }
         waiting.tries += 1;
         self.retries.insert((Instant::now() + TRY_AGAIN, run));
@@ -140,7 +141,7 @@ impl Shim {
             let grant = self.jobs.get(&begin.run).and_then(|e| e.grant.clone());
             let around = grant.and_then(|grant| self.around_of(&grant));
             if let Some(entry) = self.jobs.get_mut(&begin.run) {
-                entry.around = around;
+                entry.prolog_epilog = around;
             }
             self.enter_on_file(begin.run, begin.launch.is_some());
         }
@@ -165,7 +166,7 @@ impl Shim {
     }
 
     /// A launch fails before anything of it has begun.
-    fn refuse(&mut self, run: Run, failure: Failure) {
+    fn refuse(&mut self, run: JobAttempt, failure: Failure) {
         self.enter_on_file(run, false);
         let fault = match failure.node_fault {
             true => fault_of(failure.is_temporary),
@@ -176,7 +177,7 @@ impl Shim {
     }
 
     /// Tries a launch once more that has waited.
-    fn go_on(&mut self, run: Run) {
+    fn go_on(&mut self, run: JobAttempt) {
         let entry = self.jobs.get_mut(&run);
         let Some((waiting, grant)) = entry.and_then(|e| {
             let grant = Rc::clone(e.grant.as_ref()?);
@@ -188,7 +189,7 @@ impl Shim {
     }
 
     /// The groups of its user are known: a launch goes on, or steps of a job that an earlier launcher has begun.
-    pub(super) fn go_on_with_groups(&mut self, run: Run) {
+    pub(super) fn go_on_with_groups(&mut self, run: JobAttempt) {
         match self.jobs.get(&run) {
             Some(entry) if entry.waiting.is_some() => self.go_on(run),
             _ => self.start_early_steps(run),
@@ -220,11 +221,11 @@ impl Shim {
     }
 
     /// Starts a script, or a prolog, that could not be started before, unless its job is ending.
-    fn start_script_again(&mut self, run: Run) {
+    fn start_script_again(&mut self, run: JobAttempt) {
         let Some(entry) = self.jobs.get_mut(&run).filter(|e| e.prolog.is_none()) else {
             return;
         };
-        let held = entry.held.take().filter(|_| !entry.is_leaving());
+        let held = entry.pending_launch.take().filter(|_| !entry.is_leaving());
         match entry.prolog_tries {
             0 => held.into_iter().for_each(|order| self.fork_script(*order)),
             _ if entry.is_leaving() => {
@@ -236,7 +237,7 @@ impl Shim {
     }
 
     /// Ends a launch that has not begun; whether it was one.
-    pub(super) fn end_waiting(&mut self, run: Run) -> bool {
+    pub(super) fn end_waiting(&mut self, run: JobAttempt) -> bool {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return false;
         };
@@ -251,17 +252,17 @@ impl Shim {
         self.queued.retain(|queued| *queued != run);
         self.without_groups.remove(&run);
         self.retries.retain(|(_, other)| *other != run);
-        self.emit(&FromShim::Released(run));
+        self.emit(&LauncherEvent::Released(run));
         self.start_early_steps(run);
         true
     }
 
     /// Starts steps that have waited for their job, or refuses them where it is ending.
-    pub(super) fn start_early_steps(&mut self, run: Run) {
+    pub(super) fn start_early_steps(&mut self, run: JobAttempt) {
         let early = self
             .jobs
             .get_mut(&run)
-            .map(|e| std::mem::take(&mut e.early));
+            .map(|e| std::mem::take(&mut e.pending_steps));
         for (order, with) in early.into_iter().flatten() {
             self.start_step(order, with);
         }
@@ -270,19 +271,19 @@ impl Shim {
     /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
     /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
     /// that is meant to be used by several at a time is not waited for.
-    fn must_wait(&self, run: Run) -> bool {
-        let wanted = self.jobs.get(&run).and_then(Entry::share);
+    fn must_wait(&self, run: JobAttempt) -> bool {
+        let wanted = self.jobs.get(&run).and_then(JobEntry::share);
         let Some(wanted) = wanted.filter(|_| !self.ending.is_empty()) else {
             return false;
         };
-        let in_the_way = |other: Run, entry: &Entry| {
+        let in_the_way = |other: JobAttempt, entry: &JobEntry| {
             other != run
                 && !entry.released
                 && entry.waiting.is_none()
                 && entry.share().is_some_and(|s| meet(s, wanted))
         };
         let mut ending = self.ending.iter();
-        let leaves = |other: &Run| {
+        let leaves = |other: &JobAttempt| {
             let entry = self.jobs.get(other);
             entry.is_some_and(|e| in_the_way(*other, e))
         };
@@ -311,9 +312,12 @@ fn meet(a: &NodeShare, b: &NodeShare) -> bool {
 mod tests {
     use super::*;
     use crate::shim::batch::Launch;
-    use muster_core::ids::JobId;
+    use muster_model::ids::JobId;
 
-    const RUN: Run = (JobId(1), Attempt(1));
+    const RUN: JobAttempt = JobAttempt {
+        job: JobId(1),
+        attempt: Attempt(1),
+    };
 
     /// A launcher with a job that nothing has begun of.
     fn with_shim(name: &str, test: impl FnOnce(&mut Shim)) {
@@ -321,7 +325,7 @@ mod tests {
         let spool = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&spool).unwrap();
         let mut shim = Shim::open(&spool).unwrap();
-        shim.jobs.insert(RUN, Entry::default());
+        shim.jobs.insert(RUN, JobEntry::default());
         test(&mut shim);
         std::fs::remove_dir_all(&spool).unwrap();
     }
@@ -330,7 +334,7 @@ mod tests {
     fn failed(shim: &Shim) -> Option<bool> {
         match &shim.jobs[&RUN].outcome {
             None => None,
-            Some(FromShim::LaunchFailed { lack, .. }) => Some(*lack),
+            Some(LauncherEvent::LaunchFailed { lack, .. }) => Some(*lack),
             Some(other) => panic!("{other:?}"),
         }
     }

@@ -1,8 +1,8 @@
 //! A connection of srun, or of the node above.
 
 use super::wire::Wire;
-use super::{Phase, Running, Stepd};
-use crate::shim::wire::VERSIONS;
+use super::{Phase, Stepd};
+use muster_node_core::messages::{RunningStep, VERSIONS};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
 use muster_proto::version::{Greeting, Versions};
@@ -26,8 +26,8 @@ pub(crate) struct Client {
     pub(crate) wire: Wire,
     /// All that waits may wait until then.
     patient: Option<Instant>,
-    /// It has been told that this connection is over.
-    pub(crate) told_over: bool,
+    /// It was sent that this connection is over.
+    pub(crate) end_sent: bool,
 }
 
 impl Client {
@@ -35,7 +35,7 @@ impl Client {
         Ok(Client {
             wire: Wire::new(stream)?,
             patient: None,
-            told_over: false,
+            end_sent: false,
         })
     }
 
@@ -122,7 +122,7 @@ impl Stepd<'_> {
     pub(super) fn accept(&mut self) {
         // Others have their turn before the next so many.
         for _ in 0..STRANGERS_MAX {
-            let Ok((stream, _)) = self.home.listener.accept() else {
+            let Ok((stream, _)) = self.runtime.listener.accept() else {
                 return;
             };
             if self.strangers.len() >= STRANGERS_MAX {
@@ -181,7 +181,7 @@ impl Stepd<'_> {
     fn adopted(&mut self, stream: UnixStream) {
         // The last words of the one before.
         self.take_control();
-        let running = Running {
+        let running = RunningStep {
             run: self.order.run,
             step: self.order.launch.step,
             pid: i32::try_from(std::process::id()).unwrap_or(0),
@@ -189,6 +189,6 @@ impl Stepd<'_> {
             kept: self.setting.kept.clone(),
             greeting: Some(VERSIONS.greeting()),
         };
-        self.home.adopted(stream, running);
+        self.runtime.adopted(stream, running);
     }
 }

@@ -1,16 +1,16 @@
-//! A step of one task that has srun's own streams: what srun is told of it.
+//! A step of one task that has srun's own streams: what srun receives of it.
 
 use super::Stepd;
 use super::client::Client;
-use crate::descriptors::HandedOver;
+use crate::descriptors::SrunStdio;
 use muster_proto::step::{FromStepd, StepCreated, StepNode};
 use std::os::unix::net::UnixStream;
 
 impl Stepd<'_> {
     /// Starts the only task with srun's streams.
-    pub(super) fn start_direct(&mut self, srun: HandedOver) {
+    pub(super) fn start_direct(&mut self, srun: SrunStdio) {
         self.direct = Some([srun.stdin, srun.stdout, srun.stderr]);
-        // Where it cannot be used, srun hears its end.
+        // Where it cannot be used, srun reads its end.
         self.client = Client::new(UnixStream::from(srun.line)).ok();
         if self.order.launch.spec.has_stepd_channel {
             self.tell_created();

@@ -3,7 +3,7 @@
 use super::{LAST_WORDS, Phase, Stepd};
 use crate::shim::{Containment as _, parent_of};
 use crate::sys;
-use muster_core::job::ExitStatus;
+use muster_model::job::ExitStatus;
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ impl Stepd<'_> {
     pub(super) fn signal_all(&mut self, signal: i32) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let host = self.host_pid();
-        let mut found = self.home.tree.below(&[own]);
+        let mut found = self.runtime.tree.below(&[own]);
         // The host ends by itself, after them.
         found.retain(|pid| Some(*pid) != host);
         self.note_leftovers(&found, signal);
@@ -65,9 +65,9 @@ impl Stepd<'_> {
     /// Processes of the tasks: all below this one but the PMIx host and what it started.
     pub(super) fn of_tasks(&self) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let mut found = self.home.tree.below(&[own]);
+        let mut found = self.runtime.tree.below(&[own]);
         if let Some(host) = self.host_pid() {
-            let of_host = self.home.tree.below(&[host]);
+            let of_host = self.runtime.tree.below(&[host]);
             found.retain(|pid| *pid != host && !of_host.contains(pid));
         }
         found

@@ -9,11 +9,11 @@ mod leftovers;
 use super::task::Task;
 use super::{Setting, Stepd};
 use crate::shim::Removal;
-use crate::shim::wire::{PmixOrder, StepOrder, UcxOrder};
 use crate::sys;
 use minicbor::bytes::ByteVec;
-use muster_core::cpuset::CpuSet;
-use muster_core::job::ExitStatus;
+use muster_model::cpuset::CpuSet;
+use muster_model::job::ExitStatus;
+use muster_node_core::messages::{PmixOrder, StepOrder, UcxOrder};
 use muster_pmix::control::{Environments, FromHost, ToHost};
 use muster_pmix::pmi::PMI_FD;
 use muster_pmix::{HostSetup, Tuning, UcxChoice};
@@ -63,7 +63,7 @@ pub(super) fn is_foreign(variable: &[u8]) -> bool {
 }
 
 /// So long srun has to end a step of which a task aborts; where it does not, this node's tasks end.
-const ABORT_HEARD: Duration = Duration::from_secs(2);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Bytes for a host that does not read, beyond which it is killed. Only srun of the same user brings so many.
 const UNSENT_MAX: usize = 16 << 20;
@@ -92,7 +92,7 @@ pub(super) struct Pmix {
     sockets: Vec<OwnedFd>,
     /// It is written.
     pub(super) ready: bool,
-    /// It has been told to exit.
+    /// It was ordered to exit.
     stopped: bool,
     /// It has exited.
     pub(super) ended: bool,
@@ -100,12 +100,12 @@ pub(super) struct Pmix {
     finalized: BTreeSet<u32>,
     /// For files of tasks and library, and, last, for memory that tasks share; they may be one.
     dirs: Vec<PathBuf>,
-    /// Memory of tasks that were told to end, elsewhere.
+    /// Memory of tasks that were ordered to end, outside the step's directories.
     shared: BTreeSet<PathBuf>,
     /// When it was started: the tasks have nothing that is older.
     since: SystemTime,
-    /// What is told to MPI.
-    told: PmixOrder,
+    /// The agent's order, from which MPI's variables are made.
+    order: PmixOrder,
     /// More tasks of the step than CPUs for them are on this node.
     crowded: bool,
 }
@@ -127,7 +127,7 @@ impl Pmix {
         let machine = std::thread::available_parallelism().map_or(1, usize::from);
         let cpus = (order.launch.cpus.len() as usize).clamp(1, machine);
         let setup = HostSetup {
-            job: order.run.0.0,
+            job: order.run.job.0,
             nspace: pmix.nspace.clone(),
             names: order.launch.names.clone(),
             tasks: order.launch.tasks.clone(),
@@ -180,7 +180,7 @@ impl Pmix {
             dirs,
             shared: BTreeSet::new(),
             since: SystemTime::now(),
-            told: pmix.clone(),
+            order: pmix.clone(),
             crowded,
         };
         if order.launch.names.len() == 1 {
@@ -304,14 +304,14 @@ impl Pmix {
         {
             env.extend(environments.of(rank).filter_map(|v| CString::new(v).ok()));
         }
-        hints::add(&self.told, self.dirs.last(), self.crowded, env);
+        hints::add(&self.order, self.dirs.last(), self.crowded, env);
     }
 
     /// In a task's child, just before exec: its socket, where a program that speaks PMI looks for it; and how late its
     /// sleeps may end where it shares its CPU with other ranks.
     pub(super) fn hand_over(&self, local: u32) -> io::Result<()> {
-        if self.crowded && self.told.crowded_slack_us > 0 {
-            sys::set_timer_slack(Duration::from_micros(self.told.crowded_slack_us.into()));
+        if self.crowded && self.order.crowded_slack_us > 0 {
+            sys::set_timer_slack(Duration::from_micros(self.order.crowded_slack_us.into()));
         }
         match self.sockets.get(local as usize) {
             Some(socket) => sys::dup_to(socket.as_raw_fd(), PMI_FD),
@@ -326,7 +326,7 @@ impl Pmix {
 }
 
 impl Stepd<'_> {
-    /// Starts the host if the step wants one. What fails is told to srun when it comes.
+    /// Starts the host if the step wants one. A failure is sent to srun when it connects.
     pub(super) fn start_pmix(&mut self, listener: Option<TcpListener>) {
         let Some(order) = &self.order.pmix else {
             return;
@@ -356,7 +356,7 @@ impl Stepd<'_> {
         let tasks = self.task_count();
         let is_mpi = self.order.launch.spec.program == ProgramKind::Mpi;
         let ended_well = |t: &Task| t.exit.is_some_and(|exit| exit.is_ok());
-        let apart = |p: &Pmix| !p.told.any && p.connected.is_empty();
+        let apart = |p: &Pmix| !p.order.any && p.connected.is_empty();
         let apart = self.pmix.as_ref().is_some_and(apart);
         if is_mpi && apart && tasks > 1 && self.tasks.iter().all(ended_well) {
             let kind = self.mpi_kind();
@@ -519,9 +519,13 @@ impl Stepd<'_> {
     }
 
     /// A task aborts: srun ends the step everywhere. The task goes on waiting until then, so that others do not find it gone,
-    /// and abort for that, before srun has heard what went wrong first.
+    /// and abort for that, before srun has received what went wrong first.
     fn aborted(&mut self, rank: u32, status: i32, text: &str) {
-        let (job, step, node) = (self.order.run.0, self.order.launch.step, &self.setting.node);
+        let (job, step, node) = (
+            self.order.run.job,
+            self.order.launch.step,
+            &self.setting.node,
+        );
         // Open MPI says so when there is nothing to say.
         let words = if text.is_empty() || text == "N/A" {
             String::new()
@@ -545,12 +549,12 @@ impl Stepd<'_> {
             line: Some(line),
         });
         self.abort_at
-            .get_or_insert((Instant::now() + ABORT_HEARD, exit));
+            .get_or_insert((Instant::now() + ABORT_TIMEOUT, exit));
     }
 
-    /// A task has ended: whether the others would wait for it for ever, for srun to hear.
+    /// A task has ended: whether the others would wait for it for ever, which srun then prints.
     pub(super) fn pmix_task_ended(&mut self, rank: u32, exit: ExitStatus) -> Option<FromStepd> {
-        // What it told the host before it ended has been written by now.
+        // What it wrote to the host before it ended has arrived by now.
         self.take_pmix();
         let kind = self.mpi_kind();
         let pmix = self.pmix.as_mut()?;

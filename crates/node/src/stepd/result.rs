@@ -1,10 +1,10 @@
 //! How a node's part of a step ended, and the file that tells it.
 
 use super::client::Client;
-use super::{Kept, Stepd};
+use super::{KeptEntries, Stepd};
 use crate::now;
-use crate::shim::wire::StepOrder;
-use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_model::job::{ExitStatus, JobState, StepEnd};
+use muster_node_core::messages::StepOrder;
 use muster_proto::step::FromStepd;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -35,18 +35,18 @@ impl Served {
 
 /// The end of a step whose daemon cannot go on.
 pub(super) fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {
-    eprintln!("step {}.{}: {error}", order.run.0, order.launch.step);
+    eprintln!("step {}.{}: {error}", order.run.job, order.launch.step);
     StepEnd::never_ran(now())
 }
 
-pub(super) fn leave(path: &Path, end: &StepEnd, kept: &Kept) {
+pub(super) fn leave(path: &Path, end: &StepEnd, kept: &KeptEntries) {
     if let Err(e) = leave_result(path, end, kept) {
         eprintln!("{}: {e}", path.display());
     }
 }
 
-/// What a file says: how a step ended, and what was to be kept of it by a shim that may never have heard of it.
-pub(crate) fn read(path: &Path) -> Option<(StepEnd, Kept)> {
+/// What a file says: how a step ended, and what was to be kept of it by a shim that may not know the step.
+pub(crate) fn read(path: &Path) -> Option<(StepEnd, KeptEntries)> {
     let bytes = fs::read(path).ok()?;
     let mut parts = minicbor::Decoder::new(&bytes);
     let end = parts.decode().ok()?;
@@ -54,7 +54,7 @@ pub(crate) fn read(path: &Path) -> Option<(StepEnd, Kept)> {
 }
 
 /// Written under another name first: half a result is none.
-fn leave_result(path: &Path, end: &StepEnd, kept: &Kept) -> io::Result<()> {
+fn leave_result(path: &Path, end: &StepEnd, kept: &KeptEntries) -> io::Result<()> {
     let mut bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
     minicbor::encode(kept, &mut bytes).expect("writing to memory cannot fail");
     let next = path.with_extension("next");

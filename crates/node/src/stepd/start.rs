@@ -2,13 +2,12 @@
 //! launcher's memory, which holds the environments and keys of other jobs. Its order comes in a memory file; beside that it
 //! has only the descriptors that the order names.
 
-use super::home::Confines;
-use super::{NextStep, Setting};
-use crate::descriptors::HandedOver;
+use super::Setting;
+use super::runtime::Confines;
+use crate::descriptors::SrunStdio;
 use crate::role;
-use crate::step_bounds::StepBounds;
 use crate::sys;
-use minicbor::{Decode, Encode};
+use muster_node_core::messages::FirstOrder;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,40 +18,8 @@ use std::time::Duration;
 /// Name under which the binary's own executable is started as a step daemon.
 pub const STEPD_NAME: &str = "muster-stepd";
 
-/// How long a daemon waits for the streams of a direct step, which the agent sends when it hears that the daemon is there.
+/// How long a daemon waits for the streams of a direct step, which the agent sends when it learns that the daemon is there.
 const STREAMS_WAIT: Duration = Duration::from_secs(20);
-
-/// What a step daemon is told at its start. Launcher and daemon are of one file, so nothing here outlives a version.
-///
-/// Its descriptors, in this order: the listener for srun; the connection to the launcher; if the order says so, the listener
-/// for the step's other nodes and the connection to the agent, by which come, for a direct step, srun's streams.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
-pub(crate) struct FirstOrder {
-    /// The step.
-    #[n(0)]
-    pub(crate) step: NextStep,
-    /// This node's name.
-    #[n(1)]
-    pub(crate) node: String,
-    /// See [`Setting::dirs`].
-    #[n(2)]
-    pub(crate) dirs: Vec<PathBuf>,
-    /// There is a listener for the step's other nodes.
-    #[n(3)]
-    pub(crate) has_wire: bool,
-    /// There is a connection to the agent.
-    #[n(4)]
-    pub(crate) has_agent: bool,
-    /// Soft limits of the tasks where the user asks for none.
-    #[n(5)]
-    pub(crate) first_limits: sys::SoftLimits,
-    /// What further steps of the job may be.
-    #[n(6)]
-    pub(crate) bounds: StepBounds,
-    /// The spool directory.
-    #[n(7)]
-    pub(crate) spool: PathBuf,
-}
 
 /// Runs a step daemon: the program that [`STEPD_NAME`] stands for. Does not return unless it cannot begin.
 pub fn stepd_main() -> ExitCode {
@@ -78,7 +45,7 @@ fn begin() -> io::Result<std::convert::Infallible> {
         false => None,
     };
     let srun = match (order.step.order.direct, &agent) {
-        (true, Some(agent)) => Some(HandedOver::wait(agent, STREAMS_WAIT)?),
+        (true, Some(agent)) => Some(SrunStdio::wait(agent, STREAMS_WAIT)?),
         (true, None) => return Err(io::Error::other("there is no agent to send streams")),
         (false, _) => None,
     };

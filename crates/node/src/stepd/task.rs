@@ -7,12 +7,12 @@ use super::Stepd;
 use super::mpi;
 use super::program::{self, Program};
 use super::streams::{Kind, Stream};
-use crate::pattern::{Symbols, expand};
-use crate::shim::wire::StepOrder;
 use crate::shim::{go_to, open_as, output_flags};
 use crate::sys::{self, Words};
-use muster_core::job::ExitStatus;
-use muster_core::job_env::{self, Variables};
+use muster_model::job::ExitStatus;
+use muster_model::job_env::{self, Variables};
+use muster_node_core::messages::StepOrder;
+use muster_node_core::pattern::{Symbols, expand};
 use muster_proto::step::StdinTask;
 use nix::fcntl::OFlag;
 use nix::pty::openpty;
@@ -56,7 +56,7 @@ enum Output {
     Joined,
 }
 
-/// What a child is told on its way to a task.
+/// What a child knows on its way to a task.
 struct Place<'p> {
     local: u32,
     global: u32,
@@ -134,7 +134,7 @@ impl Stepd<'_> {
         let found = found.filter(|_| self.order.direct);
         let program = Program::new(self.argv(global), Words::with(inherited, of_task));
         let mut program = program.found_at(found);
-        let limits = self.home.limits_to_set(&self.order.limits);
+        let limits = self.runtime.limits_to_set(&self.order.limits);
         let place = Place {
             local: 0,
             global,
@@ -242,7 +242,7 @@ impl Stepd<'_> {
 
     fn symbols(&self, _local: u32, global: u32) -> Symbols<'_> {
         Symbols {
-            job: self.order.run.0,
+            job: self.order.run.job,
             array: self.order.array,
             step: Some(self.order.launch.step),
             node: &self.setting.node,
@@ -307,7 +307,7 @@ impl Stepd<'_> {
             sys::become_user(order.user.uid, order.user.gid, &order.user.groups)
                 .map_err(|e| format!("task {global}: cannot become {}: {e}", order.user.name))?;
         }
-        // Nobody would end it, or hear of its end, without the daemon. (A change of identity undoes this.)
+        // Nobody would end it, or learn of its end, without the daemon. (A change of identity undoes this.)
         if !sys::die_with_parent_of(daemon) {
             return Err(format!("task {global}: its step daemon is gone"));
         }

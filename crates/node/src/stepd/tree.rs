@@ -1,14 +1,14 @@
 //! A step daemon's place in the tree over its step's nodes, where there is one: srun speaks to a few nodes, and each of
 //! them for those below it. What srun says goes down to all; what a node says goes up with its position and a number,
 //! and is kept until srun has it. So nothing is lost with a node in the middle: srun connects to those below it, and
-//! has them say again what it has not heard.
+//! has them send again what it has not received.
 
 use super::client::Client;
 use super::wire::Wire;
 use super::{OUTPUT_MAX, Stepd};
-use crate::shim::wire::User;
 use crate::sys;
-use muster_core::tree;
+use muster_model::tree;
+use muster_node_core::messages::User;
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
 use muster_proto::version::Versions;
@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 const ADOPTION_WAIT: Duration = Duration::from_secs(60);
 /// How long a node below may take to accept a connection.
 const CONNECT_WAIT_S: i64 = 5;
-/// After so many bytes of input srun is told how much was heard.
-const HEARD_EVERY: usize = 128 << 10;
+/// After so many bytes of input srun is sent how much was received.
+const ACKNOWLEDGE_EVERY: usize = 128 << 10;
 /// Frames of more bytes are no [`FromStepd::Over`].
 const OVER_MAX: usize = 16;
 
@@ -41,9 +41,9 @@ pub(crate) struct Tree {
     kept: VecDeque<Vec<u8>>,
     kept_bytes: usize,
     first: u64,
-    /// Messages that were heard, and bytes of input since that was told.
-    heard: u64,
-    heard_bytes: usize,
+    /// Messages that were received, and bytes of input since that was acknowledged.
+    received: u64,
+    unacknowledged_bytes: usize,
     /// Connected to srun itself.
     by_srun: bool,
     /// srun is gone for good.
@@ -96,8 +96,8 @@ impl Tree {
             kept: VecDeque::new(),
             kept_bytes: 0,
             first: 0,
-            heard: 0,
-            heard_bytes: 0,
+            received: 0,
+            unacknowledged_bytes: 0,
             by_srun: attach.srun,
             left: false,
         };
@@ -109,7 +109,7 @@ impl Tree {
         let up = FromStepd::Up {
             position: number(self.position),
             number: self.first + self.kept.len() as u64,
-            acknowledged: self.heard,
+            acknowledged: self.received,
             message: Box::new(message.clone()),
         };
         let frame = frame::encode(&up);
@@ -141,21 +141,21 @@ impl Tree {
             }
         }
         self.write();
-        if number != self.heard {
+        if number != self.received {
             return None;
         }
-        self.heard += 1;
+        self.received += 1;
         if let ToStepd::Stdin { bytes, .. } = &message {
-            self.heard_bytes += bytes.len();
+            self.unacknowledged_bytes += bytes.len();
         }
         Some(message)
     }
 
-    /// Whether srun should be told how much was heard; it is being told then.
-    pub(crate) fn owes_heard(&mut self) -> bool {
-        let owes = self.heard_bytes > HEARD_EVERY;
+    /// Whether srun should get an acknowledgement; the caller sends it then.
+    pub(crate) fn owes_acknowledgement(&mut self) -> bool {
+        let owes = self.unacknowledged_bytes > ACKNOWLEDGE_EVERY;
         if owes {
-            self.heard_bytes = 0;
+            self.unacknowledged_bytes = 0;
         }
         owes
     }
@@ -178,7 +178,7 @@ impl Tree {
         }
     }
 
-    /// srun wants to hear again what comes after so many messages, of this node and those below: what this one has said.
+    /// srun wants again what comes after so many messages, of this node and those below: what this one has said.
     pub(crate) fn again(&mut self, seen: &[u64]) -> Vec<u8> {
         for child in &mut self.children {
             let from = child.branch.start - self.position;
@@ -200,7 +200,7 @@ impl Tree {
         self.write();
     }
 
-    /// srun has heard all that this node has to say, and those below are over.
+    /// srun has received all that this node sends, and those below are over.
     pub(crate) fn is_over(&self) -> bool {
         self.children.is_empty() && (self.kept.is_empty() || self.left)
     }
@@ -339,7 +339,7 @@ impl Stepd<'_> {
         self.client_messages();
     }
 
-    /// Says again what srun has not heard.
+    /// Sends again what srun has not received.
     pub(super) fn say_again(&mut self, seen: &[u64]) {
         if let (Some(tree), Some(client)) = (&mut self.tree, &mut self.client) {
             client.send_frame(&tree.again(seen), false);
@@ -404,8 +404,8 @@ mod tests {
             kept: VecDeque::new(),
             kept_bytes: 0,
             first: 0,
-            heard: 0,
-            heard_bytes: 0,
+            received: 0,
+            unacknowledged_bytes: 0,
             by_srun: true,
             left: false,
         };
@@ -414,7 +414,7 @@ mod tests {
             .collect();
         tree.seen(3, 2);
         assert_eq!(tree.again(&[2]), said[2..].concat());
-        // An old word about what was heard before changes nothing.
+        // An old acknowledgement changes nothing.
         assert_eq!(tree.again(&[1]), said[2..].concat());
         assert_eq!(tree.again(&[3]), said[3]);
         let mut frames = Frames::default();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_before_is_not_heard_again() {
+    fn what_was_received_before_is_not_received_again() {
         let (mut tree, lost) = Tree::new(
             &launch(),
             &Attach {
@@ -507,12 +507,12 @@ mod tests {
         StepLaunch {
             key: vec![1].into(),
             spec: muster_proto::step::StepSpec::default(),
-            step: muster_core::ids::StepNo(0),
+            step: muster_model::ids::StepNo(0),
             step_key: vec![1].into(),
             position: 0,
             tasks: (0..3).map(|t| vec![t]).collect(),
             names: (0..3).map(|n| format!("n{n}")).collect(),
-            cpus: muster_core::cpuset::CpuSet::default(),
+            cpus: muster_model::cpuset::CpuSet::default(),
             memory_mib: 0,
             gres: Vec::new(),
             lead: String::new(),

@@ -1,7 +1,7 @@
 //! The account of the agent: `SlurmdUser`, else one that the host has for it, else a number that is nobody's.
 
-use crate::shim::wire::User;
 use anyhow::{Context as _, ensure};
+use muster_node_core::messages::User;
 use nix::unistd::{Uid, User as Account, getegid, geteuid};
 
 /// The account that is used where `SlurmdUser` names none.

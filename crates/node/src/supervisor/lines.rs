@@ -161,13 +161,13 @@ pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
 /// # Errors
 /// `WouldBlock`: there is none yet. `UnexpectedEof`: there will be none.
 pub(crate) fn take_answer(line: &OwnedFd) -> io::Result<(u64, io::Result<OwnedFd>)> {
-    let (mut room, mut come) = ([0; MESSAGE_MAX], VecDeque::new());
-    let length = descriptors::receive(line, &mut room, &mut come)?;
+    let (mut room, mut received) = ([0; MESSAGE_MAX], VecDeque::new());
+    let length = descriptors::receive(line, &mut room, &mut received)?;
     if length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let answer: Answer = minicbor::decode(&room[..length]).map_err(io::Error::other)?;
-    let result = match (answer.refused, come.pop_front()) {
+    let result = match (answer.refused, received.pop_front()) {
         (None, Some(fd)) => Ok(fd),
         (Some(why), _) => Err(io::Error::other(why)),
         (None, None) => Err(io::Error::other("no descriptor came")),
@@ -231,11 +231,11 @@ mod tests {
             })
             .collect();
         all.iter().for_each(|request| sender.send(request).unwrap());
-        let mut come = Vec::new();
-        while come.len() < all.len() {
-            come.extend(receiver.receive());
+        let mut received = Vec::new();
+        while received.len() < all.len() {
+            received.extend(receiver.receive());
         }
-        assert_eq!(come, all);
+        assert_eq!(received, all);
         drop(sender);
         assert_eq!(receiver.receive(), []);
         assert_eq!(receiver.number(), -1);

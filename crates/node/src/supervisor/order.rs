@@ -1,4 +1,4 @@
-//! What an agent is told, and which descriptors it is given, when the supervisor executes it.
+//! What an agent receives, values and descriptors, when the supervisor executes it.
 
 use super::lines::RequestSender;
 use crate::cross_memory::CrossMemory;

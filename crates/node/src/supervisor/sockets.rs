@@ -1,4 +1,4 @@
-//! The agent's socket in the spool directory, which is root's: made by the supervisor, served by the agent. Whoever connects
+//! The agent's socket in the spool directory, which is root's: made by the supervisor, served by the agent. A client that connects
 //! sees the credentials of the process that made it, which is root's.
 
 use crate::info;

@@ -37,7 +37,7 @@ pub(super) fn take(spool: &Path) -> anyhow::Result<File> {
     Ok(lock)
 }
 
-/// A file that nobody else can open from now on: whoever could read it could lock it.
+/// A file that nobody else can open from now on: a process that could read it could lock it.
 fn own_lock(file: File) -> io::Result<File> {
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)

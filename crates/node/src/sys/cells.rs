@@ -1,5 +1,5 @@
 //! A table that a process and the children that it starts write to without system calls, in a file that outlives them
-//! all: what a child notes about itself is there for whoever comes after its parent.
+//! all: what a child notes about itself is there for the process that comes after its parent.
 
 use super::check;
 use std::fs::File;

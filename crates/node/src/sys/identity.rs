@@ -1,7 +1,7 @@
 //! Whose rights a process has, and who may look into it.
 
 use super::check;
-use crate::shim::wire::User;
+use muster_node_core::messages::User;
 use std::io;
 
 /// Gives up root for a user, for good: see there. For processes with one thread.

@@ -4,7 +4,7 @@ use super::Test;
 use super::cluster::{Dir, Node, PATIENCE};
 use super::steps::{Srun, allocate, another_shim, spec, step_end};
 use minicbor::Encode;
-use muster_core::effect::TerminateReason;
+use muster_model::effect::TerminateReason;
 use muster_proto::PROTOCOL;
 use muster_proto::frame;
 use muster_proto::step::{FromStepd, ToStepd};

@@ -1,10 +1,10 @@
 //! When running jobs are expected to end: after the time they are predicted to run, and once that has passed, at their
-//! limit. Kept only where run times are predicted (`muster_core::run_times`).
+//! limit. Kept only where run times are predicted (`muster_core::state::run_times`).
 
 use crate::nodes::node_map::NumberMap;
-use muster_core::ids::JobId;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// Expected ends of running jobs.

@@ -1,12 +1,13 @@
 //! Records and nodes as a draft leaves them. A copy is made when somebody asks: most drafts that start or end a job note
 //! what its nodes give and get, and nobody looks at these again.
 
-use crate::ids::{JobId, NodeIdx};
-use crate::job::{Allocation, Job};
-use crate::node::Node;
+use crate::apply;
 use crate::state::State;
-use crate::time::Timestamp;
 use foldhash::fast::RandomState;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Allocation, Job};
+use muster_model::node::Node;
+use muster_model::time::Timestamp;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -36,8 +37,10 @@ impl Use {
             return;
         };
         match self.how {
-            How::Takes => node.take(self.job, share, &self.alloc),
-            How::GivesBack { lent, at } => node.give_back(self.job, (share, &self.alloc), lent, at),
+            How::Takes => apply::node::take(node, self.job, share, &self.alloc),
+            How::GivesBack { lent, at } => {
+                apply::node::give_back(node, self.job, (share, &self.alloc), lent, at)
+            }
         }
     }
 }

@@ -3,20 +3,20 @@
 use super::{StepKey, Steps};
 use crate::agent::Agent;
 use crate::now;
-use crate::record::Record;
-use crate::shim::wire::Run;
-use muster_core::ids::{Attempt, StepNo};
-use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_model::ids::{Attempt, StepNo};
+use muster_model::job::{ExitStatus, JobState, StepEnd};
+use muster_node_core::messages::JobAttempt;
+use muster_node_core::record::Record;
 use muster_proto::node::Report;
 use muster_proto::step::AgentReply;
 
 impl Steps {
-    /// The daemon of a step has told of its end here, and tells srun as well: where it does so from the start, srun waits
+    /// The daemon of a step has reported its end here, and sends it to srun as well: where it does so from the start, srun waits
     /// for nothing else.
-    pub(in crate::agent) fn srun_hears_by_line(&mut self, key: StepKey) {
+    pub(in crate::agent) fn mark_exit_delivered_directly(&mut self, key: StepKey) {
         if let Some(running) = self.running.get_mut(&key)
             && running.direct
-            && running.heard_by_line
+            && running.exit_sent_by_daemon
         {
             running.client = None;
         }
@@ -24,8 +24,8 @@ impl Steps {
 }
 
 impl Agent {
-    /// Whether the daemon of a step that had no other has told its end, and that is all there is to know of the step's. Then
-    /// the shim has all that makes the end, and keeps it until the controller knows: it is told nothing before that.
+    /// Whether the daemon of a step that had no other has reported its end, and that is all there is to know of the step's. Then
+    /// the shim has all that makes the end, and keeps it until the controller knows: it gets nothing before that.
     pub(in crate::agent) fn only_node_ended(&mut self, key: StepKey, end: &StepEnd) -> bool {
         let Some(running) = self.steps.running.get_mut(&key) else {
             return false;
@@ -79,10 +79,10 @@ impl Agent {
         };
         self.steps.dirty = true;
         if running.error.is_some() {
-            // It never was: the controller has not heard of it.
+            // It never was: the controller does not know of it.
             return self.drop_kept(running.run, key.1.0);
         }
-        self.report_end(key, running.run.1, &running.record);
+        self.report_end(key, running.run.attempt, &running.record);
         if let Some((_, reply)) = &running.client {
             let _ = reply.send(AgentReply::Done);
         }
@@ -95,9 +95,9 @@ impl Agent {
     }
 
     /// The controller knows of the step's end: nothing need be kept of it.
-    pub(in crate::agent) fn step_acknowledged(&mut self, run: Run, step: StepNo) {
+    pub(in crate::agent) fn step_acknowledged(&mut self, run: JobAttempt, step: StepNo) {
         self.drop_kept(run, step.0);
-        let key = (run.0, step);
+        let key = (run.job, step);
         let part = self.node_steps.part(key);
         if part.is_some_and(|part| part.run == run) {
             self.end_delivered(key);

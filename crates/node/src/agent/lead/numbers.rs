@@ -4,69 +4,13 @@
 
 use super::{Asked, Early, KEPT_NEXT, Waiting};
 use crate::agent::Agent;
-use crate::shim::wire::Run;
-use crate::step_bounds;
-use muster_core::ids::StepNo;
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::ids::StepNo;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_node_core::messages::JobAttempt;
+use muster_node_core::step_bounds;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, HetStep};
 use muster_trust::{is_same_key, prove_step_number};
-use std::collections::{BTreeSet, VecDeque};
-use std::ops::Range;
-
-/// Runs of numbers that steps of other components have had, as far back as they are known. A step whose number is older
-/// has waited for so many others.
-const SKIPPED_MAX: usize = 64;
-
-/// The numbers of a job.
-#[derive(Debug, Default)]
-pub(in crate::agent) struct Numbers {
-    /// No step has had this one, nor any later one.
-    next: u32,
-    /// Given out by this agent for steps of a heterogeneous job, and not used by the leading component yet.
-    given: BTreeSet<u32>,
-    /// Below `next`, and not used by this component.
-    skipped: VecDeque<Range<u32>>,
-}
-
-impl Numbers {
-    /// The first number that no step is known to have had.
-    pub(super) fn next(&self) -> u32 {
-        self.next
-    }
-
-    /// No step gets a number below this.
-    pub(super) fn raise(&mut self, next: u32) {
-        self.next = self.next.max(next);
-    }
-
-    /// Takes a number that the agent of the leading component, which may be this one, has given out; whether it is free.
-    fn take(&mut self, number: u32, is_leader: bool) -> bool {
-        if is_leader {
-            return self.given.remove(&number);
-        }
-        if number >= self.next {
-            if number > self.next {
-                self.skipped.push_back(self.next..number);
-                if self.skipped.len() > SKIPPED_MAX {
-                    self.skipped.pop_front();
-                }
-            }
-            self.next = number + 1;
-            return true;
-        }
-        let Some(at) = self.skipped.iter().position(|run| run.contains(&number)) else {
-            return false;
-        };
-        let run = self.skipped.remove(at).unwrap_or_default();
-        for part in [run.start..number, number + 1..run.end] {
-            if !part.is_empty() {
-                self.skipped.push_back(part);
-            }
-        }
-        true
-    }
-}
 
 impl Agent {
     /// `MaxStepCount`: no step gets this number.
@@ -81,22 +25,22 @@ impl Agent {
 
     /// The number of a job's next step, if it may have another.
     pub(super) fn next_step(&mut self, grant: &JobGrant) -> Option<StepNo> {
-        let run = (grant.job, grant.attempt);
+        let run = JobAttempt::new(grant.job, grant.attempt);
         let end = self.max_step_count();
         let numbers = self.steps.numbers.entry(grant.job).or_default();
         numbers.raise(grant.next_step);
-        let number = numbers.next;
-        if number >= end {
-            return None;
-        }
-        numbers.next = number + 1;
-        let next = numbers.next;
+        let number = numbers.assign(end)?;
+        let next = numbers.next();
         self.keep(run, KEPT_NEXT, &next);
         Some(StepNo(number))
     }
 
     /// A step of a heterogeneous job comes with a number.
-    pub(super) fn take_given_number(&mut self, run: Run, het: &HetStep) -> Result<(), Refusal> {
+    pub(super) fn take_given_number(
+        &mut self,
+        run: JobAttempt,
+        het: &HetStep,
+    ) -> Result<(), Refusal> {
         let number = het.step;
         let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
         let components = grant.map_or(&[][..], |grant| &grant.components);
@@ -113,12 +57,12 @@ impl Agent {
             let detail = format!("step {number} was not given out by the job's first component");
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
-        let numbers = self.steps.numbers.entry(run.0).or_default();
-        if !numbers.take(number, leader == run.0) {
+        let numbers = self.steps.numbers.entry(run.job).or_default();
+        if !numbers.take(number, leader == run.job) {
             let detail = format!("step {number} was not given out, or has been used");
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
-        let next = numbers.next;
+        let next = numbers.next();
         self.keep(run, KEPT_NEXT, &next);
         Ok(())
     }
@@ -136,9 +80,9 @@ impl Agent {
         let Some(StepNo(number)) = self.next_step(&grant) else {
             return asked.refuse(RefusalCode::StepLimit.into());
         };
-        let leads = grant.components.first().is_some_and(|c| c.job == run.0);
-        if let Some(numbers) = self.steps.numbers.get_mut(&run.0).filter(|_| leads) {
-            numbers.given.insert(number);
+        let leads = grant.components.first().is_some_and(|c| c.job == run.job);
+        if let Some(numbers) = self.steps.numbers.get_mut(&run.job).filter(|_| leads) {
+            numbers.give_out(number);
         }
         // Without a key there are no other components.
         let key = grant.het_key.as_ref();
@@ -154,46 +98,10 @@ impl Agent {
 
     /// Whether further steps of a user wait until the controller has acknowledged some that were before.
     pub(in crate::agent) fn must_wait_for_controller(&self, uid: u32) -> bool {
-        let is_of = |run: Run| {
+        let is_of = |run: JobAttempt| {
             let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
             grant.is_some_and(|grant| grant.spec.owner.uid == uid)
         };
         self.reports.are_too_many(self.reports.step_bytes(is_of))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_leader_takes_only_what_it_gave() {
-        let mut numbers = Numbers::default();
-        numbers.given.extend([3, 5]);
-        numbers.raise(6);
-        for wrong in [0, 2, 4, 6, u32::MAX] {
-            assert!(!numbers.take(wrong, true), "{wrong}");
-        }
-        assert!(numbers.take(5, true));
-        assert!(!numbers.take(5, true), "once");
-        assert!(numbers.take(3, true));
-    }
-
-    #[test]
-    fn other_components_take_each_number_once() {
-        let mut numbers = Numbers::default();
-        assert!(numbers.take(2, false));
-        assert!(!numbers.take(2, false));
-        assert!(numbers.take(7, false));
-        for number in [4, 3, 6, 5, 0, 1] {
-            assert!(numbers.take(number, false), "{number}");
-            assert!(!numbers.take(number, false), "{number} again");
-        }
-        assert_eq!(numbers.next, 8);
-        assert!(numbers.skipped.is_empty());
-        for number in (10..500).step_by(2) {
-            assert!(numbers.take(number, false));
-        }
-        assert_eq!(numbers.skipped.len(), SKIPPED_MAX);
     }
 }

@@ -1,11 +1,10 @@
 //! What processes use now, from /proc. A task's processes are its first and all below that; their memory counts together, each
 //! process for itself.
 
-use super::TaskUsage;
-use crate::shim::wire::Process;
 use crate::sys;
-use muster_core::ids::StepNo;
-use muster_core::job::Usage;
+use muster_model::ids::StepNo;
+use muster_model::job::Usage;
+use muster_node_core::messages::{Process, TaskUsage};
 use muster_proto::node::MemoryCount;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -33,14 +32,14 @@ type Tasks = BTreeMap<(StepNo, u32), (Usage, u64)>;
 fn by_task(list: &[Process], memory_kib: impl Fn(u32, &Reading) -> u64) -> Tasks {
     let read: HashMap<u32, Reading> = list
         .iter()
-        .filter_map(|(pid, ..)| Some((*pid, Reading::of(*pid)?)))
+        .filter_map(|process| Some((process.pid, Reading::of(process.pid)?)))
         .collect();
     let numbers: HashMap<u32, u32> = list
         .iter()
-        .filter_map(|(pid, _, task)| Some((*pid, (*task)?.1)))
+        .filter_map(|process| Some((process.pid, process.task?.1)))
         .collect();
     let mut tasks = Tasks::new();
-    for (pid, step, _) in list {
+    for Process { pid, step, .. } in list {
         let Some(reading) = read.get(pid) else {
             continue;
         };
@@ -136,6 +135,11 @@ fn value(text: &str, name: &str) -> u64 {
 mod tests {
     use super::*;
 
+    fn process(pid: u32, task: Option<(u32, u32)>) -> Process {
+        let step = StepNo(3);
+        Process { pid, step, task }
+    }
+
     #[test]
     fn this_process_uses_something() {
         let pid = std::process::id();
@@ -143,10 +147,7 @@ mod tests {
             .arg("1000")
             .spawn()
             .unwrap();
-        let list = [
-            (pid, StepNo(3), Some((0, 5))),
-            (child.id(), StepNo(3), None),
-        ];
+        let list = [process(pid, Some((0, 5))), process(child.id(), None)];
         let both = tasks(&list, None);
         let alone = tasks(&list[1..], None);
         child.kill().unwrap();
@@ -157,8 +158,8 @@ mod tests {
         assert_eq!((of_both.step, of_both.task), (StepNo(3), 5));
         assert!(of_both.usage.max_rss_kib > alone[0].usage.max_rss_kib);
         assert!(of_both.vsize_kib >= of_both.usage.max_rss_kib);
-        assert!(tasks(&[(u32::MAX, StepNo(0), None)], None).is_empty());
-        let own = [(pid, StepNo(3), Some((0, 5)))];
+        assert!(tasks(&[process(u32::MAX, None)], None).is_empty());
+        let own = [process(pid, Some((0, 5)))];
         let kib = |count| tasks(&own, Some(count))[0].usage.max_rss_kib;
         let resident = kib(MemoryCount::Resident);
         assert!(kib(MemoryCount::Private) < resident && kib(MemoryCount::Proportional) > 0);

@@ -1,13 +1,14 @@
 //! Starts step daemons: what the launcher works out, and what its child does with it up to the exec of this program's own
-//! file. The child shares the launcher's memory until then ([`sys::nursery`]), so everything that needs memory is done
+//! file. The child shares the launcher's memory until then ([`sys::vm_clone`]), so everything that needs memory is done
 //! before. It stays root, and does nothing that a user could delay.
 
 use crate::role;
 use crate::shim::membership::Row;
-use crate::stepd::{FirstOrder, STEPD_NAME};
+use crate::stepd::STEPD_NAME;
 use crate::sys::bare::{self, Errno, Line};
-use crate::sys::nursery::Nursery;
+use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, Words};
+use muster_node_core::messages::FirstOrder;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -16,7 +17,7 @@ use std::path::Path;
 
 /// Children that are about to become step daemons.
 #[derive(Default)]
-pub(in crate::shim) struct Beginners(Nursery<Beginner>);
+pub(in crate::shim) struct Beginners(VmCloneSpawner<Beginner>);
 
 /// Such a child.
 struct Beginner {
@@ -40,7 +41,7 @@ impl Beginners {
         row: Row,
     ) -> io::Result<i32> {
         let of = &order.step.order;
-        let step = format!("{}.{}", of.run.0, of.launch.step);
+        let step = format!("{}.{}", of.run.job, of.launch.step);
         let bytes = minicbor::to_vec(order).expect("writing to memory cannot fail");
         let file = role::memory_file(&bytes)?;
         let words = [

@@ -5,9 +5,11 @@
 
 use super::{Daemon, EncodedEnd, StepProc};
 use crate::shim::jobs::{Role, Shim};
-use crate::shim::wire::{FromShim, Run, VERSIONS};
 use crate::{stepd, sys};
-use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_node_core::messages::{
+    JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdEvent, VERSIONS,
+};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;
 use std::fs;
@@ -17,11 +19,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a shim waits for answers before it listens itself. Later ones are told to the agent when they come.
+/// How long a shim waits for answers before it listens itself. Later ones are sent to the agent when they come.
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
 impl Daemon {
-    /// Asks whoever listens there what it runs.
+    /// Asks the daemon that listens there what it runs.
     fn ask(socket: PathBuf) -> io::Result<Daemon> {
         let control = UnixStream::connect(&socket)?;
         control.set_nonblocking(true)?;
@@ -32,7 +34,7 @@ impl Daemon {
             control,
             input: Frames::default(),
             socket,
-            owned: false,
+            has_agent_channel: false,
             adopted: true,
         })
     }
@@ -41,10 +43,10 @@ impl Daemon {
     ///
     /// # Errors
     /// It does not answer.
-    fn answer(&mut self) -> io::Result<Option<stepd::Running>> {
+    fn answer(&mut self) -> io::Result<Option<RunningStep>> {
         let open = self.read();
         match self.input.take() {
-            Ok(Some(stepd::Told::Runs(running))) => Ok(Some(*running)),
+            Ok(Some(StepdEvent::StepRunning(running))) => Ok(Some(*running)),
             Ok(None) => open.map(|()| None),
             Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             Err(e) => Err(io::Error::other(e.to_string())),
@@ -53,7 +55,7 @@ impl Daemon {
 }
 
 impl Shim {
-    /// Looks for daemons of an earlier shim's, and for results of steps that it had not heard of.
+    /// Looks for daemons of an earlier shim's, and for results of steps that it did not know.
     pub(in crate::shim) fn find_steps(&mut self) {
         for (path, name) in self.step_files() {
             if !name.ends_with(".sock") {
@@ -81,15 +83,15 @@ impl Shim {
                 break;
             }
             for fd in fds.iter().filter(|fd| fd.revents != 0) {
-                self.hear_asked(fd.fd);
+                self.on_adoption_reply(fd.fd);
             }
         }
-        // Whoever ended before it was asked has left its result by now.
+        // A daemon that ended before it was asked has left its result by now.
         self.find_results();
     }
 
     /// A daemon that was asked has something to say, if it is one.
-    pub(in crate::shim) fn hear_asked(&mut self, fd: RawFd) {
+    pub(in crate::shim) fn on_adoption_reply(&mut self, fd: RawFd) {
         let is_it = |d: &Daemon| d.control.as_raw_fd() == fd;
         let Some(at) = self.asked.iter().position(is_it) else {
             return;
@@ -111,8 +113,8 @@ impl Shim {
 
     /// Takes over a daemon. One whose version is not spoken here is left alone: without a launcher it leaves a file when its step
     /// ends, which is when its process does.
-    fn adopt(&mut self, mut daemon: Daemon, running: stepd::Running) {
-        let stepd::Running {
+    fn adopt(&mut self, mut daemon: Daemon, running: RunningStep) {
+        let RunningStep {
             run,
             step,
             pid,
@@ -124,7 +126,7 @@ impl Shim {
         let theirs = greeting.unwrap_or_default();
         let is_too_old = VERSIONS.is_too_old(&theirs);
         if is_too_old {
-            let they = format!("the step daemon {pid} of step {}.{step}", run.0);
+            let they = format!("the step daemon {pid} of step {}.{step}", run.job);
             let why = VERSIONS.difference(&theirs, &they, "the launcher");
             eprintln!(
                 "{why}; it is left alone, and what comes of the step is reported when it has ended"
@@ -152,7 +154,7 @@ impl Shim {
                     ..StepProc::new(pid, daemon)
                 };
                 entry.enter_step(step, proc);
-                self.found(run, step, kept);
+                self.record_adopted_step(run, step, kept);
                 if !self.watch_daemon(run, step, pid) {
                     return self.step_ended(run, step);
                 }
@@ -164,11 +166,12 @@ impl Shim {
             self.end_step(run, step);
         }
         // It may have ended since.
-        line.into_iter().for_each(|line| self.hear_daemon(line));
+        line.into_iter()
+            .for_each(|line| self.receive_from_daemon(line));
     }
 
-    /// Steps that a daemon had before this one have ended, which the shim before had not heard.
-    fn end_steps_before(&mut self, run: Run, step: StepNo, pid: i32) {
+    /// Steps that a daemon had before this one have ended, which the launcher before had not received.
+    fn end_steps_before(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
         let entry = self.jobs.get(&run);
         let steps = entry.into_iter().flat_map(|e| &e.steps);
         let earlier: Vec<StepNo> = steps
@@ -178,7 +181,7 @@ impl Shim {
         let of_step = Role::Step(run, step);
         self.watched.retain(|w| w.pid != pid || w.role == of_step);
         for step in earlier {
-            // A daemon that goes on to another step leaves what was not heard.
+            // A daemon that goes on to another step leaves what was not received.
             let result = stepd::read_result(&super::result_path(&self.spool, run, step));
             let end = result.map_or_else(super::lost, |(end, _)| end);
             self.end_of_step(run, step, EncodedEnd::of(&end), false);
@@ -207,24 +210,24 @@ impl Shim {
             if let Some(entry) = self.jobs.get_mut(&run) {
                 entry.enter_step(step, StepProc::new(0, None));
             }
-            self.found(run, step, kept);
+            self.record_adopted_step(run, step, kept);
             self.end_of_step(run, step, EncodedEnd::of(&end), false);
         }
     }
 
-    /// What was to be kept of a step that nobody had told of.
-    fn found(&mut self, run: Run, step: StepNo, kept: stepd::Kept) {
-        eprintln!("step {}.{} was not on file", run.0, step.0);
+    /// What was to be kept of a step that nobody had reported.
+    fn record_adopted_step(&mut self, run: JobAttempt, step: StepNo, kept: KeptEntries) {
+        eprintln!("step {}.{} was not on file", run.job, step.0);
         for (key, bytes) in &kept {
             if !self.records.keeps(run, *key) {
                 self.records.keep(run, *key, bytes.clone());
             }
         }
-        self.emit(&FromShim::StepFound { run, step, kept });
+        self.emit(&LauncherEvent::StepFound { run, step, kept });
     }
 
     /// What is kept of a step, for its daemon.
-    pub(super) fn kept_of(&self, run: Run, step: StepNo) -> stepd::Kept {
+    pub(super) fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
         let kept = self.records.kept(run);
         let of_step = kept.filter(|(key, _)| crate::agent::is_kept_of(*key, step));
         of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
@@ -243,13 +246,13 @@ impl Shim {
 }
 
 /// The step that a file is the result of ([`super::result_path`]).
-fn step_of_result(name: &str) -> Option<(Run, StepNo)> {
+fn step_of_result(name: &str) -> Option<(JobAttempt, StepNo)> {
     let numbers = name.strip_prefix("step-")?.strip_suffix(".end")?;
     let mut numbers = numbers.split('.');
     let job = numbers.next()?.parse().ok()?;
     let attempt = numbers.next()?.parse().ok()?;
     let step = numbers.next()?.parse().ok()?;
-    let run = (JobId(job), Attempt(attempt));
+    let run = JobAttempt::new(JobId(job), Attempt(attempt));
     numbers.next().is_none().then_some((run, StepNo(step)))
 }
 
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn results_are_known_by_their_names() {
-        let run = (JobId(7), Attempt(2));
+        let run = JobAttempt::new(JobId(7), Attempt(2));
         let path = super::super::result_path(Path::new("/spool"), run, StepNo(3));
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(step_of_result(name), Some((run, StepNo(3))));

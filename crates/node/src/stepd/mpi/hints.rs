@@ -1,13 +1,13 @@
-//! What MPI libraries are told by variables, so that they need not find it out, or guess: where ranks share memory,
+//! What variables say to MPI libraries, so that they need not find it out, or guess: where ranks share memory,
 //! which networks a node does not have, that ranks outnumber CPUs. What the user or the site has said stays as it is.
 
 use crate::cross_memory::switches;
-use crate::shim::wire::PmixOrder;
+use muster_node_core::messages::PmixOrder;
 use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What Open MPI 4 and 5 are told where to keep the memory that their ranks share.
+/// Variables by which Open MPI 4 and 5 know where to keep the memory that their ranks share.
 const SHARED_MEMORY: [&str; 2] = [
     "OMPI_MCA_btl_vader_backing_directory",
     "OMPI_MCA_btl_sm_backing_directory",
@@ -34,21 +34,22 @@ const FABRICS: [&str; 4] = ["ofi", "openib", "uct", "usnic"];
 const PARAMS_LIMIT: u64 = 1 << 20;
 
 /// What the host finds in its environment.
-pub(super) fn of_host(told: &PmixOrder) -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(super) fn of_host(order: &PmixOrder) -> impl Iterator<Item = (&'static str, &'static str)> {
     let is_set = |name: &str| std::env::var_os(name).is_some();
-    let plugins = Some(NO_PLUGINS).filter(|_| told.no_gpus);
-    let pci = Some(NO_PCI).filter(|(name, _)| told.no_gpus && told.plain_network && !is_set(name));
+    let plugins = Some(NO_PLUGINS).filter(|_| order.no_gpus);
+    let pci =
+        Some(NO_PCI).filter(|(name, _)| order.no_gpus && order.plain_network && !is_set(name));
     plugins.into_iter().chain(pci)
 }
 
 /// Adds to a task's environment. `memory` is for what ranks of the node share.
 pub(super) fn add(
-    told: &PmixOrder,
+    order: &PmixOrder,
     memory: Option<&PathBuf>,
     crowded: bool,
     env: &mut Vec<CString>,
 ) {
-    for variable in &told.env {
+    for variable in &order.env {
         if let Some((name, value)) = variable.split_once('=') {
             set_default(env, name, value);
         }
@@ -61,21 +62,21 @@ pub(super) fn add(
             }
         }
     }
-    for (name, value) in told.cross_memory.into_iter().flat_map(switches) {
+    for (name, value) in order.cross_memory.into_iter().flat_map(switches) {
         set_default(env, name, value);
     }
-    if told.plain_network {
+    if order.plain_network {
         let files = params_files(env);
         skip_fabrics(&files, env);
     }
     // MPICH 5 does not choose between the two by itself.
-    if told.any {
+    if order.any {
         let (name, value) = MPICH_BY_PMI;
         set_default(env, name, value);
     }
-    if told.no_gpus {
+    if order.no_gpus {
         let (name, value) = NO_PLUGINS;
-        let pci = if told.plain_network {
+        let pci = if order.plain_network {
             format!(",{PCI_PLUGIN}")
         } else {
             String::new()
@@ -84,13 +85,13 @@ pub(super) fn add(
     }
     let (name, value) = SHARED_BY_FILES;
     set_default(env, name, value);
-    // Ranks wait for each other without giving up the CPU unless they are told to.
+    // Ranks wait for each other without giving up the CPU unless a variable says so.
     if crowded {
         set_default(env, "OMPI_MCA_mpi_yield_when_idle", "1");
     }
 }
 
-/// Has Open MPI not look for other networks than TCP, unless it was told by name what to use.
+/// Has Open MPI not look for other networks than TCP, unless a variable names what to use.
 fn skip_fabrics(files: &[String], env: &mut Vec<CString>) {
     let said = |name: &str| {
         let variable = value(env, &format!("OMPI_MCA_{name}"));

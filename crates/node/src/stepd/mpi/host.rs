@@ -5,9 +5,9 @@
 
 use super::hints;
 use crate::role::{self, Start};
-use crate::shim::wire::{PmixOrder, StepOrder};
 use crate::sys;
 use minicbor::{Decode, Encode};
+use muster_node_core::messages::{PmixOrder, StepOrder};
 use muster_pmix::pmi::PmiSetup;
 use muster_pmix::{Endpoints, HostSetup};
 use nix::fcntl::OFlag;
@@ -41,7 +41,7 @@ enum Served {
     Both,
 }
 
-/// What a host is told at its start.
+/// What a host receives at its start.
 #[derive(Clone, Debug, Encode, Decode)]
 struct HostOrder {
     /// `JOB.STEP`, for messages.
@@ -77,7 +77,7 @@ pub(super) fn start(
     control: &UnixStream,
     sockets: &[UnixStream],
 ) -> io::Result<Started> {
-    let step = format!("{}.{}", order.run.0, order.launch.step);
+    let step = format!("{}.{}", order.run.job, order.launch.step);
     let address = listener.map(TcpListener::local_addr).transpose()?;
     let host_order = HostOrder {
         step: step.clone(),

@@ -1,9 +1,10 @@
 //! Memory that ranks share under names of their own in /dev/shm. MPICH 5 takes such a name away in `MPI_Finalize`, UCX when
 //! the others have found it; where ranks are killed before, the memory would stay until the node is booted. What ranks have
-//! of it is noted when they are told to end, and removed when they have. Of ranks that ended by themselves, and badly, it is
+//! of it is noted when they are ordered to end, and removed when they have. Of ranks that ended by themselves, and badly, it is
 //! looked for: what is the user's, newer than the step, and nobody's any more.
 
-use crate::shim::{SHARED_MEMORY, all_pids};
+use crate::shim::all_pids;
+use muster_node_core::pmix_place::SHARED_MEMORY;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,0 +1,645 @@
+//! Whether a job is within the limits of its QOS and associations. What a QOS limits its association does not limit as
+//! well; that of the partition comes before the job's own. Limits of groups hold at each level of the tree of accounts,
+//! others where they are set nearest to the user.
+
+use crate::state::State;
+use crate::state::limit_use::InUse;
+use muster_model::account_limits::{Amounts, Limits, Scope, TresUsage};
+use muster_model::job::{Job, MILLION, Reason};
+use muster_model::time::{TimeLimit, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The limited quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rule {
+    GrpJobs,
+    GrpTres,
+    GrpMins,
+    GrpRunMins,
+    GrpWall,
+    MaxJobs,
+    MaxWall,
+    MaxTres,
+    MaxMins,
+    PerNode,
+    PerUser,
+    JobsPerAccount,
+    PerAccount,
+    RunMinsPerUser,
+    RunMinsPerAccount,
+    MinTres,
+}
+
+/// A limit that keeps a job from starting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// Slurm's word for it.
+    pub reason: Reason,
+    /// The entity with the limit.
+    pub scope: Scope,
+    /// The limit as it is written, with its value.
+    pub limit: String,
+    /// So much of that counts already.
+    pub used: u64,
+    /// So much the job would add.
+    pub asked: u64,
+}
+
+/// A job that would start, in the terms of limits.
+struct Start<'a> {
+    /// The resources that it would have. Without memory they are incomplete.
+    tres: &'a Amounts,
+    minutes: u64,
+    nodes: u64,
+    wall: TimeLimit,
+    /// How far its use counts, in millionths.
+    factor: u64,
+    now: Timestamp,
+    /// Jobs must be able to run to their limits.
+    safe: bool,
+}
+
+/// The use of a scope.
+struct Counts<'a> {
+    used: &'a InUse,
+    fresh: &'a InUse,
+    before: Option<&'a TresUsage>,
+    half_life_s: u64,
+}
+
+impl Counts<'_> {
+    fn jobs(&self) -> u64 {
+        u64::from(self.used.jobs.saturating_add(self.fresh.jobs))
+    }
+
+    fn of(&self, name: &str) -> u64 {
+        self.used.of(name).saturating_add(self.fresh.of(name))
+    }
+
+    fn run_minutes(&self, name: &str, now: Timestamp) -> u64 {
+        let used = self.used.run_minutes(name, now);
+        used.saturating_add(self.fresh.run_minutes(name, now))
+    }
+
+    fn minutes(&self, name: &str, now: Timestamp) -> u64 {
+        let before = self.before;
+        before.map_or(0, |usage| usage.minutes(name, now, self.half_life_s))
+    }
+}
+
+/// Limits that are looked at one after another, the first that is broken, and those that QOS have set.
+struct Check<'a> {
+    start: Start<'a>,
+    scope: &'a Scope,
+    by_qos: BTreeSet<(Rule, String)>,
+    over: Option<Over>,
+}
+
+impl Check<'_> {
+    /// A limit: so much of it counts already, and so much more would. It is broken if that is more than it allows.
+    fn most(&mut self, (rule, name): (Rule, &str), most: Option<u64>, (used, asked): (u64, u64)) {
+        let broken = |most: u64| used.saturating_add(asked) > most;
+        self.look((rule, name), most, (used, asked), broken);
+    }
+
+    fn look(
+        &mut self,
+        (rule, name): (Rule, &str),
+        most: Option<u64>,
+        (used, asked): (u64, u64),
+        broken: impl Fn(u64) -> bool,
+    ) {
+        let Some(most) = most else { return };
+        let of_qos = matches!(
+            self.scope,
+            Scope::Qos(_) | Scope::QosUser(..) | Scope::QosAccount(..)
+        );
+        let key = (rule, name.to_owned());
+        // The other limits of one QOS are not in the way of each other: each rule is looked at in one of its scopes.
+        if self.by_qos.contains(&key) {
+            return;
+        }
+        if of_qos {
+            self.by_qos.insert(key);
+        }
+        if self.over.is_none() && broken(most) {
+            let text = match name {
+                "" => format!("{}={most}", written(rule)),
+                _ => format!("{}={name}={most}", written(rule)),
+            };
+            self.over = Some(Over {
+                reason: reason(rule, name, of_qos),
+                scope: self.scope.clone(),
+                limit: text,
+                used,
+                asked,
+            });
+        }
+    }
+
+    fn each(&mut self, rule: Rule, limits: &Amounts, used: impl Fn(&str, u64) -> (u64, u64)) {
+        for (name, most) in limits {
+            let asked = self.start.tres.iter().find(|(n, _)| n == name);
+            let asked = asked.map_or(0, |(_, amount)| *amount);
+            let (used, more) = used(name, asked);
+            // Who asks for none of it is not kept back by others that have too much.
+            self.look((rule, name), Some(*most), (used, more), |most| {
+                asked > 0 && used.saturating_add(more) > most
+            });
+        }
+    }
+
+    fn group(&mut self, limits: &Limits, counts: &Counts<'_>) {
+        let (now, safe) = (self.start.now, self.start.safe);
+        let (minutes, factor) = (self.start.minutes, self.start.factor);
+        let counted = |asked: u64| counted_minutes(asked, minutes, factor);
+        let jobs = limits.grp_jobs.map(u64::from);
+        self.most((Rule::GrpJobs, ""), jobs, (counts.jobs(), 1));
+        self.each(Rule::GrpTres, &limits.grp_tres, |name, asked| {
+            (counts.of(name), asked)
+        });
+        // Without `safe` a job starts while there is anything left.
+        self.each(Rule::GrpMins, &limits.grp_tres_mins, |name, asked| {
+            let used = counts.minutes(name, now);
+            match safe {
+                true => (
+                    used.saturating_add(counts.run_minutes(name, now)),
+                    counted(asked),
+                ),
+                false => (used, 1),
+            }
+        });
+        self.run_minutes(Rule::GrpRunMins, &limits.grp_tres_run_mins, counts);
+        let used = counts.minutes("wall", now);
+        let asked = if safe { counted(1) } else { 1 };
+        self.most((Rule::GrpWall, ""), limits.grp_wall_min, (used, asked));
+    }
+
+    /// Resource minutes that running jobs may still use, this one included.
+    fn run_minutes(&mut self, rule: Rule, most: &Amounts, counts: &Counts<'_>) {
+        let (now, minutes, factor) = (self.start.now, self.start.minutes, self.start.factor);
+        self.each(rule, most, |name, asked| {
+            let used = counts.run_minutes(name, now);
+            (used, counted_minutes(asked, minutes, factor))
+        });
+    }
+
+    /// Limits of each job.
+    fn job(&mut self, limits: &Limits) {
+        let (minutes, nodes) = (self.start.minutes, self.start.nodes.max(1));
+        let asked = match self.start.wall {
+            TimeLimit::Minutes(minutes) => u64::from(minutes),
+            TimeLimit::Unlimited => u64::MAX,
+        };
+        let most = limits.max_wall_min.map(u64::from);
+        self.most((Rule::MaxWall, ""), most, (0, asked));
+        self.each(Rule::MaxTres, &limits.max_tres, |_, asked| (0, asked));
+        self.each(Rule::MaxMins, &limits.max_tres_mins, |_, asked| {
+            (0, asked.saturating_mul(minutes))
+        });
+        self.each(Rule::PerNode, &limits.max_tres_node, |_, asked| {
+            (0, asked.div_ceil(nodes))
+        });
+        // Less than all that it would have tells nothing of what it has at least.
+        let whole = self.start.tres.iter().any(|(name, _)| name == "mem");
+        for (name, least) in limits.min_tres.iter().filter(|_| whole) {
+            let has = self.start.tres.iter().find(|(n, _)| n == name);
+            let has = has.map_or(0, |(_, amount)| *amount);
+            self.look((Rule::MinTres, name), Some(*least), (0, has), |least| {
+                has < least
+            });
+        }
+    }
+}
+
+impl State {
+    /// Limits of a scope, and of what there was set above for a user in an account.
+    pub(super) fn limits_in(&self, scope: &Scope) -> Limits {
+        let accounts = &self.accounts;
+        match scope {
+            Scope::Account(name) => {
+                let record = accounts.accounts.get(name);
+                record.map(|a| a.terms.limits.clone()).unwrap_or_default()
+            }
+            Scope::Association(account, user) => {
+                let own = accounts
+                    .users
+                    .get(user)
+                    .and_then(|u| u.accounts.get(account));
+                let mut limits = own.map(|t| t.limits.clone()).unwrap_or_default();
+                for name in self.accounts_above(account) {
+                    if let Some(above) = accounts.accounts.get(name).map(|a| &a.terms.limits) {
+                        inherit(&mut limits, above);
+                    }
+                }
+                limits
+            }
+            Scope::Qos(name) | Scope::QosUser(name, _) | Scope::QosAccount(name, _) => {
+                let record = accounts.qos.get(name);
+                record.map(|q| q.limits.clone()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Whether anything is limited for a scope.
+    pub fn is_limited(&self, scope: &Scope) -> bool {
+        !self.limits_in(scope).is_empty()
+    }
+
+    /// Whether the passing of time alone may let a job start that this keeps back.
+    pub fn is_limited_by_use(reason: Reason) -> bool {
+        let name = reason.name();
+        name.contains("Minutes") && name.contains("Grp")
+            || name.contains("RunMinsPer")
+            || name.ends_with("GrpWallLimit")
+    }
+
+    /// The limit that keeps so many more jobs of this kind from being submitted.
+    pub fn submit_limit(&self, job: &Job, tasks: u32) -> Option<&'static str> {
+        if !self.keeps_limits() {
+            return None;
+        }
+        let mut by_qos: BTreeSet<&'static str> = BTreeSet::new();
+        for scope in self.scopes_of(job, &job.partition) {
+            let limits = self.limits_in(&scope);
+            let used = self.limit_use.get(&scope).map_or(0, |u| u.submitted);
+            let checks: &[(&'static str, Option<u32>)] = match &scope {
+                Scope::Account(_) | Scope::Qos(_) => &[("GrpSubmitJobs", limits.grp_submit)],
+                Scope::Association(..) => &[
+                    ("GrpSubmitJobs", limits.grp_submit),
+                    ("MaxSubmitJobs", limits.max_submit),
+                ],
+                Scope::QosUser(..) => &[("MaxSubmitJobsPerUser", limits.max_submit)],
+                Scope::QosAccount(..) => &[("MaxSubmitJobsPerAccount", limits.max_submit_account)],
+            };
+            let of_qos = !matches!(scope, Scope::Account(_) | Scope::Association(..));
+            for (name, most) in checks {
+                let Some(most) = most else { continue };
+                let kind = if name.starts_with("Grp") {
+                    "Grp"
+                } else {
+                    "Max"
+                };
+                if !of_qos && by_qos.contains(kind) || of_qos && by_qos.contains(name) {
+                    continue;
+                }
+                if of_qos {
+                    by_qos.extend([kind, *name]);
+                }
+                if used.saturating_add(tasks) > *most {
+                    return Some(name);
+                }
+            }
+        }
+        None
+    }
+
+    /// The limit that a job is over whatever others have, if its QOS refuses such jobs (`DenyOnLimit`).
+    pub fn denied_by(&self, job: &Job, now: Timestamp) -> Option<Over> {
+        let own = self.accounts.qos.get(self.qos_of(job));
+        if !self.keeps_limits() || !own.is_some_and(|qos| qos.has("DenyOnLimit")) {
+            return None;
+        }
+        let tres = least_of(job);
+        self.over_limit((job, &job.partition), &tres, None, now)
+    }
+
+    /// The limit that keeps a job from starting with so much in that partition, given what is in use beside what the
+    /// state knows.
+    pub fn start_limit(
+        &self,
+        (job, partition): (&Job, &str),
+        tres: &Amounts,
+        more: &BTreeMap<Scope, InUse>,
+        now: Timestamp,
+    ) -> Option<Over> {
+        self.over_limit((job, partition), tres, Some(more), now)
+    }
+
+    /// The limit that keeps a waiting job back, as far as that follows from its request.
+    pub fn waits_for_limit(&self, job: &Job, now: Timestamp) -> Option<Over> {
+        let none = BTreeMap::new();
+        self.over_limit((job, &job.partition), &least_of(job), Some(&none), now)
+    }
+
+    /// Without `more` as if nobody else had anything.
+    fn over_limit(
+        &self,
+        (job, partition): (&Job, &str),
+        tres: &Amounts,
+        more: Option<&BTreeMap<Scope, InUse>>,
+        now: Timestamp,
+    ) -> Option<Over> {
+        if !self.keeps_limits() {
+            return None;
+        }
+        let none = InUse::default();
+        let of = |name: &str| tres.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n);
+        let scopes = self.scopes_of(job, partition);
+        let first = scopes.first()?;
+        let mut check = Check {
+            start: Start {
+                tres,
+                minutes: match job.time_limit {
+                    TimeLimit::Minutes(minutes) => u64::from(minutes),
+                    TimeLimit::Unlimited => u64::from(u32::MAX),
+                },
+                nodes: of("node"),
+                wall: job.time_limit,
+                factor: self.usage_factor_millionths(job).unwrap_or(MILLION),
+                now,
+                safe: self.config.as_ref().is_some_and(|c| c.order.enforce_safe),
+            },
+            scope: first,
+            by_qos: BTreeSet::new(),
+            over: None,
+        };
+        for scope in &scopes {
+            check.scope = scope;
+            let limits = self.limits_in(scope);
+            if limits.is_empty() {
+                continue;
+            }
+            let counts = Counts {
+                used: more.and(self.limit_use.get(scope)).unwrap_or(&none),
+                fresh: more.and_then(|more| more.get(scope)).unwrap_or(&none),
+                before: more.and(self.accounts.tres_usage.get(scope)),
+                half_life_s: self.limits_half_life_s(scope),
+            };
+            let jobs = |most: Option<u32>| most.map(u64::from);
+            match scope {
+                Scope::Account(_) => check.group(&limits, &counts),
+                Scope::Qos(_) => {
+                    check.group(&limits, &counts);
+                    check.job(&limits);
+                }
+                Scope::Association(..) => {
+                    check.most(
+                        (Rule::MaxJobs, ""),
+                        jobs(limits.max_jobs),
+                        (counts.jobs(), 1),
+                    );
+                    check.group(&limits, &counts);
+                    check.job(&limits);
+                }
+                Scope::QosUser(..) => {
+                    check.most(
+                        (Rule::MaxJobs, ""),
+                        jobs(limits.max_jobs),
+                        (counts.jobs(), 1),
+                    );
+                    check.each(Rule::PerUser, &limits.max_tres_user, |name, asked| {
+                        (counts.of(name), asked)
+                    });
+                    let most = &limits.max_tres_run_mins_user;
+                    check.run_minutes(Rule::RunMinsPerUser, most, &counts);
+                }
+                Scope::QosAccount(..) => {
+                    let most = jobs(limits.max_jobs_account);
+                    check.most((Rule::JobsPerAccount, ""), most, (counts.jobs(), 1));
+                    check.each(Rule::PerAccount, &limits.max_tres_account, |name, asked| {
+                        (counts.of(name), asked)
+                    });
+                    let most = &limits.max_tres_run_mins_account;
+                    check.run_minutes(Rule::RunMinsPerAccount, most, &counts);
+                }
+            }
+            if check.over.is_some() {
+                return check.over;
+            }
+        }
+        None
+    }
+
+    /// Those that have used all that they may in the course of time: their jobs are ended, unless none is started that
+    /// could come to that (`safe`).
+    pub(crate) fn used_up(&self, now: Timestamp) -> BTreeSet<Scope> {
+        let config = self.config.as_ref();
+        if !self.keeps_limits() || config.is_some_and(|c| c.order.enforce_safe) {
+            return BTreeSet::new();
+        }
+        let all = self.accounts.tres_usage.iter();
+        let over = all.filter(|(scope, usage)| {
+            if matches!(scope, Scope::QosUser(..) | Scope::QosAccount(..)) {
+                return false;
+            }
+            let (limits, half_life_s) = (self.limits_in(scope), self.limits_half_life_s(scope));
+            let used = |name: &str| usage.minutes(name, now, half_life_s);
+            let mut tres = limits.grp_tres_mins.iter();
+            let wall = limits.grp_wall_min.is_some_and(|most| used("wall") >= most);
+            wall || tres.any(|(name, most)| used(name) >= *most)
+        });
+        over.map(|(scope, _)| scope.clone()).collect()
+    }
+}
+
+/// An amount times minutes, as far as it counts, in millionths.
+fn counted_minutes(asked: u64, minutes: u64, factor: u64) -> u64 {
+    let all = u128::from(asked) * u128::from(minutes) * u128::from(factor);
+    u64::try_from(all / u128::from(MILLION)).unwrap_or(u64::MAX)
+}
+
+/// CPUs and nodes that a job asks for at least.
+fn least_of(job: &Job) -> Amounts {
+    let ask = &job.spec.ask;
+    vec![
+        ("cpu".to_owned(), u64::from(ask.min_cpus())),
+        ("node".to_owned(), u64::from(ask.min_nodes)),
+    ]
+}
+
+/// Limits of each job that are not set for a user are those of the account, and of accounts above.
+fn inherit(limits: &mut Limits, above: &Limits) {
+    limits.max_jobs = limits.max_jobs.or(above.max_jobs);
+    limits.max_submit = limits.max_submit.or(above.max_submit);
+    limits.max_jobs_accrue = limits.max_jobs_accrue.or(above.max_jobs_accrue);
+    limits.max_wall_min = limits.max_wall_min.or(above.max_wall_min);
+    for (own, above) in [
+        (&mut limits.max_tres, &above.max_tres),
+        (&mut limits.max_tres_mins, &above.max_tres_mins),
+        (&mut limits.max_tres_node, &above.max_tres_node),
+    ] {
+        for (name, most) in above {
+            if !own.iter().any(|(n, _)| n == name) {
+                own.push((name.clone(), *most));
+            }
+        }
+    }
+}
+
+/// How sacctmgr writes it.
+fn written(rule: Rule) -> &'static str {
+    match rule {
+        Rule::GrpJobs => "GrpJobs",
+        Rule::GrpTres => "GrpTRES",
+        Rule::GrpMins => "GrpTRESMins",
+        Rule::GrpRunMins => "GrpTRESRunMins",
+        Rule::GrpWall => "GrpWall",
+        Rule::MaxJobs => "MaxJobs",
+        Rule::MaxWall => "MaxWall",
+        Rule::MaxTres => "MaxTRES",
+        Rule::MaxMins => "MaxTRESMins",
+        Rule::PerNode => "MaxTRESPerNode",
+        Rule::PerUser => "MaxTRESPerUser",
+        Rule::JobsPerAccount => "MaxJobsPerAccount",
+        Rule::PerAccount => "MaxTRESPerAccount",
+        Rule::MinTres => "MinTRES",
+        Rule::RunMinsPerUser => "MaxTRESRunMinsPerUser",
+        Rule::RunMinsPerAccount => "MaxTRESRunMinsPerAccount",
+    }
+}
+
+/// Slurm's word for a limit that is broken.
+fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
+    use Reason as R;
+    // Of an association, and of a QOS, each by resource: CPUs, memory, nodes, devices.
+    let by = |assoc: [R; 4], of_qos: [R; 4]| {
+        let list = if qos { of_qos } else { assoc };
+        match name {
+            "cpu" => list[0],
+            "mem" => list[1],
+            "node" => list[2],
+            _ => list[3],
+        }
+    };
+    let either = |assoc: R, of_qos: R| if qos { of_qos } else { assoc };
+    match rule {
+        Rule::GrpJobs => either(R::AssocGrpJobsLimit, R::QOSGrpJobsLimit),
+        Rule::GrpWall => either(R::AssocGrpWallLimit, R::QOSGrpWallLimit),
+        Rule::MaxJobs => either(R::AssocMaxJobsLimit, R::QOSMaxJobsPerUserLimit),
+        Rule::MaxWall => either(
+            R::AssocMaxWallDurationPerJobLimit,
+            R::QOSMaxWallDurationPerJobLimit,
+        ),
+        Rule::JobsPerAccount => R::MaxJobsPerAccount,
+        Rule::GrpTres => by(
+            [
+                R::AssocGrpCpuLimit,
+                R::AssocGrpMemLimit,
+                R::AssocGrpNodeLimit,
+                R::AssocGrpGRES,
+            ],
+            [
+                R::QOSGrpCpuLimit,
+                R::QOSGrpMemLimit,
+                R::QOSGrpNodeLimit,
+                R::QOSGrpGRES,
+            ],
+        ),
+        Rule::GrpMins => by(
+            [
+                R::AssocGrpCPUMinutesLimit,
+                R::AssocGrpMemMinutes,
+                R::AssocGrpNodeMinutes,
+                R::AssocGrpGRESMinutes,
+            ],
+            [
+                R::QOSGrpCPUMinutesLimit,
+                R::QOSGrpMemoryMinutes,
+                R::QOSGrpNodeMinutes,
+                R::QOSGrpGRESMinutes,
+            ],
+        ),
+        Rule::GrpRunMins => by(
+            [
+                R::AssocGrpCPURunMinutesLimit,
+                R::AssocGrpMemRunMinutes,
+                R::AssocGrpNodeRunMinutes,
+                R::AssocGrpGRESRunMinutes,
+            ],
+            [
+                R::QOSGrpCPURunMinutesLimit,
+                R::QOSGrpMemoryRunMinutes,
+                R::QOSGrpNodeRunMinutes,
+                R::QOSGrpGRESRunMinutes,
+            ],
+        ),
+        Rule::MaxTres => by(
+            [
+                R::AssocMaxCpuPerJobLimit,
+                R::AssocMaxMemPerJob,
+                R::AssocMaxNodePerJobLimit,
+                R::AssocMaxGRESPerJob,
+            ],
+            [
+                R::QOSMaxCpuPerJobLimit,
+                R::QOSMaxMemoryPerJob,
+                R::QOSMaxNodePerJobLimit,
+                R::QOSMaxGRESPerJob,
+            ],
+        ),
+        Rule::MaxMins => by(
+            [
+                R::AssocMaxCpuMinutesPerJobLimit,
+                R::AssocMaxMemMinutesPerJob,
+                R::AssocMaxNodeMinutesPerJob,
+                R::AssocMaxGRESMinutesPerJob,
+            ],
+            [
+                R::QOSMaxCpuMinutesPerJobLimit,
+                R::QOSMaxMemoryMinutesPerJob,
+                R::QOSMaxNodeMinutesPerJob,
+                R::QOSMaxGRESMinutesPerJob,
+            ],
+        ),
+        Rule::PerNode => by(
+            [
+                R::AssocMaxCpuPerNode,
+                R::AssocMaxMemPerNode,
+                R::AssocMaxNodePerJobLimit,
+                R::AssocMaxGRESPerNode,
+            ],
+            [
+                R::QOSMaxCpuPerNode,
+                R::QOSMaxMemoryPerNode,
+                R::QOSMaxNodePerJobLimit,
+                R::QOSMaxGRESPerNode,
+            ],
+        ),
+        Rule::PerUser => by(
+            [R::QOSMaxCpuPerUserLimit; 4],
+            [
+                R::QOSMaxCpuPerUserLimit,
+                R::QOSMaxMemoryPerUser,
+                R::QOSMaxNodePerUserLimit,
+                R::QOSMaxGRESPerUser,
+            ],
+        ),
+        Rule::PerAccount => by(
+            [R::MaxCpuPerAccount; 4],
+            [
+                R::MaxCpuPerAccount,
+                R::MaxMemoryPerAccount,
+                R::MaxNodePerAccount,
+                R::MaxGRESPerAccount,
+            ],
+        ),
+        Rule::RunMinsPerUser => by(
+            [R::MaxCpuRunMinsPerUser; 4],
+            [
+                R::MaxCpuRunMinsPerUser,
+                R::MaxMemoryRunMinsPerUser,
+                R::MaxNodeRunMinsPerUser,
+                R::MaxGRESRunMinsPerUser,
+            ],
+        ),
+        Rule::RunMinsPerAccount => by(
+            [R::MaxCpuRunMinsPerAccount; 4],
+            [
+                R::MaxCpuRunMinsPerAccount,
+                R::MaxMemoryRunMinsPerAccount,
+                R::MaxNodeRunMinsPerAccount,
+                R::MaxGRESRunMinsPerAccount,
+            ],
+        ),
+        Rule::MinTres => by(
+            [R::QOSMinCpuNotSatisfied; 4],
+            [
+                R::QOSMinCpuNotSatisfied,
+                R::QOSMinMemory,
+                R::QOSMinNode,
+                R::QOSMinGRES,
+            ],
+        ),
+    }
+}

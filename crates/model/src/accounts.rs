@@ -1,0 +1,394 @@
+//! Accounts, users, associations and qualities of service: what sacctmgr keeps, what jobs have used of it, and what
+//! is a fair share of the cluster for each user. Shares are worked out when an event says so, so that everyone who
+//! applied the same events has the same.
+
+use crate::account_limits::{Limits, Scope, TresUsage};
+use crate::time::Timestamp;
+use minicbor::{Decode, Encode};
+use std::collections::BTreeMap;
+
+/// The account that all others are under.
+pub const ROOT: &str = "root";
+/// The QOS that jobs have which ask for none.
+pub const NORMAL: &str = "normal";
+/// Shares of an association that has its account's (`fairshare=parent`).
+pub const PARENT_SHARES: u32 = u32::MAX;
+
+/// An account.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Account {
+    /// Its name.
+    #[n(0)]
+    pub name: String,
+    /// The account that it is under; empty for `root`.
+    #[n(1)]
+    pub parent: String,
+    /// `Description`.
+    #[n(2)]
+    pub description: String,
+    /// `Organization`.
+    #[n(3)]
+    pub organization: String,
+    /// The settings of its association.
+    #[n(4)]
+    pub terms: Terms,
+}
+
+/// The settings of an association.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Terms {
+    /// `Fairshare`; 1 if absent.
+    #[n(0)]
+    pub shares: Option<u32>,
+    /// `Priority`, the association factor.
+    #[n(1)]
+    pub priority: Option<u32>,
+    /// `DefaultQOS`.
+    #[n(2)]
+    pub default_qos: Option<String>,
+    /// `QosLevel`; those of the account above if absent.
+    #[n(3)]
+    pub qos: Option<Vec<String>>,
+    /// Its limits.
+    #[n(4)]
+    #[cbor(default)]
+    pub limits: Limits,
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct User {
+    /// Its name.
+    #[n(0)]
+    pub name: String,
+    /// `DefaultAccount`.
+    #[n(1)]
+    pub default_account: String,
+    /// `AdminLevel`: `None`, `Operator`, `Administrator`.
+    #[n(2)]
+    pub admin_level: String,
+    /// Associations, by account.
+    #[n(3)]
+    pub accounts: BTreeMap<String, Terms>,
+    /// `WCKeys`: workload characterization keys that its jobs may name.
+    #[n(4)]
+    #[cbor(default)]
+    pub wckeys: Vec<String>,
+    /// `DefaultWCKey`; empty for none.
+    #[n(5)]
+    #[cbor(default)]
+    pub default_wckey: String,
+    /// Accounts that it coordinates, with all that are under them.
+    #[n(6)]
+    #[cbor(default)]
+    pub coordinates: Vec<String>,
+}
+
+/// A quality of service.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Qos {
+    /// Its name.
+    #[n(0)]
+    pub name: String,
+    /// `Description`.
+    #[n(1)]
+    pub description: String,
+    /// `Priority`.
+    #[n(2)]
+    pub priority: u32,
+    /// `Preempt`: QOS whose jobs its jobs may preempt.
+    #[n(3)]
+    pub preempt: Vec<String>,
+    /// `PreemptMode`; the cluster's if absent.
+    #[n(4)]
+    pub preempt_mode: Option<String>,
+    /// `PreemptExemptTime`, seconds.
+    #[n(5)]
+    pub preempt_exempt_s: Option<u32>,
+    /// `GraceTime`, seconds.
+    #[n(6)]
+    pub grace_time_s: u32,
+    /// `UsageFactor` in millionths; absent is 1.
+    #[n(7)]
+    pub usage_factor_millionths: Option<u64>,
+    /// Its limits.
+    #[n(8)]
+    #[cbor(default)]
+    pub limits: Limits,
+    /// `Flags`, as in [`Qos::FLAGS`].
+    #[n(9)]
+    #[cbor(default)]
+    pub flags: Vec<String>,
+}
+
+impl Qos {
+    /// Limits of a job's QOS come before those of its partition's.
+    pub const OVER_PART_QOS: &'static str = "OverPartQOS";
+    /// Its jobs must ask for a reservation.
+    pub const REQUIRES_RESERVATION: &'static str = "RequiresReservation";
+    /// Flags that are kept: jobs over a limit are refused at submission; use that counts towards limits is not
+    /// forgotten; no nodes are kept for jobs that wait; the QOS of the job comes before that of the partition; jobs must
+    /// ask for a reservation.
+    pub const FLAGS: [&'static str; 5] = [
+        "DenyOnLimit",
+        "NoDecay",
+        "NoReserve",
+        Qos::OVER_PART_QOS,
+        Qos::REQUIRES_RESERVATION,
+    ];
+
+    /// Whether it has a flag.
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|own| own == flag)
+    }
+}
+
+/// The use of a user's jobs in an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Usage {
+    /// Billing units times seconds, decayed to `at`.
+    #[n(0)]
+    pub raw: f64,
+    /// As of when.
+    #[n(1)]
+    pub at: Timestamp,
+    /// Billing units of jobs that run, in thousandths.
+    #[n(2)]
+    pub rate_milli: u64,
+}
+
+impl Usage {
+    /// The use as of a later time.
+    pub fn at(self, now: Timestamp, half_life_s: u64) -> Usage {
+        let seconds = now.since_ms(self.at) as f64 / 1000.0;
+        let rate = self.rate_milli as f64 / 1000.0;
+        let raw = if half_life_s == 0 {
+            self.raw + rate * seconds
+        } else {
+            let life = half_life_s as f64;
+            let left = (-seconds / life).exp2();
+            self.raw * left + rate * life / std::f64::consts::LN_2 * (1.0 - left)
+        };
+        Usage {
+            raw,
+            at: now.max(self.at),
+            ..self
+        }
+    }
+}
+
+/// One line of the tree of shares.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Share {
+    /// The account.
+    #[n(0)]
+    pub account: String,
+    /// The user; empty for the account itself.
+    #[n(1)]
+    pub user: String,
+    /// Depth in the tree; `root` is 0.
+    #[n(2)]
+    pub depth: u32,
+    /// Shares as they are set.
+    #[n(3)]
+    pub raw_shares: u32,
+    /// Part of the siblings' shares.
+    #[n(4)]
+    pub norm_shares: f64,
+    /// Use, in billing units times seconds.
+    #[n(5)]
+    pub raw_usage: f64,
+    /// Part of all use.
+    #[n(6)]
+    pub norm_usage: f64,
+    /// Part of the siblings' use (Fair Tree), or of all use with what the account used (classic).
+    #[n(7)]
+    pub effective_usage: f64,
+    /// 0 to 1, for users.
+    #[n(8)]
+    pub fair_share: f64,
+    /// `norm_shares / effective_usage`; infinite without use.
+    #[n(9)]
+    pub level_fs: f64,
+}
+
+/// All that sacctmgr keeps, and use.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Accounts {
+    /// Accounts but `root`, by name.
+    #[n(0)]
+    pub accounts: BTreeMap<String, Account>,
+    /// Users, by name.
+    #[n(1)]
+    pub users: BTreeMap<String, User>,
+    /// QOS but an unchanged `normal`, by name.
+    #[n(2)]
+    pub qos: BTreeMap<String, Qos>,
+    /// Use, by account and user.
+    #[n(3)]
+    pub usage: BTreeMap<(String, String), Usage>,
+    /// Shares as of `calculated_at`, the tree from `root` down.
+    #[n(4)]
+    pub shares: Vec<Share>,
+    /// When priorities were worked out last.
+    #[n(5)]
+    pub calculated_at: Timestamp,
+    /// When use was forgotten last.
+    #[n(6)]
+    pub reset_at: Timestamp,
+    /// Fair share by account and user; made from `shares`.
+    #[n(7)]
+    pub fair: BTreeMap<String, BTreeMap<String, f64>>,
+    /// The use over time that limits compare with.
+    #[n(8)]
+    #[cbor(default)]
+    pub tres_usage: BTreeMap<Scope, TresUsage>,
+}
+
+impl Accounts {
+    /// The QOS of that name; `normal` is always there.
+    pub fn qos(&self, name: &str) -> Option<Qos> {
+        match self.qos.get(name) {
+            Some(qos) => Some(qos.clone()),
+            None if name == NORMAL => Some(Qos {
+                name: NORMAL.to_owned(),
+                description: "Normal QOS default".to_owned(),
+                ..Qos::default()
+            }),
+            None => None,
+        }
+    }
+
+    /// An account and those that it is under, up to `root`.
+    pub fn upwards<'a>(&'a self, account: &'a str) -> impl Iterator<Item = &'a str> {
+        let mut next = Some(account);
+        let up = std::iter::from_fn(move || {
+            let name = next?;
+            next = match self.accounts.get(name) {
+                Some(above) if !above.parent.is_empty() => Some(&above.parent),
+                _ => (name != ROOT).then_some(ROOT),
+            };
+            Some(name)
+        });
+        // A tree is never deeper than it has accounts, `root` and one that nobody added.
+        up.take(self.accounts.len() + 2)
+    }
+
+    /// What is set for a user in an account, and up the tree from there.
+    fn terms<'a>(&'a self, account: &str, user: &str) -> impl Iterator<Item = &'a Terms> + use<'a> {
+        let own = self.users.get(user).and_then(|u| u.accounts.get(account));
+        let mut next = self.accounts.get(account);
+        let up = std::iter::from_fn(move || {
+            let account = next?;
+            next = self.accounts.get(&account.parent);
+            Some(&account.terms)
+        });
+        // A tree is never deeper than it has accounts.
+        own.into_iter().chain(up.take(self.accounts.len()))
+    }
+
+    /// Whether the user has an association in the account.
+    pub fn has_association(&self, account: &str, user: &str) -> bool {
+        let known = self.users.get(user);
+        known.is_some_and(|user| user.accounts.contains_key(account))
+    }
+
+    /// QOS that jobs of a user in an account may have; all if nothing is set.
+    pub fn allows_qos(&self, account: &str, user: &str, qos: &str) -> bool {
+        match self.terms(account, user).find_map(|t| t.qos.as_ref()) {
+            Some(list) => list.iter().any(|q| q == qos),
+            None => self.qos(qos).is_some(),
+        }
+    }
+
+    /// The QOS of a job that asks for none.
+    pub fn default_qos<'a>(&'a self, account: &str, user: &str) -> &'a str {
+        self.terms(account, user)
+            .find_map(|t| t.default_qos.as_deref())
+            .unwrap_or(NORMAL)
+    }
+
+    /// The association factor.
+    pub fn association_priority(&self, account: &str, user: &str) -> u32 {
+        self.terms(account, user)
+            .find_map(|t| t.priority)
+            .unwrap_or(0)
+    }
+
+    /// The highest priority that any association has.
+    pub fn association_priority_max(&self) -> u32 {
+        let accounts = self.accounts.values().map(|a| &a.terms);
+        let users = self.users.values().flat_map(|u| u.accounts.values());
+        accounts
+            .chain(users)
+            .filter_map(|t| t.priority)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The highest priority that any QOS has.
+    pub fn qos_priority_max(&self) -> u32 {
+        self.qos.values().map(|q| q.priority).max().unwrap_or(0)
+    }
+
+    /// Fair share of a user in an account, 0 to 1.
+    pub fn fair_share(&self, account: &str, user: &str) -> f64 {
+        let known = self.fair.get(account).and_then(|users| users.get(user));
+        // Who has never run anything and is in no list has used nothing.
+        known.copied().unwrap_or(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn use_decays_and_grows_the_same_however_often_it_is_looked_at() {
+        let start = Usage {
+            raw: 1000.0,
+            at: Timestamp(0),
+            rate_milli: 2000,
+        };
+        let later = |s: u64| Timestamp(0).plus_s(s);
+        let once = start.at(later(7200), 3600);
+        let mut often = start;
+        (1..=720).for_each(|i| often = often.at(later(i * 10), 3600));
+        assert!(
+            (once.raw - often.raw).abs() < 1e-6,
+            "{} {}",
+            once.raw,
+            often.raw
+        );
+        let idle = Usage {
+            rate_milli: 0,
+            ..start
+        };
+        assert!((idle.at(later(3600), 3600).raw - 500.0).abs() < 1e-9);
+        assert_eq!(start.at(later(10), 0).raw, 1020.0);
+    }
+
+    #[test]
+    fn what_is_not_set_is_the_accounts() {
+        let mut all = Accounts::default();
+        for (name, parent) in [("a", "root"), ("b", "a")] {
+            let account = Account {
+                name: name.into(),
+                parent: parent.into(),
+                ..Account::default()
+            };
+            all.accounts.insert(name.into(), account);
+        }
+        let mut user = User::default();
+        user.accounts.insert("b".into(), Terms::default());
+        all.users.insert("u".into(), user);
+        let a = all.accounts.get_mut("a").unwrap();
+        a.terms.qos = Some(vec!["high".into()]);
+        a.terms.default_qos = Some("high".into());
+        a.terms.priority = Some(7);
+        assert_eq!(all.default_qos("b", "u"), "high");
+        assert_eq!(all.association_priority("b", "u"), 7);
+        assert!(all.allows_qos("b", "u", "high") && !all.allows_qos("b", "u", "normal"));
+        assert_eq!(all.default_qos("x", "y"), "normal");
+    }
+}

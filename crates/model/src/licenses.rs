@@ -1,0 +1,83 @@
+//! Licenses of the cluster: counts of things that jobs hold while they run, wherever they run (`Licenses=`,
+//! `--licenses`), and how they are written.
+
+use std::collections::BTreeMap;
+
+/// Names and counts; each name once.
+pub type Counts = Vec<(String, u32)>;
+
+/// Reads `foo:4,bar`, as `Licenses=` of slurm.conf has it; `None` if that is not what it is.
+pub fn parse(text: &str) -> Option<Counts> {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    for word in text
+        .split([',', ';'])
+        .map(str::trim)
+        .filter(|w| !w.is_empty())
+    {
+        let (name, count) = match word.split_once([':', '=']) {
+            Some((name, count)) => (name, count.parse().ok()?),
+            None => (word, 1),
+        };
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return None;
+        }
+        let sum = counts.entry(name).or_default();
+        *sum = sum.checked_add(count)?;
+    }
+    let named = counts.into_iter();
+    Some(
+        named
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect(),
+    )
+}
+
+/// Reads `--licenses`: all of what commas separate, or one of what `|` separates; `None` if it is neither.
+pub fn parse_ask(text: &str) -> Option<Vec<Counts>> {
+    if !text.contains('|') {
+        return Some(vec![parse(text)?]);
+    }
+    if text.contains(',') {
+        return None;
+    }
+    let all = text
+        .split('|')
+        .map(parse)
+        .collect::<Option<Vec<Counts>>>()?;
+    all.iter().all(|one| one.len() == 1).then_some(all)
+}
+
+/// One license, as `scontrol show licenses` tells it.
+#[derive(Clone, Debug, Default, PartialEq, minicbor::Encode, minicbor::Decode)]
+pub struct License {
+    /// Its name.
+    #[n(0)]
+    pub name: String,
+    /// How many there are.
+    #[n(1)]
+    pub total: u32,
+    /// How many jobs have.
+    #[n(2)]
+    pub used: u32,
+    /// How many reservations have now.
+    #[n(3)]
+    pub reserved: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read() {
+        let one = |name: &str, count| (name.to_owned(), count);
+        assert_eq!(parse("foo:4,bar"), Some(vec![one("bar", 1), one("foo", 4)]));
+        assert_eq!(parse("foo=2;foo"), Some(vec![one("foo", 3)]));
+        assert_eq!(parse("foo:x"), None);
+        assert_eq!(parse(":3"), None);
+        let either = vec![vec![one("foo", 2)], vec![one("bar", 1)]];
+        assert_eq!(parse_ask("foo:2|bar"), Some(either));
+        assert_eq!(parse_ask("foo|bar,baz"), None);
+        assert_eq!(parse_ask("foo|"), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! Who may do what. Every request that a daemon answers is a row of one table ([`Request`]); the checks that decisions and
+//! answers make look there, and docs/security.md prints it.
+
+mod table;
+
+pub use table::{Group, Request};
+
+use crate::accounts::Accounts;
+use crate::refusal::{Refusal, RefusalCode};
+use std::fmt;
+
+/// The role of a user in the cluster, from the lowest to the highest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// An ordinary user. May be the owner of a job, or the coordinator of an account.
+    #[default]
+    User,
+    /// `AdminLevel=Operator`.
+    Operator,
+    /// `AdminLevel=Administrator`.
+    Administrator,
+    /// `SlurmUser`, and the user that the controller runs as.
+    SlurmUser,
+    /// Uid 0.
+    Root,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::User => "user",
+            Role::Operator => "operator",
+            Role::Administrator => "administrator",
+            Role::SlurmUser => "SlurmUser",
+            Role::Root => "root",
+        })
+    }
+}
+
+/// The least that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Least {
+    /// Every user.
+    Anyone,
+    /// The owner of the job. An operator.
+    Owner,
+    /// The owner of the job, or a coordinator of its account. An operator.
+    Manager,
+    /// The owner of the job. `SlurmUser`: what is answered lets its bearer run programs as the owner.
+    OwnerAlone,
+    /// The user that it is about. An operator.
+    Oneself,
+    /// A coordinator of the account. An operator.
+    Coordinator,
+    /// An operator.
+    Operator,
+    /// An administrator.
+    Administrator,
+    /// `SlurmUser`.
+    SlurmUser,
+    /// Of a node's agent: the owner of the job, or root.
+    NodeOwner,
+    /// Of a node's agent: the owner of the job, root, or a bearer of the job's key.
+    NodeOwnerOrKey,
+    /// Of a node's agent: a bearer of the job's key.
+    NodeKey,
+}
+
+impl Least {
+    /// The role that suffices whatever the request is about; none where no role does.
+    pub fn role(self) -> Option<Role> {
+        match self {
+            Least::Anyone => Some(Role::User),
+            Least::Owner
+            | Least::Manager
+            | Least::Oneself
+            | Least::Coordinator
+            | Least::Operator => Some(Role::Operator),
+            Least::Administrator => Some(Role::Administrator),
+            Least::OwnerAlone | Least::SlurmUser => Some(Role::SlurmUser),
+            Least::NodeOwner | Least::NodeOwnerOrKey => Some(Role::Root),
+            Least::NodeKey => None,
+        }
+    }
+
+    /// As docs/security.md has it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Least::Anyone => "every user",
+            Least::Owner => "owner of the job, operator",
+            Least::Manager => "owner of the job, coordinator of its account, operator",
+            Least::OwnerAlone => "owner of the job, SlurmUser",
+            Least::Oneself => "the user itself, operator",
+            Least::Coordinator => "coordinator of the account, operator",
+            Least::Operator => "operator",
+            Least::Administrator => "administrator",
+            Least::SlurmUser => "SlurmUser",
+            Least::NodeOwner => "owner of the job, root",
+            Least::NodeOwnerOrKey => "owner of the job, root, bearer of the job's key",
+            Least::NodeKey => "bearer of the job's key",
+        }
+    }
+
+    /// Whether it depends on what the request is about, so that a role alone does not decide it.
+    pub fn needs_object(self) -> bool {
+        match self {
+            Least::Owner
+            | Least::Manager
+            | Least::OwnerAlone
+            | Least::Oneself
+            | Least::Coordinator
+            | Least::NodeOwner
+            | Least::NodeOwnerOrKey
+            | Least::NodeKey => true,
+            Least::Anyone | Least::Operator | Least::Administrator | Least::SlurmUser => false,
+        }
+    }
+}
+
+/// Whether the user of that uid may make a request to a node's agent. The agent knows neither accounts nor roles.
+pub fn may_on_node(request: Request, uid: u32, owner: u32, has_key: bool) -> bool {
+    match request.least() {
+        Least::NodeOwner => uid == 0 || uid == owner,
+        Least::NodeOwnerOrKey => uid == 0 || uid == owner || has_key,
+        Least::NodeKey => has_key,
+        Least::Anyone
+        | Least::Owner
+        | Least::Manager
+        | Least::OwnerAlone
+        | Least::Oneself
+        | Least::Coordinator
+        | Least::Operator
+        | Least::Administrator
+        | Least::SlurmUser => false,
+    }
+}
+
+/// The refusal where the role does not suffice.
+pub fn denied(request: Request) -> Refusal {
+    let (text, least) = (request.text(), request.least().text());
+    let detail = format!("{text}: allowed to {least} only");
+    Refusal::new(RefusalCode::AccessDenied, detail)
+}
+
+/// Whether a user is a coordinator of an account, or of one that it is under.
+pub fn coordinates(accounts: &Accounts, user: &str, account: &str) -> bool {
+    let Some(user) = accounts.users.get(user) else {
+        return false;
+    };
+    !user.coordinates.is_empty()
+        && (accounts.upwards(account)).any(|name| user.coordinates.iter().any(|own| own == name))
+}

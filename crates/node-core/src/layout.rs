@@ -1,0 +1,568 @@
+//! Where the tasks of a step run: nodes, CPUs, memory and devices out of the job's allocation, and which task goes
+//! where. Pure; the lead's agent calls it whenever a step comes or another one ends.
+//!
+//! As srun(1) has it: a step gets all CPUs of its nodes that no other step holds, or with `--exact` (implied by
+//! `-c`) only those that its tasks need; with `--overlap` it shares everything and holds nothing. Kinder than
+//! Slurm: memory counts only for steps that ask for some.
+
+mod request;
+
+pub use request::check_request;
+
+use muster_model::cpuset::CpuSet;
+use muster_model::distribution::{Distribution, NodeSpread};
+use muster_model::hostlist;
+use muster_model::job::{Allocation, GresShare, NodeShare};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{GresAsk, MemoryAsk};
+use muster_proto::step::StepSpec;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// `MaxTasksPerNode` where nothing else is said.
+pub const TASKS_PER_NODE_DEFAULT: u32 = 512;
+
+/// Names that a step may exclude.
+const EXCLUDED_MAX: usize = 65_536;
+
+/// What running steps hold of one node of the allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// CPUs.
+    pub cpus: CpuSet,
+    /// MiB.
+    pub memory_mib: u64,
+    /// Devices.
+    pub gres: Vec<GresShare>,
+}
+
+/// A step's share of one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// Position of the node in the allocation.
+    pub node: usize,
+    /// CPUs.
+    pub cpus: CpuSet,
+    /// MiB that it asked for, 0 if it did not.
+    pub memory_mib: u64,
+    /// Devices.
+    pub gres: Vec<GresShare>,
+    /// Global numbers of its tasks here.
+    pub tasks: Vec<u32>,
+}
+
+/// Why a step cannot start.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoLayout {
+    /// Not now.
+    Busy,
+    /// Never in this allocation.
+    Never(Refusal),
+}
+
+/// Lays a step out, with at most so many tasks on each node (`MaxTasksPerNode`).
+pub fn lay_out(
+    alloc: &Allocation,
+    spec: &StepSpec,
+    held: &[Held],
+    tasks_per_node: u32,
+) -> Result<Vec<Placed>, NoLayout> {
+    let nothing = vec![Held::default(); alloc.nodes.len()];
+    let place = |held| Layout::new(alloc, spec, held, tasks_per_node).and_then(Layout::place);
+    match place(&nothing) {
+        Err(refusal) => Err(NoLayout::Never(refusal)),
+        Ok(placed) if spec.overlap => Ok(placed),
+        Ok(_) => place(held).map_err(|_| NoLayout::Busy),
+    }
+}
+
+struct Layout<'a> {
+    alloc: &'a Allocation,
+    spec: &'a StepSpec,
+    held: &'a [Held],
+    /// Most tasks of a step on a node.
+    tasks_per_node: u32,
+    spread: NodeSpread,
+    pack: bool,
+    /// Allowed nodes, in the order of the allocation.
+    allowed: Vec<usize>,
+    /// Of them, those that must be used.
+    required: Vec<usize>,
+    /// Nodes by task, for `arbitrary`.
+    listed: Vec<usize>,
+}
+
+fn refuse<T>(code: RefusalCode, detail: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(code, detail))
+}
+
+impl<'a> Layout<'a> {
+    fn new(
+        alloc: &'a Allocation,
+        spec: &'a StepSpec,
+        held: &'a [Held],
+        tasks_per_node: u32,
+    ) -> Result<Layout<'a>, Refusal> {
+        let text = spec.distribution.as_deref().unwrap_or("");
+        let distribution = Distribution::parse(text).map_err(|why| {
+            let detail = format!("distribution '{text}' is not known: {why}");
+            Refusal::new(RefusalCode::InvalidValue, detail)
+        })?;
+        let first = usize::try_from(spec.relative.unwrap_or(0)).unwrap_or(usize::MAX);
+        // A list may name a node once for each of its tasks.
+        let most = alloc.nodes.len().saturating_mul(tasks_per_node as usize);
+        let excluded = names(spec.exclude.as_deref(), EXCLUDED_MAX)?;
+        let excluded: HashSet<String> = excluded.into_iter().collect();
+        let allowed: Vec<usize> = (first..alloc.nodes.len())
+            .filter(|&i| !excluded.contains(&alloc.nodes[i].name))
+            .collect();
+        let listed = names(spec.nodelist.as_deref(), most)?;
+        let by_name: HashMap<&str, usize> = match listed.is_empty() {
+            true => HashMap::new(),
+            false => (0..)
+                .zip(&alloc.nodes)
+                .map(|(i, n)| (n.name.as_str(), i))
+                .collect(),
+        };
+        let mut layout = Layout {
+            alloc,
+            spec,
+            held,
+            tasks_per_node: tasks_per_node.max(1),
+            spread: distribution.nodes.unwrap_or(NodeSpread::Block),
+            pack: distribution.pack.unwrap_or(false),
+            allowed,
+            required: Vec::new(),
+            listed: Vec::new(),
+        };
+        for name in listed {
+            let Some(&at) = by_name.get(name.as_str()) else {
+                let detail = format!("node {name} is not in the job's allocation");
+                return refuse(RefusalCode::NodeConfigUnavailable, detail);
+            };
+            // They are in order.
+            if layout.allowed.binary_search(&at).is_ok() {
+                layout.listed.push(at);
+            }
+        }
+        layout.required.clone_from(&layout.listed);
+        layout.required.sort_unstable();
+        layout.required.dedup();
+        Ok(layout)
+    }
+
+    fn place(self) -> Result<Vec<Placed>, Refusal> {
+        if self.allowed.is_empty() {
+            return refuse(RefusalCode::InvalidNodeCount, "no node of the job is left");
+        }
+        let tasks = if self.spread == NodeSpread::Arbitrary && !self.listed.is_empty() {
+            self.arbitrary()?
+        } else {
+            self.spread_out()?
+        };
+        let of_step = self.of_step(&tasks);
+        let mut placed = Vec::with_capacity(tasks.len());
+        for ((node, tasks), of_step) in tasks.into_iter().zip(of_step) {
+            placed.push(self.share(node, tasks, &of_step)?);
+        }
+        Ok(placed)
+    }
+
+    /// One task per entry of the node list, in its order.
+    fn arbitrary(&self) -> Result<Vec<(usize, Vec<u32>)>, Refusal> {
+        let count = self.spec.ntasks.map_or(self.listed.len(), |n| n as usize);
+        if count > self.listed.len() {
+            let listed = self.listed.len();
+            let detail = format!("{count} tasks are asked for, the list names {listed} nodes");
+            return refuse(RefusalCode::InvalidTaskCount, detail);
+        }
+        // Nodes have the allocation's order in every step; the list says only where each task goes.
+        let mut by_node: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for (task, &node) in (0..).zip(&self.listed[..count]) {
+            by_node.entry(node).or_default().push(task);
+        }
+        let out: Vec<(usize, Vec<u32>)> = by_node.into_iter().collect();
+        for (node, tasks) in &out {
+            if self.slots(*node) < count_of(tasks.len()) {
+                return self.too_small(count_of(count));
+            }
+        }
+        Ok(out)
+    }
+
+    fn spread_out(&self) -> Result<Vec<(usize, Vec<u32>)>, Refusal> {
+        let spec = self.spec;
+        let limit = count_of(self.allowed.len());
+        let listed = count_of(self.required.len());
+        let few = self.pack.then_some(1);
+        let wanted = spec.min_nodes.or((listed > 0).then_some(listed)).or(few);
+        let per_node = spec.ntasks_per_node.filter(|n| *n > 0);
+        let ntasks = spec.ntasks.unwrap_or_else(|| {
+            wanted
+                .unwrap_or(limit)
+                .saturating_mul(per_node.unwrap_or(1))
+        });
+        if ntasks == 0 {
+            return refuse(RefusalCode::InvalidTaskCount, "a step needs a task");
+        }
+        // More nodes than tasks cannot be used: the least number yields, as in Slurm.
+        let least = wanted
+            .unwrap_or(limit)
+            .min(ntasks)
+            .max(listed.min(ntasks))
+            .max(1);
+        let fixed = wanted.filter(|_| !self.pack || spec.min_nodes.is_some());
+        let most = spec.max_nodes.or(fixed).unwrap_or(limit);
+        let most = most.max(least).min(limit);
+        if least > limit {
+            let detail = format!("{least} nodes are asked for, {limit} can be used");
+            return refuse(RefusalCode::InvalidNodeCount, detail);
+        }
+        let order = Order::new(self);
+        let most = most.min(count_of(self.required.len() + order.others.len()));
+        // More nodes never have less room, so that the least number with enough is found by halving.
+        let (mut low, mut high) = (least, most.saturating_add(1));
+        if self.choose(&order, least, ntasks).is_some() {
+            high = least;
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.choose(&order, middle, ntasks) {
+                Some(_) => high = middle,
+                None => low = middle + 1,
+            }
+        }
+        let chosen = Some(low).filter(|count| *count <= most.max(least));
+        let Some(nodes) = chosen.and_then(|count| self.choose(&order, count, ntasks)) else {
+            return self.too_small(ntasks);
+        };
+        let rooms: Vec<u32> = nodes.iter().map(|&i| order.slots[i]).collect();
+        let counts = self.counts(&rooms, ntasks);
+        Ok(self.number(&nodes, &counts))
+    }
+
+    fn too_small<T>(&self, ntasks: u32) -> Result<T, Refusal> {
+        let cpus = self.spec.cpus_per_task.unwrap_or(1).max(1);
+        let most = u64::from(self.tasks_per_node).saturating_mul(self.allowed.len() as u64);
+        let detail = match u64::from(ntasks) > most {
+            true => format!(
+                "{ntasks} tasks are asked for; a node takes {} (MaxTasksPerNode)",
+                self.tasks_per_node
+            ),
+            false => {
+                format!("{ntasks} tasks of {cpus} CPUs do not fit into the nodes of the allocation")
+            }
+        };
+        refuse(RefusalCode::NodeConfigUnavailable, detail)
+    }
+
+    /// So many nodes with room for all tasks: the required ones and the first others, else those with most room.
+    fn choose(&self, order: &Order, count: u32, ntasks: u32) -> Option<Vec<usize>> {
+        let count = count as usize;
+        for others in [&order.others, &order.roomiest] {
+            let chosen = self.required.iter().chain(others).copied().take(count);
+            let mut nodes: Vec<usize> = chosen.collect();
+            nodes.sort_unstable();
+            let room: u64 = nodes.iter().map(|&i| u64::from(order.slots[i])).sum();
+            let all_usable = nodes.iter().all(|&i| order.slots[i] > 0);
+            let (.., of_all) = self.asked();
+            let given = of_all.iter().all(|ask| {
+                let there = nodes.iter().map(|&i| self.count_free(i, ask));
+                there.sum::<u64>() >= ask.count
+            });
+            if nodes.len() == count && all_usable && given && room >= u64::from(ntasks) {
+                return Some(nodes);
+            }
+        }
+        None
+    }
+
+    /// How many tasks fit on a node.
+    fn slots(&self, node: usize) -> u32 {
+        let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
+        let cpus_per_task = self.spec.cpus_per_task.unwrap_or(1).max(1);
+        let free = self.free(node).len();
+        let mut slots = if self.spec.overcommit {
+            if free > 0 { u32::MAX } else { 0 }
+        } else {
+            free / cpus_per_task
+        };
+        let per_node = self.spec.ntasks_per_node.filter(|n| *n > 0);
+        slots = slots
+            .min(per_node.unwrap_or(u32::MAX))
+            .min(self.tasks_per_node);
+        if share.memory_mib > 0 {
+            let left = share.memory_mib.saturating_sub(self.taken_memory(held));
+            match self.spec.memory {
+                MemoryAsk::PerNode(mib) if mib > left => slots = 0,
+                MemoryAsk::PerCpu(mib) if mib > 0 => {
+                    // More than can be counted fits nowhere.
+                    let of_task = mib.checked_mul(u64::from(cpus_per_task));
+                    let fit = of_task.map_or(0, |mib| left / mib);
+                    // Tasks that share CPUs share what goes with them.
+                    if !(self.spec.overcommit && fit > 0) {
+                        slots = slots.min(u32::try_from(fit).unwrap_or(u32::MAX));
+                    }
+                }
+                MemoryAsk::Default | MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_) => {}
+            }
+        }
+        slots.min(self.slots_by_devices(node))
+    }
+
+    fn taken_memory(&self, held: &Held) -> u64 {
+        if self.spec.overlap {
+            0
+        } else {
+            held.memory_mib
+        }
+    }
+
+    fn free(&self, node: usize) -> CpuSet {
+        let mut cpus = self.alloc.nodes[node].cpus.clone();
+        if !self.spec.overlap {
+            cpus.subtract(&self.held[node].cpus);
+        }
+        cpus
+    }
+
+    /// What the step asks for of each node, of each task, and over all nodes.
+    fn asked(&self) -> (&[GresAsk], &[GresAsk], &[GresAsk]) {
+        let devices = self.spec.devices.as_deref();
+        (
+            &self.spec.gres,
+            devices.map_or(&[], |d| &d.per_task),
+            devices.map_or(&[], |d| &d.per_job),
+        )
+    }
+
+    /// Devices for so many tasks of the step on a node: what it asks for out of what is free, or all of the job's if it
+    /// does not ask. `of_step` says how many the node gives of those that are counted over all nodes.
+    fn devices(
+        &self,
+        (share, held): (&NodeShare, &Held),
+        tasks: u32,
+        of_step: &[u64],
+    ) -> Option<Vec<GresShare>> {
+        if !self.spec.wants_devices() {
+            return Some(share.gres.clone());
+        }
+        let (of_node, of_task, of_all) = self.asked();
+        let tasks = u64::from(tasks);
+        let wanted = (of_node.iter().map(|g| (g, g.count)))
+            .chain(of_task.iter().map(|g| (g, g.count.saturating_mul(tasks))))
+            .chain(of_all.iter().zip(of_step.iter().copied()));
+        let mut out: Vec<GresShare> = Vec::new();
+        for (ask, count) in wanted.filter(|(_, count)| *count > 0) {
+            let mut wanted = u32::try_from(count).ok()?;
+            for have in share.gres.iter().filter(|have| is_a(have, ask)) {
+                let mut free = self.free_of(have, held);
+                let same = |g: &&GresShare| g.name == have.name && g.kind == have.kind;
+                let taken = out.iter().find(same);
+                taken.into_iter().for_each(|g| free.subtract(&g.ids));
+                let ids = free.lowest(wanted);
+                wanted -= ids.len();
+                if ids.is_empty() {
+                    continue;
+                }
+                match out
+                    .iter_mut()
+                    .find(|g| g.name == have.name && g.kind == have.kind)
+                {
+                    Some(known) => known.ids.union_with(&ids),
+                    None => out.push(GresShare {
+                        ids,
+                        ..have.clone()
+                    }),
+                }
+            }
+            if wanted > 0 {
+                return None;
+            }
+        }
+        for part in &mut out {
+            let whole = share
+                .gres
+                .iter()
+                .find(|g| g.name == part.name && g.kind == part.kind);
+            let near = whole.into_iter().flat_map(|g| g.ids.iter().zip(&g.near));
+            part.near = near
+                .filter(|(id, _)| part.ids.contains(*id))
+                .map(|(_, cpus)| cpus.clone())
+                .collect();
+        }
+        Some(out)
+    }
+
+    /// Devices of a share that no other step holds.
+    fn free_of(&self, have: &GresShare, held: &Held) -> CpuSet {
+        let mut free = have.ids.clone();
+        let same = |h: &&GresShare| h.name == have.name && h.kind == have.kind;
+        if !self.spec.overlap {
+            let others = held.gres.iter().filter(same);
+            others.for_each(|h| free.subtract(&h.ids));
+        }
+        free
+    }
+
+    /// How many a node has free of what is asked for.
+    fn count_free(&self, node: usize, ask: &GresAsk) -> u64 {
+        let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
+        let free = share.gres.iter().filter(|have| is_a(have, ask));
+        free.map(|have| u64::from(self.free_of(have, held).len()))
+            .sum()
+    }
+
+    /// Most tasks that there are devices for on a node.
+    fn slots_by_devices(&self, node: usize) -> u32 {
+        let (of_node, of_task, of_all) = self.asked();
+        let lacks = |ask: &GresAsk| self.count_free(node, ask) < ask.count;
+        let none = |ask: &GresAsk| self.count_free(node, ask) == 0;
+        if of_node.iter().any(lacks) || (!of_all.is_empty() && of_all.iter().all(none)) {
+            return 0;
+        }
+        let each = of_task.iter().filter(|ask| ask.count > 0);
+        let most = each.map(|ask| self.count_free(node, ask) / ask.count).min();
+        u32::try_from(most.unwrap_or(u64::MAX)).unwrap_or(u32::MAX)
+    }
+
+    /// How many of what is counted over all nodes each of these gives: as evenly for their tasks as can be.
+    fn of_step(&self, nodes: &[(usize, Vec<u32>)]) -> Vec<Vec<u64>> {
+        let (.., of_all) = self.asked();
+        let mut out = vec![vec![0; of_all.len()]; nodes.len()];
+        for (kind, ask) in of_all.iter().enumerate() {
+            let most: Vec<u64> = nodes
+                .iter()
+                .map(|(n, _)| self.count_free(*n, ask))
+                .collect();
+            for _ in 0..ask.count {
+                let open = (0..nodes.len()).filter(|i| out[*i][kind] < most[*i]);
+                let next = open.min_by_key(|&i| {
+                    let tasks = nodes[i].1.len().max(1) as u64;
+                    ((out[i][kind] + 1) * 1_000_000 / tasks, i)
+                });
+                let Some(next) = next else { break };
+                out[next][kind] += 1;
+            }
+        }
+        out
+    }
+
+    /// Tasks per node. Block distribution too deals them out one at a time, so that no node is left empty.
+    fn counts(&self, rooms: &[u32], ntasks: u32) -> Vec<u32> {
+        let nodes = rooms.len();
+        let mut counts = vec![0; nodes];
+        let chunk = match self.spread {
+            NodeSpread::Plane(size) => size.max(1),
+            NodeSpread::Block if self.pack => u32::MAX,
+            _ => 1,
+        };
+        let mut left = ntasks;
+        while left > 0 {
+            for (at, (count, room)) in counts.iter_mut().zip(rooms).enumerate() {
+                // Nodes that have nothing yet are each left a task.
+                let later = if *count == 0 { nodes - at - 1 } else { 0 };
+                let most = left.saturating_sub(count_of(later)).max(left.min(1));
+                let n = chunk.min(room - *count).min(most);
+                *count += n;
+                left -= n;
+            }
+        }
+        counts
+    }
+
+    fn number(&self, nodes: &[usize], counts: &[u32]) -> Vec<(usize, Vec<u32>)> {
+        let mut out: Vec<(usize, Vec<u32>)> = nodes.iter().map(|&i| (i, Vec::new())).collect();
+        let chunk = match self.spread {
+            NodeSpread::Cyclic => 1,
+            NodeSpread::Plane(size) => size.max(1),
+            NodeSpread::Block | NodeSpread::Arbitrary => u32::MAX,
+        };
+        let total: u32 = counts.iter().sum();
+        let mut next = 0;
+        while next < total {
+            for ((_, tasks), &count) in out.iter_mut().zip(counts) {
+                let n = chunk.min(count - count_of(tasks.len()));
+                tasks.extend(next..next + n);
+                next += n;
+            }
+        }
+        out
+    }
+
+    fn share(&self, node: usize, tasks: Vec<u32>, of_step: &[u64]) -> Result<Placed, Refusal> {
+        let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
+        let free = self.free(node);
+        let needed = count_of(tasks.len()).saturating_mul(self.spec.cpus_per_task.unwrap_or(1));
+        let memory_mib = match self.spec.memory {
+            // Where memory is not given out, a job has none to share among its steps.
+            _ if share.memory_mib == 0 => 0,
+            MemoryAsk::Default => 0,
+            MemoryAsk::PerNode(mib) => mib,
+            MemoryAsk::PerCpu(mib) if self.spec.overcommit => {
+                mib.saturating_mul(u64::from(needed.min(free.len())))
+            }
+            MemoryAsk::PerCpu(mib) => mib.saturating_mul(u64::from(needed)),
+        };
+        // Tasks that share CPUs may add up to more.
+        let memory_mib = memory_mib.min(share.memory_mib);
+        let gres = self
+            .devices((share, held), count_of(tasks.len()), of_step)
+            .ok_or_else(|| Refusal::from(RefusalCode::InvalidGres))?;
+        Ok(Placed {
+            node,
+            cpus: if self.spec.exact && !self.spec.whole {
+                free.lowest(needed)
+            } else {
+                free
+            },
+            memory_mib,
+            gres,
+            tasks,
+        })
+    }
+}
+
+/// Room for tasks, worked out once for a layout.
+struct Order {
+    /// Of each node of the allocation; 0 of those that are not allowed.
+    slots: Vec<u32>,
+    /// Allowed nodes with room that are not required, in the order of the allocation.
+    others: Vec<usize>,
+    /// The same, those with most room first.
+    roomiest: Vec<usize>,
+}
+
+impl Order {
+    fn new(layout: &Layout<'_>) -> Order {
+        let mut slots = vec![0; layout.alloc.nodes.len()];
+        for &node in &layout.allowed {
+            slots[node] = layout.slots(node);
+        }
+        let is_other = |i: &usize| layout.required.binary_search(i).is_err() && slots[*i] > 0;
+        let others: Vec<usize> = layout.allowed.iter().copied().filter(is_other).collect();
+        let mut roomiest = others.clone();
+        roomiest.sort_by_key(|&i| Reverse(slots[i]));
+        Order {
+            slots,
+            others,
+            roomiest,
+        }
+    }
+}
+
+fn is_a(have: &GresShare, ask: &GresAsk) -> bool {
+    have.name == ask.name && (ask.kind.is_none() || ask.kind == have.kind)
+}
+
+fn names(list: Option<&str>, most: usize) -> Result<Vec<String>, Refusal> {
+    hostlist::parse_limited(list.unwrap_or(""), most)
+        .map_err(|e| Refusal::new(RefusalCode::InvalidNode, e.to_string()))
+}
+
+fn count_of(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,18 @@
+//! What the processes of a node decide, and the messages between them, without I/O: no sockets, files, clocks or threads.
+//! `muster-node` executes it.
+#![warn(missing_docs)]
+
+pub mod binding;
+pub mod job_table;
+pub mod job_view;
+pub mod layout;
+pub mod messages;
+pub mod pattern;
+pub mod pmix_place;
+mod prolog_epilog;
+pub mod record;
+pub mod step_bounds;
+pub mod step_numbers;
+pub mod step_variables;
+
+pub use prolog_epilog::PrologEpilog;

@@ -1,0 +1,29 @@
+//! Messages between the processes of a node, one file for each pair of peers. Variants and fields are numbered; a number is
+//! never given to something else.
+
+mod agent_launcher;
+mod agent_stepd;
+mod job_attempt;
+mod launcher_stepd;
+mod step_order;
+
+pub use agent_launcher::{
+    Attach, KnownJob, LauncherCommand, LauncherEvent, MachineClaim, TaskUsage,
+};
+pub use agent_stepd::NextStep;
+pub use job_attempt::{JobAttempt, Process};
+pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, StepdEvent};
+pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
+
+use minicbor::bytes::ByteVec;
+use muster_proto::version::Versions;
+
+/// Versions of these messages that this release speaks. A launcher outlives updates of slurmd, and step daemons outlive
+/// launchers: the newer side finds out which version the other speaks, and if that is too old, leaves it alone.
+pub const VERSIONS: Versions = Versions {
+    oldest: 1,
+    newest: 1,
+};
+
+/// What the launcher keeps of a job for the agent, by number.
+pub type KeptEntries = Vec<(u32, ByteVec)>;

@@ -1,0 +1,404 @@
+//! Messages between agent and launcher: frames of CBOR over `<spool>/shim.sock`. The process that connects is root and says which node
+//! this is ([`LauncherCommand::Attach`]); the agent, to which the connection is given then, has no rights of its own: what it passes on
+//! is sealed by the controller, and what it asks for is checked against the grants that came so.
+
+use super::{JobAttempt, KeptEntries, Process, StepOrder};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{StepEnd, Usage};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::time::Timestamp;
+use muster_model::validate::Validate;
+use muster_proto::frame::Message;
+use muster_proto::node::MemoryCount;
+use muster_proto::version::Greeting;
+
+/// Agent to launcher.
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub enum LauncherCommand {
+    /// First message of a connection, by root: an agent is about to use it. Answered by [`LauncherEvent::State`], then by every
+    /// outcome that was not forgotten.
+    #[n(0)]
+    Attach(#[n(0)] Box<Attach>),
+    /// The agent dials the controller: answered by [`LauncherEvent::SessionKey`].
+    #[n(16)]
+    OpenSession,
+    /// The controller has answered with this key: answered by [`LauncherEvent::SessionBegun`].
+    #[n(17)]
+    BeginSession(#[n(0)] ByteVec),
+    /// What the controller has sealed for the launcher, next on this session.
+    #[n(18)]
+    Sealed {
+        /// Encoded [`muster_proto::node::Orders`].
+        #[n(0)]
+        orders: ByteVec,
+        /// The launcher's seal of them.
+        #[n(1)]
+        seal: ByteVec,
+    },
+    /// Start a step daemon: answered by `StepReady` or `StepFailed`.
+    #[n(6)]
+    StartStep(#[n(0)] Box<StepOrder>),
+    /// Signal a step.
+    #[n(8)]
+    SignalStep {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// Signal number.
+        #[n(2)]
+        signal: i32,
+    },
+    /// End one step: TERM, after `KillWait` KILL.
+    #[n(9)]
+    EndStep {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+    },
+    /// The controller knows how the job ended here.
+    #[n(10)]
+    Forget(#[n(0)] JobAttempt),
+    /// The lead knows how the step ended here.
+    #[n(11)]
+    ForgetStep(#[n(0)] JobAttempt, #[n(1)] StepNo),
+    /// Something that the agent wants back when it attaches again; empty removes it.
+    #[n(12)]
+    Keep {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// Under which number.
+        #[n(1)]
+        key: u32,
+        /// What.
+        #[n(2)]
+        bytes: ByteVec,
+    },
+    /// Which processes a job has: answered by `Processes`.
+    #[n(13)]
+    Inspect {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Comes back with the answer.
+        #[n(1)]
+        tag: u64,
+    },
+    /// What the tasks of a job use: answered by `Measured`.
+    #[n(206)]
+    Measure {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Comes back with the answer.
+        #[n(1)]
+        tag: u64,
+        /// What counts as memory; absent: the most that each process had.
+        #[n(2)]
+        memory: Option<MemoryCount>,
+    },
+    /// Exit: refused by `Busy` while processes of jobs run, unless they are to be killed.
+    #[n(14)]
+    Stop {
+        /// Kill them.
+        #[n(0)]
+        kill: bool,
+    },
+    /// A line for the standard error of the script, or of a step.
+    #[n(201)]
+    PrintLine {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The line.
+        #[n(1)]
+        text: String,
+        /// A step other than the script.
+        #[n(2)]
+        step: Option<StepNo>,
+        /// The script is killed once the line is written.
+        #[n(3)]
+        #[cbor(default)]
+        kill: bool,
+    },
+    /// The agent has given a step to a daemon that waited for one.
+    #[n(203)]
+    StepAssigned {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// The daemon's process.
+        #[n(2)]
+        pid: i32,
+    },
+    /// A daemon that waits for a step is to end.
+    #[n(204)]
+    ReleaseStepd {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The daemon's process.
+        #[n(1)]
+        pid: i32,
+    },
+}
+
+impl Message for LauncherCommand {}
+
+impl LauncherCommand {
+    /// Whether that is for root to say, as the first message of a connection.
+    pub fn is_roots(&self) -> bool {
+        matches!(
+            self,
+            LauncherCommand::Attach(_) | LauncherCommand::Stop { .. }
+        )
+    }
+}
+
+/// What root says of the node when an agent attaches.
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct Attach {
+    /// `NodeName`.
+    #[n(0)]
+    pub node: String,
+    /// `ClusterName`.
+    #[n(1)]
+    pub cluster: String,
+    /// Version of the agent, for the log.
+    #[n(2)]
+    pub version: String,
+    /// What the configuration claims of the machine.
+    #[n(3)]
+    pub claim: MachineClaim,
+    /// Which version the agent speaks.
+    #[n(4)]
+    pub greeting: Option<Greeting>,
+}
+
+/// What slurm.conf claims of a node's CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct MachineClaim {
+    /// `CPUs`, where they are to be reported instead of the machine's.
+    #[n(0)]
+    pub cpus: Option<u32>,
+    /// Sockets; 0 when it says nothing.
+    #[n(1)]
+    pub sockets: u32,
+    /// Other nodes of the configuration are on this machine too.
+    #[n(2)]
+    pub shared: bool,
+}
+
+/// Launcher to agent.
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub enum LauncherEvent {
+    /// All it knows.
+    #[n(0)]
+    State(#[n(0)] Vec<KnownJob>),
+    /// The batch script ended.
+    #[n(1)]
+    BatchEnded {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// Wait status.
+        #[n(1)]
+        status: i32,
+        /// What it used.
+        #[n(2)]
+        usage: Usage,
+        /// When.
+        #[n(3)]
+        end: Timestamp,
+    },
+    /// The batch script could not be started.
+    #[n(2)]
+    LaunchFailed {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// Why.
+        #[n(1)]
+        error: String,
+        /// The node's fault.
+        #[n(2)]
+        node_fault: bool,
+        /// It was the prolog that failed.
+        #[n(3)]
+        #[cbor(default)]
+        prolog: bool,
+        /// It lacked processes, descriptors or room.
+        #[n(4)]
+        #[cbor(default)]
+        lack: bool,
+    },
+    /// Nothing of the job is left.
+    #[n(3)]
+    Released(#[n(0)] JobAttempt),
+    /// The script is gone and nobody knows how it ended.
+    #[n(4)]
+    Vanished(#[n(0)] JobAttempt),
+    /// The step daemon listens, or runs the task of a direct step.
+    #[n(5)]
+    StepReady {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// Path of its socket.
+        #[n(2)]
+        socket: String,
+        /// Where it listens for the step's other nodes, `ip:port`.
+        #[n(3)]
+        wire: Option<String>,
+        /// The task has srun's streams.
+        #[n(4)]
+        #[cbor(default)]
+        direct: bool,
+        /// The daemon's process.
+        #[n(5)]
+        #[cbor(default)]
+        pid: i32,
+    },
+    /// The step daemon could not be started.
+    #[n(6)]
+    StepFailed {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// Why.
+        #[n(2)]
+        error: String,
+    },
+    /// This node's part of a step ended.
+    #[n(7)]
+    StepEnded {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// How.
+        #[n(2)]
+        end: Box<StepEnd>,
+    },
+    /// To `Inspect`.
+    #[n(8)]
+    Processes {
+        /// From the request.
+        #[n(0)]
+        tag: u64,
+        /// All of them.
+        #[n(1)]
+        list: Vec<Process>,
+    },
+    /// To `Measure`.
+    #[n(206)]
+    Measured {
+        /// From the request.
+        #[n(0)]
+        tag: u64,
+        /// What each task uses, if it could be read.
+        #[n(1)]
+        tasks: Option<Vec<TaskUsage>>,
+    },
+    /// To `Stop`: so many jobs have processes.
+    #[n(9)]
+    Busy(#[n(0)] u32),
+    /// The epilog failed, or processes survive SIGKILL: the node is unfit for further jobs.
+    #[n(10)]
+    NodeFault {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// What.
+        #[n(1)]
+        error: String,
+    },
+    /// To `OpenSession`: the launcher's public key for this connection to the controller.
+    #[n(12)]
+    SessionKey(#[n(0)] ByteVec),
+    /// To `BeginSession`: why the controller is not the one that this node knows, if it is not.
+    #[n(13)]
+    SessionBegun(#[n(0)] Option<String>),
+    /// What was passed on does not bear the controller's seal, or there is no session: the controller has to be dialled anew.
+    #[n(14)]
+    SessionFailed(#[n(0)] String),
+    /// To `Attach`, before all else, where the agent has said its version: the launcher's.
+    #[n(15)]
+    Greeting(#[n(0)] Greeting),
+    /// To `Attach`: the agent's version is too old. The connection ends, and jobs go on.
+    #[n(16)]
+    Refused(#[n(0)] String),
+    /// A step runs, or has run, which neither an earlier launcher nor this one started or was ordered to know.
+    #[n(11)]
+    StepFound {
+        /// The job.
+        #[n(0)]
+        run: JobAttempt,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// What would have been kept of it.
+        #[n(2)]
+        kept: KeptEntries,
+    },
+}
+
+impl Message for LauncherEvent {}
+
+/// A job that the shim knows.
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct KnownJob {
+    /// Which.
+    #[n(0)]
+    pub run: JobAttempt,
+    /// Its grant; absent after the shim itself was lost.
+    #[n(1)]
+    pub grant: Option<ByteVec>,
+    /// What the agent asked to keep.
+    #[n(2)]
+    pub kept: KeptEntries,
+    /// Steps that run here.
+    #[n(3)]
+    pub steps: Vec<StepNo>,
+}
+
+/// What a task uses.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct TaskUsage {
+    /// Its step.
+    #[n(0)]
+    pub step: StepNo,
+    /// Its number.
+    #[n(1)]
+    pub task: u32,
+    /// Totals.
+    #[n(2)]
+    pub usage: Usage,
+    /// Virtual memory, KiB.
+    #[n(3)]
+    pub vsize_kib: u64,
+}

@@ -1,0 +1,82 @@
+//! What most messages name: one launch of a job, and a process of it.
+
+use minicbor::decode::{self, Decoder};
+use minicbor::encode::{self, Encoder, Write};
+use minicbor::{Decode, Encode};
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::validate::Validate;
+
+/// One launch of a job: an attempt is never launched twice.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
+)]
+pub struct JobAttempt {
+    /// The job.
+    #[n(0)]
+    pub job: JobId,
+    /// How often it was requeued before.
+    #[n(1)]
+    pub attempt: Attempt,
+}
+
+impl JobAttempt {
+    /// The launch of a job with this attempt.
+    pub fn new(job: JobId, attempt: Attempt) -> JobAttempt {
+        JobAttempt { job, attempt }
+    }
+}
+
+/// A process of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Validate)]
+pub struct Process {
+    /// Its number on the node.
+    pub pid: u32,
+    /// Its step.
+    pub step: StepNo,
+    /// For a task, its local and its global number.
+    pub task: Option<(u32, u32)>,
+}
+
+/// An array of three, also where the last is absent: a derived one would leave that out, and agent and launcher may be of two
+/// versions.
+impl<C> Encode<C> for Process {
+    fn encode<W: Write>(
+        &self,
+        encoder: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        (self.pid, self.step, self.task).encode(encoder, context)
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Process {
+    fn decode(decoder: &mut Decoder<'b>, context: &mut C) -> Result<Process, decode::Error> {
+        let (pid, step, task) = Decode::decode(decoder, context)?;
+        Ok(Process { pid, step, task })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both were tuples in versions that launchers may still run.
+    #[test]
+    fn launches_and_processes_are_encoded_as_arrays() {
+        let run = JobAttempt::new(JobId(7), Attempt(300));
+        let bytes = minicbor::to_vec(run).unwrap();
+        assert_eq!(bytes, minicbor::to_vec((7_u64, 300_u32)).unwrap());
+        assert_eq!(minicbor::decode::<JobAttempt>(&bytes).unwrap(), run);
+        for task in [None, Some((2, 9))] {
+            let step = StepNo(3);
+            let process = Process {
+                pid: 44,
+                step,
+                task,
+            };
+            let bytes = minicbor::to_vec(process).unwrap();
+            assert_eq!(bytes, minicbor::to_vec((44_u32, 3_u32, task)).unwrap());
+            assert_eq!(minicbor::decode::<Process>(&bytes).unwrap(), process);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Messages between launcher and step daemon: frames of CBOR over a socket pair, of which the daemon inherits one end, or
+//! over the daemon's own socket after the launcher was started anew.
+
+use super::{JobAttempt, KeptEntries, NextStep, User};
+use minicbor::{Decode, Encode};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::StepNo;
+use muster_model::job::{GresShare, StepEnd};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
+use muster_proto::frame::{self, Message};
+use muster_proto::version::Greeting;
+use std::path::PathBuf;
+
+/// What a step daemon receives at its start. Launcher and daemon are of one file, so nothing here outlives a version.
+///
+/// Its descriptors, in this order: the listener for srun; the connection to the launcher; if the order says so, the listener
+/// for the step's other nodes and the connection to the agent, by which come, for a direct step, srun's streams.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct FirstOrder {
+    /// The step.
+    #[n(0)]
+    pub step: NextStep,
+    /// This node's name.
+    #[n(1)]
+    pub node: String,
+    /// Directories of the step's outside the spool directory.
+    #[n(2)]
+    pub dirs: Vec<PathBuf>,
+    /// There is a listener for the step's other nodes.
+    #[n(3)]
+    pub has_wire: bool,
+    /// There is a connection to the agent.
+    #[n(4)]
+    pub has_agent: bool,
+    /// Soft limits of the tasks where the user asks for none.
+    #[n(5)]
+    pub first_limits: Vec<(u32, u64)>,
+    /// What further steps of the job may be.
+    #[n(6)]
+    pub bounds: StepBounds,
+    /// The spool directory.
+    #[n(7)]
+    pub spool: PathBuf,
+}
+
+/// Launcher to step daemon, which may be of another version ([`VERSIONS`](super::VERSIONS)) where the launcher has taken it over.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub enum StepdCommand {
+    /// A line for the standard error of the step, sent to all of its daemons, of which the first prints it.
+    #[n(0)]
+    PrintStepLine(#[n(0)] String),
+    /// The same, sent to this daemon alone.
+    #[n(1)]
+    PrintLine(#[n(0)] String),
+    /// End the step: TERM, after a while KILL. Said here and not by a signal, so that it never reaches the step that comes
+    /// after the one that it was meant for.
+    #[n(5)]
+    EndStep,
+    /// Seconds that the tasks may run, from their start on; absent: without end.
+    #[n(2)]
+    SetTimeLimit(#[n(0)] Option<u64>),
+    /// To a daemon whose step has ended: here is another.
+    #[n(3)]
+    StartStep(#[n(0)] Box<NextStep>),
+    /// To a daemon whose step has ended: there is none, and the launcher has kept the end.
+    #[n(4)]
+    Exit,
+}
+
+impl Message for StepdCommand {}
+
+/// Step daemon to launcher, and to the agent.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub enum StepdEvent {
+    /// This step has ended; there may be another.
+    #[n(0)]
+    StepEnded(#[n(0)] StepNo, #[n(1)] Box<StepEnd>),
+    /// To a shim that did not start it: this it runs.
+    #[n(1)]
+    StepRunning(#[n(0)] Box<RunningStep>),
+}
+
+impl Message for StepdEvent {}
+
+/// What a daemon runs, for a launcher that may not know of it.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct RunningStep {
+    /// The job.
+    #[n(0)]
+    pub run: JobAttempt,
+    /// The step.
+    #[n(1)]
+    pub step: StepNo,
+    /// The daemon's process.
+    #[n(2)]
+    pub pid: i32,
+    /// Directories of the step's outside the spool directory.
+    #[n(3)]
+    pub dirs: Vec<PathBuf>,
+    /// See [`NextStep::kept`].
+    #[n(4)]
+    pub kept: KeptEntries,
+    /// Which version the daemon speaks.
+    #[n(5)]
+    pub greeting: Option<Greeting>,
+}
+
+impl StepdEvent {
+    /// [`StepdEvent::StepEnded`] as a frame.
+    pub fn ended(step: StepNo, end: &StepEnd) -> Vec<u8> {
+        frame::encode(&EndedRef::StepEnded(step, end))
+    }
+}
+
+/// [`StepdEvent::StepEnded`] without a copy of the end.
+#[derive(Encode)]
+enum EndedRef<'a> {
+    #[n(0)]
+    StepEnded(#[n(0)] StepNo, #[n(1)] &'a StepEnd),
+}
+
+/// What a step of a job may be on a node: the launcher makes this from the job's sealed grant, and daemons check by it the
+/// steps that agents give them.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct StepBounds {
+    /// The job's owner, with all groups.
+    #[n(0)]
+    pub user: User,
+    /// The job's share of this node.
+    #[n(1)]
+    pub cpus: CpuSet,
+    /// See above; 0 where memory is not given out.
+    #[n(2)]
+    pub memory_mib: u64,
+    /// See above.
+    #[n(3)]
+    pub gres: Vec<GresShare>,
+    /// Its CPUs by the kernel's numbers, where tasks are bound to CPUs.
+    #[n(4)]
+    pub threads: Option<CpuSet>,
+    /// This node.
+    #[n(5)]
+    pub node: String,
+    /// Numbers of steps are below this.
+    #[n(6)]
+    pub max_step_count: u32,
+    /// Tasks of a step here.
+    #[n(7)]
+    pub max_tasks: u32,
+}

@@ -1,0 +1,26 @@
+//! Programs of the site that run before and after a job.
+
+use minicbor::{Decode, Encode};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
+
+/// Programs of the site around a job: none of them is the user's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct PrologEpilog {
+    /// JobAttempt before anything of the job; if one fails, the job does not start.
+    #[n(0)]
+    pub prolog: Vec<String>,
+    /// JobAttempt when nothing of it is left.
+    #[n(1)]
+    pub epilog: Vec<String>,
+    /// Environment, as `NAME=value`.
+    #[n(2)]
+    pub env: Vec<String>,
+    /// Seconds after which they are killed, and count as failed.
+    #[n(3)]
+    pub prolog_timeout_s: Option<u32>,
+    /// See above.
+    #[n(4)]
+    pub epilog_timeout_s: Option<u32>,
+}

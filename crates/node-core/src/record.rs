@@ -1,0 +1,141 @@
+//! What is kept of a step by its lead: by the shim, for the next life of the agent, and by the step's daemon, for a shim
+//! that does not know the step.
+
+use crate::layout;
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_model::cpuset::CpuSet;
+use muster_model::distribution::Distribution;
+use muster_model::hostlist;
+use muster_model::ids::StepNo;
+use muster_model::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::time::Timestamp;
+use muster_model::validate::Validate;
+use muster_proto::step::StepSpec;
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct Record {
+    /// As listings show it.
+    #[n(0)]
+    pub step: Step,
+    /// Its nodes.
+    #[n(1)]
+    pub nodes: Vec<RecordNode>,
+    /// It holds its resources against other steps.
+    #[n(2)]
+    pub holds: bool,
+    /// The key by which srun and the step's daemons know each other.
+    #[n(3)]
+    pub key: ByteVec,
+}
+
+/// A node of a step.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct RecordNode {
+    /// Position in the allocation that the job had then.
+    #[n(0)]
+    pub at: u32,
+    /// CPUs.
+    #[n(1)]
+    pub cpus: CpuSet,
+    /// Memory, MiB.
+    #[n(2)]
+    pub memory_mib: u64,
+    /// Devices.
+    #[n(3)]
+    pub gres: Vec<GresShare>,
+    /// Global numbers of its tasks here.
+    #[n(4)]
+    pub tasks: Vec<u32>,
+    /// How the step ended here.
+    #[n(5)]
+    pub end: Option<StepEnd>,
+    /// Its name.
+    #[n(6)]
+    #[cbor(default)]
+    pub name: String,
+}
+
+impl RecordNode {
+    /// Position in the allocation that the job has now; none if it gave the node up.
+    pub fn position(&self, alloc: &Allocation) -> Option<usize> {
+        let at = self.at as usize;
+        let is_it = |share: &&NodeShare| share.name == self.name;
+        match alloc.nodes.get(at).filter(is_it) {
+            Some(_) => Some(at),
+            None => alloc.nodes.iter().position(|share| is_it(&share)),
+        }
+    }
+}
+
+impl Record {
+    /// A step that begins, with its nodes and their names.
+    pub fn new(
+        step: StepNo,
+        spec: &StepSpec,
+        key: ByteVec,
+        (placed, names): (&[layout::Placed], &[String]),
+        now: Timestamp,
+    ) -> Record {
+        let nodes = placed.iter().zip(names);
+        Record {
+            step: describe((step, spec), placed, names, now),
+            holds: !spec.overlap,
+            key,
+            nodes: nodes
+                .map(|(p, name)| RecordNode {
+                    at: u32::try_from(p.node).unwrap_or(u32::MAX),
+                    cpus: p.cpus.clone(),
+                    memory_mib: p.memory_mib,
+                    // Devices of a step that asked for none are shared.
+                    gres: if spec.wants_devices() {
+                        p.gres.clone()
+                    } else {
+                        Vec::new()
+                    },
+                    tasks: p.tasks.clone(),
+                    end: None,
+                    name: name.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Whether the step has ended on all nodes.
+    pub fn is_over(&self) -> bool {
+        self.nodes.iter().all(|n| n.end.is_some())
+    }
+}
+
+/// The step as listings show it.
+fn describe(
+    (step, spec): (StepNo, &StepSpec),
+    placed: &[layout::Placed],
+    names: &[String],
+    now: Timestamp,
+) -> Step {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let tasks = count(placed.iter().map(|p| p.tasks.len()).sum());
+    let spread = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
+        .unwrap_or_default()
+        .with_default(tasks, count(placed.len()));
+    Step {
+        step,
+        name: spec.name.clone(),
+        hostlist: hostlist::compress(names),
+        nodes: count(placed.len()),
+        tasks,
+        cpus: placed.iter().map(|p| p.cpus.len()).sum(),
+        memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
+        start_time: now,
+        stdio: spec.stdio.clone(),
+        submit_line: spec.submit_line.clone(),
+        time_limit: spec.time_limit,
+        distribution: Some(spread.title()),
+        maker: spec.maker.clone(),
+    }
+}
