@@ -389,7 +389,7 @@ mod tests {
 
     /// All connections of a user waited for one that did not close, without a bound.
     #[test]
-    fn bytes_in_a_queue_are_told_from_descriptors() {
+    fn bytes_in_a_queue_are_not_counted_as_descriptors() {
         use nix::sys::socket::{ControlMessage, Shutdown, sendmsg, shutdown};
         use std::io::{IoSlice, Write as _};
         use std::os::unix::net::UnixStream;
