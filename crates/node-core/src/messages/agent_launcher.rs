@@ -18,8 +18,8 @@ use muster_proto::version::Greeting;
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum LauncherCommand {
-    /// First message of a connection, by root: an agent is about to use it. Answered by [`LauncherEvent::State`], then by every
-    /// outcome that was not forgotten.
+    /// First message of a connection, by root: an agent is about to use it. Answered by [`LauncherEvent::Greeting`] and
+    /// [`LauncherEvent::State`], then by every outcome that was not forgotten; or by [`LauncherEvent::Refused`].
     #[n(0)]
     Attach(#[n(0)] Box<Attach>),
     /// The agent dials the controller: answered by [`LauncherEvent::SessionKey`].
