@@ -149,7 +149,7 @@ fn read_macro(source: &Source, item: &syn::ItemMacro, types: &mut BTreeMap<Strin
             _ => {}
         }
     }
-    let path = [&[source.package.clone()], &*source.modules].concat();
+    let path = [std::slice::from_ref(&source.package), &*source.modules].concat();
     types.insert(format!("{}::{of}", path.join("::")), fields);
 }
 
