@@ -20,7 +20,8 @@ use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{self, Least};
 use muster_proto::client::{Query, Request, RequestBody, Response};
-use muster_proto::{OLDEST_PROTOCOL, PROTOCOL, frame};
+use muster_proto::frame;
+use muster_proto::version::{self, Versions};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::AsFd;
@@ -227,6 +228,12 @@ impl Connection {
     /// Serves one request; `last` says that no other has come yet.
     async fn request(&mut self, body: Vec<u8>, last: bool) -> io::Result<Served> {
         let started = Instant::now();
+        // What is newer or older need not be decodable.
+        if let Ok(theirs) = version::of_request(&body)
+            && let Err(refusal) = Versions::CLUSTER.check(&theirs, "the client", "slurmctld")
+        {
+            return self.refuse(refusal.code, refusal.detail).await;
+        }
         let request = match self.decode(body).await {
             Ok(request) => request,
             Err(e) => {
@@ -234,13 +241,6 @@ impl Connection {
                 return self.refuse(refusal.code, refusal.detail).await;
             }
         };
-        if request.version < OLDEST_PROTOCOL {
-            let detail = format!(
-                "protocol {} is too old, this controller speaks {OLDEST_PROTOCOL} to {PROTOCOL}; update the commands",
-                request.version
-            );
-            return self.refuse(RefusalCode::ProtocolError, detail).await;
-        }
         if let Some(node) = self.node.as_ref().map(AgentConnection::node)
             && !matches!(&request.body, RequestBody::NodeHello(hello) if hello.name == node)
         {

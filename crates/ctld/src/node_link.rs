@@ -320,6 +320,7 @@ mod tests {
         let welcome = Welcome {
             public_key: keys.public().into(),
             cluster: "c".to_owned(),
+            greeting: None,
         };
         let (first, second) = (
             NodeSettings::default(),

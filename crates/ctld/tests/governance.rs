@@ -190,6 +190,34 @@ fn connections_of_one_user_leave_room_for_root_and_others() {
     as_user(3001, || answers(server));
 }
 
+/// Whether what is asked can be decoded or not.
+#[test]
+fn another_version_of_the_protocol_is_refused_by_name() {
+    let Some((server, _turn)) = server() else {
+        return;
+    };
+    for (version, todo) in [(0, "update the client"), (PROTOCOL + 1, "update slurmctld")] {
+        let body = minicbor::to_vec((version, "what is this")).unwrap();
+        let unknown = [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], &body].concat();
+        let ping = frame::encode(&Request {
+            version,
+            ..query(Query::Ping)
+        });
+        for said in [unknown, ping] {
+            let mut stream = connect(server);
+            stream.write_all(&said).unwrap();
+            let Response::Refused(refusal) = receive(&mut stream).unwrap() else {
+                panic!("version {version} is served");
+            };
+            assert_eq!(refusal.code, RefusalCode::ProtocolError);
+            let both = [version, PROTOCOL].map(|version| format!("protocol {version}"));
+            assert!(both.iter().all(|v| refusal.detail.contains(v)), "{refusal}");
+            assert!(refusal.detail.contains(todo), "{refusal}");
+        }
+    }
+    answers(server);
+}
+
 #[test]
 fn half_a_request_is_not_waited_for() {
     let Some((server, _turn)) = server() else {

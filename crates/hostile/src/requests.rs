@@ -19,6 +19,7 @@ use muster_proto::acct::NodeEventQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
 use muster_proto::node::NodeHello;
 use muster_proto::step::{AgentRequest, HetStep, StepLaunch, StepShare, StepSpec};
+use muster_proto::version::Greeting;
 
 /// Who may make a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ kinds!(
 kinds!(
     /// Kinds of requests to an agent.
     AGENT_REQUESTS, agent_name, AgentRequest:
-    Create StartStep StepNodeEnded SignalStep Inspect Measure TakeStepNumber ServeNode
+    Create StartStep StepNodeEnded SignalStep Inspect Measure TakeStepNumber ServeNode Greeting
 );
 
 fn name_of(body: &RequestBody) -> &'static str {
@@ -651,7 +652,12 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
             }],
         ),
         AgentRequest::Create(Box::new(full_step(job))),
-        AgentRequest::ServeNode("n1".to_owned()),
+        AgentRequest::ServeNode("n1".to_owned(), None),
+        // Of a version that is not there: others are taken from everybody.
+        AgentRequest::Greeting(Greeting {
+            protocol: u32::MAX,
+            ..Greeting::default()
+        }),
     ];
     requests
         .into_iter()

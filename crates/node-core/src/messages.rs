@@ -16,6 +16,14 @@ pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, Step
 pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
 
 use minicbor::bytes::ByteVec;
+use muster_proto::version::Versions;
+
+/// Versions of these messages that this release speaks. A launcher outlives updates of slurmd, and step daemons outlive
+/// launchers: the newer side finds out which version the other speaks, and if that is too old, leaves it alone.
+pub const VERSIONS: Versions = Versions {
+    oldest: 1,
+    newest: 1,
+};
 
 /// What the launcher keeps of a job for the agent, by number.
 pub type KeptEntries = Vec<(u32, ByteVec)>;

@@ -140,6 +140,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
     let welcome = Welcome {
         public_key: key.public().to_vec().into(),
         cluster: "rate".to_owned(),
+        greeting: None,
     };
     frame::write(&mut stream, &Response::Welcome(Box::new(welcome)))?;
     let context = minicbor::to_vec(context())?;

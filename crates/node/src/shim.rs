@@ -39,7 +39,7 @@ use crate::descriptors::{self, OrderFds};
 use crate::options::AgentOptions;
 use crate::sys;
 use jobs::Shim;
-use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent};
+use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
 use muster_proto::frame::Frames;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -358,7 +358,23 @@ impl Loop {
 
     /// The agent is here, or a new one: only the latest receives what happens.
     fn attach(&mut self, at: usize, attach: Attach) {
+        let greeting = attach.greeting.as_ref();
+        let theirs = greeting.cloned().unwrap_or_default();
+        if VERSIONS.is_too_old(&theirs) {
+            let they = format!("the agent of node {}", attach.node);
+            let why = VERSIONS.difference(&theirs, &they, "the launcher");
+            eprintln!("{why}; it is refused, jobs go on");
+            let answer = LauncherEvent::Refused(format!("{why}; update slurmd"));
+            self.answer(at, Some(answer));
+            // So little is taken at once.
+            self.conns[at].write();
+            self.conns[at].open = false;
+            return;
+        }
         eprintln!("agent {} of node {} attached", attach.version, attach.node);
+        if greeting.is_some() {
+            self.answer(at, Some(LauncherEvent::Greeting(VERSIONS.greeting())));
+        }
         for conn in &mut self.conns {
             if std::mem::take(&mut conn.attached) {
                 conn.open = false;
@@ -492,6 +508,7 @@ pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
         cluster: options.cluster.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         claim: options.claim(),
+        greeting: Some(VERSIONS.greeting()),
     };
     muster_proto::frame::encode(&LauncherCommand::Attach(Box::new(attach)))
 }

@@ -592,7 +592,7 @@ impl<'a> Stepd<'a> {
 
     fn on_request(&mut self, message: ToStepd) {
         match message {
-            ToStepd::Hello(_) | ToStepd::Attach(_) | ToStepd::Adopt | ToStepd::Nothing => {}
+            ToStepd::Hello(..) | ToStepd::Attach(_) | ToStepd::Adopt(_) | ToStepd::Nothing => {}
             ToStepd::Stdin { task, bytes } => {
                 for stream in &mut self.streams {
                     stream.feed(task, &bytes);

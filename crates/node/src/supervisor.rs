@@ -33,6 +33,7 @@ use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody, daemon_socket};
 use muster_proto::frame;
 use muster_proto::step::AgentRequest;
+use muster_proto::version::Versions;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -272,7 +273,8 @@ fn connect_to_peer(path: &str, node: &str) -> io::Result<OwnedFd> {
     }
     let held = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
     let connection = lines::connect(&held.join(name))?;
-    let restricted = frame::encode(&AgentRequest::ServeNode(node.to_owned()));
+    let greeting = Some(Versions::CLUSTER.greeting());
+    let restricted = frame::encode(&AgentRequest::ServeNode(node.to_owned(), greeting));
     write_first(&connection, &restricted)?;
     Ok(connection)
 }
@@ -382,7 +384,8 @@ mod tests {
         // Before the agent can say anything, its supervisor has said for whom it speaks.
         let (mut accepted, _) = listeners[0].accept().unwrap();
         let first: AgentRequest = frame::read(&mut accepted).unwrap();
-        assert_eq!(first, AgentRequest::ServeNode("n1".to_owned()));
+        let greeting = Some(Versions::CLUSTER.greeting());
+        assert_eq!(first, AgentRequest::ServeNode("n1".to_owned(), greeting));
         assert!(!connects(&at(&open)), "others make names there");
         symlink(at(&peer), at(&own)).unwrap();
         assert!(!connects(&at(&own)), "a link");

@@ -14,10 +14,12 @@ pub mod preencoded;
 mod rights;
 mod shape;
 pub mod step;
+pub mod version;
 
 pub use shape::ShapeError;
 
-/// Version of the protocol, sent with every request. A peer that is older than [`OLDEST_PROTOCOL`] is refused by name.
+/// Version of the protocol, sent first on every connection ([`version`]). It changes where messages do in a way that is more than
+/// new optional fields. A peer that is older than [`OLDEST_PROTOCOL`], or newer than this, is refused by name.
 pub const PROTOCOL: u32 = 1;
 /// Oldest version that is still understood.
 pub const OLDEST_PROTOCOL: u32 = 1;

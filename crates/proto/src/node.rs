@@ -6,6 +6,7 @@
 
 use crate::frame::Message;
 use crate::preencoded::PreencodedAllocation;
+use crate::version::Greeting;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::command::SignalScope;
@@ -49,6 +50,9 @@ pub struct Welcome {
     /// Cluster name.
     #[n(1)]
     pub cluster: String,
+    /// Which version the controller speaks.
+    #[n(3)]
+    pub greeting: Option<Greeting>,
 }
 
 /// Settings that reach nodes by the stream, so that no file need be the same everywhere. They come with the first

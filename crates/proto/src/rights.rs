@@ -57,7 +57,8 @@ impl From<&AgentRequest> for Request {
             AgentRequest::Inspect { .. } => Request::Inspect,
             AgentRequest::Measure { .. } => Request::Measure,
             AgentRequest::TakeStepNumber { .. } => Request::TakeStepNumber,
-            AgentRequest::ServeNode(_) => Request::ServeNode,
+            AgentRequest::ServeNode(..) => Request::ServeNode,
+            AgentRequest::Greeting(_) => Request::Greeting,
         }
     }
 }

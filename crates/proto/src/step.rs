@@ -6,6 +6,7 @@
 //! waits for it.
 
 use crate::frame::Message;
+use crate::version::Greeting;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
@@ -115,7 +116,11 @@ pub enum AgentRequest {
     /// First on a connection that slurmd's supervisor makes for the agent of this node: from here on only what agents ask
     /// each other is taken from it. The agent sees root there, which that agent is not. There is no answer. Root.
     #[n(261)]
-    ServeNode(#[n(0)] String),
+    ServeNode(#[n(0)] String, #[n(1)] Option<Greeting>),
+    /// Before any other request, and on the way of `ServeNode` in that: which version the sender speaks. There is no answer but
+    /// [`AgentReply::Refused`]. Anyone.
+    #[n(262)]
+    Greeting(#[n(0)] Greeting),
 }
 
 /// What a batch script or a step inherits comes to nodes as the submitter has sent it.
@@ -551,7 +556,7 @@ pub struct StepShare {
 pub enum ToStepd {
     /// First message: the step's key. Tasks are held until it came (or the stepd gives up waiting).
     #[n(0)]
-    Hello(#[n(0)] ByteVec),
+    Hello(#[n(0)] ByteVec, #[n(1)] Option<Greeting>),
     /// Standard input for a task, or for all.
     #[n(1)]
     Stdin {
@@ -597,7 +602,7 @@ pub enum ToStepd {
     /// From a new shim of the node's, whose predecessor was lost with its line to the daemon: this connection takes its
     /// place. Accepted only from a process of the daemon's own user.
     #[n(18)]
-    Adopt,
+    Adopt(#[n(0)] Option<Greeting>),
 }
 
 impl Message for ToStepd {}
@@ -617,6 +622,9 @@ pub struct Attach {
     /// How many messages of this node and of those below have come, by position; empty at first.
     #[n(3)]
     pub seen: Vec<u64>,
+    /// Which version the sender speaks.
+    #[n(4)]
+    pub greeting: Option<Greeting>,
 }
 
 /// stepd to srun.
@@ -665,6 +673,9 @@ pub enum FromStepd {
     /// Every task of this node has ended and its output is all sent.
     #[n(5)]
     Closed,
+    /// To `Hello` or `Attach` of a version that is not spoken here. Nothing else follows on the connection.
+    #[n(19)]
+    Refused(#[n(0)] Refusal),
     /// A task has joined the others by MPI: from now on they wait for each other.
     #[n(10)]
     Joined,

@@ -29,6 +29,7 @@ use muster_proto::step::{
     AgentReply, AgentRequest, Attach, FromStepd, HetStep, StepCreated, StepLaunch, StepNode,
     StepShare, StepSpec, ToStepd,
 };
+use muster_proto::version::Versions;
 use mutation::{change, changed};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -432,6 +433,7 @@ fn samples() -> Vec<Sample> {
         sample(&Response::Welcome(Box::new(Welcome {
             public_key: bytes(),
             cluster: "c".to_owned(),
+            greeting: Some(Versions::CLUSTER.greeting()),
         }))),
         sample(&ToNode::Sealed {
             orders: bytes(),
@@ -443,7 +445,7 @@ fn samples() -> Vec<Sample> {
         sample(&step_spec().context),
         sample(&AgentRequest::Create(Box::new(step_spec()))),
         sample(&AgentRequest::StartStep(Box::new(launch()), vec![share])),
-        sample(&AgentRequest::ServeNode("n1".to_owned())),
+        sample(&AgentRequest::ServeNode("n1".to_owned(), None)),
         sample(&AgentRequest::StepNodeEnded {
             job: JobId(3),
             key: bytes(),
@@ -461,6 +463,7 @@ fn samples() -> Vec<Sample> {
                 below: vec!["unix:/b".to_owned()],
                 srun: true,
                 seen: vec![1, 2],
+                greeting: Some(Versions::CLUSTER.greeting()),
             }))),
         )),
         sample(&FromStepd::Up {

@@ -27,16 +27,19 @@ const EVENTS: [&str; 4] = [
 ];
 
 /// Lines of a type by their numbers; those of a variant's fields have two.
-type Fields = BTreeMap<Vec<u32>, String>;
+pub(crate) type Fields = BTreeMap<Vec<u32>, String>;
 
 #[test]
 fn stored_and_sent_fields_are_as_written_down() {
     let path = root().join(FILE);
     let text = fs::read_to_string(&path).unwrap_or_default();
-    let known = parse(&text);
     let mut found = fields();
+    let known = follow_moves(parse(&text), &found);
     let reused = given_again(&found, &known);
-    assert!(reused.is_empty(), "numbers given again: {reused:#?}");
+    assert!(
+        reused.is_empty(),
+        "numbers given again, or name and kind of a field changed at once: {reused:#?}"
+    );
     keep_gone(&mut found, &known);
     let now = print(&found);
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -77,7 +80,7 @@ fn each_event_is_kept_for_later_versions() {
 }
 
 /// All numbered fields of the product, by type.
-fn fields() -> BTreeMap<String, Fields> {
+pub(crate) fn fields() -> BTreeMap<String, Fields> {
     let mut types = BTreeMap::new();
     for source in product() {
         let file = syn::parse_file(&source.text).expect("Rust");
@@ -92,6 +95,7 @@ fn read_item(source: &Source, item: &syn::Item, types: &mut BTreeMap<String, Fie
     let (name, attributes) = match item {
         syn::Item::Struct(item) => (&item.ident, &item.attrs),
         syn::Item::Enum(item) => (&item.ident, &item.attrs),
+        syn::Item::Macro(item) => return read_macro(source, item, types),
         _ => return,
     };
     let mut fields = Fields::new();
@@ -119,6 +123,36 @@ fn read_item(source: &Source, item: &syn::Item, types: &mut BTreeMap<String, Fie
     assert!(before.is_none(), "{} is there twice", path.join("::"));
 }
 
+/// Macros that make types of lines of a number and a name, the types, and how these are encoded.
+const MACROS: [(&str, &str); 2] = [
+    ("refusals", "RefusalCode [index_only]"),
+    ("flags", "Flags [bits]"),
+];
+
+/// The numbers in a call of one of [`MACROS`].
+fn read_macro(source: &Source, item: &syn::ItemMacro, types: &mut BTreeMap<String, Fields>) {
+    let name = item.mac.path.to_token_stream().to_string();
+    let Some((_, of)) = MACROS.iter().find(|(known, _)| *known == name) else {
+        return;
+    };
+    let mut fields = Fields::new();
+    let mut number = None;
+    for token in item.mac.tokens.clone() {
+        match token {
+            proc_macro2::TokenTree::Literal(literal) => number = literal.to_string().parse().ok(),
+            proc_macro2::TokenTree::Ident(ident) => {
+                if let Some(number) = number.take() {
+                    let before = fields.insert(vec![number], ident.to_string());
+                    assert!(before.is_none(), "a number twice: {ident}");
+                }
+            }
+            _ => {}
+        }
+    }
+    let path = [&[source.package.clone()], &*source.modules].concat();
+    types.insert(format!("{}::{of}", path.join("::")), fields);
+}
+
 fn read_fields(of: &syn::Fields, above: &[u32], into: &mut Fields) {
     for field in of {
         let Some((number, how)) = number(&field.attrs) else {
@@ -137,7 +171,7 @@ fn read_fields(of: &syn::Fields, above: &[u32], into: &mut Fields) {
 }
 
 /// The number of a field or variant, and how it is encoded where that is said.
-fn number(attributes: &[syn::Attribute]) -> Option<(u32, String)> {
+pub(crate) fn number(attributes: &[syn::Attribute]) -> Option<(u32, String)> {
     let parse = |text: &str| text.trim_matches(['(', ')', ' ']).parse::<u32>().ok();
     for attribute in attributes {
         let (path, tokens) = parts(attribute);
@@ -229,13 +263,38 @@ fn parse(text: &str) -> BTreeMap<String, Fields> {
     types
 }
 
-/// Numbers that were gone and are there again.
+/// Types that were known at paths which are no more, at the paths where types of the same names are new.
+fn follow_moves(
+    known: BTreeMap<String, Fields>,
+    found: &BTreeMap<String, Fields>,
+) -> BTreeMap<String, Fields> {
+    let last = |path: &str| path.rsplit("::").next().map(str::to_owned);
+    let is_new = |path: &&String| !known.contains_key(*path);
+    let new: Vec<&String> = found.keys().filter(is_new).collect();
+    let now = |path: String| {
+        let mut same = new.iter().filter(|new| last(new) == last(&path));
+        match (found.contains_key(&path), same.next(), same.next()) {
+            (false, Some(moved), None) => (*moved).clone(),
+            _ => path,
+        }
+    };
+    let known = known.clone().into_iter();
+    known.map(|(path, fields)| (now(path), fields)).collect()
+}
+
+/// Numbers that were gone and are there again, and those whose field has another name and another kind: it is another field.
 fn given_again(found: &BTreeMap<String, Fields>, known: &BTreeMap<String, Fields>) -> Vec<String> {
     let mut again = Vec::new();
     for (name, fields) in known {
-        let gone = fields.iter().filter(|(_, line)| *line == GONE);
-        for (numbers, _) in gone {
-            if let Some(line) = found.get(name).and_then(|now| now.get(numbers)) {
+        for (numbers, before) in fields {
+            let Some(line) = found.get(name).and_then(|now| now.get(numbers)) else {
+                continue;
+            };
+            let is_other = match (before.split_once(": "), line.split_once(": ")) {
+                (Some((name, kind)), Some((now, kind_now))) => name != now && kind != kind_now,
+                _ => false,
+            };
+            if before == GONE || is_other {
                 again.push(format!("{name} {numbers:?} {line}"));
             }
         }
@@ -300,4 +359,11 @@ fn fields_are_read_and_numbers_not_given_again() {
     }
     let again = of("struct S { #[n(2)] e: u8 }");
     assert_eq!(given_again(&again, &parse(&gone)), ["p::m::S [2] e: u8"]);
+    let moved = BTreeMap::from([("q::n::S".to_owned(), again["p::m::S"].clone())]);
+    let known = follow_moves(parse(&gone), &moved);
+    assert_eq!(given_again(&moved, &known), ["q::n::S [2] e: u8"]);
+    let renamed = of("struct S { #[n(0)] b: u8, #[n(2)] b: Vec<(u8, U)> }");
+    assert_eq!(given_again(&renamed, &before), [""; 0]);
+    let other = of("struct S { #[n(0)] b: String }");
+    assert_eq!(given_again(&other, &before), ["p::m::S [0] b: String"]);
 }

@@ -8,6 +8,7 @@ mod bounds;
 mod cycles;
 mod documents;
 mod files;
+mod format_pages;
 mod formats;
 mod layers;
 mod source;

@@ -3,12 +3,20 @@
 use crate::connect::await_answer;
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest};
+use muster_proto::version::Versions;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+/// A request, after what says which version is spoken here: both are written at once.
+fn greeted(request: &AgentRequest) -> Vec<u8> {
+    let mut bytes = frame::encode(&AgentRequest::Greeting(Versions::CLUSTER.greeting()));
+    frame::encode_into(request, &mut bytes);
+    bytes
+}
 
 /// An open connection.
 #[derive(Debug)]
@@ -44,7 +52,7 @@ impl AgentStream {
 
     /// Sends one request.
     pub(crate) fn send(&mut self, request: &AgentRequest) -> io::Result<()> {
-        self.write_all(&frame::encode(request))
+        self.write_all(&greeted(request))
     }
 
     /// Whether it is on this host.
@@ -56,7 +64,7 @@ impl AgentStream {
     /// end. The agent must be on this host.
     pub(crate) fn send_with_streams(&mut self, request: &AgentRequest) -> io::Result<AgentStream> {
         let (near, far) = UnixStream::pair()?;
-        let bytes = frame::encode(request);
+        let bytes = greeted(request);
         let handed = [0, 1, 2, far.as_raw_fd()];
         let with = [ControlMessage::ScmRights(&handed)];
         let slices = [IoSlice::new(&bytes)];

@@ -9,8 +9,8 @@ use muster_model::job::{
 use muster_model::spec::JobSpec;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::{AllocationInfo, Request, RequestBody, Response};
-use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepNode, ToStepd};
+use muster_proto::{PROTOCOL, frame};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -139,12 +139,19 @@ impl Stage {
             std::thread::spawn(move || {
                 let (mut stream, _) = daemon.accept().unwrap();
                 let hello: ToStepd = frame::read(&mut stream).unwrap();
-                assert_eq!(hello, ToStepd::Hello(b"key".to_vec().into()));
+                let ToStepd::Hello(key, Some(greeting)) = hello else {
+                    panic!("{hello:?}");
+                };
+                assert_eq!(*key, b"key".to_vec());
+                assert_eq!(greeting.protocol, PROTOCOL);
                 play(&name, &mut stream);
             });
         }
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
+            let AgentRequest::Greeting(_) = frame::read(&mut stream).unwrap() else {
+                panic!("srun says first which version it speaks");
+            };
             let AgentRequest::Create(_) = frame::read(&mut stream).unwrap() else {
                 panic!("srun asks for a step first");
             };

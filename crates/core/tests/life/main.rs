@@ -5,6 +5,7 @@ mod accrual;
 mod arrays;
 mod dependencies;
 mod ending;
+mod fixtures;
 mod het;
 mod hostile;
 mod job_env;

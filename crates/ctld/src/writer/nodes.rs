@@ -9,6 +9,7 @@ use muster_model::node::{NodeInfo, NodeLink};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Report, Welcome};
+use muster_proto::version::Versions;
 use muster_sched::engine::Turn;
 use tokio::sync::oneshot;
 
@@ -82,6 +83,7 @@ impl Writer {
         let welcome = Welcome {
             public_key: self.keys.public().into(),
             cluster: cluster_name(self.engine.state()),
+            greeting: Some(Versions::CLUSTER.greeting()),
         };
         let settings = self.settings_of(&hello.name);
         let welcome = (Box::new(welcome), Box::new(settings));

@@ -218,6 +218,8 @@ requests! {
     HoldAllocation = Connection, OwnerAlone, "salloc, srun";
     /// Restricts a connection to a node, for its agent: to the controller, and to other agents.
     ServeNode = Connection, SlurmUser, "slurmd";
+    /// Says which version of the protocol the sender speaks, to an agent.
+    Greeting = Connection, Anyone, "srun, sstat, scontrol listpids";
     /// Registers a node.
     NodeHello = Connection, SlurmUser, "slurmd";
     /// Stops the controller, and the nodes.

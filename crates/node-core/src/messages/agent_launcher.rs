@@ -12,13 +12,14 @@ use muster_model::time::Timestamp;
 use muster_model::validate::Validate;
 use muster_proto::frame::Message;
 use muster_proto::node::MemoryCount;
+use muster_proto::version::Greeting;
 
 /// Agent to launcher.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum LauncherCommand {
-    /// First message of a connection, by root: an agent is about to use it. Answered by [`LauncherEvent::State`], then by every
-    /// outcome that was not forgotten.
+    /// First message of a connection, by root: an agent is about to use it. Answered by [`LauncherEvent::Greeting`] and
+    /// [`LauncherEvent::State`], then by every outcome that was not forgotten; or by [`LauncherEvent::Refused`].
     #[n(0)]
     Attach(#[n(0)] Box<Attach>),
     /// The agent dials the controller: answered by [`LauncherEvent::SessionKey`].
@@ -182,6 +183,9 @@ pub struct Attach {
     /// What the configuration claims of the machine.
     #[n(3)]
     pub claim: MachineClaim,
+    /// Which version the agent speaks.
+    #[n(4)]
+    pub greeting: Option<Greeting>,
 }
 
 /// What slurm.conf claims of a node's CPUs.
@@ -340,6 +344,12 @@ pub enum LauncherEvent {
     /// What was passed on does not bear the controller's seal, or there is no session: the controller has to be dialled anew.
     #[n(14)]
     SessionFailed(#[n(0)] String),
+    /// To `Attach`, before all else, where the agent has said its version: the launcher's.
+    #[n(15)]
+    Greeting(#[n(0)] Greeting),
+    /// To `Attach`: the agent's version is too old. The connection ends, and jobs go on.
+    #[n(16)]
+    Refused(#[n(0)] String),
     /// A step runs, or has run, which neither an earlier launcher nor this one started or was ordered to know.
     #[n(11)]
     StepFound {

@@ -9,6 +9,7 @@ use muster_model::job::{GresShare, StepEnd};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
+use muster_proto::version::Greeting;
 use std::path::PathBuf;
 
 /// What a step daemon receives at its start. Launcher and daemon are of one file, so nothing here outlives a version.
@@ -43,7 +44,7 @@ pub struct FirstOrder {
     pub spool: PathBuf,
 }
 
-/// Launcher to step daemon.
+/// Launcher to step daemon, which may be of another version ([`VERSIONS`](super::VERSIONS)) where the launcher has taken it over.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum StepdCommand {
@@ -103,6 +104,9 @@ pub struct RunningStep {
     /// See [`NextStep::kept`].
     #[n(4)]
     pub kept: KeptEntries,
+    /// Which version the daemon speaks.
+    #[n(5)]
+    pub greeting: Option<Greeting>,
 }
 
 impl StepdEvent {

@@ -11,6 +11,7 @@ use minicbor::bytes::ByteVec;
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames, Message};
 use muster_proto::node::{Orders, ToNode};
+use muster_proto::version::Versions;
 use muster_trust::{KEY, KeyPair, Receiver, Session, SessionPeers};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -68,6 +69,9 @@ async fn session(
         Response::Refused(refusal) => bail!("it refuses this node: {refusal}"),
         other => bail!("unexpected answer {other:.60?}"),
     };
+    let theirs = welcome.greeting.clone().unwrap_or_default();
+    let spoken = Versions::CLUSTER.check(&theirs, "slurmctld", "this node's slurmd");
+    spoken.map_err(|refusal| anyhow::Error::msg(refusal.detail))?;
     ensure!(
         welcome.cluster == options.cluster,
         "it is of cluster '{}', this node is of '{}'",

@@ -121,6 +121,8 @@ impl Agent {
                 );
                 self.adopt_steps(run, kept);
             }
+            // The connection has taken them.
+            LauncherEvent::Greeting(_) | LauncherEvent::Refused(_) => {}
             LauncherEvent::Busy(_) => {}
         }
     }

@@ -16,6 +16,7 @@ use muster_model::rights::{self, Request};
 use muster_node_core::messages::{JobAttempt, LauncherCommand, Process};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
+use muster_proto::version::{Greeting, Versions};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use std::borrow::Cow;
@@ -358,7 +359,11 @@ impl Reader {
                 let why = "this user has too many requests waiting on the node";
                 return Err(Ended::refused(RefusalCode::Busy, why));
             }
-            if let AgentRequest::ServeNode(node) = &request {
+            if let AgentRequest::Greeting(theirs) = &request {
+                check_version(theirs, "the command")?;
+                continue;
+            }
+            if let AgentRequest::ServeNode(node, greeting) = &request {
                 // Only who is believed for which node it speaks, and before anything else.
                 if self.client.is_limited() || *requests > 1 {
                     return Err(Ended::refused(RefusalCode::AccessDenied, "no supervisor"));
@@ -369,6 +374,8 @@ impl Reader {
                     let why = "this node's agent has too many connections here";
                     return Err(Ended::refused(RefusalCode::Busy, why));
                 }
+                let theirs = greeting.clone().unwrap_or_default();
+                check_version(&theirs, &format!("slurmd of node {node}"))?;
                 // From now on it is that agent's.
                 *rest = self.client.charge();
                 if !rest.set(self.buffered) {
@@ -403,6 +410,12 @@ impl Reader {
     }
 }
 
+/// Refuses a version of the protocol that is not spoken here.
+fn check_version(theirs: &Greeting, they: &str) -> Result<(), Ended> {
+    let checked = Versions::CLUSTER.check(theirs, they, "this node's slurmd");
+    checked.map_err(|refusal| Ended::Refused(refusal.code, refusal.detail.into()))
+}
+
 /// Whose request it is.
 #[derive(Debug)]
 pub(super) struct Asker {
@@ -426,7 +439,8 @@ fn is_of_agents(request: &AgentRequest) -> bool {
         | AgentRequest::Inspect { .. }
         | AgentRequest::Measure { .. }
         | AgentRequest::TakeStepNumber { .. }
-        | AgentRequest::ServeNode(_) => false,
+        | AgentRequest::ServeNode(..)
+        | AgentRequest::Greeting(_) => false,
     }
 }
 
@@ -520,7 +534,7 @@ impl Agent {
                 self.inspect(Request::Measure, (job, uid), Inspection::Usage, reply);
             }
             // The connection has taken it.
-            AgentRequest::ServeNode(_) => {}
+            AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => {}
         }
     }
 
@@ -648,133 +662,4 @@ fn refuse(reply: &Reply, code: RefusalCode) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Read as _;
-
-    /// What a user who says this, and then nothing, is answered.
-    async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
-        answer_by(1000, said).await.0
-    }
-
-    /// The same of this user, and how many requests are handed on.
-    async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
-        let quotas = Quotas::new(0, 20_000);
-        let (near, mut far) = UnixStream::pair().unwrap();
-        far.write_all(said).unwrap();
-        if uid == 0 {
-            // It may be silent for as long as it likes.
-            far.shutdown(std::net::Shutdown::Write).unwrap();
-        }
-        let (events, mut inbox) = mpsc::unbounded_channel();
-        let client = quotas.client(uid).unwrap();
-        serve(near, client, 1, events).await;
-        let mut handed_on = 0;
-        while let Ok(event) = inbox.try_recv() {
-            handed_on += usize::from(matches!(event, Event::Request { .. }));
-        }
-        let mut bytes = Vec::new();
-        far.read_to_end(&mut bytes).unwrap();
-        let mut frames = Frames::default();
-        frames.push(&bytes);
-        let replies = std::iter::from_fn(|| frames.take().unwrap()).collect();
-        (replies, handed_on)
-    }
-
-    fn codes(replies: &[AgentReply]) -> Vec<RefusalCode> {
-        let code = |reply: &AgentReply| match reply {
-            AgentReply::Refused(refusal) => refusal.code,
-            other => panic!("{other:?}"),
-        };
-        replies.iter().map(code).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_ends_a_connection() {
-        let began = tokio::time::Instant::now();
-        assert_eq!(codes(&answer_to(b"").await), [RefusalCode::Busy]);
-        assert!(began.elapsed() >= IDLE_MAX && began.elapsed() < IDLE_MAX * 2);
-        assert_eq!(codes(&answer_to(&[0, 0, 1]).await), [RefusalCode::Busy]);
-        assert!(began.elapsed() < IDLE_MAX * 2);
-    }
-
-    /// The supervisor of another node, which is root, makes the connection and says so; its agent is not root.
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_of_another_agent_is_good_for_nothing_else() {
-        let frames = |requests: &[AgentRequest]| -> Vec<u8> {
-            requests.iter().flat_map(frame::encode).collect()
-        };
-        let serve = || AgentRequest::ServeNode("n2".to_owned());
-        let (job, key) = (JobId(1), ByteVec::from(vec![1; 16]));
-        let signal = || AgentRequest::SignalStep {
-            job,
-            key: key.clone(),
-            step: StepNo(0),
-            signal: 9,
-            below: Vec::new(),
-        };
-        let create = || {
-            AgentRequest::Create(Box::new(StepSpec {
-                job,
-                argv: vec!["true".to_owned()],
-                ..StepSpec::default()
-            }))
-        };
-        let number = AgentRequest::TakeStepNumber { job, key: None };
-        for other in [
-            create(),
-            number,
-            AgentRequest::Inspect { job },
-            AgentRequest::Measure { job },
-            serve(),
-        ] {
-            let said = frames(&[serve(), signal(), other.clone(), signal()]);
-            let (replies, handed_on) = answer_by(0, &said).await;
-            assert_eq!(codes(&replies), [RefusalCode::AccessDenied], "{other:?}");
-            assert_eq!(handed_on, 1, "{other:?}");
-        }
-        // Nor does anybody become an agent who has been root before, or who is a user.
-        for (uid, said, before) in [(0, [create(), serve()], 1), (1000, [serve(), signal()], 0)] {
-            let (replies, handed_on) = answer_by(uid, &frames(&said)).await;
-            assert_eq!(codes(&replies), [RefusalCode::AccessDenied]);
-            assert_eq!(handed_on, before);
-        }
-    }
-
-    /// The replies to another agent that did not read them piled up.
-    #[tokio::test]
-    async fn replies_that_are_not_read_end_a_connection() {
-        let (near, mut far) = UnixStream::pair().unwrap();
-        let (reply, replies) = mpsc::unbounded_channel();
-        let text = "x".repeat(1 << 20);
-        let large = || AgentReply::Refused(Refusal::new(RefusalCode::Busy, text.clone()));
-        (0..3).for_each(|_| reply.send(large()).unwrap());
-        let sending = tokio::spawn(send_replies(Socket::new(near).unwrap(), replies));
-        let mut frames = Frames::default();
-        let reader = tokio::task::spawn_blocking(move || {
-            let mut chunk = vec![0; 64 << 10];
-            let mut count = 0;
-            while count < 3 {
-                let n = far.read(&mut chunk).unwrap();
-                frames.push(&chunk[..n]);
-                while let Some(AgentReply::Refused(_)) = frames.take().unwrap() {
-                    count += 1;
-                }
-            }
-            far
-        });
-        let _far = reader.await.unwrap();
-        for _ in 0..=UNREAD_BYTES_MAX >> 20 {
-            reply.send(large()).unwrap();
-        }
-        sending.await.unwrap();
-        assert!(reply.send(large()).is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_requests_end_a_connection() {
-        let one = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
-        let said = one.repeat(REQUESTS_MAX as usize + 1);
-        assert_eq!(codes(&answer_to(&said).await), [RefusalCode::Busy]);
-    }
-}
+mod tests;

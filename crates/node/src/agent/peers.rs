@@ -7,6 +7,7 @@ use crate::info;
 use anyhow::{Context as _, bail};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest};
+use muster_proto::version::Versions;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,7 +89,9 @@ impl Peers {
             Way::Supervisor(dialer) => Ok(dialer.connect(path).await?),
             Way::Direct(node) => {
                 let socket = Socket::connect(Path::new(path)).await?;
-                let restricted = frame::encode(&AgentRequest::ServeNode(node.to_string()));
+                let greeting = Some(Versions::CLUSTER.greeting());
+                let serve = AgentRequest::ServeNode(node.to_string(), greeting);
+                let restricted = frame::encode(&serve);
                 socket.write_all(&restricted).await?;
                 Ok(socket)
             }
@@ -152,7 +155,8 @@ mod tests {
             let accept = || {
                 let (mut stream, _) = listener.accept().unwrap();
                 let node: AgentRequest = frame::read(&mut stream).unwrap();
-                assert_eq!(node, AgentRequest::ServeNode("n1".to_owned()));
+                let greeting = Some(Versions::CLUSTER.greeting());
+                assert_eq!(node, AgentRequest::ServeNode("n1".to_owned(), greeting));
                 stream
             };
             let mut first = accept();

@@ -269,7 +269,7 @@ async fn read_request(
     loop {
         match frames.take()? {
             // Any client has to know the job's key.
-            Some(AgentRequest::ServeNode(_)) => continue,
+            Some(AgentRequest::ServeNode(..) | AgentRequest::Greeting(_)) => continue,
             Some(request) => return Ok(Some(request)),
             None => {}
         }
@@ -382,7 +382,7 @@ fn on_message(
             }
             *tree = Some(own);
         }
-        (ToStepd::Hello(key), None) => {
+        (ToStepd::Hello(key, _), None) => {
             if key != launch.step_key {
                 bail!("someone came with a wrong key");
             }

@@ -2,9 +2,10 @@
 
 use super::wire::Wire;
 use super::{Phase, Stepd};
-use muster_node_core::messages::RunningStep;
+use muster_node_core::messages::{RunningStep, VERSIONS};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
+use muster_proto::version::{Greeting, Versions};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -89,6 +90,16 @@ impl Client {
     }
 }
 
+/// Whether srun, or the step daemon above, speaks a version that is spoken here; it gets a refusal if not.
+fn understands(client: &mut Client, greeting: Option<&Greeting>) -> bool {
+    let theirs = greeting.cloned().unwrap_or_default();
+    let checked = Versions::CLUSTER.check(&theirs, "srun", "the step daemon of this node");
+    let Err(refusal) = checked else { return true };
+    client.send(&FromStepd::Refused(refusal));
+    client.write();
+    false
+}
+
 /// Whether the other end belongs to the user of this process, which is no job's unless all jobs are of one user.
 fn is_own(stream: &UnixStream) -> bool {
     let peer = getsockopt(stream, PeerCredentials);
@@ -130,19 +141,33 @@ impl Stepd<'_> {
         let absent = self.client.is_none() && !self.ending;
         let free = absent && self.phase == Phase::Waiting;
         match stranger.next() {
-            Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
+            Some(ToStepd::Hello(key, greeting))
+                if free
+                    && key == self.order.launch.step_key
+                    && understands(&mut stranger, greeting.as_ref()) =>
+            {
                 self.client = Some(stranger);
                 self.start();
                 self.tell_pmix_error();
                 self.client_messages();
             }
             Some(ToStepd::Attach(attach))
-                if (free || self.tree.is_some()) && attach.key == self.order.launch.step_key =>
+                if (free || self.tree.is_some())
+                    && attach.key == self.order.launch.step_key
+                    && understands(&mut stranger, attach.greeting.as_ref()) =>
             {
                 self.attach(&attach, stranger);
             }
-            Some(ToStepd::Adopt) if is_own(&stranger.wire.stream) => {
-                self.adopted(stranger.wire.stream);
+            Some(ToStepd::Adopt(greeting)) if is_own(&stranger.wire.stream) => {
+                let theirs = greeting.unwrap_or_default();
+                match VERSIONS.is_too_old(&theirs) {
+                    // What comes of the step will be in its file.
+                    true => {
+                        let why = VERSIONS.difference(&theirs, "the launcher", "a step daemon");
+                        eprintln!("{why}; it is refused");
+                    }
+                    false => self.adopted(stranger.wire.stream),
+                }
             }
             None if stranger.wire.open && stranger.wire.received <= GREETING_BYTES_MAX => {
                 self.strangers.push(stranger);
@@ -162,6 +187,7 @@ impl Stepd<'_> {
             pid: i32::try_from(std::process::id()).unwrap_or(0),
             dirs: self.setting.dirs.clone(),
             kept: self.setting.kept.clone(),
+            greeting: Some(VERSIONS.greeting()),
         };
         self.runtime.adopted(stream, running);
     }

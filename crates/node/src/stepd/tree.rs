@@ -11,6 +11,7 @@ use muster_model::tree;
 use muster_node_core::messages::User;
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
+use muster_proto::version::Versions;
 use nix::sys::socket::sockopt::SendTimeout;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
 use nix::sys::time::{TimeVal, TimeValLike};
@@ -78,6 +79,7 @@ impl Tree {
                 below,
                 srun: false,
                 seen: Vec::new(),
+                greeting: Some(Versions::CLUSTER.greeting()),
             };
             let at = address(branch.start).unwrap_or_default();
             match Child::connect(&at, branch.clone(), hand, user) {
@@ -439,6 +441,7 @@ mod tests {
                 below: vec!["nowhere".to_owned(); 2],
                 srun: true,
                 seen: Vec::new(),
+                greeting: None,
             },
             Some(&nobody()),
         );
@@ -477,6 +480,7 @@ mod tests {
             below: vec![at.to_owned(); 2],
             srun: true,
             seen: Vec::new(),
+            greeting: None,
         };
         let (_tree, lost) = Tree::new(&launch(), &attach(&of_root), Some(&nobody()));
         assert_eq!(lost, [1]);

@@ -209,7 +209,7 @@ fn requests_of_agents() {
     for request in &requests {
         assert_eq!(refusal(ask(&node, request)), RefusalCode::AccessDenied);
     }
-    let serve = frame::encode(&AgentRequest::ServeNode("n2".to_owned()));
+    let serve = frame::encode(&AgentRequest::ServeNode("n2".to_owned(), None));
     let create = AgentRequest::Create(Box::new(spec(
         1,
         &dir,

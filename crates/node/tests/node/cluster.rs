@@ -210,6 +210,7 @@ impl Node {
         let welcome = Welcome {
             public_key: self.key.public().to_vec().into(),
             cluster: CLUSTER.to_owned(),
+            greeting: None,
         };
         frame::write(&mut stream, &Response::Welcome(Box::new(welcome))).unwrap();
         let (sender, inbox) = channel();

@@ -17,6 +17,7 @@ mod lies;
 mod privileges;
 mod secrets;
 mod steps;
+mod versions;
 
 use log::LevelFilter;
 use muster_node::{
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         lies::TESTS,
         secrets::TESTS,
         dumpable::TESTS,
+        versions::TESTS,
     ]
     .concat();
     if !nix::unistd::geteuid().is_root() {

@@ -71,7 +71,7 @@ pub fn spec(job: u64, dir: &Dir, argv: &[&str]) -> StepSpec {
 /// What srun would be.
 pub struct Srun {
     agent: UnixStream,
-    created: Option<StepCreated>,
+    pub created: Option<StepCreated>,
     stepds: Vec<UnixStream>,
 }
 
@@ -114,7 +114,7 @@ impl Srun {
         frame::read(&mut self.agent).unwrap()
     }
 
-    fn created(mut self) -> Srun {
+    pub fn created(mut self) -> Srun {
         loop {
             match self.reply() {
                 AgentReply::Queued(_) => {}
@@ -134,7 +134,7 @@ impl Srun {
             let path = node.address.strip_prefix("unix:").unwrap();
             let mut stepd = UnixStream::connect(path).unwrap();
             stepd.set_read_timeout(Some(PATIENCE)).unwrap();
-            frame::write(&mut stepd, &ToStepd::Hello(created.key.clone())).unwrap();
+            frame::write(&mut stepd, &ToStepd::Hello(created.key.clone(), None)).unwrap();
             self.stepds.push(stepd);
         }
         self
@@ -656,7 +656,7 @@ fn strangers() {
     let created = srun.created.clone().unwrap();
     let path = created.nodes[0].address.strip_prefix("unix:").unwrap();
     let mut stranger = UnixStream::connect(path).unwrap();
-    frame::write(&mut stranger, &ToStepd::Hello(vec![0; 16].into())).unwrap();
+    frame::write(&mut stranger, &ToStepd::Hello(vec![0; 16].into(), None)).unwrap();
     assert!(
         frame::read::<FromStepd>(&mut stranger).is_err(),
         "a wrong key is hung up on"
@@ -686,7 +686,7 @@ fn strangers() {
         false => eprintln!("this kernel has no SO_PASSRIGHTS; descriptors were not looked at"),
     }
     let mut stepd = UnixStream::connect(path).unwrap();
-    frame::write(&mut stepd, &ToStepd::Hello(created.key)).unwrap();
+    frame::write(&mut stepd, &ToStepd::Hello(created.key, None)).unwrap();
     assert!(matches!(
         frame::read(&mut stepd).unwrap(),
         FromStepd::Started(_)
@@ -777,7 +777,7 @@ fn hears_new_shim() {
 }
 
 /// Kills the shim; a job that goes through shows that a new one is there.
-fn another_shim(node: &mut Node) {
+pub fn another_shim(node: &mut Node) {
     let old = node.shim_pid();
     node.kill_shim();
     let dir = node.spool.parent().unwrap().to_owned();

@@ -363,6 +363,12 @@ impl Session {
                     self.announce_abort();
                 }
             }
+            FromStepd::Refused(refusal) => {
+                // Its connection ends with that, which ends the step. Other nodes say the same.
+                if !std::mem::replace(&mut self.noted, true) {
+                    self.say.error(&refusal.detail);
+                }
+            }
             FromStepd::Note(text) => {
                 if !std::mem::replace(&mut self.noted, true) {
                     say::stderr(&format!("{}\n", text.trim_end()));

@@ -7,7 +7,9 @@ use super::{Daemon, EncodedEnd, StepProc};
 use crate::shim::jobs::{Role, Shim};
 use crate::{stepd, sys};
 use muster_model::ids::{Attempt, JobId, StepNo};
-use muster_node_core::messages::{JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdEvent};
+use muster_node_core::messages::{
+    JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdEvent, VERSIONS,
+};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;
 use std::fs;
@@ -25,7 +27,7 @@ impl Daemon {
     fn ask(socket: PathBuf) -> io::Result<Daemon> {
         let control = UnixStream::connect(&socket)?;
         control.set_nonblocking(true)?;
-        frame::write(&mut &control, &ToStepd::Adopt)
+        frame::write(&mut &control, &ToStepd::Adopt(Some(VERSIONS.greeting())))
             .map_err(|e| io::Error::other(e.to_string()))?;
         Ok(Daemon {
             pid: 0,
@@ -101,13 +103,16 @@ impl Shim {
                 self.adopt(daemon, running);
             }
             // It has ended, or its version does not know the question.
-            Err(_) => {
-                self.asked.swap_remove(at);
+            Err(why) => {
+                let daemon = self.asked.swap_remove(at);
+                eprintln!("{}: nobody says what runs: {why}", daemon.socket.display());
                 self.find_results();
             }
         }
     }
 
+    /// Takes over a daemon. One whose version is not spoken here is left alone: without a launcher it leaves a file when its step
+    /// ends, which is when its process does.
     fn adopt(&mut self, mut daemon: Daemon, running: RunningStep) {
         let RunningStep {
             run,
@@ -115,17 +120,30 @@ impl Shim {
             pid,
             dirs,
             kept,
+            greeting,
         } = running;
         daemon.pid = pid;
-        let fd = daemon.control.as_raw_fd();
+        let theirs = greeting.unwrap_or_default();
+        let is_too_old = VERSIONS.is_too_old(&theirs);
+        if is_too_old {
+            let they = format!("the step daemon {pid} of step {}.{step}", run.job);
+            let why = VERSIONS.difference(&theirs, &they, "the launcher");
+            eprintln!(
+                "{why}; it is left alone, and what comes of the step is reported when it has ended"
+            );
+        }
+        let daemon = Some(daemon).filter(|_| !is_too_old);
+        let line = daemon.as_ref().map(|d| d.control.as_raw_fd());
         let Some(entry) = self.jobs.get_mut(&run).filter(|e| !e.released) else {
             // Nobody knows of the job any more.
-            return daemon.dismiss();
+            return daemon.into_iter().for_each(Daemon::dismiss);
         };
         let ending = entry.ending.is_some();
         match entry.steps.get_mut(&step) {
-            Some(proc) if proc.ended.is_some() => return daemon.dismiss(),
-            Some(proc) => proc.daemon = Some(daemon),
+            Some(proc) if proc.ended.is_some() => {
+                return daemon.into_iter().for_each(Daemon::dismiss);
+            }
+            Some(proc) => proc.daemon = daemon,
             None => {
                 if !dirs.is_empty() {
                     self.records.step_dirs(run, step, &dirs);
@@ -133,7 +151,7 @@ impl Shim {
                 self.records.step(run, step, pid);
                 let proc = StepProc {
                     dirs,
-                    ..StepProc::new(pid, Some(daemon))
+                    ..StepProc::new(pid, daemon)
                 };
                 entry.enter_step(step, proc);
                 self.record_adopted_step(run, step, kept);
@@ -143,12 +161,13 @@ impl Shim {
             }
         }
         self.end_steps_before(run, step, pid);
-        self.lines.insert(fd, (run, step));
+        self.lines.extend(line.map(|line| (line, (run, step))));
         if ending {
             self.end_step(run, step);
         }
         // It may have ended since.
-        self.receive_from_daemon(fd);
+        line.into_iter()
+            .for_each(|line| self.receive_from_daemon(line));
     }
 
     /// Steps that a daemon had before this one have ended, which the launcher before had not received.

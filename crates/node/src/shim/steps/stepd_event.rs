@@ -100,6 +100,7 @@ mod tests {
             pid: 44,
             dirs: Vec::new(),
             kept: vec![(3, vec![1, 2].into())],
+            greeting: None,
         };
         let mut input = Frames::default();
         receive(

@@ -10,6 +10,7 @@ use crate::submit::say::Say;
 use minicbor::bytes::ByteVec;
 use muster_model::tree;
 use muster_proto::step::{Attach, FromStepd, StepCreated, StepNode, StepSpec, ToStepd};
+use muster_proto::version::Versions;
 use nix::poll::PollFd;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -152,9 +153,10 @@ impl Nodes {
         let part = &self.parts[head.part];
         let stream = AgentStream::connect(&head.node.address)?;
         let tree = part.is_tree();
+        let greeting = Some(Versions::CLUSTER.greeting());
         let mut peer = Peer::new(branch.clone(), tree, stream);
         if !tree {
-            peer.send(&ToStepd::Hello(part.key.clone()));
+            peer.send(&ToStepd::Hello(part.key.clone(), greeting));
             self.peers.push(peer);
             return Ok(());
         }
@@ -165,6 +167,7 @@ impl Nodes {
             below: below.collect(),
             srun: true,
             seen: of_branch.iter().map(|n| n.received).collect(),
+            greeting,
         })));
         let acknowledged = of_branch
             .iter()

@@ -1,0 +1,168 @@
+//! What clients and other agents are answered on a connection.
+
+use super::*;
+use std::io::Read as _;
+
+/// What a user who says this, and then nothing, is answered.
+async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
+    answer_by(1000, said).await.0
+}
+
+/// The same of this user, and how many requests are handed on.
+async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
+    let quotas = Quotas::new(0, 20_000);
+    let (near, mut far) = UnixStream::pair().unwrap();
+    far.write_all(said).unwrap();
+    if uid == 0 {
+        // It may be silent for as long as it likes.
+        far.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let client = quotas.client(uid).unwrap();
+    serve(near, client, 1, events).await;
+    let mut handed_on = 0;
+    while let Ok(event) = inbox.try_recv() {
+        handed_on += usize::from(matches!(event, Event::Request { .. }));
+    }
+    let mut bytes = Vec::new();
+    far.read_to_end(&mut bytes).unwrap();
+    let mut frames = Frames::default();
+    frames.push(&bytes);
+    let replies = std::iter::from_fn(|| frames.take().unwrap()).collect();
+    (replies, handed_on)
+}
+
+fn codes(replies: &[AgentReply]) -> Vec<RefusalCode> {
+    let code = |reply: &AgentReply| match reply {
+        AgentReply::Refused(refusal) => refusal.code,
+        other => panic!("{other:?}"),
+    };
+    replies.iter().map(code).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_ends_a_connection() {
+    let began = tokio::time::Instant::now();
+    assert_eq!(codes(&answer_to(b"").await), [RefusalCode::Busy]);
+    assert!(began.elapsed() >= IDLE_MAX && began.elapsed() < IDLE_MAX * 2);
+    assert_eq!(codes(&answer_to(&[0, 0, 1]).await), [RefusalCode::Busy]);
+    assert!(began.elapsed() < IDLE_MAX * 2);
+}
+
+/// The supervisor of another node, which is root, makes the connection and says so; its agent is not root.
+#[tokio::test(start_paused = true)]
+async fn a_connection_of_another_agent_is_good_for_nothing_else() {
+    let frames = |requests: &[AgentRequest]| -> Vec<u8> {
+        requests.iter().flat_map(frame::encode).collect()
+    };
+    let serve = || AgentRequest::ServeNode("n2".to_owned(), None);
+    let (job, key) = (JobId(1), ByteVec::from(vec![1; 16]));
+    let signal = || AgentRequest::SignalStep {
+        job,
+        key: key.clone(),
+        step: StepNo(0),
+        signal: 9,
+        below: Vec::new(),
+    };
+    let create = || {
+        AgentRequest::Create(Box::new(StepSpec {
+            job,
+            argv: vec!["true".to_owned()],
+            ..StepSpec::default()
+        }))
+    };
+    let number = AgentRequest::TakeStepNumber { job, key: None };
+    for other in [
+        create(),
+        number,
+        AgentRequest::Inspect { job },
+        AgentRequest::Measure { job },
+        serve(),
+    ] {
+        let said = frames(&[serve(), signal(), other.clone(), signal()]);
+        let (replies, handed_on) = answer_by(0, &said).await;
+        assert_eq!(codes(&replies), [RefusalCode::AccessDenied], "{other:?}");
+        assert_eq!(handed_on, 1, "{other:?}");
+    }
+    // Nor does anybody become an agent who has been root before, or who is a user.
+    for (uid, said, before) in [(0, [create(), serve()], 1), (1000, [serve(), signal()], 0)] {
+        let (replies, handed_on) = answer_by(uid, &frames(&said)).await;
+        assert_eq!(codes(&replies), [RefusalCode::AccessDenied]);
+        assert_eq!(handed_on, before);
+    }
+}
+
+/// What follows in another version need not be understandable: it is not looked at.
+#[tokio::test(start_paused = true)]
+async fn another_version_is_refused_by_name() {
+    let of = |protocol: u32| Greeting {
+        protocol,
+        release: "9.9.9".to_owned(),
+    };
+    let newest = Versions::CLUSTER.newest;
+    let clients = |greeting: Greeting| frame::encode(&AgentRequest::Greeting(greeting));
+    let agents = |greeting: Greeting| {
+        frame::encode(&AgentRequest::ServeNode("n2".to_owned(), Some(greeting)))
+    };
+    for (uid, first) in [(1000, clients(of(newest + 1))), (0, agents(of(newest + 1)))] {
+        let said = [first, vec![0, 0, 0, 1, 0xff]].concat();
+        let (replies, handed_on) = answer_by(uid, &said).await;
+        let [AgentReply::Refused(refusal)] = &*replies else {
+            panic!("{replies:?}");
+        };
+        assert_eq!(refusal.code, RefusalCode::ProtocolError);
+        let both = [
+            format!("protocol {} (muster 9.9.9)", newest + 1),
+            format!("protocol {newest} "),
+        ];
+        assert!(both.iter().all(|v| refusal.detail.contains(v)), "{refusal}");
+        assert!(
+            refusal.detail.contains("update this node's slurmd"),
+            "{refusal}"
+        );
+        assert_eq!(handed_on, 0);
+    }
+    // The same version, and none, which is the first, are understood.
+    let inspect = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
+    for first in [clients(of(newest)), Vec::new()] {
+        let (_, handed_on) = answer_by(0, &[first, inspect.clone()].concat()).await;
+        assert_eq!(handed_on, 1);
+    }
+}
+
+/// The replies to another agent that did not read them piled up.
+#[tokio::test]
+async fn replies_that_are_not_read_end_a_connection() {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let (reply, replies) = mpsc::unbounded_channel();
+    let text = "x".repeat(1 << 20);
+    let large = || AgentReply::Refused(Refusal::new(RefusalCode::Busy, text.clone()));
+    (0..3).for_each(|_| reply.send(large()).unwrap());
+    let sending = tokio::spawn(send_replies(Socket::new(near).unwrap(), replies));
+    let mut frames = Frames::default();
+    let reader = tokio::task::spawn_blocking(move || {
+        let mut chunk = vec![0; 64 << 10];
+        let mut count = 0;
+        while count < 3 {
+            let n = far.read(&mut chunk).unwrap();
+            frames.push(&chunk[..n]);
+            while let Some(AgentReply::Refused(_)) = frames.take().unwrap() {
+                count += 1;
+            }
+        }
+        far
+    });
+    let _far = reader.await.unwrap();
+    for _ in 0..=UNREAD_BYTES_MAX >> 20 {
+        reply.send(large()).unwrap();
+    }
+    sending.await.unwrap();
+    assert!(reply.send(large()).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_requests_end_a_connection() {
+    let one = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
+    let said = one.repeat(REQUESTS_MAX as usize + 1);
+    assert_eq!(codes(&answer_to(&said).await), [RefusalCode::Busy]);
+}
