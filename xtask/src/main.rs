@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask build | check | clients | demo | early-text | fuzz | generate | hostile | kill | mpi4py | numa | sim |
+//! Development tasks: `cargo xtask build | check | clients | demo | fuzz | generate | hostile | kill | mpi4py | numa | sim |
 //! bench`.
 
 mod bench;
@@ -7,7 +7,6 @@ mod check;
 mod clients;
 mod cluster;
 mod demo;
-mod early_text;
 mod fuzz;
 mod generate;
 mod guard;
@@ -34,8 +33,6 @@ cargo xtask check             format, lints as errors, all tests; [--quick] in a
 cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
                               of their own: [NAME ...], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
-cargo xtask early-text        which functions the user commands run, by callgrind, for the linker: run it, and build again,
-                              when they have changed much
 cargo xtask fuzz              decoders, decisions and parsers on inputs that find new ways through them; a minute each:
                               [--minutes N] [TARGET...]
 cargo xtask generate          docs/compat.md and docs/security.md, from the tables that the programs run on
@@ -75,7 +72,6 @@ fn main() -> Result<()> {
         ["clients", ..] => clients::run(&args[1..]),
         ["compare-selection", ..] => selection::run(&args[1..]),
         ["demo"] => demo::run(),
-        ["early-text"] => early_text::run(),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["generate"] => generate::run(),
         ["hostile" | "kill", ..] => attacks(&args),

@@ -4,16 +4,13 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
-mod heap;
-#[cfg(all(target_arch = "x86_64", any(target_env = "musl", test)))]
-mod memory;
-
 #[cfg(not(test))]
 use muster_cli::process;
 use std::process::ExitCode;
 
+/// The C library's own gives every few pages back and asks for them again.
 #[global_allocator]
-static HEAP: heap::Heap = heap::Heap::new();
+static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 /// Called by the C library.
 // SAFETY: the one definition of this symbol, with the signature that the C library calls.
