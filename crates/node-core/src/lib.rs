@@ -5,6 +5,8 @@
 pub mod binding;
 pub mod job_table;
 pub mod job_view;
+pub mod kept_entries;
+pub mod launcher;
 pub mod layout;
 pub mod messages;
 pub mod pattern;

@@ -28,7 +28,6 @@ mod syscall_filter;
 
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
-pub(crate) use step_node::is_kept_of;
 pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::cross_memory::CrossMemory;

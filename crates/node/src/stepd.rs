@@ -26,14 +26,13 @@ pub(crate) mod tree;
 mod wire;
 
 use crate::descriptors::SrunStdio;
-use crate::shim::Removal;
+use crate::launcher::Removal;
 use crate::{reaping, sys};
 use client::Client;
 pub use mpi::host::{HOST_NAME, pmix_host_main};
 use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_node_core::messages::{KeptEntries, NextStep, StepOrder, StepdCommand, StepdEvent};
 use muster_proto::step::{FromStepd, ToStepd};
-pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
 use runtime::{Confines, StepdRuntime};
 pub use start::{STEPD_NAME, stepd_main};

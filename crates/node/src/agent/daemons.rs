@@ -7,9 +7,9 @@
 use super::step_node::Listening;
 use super::{Agent, Event, closing};
 use crate::descriptors::{self, OrderFds};
-use crate::shim::{ORDER_MAX, SPARES_MAX, result_path};
 use crate::sys;
 use muster_core::ids::StepNo;
+use muster_node_core::launcher::{ORDER_MAX, SPARES_MAX, result_path};
 use muster_node_core::messages::{
     JobAttempt, KnownJob, LauncherCommand, NextStep, StepOrder, StepdEvent,
 };

@@ -6,7 +6,7 @@ mod numbers;
 
 use super::closing::Streams;
 use super::quota::Charge;
-use super::step_node::{Early, Listening, is_kept_of};
+use super::step_node::{Early, Listening};
 use super::{Agent, Event};
 use crate::now;
 use crate::sys;
@@ -19,6 +19,7 @@ use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request};
 use muster_node_core::job_table::is_owner_key;
+use muster_node_core::kept_entries::is_kept_of;
 use muster_node_core::layout::{self, Held, NoLayout};
 use muster_node_core::messages::{JobAttempt, KeptEntries, LauncherCommand};
 use muster_node_core::record::Record;

@@ -14,6 +14,7 @@ use muster_core::job_env::{self, StepView};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_node_core::binding::BindVariables;
 use muster_node_core::job_view::array_of;
+use muster_node_core::kept_entries::{KEPT_NODE, kept_of_node};
 use muster_node_core::messages::{JobAttempt, LauncherCommand, StepOrder, TaskBinding};
 use muster_node_core::step_variables::StepVariables;
 use muster_proto::node::JobGrant;
@@ -22,8 +23,6 @@ use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// Kept records of this node's part of a step have this number plus the step's.
-const KEPT_NODE: u32 = 1 << 30;
 /// How long a step's start waits for the controller to tell this node of the job.
 const GRANT_WAIT: Duration = Duration::from_secs(30);
 /// Who wants a step daemon.
@@ -118,16 +117,6 @@ fn may_have_streams(order: &StepOrder) -> bool {
         && order.pmix.is_none()
         && spec.pty.is_none()
         && programs.into_iter().chain(files).all(Option::is_none)
-}
-
-/// Under which number the shim keeps this node's part of a step.
-pub(crate) fn kept_of_node(step: StepNo) -> u32 {
-    KEPT_NODE.saturating_add(step.0)
-}
-
-/// Whether what the shim keeps under a number is of this step.
-pub(crate) fn is_kept_of(kept: u32, step: StepNo) -> bool {
-    kept == step.0 || kept == kept_of_node(step)
 }
 
 impl NodeSteps {

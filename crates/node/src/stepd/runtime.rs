@@ -5,9 +5,10 @@ use super::Setting;
 use super::client::STRANGERS_MAX;
 use super::result::leave;
 use crate::descriptors::{self, OrderFds};
-use crate::shim::{ProcessTree, result_path};
+use crate::launcher::ProcessTree;
 use crate::sys::{self, SoftLimits};
 use muster_core::job::StepEnd;
+use muster_node_core::launcher::result_path;
 use muster_node_core::messages::{
     JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepdCommand, StepdEvent,
 };
@@ -179,7 +180,7 @@ impl StepdRuntime {
             match message {
                 StepdCommand::StartStep(next) => {
                     let received = &mut line.descriptors;
-                    let mut with = OrderFds::take_by_shim(received);
+                    let mut with = OrderFds::take_by_launcher(received);
                     let agent = with
                         .agent
                         .take()

@@ -2,9 +2,9 @@
 //! file. The child shares the launcher's memory until then ([`sys::vm_clone`]), so everything that needs memory is done
 //! before. It stays root, and does nothing that a user could delay.
 
+use super::membership::Row;
+use crate::STEPD_NAME;
 use crate::role;
-use crate::shim::membership::Row;
-use crate::stepd::STEPD_NAME;
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, Words};
@@ -17,10 +17,10 @@ use std::path::Path;
 
 /// Children that are about to become step daemons.
 #[derive(Default)]
-pub(in crate::shim) struct Beginners(VmCloneSpawner<Beginner>);
+pub(super) struct StepdStarter(VmCloneSpawner<StartingStepd>);
 
 /// Such a child.
-struct Beginner {
+struct StartingStepd {
     step: String,
     words: Words<'static>,
     environment: Words<'static>,
@@ -31,7 +31,7 @@ struct Beginner {
     uid: u32,
 }
 
-impl Beginners {
+impl StepdStarter {
     /// Starts a step daemon with these descriptors; gives its process id. `spool` is in its command line, for `ps`.
     pub(super) fn start(
         &mut self,
@@ -56,7 +56,7 @@ impl Beginners {
             variable.extend(value.into_vec());
             CString::new(variable)
         });
-        let beginner = Beginner {
+        let stepd = StartingStepd {
             words: Words::new(
                 words
                     .map(CString::new)
@@ -71,11 +71,11 @@ impl Beginners {
             uid: of.user.uid,
             step,
         };
-        self.0.start(beginner, Beginner::run)
+        self.0.start(stepd, StartingStepd::run)
     }
 }
 
-impl Beginner {
+impl StartingStepd {
     /// In the child.
     fn run(&mut self) -> ! {
         let e = match self.prepare() {

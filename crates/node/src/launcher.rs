@@ -6,39 +6,32 @@
 //! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
 //! write to the record file and one to the agent.
 
-mod around;
-mod batch;
-mod checks;
-mod context;
-mod ending;
+mod controller_key;
+mod executor;
 mod files;
-mod foreign;
-mod jobs;
-mod launch;
+mod groups;
 mod measure;
 mod membership;
-mod orders;
 mod processes;
-mod records;
-mod recover;
-mod remnants;
+mod programs;
+mod record_file;
 mod removal;
+mod script_start;
 mod scripts;
-mod session;
-mod site;
-mod steps;
-mod users;
-mod waiting;
+mod search;
+mod stepd_start;
+mod stepds;
+mod timers;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree, all_pids, parent_of};
 pub(crate) use removal::Removal;
-pub(crate) use steps::{ORDER_MAX, SPARES_MAX, is_step_dir, result_path};
 
 use crate::descriptors::{self, OrderFds};
 use crate::options::AgentOptions;
-use crate::sys;
-use jobs::Shim;
+use crate::{now, sys};
+use executor::{Executor, Source};
+use muster_node_core::launcher::event::{ConnId, Event};
 use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent};
 use muster_proto::frame::Frames;
 use nix::sys::signal::{SigSet, Signal};
@@ -48,7 +41,7 @@ use nix::unistd::geteuid;
 use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -79,11 +72,11 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
     let first = args.into_iter().next();
     match first.as_deref() {
         Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
-        Some(launch::SCRIPT_ARGUMENT) => muster_script::main(),
+        Some(script_start::SCRIPT_ARGUMENT) => muster_script::main(),
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
         Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
         Some(removal::CONTENT_ARGUMENT) => return removal::content_main(),
-        Some(users::GROUPS_ARGUMENT) => return users::groups_main(),
+        Some(groups::GROUPS_ARGUMENT) => return groups::groups_main(),
         Some(measure::MEASURE_ARGUMENT) => return measure::measure_main(),
         _ => {}
     }
@@ -126,14 +119,14 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
         sys::Fork::Child => {
             drop(parent_end);
             let mut ready = child_end;
-            let run = Loop::open(spool).and_then(|mut shim| {
+            let run = Loop::open(spool).and_then(|mut launcher| {
                 ready.write_all(b"ready")?;
                 detach(spool)?;
                 if let Err(e) = sys::protect() {
                     eprintln!("the kernel may end this process when memory runs out: {e}");
                 }
                 drop(std::mem::replace(&mut ready, UnixStream::pair()?.0));
-                shim.run()
+                launcher.run()
             });
             match run {
                 Ok(()) => sys::exit_now(0),
@@ -197,6 +190,7 @@ pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
 
 /// A connection of an agent or of `muster down`.
 struct Conn {
+    id: ConnId,
     stream: UnixStream,
     input: Frames,
     /// What has come with messages.
@@ -212,7 +206,9 @@ struct Loop {
     signals: SignalFd,
     listener: UnixListener,
     conns: Vec<Conn>,
-    shim: Shim,
+    last_conn: u64,
+    is_attached: bool,
+    executor: Executor,
     path: PathBuf,
     /// Keeps a second shim away as long as this process lives.
     _lock: fs::File,
@@ -240,9 +236,7 @@ impl Loop {
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         sys::become_subreaper()?;
-        let mut shim = Shim::open(spool)?;
-        shim.recover();
-        shim.tidy();
+        let executor = Executor::open(spool)?;
         let path = socket_path(spool);
         let listener = bind(&path, 0o600)?;
         fs::write(spool.join("shim.pid"), format!("{}\n", std::process::id()))?;
@@ -250,7 +244,9 @@ impl Loop {
             signals,
             listener,
             conns: Vec::new(),
-            shim,
+            last_conn: 0,
+            is_attached: false,
+            executor,
             path,
             _lock: lock,
         })
@@ -258,9 +254,9 @@ impl Loop {
 
     fn run(&mut self) -> io::Result<()> {
         loop {
-            self.shim.finish_wakeup();
+            self.executor.finish_wakeup();
             self.send();
-            if self.shim.may_exit() {
+            if self.executor.may_exit() {
                 let _ = fs::remove_file(&self.path);
                 return Ok(());
             }
@@ -268,7 +264,7 @@ impl Loop {
         }
     }
 
-    /// Waits for something to happen and takes it in.
+    /// Waits for something to happen and delivers it.
     fn wait(&mut self) -> io::Result<()> {
         let entry = |fd: i32, events: i16| libc::pollfd {
             fd,
@@ -287,28 +283,28 @@ impl Loop {
             };
             fds.push(entry(conn.stream.as_raw_fd(), libc::POLLIN | out));
         }
-        let watched = self.shim.watched_fds();
-        fds.extend(watched.iter().map(|&fd| entry(fd, libc::POLLIN)));
-        sys::poll(&mut fds, self.shim.timeout_ms())?;
+        let polled: Vec<(RawFd, Source)> = self.executor.polled().collect();
+        fds.extend(polled.iter().map(|(fd, _)| entry(*fd, libc::POLLIN)));
+        sys::poll(&mut fds, self.executor.timeout_ms())?;
 
-        let conns = self.conns.len();
+        let (conns, mut has_read) = (self.conns.len(), false);
         for (conn, fd) in self.conns.iter_mut().zip(&fds[2..]) {
             if fd.revents & !libc::POLLOUT != 0 {
                 conn.read();
+                has_read = true;
             }
         }
-        // Orders first: what they start may already have ended when the signal is looked at.
-        self.take_orders();
-        if fds[0].revents != 0 || self.shim.may_have_ended {
+        // Orders before ends of processes: what they start may already have ended when those are looked at.
+        if has_read {
+            self.executor.read_stepds();
+            self.take_orders();
+        }
+        if fds[0].revents != 0 || self.executor.may_have_ended {
             self.take_signals();
         }
-        for (fd, seen) in watched.iter().zip(&fds[2 + conns..]) {
+        for ((fd, source), seen) in polled.iter().zip(&fds[2 + conns..]) {
             if seen.revents != 0 {
-                self.shim.watched_ended(*fd);
-                self.shim.receive_from_daemon(*fd);
-                self.shim.on_adoption_reply(*fd);
-                self.shim.receive_groups(*fd);
-                self.shim.receive_measurement(*fd);
+                self.executor.take(*fd, *source);
             }
         }
         if fds[1].revents != 0 {
@@ -320,40 +316,55 @@ impl Loop {
     fn take_orders(&mut self) {
         for at in 0..self.conns.len() {
             while let Some(message) = self.conns[at].next() {
-                match message {
-                    LauncherCommand::Attach(attach) if self.conns[at].is_new => {
-                        self.conns[at].is_new = false;
-                        self.attach(at, *attach);
-                    }
-                    LauncherCommand::Stop { kill } if self.conns[at].is_new => {
-                        let answer = self.shim.stop(kill);
-                        self.answer(at, answer);
-                    }
-                    // Root attaches and stops; an agent has a connection on which that is done.
-                    message if !self.conns[at].attached || message.is_roots() => {
-                        eprintln!("a message that is no agent's is refused: {message:.60?}");
-                        self.conns[at].open = false;
-                        break;
-                    }
-                    LauncherCommand::StartStep(order) => {
-                        let received = &mut self.conns[at].descriptors;
-                        let with = OrderFds::take_by_shim(received);
-                        self.shim.start_step(order, with);
-                    }
-                    message => {
-                        let answer = self.shim.handle(message);
-                        self.answer(at, answer);
-                    }
+                if !self.take_order(at, message) {
+                    eprintln!("a message that is no agent's is refused");
+                    self.conns[at].open = false;
+                    break;
                 }
             }
         }
     }
 
-    fn answer(&mut self, at: usize, answer: Option<LauncherEvent>) {
-        if let Some(answer) = answer {
-            let output = &mut self.conns[at].output;
-            muster_proto::frame::encode_into(&answer, output);
-        }
+    /// Delivers a message; whether it may come by this connection.
+    fn take_order(&mut self, at: usize, message: LauncherCommand) -> bool {
+        let conn = &mut self.conns[at];
+        let event = match message {
+            LauncherCommand::Attach(attach) if conn.is_new => {
+                conn.is_new = false;
+                self.attach(at, *attach);
+                return true;
+            }
+            LauncherCommand::Stop { kill } if conn.is_new => Event::StopRequested {
+                conn: conn.id,
+                kill,
+            },
+            // Root attaches and stops; an agent has a connection on which that is done.
+            message if !conn.attached || message.is_roots() => return false,
+            LauncherCommand::StartStep(order) => {
+                let fds = OrderFds::take_by_launcher(&mut conn.descriptors);
+                let mut random = [0; 8];
+                // Without one, nothing is started: there are no names that nobody can guess.
+                let fds = sys::fill_randomly(&mut random).ok().map(|()| fds);
+                Event::StartStep {
+                    order,
+                    fds: fds.and_then(|fds| self.executor.hold(fds)),
+                    random: u64::from_ne_bytes(random),
+                }
+            }
+            LauncherCommand::OpenSession => {
+                let mut secret = [0; muster_trust::KEY];
+                let filled = sys::fill_randomly(&mut secret);
+                Event::OpenSession(filled.map(|()| secret).map_err(|e| e.to_string()))
+            }
+            LauncherCommand::Sealed { orders, seal } => Event::Sealed {
+                orders,
+                seal,
+                local_time: sys::local_time(now().unix_s()),
+            },
+            command => Event::Command(command),
+        };
+        self.executor.deliver(event);
+        true
     }
 
     /// The agent is here, or a new one: only the latest receives what happens.
@@ -365,7 +376,8 @@ impl Loop {
             }
         }
         self.conns[at].attached = true;
-        self.shim.attach(attach);
+        self.is_attached = true;
+        self.executor.attach(attach);
     }
 
     fn take_signals(&mut self) {
@@ -379,13 +391,13 @@ impl Loop {
             let number = info.first_chunk().map_or(0, |n| i32::from_ne_bytes(*n));
             match number {
                 libc::SIGCHLD => children = true,
-                libc::SIGTERM => self.shim.exit_when_idle(),
-                libc::SIGUSR1 => self.shim.kill_all(),
+                libc::SIGTERM => drop(self.executor.deliver(Event::ExitWhenIdle)),
+                libc::SIGUSR1 => drop(self.executor.deliver(Event::KillAll)),
                 _ => {}
             }
         }
-        if children || self.shim.may_have_ended {
-            self.shim.reap();
+        if children || self.executor.may_have_ended {
+            self.executor.reap();
         }
     }
 
@@ -396,7 +408,9 @@ impl Loop {
                 continue;
             }
             if stream.set_nonblocking(true).is_ok() {
+                self.last_conn += 1;
                 self.conns.push(Conn {
+                    id: ConnId(self.last_conn),
                     stream,
                     input: Frames::default(),
                     descriptors: VecDeque::new(),
@@ -410,10 +424,14 @@ impl Loop {
     }
 
     fn send(&mut self) {
-        let events = self.shim.take_output();
+        let events = self.executor.take_output();
+        let answers = self.executor.take_answers();
         for conn in &mut self.conns {
             if conn.attached {
                 conn.output.extend_from_slice(&events);
+            }
+            for (_, answer) in answers.iter().filter(|(id, _)| *id == conn.id) {
+                muster_proto::frame::encode_into(answer, &mut conn.output);
             }
             conn.write();
             if conn.output.len() > OUTPUT_MAX {
@@ -422,7 +440,10 @@ impl Loop {
             }
         }
         self.conns.retain(|c| c.open);
-        self.shim.attached = self.conns.iter().any(|c| c.attached);
+        let is_attached = self.conns.iter().any(|c| c.attached);
+        if std::mem::replace(&mut self.is_attached, is_attached) && !is_attached {
+            self.executor.deliver(Event::AgentLost);
+        }
     }
 }
 

@@ -2,55 +2,59 @@
 //! may have comes from the job's grant, which the controller has sealed; what an agent orders beyond that is refused, and
 //! the reason is written to the log.
 
-use super::jobs::{JobEntry, Shim};
-use super::membership::Belongs;
-use super::steps::StepProc;
+use super::Launcher;
+use super::event::Action;
+use super::signals;
+use crate::messages::StepBounds;
+use crate::messages::{JobAttempt, LauncherCommand, PmixOrder, StepOrder, User};
+use crate::pmix_place;
+use crate::step_bounds::{max_step_count, max_tasks_per_node};
 use muster_core::ids::StepNo;
 use muster_core::job::NodeShare;
 use muster_core::limits::NOTE_BYTES_MAX;
-use muster_node_core::messages::{
-    JobAttempt, LauncherCommand, PmixOrder, StepBounds, StepOrder, User,
-};
-use muster_node_core::step_bounds::{max_step_count, max_tasks_per_node};
 use std::collections::HashSet;
-use std::fmt::Arguments;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
 
 /// What an agent has kept of one job, bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// Refusals that are written to the log in a [`REFUSALS_TIME`].
+/// Refusals that are written to the log in a [`REFUSALS_MS`].
 const REFUSALS_MAX: u32 = 100;
 /// See above.
-const REFUSALS_TIME: Duration = Duration::from_secs(60);
+const REFUSALS_MS: u64 = 60_000;
 
 /// Limits what refusals add to the log.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    since: Option<Instant>,
+    since_ms: Option<u64>,
     count: u32,
 }
 
 impl Refusals {
-    /// Writes one to the log, unless there were many.
-    pub(super) fn log(&mut self, text: Arguments<'_>) {
-        let now = Instant::now();
-        if self.since.is_none_or(|since| now - since > REFUSALS_TIME) {
-            (self.since, self.count) = (Some(now), 0);
+    /// A line for the log, unless there were many.
+    fn log(&mut self, text: &str, now_ms: u64, actions: &mut Vec<Action>) {
+        let is_old = |since: u64| now_ms.saturating_sub(since) > REFUSALS_MS;
+        if self.since_ms.is_none_or(is_old) {
+            (self.since_ms, self.count) = (Some(now_ms), 0);
         }
         self.count += 1;
         if self.count <= REFUSALS_MAX {
-            eprintln!("refused: {text}");
+            actions.push(Action::Log(format!("refused: {text}")));
         }
         if self.count == REFUSALS_MAX {
-            eprintln!("further refusals of this minute are not written here");
+            let line = "further refusals of this minute are not written here";
+            actions.push(Action::Log(line.to_owned()));
         }
     }
 }
 
-impl Shim {
+impl Launcher {
+    pub(super) fn log_refusal(&mut self, text: &str) {
+        let now_ms = self.now.boot_ms;
+        self.refusals.log(text, now_ms, &mut self.actions);
+    }
+
     /// What steps of a job may be here, once its user's groups are known.
-    pub(super) fn step_bounds(&self, run: JobAttempt) -> Result<StepBounds, String> {
+    fn step_bounds(&self, run: JobAttempt) -> Result<StepBounds, String> {
         let entry = self.jobs.get(&run);
         let entry = entry.ok_or("the job is not on this node")?;
         let (Some(share), Some(user)) = (entry.share(), &entry.user) else {
@@ -75,8 +79,11 @@ impl Shim {
         let (run, step) = (order.run, order.launch.step);
         let bounds = self.step_bounds(run)?;
         bounds.check(run, order)?;
-        self.check_unused(run, step)?;
-        let grant = self.jobs.get(&run).and_then(|e| e.grant.as_ref());
+        let entry = self.jobs.get(&run);
+        if entry.is_some_and(|e| e.had_step(step)) {
+            return Err("the step exists, or has existed".to_owned());
+        }
+        let grant = entry.and_then(|e| e.grant.as_ref());
         let nodes = grant.map_or(&[][..], |g| &g.alloc.nodes);
         let own: &[NodeShare] = match order.launch.names.len() {
             1 => &[],
@@ -101,27 +108,14 @@ impl Shim {
         step: StepNo,
         pmix: &mut PmixOrder,
     ) -> Result<(), String> {
-        let bases = muster_node_core::pmix_place::bases(&self.settings, &self.place.node);
+        let bases = pmix_place::bases(&self.settings, &self.place.node);
         if !bases.contains(&pmix.tmp_base) {
             return Err(format!("{:?} is no directory for steps", pmix.tmp_base));
         }
         let listen: Result<IpAddr, _> = pmix.listen.parse();
         listen.map_err(|_| "the step's address is no IP address".to_owned())?;
-        pmix.nspace = muster_node_core::pmix_place::namespace(&self.place.cluster, run, step);
+        pmix.nspace = pmix_place::namespace(&self.place.cluster, run, step);
         Ok(())
-    }
-
-    fn check_unused(&self, run: JobAttempt, step: StepNo) -> Result<(), String> {
-        let entry = self.jobs.get(&run);
-        match entry.is_some_and(|e| e.had_step(step)) {
-            true => Err("the step exists, or has existed".to_owned()),
-            false => Ok(()),
-        }
-    }
-
-    /// Whether a process is of a job: only such a one is signalled because an agent names it.
-    pub(super) fn is_process_of(&self, run: JobAttempt, pid: i32) -> bool {
-        self.sessions.get(&pid) == Some(&run) || self.members.of(pid) == Belongs::To(run)
     }
 
     /// Why an agent's order is not carried out, if it is not. Steps are looked at where they start.
@@ -129,7 +123,7 @@ impl Shim {
         let known = |run: &JobAttempt| self.jobs.contains_key(run);
         match message {
             LauncherCommand::SignalStep { signal, .. }
-                if !(1..=libc::SIGRTMAX()).contains(signal) =>
+                if !(1..=signals::RTMAX).contains(signal) =>
             {
                 Some(format!("there is no signal {signal}"))
             }
@@ -152,29 +146,12 @@ impl Shim {
                 let kept = self.records.kept_bytes(*run).saturating_add(bytes.len());
                 (kept > KEPT_BYTES_MAX).then(|| "too much is kept of the job".to_owned())
             }
-            LauncherCommand::StepAssigned { run, step, pid, .. } => {
-                match self.is_process_of(*run, *pid) {
-                    true if step.0 >= max_step_count(&self.settings) => {
-                        Some(format!("no step has the number {step}"))
-                    }
-                    true => None,
-                    false => Some(format!("process {pid} is not of the job")),
-                }
+            LauncherCommand::StepAssigned { step, .. }
+                if step.0 >= max_step_count(&self.settings) =>
+            {
+                Some(format!("no step has the number {step}"))
             }
             _ => None,
         }
-    }
-}
-
-impl JobEntry {
-    /// A step is here.
-    pub(super) fn enter_step(&mut self, step: StepNo, proc: StepProc) {
-        self.numbers.insert(step);
-        self.steps.insert(step, proc);
-    }
-
-    /// Whether a step of this number is, or was, here.
-    pub(super) fn had_step(&self, step: StepNo) -> bool {
-        self.numbers.contains(step)
     }
 }

@@ -6,14 +6,16 @@
 //! another child that waits for a file of the user's. The new process has its order in a memory file and nothing else of the
 //! launcher's; it becomes the user, opens the user's files, which may take as long as the user likes, and executes the script.
 
-use super::batch::Launch;
 use super::membership::Row;
+use super::scripts::is_temporary;
 use crate::role;
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, SharedSlots, Words};
-pub(crate) use muster_script::Strings;
-use muster_script::{FaultOwner, Order};
+use muster_core::environment::Environment;
+use muster_node_core::launcher::event::{Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted};
+use muster_script::{FaultOwner, Order, Strings};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
@@ -21,22 +23,31 @@ use std::rc::Rc;
 /// The argument with which the launcher's own program becomes a batch script instead.
 pub(super) const SCRIPT_ARGUMENT: &str = "--script";
 
+/// Launches whose child can tell of a failure before exec at the same time; further ones fail with an exit code.
+const SLOTS: usize = 4096;
+
 /// The first descriptor that no child gives to what it keeps.
 const FIRST_FREE: RawFd = 8;
 
-/// Takes a slot's message apart: whether the node is at fault, and the text.
-pub(crate) fn failure(text: &str) -> (bool, String) {
-    (
-        text.starts_with(FaultOwner::Node.letter()),
-        text.get(1..).unwrap_or("").to_owned(),
-    )
+/// Takes a slot's message apart.
+fn failure(text: &str) -> ScriptFailure {
+    ScriptFailure {
+        is_nodes: text.starts_with(FaultOwner::Node.letter()),
+        error: text.get(1..).unwrap_or("").to_owned(),
+    }
 }
 
 /// Children that are about to execute the program that becomes a script.
-pub(super) struct Launches {
+pub(super) struct ScriptStarter {
     children: VmCloneSpawner<Child>,
     /// That program, as a memory file. Without it, the launcher's own program is executed.
     program: Option<OwnedFd>,
+    /// Where children report a failure before the exec.
+    slots: Rc<SharedSlots>,
+    free_slots: Vec<usize>,
+    /// Slots by process.
+    used_slots: HashMap<i32, usize>,
+    is_root: bool,
 }
 
 /// Such a child.
@@ -57,16 +68,8 @@ struct Child {
     slot: usize,
 }
 
-/// Why a launch did not get as far as a process.
-pub(super) enum NotStarted {
-    /// The job is at fault.
-    Wrong(String),
-    /// The launcher lacks something, or the node is at fault.
-    Failed(io::Error),
-}
-
-impl Launches {
-    pub(super) fn new() -> Launches {
+impl ScriptStarter {
+    pub(super) fn new() -> io::Result<ScriptStarter> {
         let program = match muster_script::PROGRAM {
             [] => None,
             program => {
@@ -81,47 +84,88 @@ impl Launches {
                 made.map_err(complain).ok()
             }
         };
-        Launches {
+        Ok(ScriptStarter {
             children: VmCloneSpawner::default(),
             program,
-        }
+            slots: Rc::new(SharedSlots::new(SLOTS)?),
+            free_slots: (0..SLOTS).rev().collect(),
+            used_slots: HashMap::new(),
+            is_root: nix::unistd::geteuid().is_root(),
+        })
     }
 
     /// Starts a process that becomes a script; gives its process id.
     pub(super) fn start(
         &mut self,
-        launch: &Launch,
-        root: bool,
+        launch: &ScriptLaunch,
         row: Row,
-        (slots, slot): (Rc<SharedSlots>, usize),
-    ) -> Result<i32, NotStarted> {
-        let order = order_of(launch, root, slot)?;
-        let file = role::memory_file(&order).map_err(NotStarted::Failed)?;
+    ) -> Result<i32, ScriptNotStarted> {
+        let slot = self.free_slots.pop();
+        let started = self.start_with(launch, row, slot.unwrap_or(usize::MAX));
+        match (&started, slot) {
+            (Ok(pid), Some(slot)) => drop(self.used_slots.insert(*pid, slot)),
+            (Err(_), Some(slot)) => self.free_slots.push(slot),
+            (_, None) => {}
+        }
+        started
+    }
+
+    fn start_with(
+        &mut self,
+        launch: &ScriptLaunch,
+        row: Row,
+        slot: usize,
+    ) -> Result<i32, ScriptNotStarted> {
+        let failed = |e: io::Error| {
+            ScriptNotStarted::Failed(Failure {
+                is_temporary: is_temporary(&e),
+                error: e.to_string(),
+            })
+        };
+        let order = order_of(launch, self.is_root, slot).map_err(ScriptNotStarted::Wrong)?;
+        let file = role::memory_file(&order).map_err(failed)?;
         let child = Child {
             words: Words::with([c"muster-shim", c"--script"], Vec::new()),
             environment: Words::new(Vec::new()),
-            kept: [file.as_raw_fd(), slots.as_raw_fd()],
+            kept: [file.as_raw_fd(), self.slots.as_raw_fd()],
             program: self.program.as_ref().map(AsRawFd::as_raw_fd),
             row,
             uid: launch.user.uid,
             cpus: launch.cpus.as_ref().map(sys::bitmap),
-            slots,
+            slots: Rc::clone(&self.slots),
             slot,
         };
-        let started = self.children.start(child, Child::run);
-        started.map_err(NotStarted::Failed)
+        self.children.start(child, Child::run).map_err(failed)
+    }
+
+    /// Such a process has ended: why, if it has not come to its script.
+    pub(super) fn ended(&mut self, pid: i32) -> Option<ScriptFailure> {
+        let slot = self.used_slots.remove(&pid)?;
+        self.free_slots.push(slot);
+        self.slots.take(slot).map(|text| failure(&text))
     }
 }
 
+fn strings(environment: &Environment) -> Strings {
+    let mut all = Strings::default();
+    environment
+        .iter()
+        .for_each(|variable| all.push(&[variable]));
+    all
+}
+
 /// The order of a launch, as a file.
-fn order_of(launch: &Launch, root: bool, slot: usize) -> Result<Vec<u8>, NotStarted> {
+///
+/// # Errors
+/// What of it is the job's fault.
+fn order_of(launch: &ScriptLaunch, root: bool, slot: usize) -> Result<Vec<u8>, String> {
     let args = [&launch.script].into_iter().chain(&launch.args);
     let context = &launch.context;
     let user = &launch.user;
     let order = Order {
         path: &launch.script,
         args: &Strings::of(args.map(|s| s.as_bytes())),
-        env: [&context.env, &launch.env],
+        env: [&strings(&context.env), &strings(&launch.env)],
         user: root.then_some((user.uid, user.gid, &user.groups[..])),
         user_name: &user.name,
         work_dir: &launch.work_dir,
@@ -134,7 +178,7 @@ fn order_of(launch: &Launch, root: bool, slot: usize) -> Result<Vec<u8>, NotStar
         slot,
     };
     match order.wrong_path() {
-        Some(wrong) => Err(NotStarted::Wrong(wrong)),
+        Some(wrong) => Err(wrong),
         None => Ok(order.to_bytes()),
     }
 }

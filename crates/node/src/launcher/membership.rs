@@ -1,7 +1,7 @@
 //! Which job a process belongs to, as the kernel says. Each batch script and each step daemon begins an audit session of its
 //! own (audit(7): /proc/PID/loginuid and sessionid) before it becomes the user. Everything that comes of it is in that
 //! session, whatever it does with its parents, its process group, its session or its environment: only a process that may
-//! change the audit configuration can leave. The numbers are noted by the children in a table that outlives the shim.
+//! change the audit configuration can leave. The numbers are noted by the children in a table that outlives the launcher.
 //!
 //! Where the kernel has no audit, or does not let this process set it, sessions of setsid(2) and the job of the process's user
 //! serve, if there is only one; what leaves its session while its user has several jobs here is then found when the
@@ -11,6 +11,7 @@ use crate::sys::bare;
 use crate::sys::cells::{Cells, Noted};
 use crate::{audit_session, sys};
 use muster_core::ids::{Attempt, JobId};
+use muster_node_core::launcher::event::Belongs;
 use muster_node_core::messages::JobAttempt;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -37,7 +38,7 @@ pub(super) struct Membership {
     works: bool,
     /// This process's session, which is that of the site's programs.
     own: Option<u32>,
-    /// Rows of an earlier shim's.
+    /// Rows of an earlier launcher's.
     old: Vec<(usize, Noted)>,
 }
 
@@ -238,15 +239,6 @@ impl Membership {
         self.works
     }
 
-    /// Whether a process may belong to a job, as far as the kernel says.
-    pub(super) fn may_be_of(&self, run: JobAttempt, pid: i32) -> bool {
-        match self.of(pid) {
-            Belongs::To(of) => of == run,
-            Belongs::ToSite => false,
-            Belongs::Unknown => true,
-        }
-    }
-
     /// Signals a process of a job that is no child of this one; not another that has got its number meanwhile. Sessions have
     /// to [be known](Self::knows_sessions).
     pub(super) fn signal(&self, run: JobAttempt, pid: i32, signal: i32) {
@@ -256,16 +248,6 @@ impl Membership {
             let _ = sys::cells::signal_by(&pidfd, signal);
         }
     }
-}
-
-/// What a process belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Belongs {
-    To(JobAttempt),
-    /// A program of the site's started it.
-    ToSite,
-    /// The kernel does not say.
-    Unknown,
 }
 
 fn run_of(noted: Noted) -> JobAttempt {

@@ -1,7 +1,6 @@
 //! Execution contexts (environment, umask, limits) as launches need them, decoded once per distinct content.
 
-use super::launch::Strings;
-use muster_core::environment::split;
+use muster_core::environment::{Environment, split};
 use muster_core::ids::BlobId;
 use muster_core::job_env;
 use muster_core::spec::ExecContext;
@@ -10,23 +9,23 @@ use std::rc::Rc;
 
 /// A context without what the node sets itself.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub struct Context {
     /// `NAME=value` of the submitter.
-    pub(super) env: Strings,
+    pub env: Environment,
     /// `SLURM_SUBMIT_DIR` that sbatch set.
-    pub(super) submit_dir: Option<String>,
+    pub submit_dir: Option<String>,
     /// `TMPDIR` is set.
-    pub(super) has_tmpdir: bool,
+    pub has_tmpdir: bool,
     /// File mode creation mask.
-    pub(super) umask: u32,
+    pub umask: u32,
     /// Soft limits.
-    pub(super) soft_limits: Vec<(u32, u64)>,
+    pub soft_limits: Vec<(u32, u64)>,
 }
 
-impl Default for Prepared {
-    fn default() -> Prepared {
-        Prepared {
-            env: Strings::default(),
+impl Default for Context {
+    fn default() -> Context {
+        Context {
+            env: Environment::default(),
             submit_dir: None,
             has_tmpdir: false,
             umask: 0o022,
@@ -37,14 +36,14 @@ impl Default for Prepared {
 
 /// Contexts by content.
 #[derive(Debug, Default)]
-pub(super) struct Contexts(HashMap<BlobId, Rc<Prepared>>);
+pub(super) struct Contexts(HashMap<BlobId, Rc<Context>>);
 
 impl Contexts {
     /// The context of that content.
     ///
     /// # Errors
     /// When the bytes are not one.
-    pub(super) fn get(&mut self, id: BlobId, bytes: &[u8]) -> Result<Rc<Prepared>, String> {
+    pub(super) fn get(&mut self, id: BlobId, bytes: &[u8]) -> Result<Rc<Context>, String> {
         if let Some(known) = self.0.get(&id) {
             return Ok(Rc::clone(known));
         }
@@ -66,11 +65,11 @@ impl Contexts {
     }
 }
 
-fn prepare(context: ExecContext) -> Prepared {
-    let mut out = Prepared {
+fn prepare(context: ExecContext) -> Context {
+    let mut out = Context {
         umask: context.umask,
         soft_limits: context.soft_limits,
-        ..Prepared::default()
+        ..Context::default()
     };
     for variable in context.environment.iter() {
         let (name, value) = split(variable);
