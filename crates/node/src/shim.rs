@@ -33,7 +33,7 @@ mod waiting;
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree, all_pids, parent_of};
 pub(crate) use removal::Removal;
-pub(crate) use steps::{ORDER_MAX, SPARES_MAX, is_step_dir, result_path};
+pub(crate) use steps::is_step_dir;
 
 use crate::descriptors::{self, OrderFds};
 use crate::options::AgentOptions;

@@ -252,7 +252,7 @@ fn fork_programs(
             let mut env = env.to_vec();
             env.push(format!("{CONTEXT}={context}"));
             if let Some(status) = job_status {
-                let exit = crate::agent::exit_status(status);
+                let exit = muster_node_core::exit_status::exit_status(status);
                 env.push(format!("SLURM_JOB_EXIT_CODE={status}"));
                 env.push(format!(
                     "SLURM_JOB_EXIT_CODE2={}:{}",
@@ -331,7 +331,7 @@ fn execute(program: &str, env: &[CString]) -> i32 {
 }
 
 pub(super) fn describe(status: i32, late: bool) -> String {
-    let exit = crate::agent::exit_status(status);
+    let exit = muster_node_core::exit_status::exit_status(status);
     if late && exit.signal == libc::SIGKILL as u32 {
         "it ran longer than PrologEpilogTimeout and was killed".to_owned()
     } else if exit.signal != 0 {

@@ -19,6 +19,7 @@ use muster_node_core::messages::{
     FirstOrder, JobAttempt, LauncherEvent, NextStep, PmixOrder, StepBounds, StepOrder, StepdCommand,
 };
 use muster_node_core::pmix_place::SHARED_MEMORY;
+use muster_node_core::stepd_reuse::{ORDER_MAX, SPARES_MAX, result_path};
 use muster_proto::frame::{self, Frames};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,11 +33,6 @@ use stepd_event::StepdEventRef;
 
 /// How names of directories begin that a step has for itself.
 const STEP_DIR: &str = "muster-pmix.";
-
-/// Daemons without a step that a job keeps at most.
-pub(crate) const SPARES_MAX: usize = 16;
-/// An order for a daemon that has had a step may have so many bytes: they fit into the line to it.
-pub(crate) const ORDER_MAX: usize = 64 << 10;
 
 /// The process of a step daemon that this shim forked.
 #[derive(Debug)]
@@ -683,11 +679,6 @@ impl Shim {
         }
         self.signal_members(run, (&[], &tasks), (signal, since_ms));
     }
-}
-
-/// Path of a step's result.
-pub(crate) fn result_path(spool: &Path, run: JobAttempt, step: StepNo) -> PathBuf {
-    spool.join(format!("step-{}.{}.{}.end", run.job, run.attempt.0, step.0))
 }
 
 /// A listener for the step's other nodes, at a port of the kernel's choice.

@@ -8,6 +8,7 @@ use crate::shim::jobs::{Role, Shim};
 use crate::{stepd, sys};
 use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_node_core::messages::{JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdEvent};
+use muster_node_core::stepd_reuse::result_path;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;
 use std::fs;
@@ -163,7 +164,7 @@ impl Shim {
         self.watched.retain(|w| w.pid != pid || w.role == of_step);
         for step in earlier {
             // A daemon that goes on to another step leaves what was not received.
-            let result = stepd::read_result(&super::result_path(&self.spool, run, step));
+            let result = stepd::read_result(&result_path(&self.spool, run, step));
             let end = result.map_or_else(super::lost, |(end, _)| end);
             self.end_of_step(run, step, EncodedEnd::of(&end), false);
         }
@@ -210,7 +211,7 @@ impl Shim {
     /// What is kept of a step, for its daemon.
     pub(super) fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
         let kept = self.records.kept(run);
-        let of_step = kept.filter(|(key, _)| crate::agent::is_kept_of(*key, step));
+        let of_step = kept.filter(|(key, _)| muster_node_core::kept::is_kept_of(*key, step));
         of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
     }
 
@@ -226,7 +227,7 @@ impl Shim {
     }
 }
 
-/// The step that a file is the result of ([`super::result_path`]).
+/// The step that a file is the result of ([`result_path`]).
 fn step_of_result(name: &str) -> Option<(JobAttempt, StepNo)> {
     let numbers = name.strip_prefix("step-")?.strip_suffix(".end")?;
     let mut numbers = numbers.split('.');
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn results_are_known_by_their_names() {
         let run = JobAttempt::new(JobId(7), Attempt(2));
-        let path = super::super::result_path(Path::new("/spool"), run, StepNo(3));
+        let path = result_path(Path::new("/spool"), run, StepNo(3));
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(step_of_result(name), Some((run, StepNo(3))));
         for other in [
