@@ -4,7 +4,8 @@
 //!
 //! [`Launcher`] holds all that decides. Its executor in `muster-node` delivers [`event::Event`]s and carries out
 //! [`event::Action`]s in their order; what comes of an action is delivered before anything else from outside. It reads no clock and
-//! no file, and knows processes and descriptors by number only.
+//! no file, and knows processes and descriptors by number only. Times are milliseconds since boot, as the kernel gives those at which
+//! processes have started.
 
 mod checks;
 pub mod context;
@@ -22,7 +23,6 @@ mod programs;
 mod records;
 mod recover;
 mod session;
-mod signals;
 mod site;
 mod spares;
 mod steps;
@@ -33,15 +33,15 @@ pub use end::{EncodedEnd, StepdEventRef};
 pub use groups::Account;
 pub use measure::{JobProcesses, Wanted};
 pub use phase::{Move, Phase};
-pub use programs::exit_status;
 pub use records::{Fault, RecordedAttempt, Records};
-pub use steps::{ORDER_MAX, SPARES_MAX, is_step_dir, result_path, step_of_result};
+pub use steps::{is_step_dir, step_of_result};
 
 use crate::binding::Machine;
 use crate::messages::{Attach, JobAttempt, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
+use crate::now::Now;
 use checks::Refusals;
 use context::Contexts;
-use event::{Action, ConnId, Event, MessageKind, Now, TimerKey};
+use event::{Action, ConnId, Event, MessageKind, TimerKey};
 use groups::Groups;
 use job::JobEntry;
 use measure::Measurement;
@@ -290,7 +290,7 @@ impl Launcher {
     }
 
     fn set_timer(&mut self, key: TimerKey, wait_ms: u64) {
-        let at = self.now.boot_ms.saturating_add(wait_ms);
+        let at = self.now.mono_ms.saturating_add(wait_ms);
         self.actions.push(Action::SetTimer(key, at));
     }
 

@@ -691,7 +691,7 @@ impl<'a> Stepd<'a> {
             self.send(&exited);
             return;
         }
-        let exit = crate::agent::exit_status(r.status);
+        let exit = muster_node_core::exit_status::exit_status(r.status);
         if self.pmix.as_ref().is_some_and(|p| p.pid == r.pid) {
             self.pmix_ended(exit);
             return;

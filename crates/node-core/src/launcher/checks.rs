@@ -4,10 +4,10 @@
 
 use super::Launcher;
 use super::event::Action;
-use super::signals;
 use crate::messages::StepBounds;
 use crate::messages::{JobAttempt, LauncherCommand, PmixOrder, StepOrder, User};
 use crate::pmix_place;
+use crate::signals;
 use crate::step_bounds::{max_step_count, max_tasks_per_node};
 use muster_core::ids::StepNo;
 use muster_core::job::NodeShare;
@@ -49,7 +49,7 @@ impl Refusals {
 
 impl Launcher {
     pub(super) fn log_refusal(&mut self, text: &str) {
-        let now_ms = self.now.boot_ms;
+        let now_ms = self.now.mono_ms;
         self.refusals.log(text, now_ms, &mut self.actions);
     }
 
@@ -123,7 +123,7 @@ impl Launcher {
         let known = |run: &JobAttempt| self.jobs.contains_key(run);
         match message {
             LauncherCommand::SignalStep { signal, .. }
-                if !(1..=signals::RTMAX).contains(signal) =>
+                if !(1..=signals::SIGRTMAX).contains(signal) =>
             {
                 Some(format!("there is no signal {signal}"))
             }

@@ -86,7 +86,7 @@ pub(super) fn lost(now: Timestamp) -> StepEnd {
         end_time: now,
         exit: ExitStatus {
             code: 0,
-            signal: super::signals::KILL.unsigned_abs(),
+            signal: crate::signals::SIGKILL.unsigned_abs(),
         },
         state: JobState::Failed,
         usage: Usage::default(),

@@ -5,8 +5,9 @@
 
 use super::event::{Action, MessageKind, TimerKey};
 use super::job::{JobEntry, Program};
-use super::{Launcher, Move, Phase, Role, signals};
+use super::{Launcher, Move, Phase, Role};
 use crate::messages::{JobAttempt, LauncherEvent};
+use crate::signals;
 use muster_core::command::SignalScope;
 use muster_core::ids::StepNo;
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ impl Launcher {
         };
         let is_new = entry.kill_at_ms.is_none();
         if is_new && entry.phase.is_ending() {
-            entry.kill_at_ms = Some(self.now.boot_ms + self.kill_wait_ms);
+            entry.kill_at_ms = Some(self.now.mono_ms + self.kill_wait_ms);
         }
         self.dismiss_spares(run);
         if is_new {
@@ -73,8 +74,8 @@ impl Launcher {
 
     /// Signals the script that it should end.
     fn ask_to_end(&mut self, run: JobAttempt) {
-        self.signal_script(run, signals::CONT);
-        self.signal_script(run, signals::TERM);
+        self.signal_script(run, signals::SIGCONT);
+        self.signal_script(run, signals::SIGTERM);
     }
 
     /// Prints a line for a script, and then kills it if that is wanted: it is printed before its end.
@@ -84,7 +85,7 @@ impl Launcher {
             false => MessageKind::Notice,
         };
         if !self.print(run, text, kind) && kill {
-            self.signal_script(run, signals::KILL);
+            self.signal_script(run, signals::SIGKILL);
         }
     }
 
@@ -142,7 +143,7 @@ impl Launcher {
         match kind {
             MessageKind::Notice => {}
             MessageKind::BeforeTerm => self.ask_to_end(run),
-            MessageKind::BeforeKill => self.signal_script(run, signals::KILL),
+            MessageKind::BeforeKill => self.signal_script(run, signals::SIGKILL),
         }
     }
 
@@ -174,7 +175,7 @@ impl Launcher {
     pub(super) fn writer_late(&mut self, run: JobAttempt, pid: i32) {
         let entry = self.jobs.get(&run);
         if entry.is_some_and(|e| e.writers.contains(&pid) || e.removers.contains(&pid)) {
-            self.act(Action::Signal(pid, signals::KILL));
+            self.act(Action::Signal(pid, signals::SIGKILL));
         }
     }
 
@@ -193,8 +194,8 @@ impl Launcher {
             (None, SignalScope::Full) => {
                 if let Some(entry) = self.jobs.get_mut(&run) {
                     entry.is_stopped = match signal {
-                        signals::STOP => true,
-                        signals::CONT => false,
+                        signals::SIGSTOP => true,
+                        signals::SIGCONT => false,
                         _ => entry.is_stopped,
                     };
                 }
@@ -220,10 +221,8 @@ impl Launcher {
                 let pid = *pid;
                 self.act(Action::Signal(pid, signal));
             }
-            Some(entry) if entry.is_starting || entry.phase == Phase::Recording => {
-                entry.early_signals.push(signal);
-            }
-            Some(_) | None => {}
+            Some(entry) => drop(entry.keep_signal(signal)),
+            None => {}
         }
     }
 
@@ -233,8 +232,8 @@ impl Launcher {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        if entry.script.is_none() && (entry.is_starting || entry.phase == Phase::Recording) {
-            return entry.early_signals.push(signal);
+        if entry.keep_signal(signal) {
+            return;
         }
         let script = entry.script;
         let of = self.members(run);
@@ -246,13 +245,13 @@ impl Launcher {
         if !self.advance(run, Move::Kill) {
             return;
         }
-        self.signal_script(run, signals::KILL);
+        self.signal_script(run, signals::SIGKILL);
         let (of, roots) = (self.members(run), self.daemons(run));
         if !roots.is_empty() {
             self.act(Action::SignalBelow {
                 of,
                 roots,
-                signal: signals::KILL,
+                signal: signals::SIGKILL,
             });
         }
         let Some(entry) = self.jobs.get_mut(&run) else {
@@ -260,11 +259,11 @@ impl Launcher {
         };
         let writers: Vec<i32> = entry.writers.iter().copied().collect();
         if entry.phase != Phase::Epilog {
-            entry.kill_at_ms = Some(self.now.boot_ms + AFTER_KILL_MS);
+            entry.kill_at_ms = Some(self.now.mono_ms + AFTER_KILL_MS);
             self.set_timer(TimerKey::Kill(run), AFTER_KILL_MS);
         }
         for pid in writers {
-            self.act(Action::Signal(pid, signals::KILL));
+            self.act(Action::Signal(pid, signals::SIGKILL));
         }
         // A daemon that has no task yet must not start one.
         self.ask_steps_to_end(run);
@@ -285,7 +284,7 @@ impl Launcher {
                 self.log(format!(
                     "job {job}: step daemon {pid} does not end and is killed"
                 ));
-                self.act(Action::Signal(pid, signals::KILL));
+                self.act(Action::Signal(pid, signals::SIGKILL));
             }
         }
         self.kill_job(run);
@@ -297,7 +296,7 @@ impl Launcher {
         let Some((timeout_ms, program)) = self.unkillable.clone() else {
             return;
         };
-        let now_ms = self.now.boot_ms;
+        let now_ms = self.now.mono_ms;
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -361,7 +360,7 @@ impl Launcher {
                     of,
                     found,
                     since_ms,
-                    signal: signals::KILL,
+                    signal: signals::SIGKILL,
                 });
             }
         }

@@ -15,21 +15,11 @@ use muster_core::cpuset::CpuSet;
 use muster_core::environment::Environment;
 use muster_core::ids::{BlobId, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
-use muster_core::time::Timestamp;
 use muster_proto::node::NodeSettings;
 use muster_trust::KEY;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
-
-/// The time at which something happens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// By the wall clock.
-    pub wall: Timestamp,
-    /// Milliseconds since boot.
-    pub boot_ms: u64,
-}
 
 /// A descriptor that came with an order, which the executor holds until [`Action::CloseFds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -105,7 +105,7 @@ impl Launcher {
         let account = (owner.user.clone(), owner.gid);
         let groups = self
             .groups
-            .get(&account, self.now.boot_ms, &mut self.actions);
+            .get(&account, self.now.mono_ms, &mut self.actions);
         Some(Rc::new(User {
             uid: owner.uid,
             gid: owner.gid,
@@ -115,13 +115,13 @@ impl Launcher {
     }
 
     pub(super) fn look_up_late(&mut self, account: Account) {
-        let now_ms = self.now.boot_ms;
+        let now_ms = self.now.mono_ms;
         self.groups.repeat_late(account, now_ms, &mut self.actions);
     }
 
     /// The groups of a user are known: what waited for them goes on.
     pub(super) fn groups_found(&mut self, account: &Account, groups: Vec<u32>) {
-        let now_ms = self.now.boot_ms;
+        let now_ms = self.now.mono_ms;
         if !self
             .groups
             .found(account, groups, now_ms, &mut self.actions)

@@ -13,6 +13,9 @@ use muster_proto::node::JobGrant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// Signals that are kept for a script before it starts.
+const EARLY_SIGNALS_MAX: usize = 64;
+
 /// A job here.
 #[derive(Debug, Default)]
 pub(super) struct JobEntry {
@@ -116,6 +119,15 @@ impl JobEntry {
     /// A step runs, or is about to.
     pub(super) fn has_live_step(&self) -> bool {
         !self.placing.is_empty() || self.steps.values().any(|s| s.ended.is_none())
+    }
+
+    /// Keeps a signal for a script that is about to start; whether there is one. It gets so many.
+    pub(super) fn keep_signal(&mut self, signal: i32) -> bool {
+        let is_about_to = self.phase.has_not_begun() || self.is_starting;
+        if is_about_to && self.early_signals.len() < EARLY_SIGNALS_MAX {
+            self.early_signals.push(signal);
+        }
+        is_about_to
     }
 
     /// What the job has of this node.

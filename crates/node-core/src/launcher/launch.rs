@@ -10,10 +10,11 @@ use super::event::{
 };
 use super::job::{JobEntry, Program, ScriptFiles};
 use super::records::Fault;
-use super::{Launcher, Move, Phase, Role, encoded, signals};
+use super::{Launcher, Move, Phase, Role, encoded};
 use crate::job_view::{array_of, job_view, propagated_limits};
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::pattern::{Symbols, expand};
+use crate::signals;
 use muster_core::environment::Environment;
 use muster_core::ids::{Attempt, BlobId};
 use muster_core::job::{GresShare, NodeShare};
@@ -255,7 +256,7 @@ impl Launcher {
         }
         entry.prolog_epilog = programs;
         let (uid, has_script) = (entry.uid, entry.launch.path.is_some());
-        self.records.came(run, uid, has_script, self.now.boot_ms);
+        self.records.came(run, uid, has_script, self.now.mono_ms);
         if let Some(grant) = &entry.grant {
             self.records.grant(run, &encoded(grant));
         }
@@ -299,7 +300,7 @@ impl Launcher {
         };
         if !std::mem::replace(&mut entry.launch.is_recorded, true) {
             let uid = entry.uid;
-            self.records.came(run, uid, false, self.now.boot_ms);
+            self.records.came(run, uid, false, self.now.mono_ms);
             if let Some(grant) = &entry.grant {
                 self.records.grant(run, &encoded(grant));
             }
@@ -363,7 +364,7 @@ impl Launcher {
                     self.advance(run, Move::Begin);
                 }
                 if is_stopped {
-                    self.act(Action::Signal(pid, signals::STOP));
+                    self.act(Action::Signal(pid, signals::SIGSTOP));
                 }
                 for signal in signals {
                     self.signal_script(run, signal);

@@ -1,8 +1,9 @@
 //! What the controller orders, from the batches that it has sealed: nothing else makes, signals or ends a job here.
 
 use super::event::{Action, TimerKey};
-use super::{JobEntry, Launcher, signals};
+use super::{JobEntry, Launcher};
 use crate::messages::{JobAttempt, LauncherEvent};
+use crate::signals;
 use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
 use muster_core::ids::{BlobId, StepNo};
@@ -110,10 +111,10 @@ impl Launcher {
             return;
         };
         let signal = match (step, scope, signal) {
-            (None, SignalScope::Full, signals::STOP) if self.stop_is_announced(run) => {
-                signals::TSTP
+            (None, SignalScope::Full, signals::SIGSTOP) if self.stop_is_announced(run) => {
+                signals::SIGTSTP
             }
-            (None, SignalScope::Full, signals::CONT) => {
+            (None, SignalScope::Full, signals::SIGCONT) => {
                 if self.stops.remove(&run) {
                     self.stop_timer(TimerKey::Stop(run));
                 }
@@ -141,7 +142,7 @@ impl Launcher {
     pub(super) fn stop_announced(&mut self, run: JobAttempt) {
         let is_here = |e: &JobEntry| !e.phase.is_released();
         if self.stops.remove(&run) && self.jobs.get(&run).is_some_and(is_here) {
-            self.signal(run, None, signals::STOP, SignalScope::Full);
+            self.signal(run, None, signals::SIGSTOP, SignalScope::Full);
         }
     }
 

@@ -6,11 +6,12 @@ use super::event::{Action, Failure, LaunchFiles, ProgramKind, TimerKey};
 use super::job::Program;
 use super::launch::{RETRY_MS, TRIES_MAX, fault_of};
 use super::records::Fault;
-use super::{Launcher, Move, Phase, Role, signals};
+use super::{Launcher, Move, Phase, Role};
 use crate::PrologEpilog;
+use crate::exit_status::exit_status;
 use crate::job_view::job_view;
 use crate::messages::{JobAttempt, LauncherEvent};
-use muster_core::job::ExitStatus;
+use crate::signals;
 use muster_core::job_env;
 
 impl Launcher {
@@ -125,7 +126,7 @@ impl Launcher {
             self.set_timer(timer, u64::from(timeout_s) * 1000);
         }
         if self.is_killing {
-            self.act(Action::SignalGroup(pid, signals::KILL));
+            self.act(Action::SignalGroup(pid, signals::SIGKILL));
         }
     }
 
@@ -172,7 +173,7 @@ impl Launcher {
             self.log(format!("job {}: {error}", run.job));
             self.fail(run, error, Fault::Prolog);
         } else if entry.phase == Phase::Prolog {
-            self.records.prolog_over(run, self.now.boot_ms);
+            self.records.prolog_over(run, self.now.mono_ms);
             self.start_script(run);
         }
         // These are refused where the job is ending now.
@@ -245,7 +246,7 @@ impl Launcher {
         if let Program::Running { pid, is_late } = &mut entry.program {
             *is_late = true;
             let pid = *pid;
-            self.act(Action::SignalGroup(pid, signals::KILL));
+            self.act(Action::SignalGroup(pid, signals::SIGKILL));
         }
     }
 
@@ -261,24 +262,15 @@ impl Launcher {
         for program in programs.collect::<Vec<_>>() {
             if let Program::Running { pid, .. } = program {
                 // They lead their sessions and thus their groups.
-                self.act(Action::SignalGroup(pid, signals::KILL));
+                self.act(Action::SignalGroup(pid, signals::SIGKILL));
             }
         }
     }
 }
 
-/// An exit status of a wait status.
-pub fn exit_status(status: i32) -> ExitStatus {
-    let bits = status.unsigned_abs();
-    ExitStatus {
-        code: (bits >> 8) & 0xff,
-        signal: bits & 0x7f,
-    }
-}
-
 pub(super) fn describe(status: i32, is_late: bool) -> String {
     let exit = exit_status(status);
-    if is_late && exit.signal == signals::KILL.unsigned_abs() {
+    if is_late && exit.signal == signals::SIGKILL.unsigned_abs() {
         "it ran longer than PrologEpilogTimeout and was killed".to_owned()
     } else if exit.signal != 0 {
         format!("it was killed by signal {}", exit.signal)

@@ -138,7 +138,7 @@ impl Launcher {
         let is_here = |e: &JobEntry| !e.phase.is_released();
         if self.jobs.get(&run).is_some_and(is_here) && self.advance(run, Move::Terminate) {
             if let Some(entry) = self.jobs.get_mut(&run) {
-                entry.kill_at_ms = Some(self.now.boot_ms + self.kill_wait_ms);
+                entry.kill_at_ms = Some(self.now.mono_ms + self.kill_wait_ms);
             }
             self.set_timer(TimerKey::Kill(run), self.kill_wait_ms);
         }

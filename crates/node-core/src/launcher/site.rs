@@ -4,7 +4,7 @@
 
 use super::Launcher;
 use super::event::{Action, SiteProgram, TimerKey};
-use super::signals;
+use crate::signals;
 use muster_proto::node::HealthCheck;
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ impl Launcher {
             let line = format!("{what}: killed, it ran for more than 60 s");
             self.log(line);
             // It leads its session and thus its group.
-            self.act(Action::SignalGroup(pid, signals::KILL));
+            self.act(Action::SignalGroup(pid, signals::SIGKILL));
         }
     }
 

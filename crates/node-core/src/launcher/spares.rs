@@ -5,9 +5,10 @@
 
 use super::end::EncodedEnd;
 use super::event::{Action, Belongs, ResultPurpose, StepdId};
-use super::steps::{SPARES_MAX, StepProcess, Stepd, StepdPlace};
+use super::steps::{StepProcess, Stepd, StepdPlace};
 use super::{Launcher, Role};
 use crate::messages::{JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdCommand};
+use crate::stepd_reuse::SPARES_MAX;
 use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
 use std::path::PathBuf;

@@ -4,14 +4,16 @@
 use super::end::{EncodedEnd, lost};
 use super::event::{Action, FdsId, ResultPurpose, StartedStepd, StepdId};
 use super::job::{EarlyStep, JobEntry};
-use super::{Launcher, Phase, Role, signals};
-use crate::kept_entries::is_kept_of;
+use super::{Launcher, Phase, Role};
+use crate::kept::is_kept_of;
 use crate::messages::StepBounds;
 use crate::messages::{
     FirstOrder, JobAttempt, KeptEntries, LauncherEvent, NextStep, PmixOrder, StepOrder,
     StepdCommand,
 };
 use crate::pmix_place::SHARED_MEMORY;
+use crate::signals;
+use crate::stepd_reuse::{ORDER_MAX, result_path};
 use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::job::StepEnd;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,11 +23,6 @@ use std::path::{Path, PathBuf};
 const STEP_DIR: &str = "muster-pmix.";
 /// Steps that wait for one job to begin.
 const EARLY_MAX: usize = 4096;
-/// Daemons without a step that a job keeps at most.
-pub const SPARES_MAX: usize = 16;
-/// An order for a daemon that has had a step may have so many bytes: they fit into the connection to it.
-pub const ORDER_MAX: usize = 64 << 10;
-
 /// A step daemon to which the launcher has a connection.
 #[derive(Debug)]
 pub(super) struct Stepd {
@@ -89,11 +86,6 @@ pub(super) struct Placing {
     dirs: Vec<PathBuf>,
     /// The daemon to which it is given.
     spare: Option<Stepd>,
-}
-
-/// Path of a step's result.
-pub fn result_path(spool: &Path, run: JobAttempt, step: StepNo) -> PathBuf {
-    spool.join(format!("step-{}.{}.{}.end", run.job, run.attempt.0, step.0))
 }
 
 /// The step that a file is the result of ([`result_path`]).
@@ -343,7 +335,7 @@ impl Launcher {
             spare.is_owned = true;
             return self.step_ready((run, step), spare, placing, None);
         }
-        self.act(Action::Signal(spare.pid, signals::KILL));
+        self.act(Action::Signal(spare.pid, signals::SIGKILL));
         self.act(Action::RemoveSocket(spare.socket));
         self.close_stepd(spare.id);
         self.find_stepd(run, step);
@@ -565,7 +557,7 @@ impl Launcher {
             }
             None if process.pid > 0 => {
                 let pid = process.pid;
-                self.act(Action::Signal(pid, signals::TERM));
+                self.act(Action::Signal(pid, signals::SIGTERM));
             }
             None => {}
         }
@@ -582,7 +574,7 @@ impl Launcher {
             && process.pid > 0
         {
             let pid = process.pid;
-            self.act(Action::Signal(pid, signals::TERM));
+            self.act(Action::Signal(pid, signals::SIGTERM));
         }
     }
 
@@ -622,7 +614,10 @@ impl Launcher {
 
     /// No task of a step was there to be signalled.
     pub(super) fn step_has_no_tasks(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
-        if matches!(signal, signals::KILL | signals::TERM | signals::INT) {
+        if matches!(
+            signal,
+            signals::SIGKILL | signals::SIGTERM | signals::SIGINT
+        ) {
             self.end_step(run, step);
         }
     }

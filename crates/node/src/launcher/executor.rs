@@ -16,10 +16,12 @@ use crate::{now, step_result, sys};
 use muster_core::ids::JobId;
 use muster_core::job::Usage;
 use muster_node_core::launcher::event::{
-    Action, ConnId, Event, Failure, FdsId, LaunchFiles, Now, Recovered, ScriptFile,
+    Action, ConnId, Event, Failure, FdsId, LaunchFiles, Recovered, ScriptFile,
 };
-use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup, result_path};
+use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup};
 use muster_node_core::messages::{Attach, JobAttempt, LauncherEvent};
+use muster_node_core::now::Now;
+use muster_node_core::stepd_reuse::result_path;
 use muster_proto::frame;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -164,7 +166,7 @@ impl Executor {
         while let Some(event) = self.events.pop_front().or_else(|| self.stepds.next_event()) {
             let now = Now {
                 wall: now(),
-                boot_ms: sys::boot_ms(),
+                mono_ms: sys::boot_ms(),
             };
             self.launcher.on_event(event, now, &mut actions);
             has_acted |= !actions.is_empty();

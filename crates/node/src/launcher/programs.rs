@@ -4,8 +4,8 @@
 use super::files::open_as;
 use super::scripts::is_temporary;
 use crate::sys;
+use muster_node_core::exit_status::exit_status;
 use muster_node_core::launcher::event::ProgramKind;
-use muster_node_core::launcher::exit_status;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitStatus, waitpid};

@@ -8,10 +8,10 @@ use crate::descriptors::{self, OrderFds};
 use crate::launcher::ProcessTree;
 use crate::sys::{self, SoftLimits};
 use muster_core::job::StepEnd;
-use muster_node_core::launcher::result_path;
 use muster_node_core::messages::{
     JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepdCommand, StepdEvent,
 };
+use muster_node_core::stepd_reuse::result_path;
 use muster_proto::frame::{self, Frames};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};

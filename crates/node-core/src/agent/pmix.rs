@@ -1,15 +1,14 @@
 //! Whether a step's tasks find each other by PMIx or PMI, and with which settings.
 
 use super::Agent;
-use muster_node_core::messages::{JobAttempt, PmixOrder, UcxOrder};
-use muster_node_core::pmix_place;
+use crate::messages::{JobAttempt, PmixOrder, UcxOrder};
+use crate::pmix_place;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};
-use std::net::{IpAddr, ToSocketAddrs};
-use std::path::Path;
 
 impl Agent {
-    /// What the step's host receives; nothing if the step has none.
+    /// What the step's host receives; nothing if the step has none. The executor fills in what the machine has:
+    /// `tmp_base`, and whether networks and GPUs are absent.
     pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {
         let tasks = launch.tasks.iter().map(Vec::len).sum();
         let asked = launch.spec.mpi.as_deref().filter(|m| !m.is_empty());
@@ -23,7 +22,7 @@ impl Agent {
             .sum();
         Some(PmixOrder {
             nspace: pmix_place::namespace(
-                &self.options.cluster,
+                &self.config.cluster,
                 JobAttempt::new(grant.job, grant.attempt),
                 launch.step,
             ),
@@ -35,18 +34,18 @@ impl Agent {
             any: kind == Kind::Any,
             universe: u32::try_from(slots).unwrap_or(u32::MAX),
             listen: self.listen_ip(grant, launch),
-            tmp_base: self.tmp_base(),
+            tmp_base: String::new(),
             share_topology: self.settings.mpi.share_topology,
             early: self.settings.mpi.early,
             timeout_s: self.settings.mpi.timeout_s,
             env: self.settings.mpi.env.clone(),
             cross_memory: self.cross_memory_switch(),
-            plain_network: self.settings.mpi.skip_absent_fabrics && !has_fabric(),
+            plain_network: self.settings.mpi.skip_absent_fabrics,
             ucx: self.settings.mpi.ucx.then(|| UcxOrder {
                 devices: self.settings.mpi.ucx_devices.clone(),
                 transports: self.settings.mpi.ucx_transports.clone(),
             }),
-            no_gpus: self.settings.mpi.skip_absent_fabrics && !has_gpu(),
+            no_gpus: self.settings.mpi.skip_absent_fabrics,
             crowded_slack_us: self.settings.mpi.crowded_slack_us,
         })
     }
@@ -55,17 +54,9 @@ impl Agent {
     fn cross_memory_switch(&self) -> Option<bool> {
         match self.settings.mpi.cross_memory {
             Some(wanted) => Some(wanted),
-            None if self.found.cross_memory.as_ref().is_some_and(|c| !c.pays()) => Some(false),
+            None if self.config.cross_memory_pays == Some(false) => Some(false),
             None => None,
         }
-    }
-
-    /// Where steps have their files: the first of the directories for that which is there.
-    fn tmp_base(&self) -> String {
-        pmix_place::bases(&self.settings, &self.options.name)
-            .into_iter()
-            .find(|base| Path::new(base).is_dir())
-            .unwrap_or_else(|| "/tmp".to_owned())
     }
 
     /// The address by which other nodes reach this one: that of its agent, or its `NodeAddr`. Agents that are reached by
@@ -78,41 +69,12 @@ impl Agent {
             Some((host, _)) if !host.is_empty() && host != "unix" && !host.contains('/') => {
                 host.to_owned()
             }
-            _ => match self.found.listens_at {
+            _ => match self.config.listens_at {
                 Some(ip) => ip.to_string(),
                 None => "127.0.0.1".to_owned(),
             },
         }
     }
-}
-
-/// The IP address of a `NodeAddr`, if it is one of this machine's. A name that stands for the machine only to itself,
-/// as distributions give the host's, is no address for others.
-pub(super) fn own_address(name: &str) -> Option<IpAddr> {
-    let is_own = |ip: &IpAddr| std::net::TcpListener::bind((*ip, 0)).is_ok();
-    if let Ok(ip) = name.parse::<IpAddr>() {
-        return Some(ip).filter(is_own);
-    }
-    let mut found = (name, 0).to_socket_addrs().ok()?.map(|a| a.ip());
-    found.find(|ip| !ip.is_loopback() && is_own(ip))
-}
-
-/// Whether the node has a network that MPI uses by another way than TCP: InfiniBand, RoCE, Omni-Path, EFA (all of them
-/// verbs devices), Slingshot, BXI, Gemini.
-fn has_fabric() -> bool {
-    let classes = ["infiniband", "hfi1", "cxi", "bxi", "gni"];
-    classes.iter().any(|class| {
-        let devices = std::fs::read_dir(format!("/sys/class/{class}"));
-        devices.is_ok_and(|mut d| d.next().is_some())
-    })
-}
-
-/// Whether the node has a GPU: what hwloc's plugins for them and for displays would find something by.
-fn has_gpu() -> bool {
-    let devices = ["dri", "kfd", "nvidiactl", "dxg"];
-    devices
-        .iter()
-        .any(|name| Path::new("/dev").join(name).exists())
 }
 
 /// By what a step's tasks may find each other.
@@ -157,15 +119,6 @@ fn kind(name: &str) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_this_machines_own() {
-        assert_eq!(own_address("127.0.0.7"), "127.0.0.7".parse().ok());
-        // Of a range that is kept for documentation.
-        assert_eq!(own_address("203.0.113.77"), None);
-        assert_eq!(own_address("localhost"), None);
-        assert_eq!(own_address(""), None);
-    }
 
     #[test]
     fn kinds() {

@@ -1,9 +1,9 @@
-//! What steps use now, by what their tasks use. The launcher has that read ([`crate::shim`]): other users' processes are none of
-//! the agent's business.
+//! What steps use now, by what their tasks use. The launcher has that read: other users' processes are none of the
+//! agent's business.
 
+use crate::messages::TaskUsage;
 use muster_core::ids::StepNo;
 use muster_core::job::Usage;
-use muster_node_core::messages::TaskUsage;
 use std::collections::BTreeMap;
 
 /// What each task uses: usage with its totals only, and its virtual memory, KiB.

@@ -1,19 +1,18 @@
 //! Samples of what running jobs use (`JobAcctGatherFrequency`, `--acctg-freq`): the most that each task had is added to
-//! what the kernel tells when it ends, and steps that have more memory than they may are killed (`OverMemoryKill`).
+//! what the kernel says when it ends, and steps that have more memory than they may are killed (`OverMemoryKill`).
 //!
 //! A job costs an entry in a queue when it starts and nothing else before its first sample is due. Samples live in
-//! memory: those of an agent that is gone are lost, what the kernel tells is not.
+//! memory: those of an agent that is gone are lost, what the kernel says is not.
 
 use super::measure::{self, Tasks};
-use super::{Agent, Event};
+use super::{Agent, Timer};
+use crate::messages::{JobAttempt, LauncherCommand, TaskUsage};
+use crate::signals::SIGKILL;
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_core::usage::task_interval_s;
-use muster_node_core::messages::{JobAttempt, LauncherCommand, TaskUsage};
 use muster_proto::node::{JobGrant, Sampling};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// What Slurm gives as the signal of what was killed for its memory.
 const OUT_OF_MEMORY: ExitStatus = ExitStatus {
@@ -24,10 +23,10 @@ const OUT_OF_MEMORY: ExitStatus = ExitStatus {
 /// What was sampled, and what is to be.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    /// When launches are due.
-    due: BTreeSet<(Instant, JobAttempt)>,
-    /// When the clock will ring.
-    alarm: Option<Instant>,
+    /// When launches are due, milliseconds.
+    due: BTreeSet<(u64, JobAttempt)>,
+    /// When the timer runs out, milliseconds.
+    alarm_ms: Option<u64>,
     /// The most that each task of a launch had.
     seen: HashMap<JobAttempt, Tasks>,
     /// Memory that steps may have here, KiB, where it is not the job's share.
@@ -45,8 +44,9 @@ impl Agent {
             return;
         };
         let run = JobAttempt::new(grant.job, grant.attempt);
-        self.samples.due.insert((Instant::now() + interval, run));
-        self.set_alarm();
+        let due_ms = self.now.mono_ms.saturating_add(interval);
+        self.samples.due.insert((due_ms, run));
+        self.set_sample_timer();
     }
 
     /// Jobs that an earlier life of the agent began are looked at too.
@@ -64,37 +64,33 @@ impl Agent {
     }
 
     /// What a step that begins here may have.
-    pub(super) fn step_may_have(&mut self, run: JobAttempt, step: StepNo, mib: u64) {
+    pub(super) fn set_step_memory(&mut self, run: JobAttempt, step: StepNo, mib: u64) {
         if mib > 0 && self.settings.sampling.is_some_and(|s| s.over_memory_kill) {
             self.samples.may_have.insert((run, step), mib * 1024);
         }
     }
 
-    fn set_alarm(&mut self) {
-        let samples = &mut self.samples;
-        let Some((first, _)) = samples.due.first() else {
+    fn set_sample_timer(&mut self) {
+        let Some(&(first_ms, _)) = self.samples.due.first() else {
             return;
         };
-        if samples.alarm.is_some_and(|at| at <= *first) {
+        if self.samples.alarm_ms.is_some_and(|at| at <= first_ms) {
             return;
         }
-        let (at, events) = (*first, self.events.clone());
-        samples.alarm = Some(at);
-        tokio::spawn(async move {
-            tokio::time::sleep_until(at).await;
-            let _ = events.send(Event::SampleDue);
-        });
+        self.samples.alarm_ms = Some(first_ms);
+        let after_ms = first_ms.saturating_sub(self.now.mono_ms);
+        self.set_timer(Timer::Sample, after_ms);
     }
 
-    /// Asks the shim what the jobs use that are due.
+    /// Asks the launcher what the jobs use that are due.
     pub(super) fn sample_due(&mut self) {
-        let now = Instant::now();
-        self.samples.alarm = None;
+        let now_ms = self.now.mono_ms;
+        self.samples.alarm_ms = None;
         while let Some((_, run)) = self
             .samples
             .due
             .first()
-            .filter(|(at, _)| *at <= now)
+            .filter(|(at, _)| *at <= now_ms)
             .copied()
         {
             self.samples.due.pop_first();
@@ -105,47 +101,49 @@ impl Agent {
             let Some(interval) = interval(self.settings.sampling, &grant) else {
                 continue;
             };
-            self.samples.due.insert((now + interval, run));
+            self.samples
+                .due
+                .insert((now_ms.saturating_add(interval), run));
             // Where the sample before takes so long, this one is left out.
             if let Some(settings) = self.settings.sampling
-                && self.shim.is_some()
+                && self.is_launcher_up
                 && self.samples.under_way.insert(run)
             {
                 self.next_tag += 1;
                 let tag = self.next_tag;
                 self.sampled_runs.insert(tag, run);
-                self.shim_order(&LauncherCommand::Measure {
+                self.command(LauncherCommand::Measure {
                     job: run.job,
                     tag,
                     memory: Some(settings.memory),
                 });
             }
         }
-        self.set_alarm();
+        self.set_sample_timer();
     }
 
     /// What the tasks of a job use was read, if it could be.
-    pub(super) fn shim_measured(&mut self, tag: u64, tasks: Option<Vec<TaskUsage>>) {
+    pub(super) fn on_measured(&mut self, tag: u64, tasks: Option<Vec<TaskUsage>>) {
         let tasks = tasks.map(measure::of_launcher);
         match self.sampled_runs.remove(&tag) {
-            None => self.measured(tag, tasks),
+            None => self.answer_measured(tag, tasks),
             Some(run) => {
                 self.samples.under_way.remove(&run);
                 if let Some(tasks) = tasks {
-                    self.was_sampled(run, tasks);
+                    self.add_sample(run, tasks);
                 }
             }
         }
     }
 
-    /// The shim that was asked is gone.
+    /// The launcher that was asked is gone.
     pub(super) fn forget_measurements(&mut self) {
         self.sampled_runs.clear();
         self.samples.under_way.clear();
         self.refuse_inspections();
     }
 
-    fn was_sampled(&mut self, run: JobAttempt, now: Tasks) {
+    fn add_sample(&mut self, run: JobAttempt, now: Tasks) {
         let Some(settings) = self.settings.sampling else {
             return;
         };
@@ -153,7 +151,7 @@ impl Agent {
             return;
         }
         if settings.over_memory_kill {
-            self.kill_the_greedy(run, &now);
+            self.kill_over_memory(run, &now);
         }
         let seen = self.samples.seen.entry(run).or_default();
         for (task, (usage, vsize_kib)) in now {
@@ -169,7 +167,7 @@ impl Agent {
     }
 
     /// Kills steps that have more memory than they may.
-    fn kill_the_greedy(&mut self, run: JobAttempt, now: &Tasks) {
+    fn kill_over_memory(&mut self, run: JobAttempt, now: &Tasks) {
         let share = self.jobs.get(run).and_then(|job| job.share());
         let of_job = share.map_or(0, |share| share.memory_mib * 1024);
         let mut used: HashMap<StepNo, u64> = HashMap::new();
@@ -185,11 +183,11 @@ impl Agent {
             let order = LauncherCommand::SignalStep {
                 run,
                 step,
-                signal: libc::SIGKILL,
+                signal: SIGKILL,
             };
             if !self.samples.killed.insert((run, step)) {
-                // The measurement before this one has not ended.
-                self.shim_order(&order);
+                // The line that was to be printed first has not been.
+                self.command(order.clone());
                 continue;
             }
             let text = format!(
@@ -201,14 +199,14 @@ impl Agent {
             log::warn!("{text}");
             let printed_by = Some(step).filter(|step| *step != StepNo::BATCH);
             let kill = printed_by.is_none();
-            self.shim_order(&LauncherCommand::PrintLine {
+            self.command(LauncherCommand::PrintLine {
                 run,
                 text,
                 step: printed_by,
                 kill,
             });
             if !kill {
-                self.shim_order(&order);
+                self.command(order);
             }
         }
     }
@@ -220,7 +218,7 @@ impl Agent {
                 .range((step, 0)..=(step, u32::MAX))
                 .map(|(task, used)| (*task, used.clone()))
                 .collect();
-            for (_, usage) in measure::sum_up(&tasks, &self.options.name) {
+            for (_, usage) in measure::sum_up(&tasks, &self.config.name) {
                 end.usage.raise(&usage);
             }
         }
@@ -237,7 +235,7 @@ impl Agent {
     /// What was sampled so far of each step of a job.
     pub(super) fn samples_of(&self, run: JobAttempt) -> Vec<(StepNo, Usage)> {
         let seen = self.samples.seen.get(&run);
-        seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, &self.options.name))
+        seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, &self.config.name))
     }
 
     /// The launch is over.
@@ -246,11 +244,11 @@ impl Agent {
     }
 }
 
-/// Time between samples of a job; none if it is not to be sampled.
-fn interval(settings: Option<Sampling>, grant: &JobGrant) -> Option<Duration> {
+/// Time between samples of a job, milliseconds; none if it is not to be sampled.
+fn interval(settings: Option<Sampling>, grant: &JobGrant) -> Option<u64> {
     let settings = settings?;
     let own = grant.spec.shown.iter().find(|(key, _)| key == "acctg-freq");
     let own = own.and_then(|(_, text)| task_interval_s(text));
     let seconds = own.unwrap_or(settings.interval_s);
-    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    (seconds > 0).then(|| u64::from(seconds) * 1000)
 }

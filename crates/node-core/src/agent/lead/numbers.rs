@@ -2,12 +2,14 @@
 //! The steps of a heterogeneous job have one number in all components: the agent of the leading component gives it, and
 //! those of the others take it if that agent has given it out, which srun has to prove, and no step of theirs has had it.
 
-use super::{Asked, Early, KEPT_NEXT, Waiting};
-use crate::agent::Agent;
+use super::{Agent, CreateRequest, Waiting};
+use crate::agent::encode;
+use crate::agent::node_steps::Early;
+use crate::kept::KEPT_NEXT;
+use crate::messages::JobAttempt;
+use crate::step_bounds;
 use muster_core::ids::StepNo;
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_node_core::messages::JobAttempt;
-use muster_node_core::step_bounds;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, HetStep};
 use muster_trust::{is_same_key, prove_step_number};
@@ -31,7 +33,7 @@ impl Agent {
         numbers.raise(grant.next_step);
         let number = numbers.assign(end)?;
         let next = numbers.next();
-        self.keep(run, KEPT_NEXT, &next);
+        self.keep_bytes(run, KEPT_NEXT, encode(&next));
         Some(StepNo(number))
     }
 
@@ -63,22 +65,22 @@ impl Agent {
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
         let next = numbers.next();
-        self.keep(run, KEPT_NEXT, &next);
+        self.keep_bytes(run, KEPT_NEXT, encode(&next));
         Ok(())
     }
 
     /// srun asks for a number for a step of a heterogeneous job that this node leads.
-    pub(in crate::agent) fn take_step_number(&mut self, asked: Asked) {
-        let run = match self.may_create(asked.uid, &asked.spec) {
+    pub(in crate::agent) fn take_step_number(&mut self, request: CreateRequest) {
+        let run = match self.may_create(request.uid, &request.spec) {
             Ok(Some(run)) => run,
-            Ok(None) => return self.wait_early(Early::Number(Box::new(asked))),
-            Err(refusal) => return asked.refuse(refusal),
+            Ok(None) => return self.wait_early(Early::Number(Box::new(request))),
+            Err(refusal) => return self.refuse_create(request, refusal),
         };
         let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
-            return asked.refuse(RefusalCode::JobNotHere.into());
+            return self.refuse_create(request, RefusalCode::JobNotHere.into());
         };
         let Some(StepNo(number)) = self.next_step(&grant) else {
-            return asked.refuse(RefusalCode::StepLimit.into());
+            return self.refuse_create(request, RefusalCode::StepLimit.into());
         };
         let leads = grant.components.first().is_some_and(|c| c.job == run.job);
         if let Some(numbers) = self.steps.numbers.get_mut(&run.job).filter(|_| leads) {
@@ -88,12 +90,12 @@ impl Agent {
         let key = grant.het_key.as_ref();
         let proof = key.map_or_else(Vec::new, |key| prove_step_number(key, number));
         let proof = proof.into();
-        let _ = asked.reply.send(AgentReply::StepNumber { number, proof });
+        self.close_stdio(request.stdio);
+        self.finish(request.id, AgentReply::StepNumber { number, proof });
     }
 
-    pub(super) fn refuse_for_count(&self, waiting: Waiting) {
-        let refusal = Refusal::from(RefusalCode::StepLimit);
-        let _ = waiting.reply.send(AgentReply::Refused(refusal));
+    pub(super) fn refuse_for_count(&mut self, waiting: Waiting) {
+        self.refuse_waiting(waiting, RefusalCode::StepLimit.into());
     }
 
     /// Whether further steps of a user wait until the controller has acknowledged some that were before.

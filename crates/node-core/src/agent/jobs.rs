@@ -1,75 +1,51 @@
-//! Jobs on this node as the agent knows them, the controller's orders about them, and what the shim tells of them.
+//! Jobs on this node: the controller's orders about them, and what the launcher says of them.
 
-use super::controller::Sealed;
-use super::step_node::Listening;
-use super::{Agent, ShimOutlet};
+use super::node_steps::Listening;
+use super::{Agent, AgentEvent};
+use crate::exit_status::exit_status;
+use crate::job_table::Job;
+use crate::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
+use minicbor::bytes::ByteVec;
 use muster_core::effect::TerminateReason;
 use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd};
-use muster_node_core::job_table::Job;
-use muster_node_core::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
-use muster_proto::node::{JobGrant, Order, Report};
+use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_core::time::Timestamp;
+use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
 
-/// A wait status as Slurm shows it.
-pub(crate) fn exit_status(status: i32) -> ExitStatus {
-    let bits = status.unsigned_abs();
-    ExitStatus {
-        code: (bits >> 8) & 0xff,
-        signal: bits & 0x7f,
-    }
-}
-
 impl Agent {
-    pub(super) fn shim_up(&mut self, outlet: ShimOutlet) {
-        self.shim = Some(outlet);
-        self.synced = false;
-        self.to_shim.clear();
-        self.daemons.retire();
+    /// The job whose step daemons may have sent what comes before this event.
+    pub(super) fn job_to_read_before(&self, event: &AgentEvent) -> Option<JobAttempt> {
+        match event {
+            AgentEvent::Launcher(event) => match **event {
+                LauncherEvent::BatchEnded { run, .. }
+                | LauncherEvent::Vanished(run)
+                | LauncherEvent::Released(run)
+                | LauncherEvent::StepEnded { run, .. } => Some(run),
+                _ => None,
+            },
+            AgentEvent::ConnClosed(conn) => self.steps.job_of_client(*conn),
+            _ => None,
+        }
     }
 
-    pub(super) fn shim_said(&mut self, message: LauncherEvent) {
-        // What has ended before is known before.
-        if let LauncherEvent::BatchEnded { run, .. }
-        | LauncherEvent::Vanished(run)
-        | LauncherEvent::Released(run)
-        | LauncherEvent::StepEnded { run, .. } = message
-        {
-            self.receive_from_daemons_of(run);
-        }
-        match message {
+    pub(super) fn on_launcher_event(&mut self, event: LauncherEvent) {
+        match event {
             LauncherEvent::State(known) => self.sync(known),
             LauncherEvent::SessionKey(key) => self.greet(key),
             LauncherEvent::SessionBegun(error) => self.session_begun(error),
             LauncherEvent::SessionFailed(error) => {
                 log::error!(
-                    "the shim refuses orders, the connection to the controller is closed: {error}"
+                    "the launcher refuses orders, the connection to the controller is closed: {error}"
                 );
                 self.leave_controller();
             }
             LauncherEvent::BatchEnded {
                 run,
                 status,
-                mut usage,
+                usage,
                 end,
-            } => {
-                let exit = exit_status(status);
-                usage.set_node(&self.options.name);
-                let mut end = StepEnd {
-                    end_time: end,
-                    exit,
-                    state: end_state(exit),
-                    usage,
-                    cancelled_by: None,
-                };
-                let oom = self.add_samples(run, StepNo::BATCH, &mut end);
-                let report = Report::BatchEnded {
-                    exit: end.exit,
-                    oom,
-                    end: Box::new(end),
-                };
-                self.conclude(run, report);
-            }
+            } => self.batch_ended(run, status, usage, end),
             LauncherEvent::LaunchFailed {
                 run,
                 error,
@@ -99,10 +75,10 @@ impl Agent {
                 direct,
                 pid,
             } => {
-                let place = (pid, format!("unix:{socket}"));
-                self.daemons.ready((run, step), place);
+                let address = format!("unix:{socket}");
+                self.stepds.place((run, step), (pid, address.clone()));
                 let listening = Listening {
-                    address: format!("unix:{socket}"),
+                    address,
                     wire,
                     direct,
                 };
@@ -113,7 +89,7 @@ impl Agent {
             }
             LauncherEvent::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
             LauncherEvent::Processes { tag, list } => self.inspected(tag, list),
-            LauncherEvent::Measured { tag, tasks } => self.shim_measured(tag, tasks),
+            LauncherEvent::Measured { tag, tasks } => self.on_measured(tag, tasks),
             LauncherEvent::StepFound { run, step, kept } => {
                 log::info!(
                     "step {}.{step} runs, or has run, and was on no file",
@@ -125,15 +101,32 @@ impl Agent {
         }
     }
 
-    /// Compares what the shim knows with what the agent knows. After an agent's restart the former is all there
-    /// is. Launches that a lost shim never began are forgotten: the controller repeats them when it is greeted.
+    fn batch_ended(&mut self, run: JobAttempt, status: i32, mut usage: Usage, at: Timestamp) {
+        let exit = exit_status(status);
+        usage.set_node(&self.config.name);
+        let mut end = StepEnd {
+            end_time: at,
+            exit,
+            state: end_state(exit),
+            usage,
+            cancelled_by: None,
+        };
+        let oom = self.add_samples(run, StepNo::BATCH, &mut end);
+        let report = Report::BatchEnded {
+            exit: end.exit,
+            oom,
+            end: Box::new(end),
+        };
+        self.conclude(run, report);
+    }
+
+    /// Compares what the launcher knows with what the agent knows. After an agent's restart the former is all there
+    /// is. Launches that a lost launcher never began are forgotten: the controller repeats them when it is greeted.
     fn sync(&mut self, known: Vec<KnownJob>) {
-        let unknown = self.daemons.beyond(&known);
+        let unknown = self.stepds.unknown_to(&known);
         let steps_of = |k: &KnownJob| {
-            k.steps
-                .iter()
-                .map(|step| (k.run, *step))
-                .collect::<Vec<_>>()
+            let steps = k.steps.iter().map(|step| (k.run, *step));
+            steps.collect::<Vec<_>>()
         };
         let known_steps = known.iter().flat_map(steps_of).collect();
         let missing: Vec<JobAttempt> = self
@@ -145,15 +138,15 @@ impl Agent {
         for k in known {
             self.adopt(k);
         }
-        self.synced = true;
+        self.is_synced = true;
         for (run, step, pid) in unknown {
-            self.shim_order(&LauncherCommand::StepAssigned { run, step, pid });
+            self.command(LauncherCommand::StepAssigned { run, step, pid });
         }
         self.repeat_starts(&known_steps);
         for run in missing {
             let leaving = self.jobs.get(run).is_some_and(Job::is_leaving);
             if leaving {
-                // It was ordered to end before it began, or did not begin: there is nothing of it.
+                // It was ended before it began, or did not begin: there is nothing of it.
                 self.released(run);
             } else {
                 self.refuse_waiting_steps(run);
@@ -202,19 +195,14 @@ impl Agent {
         }
     }
 
-    /// Orders of the controller. The shim carries them out: it gets them as they were sealed, before anything that follows
+    /// Orders of the controller. The launcher carries them out: it gets them as they were sealed, before anything that follows
     /// from them here.
-    pub(super) fn ordered(&mut self, sealed: Sealed) {
-        if !self.synced || self.controller.is_none() {
+    pub(super) fn on_orders(&mut self, orders: Orders, bytes: ByteVec, launcher_seal: ByteVec) {
+        if !self.is_synced || !self.is_controller_up {
             // They are of a connection that is given up.
             return;
         }
-        let Sealed {
-            orders,
-            bytes,
-            launcher_seal,
-        } = sealed;
-        self.shim_order(&LauncherCommand::Sealed {
+        self.command(LauncherCommand::Sealed {
             orders: bytes,
             seal: launcher_seal,
         });
@@ -243,7 +231,7 @@ impl Agent {
             let had = known.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
                 known.grant = Some(Rc::clone(grant));
-                self.steps_may_fit();
+                self.steps.may_fit();
                 self.grant_came(grant.job);
             }
             return;
@@ -260,7 +248,7 @@ impl Agent {
         self.grant_came(grant.job);
     }
 
-    /// The controller ends a job. One that is not known is not known to the shim either, which says so.
+    /// The controller ends a job. One that is not known is not known to the launcher either, which says so.
     fn terminate(&mut self, run: JobAttempt, why: TerminateReason) {
         let Some(job) = self.jobs.get_mut(run).filter(|j| !j.released) else {
             return;
@@ -276,7 +264,7 @@ impl Agent {
     pub(super) fn acknowledged(&mut self, seq: u64) {
         let known = self.reports.acknowledge(seq);
         // Steps may have waited for that.
-        self.steps_may_fit();
+        self.steps.may_fit();
         for report in known {
             let run = JobAttempt::new(report.job, report.attempt);
             match report.report {
@@ -284,10 +272,10 @@ impl Agent {
                     if self.jobs.remove(run).is_some() {
                         self.forget_steps(run);
                     }
-                    self.shim_order(&LauncherCommand::Forget(run));
+                    self.command(LauncherCommand::Forget(run));
                 }
                 Report::StepEnded { step, .. } => self.step_acknowledged(run, step),
-                // Whatever ends a job here is followed by its release: what may have survived it is killed first.
+                // What ends a job here is followed by its release: what may have survived it is killed first.
                 Report::BatchEnded { .. }
                 | Report::LaunchFailed { .. }
                 | Report::NodeFault { .. }
@@ -298,8 +286,8 @@ impl Agent {
     }
 }
 
-/// Slurm's state for the end of a script or step: whom a signal ended was cancelled, by any sender.
-pub(super) fn end_state(exit: ExitStatus) -> JobState {
+/// Slurm's state for the end of a script or step: one that a signal ended was cancelled, whoever sent the signal.
+fn end_state(exit: ExitStatus) -> JobState {
     if exit.is_ok() {
         JobState::Completed
     } else if exit.signal != 0 {

@@ -1,18 +1,17 @@
-//! Reports that the controller has not acknowledged. They live in memory: after a restart of the agent the shim
-//! tells everything again, and the controller ignores what it knows by attempt.
+//! Reports that the controller has not acknowledged. They live in memory: after a restart of the agent the launcher
+//! sends everything again, and the controller ignores what it knows by attempt.
 
+use crate::messages::JobAttempt;
 use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::time::Timestamp;
-use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
 
 /// How long the start of a step is kept for its end to go with it, and its end for others where one has just gone: most
 /// steps that make a rate are over by then, and the controller has a part of the work with them.
-const COMPANY_WAIT: Duration = Duration::from_millis(10);
+const COMPANY_WAIT_MS: u64 = 10;
 /// The same where ends have followed each other: a turn of the controller and a sync cost the same for any number of them.
-const STREAM_WAIT: Duration = Duration::from_millis(30);
+const STREAM_WAIT_MS: u64 = 30;
 
 /// The queue of reports.
 #[derive(Debug)]
@@ -21,12 +20,12 @@ pub(super) struct Reports {
     queue: VecDeque<NumberedReport>,
     /// How many at the front were sent on this connection.
     sent: usize,
-    /// A timer runs that will say that reports have waited for long enough.
+    /// A timer runs that says when reports have waited for long enough.
     timed: bool,
-    /// It has said so.
+    /// It has run out.
     due: bool,
     /// When the end of a step was sent last.
-    ended: Option<Instant>,
+    ended_ms: Option<u64>,
     /// About how many bytes of the queue are about steps, by launch of their job.
     of_steps: HashMap<JobAttempt, usize>,
 }
@@ -63,7 +62,7 @@ impl Reports {
             sent: 0,
             timed: false,
             due: false,
-            ended: None,
+            ended_ms: None,
             of_steps: HashMap::new(),
         }
     }
@@ -93,11 +92,11 @@ impl Reports {
         })
     }
 
-    /// What has not been sent on this connection, unless it is only what waits for company: starts of steps, and ends that
+    /// What has not been sent on this connection, unless it is only what waits for other reports: starts of steps, and ends that
     /// come soon after another.
-    pub(super) fn unsent(&mut self, now: Instant) -> Option<Vec<NumberedReport>> {
+    pub(super) fn take_unsent(&mut self, now_ms: u64) -> Option<Vec<NumberedReport>> {
         let unsent = self.queue.iter().skip(self.sent);
-        let soon = self.follows_end(now);
+        let soon = self.follows_end(now_ms);
         let is_end = |r: &NumberedReport| matches!(r.report, Report::StepEnded { .. });
         let patient = |r: &NumberedReport| match r.report {
             Report::StepStarted(_) => true,
@@ -109,31 +108,31 @@ impl Reports {
             return None;
         }
         if unsent.clone().any(is_end) {
-            self.ended = Some(now);
+            self.ended_ms = Some(now_ms);
         }
         let unsent: Vec<_> = unsent.cloned().collect();
         self.sent = self.queue.len();
         (!unsent.is_empty()).then_some(unsent)
     }
 
-    /// For how long what waits may wait, if no timer runs; from now on one does, and will say [`Reports::waited`].
-    pub(super) fn wants_timer(&mut self, now: Instant) -> Option<Duration> {
-        let wait = match self.follows_end(now) {
-            true => STREAM_WAIT,
-            false => COMPANY_WAIT,
+    /// For how long what waits may wait, if no timer runs; from now on one does, and [`Reports::wait_over`] follows. Milliseconds.
+    pub(super) fn start_timer(&mut self, now_ms: u64) -> Option<u64> {
+        let wait = match self.follows_end(now_ms) {
+            true => STREAM_WAIT_MS,
+            false => COMPANY_WAIT_MS,
         };
         let wanted = self.queue.len() > self.sent && !std::mem::replace(&mut self.timed, true);
         wanted.then_some(wait)
     }
 
     /// The end of a step has just been sent.
-    fn follows_end(&self, now: Instant) -> bool {
-        self.ended
-            .is_some_and(|at| now.saturating_duration_since(at) < COMPANY_WAIT)
+    fn follows_end(&self, now_ms: u64) -> bool {
+        self.ended_ms
+            .is_some_and(|at| now_ms.saturating_sub(at) < COMPANY_WAIT_MS)
     }
 
-    /// Something has waited for as long as [`Reports::wants_timer`] said.
-    pub(super) fn waited(&mut self) {
+    /// Something has waited for as long as [`Reports::start_timer`] said.
+    pub(super) fn wait_over(&mut self) {
         self.timed = false;
         self.due = true;
     }
@@ -141,7 +140,7 @@ impl Reports {
     /// A new connection: everything goes out again.
     pub(super) fn send_all_again(&mut self) {
         self.sent = 0;
-        self.ended = None;
+        self.ended_ms = None;
     }
 
     /// Drops and gives those up to `seq`.
@@ -210,27 +209,27 @@ mod tests {
 
     #[test]
     fn a_start_waits_for_its_end_or_for_the_timer() {
-        let now = Instant::now();
+        let now = 1000;
         let mut reports = Reports::new(Timestamp(1));
-        assert_eq!(reports.wants_timer(now), None);
+        assert_eq!(reports.start_timer(now), None);
         started(&mut reports, 0);
-        assert_eq!(reports.unsent(now), None);
-        assert_eq!(reports.wants_timer(now), Some(COMPANY_WAIT));
-        assert_eq!(reports.wants_timer(now), None, "it runs");
+        assert_eq!(reports.take_unsent(now), None);
+        assert_eq!(reports.start_timer(now), Some(COMPANY_WAIT_MS));
+        assert_eq!(reports.start_timer(now), None, "it runs");
         ended(&mut reports, 0);
-        assert_eq!(reports.unsent(now).map(|r| r.len()), Some(2));
-        assert_eq!(reports.unsent(now), None);
+        assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(2));
+        assert_eq!(reports.take_unsent(now), None);
 
-        reports.waited();
-        assert_eq!(reports.unsent(now), None, "nothing waits");
+        reports.wait_over();
+        assert_eq!(reports.take_unsent(now), None, "nothing waits");
         started(&mut reports, 1);
-        assert_eq!(reports.unsent(now), None);
-        assert!(reports.wants_timer(now).is_some());
-        reports.waited();
-        assert_eq!(reports.unsent(now).map(|r| r.len()), Some(1));
+        assert_eq!(reports.take_unsent(now), None);
+        assert!(reports.start_timer(now).is_some());
+        reports.wait_over();
+        assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(1));
 
         reports.send_all_again();
-        assert_eq!(reports.unsent(now).map(|r| r.len()), Some(3));
+        assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(3));
     }
 
     #[test]
@@ -254,26 +253,26 @@ mod tests {
 
     #[test]
     fn ends_that_follow_each_other_go_together() {
-        let now = Instant::now();
+        let now = 1000;
         let mut reports = Reports::new(Timestamp(1));
         ended(&mut reports, 0);
-        assert_eq!(reports.unsent(now).map(|r| r.len()), Some(1));
+        assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(1));
         for step in 1..4 {
             started(&mut reports, step);
             ended(&mut reports, step);
-            assert_eq!(reports.unsent(now + COMPANY_WAIT / 2), None);
+            assert_eq!(reports.take_unsent(now + COMPANY_WAIT_MS / 2), None);
         }
-        assert_eq!(reports.wants_timer(now), Some(STREAM_WAIT));
-        reports.waited();
-        let then = now + COMPANY_WAIT;
-        assert_eq!(reports.unsent(then).map(|r| r.len()), Some(6));
+        assert_eq!(reports.start_timer(now), Some(STREAM_WAIT_MS));
+        reports.wait_over();
+        let then = now + COMPANY_WAIT_MS;
+        assert_eq!(reports.take_unsent(then).map(|r| r.len()), Some(6));
 
         ended(&mut reports, 4);
-        let later = then + COMPANY_WAIT;
-        assert_eq!(reports.unsent(later).map(|r| r.len()), Some(1));
+        let later = then + COMPANY_WAIT_MS;
+        assert_eq!(reports.take_unsent(later).map(|r| r.len()), Some(1));
         // Nothing else waits for them.
         ended(&mut reports, 5);
         reports.push(JobId(1), Attempt(1), Report::Released);
-        assert_eq!(reports.unsent(later).map(|r| r.len()), Some(2));
+        assert_eq!(reports.take_unsent(later).map(|r| r.len()), Some(2));
     }
 }

@@ -1,37 +1,40 @@
-//! The ends of a step's nodes in one, and who tells of it.
+//! The ends of a step's nodes in one, and the report of it.
 
-use super::{StepKey, Steps};
-use crate::agent::Agent;
-use crate::now;
+use super::{Agent, LedStepEvent, LedStepState, StepKey};
+use crate::agent::{AgentAction, encode};
+use crate::messages::JobAttempt;
+use crate::record::Record;
 use muster_core::ids::{Attempt, StepNo};
 use muster_core::job::{ExitStatus, JobState, StepEnd};
-use muster_node_core::messages::JobAttempt;
-use muster_node_core::record::Record;
+use muster_core::time::Timestamp;
 use muster_proto::node::Report;
 use muster_proto::step::AgentReply;
 
-impl Steps {
+impl Agent {
     /// The daemon of a step has reported its end here, and sends it to srun as well: where it does so from the start, srun waits
     /// for nothing else.
-    pub(in crate::agent) fn mark_exit_delivered_directly(&mut self, key: StepKey) {
-        if let Some(running) = self.running.get_mut(&key)
-            && running.direct
-            && running.exit_sent_by_daemon
-        {
-            running.client = None;
+    pub(in crate::agent) fn exit_delivered_directly(&mut self, key: StepKey) {
+        let step = self.steps.placed.get(&key);
+        if step.is_some_and(|s| s.direct && s.exit_sent_by_daemon) {
+            self.release_client(key);
         }
     }
-}
 
-impl Agent {
     /// Whether the daemon of a step that had no other has reported its end, and that is all there is to know of the step's. Then
-    /// the shim has all that makes the end, and keeps it until the controller knows: it gets nothing before that.
+    /// the launcher has all that makes the end, and keeps it until the controller knows: it gets nothing before that.
     pub(in crate::agent) fn only_node_ended(&mut self, key: StepKey, end: &StepEnd) -> bool {
-        let Some(running) = self.steps.running.get_mut(&key) else {
+        let Some(step) = self.steps.placed.get_mut(&key) else {
             return false;
         };
-        let started = running.unanswered == 0 && running.error.is_none();
-        let [node] = &mut running.record.nodes[..] else {
+        let started = match step.state {
+            LedStepState::Running | LedStepState::Ending => true,
+            LedStepState::Waiting
+            | LedStepState::Starting
+            | LedStepState::Abandoned
+            | LedStepState::Failed
+            | LedStepState::Over => false,
+        };
+        let [node] = &mut step.record.nodes[..] else {
             return false;
         };
         if !started || node.end.is_some() || end.state == JobState::OutOfMemory {
@@ -42,54 +45,61 @@ impl Agent {
         true
     }
 
+    /// A node's part of a step has ended.
+    pub(in crate::agent) fn node_ended(&mut self, key: StepKey, position: u32, end: StepEnd) {
+        self.nodes_ended(key, vec![(position, end)]);
+    }
+
     /// Parts of a step have ended.
     pub(in crate::agent) fn nodes_ended(&mut self, key: StepKey, ends: Vec<(u32, StepEnd)>) {
-        let Some(running) = self.steps.running.get_mut(&key) else {
+        let Some(step) = self.steps.placed.get_mut(&key) else {
             return;
         };
         // Where one node's part had too much memory, the whole step is ended.
-        let mut greedy = false;
+        let mut over_memory = false;
         for (position, end) in ends {
-            greedy |= end.state == JobState::OutOfMemory;
-            if let Some(node) = running.record.nodes.get_mut(position as usize) {
+            over_memory |= end.state == JobState::OutOfMemory;
+            if let Some(node) = step.record.nodes.get_mut(position as usize) {
                 node.end.get_or_insert(end);
             }
         }
-        if greedy {
+        let (run, record) = (step.run, encode(&step.record));
+        if over_memory {
+            self.steps.step(key, LedStepEvent::OutOfMemory);
             self.end_step_everywhere(key);
         }
         self.steps.dirty = true;
-        let Some(running) = self.steps.running.get(&key) else {
-            return;
-        };
-        let (run, record) = (running.run, running.record.clone());
-        self.keep(run, key.1.0, &record);
+        self.keep_bytes(run, key.1.0, record);
         self.finish_step_if_over(key);
     }
 
     pub(super) fn finish_step_if_over(&mut self, key: StepKey) {
-        let Some(running) = self.steps.running.get(&key) else {
-            return;
-        };
-        if running.unanswered > 0 || !running.record.is_over() {
+        let step = self.steps.placed.get(&key);
+        if !step.is_some_and(|s| s.record.is_over())
+            || self.steps.step(key, LedStepEvent::AllEnded) != Some(LedStepState::Over)
+        {
             return;
         }
-        let Some(running) = self.steps.running.remove(&key) else {
+        let Some(step) = self.steps.placed.remove(&key) else {
             return;
         };
         self.steps.dirty = true;
-        if running.error.is_some() {
+        if step.error.is_some() {
             // It never was: the controller does not know of it.
-            return self.drop_kept(running.run, key.1.0);
+            self.drop_kept(step.run, key.1.0);
+        } else {
+            self.report_end(key, step.run.attempt, &step.record);
+            if let Some((_, request)) = step.client {
+                self.reply(request, AgentReply::Done);
+            }
         }
-        self.report_end(key, running.run.attempt, &running.record);
-        if let Some((_, reply)) = &running.client {
-            let _ = reply.send(AgentReply::Done);
+        if let Some((_, request)) = step.client {
+            self.push(AgentAction::EndRequest(request));
         }
     }
 
     pub(super) fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
-        let end = Box::new(total(record));
+        let end = Box::new(total(record, self.now.wall));
         let report = Report::StepEnded { step: key.1, end };
         self.reports.push(key.0, attempt, report);
     }
@@ -106,10 +116,10 @@ impl Agent {
 }
 
 /// All nodes' ends in one: the worst status, the sum of the usage.
-fn total(record: &Record) -> StepEnd {
+fn total(record: &Record, now: Timestamp) -> StepEnd {
     let mut ends = record.nodes.iter().filter_map(|n| n.end.as_ref());
     let Some(mut out) = ends.next().cloned() else {
-        return StepEnd::never_ran(now());
+        return StepEnd::never_ran(now);
     };
     let weight = |exit: ExitStatus| {
         if exit.signal == 0 {
