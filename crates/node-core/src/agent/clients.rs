@@ -75,7 +75,7 @@ impl Agent {
             random,
         };
         match *body {
-            AgentRequest::Create(spec) => return self.create_step(create(*spec)),
+            AgentRequest::Create(spec) => self.create_step(create(*spec)),
             AgentRequest::TakeStepNumber { job, key } => {
                 let spec = StepSpec {
                     job,
@@ -83,7 +83,7 @@ impl Agent {
                     argv: vec![String::new()],
                     ..StepSpec::default()
                 };
-                return self.take_step_number(create(spec));
+                self.take_step_number(create(spec));
             }
             other => {
                 self.push(AgentAction::ReleaseBytes(id));

@@ -5,13 +5,14 @@ mod scenarios;
 
 use super::*;
 use crate::binding::Machine;
-use crate::messages::{KnownJob, LauncherEvent, StepOrder, StepdEvent};
+use crate::messages::{KnownJob, LauncherEvent, StepOrder, StepdCommand, StepdEvent};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::JobSpec;
 use muster_core::time::TimeLimit;
+use muster_proto::frame::Frames;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Orders, Report, ToNode};
 use muster_proto::step::{AgentRequest, StepSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,6 +86,16 @@ fn step_spec(nodes: u32) -> StepSpec {
     }
 }
 
+/// The step that a daemon is sent.
+fn step_of(frame: &[u8]) -> StepNo {
+    let mut frames = Frames::default();
+    frames.push(frame);
+    match frames.take() {
+        Ok(Some(StepdCommand::StartStep(next))) => next.order.launch.step,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// An executor that has nothing behind it.
 struct Bench {
     agent: Agent,
@@ -98,7 +109,7 @@ struct Bench {
     unread: BTreeMap<StepdId, Vec<StepdEvent>>,
     /// Whether daemons take further steps.
     takes_offers: bool,
-    offered: Vec<(StepdId, Option<StdioId>)>,
+    offered: Vec<(StepdId, StepNo, Option<StdioId>)>,
     stdio_sent: Vec<(StepdId, StdioId)>,
     commands: Vec<LauncherCommand>,
     /// Orders for the launcher that nobody has answered.
@@ -232,11 +243,15 @@ impl Bench {
                 self.starts.push((stepd, order.launch.step));
                 assert!(self.stepds.insert(stepd, order).is_none());
             }
-            AgentAction::OfferStep { stepd, stdio, .. } => {
+            AgentAction::OfferStep {
+                stepd,
+                frame,
+                stdio,
+            } => {
                 assert!(self.stepds.contains_key(&stepd));
                 assert!(stdio.is_none_or(|stdio| self.stdio.contains(&stdio)));
                 if self.takes_offers {
-                    self.offered.push((stepd, stdio));
+                    self.offered.push((stepd, step_of(&frame), stdio));
                 }
                 events.push_back(AgentEvent::StepOffered(stepd, self.takes_offers));
             }

@@ -37,11 +37,13 @@ fn a_step_is_created_ends_and_is_reported_once() {
     });
     bench.flush_reports();
     assert_eq!(bench.step_ends(), [STEP]);
+    let forgotten = |bench: &Bench| {
+        let forgets = |c: &&LauncherCommand| matches!(c, LauncherCommand::ForgetStep(..));
+        bench.commands.iter().filter(forgets).count()
+    };
+    assert_eq!(forgotten(&bench), 0, "the controller may not know yet");
     bench.acknowledge();
-    let forgotten = LauncherCommand::ForgetStep(RUN, STEP);
-    let commands = bench.commands.iter().map(|c| format!("{c:?}"));
-    let count = commands.filter(|c| *c == format!("{forgotten:?}")).count();
-    assert_eq!(count, 1);
+    assert_eq!(forgotten(&bench), 1);
     bench.end_job();
 }
 
@@ -52,7 +54,7 @@ fn a_daemon_that_waits_gets_the_next_step() {
     let stepd = bench.start_ready();
     bench.stepd_ends(stepd, 0);
     let second = bench.create(2, step_spec(1));
-    assert_eq!(bench.offered, [(stepd, None)]);
+    assert_eq!(bench.offered, [(stepd, StepNo(1), None)]);
     assert!(bench.starts.is_empty());
     assert!(matches!(
         bench.replies_to(second)[..],
@@ -90,7 +92,7 @@ fn streams_go_to_the_daemon_of_a_task_that_is_alone_and_are_closed_once() {
     bench.stepd_ends(stepd, 0);
     assert!(bench.requests.is_empty() && bench.replies.is_empty());
     bench.create(2, spec.clone());
-    assert!(matches!(bench.offered[..], [(_, Some(_))]));
+    assert!(matches!(bench.offered[..], [(_, StepNo(1), Some(_))]));
     assert!(bench.stdio.is_empty());
     // A step of two tasks does not have them.
     bench.stepd_ends(stepd, 1);
@@ -114,20 +116,44 @@ fn streams_go_to_the_daemon_of_a_task_that_is_alone_and_are_closed_once() {
 /// The launcher's word, or srun's request, may come before the end that the daemon has sent here.
 #[test]
 fn daemons_are_read_before_what_follows_from_an_end() {
+    let end_unread = |bench: &mut Bench| {
+        bench.create(1, step_spec(1));
+        let stepd = bench.start_ready();
+        let ended = StepdEvent::StepEnded(STEP, Box::new(end()));
+        bench.unread.insert(stepd, vec![ended]);
+    };
     let mut bench = Bench::with_job(1);
-    bench.create(1, step_spec(2));
-    let stepd = bench.start_ready();
-    bench.answer(Ok(started()));
-    let ended = StepdEvent::StepEnded(STEP, Box::new(end()));
-    bench.unread.insert(stepd, vec![ended]);
+    end_unread(&mut bench);
     bench.launcher(LauncherEvent::StepEnded {
         run: RUN,
         step: STEP,
         end: Box::new(StepEnd::never_ran(Timestamp(9))),
     });
-    assert!(bench.unread.is_empty());
-    let states = bench.agent.node_steps.states();
-    assert_eq!(states, [], "the daemon's end counts, once");
+    bench.flush_reports();
+    let is_end = |r: &&NumberedReport| matches!(r.report, Report::StepEnded { .. });
+    let reported = bench.reports.iter().find(is_end).unwrap();
+    let mut of_daemon = Box::new(end());
+    of_daemon.usage.set_node("n1");
+    let of_daemon = Report::StepEnded {
+        step: STEP,
+        end: of_daemon,
+    };
+    assert_eq!(reported.report, of_daemon);
+
+    // The job's release would be the last that the controller learns of it.
+    let mut bench = Bench::with_job(1);
+    end_unread(&mut bench);
+    bench.launcher(LauncherEvent::Released(RUN));
+    bench.flush_reports();
+    let reports: Vec<&Report> = bench.reports.iter().map(|r| &r.report).collect();
+    assert_eq!(reports[1..], [&of_daemon, &Report::Released]);
+
+    // srun that goes because its step is over ends nothing.
+    let mut bench = Bench::with_job(1);
+    end_unread(&mut bench);
+    bench.event(AgentEvent::ConnClosed(ConnId(1)));
+    let ends = |c: &LauncherCommand| matches!(c, LauncherCommand::EndStep { .. });
+    assert!(!bench.commands.iter().any(ends));
 
     let mut bench = Bench::with_job(1);
     bench.create(1, step_spec(1));
@@ -233,6 +259,23 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
         bench.agent.node_steps.states(),
         [((RUN.job, STEP), NodeStepState::Running)]
     );
+}
+
+/// An order that it got twice would be refused the second time.
+#[test]
+fn a_launcher_gets_orders_once_it_has_said_what_it_knows() {
+    let mut bench = Bench::with_job(1);
+    bench.event(AgentEvent::LauncherLost);
+    bench.event(AgentEvent::LauncherUp);
+    bench.create(1, step_spec(1));
+    assert!(bench.starts.is_empty());
+    bench.launcher(LauncherEvent::State(vec![KnownJob {
+        run: RUN,
+        grant: None,
+        kept: Vec::new(),
+        steps: Vec::new(),
+    }]));
+    assert_eq!(bench.starts.len(), 1);
 }
 
 #[test]
