@@ -5,7 +5,9 @@ mod scenarios;
 
 use super::*;
 use crate::binding::Machine;
-use crate::messages::{KnownJob, LauncherEvent, StepOrder, StepdCommand, StepdEvent};
+use crate::messages::{
+    KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand, StepdEvent,
+};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::job::{Allocation, ArrayRole, NodeShare, StepEnd};
@@ -14,7 +16,7 @@ use muster_core::spec::JobSpec;
 use muster_core::time::TimeLimit;
 use muster_proto::frame::Frames;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Orders, Report, ToNode};
-use muster_proto::step::{AgentRequest, StepSpec};
+use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 const RUN: JobAttempt = JobAttempt {
@@ -31,6 +33,11 @@ fn address(node: usize) -> String {
 
 /// A job of two nodes with four CPUs each, of which this node is at `position`.
 fn grant(position: u32) -> JobGrant {
+    grant_of(2, position)
+}
+
+/// The same of so many nodes.
+fn grant_of(nodes: u32, position: u32) -> JobGrant {
     let share = |node: u32| NodeShare {
         node: NodeIdx(node),
         name: format!("n{node}"),
@@ -40,8 +47,8 @@ fn grant(position: u32) -> JobGrant {
         gres: Vec::new(),
     };
     let alloc = Allocation {
-        nodes: vec![share(1), share(2)],
-        hostlist: "n[1-2]".to_owned(),
+        nodes: (1..=nodes).map(share).collect(),
+        hostlist: format!("n[1-{nodes}]"),
         ..Allocation::default()
     };
     JobGrant {
@@ -55,7 +62,7 @@ fn grant(position: u32) -> JobGrant {
         start_time: Timestamp(1),
         time_limit: TimeLimit::Unlimited,
         restarts: 0,
-        addresses: vec![address(1), address(2)],
+        addresses: (1..=nodes as usize).map(address).collect(),
         key: KEY.to_vec().into(),
         account: String::new(),
         qos: String::new(),
@@ -404,7 +411,7 @@ impl Bench {
         assert_eq!(self.agent.steps.states(), []);
         assert_eq!(self.agent.node_steps.states(), []);
         assert!(self.agent.node_steps.is_quiet());
-        assert!(self.agent.is_tree_quiet());
+        assert!(self.agent.tree.is_quiet());
         assert!(self.agent.inspections.is_empty());
         assert!(self.agent.reading.is_none() && self.agent.deferred.is_empty());
     }

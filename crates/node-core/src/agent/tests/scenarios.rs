@@ -3,7 +3,7 @@
 use super::*;
 use crate::agent::transition::{LedStepState, NodeStepState};
 use crate::kept::{KEPT_NEXT, kept_of_node};
-use muster_proto::step::StepLaunch;
+use muster_proto::step::{StepLaunch, StepShare};
 
 const STEP: StepNo = StepNo(0);
 
@@ -499,6 +499,113 @@ fn ends_from_below_go_up_together() {
     for request in requests {
         assert_eq!(bench.replies_to(request), [&AgentReply::Done]);
     }
+    bench.end_job();
+}
+
+fn share(node: usize) -> StepShare {
+    StepShare {
+        address: address(node),
+        cpus: CpuSet::first(4),
+        memory_mib: 0,
+        gres: Vec::new(),
+    }
+}
+
+/// Of three nodes, the second starts the third.
+fn launch_of_three(position: u32) -> StepLaunch {
+    StepLaunch {
+        tasks: vec![vec![0], vec![1], vec![2]],
+        names: vec!["n1".to_owned(), "n2".to_owned(), "n3".to_owned()],
+        position,
+        ..launch_for_node_2()
+    }
+}
+
+#[test]
+fn a_node_answers_for_those_below_it_when_all_have_answered() {
+    let start = || AgentRequest::StartStep(Box::new(launch_of_three(1)), vec![share(3)]);
+    for (below_answers, own_first) in [(true, true), (true, false), (false, true)] {
+        let mut bench = Bench::with_job(2);
+        let request = bench.request(AGENT_CONN, start(), false);
+        let answer = match below_answers {
+            true => Ok(started()),
+            false => Err("it is gone".to_owned()),
+        };
+        if own_first {
+            bench.start_ready();
+        }
+        assert!(bench.replies_to(request).is_empty());
+        let (to, body) = bench.answer(answer);
+        assert_eq!(to, address(3));
+        let AgentRequest::StartStep(launch, _) = body else {
+            panic!("{body:?}");
+        };
+        assert_eq!((launch.position, launch.above), (2, Some(address(2))));
+        if !own_first {
+            assert!(bench.replies_to(request).is_empty());
+            bench.start_ready();
+        }
+        let [AgentReply::Started { below, .. }] = bench.replies_to(request)[..] else {
+            panic!("{:?}", bench.replies);
+        };
+        assert_eq!(below.len(), 1);
+        assert_eq!(below[0].error.is_none(), below_answers);
+        assert!(bench.requests.is_empty());
+    }
+
+    // Its own part fails; the one below runs, and the lead ends it.
+    let mut bench = Bench::with_job(2);
+    let request = bench.request(AGENT_CONN, start(), false);
+    let (_, step) = bench.starts.remove(0);
+    bench.launcher(LauncherEvent::StepFailed {
+        run: RUN,
+        step,
+        error: "there is no memory".to_owned(),
+    });
+    assert!(bench.replies_to(request).is_empty());
+    bench.answer(Ok(started()));
+    assert_eq!(
+        refusal(bench.replies_to(request)[0]),
+        RefusalCode::JobNotHere
+    );
+    assert_eq!(bench.agent.node_steps.states(), []);
+    bench.end_job();
+}
+
+/// With a tree of width 2, the first branch of three nodes is the lead and the node after it.
+#[test]
+fn a_lead_heads_a_branch_of_its_step() {
+    let mut bench = Bench::of_node(1);
+    bench.connect_launcher(Vec::new());
+    bench.connect_controller();
+    bench.order(Order::Launch(Box::new(grant_of(3, 0))));
+    let spec = StepSpec {
+        tree_width: Some(2),
+        ..step_spec(3)
+    };
+    let request = bench.create(1, spec.clone());
+    let addresses: Vec<&str> = bench.asks.values().map(|(to, _)| to.as_str()).collect();
+    assert_eq!(addresses, [address(2), address(3)]);
+    let stepd = bench.start_ready();
+    bench.answer(Ok(started()));
+    assert!(bench.replies_to(request).is_empty());
+    bench.answer(Ok(started()));
+    let [AgentReply::Created(created)] = bench.replies_to(request)[..] else {
+        panic!("{:?}", bench.replies);
+    };
+    let names: Vec<&str> = created.nodes.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["n1", "n2", "n3"]);
+    assert!(created.nodes.iter().all(|n| !n.address.is_empty()));
+    bench.stepd_ends(stepd, 0);
+
+    // A node that is lost signals nothing: the next one of its branch is asked.
+    bench.event(AgentEvent::ConnClosed(ConnId(1)));
+    let signals = bench.asks.len();
+    assert_eq!(signals, 2);
+    let (to, _) = bench.answer(Err("it is gone".to_owned()));
+    assert_eq!(to, address(2));
+    bench.answer(Ok(AgentReply::Done));
+    assert!(bench.asks.is_empty());
     bench.end_job();
 }
 
