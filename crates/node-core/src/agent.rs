@@ -4,12 +4,14 @@
 //!
 //! [`Agent::on_event`] takes one event and gives the actions that follow. `muster_node::agent` executes them.
 
+mod actions;
 mod clients;
 mod greeting;
 mod interface;
 mod jobs;
 mod lead;
 mod measure;
+mod node;
 mod node_steps;
 mod pmix;
 mod reports;
@@ -27,16 +29,16 @@ pub use interface::{
 };
 pub use step_tree::{Branch, branches_below, ends_request};
 
-use crate::binding::{Machine, SiteBinding};
+use crate::binding::Machine;
 use crate::job_table::Jobs;
-use crate::messages::{JobAttempt, LauncherCommand};
+use crate::messages::JobAttempt;
 use crate::now::Now;
+use actions::Actions;
 use clients::Inspections;
+use greeting::Sessions;
 use minicbor::bytes::ByteVec;
-use muster_core::refusal::Refusal;
 use muster_core::time::Timestamp;
-use muster_proto::node::NodeSettings;
-use muster_proto::step::AgentReply;
+use node::Node;
 use reports::Reports;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -72,22 +74,16 @@ enum AfterRead {
 
 /// All state of the agent.
 pub struct Agent {
-    config: AgentConfig,
+    node: Node,
     now: Now,
     /// Actions of the event that is being handled.
-    actions: Vec<AgentAction>,
+    out: Actions,
     /// Why step daemons are being read.
     reading: Option<AfterRead>,
     /// What happened meanwhile.
     deferred: VecDeque<AgentEvent>,
-    settings: NodeSettings,
-    site_binding: SiteBinding,
+    sessions: Sessions,
     is_controller_up: bool,
-    is_launcher_up: bool,
-    /// Connections that wait for the launcher to say what it knows, and for its key.
-    dialed: VecDeque<DialId>,
-    /// Answers of controllers that the launcher is looking at.
-    answered: VecDeque<DialId>,
     /// The launcher has said what it knows.
     is_synced: bool,
     /// A launcher that had done so is gone: the next one knows nothing of steps that is news.
@@ -109,17 +105,13 @@ impl Agent {
     /// An agent that knows nothing yet.
     pub fn new(config: AgentConfig, started: Timestamp) -> Agent {
         Agent {
-            config,
+            node: Node::new(config),
             now: Now::default(),
-            actions: Vec::new(),
+            out: Actions::default(),
             reading: None,
             deferred: VecDeque::new(),
-            settings: NodeSettings::default(),
-            site_binding: SiteBinding::default(),
+            sessions: Sessions::default(),
             is_controller_up: false,
-            is_launcher_up: false,
-            dialed: VecDeque::new(),
-            answered: VecDeque::new(),
             is_synced: false,
             has_lost_a_launcher: false,
             jobs: Jobs::default(),
@@ -149,14 +141,14 @@ impl Agent {
             event if self.reading.is_some() => self.deferred.push_back(event),
             event => self.dispatch(event),
         }
-        actions.append(&mut self.actions);
+        self.out.move_to(actions);
     }
 
     /// Handles an event, once step daemons that it may concern were read: a daemon sends the end of a step to the launcher, then
     /// here, then to srun, and what follows from the end may have come here faster.
     fn dispatch(&mut self, event: AgentEvent) {
         let concerned = self.job_to_read_before(&event);
-        match concerned.is_some_and(|run| self.read_stepds_of(run)) {
+        match concerned.is_some_and(|run| self.stepds.read_of(&mut self.out, run)) {
             true => self.reading = Some(AfterRead::Event(Box::new(event))),
             false => self.handle(event),
         }
@@ -180,8 +172,13 @@ impl Agent {
 
     fn handle(&mut self, event: AgentEvent) {
         match event {
-            AgentEvent::Dialed(dial) => self.controller_dialed(dial),
-            AgentEvent::ControllerAnswered(dial, key) => self.controller_answered(dial, key),
+            AgentEvent::Dialed(dial) => {
+                self.sessions.dial(&mut self.out, dial, self.is_synced);
+            }
+            AgentEvent::ControllerAnswered(dial, key) => {
+                self.sessions
+                    .answer(&mut self.out, (dial, key), self.is_synced);
+            }
             AgentEvent::ControllerUp => self.controller_up(),
             AgentEvent::Controller(message) => self.on_controller_message(message),
             AgentEvent::Orders {
@@ -215,7 +212,9 @@ impl Agent {
             Timer::StepQueued(conn) => self.notify_queued(conn),
             Timer::Reports => self.reports.wait_over(),
             Timer::Sample => self.sample_due(),
-            Timer::EndDelivery(job, step) => self.repeat_delivery((job, step)),
+            Timer::EndDelivery(job, step) => {
+                self.tree.report_to_lead(&mut self.out, (job, step));
+            }
         }
     }
 
@@ -230,49 +229,9 @@ impl Agent {
         }
         let now_ms = self.now.mono_ms;
         if let Some(reports) = self.reports.take_unsent(now_ms) {
-            self.push(AgentAction::SendReports(reports));
+            self.out.push(AgentAction::SendReports(reports));
         } else if let Some(after_ms) = self.reports.start_timer(now_ms) {
-            self.set_timer(Timer::Reports, after_ms);
-        }
-    }
-
-    fn push(&mut self, action: AgentAction) {
-        self.actions.push(action);
-    }
-
-    fn set_timer(&mut self, timer: Timer, after_ms: u64) {
-        self.push(AgentAction::SetTimer { timer, after_ms });
-    }
-
-    /// Sends a command to the launcher, if there is one.
-    fn command(&mut self, command: LauncherCommand) {
-        if self.is_launcher_up {
-            self.push(AgentAction::Launcher(command));
-        }
-    }
-
-    /// Has the launcher keep something of a job; nothing removes it.
-    fn keep_bytes(&mut self, run: JobAttempt, key: u32, bytes: ByteVec) {
-        self.command(LauncherCommand::Keep { run, key, bytes });
-    }
-
-    fn reply(&mut self, request: RequestId, reply: AgentReply) {
-        self.push(AgentAction::Reply(request, reply));
-    }
-
-    /// Answers a request, for good.
-    fn finish(&mut self, request: RequestId, reply: AgentReply) {
-        self.reply(request, reply);
-        self.push(AgentAction::EndRequest(request));
-    }
-
-    fn refuse(&mut self, request: RequestId, refusal: impl Into<Refusal>) {
-        self.finish(request, AgentReply::Refused(refusal.into()));
-    }
-
-    fn close_stdio(&mut self, stdio: Option<StdioId>) {
-        if let Some(stdio) = stdio {
-            self.push(AgentAction::CloseStdio(stdio));
+            self.out.set_timer(Timer::Reports, after_ms);
         }
     }
 }

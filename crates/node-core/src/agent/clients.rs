@@ -1,5 +1,6 @@
 //! Requests of clients: srun, other agents, sstat and scontrol.
 
+use super::actions::Actions;
 use super::lead::{CreateRequest, StepKey};
 use super::measure::{self, Tasks};
 use super::node_steps::Origin;
@@ -27,14 +28,43 @@ enum Inspection {
 }
 
 /// Questions about processes that the launcher has not answered, by tag: the owner of the job, the question and the request.
-pub(super) type Inspections = BTreeMap<u64, OpenInspection>;
+#[derive(Debug, Default)]
+pub(super) struct Inspections(BTreeMap<u64, OpenInspection>);
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct OpenInspection {
+struct OpenInspection {
     owner: u32,
     inspection: Inspection,
     request: RequestId,
+}
+
+impl Inspections {
+    /// How many of a user's jobs are under way.
+    fn count_of(&self, owner: u32) -> usize {
+        let all = self.0.values();
+        all.filter(|open| open.owner == owner).count()
+    }
+
+    /// There are no answers for clients that wait.
+    pub(super) fn refuse_all(&mut self, out: &mut Actions) {
+        for (_, open) in std::mem::take(&mut self.0) {
+            out.refuse(open.request, RefusalCode::Busy);
+        }
+    }
+
+    /// The launcher has listed processes.
+    pub(super) fn answer_processes(&mut self, out: &mut Actions, tag: u64, list: Vec<Process>) {
+        if let Some(open) = self.0.remove(&tag) {
+            let list = list.into_iter().map(|p| (p.pid, p.step, p.task)).collect();
+            out.finish(open.request, AgentReply::Processes(list));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// Whether a request is one of agents, which users have no part in.
@@ -63,8 +93,8 @@ impl Agent {
             random,
         } = request;
         if !is_agent && is_of_agents(&body) {
-            self.close_stdio(stdio);
-            return self.refuse(id, RefusalCode::AccessDenied);
+            self.out.close_stdio(stdio);
+            return self.out.refuse(id, RefusalCode::AccessDenied);
         }
         let create = |spec: StepSpec| CreateRequest {
             id,
@@ -75,7 +105,7 @@ impl Agent {
             random,
         };
         match *body {
-            AgentRequest::Create(spec) => return self.create_step(create(*spec)),
+            AgentRequest::Create(spec) => self.create_step(create(*spec)),
             AgentRequest::TakeStepNumber { job, key } => {
                 let spec = StepSpec {
                     job,
@@ -83,11 +113,11 @@ impl Agent {
                     argv: vec![String::new()],
                     ..StepSpec::default()
                 };
-                return self.take_step_number(create(spec));
+                self.take_step_number(create(spec));
             }
             other => {
-                self.push(AgentAction::ReleaseBytes(id));
-                self.close_stdio(stdio);
+                self.out.push(AgentAction::ReleaseBytes(id));
+                self.out.close_stdio(stdio);
                 self.on_short_request(id, uid, other);
             }
         }
@@ -120,7 +150,7 @@ impl Agent {
                 below,
             } => {
                 let Some((run, _)) = self.jobs.with_key(job, &key) else {
-                    return self.refuse(id, RefusalCode::AccessDenied);
+                    return self.out.refuse(id, RefusalCode::AccessDenied);
                 };
                 if !below.is_empty() {
                     let request = AgentRequest::SignalStep {
@@ -133,7 +163,7 @@ impl Agent {
                     self.signal_below(&request, &below);
                 }
                 self.signal_from_lead(run, step, signal);
-                self.finish(id, AgentReply::Done);
+                self.out.finish(id, AgentReply::Done);
             }
             AgentRequest::Inspect { job } => {
                 self.inspect(Request::Inspect, (job, uid), |_| Inspection::Processes, id);
@@ -144,7 +174,7 @@ impl Agent {
             // These two are handled before, the last one by the connection.
             AgentRequest::Create(_)
             | AgentRequest::TakeStepNumber { .. }
-            | AgentRequest::ServeNode(_) => self.push(AgentAction::EndRequest(id)),
+            | AgentRequest::ServeNode(_) => self.out.push(AgentAction::EndRequest(id)),
         }
     }
 
@@ -165,14 +195,14 @@ impl Agent {
             Some(false) if onwards && self.node_steps.part(key).is_some() => {
                 self.deliver_ends(key, ends, Some(request));
             }
-            _ if onwards => self.refuse(request, RefusalCode::JobNotHere),
+            _ if onwards => self.out.refuse(request, RefusalCode::JobNotHere),
             None if self.jobs.latest(key.0).is_some() => {
-                self.refuse(request, RefusalCode::AccessDenied);
+                self.out.refuse(request, RefusalCode::AccessDenied);
             }
             // A job that is forgotten needs no report of its steps any more.
             _ => {
                 self.nodes_ended(key, ends);
-                self.finish(request, AgentReply::Done);
+                self.out.finish(request, AgentReply::Done);
             }
         }
     }
@@ -187,7 +217,7 @@ impl Agent {
                 signal: i32::try_from(signal).unwrap_or(0),
             }
         };
-        self.command(command);
+        self.out.command(command);
     }
 
     fn inspect(
@@ -202,13 +232,13 @@ impl Agent {
             .latest(job)
             .and_then(|(run, j)| Some((run, j.grant.as_ref()?.spec.owner.uid)));
         match latest {
-            _ if !self.is_launcher_up => self.refuse(request, RefusalCode::Busy),
-            None => self.refuse(request, RefusalCode::InvalidJobId),
+            _ if !self.out.has_launcher => self.out.refuse(request, RefusalCode::Busy),
+            None => self.out.refuse(request, RefusalCode::InvalidJobId),
             Some((_, owner)) if !rights::may_on_node(right, uid, owner, false) => {
-                self.refuse(request, RefusalCode::AccessDenied);
+                self.out.refuse(request, RefusalCode::AccessDenied);
             }
-            Some((_, owner)) if self.inspections_of(owner) >= INSPECTIONS_MAX => {
-                self.refuse(request, RefusalCode::Busy);
+            Some((_, owner)) if self.inspections.count_of(owner) >= INSPECTIONS_MAX => {
+                self.out.refuse(request, RefusalCode::Busy);
             }
             Some((run, owner)) => {
                 self.next_tag += 1;
@@ -218,7 +248,7 @@ impl Agent {
                     inspection: inspection(run),
                     request,
                 };
-                self.command(match open.inspection {
+                self.out.command(match open.inspection {
                     Inspection::Processes => LauncherCommand::Inspect { job, tag },
                     Inspection::Usage(_) => LauncherCommand::Measure {
                         job,
@@ -226,46 +256,26 @@ impl Agent {
                         memory: None,
                     },
                 });
-                self.inspections.insert(tag, open);
+                self.inspections.0.insert(tag, open);
             }
-        }
-    }
-
-    /// How many lists of processes of a user's jobs are under way.
-    fn inspections_of(&self, owner: u32) -> usize {
-        let all = self.inspections.values();
-        all.filter(|open| open.owner == owner).count()
-    }
-
-    /// There are no answers for clients that wait.
-    pub(super) fn refuse_inspections(&mut self) {
-        for (_, open) in std::mem::take(&mut self.inspections) {
-            self.refuse(open.request, RefusalCode::Busy);
-        }
-    }
-
-    pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
-        if let Some(open) = self.inspections.remove(&tag) {
-            let list = list.into_iter().map(|p| (p.pid, p.step, p.task)).collect();
-            self.finish(open.request, AgentReply::Processes(list));
         }
     }
 
     /// What the tasks of a job use was read for a client, if it could be.
     pub(super) fn answer_measured(&mut self, tag: u64, tasks: Option<Tasks>) {
-        let Some(open) = self.inspections.remove(&tag) else {
+        let Some(open) = self.inspections.0.remove(&tag) else {
             return;
         };
         let (Inspection::Usage(run), Some(tasks)) = (open.inspection, tasks) else {
-            return self.refuse(open.request, RefusalCode::Busy);
+            return self.out.refuse(open.request, RefusalCode::Busy);
         };
-        let mut now = measure::sum_up(&tasks, &self.config.name);
-        let seen = self.samples_of(run);
+        let mut now = measure::sum_up(&tasks, &self.node.config.name);
+        let seen = self.samples.of(run, &self.node.config.name);
         for (step, usage) in &mut now {
             if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
                 usage.raise(seen);
             }
         }
-        self.finish(open.request, AgentReply::Measured(now));
+        self.out.finish(open.request, AgentReply::Measured(now));
     }
 }

@@ -33,7 +33,7 @@ impl Agent {
         match event {
             LauncherEvent::State(known) => self.sync(known),
             LauncherEvent::SessionKey(key) => self.greet(key),
-            LauncherEvent::SessionBegun(error) => self.session_begun(error),
+            LauncherEvent::SessionBegun(error) => self.sessions.begun(&mut self.out, error),
             LauncherEvent::SessionFailed(error) => {
                 log::error!(
                     "the launcher refuses orders, the connection to the controller is closed: {error}"
@@ -88,7 +88,9 @@ impl Agent {
                 self.stepd_started(run, step, Err(error));
             }
             LauncherEvent::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
-            LauncherEvent::Processes { tag, list } => self.inspected(tag, list),
+            LauncherEvent::Processes { tag, list } => {
+                self.inspections.answer_processes(&mut self.out, tag, list);
+            }
             LauncherEvent::Measured { tag, tasks } => self.on_measured(tag, tasks),
             LauncherEvent::StepFound { run, step, kept } => {
                 log::info!(
@@ -103,7 +105,7 @@ impl Agent {
 
     fn batch_ended(&mut self, run: JobAttempt, status: i32, mut usage: Usage, at: Timestamp) {
         let exit = exit_status(status);
-        usage.set_node(&self.config.name);
+        usage.set_node(&self.node.config.name);
         let mut end = StepEnd {
             end_time: at,
             exit,
@@ -140,7 +142,8 @@ impl Agent {
         }
         self.is_synced = true;
         for (run, step, pid) in unknown {
-            self.command(LauncherCommand::StepAssigned { run, step, pid });
+            self.out
+                .command(LauncherCommand::StepAssigned { run, step, pid });
         }
         self.repeat_starts(&known_steps);
         for run in missing {
@@ -149,12 +152,12 @@ impl Agent {
                 // It was ended before it began, or did not begin: there is nothing of it.
                 self.released(run);
             } else {
-                self.refuse_waiting_steps(run);
+                self.steps.refuse_waiting(&mut self.out, run);
                 self.jobs.remove(run);
                 self.forget_steps(run);
             }
         }
-        self.open_sessions();
+        self.sessions.open(&mut self.out);
     }
 
     fn adopt(&mut self, known: KnownJob) {
@@ -178,7 +181,7 @@ impl Agent {
             self.reports.push(run.job, run.attempt, report);
         }
         self.jobs.leaves(run);
-        self.refuse_waiting_steps(run);
+        self.steps.refuse_waiting(&mut self.out, run);
     }
 
     fn released(&mut self, run: JobAttempt) {
@@ -187,9 +190,9 @@ impl Agent {
             Some(job) => {
                 job.released = true;
                 self.jobs.has_left(run);
-                self.forget_samples(run);
+                self.samples.forget(run);
                 self.reports.push(run.job, run.attempt, Report::Released);
-                self.refuse_waiting_steps(run);
+                self.steps.refuse_waiting(&mut self.out, run);
             }
             None => self.reports.push(run.job, run.attempt, Report::Released),
         }
@@ -202,7 +205,7 @@ impl Agent {
             // They are of a connection that is given up.
             return;
         }
-        self.command(LauncherCommand::Sealed {
+        self.out.command(LauncherCommand::Sealed {
             orders: bytes,
             seal: launcher_seal,
         });
@@ -257,7 +260,7 @@ impl Agent {
         job.ending |= why != TerminateReason::Finished;
         job.terminated = true;
         self.jobs.leaves(run);
-        self.refuse_waiting_steps(run);
+        self.steps.refuse_waiting(&mut self.out, run);
     }
 
     /// The controller has made reports durable: what they were about may be forgotten.
@@ -272,7 +275,7 @@ impl Agent {
                     if self.jobs.remove(run).is_some() {
                         self.forget_steps(run);
                     }
-                    self.command(LauncherCommand::Forget(run));
+                    self.out.command(LauncherCommand::Forget(run));
                 }
                 Report::StepEnded { step, .. } => self.step_acknowledged(run, step),
                 // What ends a job here is followed by its release: what may have survived it is killed first.
@@ -286,7 +289,7 @@ impl Agent {
     }
 }
 
-/// Slurm's state for the end of a script or step: one that a signal ended was cancelled, whoever sent the signal.
+/// Slurm's state for the end of a script or step: one that a signal ended was cancelled, whatever sent the signal.
 fn end_state(exit: ExitStatus) -> JobState {
     if exit.is_ok() {
         JobState::Completed

@@ -7,6 +7,7 @@ mod placing;
 mod running;
 mod waiting;
 
+use super::actions::Actions;
 use super::transition::{LedStepEvent, LedStepState, next_led_step_state};
 use super::{Agent, AgentAction, ConnId, RequestId, StdioId, encode};
 use crate::kept::{KEPT_NEXT, is_kept_of};
@@ -84,6 +85,32 @@ struct LedStep {
     exit_sent_by_daemon: bool,
 }
 
+impl CreateRequest {
+    /// Nothing is done about it any more.
+    pub(super) fn end(self, out: &mut Actions) {
+        out.close_stdio(self.stdio);
+        out.push(AgentAction::EndRequest(self.id));
+    }
+
+    pub(super) fn refuse(self, out: &mut Actions, refusal: Refusal) {
+        out.close_stdio(self.stdio);
+        out.refuse(self.id, refusal);
+    }
+
+    /// There is no such job here.
+    pub(super) fn refuse_unknown_job(self, out: &mut Actions) {
+        let detail = format!("job {} is not led by this node", self.spec.job);
+        self.refuse(out, Refusal::new(RefusalCode::JobNotHere, detail));
+    }
+}
+
+impl Waiting {
+    fn refuse(self, out: &mut Actions, refusal: Refusal) {
+        out.close_stdio(self.stdio);
+        out.refuse(self.id, refusal);
+    }
+}
+
 impl LedSteps {
     /// Something else than the end of a step lets waiting ones start, or refuses them.
     pub(super) fn may_fit(&mut self) {
@@ -114,6 +141,24 @@ impl LedSteps {
         Some(next)
     }
 
+    /// The client of a step has all that it gets.
+    fn release_client(&mut self, out: &mut Actions, key: StepKey) {
+        let step = self.placed.get_mut(&key);
+        if let Some((_, request)) = step.and_then(|s| s.client.take()) {
+            out.push(AgentAction::EndRequest(request));
+        }
+    }
+
+    /// The job is over: nothing of it will start any more.
+    pub(super) fn refuse_waiting(&mut self, out: &mut Actions, run: JobAttempt) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            match waiting.run == run {
+                true => waiting.refuse(out, RefusalCode::AlreadyDone.into()),
+                false => self.waiting.push_back(waiting),
+            }
+        }
+    }
+
     /// States of all steps, for tests.
     #[cfg(test)]
     pub(super) fn states(&self) -> Vec<(StepKey, LedStepState)> {
@@ -125,31 +170,6 @@ impl LedSteps {
 }
 
 impl Agent {
-    /// Nothing is done about a request any more.
-    pub(super) fn drop_create(&mut self, request: CreateRequest) {
-        self.close_stdio(request.stdio);
-        self.push(AgentAction::EndRequest(request.id));
-    }
-
-    pub(super) fn refuse_create(&mut self, request: CreateRequest, refusal: Refusal) {
-        self.close_stdio(request.stdio);
-        self.refuse(request.id, refusal);
-    }
-
-    /// There is no such job here.
-    pub(super) fn refuse_unknown_job(&mut self, request: CreateRequest) {
-        let detail = format!("job {} is not led by this node", request.spec.job);
-        self.refuse_create(request, Refusal::new(RefusalCode::JobNotHere, detail));
-    }
-
-    /// The client of a step has all that it gets.
-    fn release_client(&mut self, key: StepKey) {
-        let step = self.steps.placed.get_mut(&key);
-        if let Some((_, request)) = step.and_then(|s| s.client.take()) {
-            self.push(AgentAction::EndRequest(request));
-        }
-    }
-
     /// The job is forgotten.
     pub(super) fn forget_steps(&mut self, run: JobAttempt) {
         let placed = self.steps.placed.iter();
@@ -159,7 +179,7 @@ impl Agent {
             .collect();
         for key in of_run {
             if self.steps.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
-                self.release_client(key);
+                self.steps.release_client(&mut self.out, key);
                 self.steps.placed.remove(&key);
             }
         }
@@ -168,7 +188,7 @@ impl Agent {
             self.steps.numbers.remove(&run.job);
         }
         self.node_steps.forget(run);
-        self.forget_stepds(run);
+        self.stepds.forget(&mut self.out, run);
     }
 
     /// Takes back what the launcher kept for an earlier life of the agent.
@@ -192,7 +212,7 @@ impl Agent {
         let placed = self.steps.placed.keys();
         let goes_on = placed.chain(self.node_steps.keys()).any(is_it);
         if !goes_on && !self.reports.has_step_end(run, StepNo(kept)) {
-            self.drop_kept(run, kept);
+            self.out.drop_kept(run, kept);
         }
     }
 
@@ -236,16 +256,16 @@ impl Agent {
     /// Gives a launcher that may be a new one what it is to keep of a job's steps.
     pub(super) fn keep_steps(&mut self, run: JobAttempt) {
         if let Some(next) = self.steps.numbers.get(&run.job).map(StepNumbers::next) {
-            self.keep_bytes(run, KEPT_NEXT, encode(&next));
+            self.out.keep(run, KEPT_NEXT, encode(&next));
         }
         let of_run = self.steps.placed.iter().filter(|(_, s)| s.run == run);
         let records: Vec<(u32, ByteVec)> = of_run
             .map(|(key, s)| (key.1.0, encode(&s.record)))
             .collect();
         for (step, record) in records {
-            self.keep_bytes(run, step, record);
+            self.out.keep(run, step, record);
         }
-        self.keep_parts(run);
+        self.node_steps.keep_of(&mut self.out, run);
     }
 
     /// What is kept of a step, for its daemon.
@@ -257,9 +277,5 @@ impl Agent {
             .into_iter()
             .chain(self.node_steps.kept_of(key))
             .collect()
-    }
-
-    pub(super) fn drop_kept(&mut self, run: JobAttempt, key: u32) {
-        self.keep_bytes(run, key, Vec::new().into());
     }
 }

@@ -1,26 +1,21 @@
 //! This node's part of steps, on whichever node they are led: starts their daemons, and reports to the lead how they ended.
 
+use super::actions::Actions;
 use super::lead::{CreateRequest, StepKey};
 use super::transition::{NodeStepEvent, NodeStepState, next_node_step_state};
 use super::{Agent, AgentAction, ConnId, RequestId, StdioId, StepdId, Timer, encode};
-use crate::binding::BindVariables;
-use crate::job_view::{array_of, job_view, propagated_limits};
 use crate::kept::{self, kept_of_node};
-use crate::messages::{JobAttempt, LauncherCommand, NextStep, StepOrder, TaskBinding, User};
+use crate::messages::{JobAttempt, LauncherCommand, NextStep, StepOrder};
 use crate::pmix_place;
-use crate::step_variables::StepVariables;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::environment::Environment;
-use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
-use muster_core::job_env::{self, StepView};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, StepLaunch, StepShare};
-use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
+use muster_trust::is_same_key;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How long a step's start waits for the controller to say that this node has the job.
@@ -143,17 +138,6 @@ fn may_have_streams(order: &StepOrder) -> bool {
         && programs.into_iter().chain(files).all(Option::is_none)
 }
 
-/// Who a job runs as. The launcher does not take this from an agent, and adds the user's groups.
-fn user_of(grant: &JobGrant) -> User {
-    let owner = &grant.spec.owner;
-    User {
-        uid: owner.uid,
-        gid: owner.gid,
-        groups: Vec::new(),
-        name: owner.user.clone(),
-    }
-}
-
 impl NodeSteps {
     /// This node's part of a step, until the lead knows of its end.
     pub(super) fn part(&self, key: StepKey) -> Option<&Part> {
@@ -188,6 +172,19 @@ impl NodeSteps {
         let keys: Vec<StepKey> = of_run.map(|(key, _)| *key).collect();
         for key in keys {
             self.step(key, run, NodeStepEvent::Forgotten);
+        }
+    }
+
+    /// Gives the launcher what it is to keep of this node's parts of a job's steps.
+    pub(super) fn keep_of(&self, out: &mut Actions, run: JobAttempt) {
+        let parts = self.parts.iter();
+        let mut parts: Vec<(u32, ByteVec)> = parts
+            .filter(|(_, step)| step.part.run == run)
+            .map(|(key, step)| (kept_of_node(key.1), encode(&step.part)))
+            .collect();
+        parts.sort_unstable_by_key(|(kept, _)| *kept);
+        for (kept, bytes) in parts {
+            out.keep(run, kept, bytes);
         }
     }
 
@@ -274,8 +271,7 @@ impl Agent {
         let run = JobAttempt::new(grant.job, grant.attempt);
         let (step, position) = (launch.step, launch.position);
         let key = (grant.job, step);
-        let site = self.site_binding.of(&grant.alloc);
-        let bound = match self.config.machine.bind(&launch, &self.settings, site) {
+        let bound = match self.node.bind(&launch, grant) {
             Ok(bound) => bound,
             Err(why) => return self.step_refused(&launch, origin, &why),
         };
@@ -293,15 +289,17 @@ impl Agent {
             Origin::Lead(stdio) => stdio.take(),
             Origin::LeadBranch(..) | Origin::Request(..) | Origin::Gathered(_) => None,
         };
-        self.keep_bytes(run, kept_of_node(step), encode(&part));
+        self.out.keep(run, kept_of_node(step), encode(&part));
         self.node_steps.set_part(key, part);
-        self.set_step_memory(run, step, launch.memory_mib);
-        let mut order = Box::new(self.step_order(grant, launch, bound));
+        if self.node.kills_over_memory() {
+            self.samples.limit_memory(run, step, launch.memory_mib);
+        }
+        let mut order = Box::new(self.node.step_order(grant, launch, bound));
         order.direct = stdio.is_some() && may_have_streams(&order);
         let stdio = match order.direct {
             true => stdio,
             false => {
-                self.close_stdio(stdio);
+                self.out.close_stdio(stdio);
                 None
             }
         };
@@ -320,11 +318,11 @@ impl Agent {
         let Some(stepd) = self.stepds.idle(run).filter(|_| possible) else {
             return self.start_by_launcher(order, stdio, (position, origin));
         };
-        let kill_wait_ms = match self.settings.kill_wait_s {
+        let kill_wait_ms = match self.node.settings.kill_wait_s {
             0 => KILL_WAIT_MS,
             seconds => u64::from(seconds) * 1000,
         };
-        let result = result_path(&self.config.spool_dir, run, step);
+        let result = result_path(&self.node.config.spool_dir, run, step);
         let next = NextStep {
             order,
             kill_wait_ms,
@@ -344,7 +342,7 @@ impl Agent {
         self.node_steps
             .step((run.job, step), run, NodeStepEvent::Offered);
         self.stepds.set_offer(stepd, Box::new(offer));
-        self.push(AgentAction::OfferStep {
+        self.out.push(AgentAction::OfferStep {
             stepd,
             frame,
             stdio,
@@ -365,12 +363,13 @@ impl Agent {
         let order = next.order;
         let (run, step, direct) = (order.run, order.launch.step, order.direct);
         if !is_written {
-            self.close_stepd(stepd);
+            self.stepds.close(&mut self.out, stepd);
             return self.offer_or_start(order, stdio, (position, origin));
         }
         self.stepds.set_step(stepd, step);
-        self.close_stdio(stdio);
-        self.command(LauncherCommand::StepAssigned { run, step, pid });
+        self.out.close_stdio(stdio);
+        self.out
+            .command(LauncherCommand::StepAssigned { run, step, pid });
         let key = (run.job, step);
         self.node_steps.step(key, run, NodeStepEvent::Started);
         let listening = Listening {
@@ -398,7 +397,7 @@ impl Agent {
         let before = self.node_steps.starting.insert((run, step), starting);
         if let Some(before) = before {
             // The state says that this does not happen; the streams would be held for ever.
-            self.close_stdio(before.stdio);
+            self.out.close_stdio(before.stdio);
         }
         if !self.is_synced {
             // The launcher gets it once it has said what it knows.
@@ -407,11 +406,11 @@ impl Agent {
         self.node_steps
             .step((run.job, step), run, NodeStepEvent::SentToLauncher);
         let tmp_bases = match &order.pmix {
-            Some(_) => pmix_place::bases(&self.settings, &self.config.name),
+            Some(_) => pmix_place::bases(&self.node.settings, &self.node.config.name),
             None => Vec::new(),
         };
         let stepd = self.stepds.add(run, step);
-        self.push(AgentAction::StartStepd {
+        self.out.push(AgentAction::StartStepd {
             stepd,
             order,
             tmp_bases,
@@ -423,7 +422,7 @@ impl Agent {
         let Some((run, step)) = self.stepds.first_step(stepd) else {
             return;
         };
-        self.close_stepd(stepd);
+        self.stepds.close(&mut self.out, stepd);
         self.stepd_started(run, step, Err(error));
     }
 
@@ -432,7 +431,7 @@ impl Agent {
         let wait = self.node_steps.next_wait;
         self.node_steps.next_wait += 1;
         self.node_steps.early.insert(wait, early);
-        self.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
+        self.out.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
     }
 
     /// The job came: steps that were ahead of it start.
@@ -465,7 +464,7 @@ impl Agent {
             if let Some(Early::Create(request) | Early::Number(request)) =
                 self.node_steps.early.remove(&wait)
             {
-                self.drop_create(*request);
+                request.end(&mut self.out);
             }
         }
     }
@@ -478,7 +477,7 @@ impl Agent {
                 self.step_refused(&launch, origin, why);
             }
             Some(Early::Create(request) | Early::Number(request)) => {
-                self.refuse_unknown_job(*request);
+                request.refuse_unknown_job(&mut self.out);
             }
             None => {}
         }
@@ -498,7 +497,7 @@ impl Agent {
     ) {
         match origin {
             Origin::Lead(stdio) => {
-                self.close_stdio(stdio);
+                self.out.close_stdio(stdio);
                 self.node_started(key, position, result);
             }
             Origin::Gathered(start) => self.own_node_started(start, result),
@@ -507,7 +506,7 @@ impl Agent {
                 self.branch_started(key, position, Ok(reply), &names);
             }
             Origin::Request(request, _) => {
-                self.finish(request, started_reply(result, Vec::new()));
+                self.out.finish(request, started_reply(result, Vec::new()));
             }
         }
     }
@@ -517,30 +516,17 @@ impl Agent {
     pub(super) fn repeat_starts(&mut self, known: &HashSet<(JobAttempt, StepNo)>) {
         for ((run, step), starting) in std::mem::take(&mut self.node_steps.starting) {
             let (position, origin) = (starting.position, starting.origin);
-            self.close_unplaced(run, step);
+            self.stepds.close_unplaced(&mut self.out, run, step);
             let key = (run.job, step);
             self.node_steps.step(key, run, NodeStepEvent::LauncherLost);
             if known.contains(&(run, step)) {
-                self.close_stdio(starting.stdio);
+                self.out.close_stdio(starting.stdio);
                 self.node_steps.step(key, run, NodeStepEvent::Started);
                 let result = Err("the node's launcher was lost".to_owned());
                 self.answer_start(key, position, origin, result);
             } else {
                 self.start_by_launcher(starting.order, starting.stdio, (position, origin));
             }
-        }
-    }
-
-    /// Gives the launcher what it is to keep of this node's parts of a job's steps.
-    pub(super) fn keep_parts(&mut self, run: JobAttempt) {
-        let parts = self.node_steps.parts.iter();
-        let mut parts: Vec<(u32, ByteVec)> = parts
-            .filter(|(_, step)| step.part.run == run)
-            .map(|(key, step)| (kept_of_node(key.1), encode(&step.part)))
-            .collect();
-        parts.sort_unstable_by_key(|(kept, _)| *kept);
-        for (kept, bytes) in parts {
-            self.keep_bytes(run, kept, bytes);
         }
     }
 
@@ -557,7 +543,7 @@ impl Agent {
             Err(_) => NodeStepEvent::Failed,
         };
         if self.node_steps.step(key, run, event) && result.is_err() {
-            self.drop_kept(run, kept_of_node(step));
+            self.out.drop_kept(run, kept_of_node(step));
         }
         let Some(starting) = self.node_steps.starting.remove(&(run, step)) else {
             return;
@@ -565,9 +551,9 @@ impl Agent {
         if let (Ok(_), Some(stdio)) = (&result, starting.stdio)
             && let Some(stepd) = self.stepds.started_with(run, step)
         {
-            self.push(AgentAction::SendStdio { stepd, stdio });
+            self.out.push(AgentAction::SendStdio { stepd, stdio });
         }
-        self.close_stdio(starting.stdio);
+        self.out.close_stdio(starting.stdio);
         self.answer_start(key, starting.position, starting.origin, result);
     }
 
@@ -577,13 +563,13 @@ impl Agent {
             // It is forgotten when the controller knows.
             return;
         }
-        end.usage.set_node(&self.config.name);
+        end.usage.set_node(&self.node.config.name);
         let without_samples = end.clone();
         self.add_samples(run, step, &mut end);
         let key = (run.job, step);
         let part = self.node_steps.part(key).filter(|part| part.run == run);
         let Some(part) = part.cloned() else {
-            return self.command(LauncherCommand::ForgetStep(run, step));
+            return self.out.command(LauncherCommand::ForgetStep(run, step));
         };
         self.node_steps.step(key, run, NodeStepEvent::Ended);
         let job = self.jobs.get(run);
@@ -606,72 +592,8 @@ impl Agent {
         if let Some(run) = self.node_steps.part(key).map(|part| part.run)
             && self.node_steps.step(key, run, NodeStepEvent::Delivered)
         {
-            self.drop_kept(run, kept_of_node(key.1));
-            self.command(LauncherCommand::ForgetStep(run, key.1));
-        }
-    }
-
-    fn step_order(
-        &mut self,
-        grant: &JobGrant,
-        mut launch: StepLaunch,
-        (binding, bind_env): (TaskBinding, BindVariables),
-    ) -> StepOrder {
-        let variables = self.step_variables(grant, &launch, bind_env);
-        let env = variables.environment(&launch.spec, launch.step);
-        // It is in there.
-        launch.spec.context.environment = Environment::default();
-        // What runs as the user gets no key of agents.
-        launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();
-        let soft = &launch.spec.context.soft_limits;
-        StepOrder {
-            run: JobAttempt::new(grant.job, grant.attempt),
-            user: user_of(grant),
-            env,
-            binding,
-            limits: propagated_limits(&self.settings, soft),
-            array: array_of(grant),
-            job_name: grant.spec.name.clone(),
-            append: self.settings.append,
-            task_prolog: self.settings.task_prolog.clone(),
-            task_epilog: self.settings.task_epilog.clone(),
-            pmix: self.pmix_order(grant, &launch),
-            direct: false,
-            launch,
-        }
-    }
-
-    /// What is put over the environment of srun.
-    fn step_variables(
-        &self,
-        grant: &JobGrant,
-        launch: &StepLaunch,
-        bind_env: BindVariables,
-    ) -> StepVariables {
-        let hostlist = hostlist::compress(&launch.names);
-        let spec = &launch.spec;
-        let view = StepView {
-            step: launch.step,
-            hostlist: &hostlist,
-            tasks: &launch.tasks,
-            position: launch.position as usize,
-            node: &self.config.name,
-            cpus_on_node: launch.cpus.len(),
-            gres: &launch.gres,
-            cpus_per_task: spec.cpus_per_task,
-            distribution: spec.distribution.as_deref(),
-            total_tasks: spec.het.as_ref().and_then(|het| het.total_tasks),
-        };
-        let spool = self.config.spool_dir.to_string_lossy().into_owned();
-        let place = [
-            ("MUSTER_SPOOL", spool),
-            ("MUSTER_ATTEMPT", grant.attempt.0.to_string()),
-        ];
-        let of_node = bind_env.into_iter().chain(place);
-        let job = job_view(grant, &self.config.cluster, &self.settings);
-        StepVariables {
-            own: job_env::step_env(&job, &view),
-            node: of_node.map(|(k, v)| (k.to_owned(), v)).collect(),
+            self.out.drop_kept(run, kept_of_node(key.1));
+            self.out.command(LauncherCommand::ForgetStep(run, key.1));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Whether a step's tasks find each other by PMIx or PMI, and with which settings.
 
-use super::Agent;
+use super::node::Node;
 use crate::messages::{JobAttempt, PmixOrder, UcxOrder};
 use crate::pmix_place;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};
 
-impl Agent {
+impl Node {
     /// What the step's host receives; nothing if the step has none. The executor fills in what the machine has:
     /// `tmp_base`, and whether networks and GPUs are absent.
     pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {

@@ -4,6 +4,7 @@
 //! A job costs an entry in a queue when it starts and nothing else before its first sample is due. Samples live in
 //! memory: those of an agent that is gone are lost, what the kernel says is not.
 
+use super::actions::Actions;
 use super::measure::{self, Tasks};
 use super::{Agent, Timer};
 use crate::messages::{JobAttempt, LauncherCommand, TaskUsage};
@@ -37,16 +38,48 @@ pub(super) struct Samples {
     under_way: HashSet<JobAttempt>,
 }
 
+impl Samples {
+    /// What a step that begins here may have, MiB; 0 is its job's share.
+    pub(super) fn limit_memory(&mut self, run: JobAttempt, step: StepNo, mib: u64) {
+        if mib > 0 {
+            self.may_have.insert((run, step), mib * 1024);
+        }
+    }
+
+    /// Sets the timer for the launch that is due first.
+    fn set_timer(&mut self, out: &mut Actions, now_ms: u64) {
+        let Some(&(first_ms, _)) = self.due.first() else {
+            return;
+        };
+        if self.alarm_ms.is_some_and(|at| at <= first_ms) {
+            return;
+        }
+        self.alarm_ms = Some(first_ms);
+        out.set_timer(Timer::Sample, first_ms.saturating_sub(now_ms));
+    }
+
+    /// What was sampled so far of each step of a job.
+    pub(super) fn of(&self, run: JobAttempt, node: &str) -> Vec<(StepNo, Usage)> {
+        let seen = self.seen.get(&run);
+        seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, node))
+    }
+
+    /// The launch is over.
+    pub(super) fn forget(&mut self, run: JobAttempt) {
+        self.seen.remove(&run);
+    }
+}
+
 impl Agent {
     /// A job has begun here: when it is looked at first.
     pub(super) fn sample_from_now(&mut self, grant: &JobGrant) {
-        let Some(interval) = interval(self.settings.sampling, grant) else {
+        let Some(interval) = interval(self.node.settings.sampling, grant) else {
             return;
         };
         let run = JobAttempt::new(grant.job, grant.attempt);
         let due_ms = self.now.mono_ms.saturating_add(interval);
         self.samples.due.insert((due_ms, run));
-        self.set_sample_timer();
+        self.samples.set_timer(&mut self.out, self.now.mono_ms);
     }
 
     /// Jobs that an earlier life of the agent began are looked at too.
@@ -61,25 +94,6 @@ impl Agent {
         for grant in new {
             self.sample_from_now(&grant);
         }
-    }
-
-    /// What a step that begins here may have.
-    pub(super) fn set_step_memory(&mut self, run: JobAttempt, step: StepNo, mib: u64) {
-        if mib > 0 && self.settings.sampling.is_some_and(|s| s.over_memory_kill) {
-            self.samples.may_have.insert((run, step), mib * 1024);
-        }
-    }
-
-    fn set_sample_timer(&mut self) {
-        let Some(&(first_ms, _)) = self.samples.due.first() else {
-            return;
-        };
-        if self.samples.alarm_ms.is_some_and(|at| at <= first_ms) {
-            return;
-        }
-        self.samples.alarm_ms = Some(first_ms);
-        let after_ms = first_ms.saturating_sub(self.now.mono_ms);
-        self.set_timer(Timer::Sample, after_ms);
     }
 
     /// Asks the launcher what the jobs use that are due.
@@ -98,28 +112,28 @@ impl Agent {
             let Some(grant) = job.and_then(|job| job.grant.clone()) else {
                 continue;
             };
-            let Some(interval) = interval(self.settings.sampling, &grant) else {
+            let Some(interval) = interval(self.node.settings.sampling, &grant) else {
                 continue;
             };
             self.samples
                 .due
                 .insert((now_ms.saturating_add(interval), run));
             // Where the sample before takes so long, this one is left out.
-            if let Some(settings) = self.settings.sampling
-                && self.is_launcher_up
+            if let Some(settings) = self.node.settings.sampling
+                && self.out.has_launcher
                 && self.samples.under_way.insert(run)
             {
                 self.next_tag += 1;
                 let tag = self.next_tag;
                 self.sampled_runs.insert(tag, run);
-                self.command(LauncherCommand::Measure {
+                self.out.command(LauncherCommand::Measure {
                     job: run.job,
                     tag,
                     memory: Some(settings.memory),
                 });
             }
         }
-        self.set_sample_timer();
+        self.samples.set_timer(&mut self.out, self.now.mono_ms);
     }
 
     /// What the tasks of a job use was read, if it could be.
@@ -140,11 +154,11 @@ impl Agent {
     pub(super) fn forget_measurements(&mut self) {
         self.sampled_runs.clear();
         self.samples.under_way.clear();
-        self.refuse_inspections();
+        self.inspections.refuse_all(&mut self.out);
     }
 
     fn add_sample(&mut self, run: JobAttempt, now: Tasks) {
-        let Some(settings) = self.settings.sampling else {
+        let Some(settings) = self.node.settings.sampling else {
             return;
         };
         if self.jobs.get(run).is_none_or(|job| job.released) {
@@ -187,7 +201,7 @@ impl Agent {
             };
             if !self.samples.killed.insert((run, step)) {
                 // The line that was to be printed first has not been.
-                self.command(order.clone());
+                self.out.command(order.clone());
                 continue;
             }
             let text = format!(
@@ -199,14 +213,14 @@ impl Agent {
             log::warn!("{text}");
             let printed_by = Some(step).filter(|step| *step != StepNo::BATCH);
             let kill = printed_by.is_none();
-            self.command(LauncherCommand::PrintLine {
+            self.out.command(LauncherCommand::PrintLine {
                 run,
                 text,
                 step: printed_by,
                 kill,
             });
             if !kill {
-                self.command(order);
+                self.out.command(order);
             }
         }
     }
@@ -218,7 +232,7 @@ impl Agent {
                 .range((step, 0)..=(step, u32::MAX))
                 .map(|(task, used)| (*task, used.clone()))
                 .collect();
-            for (_, usage) in measure::sum_up(&tasks, &self.config.name) {
+            for (_, usage) in measure::sum_up(&tasks, &self.node.config.name) {
                 end.usage.raise(&usage);
             }
         }
@@ -230,17 +244,6 @@ impl Agent {
             end.exit = OUT_OF_MEMORY;
         }
         killed
-    }
-
-    /// What was sampled so far of each step of a job.
-    pub(super) fn samples_of(&self, run: JobAttempt) -> Vec<(StepNo, Usage)> {
-        let seen = self.samples.seen.get(&run);
-        seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, &self.config.name))
-    }
-
-    /// The launch is over.
-    pub(super) fn forget_samples(&mut self, run: JobAttempt) {
-        self.samples.seen.remove(&run);
     }
 }
 

@@ -3,6 +3,7 @@
 //! sockets of agents, and only for a bearer of the job's key. An agent that is lost on the way down fails the
 //! start; on the way up it is left out.
 
+use super::actions::Actions;
 use super::lead::StepKey;
 use super::node_steps::{Listening, Origin, started_reply};
 use super::{Agent, AgentAction, PeerRequestId, RequestId, StdioId, Timer};
@@ -96,26 +97,64 @@ struct Delivery {
     wait_ms: u64,
 }
 
-impl Agent {
-    /// Width of a step's tree, where srun asks for `asked`.
-    pub(super) fn tree_width(&self, asked: Option<u32>) -> usize {
-        match asked.unwrap_or(self.settings.tree_width) {
-            0 => tree::WIDTH_DEFAULT,
-            width => width.max(2) as usize,
-        }
-    }
-
-    fn ask(&mut self, asked: Asked, address: String, body: AgentRequest) {
-        let request = PeerRequestId(self.tree.next);
-        self.tree.next += 1;
-        self.tree.asked.insert(request, asked);
-        self.push(AgentAction::AskPeer {
+impl StepTree {
+    fn ask(&mut self, out: &mut Actions, asked: Asked, address: String, body: AgentRequest) {
+        let request = PeerRequestId(self.next);
+        self.next += 1;
+        self.asked.insert(request, asked);
+        out.push(AgentAction::AskPeer {
             request,
             address,
             body: Box::new(body),
         });
     }
 
+    /// Has the first of these agents signal its step and pass that on to those after it. If it does not answer, the next one is
+    /// the first.
+    fn signal_branch(&mut self, out: &mut Actions, mut request: AgentRequest, agents: &[String]) {
+        let Some((first, rest)) = agents.split_first() else {
+            return;
+        };
+        if let AgentRequest::SignalStep { below, .. } = &mut request {
+            *below = rest.to_vec();
+        }
+        let asked = Asked::Signal(Box::new(request.clone()), first.clone(), rest.to_vec());
+        self.ask(out, asked, first.clone(), request);
+    }
+
+    /// Reports ends to the lead, however long it takes.
+    pub(super) fn report_to_lead(&mut self, out: &mut Actions, key: StepKey) {
+        let delivery = self.endings.get(&key);
+        if let Some(delivery) = delivery.and_then(|e| e.delivery.as_ref()) {
+            let (lead, request) = (delivery.lead.clone(), (*delivery.request).clone());
+            self.ask(out, Asked::EndsLead(key), lead, request);
+        }
+    }
+
+    fn delivery_failed(&mut self, out: &mut Actions, key: StepKey, error: &str) {
+        let ending = self.endings.get_mut(&key);
+        let Some(delivery) = ending.and_then(|e| e.delivery.as_mut()) else {
+            return;
+        };
+        log::warn!(
+            "{}: the end of step {}.{} cannot be reported: {error}",
+            delivery.lead,
+            key.0,
+            key.1
+        );
+        let wait_ms = delivery.wait_ms;
+        delivery.wait_ms = (wait_ms * 2).min(DELIVERY_MAX_MS);
+        out.set_timer(Timer::EndDelivery(key.0, key.1), wait_ms);
+    }
+
+    /// Nothing is asked, and nothing waits for an answer.
+    #[cfg(test)]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.asked.is_empty() && self.starts.is_empty() && self.endings.is_empty()
+    }
+}
+
+impl Agent {
     pub(super) fn peer_answered(
         &mut self,
         request: PeerRequestId,
@@ -140,16 +179,16 @@ impl Agent {
             }
             Asked::EndsAbove(key) => match answer {
                 Ok(AgentReply::Done) => self.ends_delivered(key),
-                Ok(_) | Err(_) => self.report_to_lead(key),
+                Ok(_) | Err(_) => self.tree.report_to_lead(&mut self.out, key),
             },
             Asked::EndsLead(key) => match answer {
                 Ok(_) => self.ends_delivered(key),
-                Err(error) => self.delivery_failed(key, &error),
+                Err(error) => self.tree.delivery_failed(&mut self.out, key, &error),
             },
             Asked::Signal(request, address, rest) => {
                 if let Err(error) = answer {
                     log::warn!("{address}: a step cannot be signalled: {error}");
-                    self.signal_branch(*request, &rest);
+                    self.tree.signal_branch(&mut self.out, *request, &rest);
                 }
             }
         }
@@ -163,7 +202,7 @@ impl Agent {
         shares: &[StepShare],
         mut stdio: Option<StdioId>,
     ) {
-        let own_address = self.config.address.clone();
+        let own_address = self.node.config.address.clone();
         if let [share] = shares
             && share.address == own_address
         {
@@ -179,14 +218,19 @@ impl Agent {
                 let key = (launch.spec.job, launch.step);
                 let request = AgentRequest::StartStep(Box::new(head), below);
                 let address = branch.address.clone();
-                self.ask(Asked::LedBranch(key, branch), address, request);
+                self.tree.ask(
+                    &mut self.out,
+                    Asked::LedBranch(key, branch),
+                    address,
+                    request,
+                );
             } else if below.is_empty() {
                 self.start_here(head, Origin::Lead(stdio.take()));
             } else {
                 self.start_here(head, Origin::LeadBranch(branch.names, below));
             }
         }
-        self.close_stdio(stdio);
+        self.out.close_stdio(stdio);
     }
 
     /// A branch of a step that is led here was started by this node, or not.
@@ -217,7 +261,7 @@ impl Agent {
         }
         let start = self.tree.next;
         self.tree.next += 1;
-        let branches = branches_below(launch, &below, &self.config.address);
+        let branches = branches_below(launch, &below, &self.node.config.address);
         let tree_start = TreeStart {
             key: (launch.spec.job, launch.step),
             position: launch.position,
@@ -228,7 +272,12 @@ impl Agent {
         self.tree.starts.insert(start, tree_start);
         for (at, (branch, request)) in branches.into_iter().enumerate() {
             let address = branch.address.clone();
-            self.ask(Asked::BranchBelow { start, at, branch }, address, request);
+            self.tree.ask(
+                &mut self.out,
+                Asked::BranchBelow { start, at, branch },
+                address,
+                request,
+            );
         }
         Origin::Gathered(start)
     }
@@ -260,31 +309,19 @@ impl Agent {
         let below = below.into_iter().flatten().flatten().collect();
         let reply = started_reply(own, below);
         match origin {
-            Origin::Request(request, _) => self.finish(request, reply),
+            Origin::Request(request, _) => self.out.finish(request, reply),
             Origin::LeadBranch(names, _) => self.branch_started(key, position, Ok(reply), &names),
-            Origin::Lead(stdio) => self.close_stdio(stdio),
+            Origin::Lead(stdio) => self.out.close_stdio(stdio),
             Origin::Gathered(_) => {}
         }
     }
 
     /// Has a step signalled by these agents.
     pub(super) fn signal_below(&mut self, request: &AgentRequest, agents: &[String]) {
-        for branch in tree::branches(0..agents.len(), self.tree_width(None)) {
-            self.signal_branch(request.clone(), &agents[branch]);
+        for branch in tree::branches(0..agents.len(), self.node.tree_width(None)) {
+            self.tree
+                .signal_branch(&mut self.out, request.clone(), &agents[branch]);
         }
-    }
-
-    /// Has the first of these agents signal its step and pass that on to those after it. If it does not answer, the next one is
-    /// the first.
-    fn signal_branch(&mut self, mut request: AgentRequest, agents: &[String]) {
-        let Some((first, rest)) = agents.split_first() else {
-            return;
-        };
-        if let AgentRequest::SignalStep { below, .. } = &mut request {
-            *below = rest.to_vec();
-        }
-        let asked = Asked::Signal(Box::new(request.clone()), first.clone(), rest.to_vec());
-        self.ask(asked, first.clone(), request);
     }
 
     /// Parts of a step that another node leads have ended: this node's, or those of nodes below that `request` brought.
@@ -309,7 +346,7 @@ impl Agent {
             // The agents that wait for an answer turn to the lead.
             self.tree.endings.remove(&key);
             for request in waiting.into_iter().filter_map(|(_, request)| request) {
-                self.refuse(request, RefusalCode::JobNotHere);
+                self.out.refuse(request, RefusalCode::JobNotHere);
             }
             return;
         };
@@ -330,39 +367,11 @@ impl Agent {
         match above {
             Some(above) => {
                 let request = ends_request(key, &grant.key, &ends, true);
-                self.ask(Asked::EndsAbove(key), above, request);
+                self.tree
+                    .ask(&mut self.out, Asked::EndsAbove(key), above, request);
             }
-            None => self.report_to_lead(key),
+            None => self.tree.report_to_lead(&mut self.out, key),
         }
-    }
-
-    /// Reports ends to the lead, however long it takes.
-    fn report_to_lead(&mut self, key: StepKey) {
-        let delivery = self.tree.endings.get(&key);
-        if let Some(delivery) = delivery.and_then(|e| e.delivery.as_ref()) {
-            let (lead, request) = (delivery.lead.clone(), (*delivery.request).clone());
-            self.ask(Asked::EndsLead(key), lead, request);
-        }
-    }
-
-    fn delivery_failed(&mut self, key: StepKey, error: &str) {
-        let ending = self.tree.endings.get_mut(&key);
-        let Some(delivery) = ending.and_then(|e| e.delivery.as_mut()) else {
-            return;
-        };
-        log::warn!(
-            "{}: the end of step {}.{} cannot be reported: {error}",
-            delivery.lead,
-            key.0,
-            key.1
-        );
-        let wait_ms = delivery.wait_ms;
-        delivery.wait_ms = (wait_ms * 2).min(DELIVERY_MAX_MS);
-        self.set_timer(Timer::EndDelivery(key.0, key.1), wait_ms);
-    }
-
-    pub(super) fn repeat_delivery(&mut self, key: StepKey) {
-        self.report_to_lead(key);
     }
 
     /// The lead knows of ends.
@@ -372,18 +381,12 @@ impl Agent {
             return;
         };
         for request in delivery.requests {
-            self.finish(request, AgentReply::Done);
+            self.out.finish(request, AgentReply::Done);
         }
         self.deliver_waiting(key);
         if delivery.own {
             self.end_delivered(key);
         }
-    }
-
-    /// Nothing is asked, and nothing waits for an answer.
-    #[cfg(test)]
-    pub(super) fn is_tree_quiet(&self) -> bool {
-        self.tree.asked.is_empty() && self.tree.starts.is_empty() && self.tree.endings.is_empty()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Control channels to the step daemons of this node. A daemon that has had a step gets the job's next one straight from here, and
 //! sends the end of the step here; the launcher, which forks daemons, watches them and keeps the ends, gets word of both as well.
 
+use super::actions::Actions;
 use super::lead::StepKey;
 use super::node_steps::Offer;
 use super::{Agent, AgentAction, StepdId};
@@ -131,50 +132,76 @@ impl Stepds {
             .map(|(id, _)| *id)
             .collect()
     }
-}
 
-impl Agent {
-    pub(super) fn close_stepd(&mut self, id: StepdId) {
-        if self.stepds.all.remove(&id).is_some() {
-            self.push(AgentAction::CloseStepd(id));
+    pub(super) fn close(&mut self, out: &mut Actions, id: StepdId) {
+        if self.all.remove(&id).is_some() {
+            out.push(AgentAction::CloseStepd(id));
         }
     }
 
-    fn close_stepds(&mut self, wanted: impl Fn(&Stepd) -> bool) {
-        for id in self.stepds.closable(wanted) {
-            self.close_stepd(id);
+    fn close_where(&mut self, out: &mut Actions, wanted: impl Fn(&Stepd) -> bool) {
+        for id in self.closable(wanted) {
+            self.close(out, id);
         }
     }
 
     /// There is another launcher, or another connection to it: what waits for a step belongs to that.
-    pub(super) fn retire_stepds(&mut self) {
-        self.close_stepds(|d| d.step.is_none());
-        for stepd in self.stepds.all.values_mut() {
+    pub(super) fn retire(&mut self, out: &mut Actions) {
+        self.close_where(out, |d| d.step.is_none());
+        for stepd in self.all.values_mut() {
             stepd.retired = true;
         }
     }
 
-    pub(super) fn forget_stepds(&mut self, run: JobAttempt) {
-        self.close_stepds(|d| d.run == run);
+    pub(super) fn forget(&mut self, out: &mut Actions, run: JobAttempt) {
+        self.close_where(out, |d| d.run == run);
     }
 
     /// Closes the channel for a daemon that the launcher has not answered for.
-    pub(super) fn close_unplaced(&mut self, run: JobAttempt, step: StepNo) {
-        self.close_stepds(|d| d.place.is_none() && d.run == run && d.started_with == step);
+    pub(super) fn close_unplaced(&mut self, out: &mut Actions, run: JobAttempt, step: StepNo) {
+        let is_it = |d: &Stepd| d.place.is_none() && d.run == run && d.started_with == step;
+        self.close_where(out, is_it);
     }
 
     /// Has the daemons of a job read that run something; whether there are any.
-    pub(super) fn read_stepds_of(&mut self, run: JobAttempt) -> bool {
-        let all = self.stepds.all.iter();
+    pub(super) fn read_of(&mut self, out: &mut Actions, run: JobAttempt) -> bool {
+        let all = self.all.iter();
         let busy = all.filter(|(_, d)| d.run == run && d.step.is_some());
         let busy: Vec<StepdId> = busy.map(|(id, _)| *id).collect();
         let any = !busy.is_empty();
         if any {
-            self.push(AgentAction::ReadStepds(busy));
+            out.push(AgentAction::ReadStepds(busy));
         }
         any
     }
 
+    /// Closes the channel of a daemon that is gone, or that is not needed.
+    fn keep_or_close(&mut self, out: &mut Actions, id: StepdId, (is_open, ended): (bool, bool)) {
+        let Some(stepd) = self.all.get(&id) else {
+            return;
+        };
+        if stepd.offer.is_some() {
+            // The answer to that decides.
+            return;
+        }
+        let run = stepd.run;
+        if !is_open || (stepd.step.is_none() && stepd.retired) {
+            return self.close(out, id);
+        }
+        let of_run = self.all.values().filter(|d| d.run == run);
+        let waiting = of_run.filter(|d| d.step.is_none()).count();
+        let place = stepd.place.clone();
+        if ended
+            && waiting > SPARES_MAX
+            && let Some((pid, _)) = place
+        {
+            self.close(out, id);
+            out.command(LauncherCommand::ReleaseStepd { run, pid });
+        }
+    }
+}
+
+impl Agent {
     /// A daemon has sent something, or is gone.
     pub(super) fn on_stepd_events(&mut self, id: StepdId, events: Vec<StepdEvent>, is_open: bool) {
         let Some(run) = self.stepds.all.get(&id).map(|d| d.run) else {
@@ -193,31 +220,7 @@ impl Agent {
                 StepdEvent::StepEnded(..) | StepdEvent::StepRunning(_) => {}
             }
         }
-        self.keep_or_close(id, is_open, ended);
-    }
-
-    /// Closes the channel of a daemon that is gone, or that is not needed.
-    fn keep_or_close(&mut self, id: StepdId, is_open: bool, ended: bool) {
-        let Some(stepd) = self.stepds.all.get(&id) else {
-            return;
-        };
-        if stepd.offer.is_some() {
-            // The answer to that decides.
-            return;
-        }
-        let run = stepd.run;
-        if !is_open || (stepd.step.is_none() && stepd.retired) {
-            return self.close_stepd(id);
-        }
-        let of_run = self.stepds.all.values().filter(|d| d.run == run);
-        let waiting = of_run.filter(|d| d.step.is_none()).count();
-        let place = stepd.place.clone();
-        if ended
-            && waiting > SPARES_MAX
-            && let Some((pid, _)) = place
-        {
-            self.close_stepd(id);
-            self.command(LauncherCommand::ReleaseStepd { run, pid });
-        }
+        self.stepds
+            .keep_or_close(&mut self.out, id, (is_open, ended));
     }
 }

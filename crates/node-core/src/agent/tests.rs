@@ -5,15 +5,18 @@ mod scenarios;
 
 use super::*;
 use crate::binding::Machine;
-use crate::messages::{KnownJob, LauncherEvent, StepOrder, StepdEvent};
+use crate::messages::{
+    KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand, StepdEvent,
+};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::JobSpec;
 use muster_core::time::TimeLimit;
+use muster_proto::frame::Frames;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Orders, Report, ToNode};
-use muster_proto::step::{AgentRequest, StepSpec};
+use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 const RUN: JobAttempt = JobAttempt {
@@ -30,6 +33,11 @@ fn address(node: usize) -> String {
 
 /// A job of two nodes with four CPUs each, of which this node is at `position`.
 fn grant(position: u32) -> JobGrant {
+    grant_of(2, position)
+}
+
+/// The same of so many nodes.
+fn grant_of(nodes: u32, position: u32) -> JobGrant {
     let share = |node: u32| NodeShare {
         node: NodeIdx(node),
         name: format!("n{node}"),
@@ -39,8 +47,8 @@ fn grant(position: u32) -> JobGrant {
         gres: Vec::new(),
     };
     let alloc = Allocation {
-        nodes: vec![share(1), share(2)],
-        hostlist: "n[1-2]".to_owned(),
+        nodes: (1..=nodes).map(share).collect(),
+        hostlist: format!("n[1-{nodes}]"),
         ..Allocation::default()
     };
     JobGrant {
@@ -54,7 +62,7 @@ fn grant(position: u32) -> JobGrant {
         start_time: Timestamp(1),
         time_limit: TimeLimit::Unlimited,
         restarts: 0,
-        addresses: vec![address(1), address(2)],
+        addresses: (1..=nodes as usize).map(address).collect(),
         key: KEY.to_vec().into(),
         account: String::new(),
         qos: String::new(),
@@ -85,6 +93,16 @@ fn step_spec(nodes: u32) -> StepSpec {
     }
 }
 
+/// The step that a daemon is sent.
+fn step_of(frame: &[u8]) -> StepNo {
+    let mut frames = Frames::default();
+    frames.push(frame);
+    match frames.take() {
+        Ok(Some(StepdCommand::StartStep(next))) => next.order.launch.step,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// An executor that has nothing behind it.
 struct Bench {
     agent: Agent,
@@ -98,7 +116,7 @@ struct Bench {
     unread: BTreeMap<StepdId, Vec<StepdEvent>>,
     /// Whether daemons take further steps.
     takes_offers: bool,
-    offered: Vec<(StepdId, Option<StdioId>)>,
+    offered: Vec<(StepdId, StepNo, Option<StdioId>)>,
     stdio_sent: Vec<(StepdId, StdioId)>,
     commands: Vec<LauncherCommand>,
     /// Orders for the launcher that nobody has answered.
@@ -232,11 +250,15 @@ impl Bench {
                 self.starts.push((stepd, order.launch.step));
                 assert!(self.stepds.insert(stepd, order).is_none());
             }
-            AgentAction::OfferStep { stepd, stdio, .. } => {
+            AgentAction::OfferStep {
+                stepd,
+                frame,
+                stdio,
+            } => {
                 assert!(self.stepds.contains_key(&stepd));
                 assert!(stdio.is_none_or(|stdio| self.stdio.contains(&stdio)));
                 if self.takes_offers {
-                    self.offered.push((stepd, stdio));
+                    self.offered.push((stepd, step_of(&frame), stdio));
                 }
                 events.push_back(AgentEvent::StepOffered(stepd, self.takes_offers));
             }
@@ -389,7 +411,7 @@ impl Bench {
         assert_eq!(self.agent.steps.states(), []);
         assert_eq!(self.agent.node_steps.states(), []);
         assert!(self.agent.node_steps.is_quiet());
-        assert!(self.agent.is_tree_quiet());
+        assert!(self.agent.tree.is_quiet());
         assert!(self.agent.inspections.is_empty());
         assert!(self.agent.reading.is_none() && self.agent.deferred.is_empty());
     }

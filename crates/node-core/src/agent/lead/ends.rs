@@ -16,7 +16,7 @@ impl Agent {
     pub(in crate::agent) fn exit_delivered_directly(&mut self, key: StepKey) {
         let step = self.steps.placed.get(&key);
         if step.is_some_and(|s| s.direct && s.exit_sent_by_daemon) {
-            self.release_client(key);
+            self.steps.release_client(&mut self.out, key);
         }
     }
 
@@ -69,7 +69,7 @@ impl Agent {
             self.end_step_everywhere(key);
         }
         self.steps.dirty = true;
-        self.keep_bytes(run, key.1.0, record);
+        self.out.keep(run, key.1.0, record);
         self.finish_step_if_over(key);
     }
 
@@ -86,15 +86,15 @@ impl Agent {
         self.steps.dirty = true;
         if step.error.is_some() {
             // It never was: the controller does not know of it.
-            self.drop_kept(step.run, key.1.0);
+            self.out.drop_kept(step.run, key.1.0);
         } else {
             self.report_end(key, step.run.attempt, &step.record);
             if let Some((_, request)) = step.client {
-                self.reply(request, AgentReply::Done);
+                self.out.reply(request, AgentReply::Done);
             }
         }
         if let Some((_, request)) = step.client {
-            self.push(AgentAction::EndRequest(request));
+            self.out.push(AgentAction::EndRequest(request));
         }
     }
 
@@ -106,7 +106,7 @@ impl Agent {
 
     /// The controller knows of the step's end: nothing need be kept of it.
     pub(in crate::agent) fn step_acknowledged(&mut self, run: JobAttempt, step: StepNo) {
-        self.drop_kept(run, step.0);
+        self.out.drop_kept(run, step.0);
         let key = (run.job, step);
         let part = self.node_steps.part(key);
         if part.is_some_and(|part| part.run == run) {

@@ -2,12 +2,11 @@
 //! The steps of a heterogeneous job have one number in all components: the agent of the leading component gives it, and
 //! those of the others take it if that agent has given it out, which srun has to prove, and no step of theirs has had it.
 
-use super::{Agent, CreateRequest, Waiting};
+use super::{Agent, CreateRequest};
 use crate::agent::encode;
 use crate::agent::node_steps::Early;
 use crate::kept::KEPT_NEXT;
 use crate::messages::JobAttempt;
-use crate::step_bounds;
 use muster_core::ids::StepNo;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
@@ -15,25 +14,15 @@ use muster_proto::step::{AgentReply, HetStep};
 use muster_trust::{is_same_key, prove_step_number};
 
 impl Agent {
-    /// `MaxStepCount`: no step gets this number.
-    pub(in crate::agent) fn max_step_count(&self) -> u32 {
-        step_bounds::max_step_count(&self.settings)
-    }
-
-    /// `MaxTasksPerNode`.
-    pub(super) fn max_tasks_per_node(&self) -> u32 {
-        step_bounds::max_tasks_per_node(&self.settings)
-    }
-
     /// The number of a job's next step, if it may have another.
     pub(super) fn next_step(&mut self, grant: &JobGrant) -> Option<StepNo> {
         let run = JobAttempt::new(grant.job, grant.attempt);
-        let end = self.max_step_count();
+        let end = self.node.max_step_count();
         let numbers = self.steps.numbers.entry(grant.job).or_default();
         numbers.raise(grant.next_step);
         let number = numbers.assign(end)?;
         let next = numbers.next();
-        self.keep_bytes(run, KEPT_NEXT, encode(&next));
+        self.out.keep(run, KEPT_NEXT, encode(&next));
         Some(StepNo(number))
     }
 
@@ -50,7 +39,7 @@ impl Agent {
             let detail = "the job is not heterogeneous: its steps are numbered by its node";
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         };
-        if number >= self.max_step_count() {
+        if number >= self.node.max_step_count() {
             return Err(RefusalCode::StepLimit.into());
         }
         let key = grant.and_then(|grant| grant.het_key.as_ref());
@@ -65,7 +54,7 @@ impl Agent {
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
         let next = numbers.next();
-        self.keep_bytes(run, KEPT_NEXT, encode(&next));
+        self.out.keep(run, KEPT_NEXT, encode(&next));
         Ok(())
     }
 
@@ -74,13 +63,13 @@ impl Agent {
         let run = match self.may_create(request.uid, &request.spec) {
             Ok(Some(run)) => run,
             Ok(None) => return self.wait_early(Early::Number(Box::new(request))),
-            Err(refusal) => return self.refuse_create(request, refusal),
+            Err(refusal) => return request.refuse(&mut self.out, refusal),
         };
         let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
-            return self.refuse_create(request, RefusalCode::JobNotHere.into());
+            return request.refuse(&mut self.out, RefusalCode::JobNotHere.into());
         };
         let Some(StepNo(number)) = self.next_step(&grant) else {
-            return self.refuse_create(request, RefusalCode::StepLimit.into());
+            return request.refuse(&mut self.out, RefusalCode::StepLimit.into());
         };
         let leads = grant.components.first().is_some_and(|c| c.job == run.job);
         if let Some(numbers) = self.steps.numbers.get_mut(&run.job).filter(|_| leads) {
@@ -90,12 +79,9 @@ impl Agent {
         let key = grant.het_key.as_ref();
         let proof = key.map_or_else(Vec::new, |key| prove_step_number(key, number));
         let proof = proof.into();
-        self.close_stdio(request.stdio);
-        self.finish(request.id, AgentReply::StepNumber { number, proof });
-    }
-
-    pub(super) fn refuse_for_count(&mut self, waiting: Waiting) {
-        self.refuse_waiting(waiting, RefusalCode::StepLimit.into());
+        self.out.close_stdio(request.stdio);
+        self.out
+            .finish(request.id, AgentReply::StepNumber { number, proof });
     }
 
     /// Whether further steps of a user wait until the controller has acknowledged some that were before.

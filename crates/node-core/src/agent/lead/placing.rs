@@ -1,22 +1,23 @@
 //! A step that fits gets its number and its resources, and is started on its nodes.
 
-use super::{Agent, LedStep, LedStepEvent, LedStepState, Waiting, next_led_step_state};
+use super::{Agent, LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state};
 use crate::agent::{AgentAction, encode};
 use crate::layout::{self, Held};
 use crate::messages::JobAttempt;
 use crate::record::Record;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::StepNo;
+use muster_core::refusal::RefusalCode;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{StepLaunch, StepShare};
 use std::rc::Rc;
 
-impl Agent {
+impl LedSteps {
     /// What steps of a job hold, by node of the allocation.
     pub(super) fn held(&self, grant: &JobGrant) -> Vec<Held> {
         let mut held = vec![Held::default(); grant.alloc.nodes.len()];
         let run = JobAttempt::new(grant.job, grant.attempt);
-        let of_run = self.steps.placed.values().filter(|s| s.run == run);
+        let of_run = self.placed.values().filter(|s| s.run == run);
         let of_steps = of_run
             .filter(|s| s.record.holds)
             .flat_map(|s| s.record.nodes.iter().filter(|n| n.end.is_none()));
@@ -31,7 +32,9 @@ impl Agent {
         }
         held
     }
+}
 
+impl Agent {
     pub(super) fn start_step(
         &mut self,
         grant: &Rc<JobGrant>,
@@ -41,7 +44,7 @@ impl Agent {
         let het = waiting.spec.het.as_ref();
         let (given, first) = (het.map(|h| h.step), het.map_or(0, |h| h.first_task));
         let Some(step) = given.map(StepNo).or_else(|| self.next_step(grant)) else {
-            return self.refuse_for_count(waiting);
+            return waiting.refuse(&mut self.out, RefusalCode::StepLimit.into());
         };
         // Tasks are numbered over all components.
         placed
@@ -51,7 +54,7 @@ impl Agent {
         let run = JobAttempt::new(grant.job, grant.attempt);
         let (mut spec, key) = (waiting.spec, waiting.random);
         spec.resizes = grant.resizes;
-        let width = self.tree_width(spec.tree_width);
+        let width = self.node.tree_width(spec.tree_width);
         let width = u32::try_from(width).unwrap_or(u32::MAX);
         let names: Vec<String> = placed
             .iter()
@@ -59,7 +62,7 @@ impl Agent {
             .collect();
         let now = self.now.wall;
         let record = Record::new(step, &spec, key.clone(), (&placed, &names), now);
-        self.keep_bytes(run, step.0, encode(&record));
+        self.out.keep(run, step.0, encode(&record));
         let placed_event = next_led_step_state(LedStepState::Waiting, LedStepEvent::Placed);
         let led = LedStep {
             run,
@@ -75,7 +78,7 @@ impl Agent {
             exit_sent_by_daemon: spec.has_stepd_channel,
         };
         self.steps.placed.insert((grant.job, step), led);
-        self.push(AgentAction::ReleaseBytes(waiting.id));
+        self.out.push(AgentAction::ReleaseBytes(waiting.id));
         let launch = StepLaunch {
             key: grant.key.clone(),
             spec,

@@ -65,7 +65,7 @@ impl Agent {
         log::error!("step {}.{}: {error}", key.0, key.1);
         if let Some((_, request)) = step.client {
             let refusal = Refusal::new(RefusalCode::NodeConfigUnavailable, error);
-            self.reply(request, AgentReply::Refused(refusal));
+            self.out.reply(request, AgentReply::Refused(refusal));
         }
         self.steps.step(key, LedStepEvent::StartFailed);
         self.end_step_everywhere(key);
@@ -100,7 +100,8 @@ impl Agent {
                     width: led.width,
                     direct: led.direct,
                 };
-                self.reply(request, AgentReply::Created(Box::new(created)));
+                self.out
+                    .reply(request, AgentReply::Created(Box::new(created)));
             }
             None => {}
         }
@@ -132,7 +133,8 @@ impl Agent {
             .filter_map(|n| n.position(&grant.alloc))
             .collect();
         if nodes.contains(&0) {
-            self.command(LauncherCommand::EndStep { run, step: key.1 });
+            self.out
+                .command(LauncherCommand::EndStep { run, step: key.1 });
         }
         let others = nodes.iter().filter(|node| **node != 0);
         let agents: Vec<String> = others

@@ -21,12 +21,12 @@ impl Agent {
         let run = match checked.and_then(|()| self.may_create(request.uid, &request.spec)) {
             Ok(Some(run)) => run,
             Ok(None) => return self.wait_early(Early::Create(Box::new(request))),
-            Err(refusal) => return self.refuse_create(request, refusal),
+            Err(refusal) => return request.refuse(&mut self.out, refusal),
         };
         if let Some(het) = &request.spec.het
             && let Err(refusal) = self.take_given_number(run, het)
         {
-            return self.refuse_create(request, refusal);
+            return request.refuse(&mut self.out, refusal);
         }
         let CreateRequest {
             id,
@@ -43,7 +43,7 @@ impl Agent {
             true => (stdio, None),
             false => (None, stdio),
         };
-        self.close_stdio(unused);
+        self.out.close_stdio(unused);
         self.steps.waiting.push_back(Waiting {
             id,
             conn,
@@ -116,7 +116,7 @@ impl Agent {
                 continue;
             }
             let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
-                self.refuse_waiting(waiting, RefusalCode::JobNotHere.into());
+                waiting.refuse(&mut self.out, RefusalCode::JobNotHere.into());
                 continue;
             };
             if self.must_wait_for_controller(grant.spec.owner.uid) {
@@ -125,12 +125,13 @@ impl Agent {
                 self.wait_on(waiting);
                 continue;
             }
-            let most = self.max_tasks_per_node();
-            match layout::lay_out(&grant.alloc, &waiting.spec, &self.held(&grant), most) {
+            let most = self.node.max_tasks_per_node();
+            match layout::lay_out(&grant.alloc, &waiting.spec, &self.steps.held(&grant), most) {
                 Ok(placed) => self.start_step(&grant, waiting, placed),
                 // The client may know of an end by srun, and expects to find what that step had.
                 Err(NoLayout::Busy)
-                    if !self.steps.read.contains(&run) && self.read_stepds_of(run) =>
+                    if !self.steps.read.contains(&run)
+                        && self.stepds.read_of(&mut self.out, run) =>
                 {
                     self.reading = Some(AfterRead::Placing(run));
                     self.steps.waiting.push_back(waiting);
@@ -138,13 +139,13 @@ impl Agent {
                     return false;
                 }
                 Err(NoLayout::Busy) if waiting.spec.immediate => {
-                    self.refuse_waiting(waiting, RefusalCode::NotImmediate.into());
+                    waiting.refuse(&mut self.out, RefusalCode::NotImmediate.into());
                 }
                 Err(NoLayout::Busy) => {
                     blocked.insert(run);
                     self.wait_on(waiting);
                 }
-                Err(NoLayout::Never(refusal)) => self.refuse_waiting(waiting, refusal),
+                Err(NoLayout::Never(refusal)) => waiting.refuse(&mut self.out, refusal),
             }
         }
         true
@@ -153,7 +154,8 @@ impl Agent {
     /// Leaves a step in the queue.
     fn wait_on(&mut self, mut waiting: Waiting) {
         if !std::mem::replace(&mut waiting.has_timer, true) {
-            self.set_timer(Timer::StepQueued(waiting.conn), QUIET_MS);
+            self.out
+                .set_timer(Timer::StepQueued(waiting.conn), QUIET_MS);
         }
         self.steps.waiting.push_back(waiting);
     }
@@ -170,30 +172,15 @@ impl Agent {
             true => "The controller has not acknowledged earlier steps",
             false => "Requested nodes are busy",
         };
-        self.reply(id, AgentReply::Queued(text.to_owned()));
-    }
-
-    pub(super) fn refuse_waiting(&mut self, waiting: Waiting, refusal: Refusal) {
-        self.close_stdio(waiting.stdio);
-        self.refuse(waiting.id, refusal);
-    }
-
-    /// The job is over: nothing of it will start any more.
-    pub(in crate::agent) fn refuse_waiting_steps(&mut self, run: JobAttempt) {
-        for waiting in std::mem::take(&mut self.steps.waiting) {
-            match waiting.run == run {
-                true => self.refuse_waiting(waiting, RefusalCode::AlreadyDone.into()),
-                false => self.steps.waiting.push_back(waiting),
-            }
-        }
+        self.out.reply(id, AgentReply::Queued(text.to_owned()));
     }
 
     /// srun is gone: its step waits no more, or is ended.
     pub(in crate::agent) fn step_client_gone(&mut self, conn: ConnId) {
         for waiting in std::mem::take(&mut self.steps.waiting) {
             if waiting.conn == conn {
-                self.close_stdio(waiting.stdio);
-                self.push(AgentAction::EndRequest(waiting.id));
+                self.out.close_stdio(waiting.stdio);
+                self.out.push(AgentAction::EndRequest(waiting.id));
             } else {
                 self.steps.waiting.push_back(waiting);
             }
@@ -203,7 +190,7 @@ impl Agent {
         let Some(key) = self.steps.of_client(conn).map(|(key, _)| key) else {
             return;
         };
-        self.release_client(key);
+        self.steps.release_client(&mut self.out, key);
         match self.steps.step(key, LedStepEvent::ClientGone) {
             Some(LedStepState::Ending | LedStepState::Failed) => self.end_step_everywhere(key),
             // While answers are out, their arrival ends it.

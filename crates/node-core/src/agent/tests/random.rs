@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 /// Something that happens next. Numbers choose among what is there.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum Move {
     /// srun asks for a step of so many nodes.
     Create { nodes: u32, streams: bool },
     /// An srun goes.
@@ -18,6 +18,8 @@ enum Step {
     LauncherAnswer,
     /// The launcher is lost, with all that is on its way.
     LauncherLost,
+    /// The agent is lost, where the job has one node.
+    AgentLost,
     /// Another launcher is there.
     LauncherUp,
     /// A connection to the controller is made.
@@ -42,26 +44,27 @@ enum Step {
     Acknowledge,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn a_move() -> impl Strategy<Value = Move> {
     let index = || any::<prop::sample::Index>().prop_map(|i| i.index(64));
     prop_oneof![
-        4 => (1_u32..3, any::<bool>()).prop_map(|(nodes, streams)| Step::Create { nodes, streams }),
-        1 => index().prop_map(Step::CloseConn),
-        5 => Just(Step::LauncherWorks),
-        6 => Just(Step::LauncherAnswer),
-        1 => Just(Step::LauncherLost),
-        3 => Just(Step::LauncherUp),
-        3 => Just(Step::ControllerUp),
-        1 => Just(Step::ControllerLost),
-        4 => index().prop_map(Step::StepEnds),
-        3 => index().prop_map(Step::StepdReadable),
+        4 => (1_u32..3, any::<bool>()).prop_map(|(nodes, streams)| Move::Create { nodes, streams }),
+        1 => index().prop_map(Move::CloseConn),
+        5 => Just(Move::LauncherWorks),
+        6 => Just(Move::LauncherAnswer),
+        1 => Just(Move::LauncherLost),
+        1 => Just(Move::AgentLost),
+        3 => Just(Move::LauncherUp),
+        3 => Just(Move::ControllerUp),
+        1 => Just(Move::ControllerLost),
+        4 => index().prop_map(Move::StepEnds),
+        3 => index().prop_map(Move::StepdReadable),
         4 => (index(), prop::bool::weighted(0.8))
-            .prop_map(|(which, answers)| Step::PeerWorks { which, answers }),
-        3 => index().prop_map(Step::PeerStepEnds),
-        4 => index().prop_map(Step::PeerReports),
-        1 => any::<bool>().prop_map(Step::TakeOffers),
-        3 => index().prop_map(Step::Timer),
-        2 => Just(Step::Acknowledge),
+            .prop_map(|(which, answers)| Move::PeerWorks { which, answers }),
+        3 => index().prop_map(Move::PeerStepEnds),
+        4 => index().prop_map(Move::PeerReports),
+        1 => any::<bool>().prop_map(Move::TakeOffers),
+        3 => index().prop_map(Move::Timer),
+        2 => Just(Move::Acknowledge),
     ]
 }
 
@@ -71,12 +74,12 @@ struct World {
     launcher_up: bool,
     controller_up: bool,
     /// Commands that the launcher has not handled, and answers that the agent has not got.
-    commands: VecDeque<(StepdId, StepNo)>,
+    commands: VecDeque<(Option<StepdId>, StepNo)>,
     answers: VecDeque<LauncherEvent>,
     kept: BTreeMap<u32, ByteVec>,
     /// Steps that were started here, and those that run, by the channel of their daemon.
     started: BTreeSet<StepNo>,
-    running: BTreeMap<StepNo, StepdId>,
+    running: BTreeMap<StepNo, Option<StepdId>>,
     ended: BTreeSet<StepNo>,
     /// The same on the other node; an end stays there until the lead has answered.
     peer_started: BTreeMap<StepNo, u32>,
@@ -84,8 +87,8 @@ struct World {
     peer_ended: BTreeSet<StepNo>,
     open: BTreeSet<u64>,
     next_conn: u64,
-    seen_commands: usize,
-    seen_offers: usize,
+    /// How many nodes the job has.
+    nodes: u32,
 }
 
 fn nth<T: Copy>(mut all: impl ExactSizeIterator<Item = T>, which: usize) -> Option<T> {
@@ -94,7 +97,7 @@ fn nth<T: Copy>(mut all: impl ExactSizeIterator<Item = T>, which: usize) -> Opti
 }
 
 impl World {
-    fn new() -> World {
+    fn new(nodes: u32) -> World {
         let mut world = World {
             bench: Bench::of_node(1),
             launcher_up: false,
@@ -110,8 +113,7 @@ impl World {
             peer_ended: BTreeSet::new(),
             open: BTreeSet::new(),
             next_conn: 0,
-            seen_commands: 0,
-            seen_offers: 0,
+            nodes,
         };
         world.launcher_up();
         world.launcher_answers();
@@ -121,21 +123,14 @@ impl World {
 
     /// What the agent has done since then reaches those whom it concerns.
     fn settle(&mut self) {
-        let starts: Vec<_> = self.bench.starts.drain(..).collect();
-        if self.launcher_up {
-            self.commands.extend(starts);
-        }
-        let offers = self.bench.offered.split_off(self.seen_offers);
-        self.bench.offered.clear();
-        self.seen_offers = 0;
-        for (stepd, _) in offers {
-            let step = self.last_assigned(stepd);
+        let starts = std::mem::take(&mut self.bench.starts).into_iter();
+        self.commands
+            .extend(starts.map(|(stepd, step)| (Some(stepd), step)));
+        for (stepd, step, _) in std::mem::take(&mut self.bench.offered) {
             assert!(self.started.insert(step), "step {step} is started again");
-            self.running.insert(step, stepd);
+            self.running.insert(step, Some(stepd));
         }
-        let commands = self.bench.commands.split_off(self.seen_commands);
-        self.seen_commands = self.bench.commands.len();
-        for command in commands {
+        for command in std::mem::take(&mut self.bench.commands) {
             match command {
                 LauncherCommand::Keep { key, bytes, .. } if bytes.is_empty() => {
                     self.kept.remove(&key);
@@ -157,19 +152,9 @@ impl World {
         }
     }
 
-    /// The step that was offered to a daemon last: the launcher is informed of it.
-    fn last_assigned(&self, _stepd: StepdId) -> StepNo {
-        let assigned = self.bench.commands.iter().rev();
-        let mut steps = assigned.filter_map(|command| match command {
-            LauncherCommand::StepAssigned { step, .. } => Some(*step),
-            _ => None,
-        });
-        steps.find(|s| !self.started.contains(s)).unwrap()
-    }
-
-    fn apply(&mut self, step: Step) {
-        match step {
-            Step::Create { nodes, streams } => {
+    fn apply(&mut self, what: Move) {
+        match what {
+            Move::Create { nodes, streams } => {
                 self.next_conn += 1;
                 self.open.insert(self.next_conn);
                 let spec = StepSpec {
@@ -179,46 +164,51 @@ impl World {
                 };
                 self.bench.create(self.next_conn, spec);
             }
-            Step::CloseConn(which) => {
+            Move::CloseConn(which) => {
                 if let Some(conn) = nth(self.open.iter().copied(), which) {
                     self.open.remove(&conn);
                     self.bench.event(AgentEvent::ConnClosed(ConnId(conn)));
                 }
             }
-            Step::LauncherWorks => self.launcher_works(),
-            Step::LauncherAnswer => self.launcher_answers(),
-            Step::LauncherLost => self.launcher_lost(),
-            Step::LauncherUp => self.launcher_up(),
-            Step::ControllerUp => self.controller_up(),
-            Step::ControllerLost => {
+            Move::LauncherWorks => self.launcher_works(),
+            Move::LauncherAnswer => self.launcher_answers(),
+            Move::LauncherLost => self.launcher_lost(),
+            Move::LauncherUp => self.launcher_up(),
+            Move::AgentLost => {
+                if self.nodes == 1 {
+                    self.agent_lost();
+                }
+            }
+            Move::ControllerUp => self.controller_up(),
+            Move::ControllerLost => {
                 if std::mem::take(&mut self.controller_up) {
                     self.bench.event(AgentEvent::ControllerLost);
                 }
             }
-            Step::StepEnds(which) => self.step_ends(which),
-            Step::StepdReadable(which) => {
+            Move::StepEnds(which) => self.step_ends(which),
+            Move::StepdReadable(which) => {
                 if let Some(stepd) = nth(self.bench.unread.keys().copied(), which)
                     && let Some(event) = self.bench.read(stepd)
                 {
                     self.bench.event(event);
                 }
             }
-            Step::PeerWorks { which, answers } => self.peer_works(which, answers),
-            Step::PeerStepEnds(which) => {
+            Move::PeerWorks { which, answers } => self.peer_works(which, answers),
+            Move::PeerStepEnds(which) => {
                 if let Some(step) = nth(self.peer_running.iter().copied(), which) {
                     self.peer_running.remove(&step);
                     self.peer_ended.insert(step);
                 }
             }
-            Step::PeerReports(which) => self.peer_reports(which),
-            Step::TakeOffers(takes) => self.bench.takes_offers = takes,
-            Step::Timer(which) => {
+            Move::PeerReports(which) => self.peer_reports(which),
+            Move::TakeOffers(takes) => self.bench.takes_offers = takes,
+            Move::Timer(which) => {
                 if let Some(timer) = nth(self.bench.timers.iter().copied(), which) {
                     self.bench.now.mono_ms += 50;
                     self.bench.timer(timer);
                 }
             }
-            Step::Acknowledge => {
+            Move::Acknowledge => {
                 if self.controller_up {
                     self.bench.acknowledge();
                 }
@@ -231,8 +221,15 @@ impl World {
         let Some((stepd, step)) = self.commands.pop_front() else {
             return;
         };
-        if self.started.insert(step) {
+        let is_new = self.started.insert(step);
+        if is_new {
             self.running.insert(step, stepd);
+        }
+        // The answer goes to the agent that asked.
+        let Some(stepd) = stepd.filter(|_| self.launcher_up) else {
+            return;
+        };
+        if is_new {
             self.answers.push_back(LauncherEvent::StepReady {
                 run: RUN,
                 step,
@@ -272,7 +269,7 @@ impl World {
         self.bench.event(AgentEvent::LauncherUp);
         let known = KnownJob {
             run: RUN,
-            grant: Some(encode(&grant(0))),
+            grant: Some(encode(&self.grant())),
             kept: self.kept.clone().into_iter().collect(),
             steps: self.running.keys().copied().collect(),
         };
@@ -282,6 +279,32 @@ impl World {
         }
     }
 
+    /// The job, with one or two nodes.
+    fn grant(&self) -> JobGrant {
+        let mut grant = grant(0);
+        let mut alloc = Allocation::clone(&grant.alloc);
+        alloc.nodes.truncate(self.nodes as usize);
+        grant.alloc = alloc.into();
+        grant
+    }
+
+    /// The agent is lost, with what it has not done, and another one starts. What it has sent is received; srun and daemons see
+    /// their connections end.
+    fn agent_lost(&mut self) {
+        let reports = std::mem::take(&mut self.bench.reports);
+        let next = self.bench.next;
+        self.bench = Bench::of_node(1);
+        (self.bench.reports, self.bench.next) = (reports, next);
+        self.bench.now.wall.0 += i64::try_from(next).unwrap() * 1000;
+        self.bench.agent.reports = Reports::new(self.bench.now.wall);
+        (self.launcher_up, self.controller_up) = (false, false);
+        self.answers.clear();
+        self.open.clear();
+        let lost = |stepd: &mut Option<StepdId>| *stepd = None;
+        self.running.values_mut().for_each(lost);
+        self.commands.iter_mut().for_each(|(stepd, _)| lost(stepd));
+    }
+
     /// Connects as far as the launcher has said what it knows.
     fn controller_up(&mut self) {
         if self.controller_up || !self.launcher_up || !self.bench.agent.is_synced {
@@ -289,7 +312,7 @@ impl World {
         }
         self.bench.connect_controller();
         self.controller_up = true;
-        self.bench.order(Order::Launch(Box::new(grant(0))));
+        self.bench.order(Order::Launch(Box::new(self.grant())));
     }
 
     fn step_ends(&mut self, which: usize) {
@@ -302,7 +325,9 @@ impl World {
         if self.launcher_up {
             self.answers.push_back(ended_event(step));
         }
-        if self.bench.stepds.contains_key(&stepd) {
+        if let Some(stepd) = stepd
+            && self.bench.stepds.contains_key(&stepd)
+        {
             let event = StepdEvent::StepEnded(step, Box::new(end()));
             self.bench.unread.entry(stepd).or_default().push(event);
         }
@@ -368,20 +393,20 @@ impl World {
         }
         for round in 0.. {
             assert!(round < 1000, "it does not come to an end");
-            self.apply(Step::LauncherUp);
+            self.apply(Move::LauncherUp);
             while !self.answers.is_empty() || !self.commands.is_empty() {
-                self.apply(Step::LauncherWorks);
-                self.apply(Step::LauncherAnswer);
+                self.apply(Move::LauncherWorks);
+                self.apply(Move::LauncherAnswer);
             }
-            self.apply(Step::ControllerUp);
+            self.apply(Move::ControllerUp);
             let answers = true;
             for what in [
-                Step::PeerWorks { which: 0, answers },
-                Step::PeerStepEnds(0),
-                Step::PeerReports(0),
-                Step::StepEnds(0),
-                Step::StepdReadable(0),
-                Step::Acknowledge,
+                Move::PeerWorks { which: 0, answers },
+                Move::PeerStepEnds(0),
+                Move::PeerReports(0),
+                Move::StepEnds(0),
+                Move::StepdReadable(0),
+                Move::Acknowledge,
             ] {
                 self.apply(what);
             }
@@ -408,32 +433,50 @@ fn ended_event(step: StepNo) -> LauncherEvent {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+/// Steps whose start, and whose end, the controller knows; without agents that were lost it gets each once.
+fn reported(world: &World, once: bool) -> (BTreeSet<StepNo>, BTreeSet<StepNo>) {
+    // Reports go out again on each connection, under their numbers.
+    let reports = world.bench.reports.iter();
+    let reports: BTreeMap<u64, &Report> = reports.map(|r| (r.seq, &r.report)).collect();
+    let (mut begun, mut over) = (BTreeSet::new(), BTreeSet::new());
+    for report in reports.into_values() {
+        match report {
+            Report::StepStarted(step) => {
+                assert!(begun.insert(step.step) || !once, "started twice: {step:?}");
+            }
+            Report::StepEnded { step, .. } => {
+                assert!(over.insert(*step) || !once, "step {step} has ended twice");
+                assert!(begun.contains(step) || !once, "step {step} had not begun");
+            }
+            _ => {}
+        }
+    }
+    (begun, over)
+}
 
+proptest! {
     #[test]
-    fn steps_start_at_most_once_and_end_once(steps in vec(step(), 0..120)) {
-        let mut world = World::new();
-        for step in steps {
-            world.apply(step);
+    fn steps_start_at_most_once_and_end_once(moves in vec(a_move(), 0..120)) {
+        let mut world = World::new(2);
+        for what in moves {
+            world.apply(what);
         }
         world.finish();
-        // Reports go out again on each connection, under their numbers.
-        let mut reports = BTreeMap::new();
-        for report in &world.bench.reports {
-            reports.insert(report.seq, report.clone());
-        }
-        let (mut begun, mut over) = (BTreeSet::new(), BTreeSet::new());
-        for report in reports.values() {
-            match &report.report {
-                Report::StepStarted(step) => assert!(begun.insert(step.step)),
-                Report::StepEnded { step, .. } => {
-                    assert!(over.insert(*step), "step {step} has ended twice");
-                    assert!(begun.contains(step), "step {step} was not reported");
-                }
-                _ => {}
-            }
-        }
+        let (begun, over) = reported(&world, true);
         prop_assert_eq!(begun, over);
+    }
+
+    /// What was sent to the controller is known there; an end that was not is found again. A step whose order was lost with a
+    /// launcher, and that no agent remembers, goes with its job.
+    #[test]
+    fn ends_survive_the_agent(moves in vec(a_move(), 0..120)) {
+        let mut world = World::new(1);
+        for what in moves {
+            world.apply(what);
+        }
+        world.finish();
+        let (begun, over) = reported(&world, false);
+        let ran = begun.intersection(&world.started).copied().collect::<BTreeSet<_>>();
+        prop_assert!(ran.is_subset(&over), "{:?} {:?}", ran, over);
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::agent::transition::{LedStepState, NodeStepState};
 use crate::kept::{KEPT_NEXT, kept_of_node};
-use muster_proto::step::StepLaunch;
+use muster_proto::step::{StepLaunch, StepShare};
 
 const STEP: StepNo = StepNo(0);
 
@@ -37,11 +37,13 @@ fn a_step_is_created_ends_and_is_reported_once() {
     });
     bench.flush_reports();
     assert_eq!(bench.step_ends(), [STEP]);
+    let forgotten = |bench: &Bench| {
+        let forgets = |c: &&LauncherCommand| matches!(c, LauncherCommand::ForgetStep(..));
+        bench.commands.iter().filter(forgets).count()
+    };
+    assert_eq!(forgotten(&bench), 0, "the controller may not know yet");
     bench.acknowledge();
-    let forgotten = LauncherCommand::ForgetStep(RUN, STEP);
-    let commands = bench.commands.iter().map(|c| format!("{c:?}"));
-    let count = commands.filter(|c| *c == format!("{forgotten:?}")).count();
-    assert_eq!(count, 1);
+    assert_eq!(forgotten(&bench), 1);
     bench.end_job();
 }
 
@@ -52,7 +54,7 @@ fn a_daemon_that_waits_gets_the_next_step() {
     let stepd = bench.start_ready();
     bench.stepd_ends(stepd, 0);
     let second = bench.create(2, step_spec(1));
-    assert_eq!(bench.offered, [(stepd, None)]);
+    assert_eq!(bench.offered, [(stepd, StepNo(1), None)]);
     assert!(bench.starts.is_empty());
     assert!(matches!(
         bench.replies_to(second)[..],
@@ -90,7 +92,7 @@ fn streams_go_to_the_daemon_of_a_task_that_is_alone_and_are_closed_once() {
     bench.stepd_ends(stepd, 0);
     assert!(bench.requests.is_empty() && bench.replies.is_empty());
     bench.create(2, spec.clone());
-    assert!(matches!(bench.offered[..], [(_, Some(_))]));
+    assert!(matches!(bench.offered[..], [(_, StepNo(1), Some(_))]));
     assert!(bench.stdio.is_empty());
     // A step of two tasks does not have them.
     bench.stepd_ends(stepd, 1);
@@ -114,20 +116,44 @@ fn streams_go_to_the_daemon_of_a_task_that_is_alone_and_are_closed_once() {
 /// The launcher's word, or srun's request, may come before the end that the daemon has sent here.
 #[test]
 fn daemons_are_read_before_what_follows_from_an_end() {
+    let end_unread = |bench: &mut Bench| {
+        bench.create(1, step_spec(1));
+        let stepd = bench.start_ready();
+        let ended = StepdEvent::StepEnded(STEP, Box::new(end()));
+        bench.unread.insert(stepd, vec![ended]);
+    };
     let mut bench = Bench::with_job(1);
-    bench.create(1, step_spec(2));
-    let stepd = bench.start_ready();
-    bench.answer(Ok(started()));
-    let ended = StepdEvent::StepEnded(STEP, Box::new(end()));
-    bench.unread.insert(stepd, vec![ended]);
+    end_unread(&mut bench);
     bench.launcher(LauncherEvent::StepEnded {
         run: RUN,
         step: STEP,
         end: Box::new(StepEnd::never_ran(Timestamp(9))),
     });
-    assert!(bench.unread.is_empty());
-    let states = bench.agent.node_steps.states();
-    assert_eq!(states, [], "the daemon's end counts, once");
+    bench.flush_reports();
+    let is_end = |r: &&NumberedReport| matches!(r.report, Report::StepEnded { .. });
+    let reported = bench.reports.iter().find(is_end).unwrap();
+    let mut of_daemon = Box::new(end());
+    of_daemon.usage.set_node("n1");
+    let of_daemon = Report::StepEnded {
+        step: STEP,
+        end: of_daemon,
+    };
+    assert_eq!(reported.report, of_daemon);
+
+    // The job's release would be the last that the controller learns of it.
+    let mut bench = Bench::with_job(1);
+    end_unread(&mut bench);
+    bench.launcher(LauncherEvent::Released(RUN));
+    bench.flush_reports();
+    let reports: Vec<&Report> = bench.reports.iter().map(|r| &r.report).collect();
+    assert_eq!(reports[1..], [&of_daemon, &Report::Released]);
+
+    // srun that goes because its step is over ends nothing.
+    let mut bench = Bench::with_job(1);
+    end_unread(&mut bench);
+    bench.event(AgentEvent::ConnClosed(ConnId(1)));
+    let ends = |c: &LauncherCommand| matches!(c, LauncherCommand::EndStep { .. });
+    assert!(!bench.commands.iter().any(ends));
 
     let mut bench = Bench::with_job(1);
     bench.create(1, step_spec(1));
@@ -233,6 +259,23 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
         bench.agent.node_steps.states(),
         [((RUN.job, STEP), NodeStepState::Running)]
     );
+}
+
+/// An order that it got twice would be refused the second time.
+#[test]
+fn a_launcher_gets_orders_once_it_has_said_what_it_knows() {
+    let mut bench = Bench::with_job(1);
+    bench.event(AgentEvent::LauncherLost);
+    bench.event(AgentEvent::LauncherUp);
+    bench.create(1, step_spec(1));
+    assert!(bench.starts.is_empty());
+    bench.launcher(LauncherEvent::State(vec![KnownJob {
+        run: RUN,
+        grant: None,
+        kept: Vec::new(),
+        steps: Vec::new(),
+    }]));
+    assert_eq!(bench.starts.len(), 1);
 }
 
 #[test]
@@ -456,6 +499,113 @@ fn ends_from_below_go_up_together() {
     for request in requests {
         assert_eq!(bench.replies_to(request), [&AgentReply::Done]);
     }
+    bench.end_job();
+}
+
+fn share(node: usize) -> StepShare {
+    StepShare {
+        address: address(node),
+        cpus: CpuSet::first(4),
+        memory_mib: 0,
+        gres: Vec::new(),
+    }
+}
+
+/// Of three nodes, the second starts the third.
+fn launch_of_three(position: u32) -> StepLaunch {
+    StepLaunch {
+        tasks: vec![vec![0], vec![1], vec![2]],
+        names: vec!["n1".to_owned(), "n2".to_owned(), "n3".to_owned()],
+        position,
+        ..launch_for_node_2()
+    }
+}
+
+#[test]
+fn a_node_answers_for_those_below_it_when_all_have_answered() {
+    let start = || AgentRequest::StartStep(Box::new(launch_of_three(1)), vec![share(3)]);
+    for (below_answers, own_first) in [(true, true), (true, false), (false, true)] {
+        let mut bench = Bench::with_job(2);
+        let request = bench.request(AGENT_CONN, start(), false);
+        let answer = match below_answers {
+            true => Ok(started()),
+            false => Err("it is gone".to_owned()),
+        };
+        if own_first {
+            bench.start_ready();
+        }
+        assert!(bench.replies_to(request).is_empty());
+        let (to, body) = bench.answer(answer);
+        assert_eq!(to, address(3));
+        let AgentRequest::StartStep(launch, _) = body else {
+            panic!("{body:?}");
+        };
+        assert_eq!((launch.position, launch.above), (2, Some(address(2))));
+        if !own_first {
+            assert!(bench.replies_to(request).is_empty());
+            bench.start_ready();
+        }
+        let [AgentReply::Started { below, .. }] = bench.replies_to(request)[..] else {
+            panic!("{:?}", bench.replies);
+        };
+        assert_eq!(below.len(), 1);
+        assert_eq!(below[0].error.is_none(), below_answers);
+        assert!(bench.requests.is_empty());
+    }
+
+    // Its own part fails; the one below runs, and the lead ends it.
+    let mut bench = Bench::with_job(2);
+    let request = bench.request(AGENT_CONN, start(), false);
+    let (_, step) = bench.starts.remove(0);
+    bench.launcher(LauncherEvent::StepFailed {
+        run: RUN,
+        step,
+        error: "there is no memory".to_owned(),
+    });
+    assert!(bench.replies_to(request).is_empty());
+    bench.answer(Ok(started()));
+    assert_eq!(
+        refusal(bench.replies_to(request)[0]),
+        RefusalCode::JobNotHere
+    );
+    assert_eq!(bench.agent.node_steps.states(), []);
+    bench.end_job();
+}
+
+/// With a tree of width 2, the first branch of three nodes is the lead and the node after it.
+#[test]
+fn a_lead_heads_a_branch_of_its_step() {
+    let mut bench = Bench::of_node(1);
+    bench.connect_launcher(Vec::new());
+    bench.connect_controller();
+    bench.order(Order::Launch(Box::new(grant_of(3, 0))));
+    let spec = StepSpec {
+        tree_width: Some(2),
+        ..step_spec(3)
+    };
+    let request = bench.create(1, spec.clone());
+    let addresses: Vec<&str> = bench.asks.values().map(|(to, _)| to.as_str()).collect();
+    assert_eq!(addresses, [address(2), address(3)]);
+    let stepd = bench.start_ready();
+    bench.answer(Ok(started()));
+    assert!(bench.replies_to(request).is_empty());
+    bench.answer(Ok(started()));
+    let [AgentReply::Created(created)] = bench.replies_to(request)[..] else {
+        panic!("{:?}", bench.replies);
+    };
+    let names: Vec<&str> = created.nodes.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["n1", "n2", "n3"]);
+    assert!(created.nodes.iter().all(|n| !n.address.is_empty()));
+    bench.stepd_ends(stepd, 0);
+
+    // A node that is lost signals nothing: the next one of its branch is asked.
+    bench.event(AgentEvent::ConnClosed(ConnId(1)));
+    let signals = bench.asks.len();
+    assert_eq!(signals, 2);
+    let (to, _) = bench.answer(Err("it is gone".to_owned()));
+    assert_eq!(to, address(2));
+    bench.answer(Ok(AgentReply::Done));
+    assert!(bench.asks.is_empty());
     bench.end_job();
 }
 
