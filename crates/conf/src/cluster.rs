@@ -9,11 +9,10 @@ use crate::model::{
 };
 use crate::value::TimeLimit;
 use muster_core::binding::BindDefault;
-use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
+use muster_core::config::{self as core, ClusterConfig, PREDICT_RUN_TIMES, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::node::{NodeConfig, last_cpus};
-use muster_core::rights::privacy::PrivateData;
-use muster_core::run_times::PREDICT;
+use muster_core::private_data::PrivateData;
 use muster_core::spec::MemoryAsk;
 use muster_core::time;
 
@@ -112,9 +111,11 @@ impl Config {
         let mut words = self.scheduler_parameters.clone();
         let open =
             !self.raw.contains_key("PriorityType") && self.scheduler == SchedulerType::Backfill;
-        let said = words.iter().any(|word| word == PREDICT || word == NO);
+        let said = words
+            .iter()
+            .any(|word| word == PREDICT_RUN_TIMES || word == NO);
         if open && !said {
-            words.push(PREDICT.to_owned());
+            words.push(PREDICT_RUN_TIMES.to_owned());
         }
         words.retain(|word| word != NO);
         words

@@ -99,7 +99,7 @@ impl Config {
             weight_job_size: weight("PriorityWeightJobSize"),
             weight_partition: weight("PriorityWeightPartition"),
             weight_qos: weight("PriorityWeightQOS"),
-            weight_tres: muster_core::priority::tres_weights(tres)
+            weight_tres: muster_core::factors::tres_weights(tres)
                 .map(|(name, weight)| (name.to_owned(), weight))
                 .collect(),
             max_age_s: self.clock_s("PriorityMaxAge", 7 * 86_400).max(1),

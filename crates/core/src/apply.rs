@@ -1,23 +1,27 @@
 //! Applying events: the only way in which the state changes. What an event does to one job or node is in `job` and
 //! `node`; here are the tables, the arrays, the resources of nodes and the indexes.
 
-mod job;
-mod node;
+mod accounts;
+pub(crate) mod job;
+pub(crate) mod node;
+mod specs;
 
-use crate::account_limits::{AccrualGroup, Charge, charged};
 use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
+use crate::fair_share;
 use crate::ids::{BlobId, JobId, NodeIdx};
 use crate::index::{Counts, Keys, in_record};
 use crate::index_set::IndexSet;
-use crate::job::{Allocation, ArrayRole, Job, JobState};
+use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState};
 use crate::node::Node;
 use crate::order_config::Multifactor;
-use crate::priority::Scale;
+use crate::policy::limits::{Charge, charged};
+use crate::policy::priority::calculate_scale;
 use crate::reservation::{Flags, Reservation};
 use crate::spec::JobSpec;
-use crate::state::{ArrayInfo, Blob, Note, State};
+use crate::state::limit_use::AccrualGroup;
+use crate::state::{Blob, Note, State};
 use crate::time::{TimeLimit, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,7 +61,7 @@ impl State {
                 self.turn_job(*id, event);
                 for share in &alloc.nodes {
                     let power = self.power_key(share.node);
-                    self.node_mut(share.node).take(*id, share, alloc);
+                    node::take(self.node_mut(share.node), *id, share, alloc);
                     self.power_moved(share.node, power);
                 }
             }
@@ -70,7 +74,7 @@ impl State {
                 let lent = self.give_up(*id, *position, event);
                 let power = self.power_key(share.node);
                 if let Some(node) = self.nodes.get_mut(share.node.0 as usize) {
-                    node.give_back(*id, (share, &alloc), lent, *at);
+                    node::give_back(node, *id, (share, &alloc), lent, *at);
                 }
                 self.power_moved(share.node, power);
             }
@@ -103,7 +107,7 @@ impl State {
             Event::PartitionChanged { partition } => {
                 self.keep_priorities();
                 self.change_partition(partition);
-                self.scale = Scale::work_out(self);
+                self.scale = calculate_scale(self);
             }
             Event::PartitionRemoved { name } => {
                 self.partitions.retain(|p| p.name != *name);
@@ -113,19 +117,19 @@ impl State {
             Event::AccountsChanged { changes, at } => {
                 self.keep_priorities();
                 for change in changes {
-                    self.accounts.change(change, *at);
+                    accounts::apply_change(&mut self.accounts, change, *at);
                 }
                 if self.keeps_limits() {
                     // Who is below whom, and the QOS of jobs that name none, may have changed.
                     self.rebuild_indexes();
                 }
                 self.calculate_shares(*at);
-                self.scale = Scale::work_out(self);
+                self.scale = calculate_scale(self);
             }
             Event::PrioritiesCalculated { at } => {
                 self.keep_priorities();
                 self.calculate_shares(*at);
-                self.scale = Scale::work_out(self);
+                self.scale = calculate_scale(self);
             }
             Event::ReservationSet { reservation } => {
                 if self.reservations.get(&reservation.name).is_none() {
@@ -180,7 +184,7 @@ impl State {
                 free_mib,
             } => {
                 if let Some(node) = self.nodes.get_mut(node.0 as usize) {
-                    node.set_health(*load_centi, *free_mib);
+                    node::set_health(node, *load_centi, *free_mib);
                 }
             }
         }
@@ -192,22 +196,6 @@ impl State {
         wanted
             .then(|| self.run_times.predict(spec, limit))
             .flatten()
-    }
-
-    /// The partition of that name.
-    pub fn partition(&self, name: &str) -> Option<&PartitionConfig> {
-        self.partitions.iter().find(|p| p.name == name)
-    }
-
-    /// The node of that name, if it is still in the configuration.
-    pub fn node_named(&self, name: &str) -> Option<&Node> {
-        let idx = self.node_by_name.get(name)?;
-        self.node(*idx).filter(|node| !node.removed)
-    }
-
-    /// The node at that place.
-    pub fn node(&self, idx: NodeIdx) -> Option<&Node> {
-        self.nodes.get(idx.0 as usize)
     }
 
     fn node_mut(&mut self, idx: NodeIdx) -> &mut Node {
@@ -223,7 +211,7 @@ impl State {
         };
         for (share, alloc) in job.held() {
             if let Some(node) = self.nodes.get_mut(share.node.0 as usize) {
-                node.follow_stop(share, alloc, job.cpus_released_by_preemption);
+                node::follow_stop(node, share, alloc, job.cpus_released_by_preemption);
             }
         }
     }
@@ -246,7 +234,7 @@ impl State {
         let lent = job.cpus_released_by_preemption;
         // Only with the last one something else comes of it.
         if job.completing && job.nodes_held.len() > 1 {
-            job.apply(event);
+            job::apply_event(job, event);
         } else {
             self.turn_job(id, event);
         }
@@ -264,7 +252,7 @@ impl State {
         let (eligible, group) = (job.eligible_time, self.accrual_group_if_limited(job));
         let mut job = self.jobs.get_mut(&id);
         if let Some(job) = &mut job {
-            job.apply(event);
+            job::apply_event(job, event);
         }
         if let Some(group) = group {
             self.follow_accrual(id, eligible, &group);
@@ -312,7 +300,7 @@ impl State {
             let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
             let half_life_s = self.half_life_s();
             let moved = (after, before);
-            self.accounts.charge(account, user, moved, at, half_life_s);
+            fair_share::charge(&mut self.accounts, account, user, moved, at, half_life_s);
         }
         let Some(used) = used else { return };
         let job = &self.jobs[&id];
@@ -333,7 +321,7 @@ impl State {
 
     fn calculate_shares(&mut self, at: Timestamp) {
         let settings = self.multifactor();
-        self.accounts.calculate(at, &settings);
+        fair_share::calculate(&mut self.accounts, at, &settings);
     }
 
     fn multifactor(&self) -> Multifactor {
@@ -356,7 +344,7 @@ impl State {
             .as_ref()
             .is_some_and(|c| c.order.multifactor.is_some());
         if !worked_out {
-            accounts.calculate(now, &self.multifactor());
+            fair_share::calculate(&mut accounts, now, &self.multifactor());
         }
         accounts
     }
@@ -394,7 +382,7 @@ impl State {
     }
 
     fn submit(&mut self, event: &Event) {
-        let Some(mut job) = Job::submitted(event) else {
+        let Some(mut job) = job::submitted(event) else {
             return;
         };
         job.spec = self.share_spec(&job.spec);
@@ -411,8 +399,7 @@ impl State {
             self.store_counts(id, Counts::of(&job));
         }
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
-        self.accounts
-            .ensure_association(account, user, job.submit_time);
+        fair_share::ensure_association(&mut self.accounts, account, user, job.submit_time);
         job.accrual = self.begin_accrual(&job);
         self.insert(job);
     }
@@ -433,7 +420,7 @@ impl State {
             // The record becomes the task's; what it waits for may have to be found under the task's index.
             let (keys, counts) = (self.keys_of(record), Counts::of(record));
             if let Some(job) = self.jobs.get_mut(&base) {
-                job.apply(event);
+                job::apply_event(job, event);
             }
             self.moved(base, base, &keys, counts);
         } else {
@@ -442,10 +429,10 @@ impl State {
                 "task {index} of array {base} takes number {id}, which is taken"
             );
             self.next_job_id = id.0 + 1;
-            let task = record.task(id, index);
+            let task = job::task(record, id, index);
             let counted = self.counted(record);
             if let Some(job) = self.jobs.get_mut(&base) {
-                job.apply(event);
+                job::apply_event(job, event);
             }
             // The task counts for itself from now on.
             if let Some(record) = self.jobs.get(&base) {
@@ -505,7 +492,7 @@ impl State {
         let Some(mut job) = self.jobs.remove(&id) else {
             panic!("job {id} does not exist: purged twice");
         };
-        job.apply(event);
+        job::apply_event(&mut job, event);
         let keys = self.keys_of(&job);
         self.reindex(id, &keys, &Keys::default());
         self.drop_blobs(&job.spec);
@@ -585,14 +572,14 @@ impl State {
     pub(crate) fn recount_nodes(&mut self) {
         let jobs = &self.jobs;
         for node in &mut self.nodes {
-            node.reset_use();
+            node::reset_use(node);
             for id in node.jobs.clone() {
                 let Some(job) = jobs.get(&id) else {
                     continue;
                 };
                 let idx = node.idx;
                 for (share, alloc) in job.held().filter(|(s, _)| s.node == idx) {
-                    node.hold_resources(share, alloc, job.cpus_released_by_preemption);
+                    node::hold_resources(node, share, alloc, job.cpus_released_by_preemption);
                 }
             }
         }

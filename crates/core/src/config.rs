@@ -8,12 +8,14 @@ use crate::limits::{
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
 use crate::power::PowerConfig;
-use crate::rights::privacy::PrivateData;
-use crate::run_times::PREDICT;
+use crate::private_data::PrivateData;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
 use crate::topology::Topology;
 use minicbor::{Decode, Encode};
+
+/// The word in `SchedulerParameters` that puts predictions to use.
+pub const PREDICT_RUN_TIMES: &str = "predict_run_times";
 
 /// Cluster-wide settings, partitions and nodes.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -183,9 +185,9 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Whether run times are predicted, for the order of jobs and for planning (`crate::run_times`).
+    /// Whether run times are predicted, for the order of jobs and for planning (`crate::state::run_times`).
     pub fn predicts_run_times(&self) -> bool {
-        self.has_scheduler_parameter(PREDICT)
+        self.has_scheduler_parameter(PREDICT_RUN_TIMES)
     }
 
     /// Whether `SchedulerParameters` has that word.

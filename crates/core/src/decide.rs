@@ -34,8 +34,9 @@ use crate::command::{Command, Identity, Plan, Reply, UserCommand};
 use crate::effect::Effect;
 use crate::event::Event;
 use crate::job::Job;
+use crate::policy::access;
 use crate::refusal::Refusal;
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use crate::spec::JobSpec;
 use crate::state::{Note, State};
 use crate::time::Timestamp;
@@ -148,7 +149,7 @@ fn user(
 ) -> Result<Option<Reply>, Refusal> {
     let request = Request::from(command);
     if !request.least().needs_object() {
-        rights::require(draft.state, identity, request)?;
+        access::require(draft.state, identity, request)?;
     }
     match command {
         UserCommand::Submit {

@@ -4,12 +4,11 @@ use crate::command::SignalScope;
 use crate::effect::{Effect, TerminateReason};
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
-use crate::job::{Job, JobState, NodeShare, Reason};
+use crate::job::{Job, JobState, NodeShare, Phase, Reason};
 use crate::node::{NodeLink, Reboot};
 use crate::spec::JobKind;
 use crate::state::State;
 use crate::time::TimeLimit;
-use crate::transition::Phase;
 
 /// SIGSTOP on Linux.
 const SIGSTOP: u32 = 19;

@@ -1,7 +1,8 @@
 //! What happened: the durable history. State changes only by applying these, in order. Every field that a replay
 //! needs is in the event; nothing is looked up outside the state.
 
-use crate::accounts::AccountsChange;
+mod accounts;
+
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::het::HetPart;
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
@@ -13,6 +14,8 @@ use crate::time::{TimeLimit, Timestamp};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
+
+pub use self::accounts::AccountsChange;
 
 /// One change of the cluster's state. Variant and field numbers are durable: never reuse one.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]

@@ -1,18 +1,16 @@
 //! The indexes of the state: derived from the records, rebuilt after a snapshot or a new configuration, kept up to
 //! date by every event. An event on one job costs O(log jobs).
 
-use crate::account_limits::{AccrualGroup, Counted};
-use crate::event::{Event, NodeChange};
 use crate::ids::{JobId, NodeIdx};
-use crate::job::{Allocation, ArrayRole, Job, JobState};
-use crate::node::NodeLink;
+use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
+use crate::node::{Node, NodeLink};
+use crate::policy::priority::calculate_scale;
 use crate::power::{Power, PowerConfig};
-use crate::priority::Scale;
 use crate::reservation::Reservation;
 use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
-use crate::state::{ArrayInfo, State};
+use crate::state::State;
+use crate::state::limit_use::{AccrualGroup, Counted};
 use crate::time::Timestamp;
-use crate::transition::Phase;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -204,7 +202,7 @@ impl State {
         self.shift_counted(&before.counted, &after.counted);
         self.shift_accrual(id, before.accrual.as_ref(), after.accrual.as_ref());
         if before.licenses.is_some() != after.licenses.is_some() {
-            self.shift_licenses(before, after);
+            self.shift_licenses(before.licenses.as_deref(), after.licenses.as_deref());
         }
         if before.singleton != after.singleton {
             let entry = |submission| (submission, id);
@@ -316,17 +314,17 @@ impl State {
         self.lost_nodes = self
             .nodes
             .iter()
-            .filter_map(|n| n.lost_key().map(|since| (since, n.idx)))
+            .filter_map(|n| lost_key(n).map(|since| (since, n.idx)))
             .collect();
         let power = self.config.as_ref().and_then(|c| c.power.as_ref());
         self.power_due = power.map_or_else(BTreeSet::new, |config| {
             let due = self.nodes.iter();
-            due.filter_map(|n| Some((n.power_due(config)?, n.idx)))
+            due.filter_map(|n| Some((power_due(n, config)?, n.idx)))
                 .collect()
         });
         self.tasks_in_records = self.arrays.values().map(in_record).sum();
         self.index_partitions();
-        self.scale = Scale::work_out(self);
+        self.scale = calculate_scale(self);
     }
 
     fn index_partitions(&mut self) {
@@ -351,40 +349,10 @@ impl State {
         self.partitions_of = of;
     }
 
-    /// Applies an event about a node and keeps the index of lost nodes.
-    pub(crate) fn turn_node(&mut self, idx: NodeIdx, event: &Event) {
-        let node = self
-            .nodes
-            .get_mut(idx.0 as usize)
-            .unwrap_or_else(|| panic!("{event:?} names a node that does not exist"));
-        if let Some(since) = node.lost_key() {
-            self.lost_nodes.remove(&(since, idx));
-        }
-        let power = self.config.as_ref().and_then(|c| c.power.as_ref());
-        let before = power.and_then(|config| node.power_due(config));
-        node.apply(event);
-        if let Some(since) = node.lost_key() {
-            self.lost_nodes.insert((since, idx));
-        }
-        let after = power.and_then(|config| node.power_due(config));
-        shift(&mut self.power_due, idx, before, after);
-        if let Event::NodeChanged {
-            change: NodeChange::Power(Some(power)),
-            ..
-        } = event
-        {
-            match power {
-                Power::GoingDown { at, .. } => self.power_rates.count(*at, false),
-                Power::GoingUp { at } => self.power_rates.count(*at, true),
-                Power::DownWanted { .. } | Power::Down | Power::UpWanted => {}
-            }
-        }
-    }
-
     /// A node whose jobs are about to change, for [`State::power_moved`].
     pub(crate) fn power_key(&self, idx: NodeIdx) -> Option<Timestamp> {
         let power = self.config.as_ref()?.power.as_ref()?;
-        self.nodes.get(idx.0 as usize)?.power_due(power)
+        power_due(self.nodes.get(idx.0 as usize)?, power)
     }
 
     /// Jobs came to a node or left it.
@@ -436,72 +404,34 @@ impl State {
     }
 }
 
-impl Job {
-    /// When its time limit is reached if it goes on running, without `OverTimeLimit`.
-    pub fn time_limit_end(&self) -> Option<Timestamp> {
-        let (start, limit_s) = (self.start_time?, self.time_limit.seconds()?);
-        Some(start.plus_s(limit_s).plus_ms(self.suspended_ms))
+/// When power saving has something to do with it, a rate permitting.
+pub(crate) fn power_due(node: &Node, config: &PowerConfig) -> Option<Timestamp> {
+    if node.removed {
+        return None;
     }
-
-    /// When the signal of `--signal` is due, if it is still to be sent.
-    fn warning_time(&self) -> Option<Timestamp> {
-        let signal = self.spec.warn_signal.filter(|_| !self.warned)?;
-        let end = match (self.time_limit_end(), self.spec.deadline) {
-            (Some(limit), Some(deadline)) => limit.min(deadline),
-            (limit, deadline) => limit.or(deadline)?,
-        };
-        Some(Timestamp(
-            end.0.saturating_sub(i64::from(signal.before_s) * 1000),
-        ))
-    }
-
-    /// The first time at which a start would be too late for the deadline.
-    fn too_late_at(&self) -> Option<Timestamp> {
-        let deadline = self.spec.deadline?;
-        let need_s = self
-            .spec
-            .time_min
-            .unwrap_or(self.time_limit)
-            .seconds()
-            .unwrap_or(0);
-        let need_ms = i64::try_from(need_s.saturating_mul(1000)).unwrap_or(i64::MAX);
-        Some(Timestamp(
-            deadline.0.saturating_sub(need_ms).saturating_add(1),
-        ))
+    let after = |at: Timestamp, s: u32| Some(at.plus_s(u64::from(s)));
+    match node.power {
+        Some(Power::DownWanted { .. }) => node.jobs.is_empty().then_some(Timestamp(0)),
+        Some(Power::GoingDown { at, .. }) => after(at, config.suspend_timeout_s),
+        Some(Power::Down) => None,
+        Some(Power::UpWanted) => Some(Timestamp(0)),
+        Some(Power::GoingUp { at }) => after(at, config.resume_timeout_s),
+        None if !node.jobs.is_empty() || node.config.stays_up == Some(true) => None,
+        None => after(node.last_busy?, config.suspend_time_s?),
     }
 }
 
-impl crate::node::Node {
-    /// When power saving has something to do with it, a rate permitting.
-    fn power_due(&self, config: &PowerConfig) -> Option<Timestamp> {
-        if self.removed {
-            return None;
-        }
-        let after = |at: Timestamp, s: u32| Some(at.plus_s(u64::from(s)));
-        match self.power {
-            Some(Power::DownWanted { .. }) => self.jobs.is_empty().then_some(Timestamp(0)),
-            Some(Power::GoingDown { at, .. }) => after(at, config.suspend_timeout_s),
-            Some(Power::Down) => None,
-            Some(Power::UpWanted) => Some(Timestamp(0)),
-            Some(Power::GoingUp { at }) => after(at, config.resume_timeout_s),
-            None if !self.jobs.is_empty() || self.config.stays_up == Some(true) => None,
-            None => after(self.last_busy?, config.suspend_time_s?),
-        }
-    }
-
-    /// Since when it is lost without being down yet.
-    pub(crate) fn lost_key(&self) -> Option<Timestamp> {
-        match self.link {
-            // What is powered down is meant to be silent.
-            NodeLink::Lost(since) if !self.down && !self.removed && self.power.is_none() => {
-                Some(since)
-            }
-            NodeLink::Lost(_) | NodeLink::Never | NodeLink::Up => None,
-        }
+/// Since when it is lost without being down yet.
+pub(crate) fn lost_key(node: &Node) -> Option<Timestamp> {
+    match node.link {
+        // What is powered down is meant to be silent.
+        NodeLink::Lost(since) if !node.down && !node.removed && node.power.is_none() => Some(since),
+        NodeLink::Lost(_) | NodeLink::Never | NodeLink::Up => None,
     }
 }
 
-fn shift<Id: Ord + Copy>(
+/// Moves an entry of an index by time.
+pub(crate) fn shift<Id: Ord + Copy>(
     index: &mut BTreeSet<(Timestamp, Id)>,
     id: Id,
     before: Option<Timestamp>,

@@ -1,12 +1,13 @@
 //! Invariants of the state after every event. They read the whole state: for tests and the simulator.
 
+use crate::apply;
 use crate::cpuset::CpuSet;
 use crate::ids::{BlobId, JobId};
 use crate::index::{Counts, in_record};
-use crate::job::{Allocation, ArrayRole, Job, JobState};
+use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
 use crate::node::Node;
-use crate::state::{ArrayInfo, State};
-use crate::transition::Phase;
+use crate::policy::priority::calculate_scale;
+use crate::state::State;
 use std::collections::BTreeMap;
 
 macro_rules! ensure {
@@ -178,7 +179,12 @@ impl State {
                 "job {id} has node {name} for its user, whose jobs are {:?}",
                 node.jobs
             );
-            expected.hold_resources(share, alloc, job.cpus_released_by_preemption);
+            apply::node::hold_resources(
+                &mut expected,
+                share,
+                alloc,
+                job.cpus_released_by_preemption,
+            );
         }
         check_users(name, &users)?;
         // A configuration that takes memory away from running jobs breaks this; nothing else does.
@@ -309,7 +315,7 @@ impl State {
             "index by_reservation is wrong"
         );
         ensure!(
-            self.scale == crate::priority::Scale::work_out(self),
+            self.scale == calculate_scale(self),
             "what priorities are worked out by is out of date"
         );
         ensure!(

@@ -1,24 +1,30 @@
 //! A job as the cluster knows it: its state, its allocation, its steps.
 
+mod accrual;
 mod allocation;
+mod array;
+mod phase;
 mod reason;
 mod shares;
+mod times;
 
-use crate::account_limits::Accrual;
 use crate::cpuset::CpuSet;
 use crate::het::HetPart;
 use crate::ids::{Attempt, JobId, StepNo};
 use crate::index_set::IndexSet;
-use crate::limits::{HOSTLIST_BYTES_MAX, SUBMIT_LINE_BYTES_MAX};
+use crate::limits::{HOSTLIST_BYTES_MAX, PRIORITY_TOP, SUBMIT_LINE_BYTES_MAX};
 use crate::power::Waking;
-use crate::preemption::Preempted;
+use crate::preemption::{PreemptMode, Preempted};
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
 use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
+pub use self::accrual::Accrual;
 pub use self::allocation::{Allocation, GpuEnv, GresShare, MILLION, NodeShare};
+pub use self::array::{ArrayInfo, ArrayRole};
+pub use self::phase::Phase;
 pub use self::reason::Reason;
 pub use crate::usage::{Peak, Peaks, Usage};
 
@@ -196,6 +202,69 @@ pub struct Job {
 }
 
 impl Job {
+    /// A new record that waits for nothing yet.
+    pub fn new(id: JobId, spec: Arc<JobSpec>, time_limit: TimeLimit, at: Timestamp) -> Job {
+        let array = match &spec.array {
+            Some(array) => ArrayRole::Pending {
+                indices: array.indices.clone(),
+            },
+            None => ArrayRole::None,
+        };
+        Job {
+            id,
+            array,
+            state: JobState::Pending,
+            completing: false,
+            reason: Reason::None,
+            hold: Hold::None,
+            priority: 0,
+            submit_time: at,
+            eligible_time: None,
+            start_time: None,
+            end_time: None,
+            suspend_time: None,
+            suspended_ms: 0,
+            restarts: 0,
+            attempt: Attempt(0),
+            alloc: None,
+            nodes_held: Default::default(),
+            exit: ExitStatus::default(),
+            derived_exit: ExitStatus::default(),
+            time_limit,
+            waiting_on: Vec::new(),
+            steps: Vec::new(),
+            after_completing: AfterCompleting::End,
+            cancelled_by: None,
+            partition: spec.partitions.first().cloned().unwrap_or_default(),
+            warned: false,
+            term_time: None,
+            requeueable: false,
+            special_exit: false,
+            last_sched_eval: None,
+            expected_start: None,
+            next_step: 0,
+            unreported_steps: IndexSet::default(),
+            reason_detail: None,
+            begin_at: spec.begin.filter(|begin| *begin > at),
+            configuring: false,
+            power_up: None,
+            end_by: None,
+            switch_wait_since: None,
+            resize_time: None,
+            resizes: 0,
+            accrual: None,
+            predicted_s: None,
+            priority_fixed: spec.priority.is_some_and(|p| p > 0),
+            priority_least: 0,
+            het: None,
+            preempted: None,
+            cpus_released_by_preemption: false,
+            gang_slice_ends: None,
+            resumed: false,
+            spec,
+        }
+    }
+
     /// Whether the scheduler may start it now, as far as the job itself is concerned: pending, not held, no
     /// dependency left, its time come. Throttles of arrays and partitions are checked by the scheduler.
     pub fn is_startable(&self) -> bool {
@@ -218,26 +287,10 @@ impl Job {
         self.state.is_ended() && !self.completing
     }
 
-    /// The number it was submitted under: the array's for a task, else its own.
-    pub fn submission(&self) -> JobId {
-        match self.array {
-            ArrayRole::Task { base, .. } => base,
-            ArrayRole::None | ArrayRole::Pending { .. } => self.id,
-        }
-    }
-
     /// The number of all that were submitted with it: the heterogeneous job's or the array's, else its own.
     pub fn submitted_as(&self) -> JobId {
         self.het
             .map_or_else(|| self.submission(), |part| part.leader)
-    }
-
-    /// Its position in the array, if it is a task with a record of its own.
-    pub fn task_index(&self) -> Option<u32> {
-        match self.array {
-            ArrayRole::Task { index, .. } => Some(index),
-            ArrayRole::None | ArrayRole::Pending { .. } => None,
-        }
     }
 
     /// Its shares of the nodes that it still holds, with the allocation they are of.
@@ -260,32 +313,40 @@ impl Job {
         let until = self.end_time.or(self.suspend_time).unwrap_or(now);
         until.since_ms(start).saturating_sub(self.suspended_ms)
     }
-}
 
-/// A job's part in an array.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
-pub enum ArrayRole {
-    /// Not in an array.
-    #[default]
-    #[n(0)]
-    None,
-    /// The array's own record: tasks that have not left it.
-    #[n(1)]
-    Pending {
-        /// Their indices; never empty while the record is pending.
-        #[n(0)]
-        indices: IndexSet,
-    },
-    /// A task with a record of its own. The last task to leave takes over the array's record and number.
-    #[n(2)]
-    Task {
-        /// The array's number (`%F`, `SLURM_ARRAY_JOB_ID`).
-        #[n(0)]
-        base: JobId,
-        /// Its index (`%K`, `SLURM_ARRAY_TASK_ID`).
-        #[n(1)]
-        index: u32,
-    },
+    /// Whether it is stopped because others that have its CPUs too have their turn.
+    pub fn waits_for_turn(&self) -> bool {
+        self.state == JobState::Suspended && self.gang_slice_ends.is_some()
+    }
+
+    /// Whether it goes on by itself when its CPUs are free.
+    pub fn is_stopped_for_another(&self) -> bool {
+        let by_preemption = |p: &Preempted| p.mode == PreemptMode::Suspend;
+        self.state == JobState::Suspended && self.preempted.as_ref().is_some_and(by_preemption)
+    }
+
+    /// The priority that it has when nobody holds it: as asked for, else less for later submissions. Where run times
+    /// are predicted, a job's place is that of a later submission by four times what it is predicted to run, a day at
+    /// most: short jobs pass long ones, and none is passed by jobs that are submitted more than a day after it.
+    pub fn default_priority(&self) -> u32 {
+        let number = u32::try_from(self.submitted_as().0).unwrap_or(u32::MAX);
+        let later = match self.predicted_s {
+            Some(run_s) => {
+                let since_2020 = self.submit_time.unix_s() - 1_577_836_800;
+                let submitted = u32::try_from(since_2020.max(0)).unwrap_or(u32::MAX);
+                submitted.saturating_add(run_s.saturating_mul(4).min(86_400))
+            }
+            None => number,
+        };
+        match self.spec.priority {
+            Some(priority) if priority > 0 => priority,
+            Some(_) | None => {
+                let by_age = i64::from(PRIORITY_TOP.saturating_sub(later));
+                let nice = by_age - i64::from(self.spec.nice);
+                u32::try_from(nice.clamp(1, i64::from(PRIORITY_TOP))).unwrap_or(1)
+            }
+        }
+    }
 }
 
 /// Slurm's base job states, squeue(1) "JOB STATE CODES". `CONFIGURING`, `COMPLETING`, `SPECIAL_EXIT` and

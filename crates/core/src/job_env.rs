@@ -4,17 +4,39 @@
 
 use crate::binding::MemBind;
 use crate::distribution::{Distribution, NodeSpread};
-use crate::gpu_bind;
-use crate::gpu_parts;
-use crate::het::HetComponent;
 use crate::ids::{JobId, StepNo};
-use crate::job::{Allocation, ArrayRole, GpuEnv, GresShare};
+use crate::job::{Allocation, ArrayInfo, ArrayRole, GpuEnv, GresShare};
 use crate::spec::{GPU, GresAsk, JobSpec, MemoryAsk};
-use crate::state::ArrayInfo;
 use crate::time::{TimeLimit, Timestamp};
+use crate::validate::Validate;
+use crate::{gpu_bind, gpu_parts};
+use minicbor::{Decode, Encode};
+use std::sync::Arc;
 
 /// Variables in the order in which they are set; a later one wins.
 pub type Variables = Vec<(String, String)>;
+
+/// A component that runs, as the environment of the whole job describes it.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+pub struct HetComponent {
+    /// Its number.
+    #[n(0)]
+    pub job: JobId,
+    /// The specification.
+    #[n(1)]
+    #[cbor(with = "crate::cbor::arc")]
+    pub spec: Arc<JobSpec>,
+    /// The allocation.
+    #[n(2)]
+    #[cbor(with = "crate::cbor::arc")]
+    pub alloc: Arc<Allocation>,
+    /// Its limit.
+    #[n(3)]
+    pub time_limit: TimeLimit,
+    /// Address of its first node's agent.
+    #[n(4)]
+    pub lead_address: String,
+}
 
 /// A job that has its allocation, as its environment describes it.
 #[derive(Clone, Copy, Debug)]

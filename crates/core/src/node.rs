@@ -4,7 +4,7 @@ use crate::binding::BindDefault;
 use crate::cpuset::CpuSet;
 use crate::gpu_parts::{Entry, PartsOfGpus};
 use crate::ids::{JobId, NodeIdx};
-use crate::job::GpuEnv;
+use crate::job::{GpuEnv, GresShare};
 use crate::node_state::{BaseState, InitialState, NodeState, StateFlag};
 use crate::power::Power;
 use crate::time::Timestamp;
@@ -242,6 +242,86 @@ pub struct Node {
 }
 
 impl Node {
+    /// A node that was just added to the configuration.
+    pub fn new(idx: NodeIdx, config: &NodeConfig, at: Timestamp) -> Node {
+        let reason = config.reason.clone();
+        let mut node = Node {
+            idx,
+            config: config.clone(),
+            report: None,
+            link: NodeLink::Never,
+            down: false,
+            drain: false,
+            fail: false,
+            reason: None,
+            free_cpus: config.job_cpus(),
+            used_mib: 0,
+            jobs: Vec::new(),
+            exclusive: false,
+            last_busy: None,
+            launch_failures: 0,
+            used_gres: vec![CpuSet::default(); config.gres.len()],
+            removed: false,
+            reboot: None,
+            comment: None,
+            shared_cpus: Vec::new(),
+            alone: 0,
+            alone_by_user: 0,
+            only_user: None,
+            stopped: 0,
+            power: (config.state == InitialState::Cloud).then_some(Power::Down),
+        };
+        match config.state {
+            InitialState::Down | InitialState::Future => node.down = true,
+            InitialState::Drain => node.drain = true,
+            InitialState::Fail => node.fail = true,
+            InitialState::Unknown | InitialState::Cloud => {}
+        }
+        if node.down || node.drain || node.fail {
+            node.reason = Some(NodeReason {
+                text: reason.unwrap_or_else(|| {
+                    format!("State={} in the configuration", config.state.name())
+                }),
+                uid: 0,
+                since: at,
+            });
+        }
+        node
+    }
+
+    /// Whether jobs may be placed on it now.
+    pub fn is_usable(&self) -> bool {
+        let rebooting = self.reboot.as_ref().is_some_and(|r| r.issued.is_some());
+        let there = match self.power {
+            None => self.link == NodeLink::Up,
+            Some(power) => power.is_asleep(),
+        };
+        there && !self.down && !self.drain && !self.fail && !self.removed && !rebooting
+    }
+
+    /// Memory that no job holds, MiB.
+    pub fn unheld_mib(&self) -> u64 {
+        self.config.job_mib().saturating_sub(self.used_mib)
+    }
+
+    /// The entry of `config.gres` (and of `used_gres`) that a share is taken from.
+    pub fn gres_slot(&self, share: &GresShare) -> Option<usize> {
+        let entries = &self.config.gres;
+        entries
+            .iter()
+            .position(|g| g.name == share.name && g.kind == share.kind)
+            .or_else(|| match share.kind {
+                None => entries.iter().position(|g| g.name == share.name),
+                Some(_) => None,
+            })
+    }
+
+    /// The same, of devices that are used up by those who have them.
+    pub fn used_up_slot(&self, share: &GresShare) -> Option<usize> {
+        let slot = self.gres_slot(share)?;
+        (!self.config.gres[slot].no_consume).then_some(slot)
+    }
+
     /// Its state: `completing`, whether a job that holds it is; `reserved`, whether a reservation has it now, with true one
     /// for maintenance.
     pub fn state(&self, completing: bool, reserved: Option<bool>) -> NodeState {

@@ -1,19 +1,12 @@
 //! Who may do what. Every request that a daemon answers is a row of one table ([`Request`]); the checks that decisions and
-//! answers make look there, and docs/security.md prints it. The role of the user who asks is worked out from the state for each
-//! request, so that a change of `AdminLevel` or of a coordinator counts at once. What of others is shown to whom
-//! (`PrivateData`) is in [`privacy`].
+//! answers make look there, and docs/security.md prints it.
 
-pub mod audit;
-pub mod privacy;
 mod table;
 
 pub use table::{Group, Request};
 
 use crate::accounts::Accounts;
-use crate::command::Identity;
-use crate::job::Job;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::state::State;
 use std::fmt;
 
 /// The role of a user in the cluster, from the lowest to the highest.
@@ -30,34 +23,6 @@ pub enum Role {
     SlurmUser,
     /// Uid 0.
     Root,
-}
-
-impl Role {
-    /// All of them, from least to most.
-    pub const ALL: [Role; 5] = [
-        Role::User,
-        Role::Operator,
-        Role::Administrator,
-        Role::SlurmUser,
-        Role::Root,
-    ];
-
-    /// The role of the user who asks, as of this state.
-    pub fn of(state: &State, identity: &Identity) -> Role {
-        if identity.uid == 0 {
-            return Role::Root;
-        }
-        let config = state.config.as_ref();
-        if config.is_some_and(|config| config.admin_uids.contains(&identity.uid)) {
-            return Role::SlurmUser;
-        }
-        let user = state.accounts.users.get(&identity.user);
-        match user.map_or("", |user| user.admin_level.as_str()) {
-            "Administrator" => Role::Administrator,
-            "Operator" => Role::Operator,
-            _ => Role::User,
-        }
-    }
 }
 
 impl fmt::Display for Role {
@@ -152,38 +117,6 @@ impl Least {
     }
 }
 
-/// Whether the role of the user who asks suffices for a request, whatever it is about.
-pub fn may(state: &State, identity: &Identity, request: Request) -> bool {
-    let least = request.least().role();
-    least.is_some_and(|least| Role::of(state, identity) >= least)
-}
-
-/// Whether someone may make a request about a job.
-pub fn may_job(state: &State, identity: &Identity, request: Request, job: &Job) -> bool {
-    let spec = &job.spec;
-    let owns = || identity.uid == spec.owner.uid;
-    let coordinates = || coordinates(&state.accounts, &identity.user, spec.account_name());
-    let by_object = match request.least() {
-        Least::Owner | Least::OwnerAlone | Least::NodeOwner | Least::NodeOwnerOrKey => owns(),
-        Least::Manager => owns() || coordinates(),
-        Least::Coordinator => coordinates(),
-        Least::Anyone
-        | Least::Oneself
-        | Least::Operator
-        | Least::Administrator
-        | Least::SlurmUser
-        | Least::NodeKey => false,
-    };
-    by_object || may(state, identity, request)
-}
-
-/// Whether someone may make a request about an account.
-pub fn may_account(state: &State, identity: &Identity, request: Request, account: &str) -> bool {
-    let coordinator = request.least() == Least::Coordinator
-        && coordinates(&state.accounts, &identity.user, account);
-    coordinator || may(state, identity, request)
-}
-
 /// Whether the user of that uid may make a request to a node's agent. The agent knows neither accounts nor roles.
 pub fn may_on_node(request: Request, uid: u32, owner: u32, has_key: bool) -> bool {
     match request.least() {
@@ -200,42 +133,6 @@ pub fn may_on_node(request: Request, uid: u32, owner: u32, has_key: bool) -> boo
         | Least::Administrator
         | Least::SlurmUser => false,
     }
-}
-
-/// Refuses those whose role does not suffice for a request.
-///
-/// # Errors
-/// `AccessDenied`, with the least role.
-pub fn require(state: &State, identity: &Identity, request: Request) -> Result<(), Refusal> {
-    match may(state, identity, request) {
-        true => Ok(()),
-        false => Err(denied(request)),
-    }
-}
-
-/// Refuses those who may not make a request about a job. Whose job it is is said only if jobs are not private.
-///
-/// # Errors
-/// `AccessDenied`.
-pub fn require_job(
-    state: &State,
-    identity: &Identity,
-    request: Request,
-    job: &Job,
-) -> Result<(), Refusal> {
-    if may_job(state, identity, request, job) {
-        return Ok(());
-    }
-    let private = state
-        .config
-        .as_ref()
-        .is_some_and(|c| c.private.has(privacy::PrivateData::JOBS));
-    let owner = match private {
-        true => "another user",
-        false => job.spec.owner.user.as_str(),
-    };
-    let detail = format!("job {} belongs to {owner}", job.id);
-    Err(Refusal::new(RefusalCode::AccessDenied, detail))
 }
 
 /// The refusal where the role does not suffice.

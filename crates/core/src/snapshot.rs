@@ -1,6 +1,7 @@
 //! The whole state as bytes: a format version, then the primary fields as a CBOR map with numbered keys. Indexes are
 //! left out and built anew.
 
+use crate::apply;
 use crate::ids::{BlobId, NodeIdx};
 use crate::job::{Job, Reason};
 use crate::node::Node;
@@ -202,7 +203,7 @@ fn without_notes(job: &Job) -> Job {
 
 fn node_without_notes(node: &Node) -> Node {
     let mut node = node.clone();
-    node.set_health(0, 0);
+    apply::node::set_health(&mut node, 0, 0);
     node
 }
 

@@ -1,22 +1,33 @@
 //! All that the cluster knows, in one value.
 
+pub mod job_table;
+pub mod limit_use;
+pub mod run_times;
+mod scale;
+
+pub use self::scale::Scale;
+
+use self::job_table::JobTable;
+use self::limit_use::{AccrualGroup, InUse};
+use self::run_times::RunTimes;
+use crate::account_limits::Scope;
 use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
+use crate::het::HetPart;
 use crate::ids::{BlobId, JobId, NodeIdx};
-use crate::job::Reason;
-use crate::job_table::JobTable;
+use crate::job::{ArrayInfo, Job, Reason};
 use crate::node::Node;
 use crate::power::PowerRates;
 use crate::reservation::Reservations;
-use crate::run_times::RunTimes;
 use crate::spec::JobSpec;
 use crate::time::Timestamp;
-use crate::validate::Validate;
 use foldhash::fast::RandomState;
 use minicbor::bytes::ByteVec;
-use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+/// Licenses in use, by name and reservation (empty: none).
+pub type LicenseUse = BTreeMap<(String, String), u32>;
 
 /// The cluster. Fields are readable by everyone and written only by [`State::apply`] and [`State::note`].
 #[derive(Clone, Debug, Default)]
@@ -79,15 +90,14 @@ pub struct State {
     /// Index: pending records that wait for earlier ones of their name, as (submission, record).
     pub singletons: BTreeSet<(JobId, JobId)>,
     /// Index: what counts towards limits, where they are kept.
-    pub limit_use: BTreeMap<crate::account_limits::Scope, crate::account_limits::InUse>,
+    pub limit_use: BTreeMap<Scope, InUse>,
     /// Index: records of which not all that could start gains age, because that is limited, by whom the same limits
     /// concern; those that could first have run first.
-    pub accrual_waiting:
-        BTreeMap<crate::account_limits::AccrualGroup, BTreeSet<(Timestamp, JobId)>>,
+    pub accrual_waiting: BTreeMap<AccrualGroup, BTreeSet<(Timestamp, JobId)>>,
     /// Index: what priorities are worked out by, if they are.
-    pub scale: Option<crate::priority::Scale>,
+    pub scale: Option<Scale>,
     /// Index: licenses that jobs have.
-    pub licenses_used: crate::licenses::InUse,
+    pub licenses_used: LicenseUse,
     /// When the scheduler looked at what waits in each partition, by position; shown, and not history. Empty where it
     /// has not looked yet.
     pub evaluated: Vec<Timestamp>,
@@ -97,51 +107,51 @@ pub struct State {
     pub partitions_of: Vec<Vec<usize>>,
 }
 
-/// State that the tasks of an array share beyond their specification.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
-pub struct ArrayInfo {
-    /// Tasks with records of their own, by index.
-    #[n(0)]
-    pub tasks: BTreeMap<u32, JobId>,
-    /// Tasks that run now, for `%limit`.
-    #[n(1)]
-    pub running: u32,
-    /// `%limit`.
-    #[n(2)]
-    pub throttle: Option<u32>,
-    /// Tasks at submission (`SLURM_ARRAY_TASK_COUNT`).
-    #[n(3)]
-    pub count: u32,
-    /// Lowest index (`SLURM_ARRAY_TASK_MIN`).
-    #[n(4)]
-    pub min: u32,
-    /// Highest index (`SLURM_ARRAY_TASK_MAX`).
-    #[n(5)]
-    pub max: u32,
-    /// Stride of the indexes (`SLURM_ARRAY_TASK_STEP`).
-    #[n(6)]
-    pub step: u32,
-    /// Tasks that have not left the array's record.
-    #[n(7)]
-    pub pending: u32,
-    /// Tasks that are not over, those in the array's record included.
-    #[n(8)]
-    pub unfinished: u32,
-    /// Tasks that ended otherwise than with exit code 0, those purged since included.
-    #[n(9)]
-    pub failed: u32,
-    /// Tasks that have neither started nor ended yet.
-    #[n(10)]
-    pub unstarted: u32,
-}
+impl State {
+    /// The partition of that name.
+    pub fn partition(&self, name: &str) -> Option<&PartitionConfig> {
+        self.partitions.iter().find(|p| p.name == name)
+    }
 
-impl ArrayInfo {
-    /// An array as listings show it: everything but the list of its tasks, which may be long.
-    pub fn without_tasks(&self) -> ArrayInfo {
-        ArrayInfo {
-            tasks: BTreeMap::new(),
-            ..*self
+    /// The node of that name, if it is still in the configuration.
+    pub fn node_named(&self, name: &str) -> Option<&Node> {
+        let idx = self.node_by_name.get(name)?;
+        self.node(*idx).filter(|node| !node.removed)
+    }
+
+    /// The node at that place.
+    pub fn node(&self, idx: NodeIdx) -> Option<&Node> {
+        self.nodes.get(idx.0 as usize)
+    }
+
+    /// Whether limits are kept.
+    pub fn keeps_limits(&self) -> bool {
+        self.config.as_ref().is_some_and(|c| c.order.enforce_limits)
+    }
+
+    /// The QOS of a job: as asked for, else the association's default.
+    pub fn qos_of<'a>(&'a self, job: &'a Job) -> &'a str {
+        match &job.spec.qos {
+            Some(name) => name,
+            None => self
+                .accounts
+                .default_qos(job.spec.account_name(), &job.spec.owner.user),
         }
+    }
+
+    /// The components of a heterogeneous job that are still in the queue, in order.
+    pub fn het_jobs(&self, part: HetPart) -> impl DoubleEndedIterator<Item = &Job> {
+        part.ids()
+            .filter_map(|id| self.jobs.get(&id))
+            .filter(move |job| job.het.is_some_and(|p| p.leader == part.leader))
+    }
+
+    /// Whether nothing of a job is launched yet because `PrologSlurmctld` runs for it or another of its components.
+    pub fn is_configuring(&self, job: &Job) -> bool {
+        job.configuring
+            || job
+                .het
+                .is_some_and(|part| self.het_jobs(part).any(|other| other.configuring))
     }
 }
 

@@ -2,26 +2,7 @@
 //! asserts it at every event; a test writes it to docs/job-states.md.
 
 use crate::event::{Event, JobChange};
-use crate::job::{AfterCompleting, Job, JobState};
-
-/// Where a record is in its life. Derived from its state, `completing` and `after_completing`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// In the queue.
-    Pending,
-    /// Has an allocation.
-    Running,
-    /// Has an allocation, stopped.
-    Suspended,
-    /// Its end is decided; nodes are being cleaned.
-    Completing,
-    /// Its nodes are being cleaned, then it goes back to the queue.
-    Requeueing,
-    /// Over.
-    Ended,
-    /// The record is gone.
-    Gone,
-}
+use crate::job::{Job, Phase};
 
 /// The events that change the state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,18 +35,6 @@ pub enum Move {
     Purge,
 }
 
-impl Phase {
-    /// All phases of a record that exists.
-    pub const ALL: [Phase; 6] = [
-        Phase::Pending,
-        Phase::Running,
-        Phase::Suspended,
-        Phase::Completing,
-        Phase::Requeueing,
-        Phase::Ended,
-    ];
-}
-
 impl Move {
     /// All moves, in order.
     pub const ALL: [Move; 13] = [
@@ -85,87 +54,61 @@ impl Move {
     ];
 }
 
-impl Job {
-    /// Where it is in its life.
-    pub fn phase(&self) -> Phase {
-        match (self.state, self.completing, self.after_completing) {
-            (_, true, AfterCompleting::Requeue { .. }) => Phase::Requeueing,
-            (_, true, AfterCompleting::End) => Phase::Completing,
-            (JobState::Pending, false, _) => Phase::Pending,
-            (JobState::Running, false, _) => Phase::Running,
-            (JobState::Suspended, false, _) => Phase::Suspended,
-            (
-                JobState::Completed
-                | JobState::Cancelled
-                | JobState::Failed
-                | JobState::Timeout
-                | JobState::NodeFail
-                | JobState::Preempted
-                | JobState::BootFail
-                | JobState::Deadline
-                | JobState::OutOfMemory,
-                false,
-                _,
-            ) => Phase::Ended,
-        }
-    }
-
-    /// Which step of its life `event` is for this record; `None` if the event is not about a job's life.
-    pub fn move_of(&self, event: &Event) -> Option<Move> {
-        Some(match event {
-            Event::TaskSplit { .. } => Move::Split,
-            Event::JobChanged { change, .. } => match change {
-                JobChange::Spec(_)
-                | JobChange::Hold { .. }
-                | JobChange::TimeLimit(_)
-                | JobChange::Priority(_)
-                | JobChange::WaitingOn { .. }
-                | JobChange::Requeueable(_)
-                | JobChange::Warned
-                | JobChange::Eligible
-                | JobChange::TermSent
-                | JobChange::NotBefore(_)
-                | JobChange::SpecialExit(_)
-                | JobChange::Detail(_)
-                | JobChange::Ready
-                | JobChange::ReservationGone { .. }
-                | JobChange::EndBy(_)
-                | JobChange::Resized(_)
-                | JobChange::StepLimit { .. }
-                | JobChange::Preempted(_)
-                | JobChange::Waking(_)
-                | JobChange::NodesUp
-                | JobChange::SwitchWait
-                | JobChange::Accrues(_) => Move::Change,
-                JobChange::TurnDue(_) => Move::Change,
-            },
-            Event::JobStarted { .. } => Move::Start,
-            Event::JobEnding { requeue: None, .. } => Move::End,
-            Event::JobEnding {
-                requeue: Some(_), ..
-            } => Move::EndForRequeue,
-            Event::NodeReleased { .. } if self.nodes_held.len() > 1 => Move::ReleaseOne,
-            Event::NodeReleased { .. } => Move::ReleaseLast,
-            Event::JobRequeued { .. } => Move::Requeue,
-            Event::JobSuspended { .. } => Move::Suspend,
-            Event::JobResumed { .. } => Move::Resume,
-            Event::JobsPurged { .. } => Move::Purge,
-            Event::StepStarted { .. } => Move::StepStart,
-            Event::StepEnded { .. } => Move::StepEnd,
-            Event::Configured { .. }
-            | Event::BlobStored { .. }
-            | Event::JobSubmitted { .. }
-            | Event::NodeRegistered { .. }
-            | Event::NodeChanged { .. }
-            | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. }
-            | Event::ReservationSet { .. }
-            | Event::ReservationStarted { .. }
-            | Event::ReservationGone { .. }
-            | Event::AccountsChanged { .. }
-            | Event::PrioritiesCalculated { .. } => return None,
-        })
-    }
+/// Which step of its life `event` is for this record; `None` if the event is not about a job's life.
+pub fn move_of(job: &Job, event: &Event) -> Option<Move> {
+    Some(match event {
+        Event::TaskSplit { .. } => Move::Split,
+        Event::JobChanged { change, .. } => match change {
+            JobChange::Spec(_)
+            | JobChange::Hold { .. }
+            | JobChange::TimeLimit(_)
+            | JobChange::Priority(_)
+            | JobChange::WaitingOn { .. }
+            | JobChange::Requeueable(_)
+            | JobChange::Warned
+            | JobChange::Eligible
+            | JobChange::TermSent
+            | JobChange::NotBefore(_)
+            | JobChange::SpecialExit(_)
+            | JobChange::Detail(_)
+            | JobChange::Ready
+            | JobChange::ReservationGone { .. }
+            | JobChange::EndBy(_)
+            | JobChange::Resized(_)
+            | JobChange::StepLimit { .. }
+            | JobChange::Preempted(_)
+            | JobChange::Waking(_)
+            | JobChange::NodesUp
+            | JobChange::SwitchWait
+            | JobChange::Accrues(_) => Move::Change,
+            JobChange::TurnDue(_) => Move::Change,
+        },
+        Event::JobStarted { .. } => Move::Start,
+        Event::JobEnding { requeue: None, .. } => Move::End,
+        Event::JobEnding {
+            requeue: Some(_), ..
+        } => Move::EndForRequeue,
+        Event::NodeReleased { .. } if job.nodes_held.len() > 1 => Move::ReleaseOne,
+        Event::NodeReleased { .. } => Move::ReleaseLast,
+        Event::JobRequeued { .. } => Move::Requeue,
+        Event::JobSuspended { .. } => Move::Suspend,
+        Event::JobResumed { .. } => Move::Resume,
+        Event::JobsPurged { .. } => Move::Purge,
+        Event::StepStarted { .. } => Move::StepStart,
+        Event::StepEnded { .. } => Move::StepEnd,
+        Event::Configured { .. }
+        | Event::BlobStored { .. }
+        | Event::JobSubmitted { .. }
+        | Event::NodeRegistered { .. }
+        | Event::NodeChanged { .. }
+        | Event::PartitionChanged { .. }
+        | Event::PartitionRemoved { .. }
+        | Event::ReservationSet { .. }
+        | Event::ReservationStarted { .. }
+        | Event::ReservationGone { .. }
+        | Event::AccountsChanged { .. }
+        | Event::PrioritiesCalculated { .. } => return None,
+    })
 }
 
 /// Where `step` leads from `phase`; `None` where it cannot happen.

@@ -10,15 +10,14 @@ use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
 use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Job, JobState};
-use muster_core::priority::Scale;
+use muster_core::job::{ArrayInfo, ArrayRole, Job, JobState};
+use muster_core::policy::access;
+use muster_core::policy::access::privacy::{self, JobScope, hides, sees_reservation, shows_node};
+use muster_core::private_data::PrivateData;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::reservation::Reservation;
-use muster_core::rights::privacy::{
-    self, JobScope, PrivateData, hides, sees_reservation, shows_node,
-};
 use muster_core::rights::{self, Request};
-use muster_core::state::{ArrayInfo, State};
+use muster_core::state::{Scale, State};
 use muster_core::time::Timestamp;
 use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPart, Diag, JobPriority, Pong, PrioritiesAnswer,
@@ -245,7 +244,7 @@ fn private_to<'s>(
     let job = state.jobs.get(&id);
     let seen = job.filter(|job| JobScope::of(state, identity).has(job));
     let job = seen.ok_or(RefusalCode::InvalidJobId)?;
-    match rights::may_job(state, identity, request, job) {
+    match access::may_job(state, identity, request, job) {
         true => Ok(job),
         false => Err(rights::denied(request)),
     }

@@ -5,8 +5,9 @@
 
 use log::{Level, Record};
 use muster_core::command::{Identity, Reply, UserCommand};
+use muster_core::policy::access::audit::{beyond_own, target, text};
+use muster_core::policy::access::role_of;
 use muster_core::refusal::Refusal;
-use muster_core::rights::audit::{beyond_own, target, text};
 use muster_core::rights::{Request, Role};
 use muster_core::state::State;
 use std::collections::HashMap;
@@ -74,7 +75,7 @@ impl Entry {
             always: beyond_own(state, identity, command),
             target: target(command),
             ..Entry::new(
-                Role::of(state, identity),
+                role_of(state, identity),
                 identity,
                 Request::from(command),
                 pid,

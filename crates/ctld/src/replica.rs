@@ -22,8 +22,10 @@ use muster_core::command::Identity;
 use muster_core::config::ClusterConfig;
 use muster_core::config_diff;
 use muster_core::event::Event;
+use muster_core::policy::access;
+use muster_core::policy::access::privacy::{JobScope, hides};
+use muster_core::private_data::PrivateData;
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::rights::privacy::{JobScope, PrivateData, hides};
 use muster_core::rights::{self, Request};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
@@ -360,7 +362,7 @@ impl Replica {
                 RefusalCode::ProtocolError,
                 "accounting is asked of the store, not of the replica",
             ))),
-            Query::ResetDiag if !rights::may(&self.state, identity, Request::ResetDiag) => {
+            Query::ResetDiag if !access::may(&self.state, identity, Request::ResetDiag) => {
                 send(Response::Refused(rights::denied(Request::ResetDiag)));
             }
             Query::Diag | Query::ResetDiag => {

@@ -21,6 +21,7 @@ use crate::watchdog::{Doing, Pulses};
 use log::{error, warn};
 use muster_core::command::{Identity, Reply};
 use muster_core::ids::JobId;
+use muster_core::policy::access::role_of;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request, Role};
 use muster_core::state::State;
@@ -138,7 +139,7 @@ impl Shared {
             return Ok(Role::SlurmUser);
         }
         let identity = identity.clone();
-        self.look(move |state| Role::of(state, &identity)).await
+        self.look(move |state| role_of(state, &identity)).await
     }
 
     /// Whether someone's role suffices for a request; the audit log gets a line if not.

@@ -8,9 +8,11 @@ use muster_core::event::{Event, JobChange};
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, ExitStatus, Job, JobState};
 use muster_core::node::NodeLink;
+use muster_core::policy::access;
+use muster_core::policy::access::privacy::JobScope;
+use muster_core::policy::access::role_of;
 use muster_core::refusal::RefusalCode;
-use muster_core::rights::privacy::JobScope;
-use muster_core::rights::{self, Request, Role};
+use muster_core::rights::{self, Request};
 use muster_core::state::State;
 use muster_proto::client::{Diag, Response};
 use muster_proto::frame;
@@ -62,9 +64,9 @@ impl Waiting {
         let seen = |job: &&Job| JobScope::of(state, identity).has(job);
         let response = match state.jobs.get(&id).filter(seen) {
             None => Response::Refused(RefusalCode::InvalidJobId.into()),
-            Some(job) if !rights::may_job(state, identity, Request::WaitStarted, job) => {
+            Some(job) if !access::may_job(state, identity, Request::WaitStarted, job) => {
                 let refusal = rights::denied(Request::WaitStarted);
-                Entry::new(Role::of(state, identity), identity, Request::WaitStarted, 0)
+                Entry::new(role_of(state, identity), identity, Request::WaitStarted, 0)
                     .about(&format!("job {id}"))
                     .refused(&refusal);
                 Response::Refused(refusal)

@@ -7,8 +7,7 @@
 use muster_core::config::PartitionConfig;
 use muster_core::ids::JobId;
 use muster_core::job::Job;
-use muster_core::priority::Scale;
-use muster_core::state::State;
+use muster_core::state::{Scale, State};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

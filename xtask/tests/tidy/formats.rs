@@ -23,7 +23,7 @@ const EVENTS: [&str; 4] = [
     "core::event::Event",
     "core::event::JobChange",
     "core::event::NodeChange",
-    "core::accounts::AccountsChange",
+    "core::event::accounts::AccountsChange",
 ];
 
 /// Lines of a type by their numbers; those of a variant's fields have two.

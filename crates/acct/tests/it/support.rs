@@ -7,13 +7,13 @@ use muster_core::event::{Event, JobChange};
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::index_set::IndexSet;
 use muster_core::job::{
-    Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Reason, Step, StepEnd, Usage,
+    Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Phase, Reason, Step,
+    StepEnd, Usage,
 };
 use muster_core::node::NodeConfig;
 use muster_core::spec::{ArraySpec, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
-use muster_core::transition::Phase;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

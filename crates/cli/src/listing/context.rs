@@ -8,7 +8,7 @@ use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::explain::ExpectedStart;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::node::Node;
-use muster_core::rights::privacy::PrivateData;
+use muster_core::private_data::PrivateData;
 use muster_core::spec::MemoryAsk;
 use muster_core::time::Timestamp;
 use std::cell::{OnceCell, RefCell};

@@ -11,8 +11,8 @@ use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::index_set::IndexSet;
 use muster_core::job::{
-    AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Reason,
-    Step,
+    AfterCompleting, Allocation, ArrayInfo, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare,
+    Reason, Step,
 };
 use muster_core::node::{Node, NodeConfig, NodeInfo, NodeLink};
 use muster_core::node_state::InitialState;
@@ -20,7 +20,6 @@ use muster_core::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, Owner,
     Sharing, StdioSpec,
 };
-use muster_core::state::ArrayInfo;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 

@@ -5,12 +5,11 @@ use crate::connect::{Client, ConnectError, unexpected};
 use muster_core::config::ClusterConfig;
 use muster_core::explain::ExpectedStart;
 use muster_core::ids::{JobId, NodeIdx};
-use muster_core::job::{ArrayRole, Job};
+use muster_core::job::{ArrayInfo, ArrayRole, Job};
 use muster_core::licenses::License;
 use muster_core::listing_codec::CompactListing;
+use muster_core::private_data::PrivateData;
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::rights::privacy::PrivateData;
-use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
 use muster_proto::client::{

@@ -16,7 +16,7 @@ use crate::options::Status;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::ArrayRole;
-use muster_core::rights::privacy::PrivateData;
+use muster_core::private_data::PrivateData;
 use muster_proto::client::JobFilter;
 use std::collections::HashSet;
 use std::fmt::Write as _;

@@ -12,7 +12,7 @@ use super::{Failure, complain, failed_call, node_document, print, query};
 use crate::connect::Client;
 use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use muster_core::ids::NodeIdx;
-use muster_core::rights::privacy::PrivateData;
+use muster_core::private_data::PrivateData;
 use std::collections::HashSet;
 use std::time::Duration;
 

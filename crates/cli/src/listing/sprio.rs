@@ -353,8 +353,8 @@ fn sort(jobs: &mut [&JobPriority], keys: &str, w: &Multifactor) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_core::factors::Factors;
     use muster_core::ids::JobId;
-    use muster_core::priority::Factors;
 
     fn answer() -> PrioritiesAnswer {
         let job = |id, partition: &str| JobPriority {

@@ -7,12 +7,12 @@ use super::target::{self, Item, Tally};
 use crate::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
 use crate::effect::Effect;
 use crate::ids::{JobId, StepNo};
-use crate::job::{ExitStatus, Job};
+use crate::job::{ExitStatus, Job, Phase};
 use crate::limits::SIGNAL_MAX;
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use crate::spec::JobKind;
-use crate::transition::Phase;
 
 /// SIGKILL on Linux.
 const SIGKILL: u32 = 9;
@@ -76,7 +76,7 @@ pub(super) fn end_allocation(
     let job = draft
         .job(id)
         .ok_or_else(|| Refusal::new(RefusalCode::InvalidJobId, format!("there is no job {id}")))?;
-    rights::require_job(draft.state, identity, Request::EndAllocation, job)?;
+    access::require_job(draft.state, identity, Request::EndAllocation, job)?;
     if job.spec.kind != JobKind::Allocation {
         return Err(Refusal::new(
             RefusalCode::JobNotRunning,
@@ -138,7 +138,7 @@ fn act_on_target(
 ) {
     let foreign = target::any_record(draft, wanted.job).and_then(|job| {
         let (identity, request) = (caller.identity, caller.request);
-        let refusal = rights::require_job(draft.state, identity, request, job).err()?;
+        let refusal = access::require_job(draft.state, identity, request, job).err()?;
         Some((refusal, target::matches(draft, job, selection)))
     });
     match foreign {
@@ -160,7 +160,7 @@ fn act_on_target(
         if !target::matches(draft, job, selection) {
             continue;
         }
-        let outcome = rights::require_job(draft.state, caller.identity, caller.request, job)
+        let outcome = access::require_job(draft.state, caller.identity, caller.request, job)
             .and_then(|()| act(draft, item));
         match outcome {
             Ok(()) => {

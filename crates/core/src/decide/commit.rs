@@ -3,18 +3,17 @@
 
 use super::draft::Draft;
 use super::{power, turns};
-use crate::account_limits::amounts;
 use crate::command::{Plan, PlannedStart};
 use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
-use crate::gpu_parts;
 use crate::ids::{Attempt, JobId};
 use crate::job::{Allocation, ArrayRole, GresShare, Job, MILLION, NodeShare};
-use crate::licenses;
 use crate::node::Node;
+use crate::policy::limits::amounts;
 use crate::reservation::{Flags, Reservation};
 use crate::state::Note;
 use crate::time::{TimeLimit, Timestamp};
+use crate::{gpu_parts, licenses};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -198,7 +197,7 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
     let gres_apart = settings.is_some_and(|m| m.max_tres_gres);
     let most = settings.is_some_and(|m| m.max_tres) || gres_apart;
     let (mut units, mut gres_units, mut shared): (f64, f64, f64) = (0.0, 0.0, 0.0);
-    for (name, weight) in crate::priority::tres_weights(weights) {
+    for (name, weight) in crate::factors::tres_weights(weights) {
         let amount = match name.to_ascii_lowercase().as_str() {
             "cpu" => alloc.cpus() as f64,
             "mem" => alloc.memory_mib() as f64,

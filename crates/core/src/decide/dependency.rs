@@ -7,10 +7,9 @@ use crate::event::JobChange;
 use crate::ids::JobId;
 use crate::index::dependency_key;
 use crate::index_set::IndexSet;
-use crate::job::{ArrayRole, Job, JobState, Reason};
+use crate::job::{ArrayRole, Job, JobState, Phase, Reason};
 use crate::spec::{DependencyKind, DependencyTerm};
 use crate::time::Timestamp;
-use crate::transition::Phase;
 use std::collections::BTreeSet;
 
 /// The outcome of one condition, or of all of a job.

@@ -6,20 +6,20 @@ mod copies;
 
 use self::copies::{How, Jobs, Nodes, Use};
 use super::Decision;
-use crate::account_limits::{InUse, Scope, amounts};
+use crate::account_limits::Scope;
+use crate::apply;
 use crate::command::Reply;
 use crate::effect::Effect;
 use crate::event::{Event, JobChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::index::Counts;
 use crate::index_set::IndexSet;
-use crate::job::{Allocation, ArrayRole, Job, MILLION};
-use crate::licenses;
+use crate::job::{Allocation, ArrayRole, Job, MILLION, Phase};
 use crate::node::Node;
-use crate::priority::Scale;
-use crate::state::{Note, State};
+use crate::policy::limits::amounts;
+use crate::state::limit_use::InUse;
+use crate::state::{LicenseUse, Note, Scale, State};
 use crate::time::Timestamp;
-use crate::transition::Phase;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(super) struct Draft<'a> {
     /// Use of limits by the starts of this draft.
     pub(super) limits: BTreeMap<Scope, InUse>,
     /// Licenses that starts of this draft take, by name and where they come from.
-    pub(super) licenses: licenses::InUse,
+    pub(super) licenses: LicenseUse,
     /// Nodes that were powered down.
     pub(super) powered_down: u32,
     /// Nodes that were powered up.
@@ -85,7 +85,7 @@ impl<'a> Draft<'a> {
             changed: BTreeSet::new(),
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
-            licenses: licenses::InUse::new(),
+            licenses: LicenseUse::new(),
             limits: BTreeMap::new(),
             powered_down: 0,
             powered_up: 0,
@@ -257,7 +257,7 @@ impl<'a> Draft<'a> {
     pub(super) fn emit(&mut self, event: Event) {
         match &event {
             Event::JobSubmitted { id, .. } => {
-                if let Some(job) = Job::submitted(&event) {
+                if let Some(job) = apply::job::submitted(&event) {
                     if job.spec.array.is_some() {
                         self.counts.insert(*id, Counts::of(&job));
                     }
@@ -312,7 +312,7 @@ impl<'a> Draft<'a> {
             }
             Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
                 if let Some(node) = self.node_mut(*node) {
-                    node.apply(&event);
+                    apply::node::apply_event(node, &event);
                 }
             }
             Event::JobsPurged { .. }
@@ -373,7 +373,7 @@ impl<'a> Draft<'a> {
         };
         for (share, alloc) in job.held() {
             if let Some(node) = self.node_mut(share.node) {
-                node.follow_stop(share, alloc, job.cpus_released_by_preemption);
+                apply::node::follow_stop(node, share, alloc, job.cpus_released_by_preemption);
             }
         }
     }
@@ -413,7 +413,10 @@ impl<'a> Draft<'a> {
             return;
         }
         self.next_job_id = self.next_job_id.max(id.0 + 1);
-        if let Some(task) = self.job(base).map(|record| record.task(id, index)) {
+        if let Some(task) = self
+            .job(base)
+            .map(|record| apply::job::task(record, id, index))
+        {
             self.jobs.insert(id, task);
         }
         if let Some(mut counts) = self.counts(base) {
@@ -421,7 +424,7 @@ impl<'a> Draft<'a> {
             self.counts.insert(base, counts);
         }
         if let Some(record) = self.jobs.own_mut(base) {
-            record.apply(event);
+            apply::job::apply_event(record, event);
             return;
         }
         let lowest = self.first_in_record(base) == Some(index);
@@ -437,7 +440,7 @@ impl<'a> Draft<'a> {
             return;
         };
         let (before, counts) = (job.phase(), Counts::of(job));
-        job.apply(event);
+        apply::job::apply_event(job, event);
         let (after, counts_after, base) = (job.phase(), Counts::of(job), job.submission());
         let name = (job.spec.owner.uid, &job.spec.name);
         if after == Phase::Ended && before != Phase::Ended {

@@ -3,10 +3,9 @@
 use super::draft::Draft;
 use crate::event::Event;
 use crate::ids::{JobId, NodeIdx, StepNo};
-use crate::job::{AfterCompleting, ExitStatus, Hold, Job, JobState, Reason, StepEnd, Usage};
+use crate::job::{AfterCompleting, ExitStatus, Hold, Job, JobState, Phase, Reason, StepEnd, Usage};
 use crate::limits::{LAUNCH_BACKOFF_MAX_S, LAUNCH_BACKOFF_S};
 use crate::spec::JobKind;
-use crate::transition::Phase;
 
 /// SIGTERM on Linux: what steps get when their job is ended.
 const SIGTERM: u32 = 15;

@@ -4,16 +4,16 @@
 use super::draft::Draft;
 use super::ending::{self, End};
 use super::{commit, submit};
+use crate::apply;
 use crate::command::{Identity, JobTarget, PlannedStart, Reply};
 use crate::event::Event;
 use crate::het::HetPart;
 use crate::ids::{BlobId, JobId, NodeIdx};
-use crate::job::{Allocation, Job, JobState};
+use crate::job::{Allocation, Job, JobState, Phase};
 use crate::limits::HET_COMPONENTS_MAX;
 use crate::node::Node;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::{JobKind, JobSpec};
-use crate::transition::Phase;
 use minicbor::bytes::ByteVec;
 use std::collections::BTreeMap;
 
@@ -151,7 +151,7 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, mut planned: Vec<Plann
         }
         for share in &start.alloc.nodes {
             if let Some(node) = nodes.get_mut(&share.node) {
-                node.take(start.job, share, &start.alloc);
+                apply::node::take(node, start.job, share, &start.alloc);
             }
         }
     }

@@ -5,12 +5,12 @@ use super::target::{self, Item};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::JobChange;
 use crate::ids::JobId;
-use crate::job::{Hold, Job};
+use crate::job::{Hold, Job, Phase};
 use crate::limits::TOP_JOBS_MAX;
-use crate::priority::Scale;
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
-use crate::transition::Phase;
+use crate::rights::Request;
+use crate::state::Scale;
 use std::sync::Arc;
 
 /// `scontrol hold`, `uhold`. A running job is held for the case that it is requeued.
@@ -20,7 +20,7 @@ pub(super) fn hold(
     target: &JobTarget,
     user: bool,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = rights::may(draft.state, identity, Request::HoldAsAdmin);
+    let admin = access::may(draft.state, identity, Request::HoldAsAdmin);
     let by = if user || !admin {
         Hold::User
     } else {
@@ -47,7 +47,7 @@ pub(super) fn release(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = rights::may(draft.state, identity, Request::HoldAsAdmin);
+    let admin = access::may(draft.state, identity, Request::HoldAsAdmin);
     let tally = target::for_each(
         draft,
         (identity, Request::Release),
@@ -90,7 +90,7 @@ pub(super) fn top(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = rights::may(draft.state, identity, Request::TopAnyway);
+    let admin = access::may(draft.state, identity, Request::TopAnyway);
     let allowed = draft.state.config.as_ref().is_some_and(|config| {
         let parameters = &config.scheduler_parameters;
         parameters.iter().any(|p| p == "enable_user_top")
@@ -209,7 +209,7 @@ fn holdable<'d>(
 ) -> Result<&'d Job, Refusal> {
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    rights::require_job(draft.state, identity, request, job)?;
+    access::require_job(draft.state, identity, request, job)?;
     match job.phase() {
         Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing => Ok(job),
         Phase::Completing | Phase::Ended | Phase::Gone => Err(Refusal::new(

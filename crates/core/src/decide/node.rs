@@ -7,12 +7,11 @@ use super::{power, reboot, tick, turns};
 use crate::command::NodeCommand;
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
-use crate::job::{ExitStatus, Job, JobState, Reason, Step, StepEnd};
+use crate::job::{ExitStatus, Job, JobState, Phase, Reason, Step, StepEnd};
 use crate::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
 use crate::node::{NodeInfo, NodeLink, NodeReason};
 use crate::spec::JobKind;
 use crate::state::Note;
-use crate::transition::Phase;
 
 /// Takes in what a node tells.
 pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {

@@ -4,8 +4,9 @@ use crate::accounts::Qos;
 use crate::command::Identity;
 use crate::config::{EnforcePartLimits, PartitionConfig, PartitionState};
 use crate::job::Reason;
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use crate::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
 use crate::state::State;
 use crate::time::TimeLimit;
@@ -118,7 +119,7 @@ fn access(
             ));
         }
     }
-    if partition.root_only && !rights::may(state, identity, Request::RootOnlyPartition) {
+    if partition.root_only && !access::may(state, identity, Request::RootOnlyPartition) {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
             format!("partition {name} is for root (RootOnly=YES)"),

@@ -6,11 +6,11 @@ use super::het;
 use super::target::{self, Item};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::{Event, JobChange};
-use crate::job::{ArrayRole, Job, Reason};
+use crate::job::{ArrayRole, Job, Phase, Reason};
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use crate::spec::JobKind;
-use crate::transition::Phase;
 
 /// Options of the request.
 #[derive(Clone, Copy)]
@@ -48,14 +48,14 @@ fn requeue_item(
     let hold = how.hold;
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    rights::require_job(draft.state, identity, Request::Requeue, job)?;
+    access::require_job(draft.state, identity, Request::Requeue, job)?;
     if job.spec.kind != JobKind::Batch {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,
             format!("job {id} is no batch job"),
         ));
     }
-    if !job.requeueable && !rights::may(draft.state, identity, Request::RequeueAnyway) {
+    if !job.requeueable && !access::may(draft.state, identity, Request::RequeueAnyway) {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,
             format!("job {id} was submitted with --no-requeue or the cluster has JobRequeue=0"),

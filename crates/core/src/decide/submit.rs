@@ -7,17 +7,18 @@ use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
 use crate::ids::{BlobId, JobId};
 use crate::job::{ArrayRole, Hold, Job, Reason};
-use crate::licenses;
 use crate::limits::{
     CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX,
     SCRIPT_BYTES_DEFAULT, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use crate::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use crate::state::State;
 use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
+use crate::{apply, licenses};
 use minicbor::bytes::ByteVec;
 use std::sync::Arc;
 
@@ -187,7 +188,7 @@ pub(super) fn prepare(
     if verdict.never {
         job.reason = Reason::DependencyNeverSatisfied;
     }
-    job.reason = match job.waiting_reason() {
+    job.reason = match apply::job::waiting_reason(&job) {
         Reason::None => limits.unwrap_or(Reason::None),
         reason => reason,
     };
@@ -218,7 +219,7 @@ fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner
     };
     let named = &spec.owner;
     let for_another = !named.user.is_empty() && named.uid != own.uid;
-    if for_another && rights::may(draft.state, identity, Request::SubmitForOther) {
+    if for_another && access::may(draft.state, identity, Request::SubmitForOther) {
         if identity.uid != 0 && (named.uid == 0 || named.gid == 0) {
             return denied("only root submits jobs as root".to_owned());
         }
@@ -662,15 +663,15 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
 /// Only administrators put a job before others.
 fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<(), Refusal> {
     if spec.nice < 0 {
-        rights::require(draft.state, identity, Request::NegativeNice)?;
+        access::require(draft.state, identity, Request::NegativeNice)?;
     }
     if spec.site_factor != 0 {
-        rights::require(draft.state, identity, Request::SiteFactor)?;
+        access::require(draft.state, identity, Request::SiteFactor)?;
     }
     if spec.shown.iter().any(|(key, _)| key == ADMIN_COMMENT) {
-        rights::require(draft.state, identity, Request::AdminComment)?;
+        access::require(draft.state, identity, Request::AdminComment)?;
     }
-    if rights::may(draft.state, identity, Request::SetPriority) {
+    if access::may(draft.state, identity, Request::SetPriority) {
         return Ok(());
     }
     let multifactor = draft

@@ -6,9 +6,8 @@ use super::{het, target, turns};
 use crate::command::{JobTarget, Reply};
 use crate::event::Event;
 use crate::ids::JobId;
-use crate::job::Job;
+use crate::job::{Job, Phase};
 use crate::refusal::{Refusal, RefusalCode};
-use crate::transition::Phase;
 
 /// `scontrol suspend`.
 pub(super) fn suspend(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Option<Reply>, Refusal> {

@@ -5,8 +5,9 @@ use crate::command::{Identity, JobSelection, JobTarget, Reply};
 use crate::hostlist;
 use crate::ids::JobId;
 use crate::job::{ArrayRole, Job, JobState};
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use std::collections::BTreeSet;
 
 /// One thing to act upon.
@@ -115,7 +116,7 @@ fn require(
     target: &JobTarget,
 ) -> Result<(), Refusal> {
     match any_record(draft, target.job) {
-        Some(job) => rights::require_job(draft.state, identity, request, job),
+        Some(job) => access::require_job(draft.state, identity, request, job),
         None => Ok(()),
     }
 }
@@ -287,7 +288,7 @@ pub(super) fn by_filter(
     selection: &JobSelection,
 ) -> Vec<Item> {
     let state = draft.state;
-    let all = rights::may(state, identity, request);
+    let all = access::may(state, identity, request);
     let known = state.accounts.users.get(&identity.user);
     let coordinates = known.is_some_and(|user| !user.coordinates.is_empty());
     let own_only = selection.only_own || !(all || coordinates);
@@ -319,7 +320,7 @@ pub(super) fn by_filter(
             draft
                 .job(*id)
                 .filter(|job| !job.is_over() && matches(draft, job, selection))
-                .is_some_and(|job| all || rights::may_job(state, identity, request, job))
+                .is_some_and(|job| all || access::may_job(state, identity, request, job))
         })
         .map(Item::Record)
         .collect()

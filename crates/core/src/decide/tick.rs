@@ -3,8 +3,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use crate::accounts::AccountsChange;
-use crate::event::{Event, JobChange, NodeChange};
+use crate::event::{AccountsChange, Event, JobChange, NodeChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Job, JobState, Reason};
 use crate::limits::PURGE_MAX;
@@ -170,7 +169,7 @@ fn priorities(draft: &mut Draft<'_>) {
     }
     let since = state.accounts.reset_at;
     let first = state.accounts.calculated_at == Timestamp::default();
-    if first || crate::priority::usage_reset_between(settings, since, at) {
+    if first || crate::policy::priority::usage_reset_between(settings, since, at) {
         let all = !first || settings.usage_reset == crate::order_config::UsageReset::Now;
         let forget = all.then_some(AccountsChange::UsageReset(None));
         let changes = forget.into_iter().collect();

@@ -8,13 +8,13 @@ use super::{ask, dependency, partition_access, reservation, resize};
 use crate::command::{Identity, JobTarget, JobUpdate, Reply};
 use crate::config::PartitionConfig;
 use crate::event::JobChange;
-use crate::job::{Hold, Job};
+use crate::job::{Hold, Job, Phase};
 use crate::limits::{DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use crate::spec::{JobKind, JobSpec};
 use crate::time::TimeLimit;
-use crate::transition::Phase;
 use std::sync::Arc;
 
 /// The specification before and after, for tasks that share theirs.
@@ -46,7 +46,7 @@ fn update_item(
 ) -> Result<(), Refusal> {
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    rights::require_job(draft.state, identity, Request::UpdateJob, job)?;
+    access::require_job(draft.state, identity, Request::UpdateJob, job)?;
     let pending = match job.phase() {
         Phase::Pending => true,
         Phase::Running | Phase::Suspended | Phase::Requeueing => false,
@@ -58,7 +58,7 @@ fn update_item(
         }
     };
     if update.stdio.is_some() || update.work_dir.is_some() {
-        rights::require_job(draft.state, identity, Request::UpdatePaths, job)?;
+        access::require_job(draft.state, identity, Request::UpdatePaths, job)?;
     }
     let (mut kept, mut rest) = (None, None);
     if pending && update.nodelist.is_some() {
@@ -175,7 +175,7 @@ fn refuse_unless_admin(
         ),
     ];
     let mut asked = fields.iter().filter(|(_, given)| *given);
-    asked.try_for_each(|(request, _)| rights::require(draft.state, identity, *request))
+    asked.try_for_each(|(request, _)| access::require(draft.state, identity, *request))
 }
 
 fn new_limit(
@@ -202,7 +202,7 @@ fn new_limit(
         }
     };
     // The order of the variants is the order of the limits: `Unlimited` is the most.
-    if wanted > job.time_limit && !rights::may(draft.state, identity, Request::RaiseTimeLimit) {
+    if wanted > job.time_limit && !access::may(draft.state, identity, Request::RaiseTimeLimit) {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
             "only an administrator raises a time limit",
@@ -218,7 +218,7 @@ fn new_rank(
     job: &Job,
     update: &JobUpdate,
 ) -> Result<Option<JobChange>, Refusal> {
-    let may = |request| rights::may(draft.state, identity, request);
+    let may = |request| access::may(draft.state, identity, request);
     let admin = may(Request::HoldAsAdmin);
     let denied = |why: &str| Err(Refusal::new(RefusalCode::AccessDenied, why));
     match update.priority {
@@ -234,7 +234,7 @@ fn new_rank(
                 return denied("the job is held by an administrator");
             }
             let most = if job.hold == Hold::None {
-                let scale = crate::priority::Scale::new(draft.state);
+                let scale = crate::state::Scale::new(draft.state);
                 draft.state.priority_of(scale.as_ref(), job)
             } else {
                 job.default_priority()
@@ -298,7 +298,7 @@ fn new_spec(
         spec.nice = nice;
     }
     if let Some(factor) = update.site_factor {
-        rights::require(state, identity, Request::SiteFactor)?;
+        access::require(state, identity, Request::SiteFactor)?;
         spec.site_factor = factor;
     }
     if let Some(begin) = update.begin {

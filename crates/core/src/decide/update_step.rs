@@ -6,12 +6,12 @@ use crate::command::{Identity, JobTarget, Reply};
 use crate::effect::Effect;
 use crate::event::JobChange;
 use crate::ids::{JobId, StepNo};
-use crate::job::Job;
+use crate::job::{Job, Phase};
 use crate::limits::TEXT_BYTES_MAX;
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use crate::time::TimeLimit;
-use crate::transition::Phase;
 
 /// `scontrol update StepId=JOB.STEP TimeLimit=`. A step of which no number is given stands for all of the job's.
 pub(super) fn update(
@@ -75,7 +75,7 @@ fn running<'d>(
     id: JobId,
 ) -> Result<&'d Job, Refusal> {
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    rights::require_job(draft.state, identity, request, job)?;
+    access::require_job(draft.state, identity, request, job)?;
     match job.phase() {
         Phase::Running | Phase::Suspended => Ok(job),
         Phase::Pending | Phase::Requeueing => Err(Refusal::new(

@@ -1,12 +1,12 @@
 //! What sacctmgr changes, what is enforced of it, and use.
 
 use crate::world::{World, config, spec, target};
-use muster_core::accounts::{AccountsChange, PARENT_SHARES};
+use muster_core::accounts::PARENT_SHARES;
 use muster_core::command::{
     AccountsAsk, AccountsEdit, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
 };
 use muster_core::cpuset::CpuSet;
-use muster_core::event::Event;
+use muster_core::event::{AccountsChange, Event};
 use muster_core::job::GresShare;
 use muster_core::node::GresConfig;
 use muster_core::order_config::{Multifactor, UsageReset};

@@ -2,8 +2,8 @@
 
 use crate::world::{World, array, config, spec, target};
 use muster_core::account_limits::Limits;
-use muster_core::accounts::{Account, AccountsChange, Qos, Terms, User};
-use muster_core::event::Event;
+use muster_core::accounts::{Account, Qos, Terms, User};
+use muster_core::event::{AccountsChange, Event};
 use muster_core::ids::JobId;
 use muster_core::order_config::Multifactor;
 use muster_core::spec::JobSpec;
@@ -148,12 +148,12 @@ fn the_next_begins_when_priorities_are_worked_out() {
     w.tick();
     assert_eq!(since(&w, ids[1]), Some(w.now));
     assert_eq!(aging(&w, &[ids[2], late]), [false, false]);
-    let scale = muster_core::priority::Scale::new(&w.state).unwrap();
+    let scale = muster_core::state::Scale::new(&w.state).unwrap();
     assert_eq!(scale.age(since(&w, ids[1])), 0.0);
     // Its age is what it has gained, not how long it has waited; a hold takes it away.
     w.now = w.now.plus_s(100);
     w.tick();
-    let scale = muster_core::priority::Scale::new(&w.state).unwrap();
+    let scale = muster_core::state::Scale::new(&w.state).unwrap();
     assert_eq!(scale.age(since(&w, ids[1])), 100.0);
     assert_eq!(scale.age(since(&w, ids[2])), 0.0);
     // Without a limit all of them do.

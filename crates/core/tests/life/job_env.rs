@@ -3,10 +3,9 @@
 
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{JobId, NodeIdx, StepNo};
-use muster_core::job::{Allocation, ArrayRole, NodeShare};
+use muster_core::job::{Allocation, ArrayInfo, ArrayRole, NodeShare};
 use muster_core::job_env::{self, JobView, StepView, Variables};
 use muster_core::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
-use muster_core::state::ArrayInfo;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::collections::BTreeMap;
 

@@ -2,8 +2,7 @@
 //! line of `Type::Variant hex` for each variant. `UPDATE_FIXTURES=1 cargo test -p muster-core --test life` writes those of the
 //! newest version from the events of all tests; those of earlier ones stay as they are.
 
-use muster_core::accounts::AccountsChange;
-use muster_core::event::{Event, JobChange, NodeChange};
+use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::preemption::{PreemptMode, Preempted};
 use muster_core::time::Timestamp;

@@ -574,7 +574,8 @@ fn the_queue_drains() {
 /// Every move that the table of transitions allows is one that really happens.
 #[test]
 fn every_transition_is_reached() {
-    use muster_core::transition::{Move, Phase, next_phase};
+    use muster_core::job::Phase;
+    use muster_core::transition::{Move, move_of, next_phase};
     let mut missing: Vec<(Phase, Move)> = Phase::ALL
         .into_iter()
         .flat_map(|phase| Move::ALL.into_iter().map(move |step| (phase, step)))
@@ -597,7 +598,7 @@ fn every_transition_is_reached() {
         for event in &world.history[before..] {
             // A submission moves no job: there was none before.
             for job in event.jobs().iter().filter_map(|id| state.jobs.get(id)) {
-                if let Some(step) = job.move_of(event) {
+                if let Some(step) = move_of(job, event) {
                     let seen = (job.phase(), step);
                     missing.retain(|pair| *pair != seen);
                 }

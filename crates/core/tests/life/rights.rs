@@ -16,6 +16,8 @@ use muster_core::config::ClusterConfig;
 use muster_core::decide::decide;
 use muster_core::event::Event;
 use muster_core::ids::JobId;
+use muster_core::policy::access;
+use muster_core::policy::access::role_of;
 use muster_core::refusal::RefusalCode;
 use muster_core::rights::{self, Group, Least, Request, Role};
 use muster_core::spec::JobSpec;
@@ -180,9 +182,9 @@ fn reads_and_requests_to_agents() {
             let got = match (request.group(), request.least()) {
                 (Group::Agent, _) => rights::may_on_node(request, uid, OWNER, false),
                 (Group::Query | Group::Connection, least) if least.needs_object() => {
-                    rights::may_job(&w.state, &user(uid), request, job)
+                    access::may_job(&w.state, &user(uid), request, job)
                 }
-                (Group::Query | Group::Connection, _) => rights::may(&w.state, &user(uid), request),
+                (Group::Query | Group::Connection, _) => access::may(&w.state, &user(uid), request),
                 (Group::Command | Group::Part | Group::Accounts, _) => continue,
             };
             assert_eq!(got, may, "{request:?} by uid {uid}");
@@ -204,7 +206,7 @@ fn a_level_counts_from_the_next_request_on() {
     assert_eq!(w.refused(STRANGER, hold()), RefusalCode::AccessDenied);
     let level = |level| edit(&["u5"], modify_user("", level, TermsAsk::default()));
     w.must(0, level("Operator"));
-    assert_eq!(Role::of(&w.state, &user(STRANGER)), Role::Operator);
+    assert_eq!(role_of(&w.state, &user(STRANGER)), Role::Operator);
     w.must(STRANGER, hold());
     w.must(0, level("None"));
     assert_eq!(w.refused(STRANGER, hold()), RefusalCode::AccessDenied);

@@ -3,8 +3,8 @@
 
 use super::Writer;
 use muster_core::command::{Identity, Reply, UserCommand};
-use muster_core::het::HetComponent;
 use muster_core::job::{Allocation, Job};
+use muster_core::job_env::HetComponent;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::JobSpec;
 use muster_core::state::State;

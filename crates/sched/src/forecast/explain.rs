@@ -10,12 +10,11 @@ use muster_core::account_limits::Scope;
 use muster_core::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
 use muster_core::hostlist;
 use muster_core::ids::JobId;
-use muster_core::job::{Job, JobState, Reason};
+use muster_core::job::{Job, JobState, Phase, Reason};
 use muster_core::node::{Node, NodeLink};
 use muster_core::spec::{DependencyKind, DependencyTerm, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
-use muster_core::transition::Phase;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs ahead that are listed.

@@ -1,5 +1,5 @@
 //! When running jobs are expected to end: after the time they are predicted to run, and once that has passed, at their
-//! limit. Kept only where run times are predicted (`muster_core::run_times`).
+//! limit. Kept only where run times are predicted (`muster_core::state::run_times`).
 
 use crate::nodes::node_map::NumberMap;
 use muster_core::ids::JobId;

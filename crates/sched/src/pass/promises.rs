@@ -8,7 +8,7 @@ use crate::demand::licenses::Due;
 use crate::nodes::allocations::Ends;
 use crate::order::HeadKey;
 use muster_core::ids::JobId;
-use muster_core::priority::Scale;
+use muster_core::state::Scale;
 use muster_core::time::Timestamp;
 
 impl Pass<'_> {

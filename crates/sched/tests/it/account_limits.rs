@@ -2,9 +2,9 @@
 
 use crate::world::{World, cluster, job, nodes, wide};
 use muster_core::account_limits::{Limits, Scope};
-use muster_core::accounts::{Account, AccountsChange, Qos, Terms, User};
+use muster_core::accounts::{Account, Qos, Terms, User};
 use muster_core::command::{Command, Identity, Reply, UserCommand};
-use muster_core::event::Event;
+use muster_core::event::{AccountsChange, Event};
 use muster_core::ids::JobId;
 use muster_core::job::Reason;
 use muster_core::refusal::RefusalCode;

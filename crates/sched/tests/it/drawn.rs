@@ -232,7 +232,7 @@ fn a_plan_that_was_not_carried_out_comes_again() {
 /// One partition of these nodes, where run times are predicted.
 fn predicting(count: u32, cpus: u32) -> World {
     let mut config = cluster(nodes(count, cpus));
-    config.scheduler_parameters = vec![muster_core::run_times::PREDICT.into()];
+    config.scheduler_parameters = vec![muster_core::config::PREDICT_RUN_TIMES.into()];
     World::new(config)
 }
 

@@ -4,10 +4,10 @@ mod reclaimed;
 mod soundness;
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
-use muster_core::accounts::{AccountsChange, Qos};
+use muster_core::accounts::Qos;
 use muster_core::command::{Command, NodeCommand, Plan};
 use muster_core::config::ClusterConfig;
-use muster_core::event::Event;
+use muster_core::event::{AccountsChange, Event};
 use muster_core::ids::JobId;
 use muster_core::job::{JobState, Reason};
 use muster_core::preemption::{PreemptMode, PreemptType};

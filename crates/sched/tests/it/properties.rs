@@ -3,12 +3,12 @@
 
 use crate::world::{World, cluster, job, nodes, partition};
 use muster_core::command::{Command, Identity, NameList, Plan, ReservationAsk, UserCommand};
+use muster_core::config::PREDICT_RUN_TIMES;
 use muster_core::decide::decide;
 use muster_core::event::{Event, JobChange};
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Hold, Reason};
 use muster_core::reservation::Flags;
-use muster_core::run_times::PREDICT;
 use muster_core::spec::{JobSpec, MemoryAsk, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
@@ -146,7 +146,7 @@ fn world(flags: u32) -> World {
     config.memory_is_consumable = flags & 1 != 0;
     config.backfill = flags & 2 == 0 || flags & 4 == 0;
     if flags & 32 != 0 {
-        config.scheduler_parameters = vec![PREDICT.into()];
+        config.scheduler_parameters = vec![PREDICT_RUN_TIMES.into()];
     }
     let mut q = partition("q", &config.nodes[2..]);
     q.priority_tier = 1 + (flags >> 3) % 2;

@@ -1,8 +1,9 @@
 //! Accounts: added, changed, deleted.
 
 use super::{check_terms, parent_or_root, set_terms};
-use crate::accounts::{Account, AccountsChange, ROOT, Terms};
+use crate::accounts::{Account, ROOT, Terms};
 use crate::command::TermsAsk;
+use crate::event::AccountsChange;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
 

@@ -1,8 +1,9 @@
 //! QOS: added, changed, deleted.
 
 use super::{edit_list, set_limits};
-use crate::accounts::{AccountsChange, NORMAL, Qos};
+use crate::accounts::{NORMAL, Qos};
 use crate::command::QosAsk;
+use crate::event::AccountsChange;
 use crate::preemption::parse_mode;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;

@@ -7,8 +7,9 @@ use super::users::{accounts_of, added_to, user};
 use crate::account_limits::Limits;
 use crate::accounts::{ROOT, User};
 use crate::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
+use crate::policy::access;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{self, Request};
+use crate::rights::Request;
 use crate::state::State;
 
 /// Refuses those who may not make the edit.
@@ -138,11 +139,11 @@ struct Asker<'a> {
 
 impl<'a> Asker<'a> {
     fn require(&self, request: Request) -> Result<(), Refusal> {
-        rights::require(self.state, self.identity, request)
+        access::require(self.state, self.identity, request)
     }
 
     fn require_account(&self, request: Request, account: &str) -> Result<(), Refusal> {
-        if rights::may_account(self.state, self.identity, request, account) {
+        if access::may_account(self.state, self.identity, request, account) {
             return Ok(());
         }
         Err(Refusal::new(
@@ -203,7 +204,7 @@ impl<'a> Asker<'a> {
     /// What a coordinator sets for an association of this account, or of an account under it, is within what the account
     /// has.
     fn check_terms(&self, account: &str, terms: &TermsAsk) -> Result<(), Refusal> {
-        if rights::may(self.state, self.identity, Request::ModifyUserTerms) {
+        if access::may(self.state, self.identity, Request::ModifyUserTerms) {
             return Ok(());
         }
         if terms.priority.is_some() {

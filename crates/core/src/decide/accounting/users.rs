@@ -2,8 +2,9 @@
 
 use super::accounts::check_exists;
 use super::{check_name, check_terms, edit_list, selects, set_terms};
-use crate::accounts::{AccountsChange, ROOT, Terms, User};
+use crate::accounts::{ROOT, Terms, User};
 use crate::command::{TermsAsk, WckeysAsk};
+use crate::event::AccountsChange;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
 

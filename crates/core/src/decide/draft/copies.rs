@@ -1,6 +1,7 @@
 //! Records and nodes as a draft leaves them. A copy is made when somebody asks: most drafts that start or end a job note
 //! what its nodes give and get, and nobody looks at these again.
 
+use crate::apply;
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, Job};
 use crate::node::Node;
@@ -36,8 +37,10 @@ impl Use {
             return;
         };
         match self.how {
-            How::Takes => node.take(self.job, share, &self.alloc),
-            How::GivesBack { lent, at } => node.give_back(self.job, (share, &self.alloc), lent, at),
+            How::Takes => apply::node::take(node, self.job, share, &self.alloc),
+            How::GivesBack { lent, at } => {
+                apply::node::give_back(node, self.job, (share, &self.alloc), lent, at)
+            }
         }
     }
 }

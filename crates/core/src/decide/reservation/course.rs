@@ -4,10 +4,9 @@ use super::super::draft::Draft;
 use super::nodes;
 use crate::event::{Event, JobChange};
 use crate::ids::JobId;
-use crate::job::Job;
+use crate::job::{Job, Phase};
 use crate::reservation::{Flags, Reservation};
 use crate::time::Timestamp;
-use crate::transition::Phase;
 use std::sync::Arc;
 
 /// Begins and ends what is due. Comes after the time limits, which a reservation's end sets.

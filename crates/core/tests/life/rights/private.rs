@@ -5,8 +5,9 @@ use crate::world::{World, config, target, user};
 use muster_core::command::UserCommand;
 use muster_core::config::ClusterConfig;
 use muster_core::ids::JobId;
+use muster_core::policy::access::privacy::{self, JobScope};
+use muster_core::private_data::PrivateData;
 use muster_core::reservation::Reservation;
-use muster_core::rights::privacy::{self, JobScope, PrivateData};
 use std::collections::BTreeSet;
 
 /// A world whose configuration has these words.

@@ -4,7 +4,7 @@ use super::*;
 use crate::answer;
 use muster_core::config::PartitionConfig;
 use muster_core::job::JobState;
-use muster_core::rights::privacy::JobScope;
+use muster_core::policy::access::privacy::JobScope;
 use muster_core::shared_spec::SpecTable;
 use muster_core::spec::{JobSpec, Owner};
 use muster_core::time::{TimeLimit, Timestamp};

@@ -2,9 +2,9 @@
 
 use super::{config, within};
 use crate::world::{World, cluster, nodes, wide};
-use muster_core::accounts::{AccountsChange, Qos};
+use muster_core::accounts::Qos;
 use muster_core::command::Plan;
-use muster_core::event::Event;
+use muster_core::event::{AccountsChange, Event};
 use muster_core::ids::JobId;
 use muster_core::job::{Job, JobState, NodeShare, Reason};
 use muster_core::preemption::{PreemptMode, PreemptType};

@@ -12,8 +12,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Kinds of jobs remembered of each user: those that ended last.
 const KINDS_MAX: usize = 32;
-/// The word in `SchedulerParameters` that puts predictions to use.
-pub const PREDICT: &str = "predict_run_times";
 
 /// Run times of all users.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]

@@ -1,6 +1,6 @@
 //! Working out fair shares: the tree of accounts and users, by Fair Tree and the classic way.
 
-use super::{Account, Accounts, PARENT_SHARES, ROOT, Share};
+use crate::accounts::{Account, Accounts, PARENT_SHARES, ROOT, Share};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 

@@ -2,9 +2,10 @@
 //! well; that of the partition comes before the job's own. Limits of groups hold at each level of the tree of accounts,
 //! others where they are set nearest to the user.
 
-use super::{Amounts, InUse, Limits, Scope, TresUsage};
+use crate::account_limits::{Amounts, Limits, Scope, TresUsage};
 use crate::job::{Job, MILLION, Reason};
 use crate::state::State;
+use crate::state::limit_use::InUse;
 use crate::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 

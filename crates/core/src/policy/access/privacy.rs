@@ -2,7 +2,7 @@
 //! belongs to their accounts, owners what is their own. The controller's answers are filtered with these, before they
 //! are written; nothing is left to commands.
 
-use super::{Role, coordinates};
+use super::role_of;
 use crate::account_limits::Scope;
 use crate::accounts::{Accounts, ROOT};
 use crate::command::Identity;
@@ -12,69 +12,11 @@ use crate::job::Job;
 use crate::node::Node;
 use crate::node_state::InitialState;
 use crate::power::Power;
+use crate::private_data::PrivateData;
 use crate::reservation::Reservation;
+use crate::rights::{Role, coordinates};
 use crate::state::State;
-use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The words of `PrivateData`, a bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[cbor(transparent)]
-pub struct PrivateData(#[n(0)] u32);
-
-impl PrivateData {
-    /// `accounts`.
-    pub const ACCOUNTS: PrivateData = PrivateData(1);
-    /// `cloud`: nodes of a cloud that are powered down are shown.
-    pub const CLOUD: PrivateData = PrivateData(1 << 1);
-    /// `events`.
-    pub const EVENTS: PrivateData = PrivateData(1 << 2);
-    /// `jobs`.
-    pub const JOBS: PrivateData = PrivateData(1 << 3);
-    /// `nodes`.
-    pub const NODES: PrivateData = PrivateData(1 << 4);
-    /// `partitions`.
-    pub const PARTITIONS: PrivateData = PrivateData(1 << 5);
-    /// `reservations`.
-    pub const RESERVATIONS: PrivateData = PrivateData(1 << 6);
-    /// `usage`.
-    pub const USAGE: PrivateData = PrivateData(1 << 7);
-    /// `users`.
-    pub const USERS: PrivateData = PrivateData(1 << 8);
-
-    const WORDS: [(&'static str, PrivateData); 9] = [
-        ("accounts", PrivateData::ACCOUNTS),
-        ("cloud", PrivateData::CLOUD),
-        ("events", PrivateData::EVENTS),
-        ("jobs", PrivateData::JOBS),
-        ("nodes", PrivateData::NODES),
-        ("partitions", PrivateData::PARTITIONS),
-        ("reservations", PrivateData::RESERVATIONS),
-        ("usage", PrivateData::USAGE),
-        ("users", PrivateData::USERS),
-    ];
-
-    /// Reads `PrivateData=`: words with commas, in any case. Words that are none are passed over; the configuration's
-    /// reader has reported them.
-    pub fn parse(text: &str) -> PrivateData {
-        let named = |word: &str| {
-            let same = |(name, _): &&(&str, PrivateData)| name.eq_ignore_ascii_case(word.trim());
-            PrivateData::WORDS.iter().find(same)
-        };
-        let words = text.split(',').filter_map(named);
-        words.fold(PrivateData::default(), |all, (_, word)| all.with(*word))
-    }
-
-    /// Both.
-    pub const fn with(self, other: PrivateData) -> PrivateData {
-        PrivateData(self.0 | other.0)
-    }
-
-    /// Whether it has any of these words.
-    pub const fn has(self, words: PrivateData) -> bool {
-        self.0 & words.0 != 0
-    }
-}
 
 /// Jobs that someone may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +108,7 @@ impl JobScope {
 pub fn hides(state: &State, identity: &Identity, words: PrivateData) -> bool {
     let config = state.config.as_ref();
     config.is_some_and(|config| config.private.has(words))
-        && Role::of(state, identity) < Role::Operator
+        && role_of(state, identity) < Role::Operator
 }
 
 /// Whether a node is in listings: those of a cloud that are powered down are not, to nobody, unless

@@ -1,9 +1,9 @@
 //! What the audit log says of a command: what it is about, and whether it reaches beyond one's own jobs. Texts of users
 //! are cut and escaped, so that none makes a line of its own.
 
-use super::Request;
 use crate::command::{AccountsAsk, Identity, JobSelection, JobTarget, UserCommand};
 use crate::ids::JobId;
+use crate::rights::Request;
 use crate::state::State;
 use std::fmt::Write as _;
 

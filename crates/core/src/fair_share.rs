@@ -1,0 +1,255 @@
+//! Fair share: what users of accounts have used, and what follows for the order of their jobs.
+
+mod share_tree;
+
+use self::share_tree::Tree;
+use crate::accounts::{Accounts, Usage};
+use crate::order_config::Multifactor;
+use crate::time::Timestamp;
+use std::collections::BTreeMap;
+
+/// A user has a job: from now on the user has a share.
+pub(crate) fn ensure_association(
+    accounts: &mut Accounts,
+    account: &str,
+    user: &str,
+    at: Timestamp,
+) {
+    if accounts
+        .fair
+        .get(account)
+        .is_some_and(|users| users.contains_key(user))
+    {
+        return;
+    }
+    let key = (account.to_owned(), user.to_owned());
+    accounts.usage.entry(key).or_insert(Usage {
+        at,
+        ..Usage::default()
+    });
+}
+
+/// A job of the user begins (or goes on) or ends (or stops): its billing units are added or taken away.
+pub(crate) fn charge(
+    accounts: &mut Accounts,
+    account: &str,
+    user: &str,
+    (more, less): (u64, u64),
+    at: Timestamp,
+    half_life_s: u64,
+) {
+    let key = (account.to_owned(), user.to_owned());
+    let usage = accounts.usage.entry(key).or_insert(Usage {
+        at,
+        ..Usage::default()
+    });
+    *usage = usage.at(at, half_life_s);
+    usage.rate_milli = usage.rate_milli.saturating_add(more).saturating_sub(less);
+}
+
+/// Works out shares anew. Users without an association are their own account's only user, beside the others.
+pub(crate) fn calculate(accounts: &mut Accounts, now: Timestamp, settings: &Multifactor) {
+    accounts.calculated_at = now;
+    if accounts.reset_at == Timestamp::default() {
+        accounts.reset_at = now;
+    }
+    let mut tree = Tree::new(accounts, now, settings.half_life_s);
+    tree.sum(0);
+    if settings.fair_tree {
+        tree.levels(0);
+        tree.rank();
+    } else {
+        tree.classic(0, 1.0, f64::from(settings.dampening.max(1)));
+        if settings.depth_oblivious {
+            tree.depth_oblivious(0, 1.0);
+        }
+    }
+    accounts.shares = tree.list();
+    accounts.fair = BTreeMap::new();
+    for share in accounts.shares.iter().filter(|s| !s.user.is_empty()) {
+        let users = accounts.fair.entry(share.account.clone()).or_default();
+        users.insert(share.user.clone(), share.fair_share);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::{Account, Share, Terms};
+
+    fn with(parts: &[(&str, &str, u32)], users: &[(&str, &str, u32, f64)]) -> Accounts {
+        let mut all = Accounts::default();
+        for (name, parent, shares) in parts {
+            let terms = Terms {
+                shares: Some(*shares),
+                ..Terms::default()
+            };
+            let account = Account {
+                name: (*name).into(),
+                parent: (*parent).into(),
+                terms,
+                ..Account::default()
+            };
+            all.accounts.insert(account.name.clone(), account);
+        }
+        for (user, account, shares, used) in users {
+            let entry = all.users.entry((*user).into()).or_default();
+            entry.name = (*user).into();
+            let terms = Terms {
+                shares: Some(*shares),
+                ..Terms::default()
+            };
+            entry.accounts.insert((*account).into(), terms);
+            let usage = Usage {
+                raw: *used,
+                ..Usage::default()
+            };
+            all.usage.insert(((*account).into(), (*user).into()), usage);
+        }
+        all
+    }
+
+    fn fair(all: &mut Accounts, fair_tree: bool) -> Vec<(String, f64)> {
+        let settings = Multifactor {
+            fair_tree,
+            dampening: 1,
+            ..Multifactor::default()
+        };
+        calculate(all, Timestamp(0), &settings);
+        let users = all.shares.iter().filter(|s| !s.user.is_empty());
+        users.map(|s| (s.user.clone(), s.fair_share)).collect()
+    }
+
+    /// The account that used less than its share comes first with all its users, however much one of them used.
+    #[test]
+    fn fair_tree_ranks_by_level() {
+        let mut all = with(
+            &[("a", "root", 1), ("b", "root", 1)],
+            &[
+                ("a1", "a", 1, 10.0),
+                ("a2", "a", 1, 0.0),
+                ("b1", "b", 1, 60.0),
+                ("b2", "b", 3, 30.0),
+            ],
+        );
+        let got = fair(&mut all, true);
+        let expected = [("a1", 0.75), ("a2", 1.0), ("b1", 0.25), ("b2", 0.5)];
+        let expected: Vec<(String, f64)> = expected
+            .iter()
+            .map(|(n, f)| ((*n).to_owned(), *f))
+            .collect();
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn equals_have_the_same() {
+        let mut all = with(
+            &[("a", "root", 1), ("b", "root", 1)],
+            &[
+                ("a1", "a", 1, 0.0),
+                ("b1", "b", 1, 0.0),
+                ("b2", "b", 1, 0.0),
+            ],
+        );
+        assert!(fair(&mut all, true).iter().all(|(_, f)| *f == 1.0));
+    }
+
+    #[test]
+    fn a_user_beside_an_account_is_equal_to_the_first_below_it() {
+        // Nobody has used anything: root in the account root, and u in an account beside root.
+        let mut all = with(
+            &[("a", "root", 1)],
+            &[("root", "root", 1, 0.0), ("u", "a", 1, 0.0)],
+        );
+        assert_eq!(
+            fair(&mut all, true),
+            [("root".to_owned(), 1.0), ("u".to_owned(), 1.0)]
+        );
+    }
+
+    #[test]
+    fn classic_halves_at_the_share() {
+        let mut all = with(
+            &[("a", "root", 1), ("b", "root", 1)],
+            &[("a1", "a", 1, 50.0), ("b1", "b", 1, 50.0)],
+        );
+        assert!(fair(&mut all, false).iter().all(|(_, f)| *f == 0.5));
+        let mut all = with(
+            &[("a", "root", 1), ("b", "root", 1)],
+            &[("a1", "a", 1, 100.0), ("b1", "b", 1, 0.0)],
+        );
+        let got = fair(&mut all, false);
+        assert!(got[0].1 == 0.25 && got[1].1 == 1.0, "{got:?}");
+    }
+
+    /// Two levels further down the same use against the same share gives the same; a user who is off in another direction
+    /// than the account comes nearer to it.
+    #[test]
+    fn depth_does_not_count_against_users() {
+        let depth_oblivious = |all: &mut Accounts| {
+            let settings = Multifactor {
+                dampening: 1,
+                depth_oblivious: true,
+                ..Multifactor::default()
+            };
+            calculate(all, Timestamp(0), &settings);
+            let of = |(name, user): (&str, &str)| {
+                let same = |s: &&Share| s.account == name && s.user == user;
+                all.shares.iter().find(same).map(|s| s.fair_share).unwrap()
+            };
+            [("a", ""), ("c", ""), ("c", "c1"), ("c", "c2"), ("b", "b1")].map(of)
+        };
+        let tree = &[("a", "root", 1), ("c", "a", 1), ("b", "root", 1)];
+        let mut even = with(
+            tree,
+            &[
+                ("c1", "c", 1, 25.0),
+                ("c2", "c", 1, 25.0),
+                ("b1", "b", 1, 50.0),
+            ],
+        );
+        // All on target: half everywhere, at each depth.
+        assert!(
+            depth_oblivious(&mut even)
+                .iter()
+                .all(|f| (f - 0.5).abs() < 1e-12)
+        );
+        let mut uneven = with(
+            tree,
+            &[
+                ("c1", "c", 1, 40.0),
+                ("c2", "c", 1, 10.0),
+                ("b1", "b", 1, 50.0),
+            ],
+        );
+        let [a, c, c1, c2, b1] = depth_oblivious(&mut uneven);
+        assert_eq!((a, c, b1), (0.5, 0.5, 0.5));
+        // The account is on target: what counts is the user's own use, 1.6 and 0.4 times the share.
+        assert!((c1 - (-1.6f64).exp2()).abs() < 1e-12 && (c2 - (-0.4f64).exp2()).abs() < 1e-12);
+        let mut over = with(
+            tree,
+            &[
+                ("c1", "c", 1, 40.0),
+                ("c2", "c", 1, 40.0),
+                ("b1", "b", 1, 20.0),
+            ],
+        );
+        let [a, c, c1, c2, _] = depth_oblivious(&mut over);
+        // The account used 1.6 times its share, and each level below it, and each user, the same.
+        assert!(
+            [c, c1, c2].iter().all(|f| (f - a).abs() < 1e-12)
+                && (a - (-1.6f64).exp2()).abs() < 1e-12
+        );
+        let mut mixed = with(
+            tree,
+            &[
+                ("c1", "c", 1, 79.0),
+                ("c2", "c", 1, 1.0),
+                ("b1", "b", 1, 20.0),
+            ],
+        );
+        let [a, _, c1, c2, _] = depth_oblivious(&mut mixed);
+        // Who used little of too much stays near the account's fair share, who used most is below it.
+        assert!(c1 < a && a < c2 && c2 < 1.0, "{c1} {a} {c2}");
+    }
+}

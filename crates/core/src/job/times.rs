@@ -1,0 +1,44 @@
+//! When something of a job is due, as far as its own record says.
+
+use super::Job;
+use crate::time::Timestamp;
+
+impl Job {
+    /// When its time limit is reached if it goes on running, without `OverTimeLimit`.
+    pub fn time_limit_end(&self) -> Option<Timestamp> {
+        let (start, limit_s) = (self.start_time?, self.time_limit.seconds()?);
+        Some(start.plus_s(limit_s).plus_ms(self.suspended_ms))
+    }
+
+    /// When the signal of `--signal` is due, if it is still to be sent.
+    pub fn warning_time(&self) -> Option<Timestamp> {
+        let signal = self.spec.warn_signal.filter(|_| !self.warned)?;
+        let end = match (self.time_limit_end(), self.spec.deadline) {
+            (Some(limit), Some(deadline)) => limit.min(deadline),
+            (limit, deadline) => limit.or(deadline)?,
+        };
+        Some(Timestamp(
+            end.0.saturating_sub(i64::from(signal.before_s) * 1000),
+        ))
+    }
+
+    /// The first time at which a start would be too late for the deadline.
+    pub fn too_late_at(&self) -> Option<Timestamp> {
+        let deadline = self.spec.deadline?;
+        let need_s = self
+            .spec
+            .time_min
+            .unwrap_or(self.time_limit)
+            .seconds()
+            .unwrap_or(0);
+        let need_ms = i64::try_from(need_s.saturating_mul(1000)).unwrap_or(i64::MAX);
+        Some(Timestamp(
+            deadline.0.saturating_sub(need_ms).saturating_add(1),
+        ))
+    }
+
+    /// When its grace is over, if it was preempted and runs in its grace time.
+    pub fn grace_end(&self) -> Option<Timestamp> {
+        self.preempted.as_ref()?.end
+    }
+}

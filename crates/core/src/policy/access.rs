@@ -1,0 +1,107 @@
+//! Whether the user who asks has the right to a request. The role of that user is worked out from the state for each
+//! request, so that a change of `AdminLevel` or of a coordinator counts at once. What of others is shown to whom
+//! (`PrivateData`) is in [`privacy`], what the audit log says of a command in [`audit`].
+
+pub mod audit;
+pub mod privacy;
+
+use crate::command::Identity;
+use crate::job::Job;
+use crate::private_data::PrivateData;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{Least, Request, Role, coordinates, denied};
+use crate::state::State;
+
+/// All of them, from least to most.
+pub const ALL: [Role; 5] = [
+    Role::User,
+    Role::Operator,
+    Role::Administrator,
+    Role::SlurmUser,
+    Role::Root,
+];
+
+/// The role of the user who asks, as of this state.
+pub fn role_of(state: &State, identity: &Identity) -> Role {
+    if identity.uid == 0 {
+        return Role::Root;
+    }
+    let config = state.config.as_ref();
+    if config.is_some_and(|config| config.admin_uids.contains(&identity.uid)) {
+        return Role::SlurmUser;
+    }
+    let user = state.accounts.users.get(&identity.user);
+    match user.map_or("", |user| user.admin_level.as_str()) {
+        "Administrator" => Role::Administrator,
+        "Operator" => Role::Operator,
+        _ => Role::User,
+    }
+}
+
+/// Whether the role of the user who asks suffices for a request, whatever it is about.
+pub fn may(state: &State, identity: &Identity, request: Request) -> bool {
+    let least = request.least().role();
+    least.is_some_and(|least| role_of(state, identity) >= least)
+}
+
+/// Whether someone may make a request about a job.
+pub fn may_job(state: &State, identity: &Identity, request: Request, job: &Job) -> bool {
+    let spec = &job.spec;
+    let owns = || identity.uid == spec.owner.uid;
+    let coordinates = || coordinates(&state.accounts, &identity.user, spec.account_name());
+    let by_object = match request.least() {
+        Least::Owner | Least::OwnerAlone | Least::NodeOwner | Least::NodeOwnerOrKey => owns(),
+        Least::Manager => owns() || coordinates(),
+        Least::Coordinator => coordinates(),
+        Least::Anyone
+        | Least::Oneself
+        | Least::Operator
+        | Least::Administrator
+        | Least::SlurmUser
+        | Least::NodeKey => false,
+    };
+    by_object || may(state, identity, request)
+}
+
+/// Whether someone may make a request about an account.
+pub fn may_account(state: &State, identity: &Identity, request: Request, account: &str) -> bool {
+    let coordinator = request.least() == Least::Coordinator
+        && coordinates(&state.accounts, &identity.user, account);
+    coordinator || may(state, identity, request)
+}
+
+/// Refuses those whose role does not suffice for a request.
+///
+/// # Errors
+/// `AccessDenied`, with the least role.
+pub fn require(state: &State, identity: &Identity, request: Request) -> Result<(), Refusal> {
+    match may(state, identity, request) {
+        true => Ok(()),
+        false => Err(denied(request)),
+    }
+}
+
+/// Refuses those who may not make a request about a job. Whose job it is is said only if jobs are not private.
+///
+/// # Errors
+/// `AccessDenied`.
+pub fn require_job(
+    state: &State,
+    identity: &Identity,
+    request: Request,
+    job: &Job,
+) -> Result<(), Refusal> {
+    if may_job(state, identity, request, job) {
+        return Ok(());
+    }
+    let private = state
+        .config
+        .as_ref()
+        .is_some_and(|c| c.private.has(PrivateData::JOBS));
+    let owner = match private {
+        true => "another user",
+        false => job.spec.owner.user.as_str(),
+    };
+    let detail = format!("job {} belongs to {owner}", job.id);
+    Err(Refusal::new(RefusalCode::AccessDenied, detail))
+}

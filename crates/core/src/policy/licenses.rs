@@ -1,0 +1,112 @@
+//! How many licenses are left. Those that a reservation has are for its jobs.
+
+use crate::job::Allocation;
+use crate::licenses::{License, parse};
+use crate::reservation::Reservation;
+use crate::state::State;
+use crate::time::Timestamp;
+
+impl State {
+    /// How many of a license there are.
+    pub fn license_total(&self, name: &str) -> u32 {
+        let config = self.config.as_ref();
+        let all = config.map_or(&[][..], |c| &c.licenses[..]);
+        all.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n)
+    }
+
+    /// Where a job's licenses come from: the reservation that it is in, if that has some of them, else (empty) from what
+    /// is nobody's.
+    pub fn license_pool<'r>(&self, name: &str, reservation: Option<&'r str>) -> &'r str {
+        let has = |r: &&str| {
+            let record = self.reservations.get(r);
+            record.is_some_and(|r| reserved_by(r, name).is_some())
+        };
+        reservation.filter(has).unwrap_or_default()
+    }
+
+    /// How many of a license a job could have now that runs until `end`, in that reservation or outside of all. Less
+    /// than nothing if the configuration took some away.
+    pub fn licenses_left(
+        &self,
+        name: &str,
+        reservation: Option<&str>,
+        (now, from, end): (Timestamp, Timestamp, Timestamp),
+    ) -> i64 {
+        let used_in = |reservation: &str| {
+            let key = (name.to_owned(), reservation.to_owned());
+            i64::from(self.licenses_used.get(&key).copied().unwrap_or(0))
+        };
+        let own = reservation.and_then(|r| self.reservations.get(r));
+        if let Some(own) = own
+            && let Some(count) = reserved_by(own, name)
+        {
+            return i64::from(count) - used_in(&own.name);
+        }
+        let used: i64 = (self.licenses_used.range((name.to_owned(), String::new())..))
+            .take_while(|((n, _), _)| n == name)
+            .map(|(_, count)| i64::from(*count))
+            .sum();
+        let held_back: i64 = self
+            .reservations
+            .iter()
+            .filter(|r| r.meets(now, from, end))
+            .filter_map(|r| Some((r, i64::from(reserved_by(r, name)?))))
+            .map(|(r, count)| (count - used_in(&r.name)).max(0))
+            .sum();
+        i64::from(self.license_total(name)) - used - held_back
+    }
+
+    /// All licenses, for listings.
+    pub fn licenses(&self, now: Timestamp) -> Vec<License> {
+        let config = self.config.as_ref();
+        let all = config.map_or(&[][..], |c| &c.licenses[..]);
+        all.iter()
+            .map(|(name, total)| License {
+                name: name.clone(),
+                total: *total,
+                used: (self.licenses_used.range((name.clone(), String::new())..))
+                    .take_while(|((n, _), _)| n == name)
+                    .map(|(_, count)| *count)
+                    .sum(),
+                reserved: self
+                    .reservations
+                    .iter()
+                    .filter(|r| r.meets(now, now, now.plus_ms(1)))
+                    .filter_map(|r| reserved_by(r, name))
+                    .sum(),
+            })
+            .collect()
+    }
+
+    /// Updates what is in use as a record changes.
+    pub(crate) fn shift_licenses(
+        &mut self,
+        before: Option<&Allocation>,
+        after: Option<&Allocation>,
+    ) {
+        for (alloc, more) in [(before, false), (after, true)] {
+            let Some(alloc) = alloc else {
+                continue;
+            };
+            let reservation = alloc.reservation.clone().unwrap_or_default();
+            for (name, count) in &alloc.licenses {
+                let key = (name.clone(), reservation.clone());
+                let used = self.licenses_used.entry(key.clone()).or_default();
+                *used = if more {
+                    used.saturating_add(*count)
+                } else {
+                    used.saturating_sub(*count)
+                };
+                if *used == 0 {
+                    self.licenses_used.remove(&key);
+                }
+            }
+        }
+    }
+}
+
+fn reserved_by(reservation: &Reservation, name: &str) -> Option<u32> {
+    let counts = parse(reservation.licenses.as_deref()?)?;
+    let found = counts.into_iter().find(|(n, _)| n == name);
+    found.map(|(_, count)| count)
+}

@@ -1,0 +1,222 @@
+//! Whether jobs are within the limits of associations and QOS (`AccountingStorageEnforce=limits`): how many may run or be
+//! submitted, what they may have at once, and how much they may use in the course of time. What counts towards each is
+//! kept as jobs change, so that looking is a matter of the depth of the tree of accounts. Whether a job is within its
+//! limits is in `verdict`, which of those that wait gain age in `accrual`; how limits are written is in
+//! [`crate::account_limits`].
+
+mod accrual;
+mod verdict;
+
+pub use verdict::Over;
+
+use crate::account_limits::{Amounts, Scope, TresUsage};
+use crate::accounts::Qos;
+use crate::job::{Allocation, ArrayRole, Job, JobState, MILLION};
+use crate::state::State;
+use crate::state::limit_use::{Counted, InUse};
+use crate::time::Timestamp;
+use std::collections::BTreeMap;
+
+/// What a job that runs is charged with, and how far it counts (`UsageFactor`), in millionths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Charge {
+    amounts: Amounts,
+    factor: u64,
+}
+
+/// A job begins or ceases to have so much.
+fn shift_usage(usage: &mut TresUsage, charge: &Charge, more: bool) {
+    let shift = |rates: &mut BTreeMap<String, u64>, name: &str, by: u64| {
+        let rate = rates.entry(name.to_owned()).or_default();
+        *rate = match more {
+            true => rate.saturating_add(by),
+            false => rate.saturating_sub(by),
+        };
+        if *rate == 0 {
+            rates.remove(name);
+        }
+    };
+    for (name, amount) in &charge.amounts {
+        let counts = amount.saturating_mul(charge.factor);
+        shift(&mut usage.rate, name, counts / MILLION);
+        shift(&mut usage.rate_millionths, name, counts % MILLION);
+    }
+}
+
+/// The counted resources of an allocation.
+pub fn amounts(alloc: &Allocation) -> Amounts {
+    let mut out = vec![
+        ("cpu".to_owned(), alloc.cpus()),
+        ("mem".to_owned(), alloc.memory_mib()),
+        ("node".to_owned(), alloc.nodes.len() as u64),
+    ];
+    let mut gres: BTreeMap<&str, u64> = BTreeMap::new();
+    for share in alloc.nodes.iter().flat_map(|n| &n.gres) {
+        *gres.entry(&share.name).or_default() += u64::from(share.ids.len());
+    }
+    let named = gres.into_iter();
+    out.extend(named.map(|(name, count)| (format!("gres/{name}"), count)));
+    out
+}
+
+impl State {
+    /// Accounts from that one up.
+    fn accounts_above<'s>(&'s self, account: &'s str) -> impl Iterator<Item = &'s str> {
+        let parent = |name: &&'s str| {
+            let record = self.accounts.accounts.get(*name)?;
+            Some(record.parent.as_str()).filter(|p| !p.is_empty())
+        };
+        // The tree has no circles; a bound costs nothing.
+        std::iter::successors(Some(account), parent).take(64)
+    }
+
+    /// QOS whose limits hold for a job: that of its partition and its own, the one that says more first.
+    fn qos_of_limits<'s>(&'s self, job: &'s Job, partition: &str) -> Vec<&'s str> {
+        let own = self.qos_of(job);
+        let of_partition = self.partition(partition).and_then(|p| p.qos.as_deref());
+        let mut all = vec![own];
+        if let Some(name) = of_partition.filter(|name| *name != own) {
+            let own = self.accounts.qos.get(own);
+            let at = usize::from(own.is_some_and(|q| q.has(Qos::OVER_PART_QOS)));
+            all.insert(at, name);
+        }
+        all
+    }
+
+    /// The scopes of a job in that partition, those with precedence first.
+    pub fn scopes_of(&self, job: &Job, partition: &str) -> Vec<Scope> {
+        let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+        let mut scopes = Vec::new();
+        for qos in self.qos_of_limits(job, partition) {
+            scopes.push(Scope::Qos(qos.to_owned()));
+            scopes.push(Scope::QosUser(qos.to_owned(), user.clone()));
+            scopes.push(Scope::QosAccount(qos.to_owned(), account.to_owned()));
+        }
+        scopes.push(Scope::Association(account.to_owned(), user.clone()));
+        let above = self.accounts_above(account);
+        scopes.extend(above.map(|name| Scope::Account(name.to_owned())));
+        scopes
+    }
+
+    /// The contribution of a record.
+    pub(crate) fn counted(&self, job: &Job) -> Counted {
+        if !self.keeps_limits() || job.is_over() {
+            return Counted::default();
+        }
+        let runs = !job.nodes_held.is_empty() && !job.state.is_ended() && !job.completing
+            || job.state == JobState::Suspended;
+        let tasks = match &job.array {
+            ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
+            ArrayRole::None | ArrayRole::Task { .. } => 1,
+        };
+        let accruing = job.accruing();
+        let of_partition = self.partition(&job.partition);
+        let of_partition = of_partition.and_then(|p| p.qos.as_deref());
+        let foreign_qos = of_partition.filter(|qos| *qos != self.qos_of(job));
+        let foreign_qos = foreign_qos.map(str::to_owned);
+        Counted {
+            scopes: self.scopes_of(job, &job.partition),
+            jobs: u32::from(runs),
+            submitted: if job.state.is_ended() { 0 } else { tasks },
+            accruing,
+            foreign_qos: foreign_qos.filter(|_| accruing > 0),
+            tres: match &job.alloc {
+                Some(alloc) if runs => amounts(alloc),
+                _ => Amounts::new(),
+            },
+            end: self.limit_end(job).filter(|_| runs),
+            factor: match &job.alloc {
+                Some(alloc) if runs => alloc.use_counts_millionths(),
+                _ => 0,
+            },
+        }
+    }
+
+    /// `UsageFactor` of a job's QOS in millionths, absent where it is 1.
+    pub fn usage_factor_millionths(&self, job: &Job) -> Option<u64> {
+        let qos = self.accounts.qos.get(self.qos_of(job))?;
+        qos.usage_factor_millionths.filter(|f| *f != MILLION)
+    }
+
+    /// The priority below which no nodes are kept for a job (`MinPrioThreshold`).
+    pub fn min_priority(&self, job: &Job, partition: &str) -> u32 {
+        let limits = self.qos_of_limits(job, partition).into_iter();
+        let mut limits = limits.filter_map(|name| self.accounts.qos.get(name)?.limits.min_priority);
+        limits.next().filter(|_| self.keeps_limits()).unwrap_or(0)
+    }
+
+    /// Updates use as a record changes.
+    pub(crate) fn shift_counted(&mut self, before: &Counted, after: &Counted) {
+        if before == after {
+            return;
+        }
+        for (counted, more) in [(before, false), (after, true)] {
+            for scope in &counted.scopes {
+                let used = self.limit_use.entry(scope.clone()).or_default();
+                used.shift(counted, more);
+                if counted.accrues_in(scope) {
+                    used.accruing = match more {
+                        true => used.accruing.saturating_add(counted.accruing),
+                        false => used.accruing.saturating_sub(counted.accruing),
+                    };
+                }
+                if *used == InUse::default() {
+                    self.limit_use.remove(scope);
+                }
+            }
+        }
+    }
+
+    /// A job that runs uses this from now on, or no more: kept where limits are, for those of use in the course of time.
+    pub(crate) fn charge_limits(
+        &mut self,
+        scopes: &[Scope],
+        (before, after): (&Charge, &Charge),
+        at: Timestamp,
+    ) {
+        for scope in scopes {
+            let half_life_s = self.limits_half_life_s(scope);
+            let new = || TresUsage {
+                at,
+                ..TresUsage::default()
+            };
+            let usage = &mut self.accounts.tres_usage;
+            let usage = usage.entry(scope.clone()).or_insert_with(new);
+            usage.move_to(at, half_life_s);
+            shift_usage(usage, before, false);
+            shift_usage(usage, after, true);
+        }
+    }
+
+    /// How fast what counts towards limits is forgotten: as for fair share, and not at all without that.
+    fn limits_half_life_s(&self, scope: &Scope) -> u64 {
+        let kept = match scope {
+            Scope::Qos(name) => self
+                .accounts
+                .qos
+                .get(name)
+                .is_some_and(|q| q.has("NoDecay")),
+            _ => false,
+        };
+        let settings = self
+            .config
+            .as_ref()
+            .and_then(|c| c.order.multifactor.as_ref());
+        settings.filter(|_| !kept).map_or(0, |s| s.half_life_s)
+    }
+}
+
+/// The rate at which a running job is charged, and its time.
+pub(crate) fn charged(job: &Job) -> Charge {
+    match (job.state, &job.alloc) {
+        (JobState::Running, Some(alloc)) if !job.completing => {
+            let mut all = amounts(alloc);
+            all.push(("wall".to_owned(), 1));
+            Charge {
+                amounts: all,
+                factor: alloc.use_counts_millionths(),
+            }
+        }
+        _ => Charge::default(),
+    }
+}

@@ -1,0 +1,194 @@
+//! What the factors of priorities are divided by.
+
+use super::State;
+use crate::config::PartitionConfig;
+use crate::factors::Factors;
+use crate::job::Job;
+use crate::order_config::Multifactor;
+use crate::spec::MemoryAsk;
+use crate::time::Timestamp;
+
+/// What factors are divided by, and what else is the same for all jobs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scale {
+    settings: Multifactor,
+    calculated_at: Timestamp,
+    partition_max: f64,
+    qos_max: f64,
+    assoc_max: f64,
+    nodes: f64,
+    cpus: f64,
+    limits_accrual: bool,
+}
+
+impl Scale {
+    /// As the state has it; `None` if priority is first come, first served.
+    pub fn new(state: &State) -> Option<Scale> {
+        state.scale.clone()
+    }
+
+    /// From the rest of the state: O(nodes, partitions, QOS, associations), worked out anew when one of these changes.
+    pub(crate) fn work_out(state: &State, any_limits_accrual: bool) -> Option<Scale> {
+        let settings = state.config.as_ref()?.order.multifactor.clone()?;
+        let parts = state.partitions.iter().map(|p| p.priority_job_factor);
+        let nodes = state.nodes.iter().filter(|n| !n.removed);
+        let accounts = &state.accounts;
+        let plain = settings.no_normal;
+        let most = |max: u32, normal: bool| if normal { f64::from(max.max(1)) } else { 1.0 };
+        Some(Scale {
+            calculated_at: accounts.calculated_at,
+            partition_max: most(parts.max().unwrap_or(1), !plain.partition),
+            qos_max: most(accounts.qos_priority_max(), !plain.qos),
+            assoc_max: most(accounts.association_priority_max(), !plain.assoc),
+            nodes: nodes.clone().count().max(1) as f64,
+            cpus: nodes
+                .map(|n| f64::from(n.config.cpus))
+                .sum::<f64>()
+                .max(1.0),
+            limits_accrual: !settings.accrue_always && any_limits_accrual,
+            settings,
+        })
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Multifactor {
+        &self.settings
+    }
+
+    /// As of when it is.
+    pub fn calculated_at(&self) -> Timestamp {
+        self.calculated_at
+    }
+
+    /// Since when the job's age counts; `None` while it does not.
+    pub fn ages_since(&self, job: &Job) -> Option<Timestamp> {
+        if self.settings.accrue_always {
+            Some(job.submit_time)
+        } else {
+            job.accrues_since()
+        }
+    }
+
+    /// Whether the number of jobs that gain age is limited.
+    pub(crate) fn limits_accrual(&self) -> bool {
+        self.limits_accrual
+    }
+
+    /// What a job has where that much was worked out for it.
+    pub fn kept(&self, job: &Job, priority: u32) -> u32 {
+        let least = if self.settings.incr_only {
+            job.priority_least
+        } else {
+            0
+        };
+        priority.max(least)
+    }
+
+    /// The weighted age factor of a job that ages since then.
+    pub fn age(&self, since: Option<Timestamp>) -> f64 {
+        let waited = since.map_or(0, |since| self.calculated_at.since_ms(since));
+        let full = self.settings.max_age_s.max(1) * 1000;
+        f64::from(self.settings.weight_age) * (waited.min(full) as f64 / full as f64)
+    }
+
+    /// The factors of a job in a partition.
+    pub fn factors(&self, state: &State, job: &Job, partition: &PartitionConfig) -> Factors {
+        let s = &self.settings;
+        let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+        let accounts = &state.accounts;
+        let qos = accounts.qos(state.qos_of(job)).map_or(0, |q| q.priority);
+        let assoc = accounts.association_priority(account, user);
+        let weighted = |weight: u32, factor: f64| f64::from(weight) * factor;
+        Factors {
+            site: f64::from(job.spec.site_factor),
+            age: self.age(self.ages_since(job)),
+            assoc: weighted(s.weight_assoc, f64::from(assoc) / self.assoc_max),
+            fair_share: weighted(s.weight_fair_share, accounts.fair_share(account, user)),
+            job_size: weighted(s.weight_job_size, self.size(job)),
+            partition: weighted(
+                s.weight_partition,
+                f64::from(partition.priority_job_factor) / self.partition_max,
+            ),
+            qos: weighted(s.weight_qos, f64::from(qos) / self.qos_max),
+            tres: self.tres(state, job, partition),
+            nice: job.spec.nice,
+        }
+    }
+
+    /// 0 to 1: nodes and CPUs of all there are.
+    fn size(&self, job: &Job) -> f64 {
+        let ask = &job.spec.ask;
+        let cpus = f64::from(ask.min_cpus());
+        if self.settings.small_relative_to_time {
+            let minutes = job
+                .time_limit
+                .seconds()
+                .map_or(1.0, |s| (s as f64 / 60.0).max(1.0));
+            let factor = (cpus / minutes / self.cpus).min(1.0);
+            return if self.settings.favor_small {
+                1.0 - factor
+            } else {
+                factor
+            };
+        }
+        let nodes = f64::from(ask.min_nodes).min(self.nodes);
+        if self.settings.favor_small {
+            ((self.nodes - nodes) / self.nodes + (self.cpus - cpus.min(self.cpus)) / self.cpus)
+                / 2.0
+        } else {
+            (nodes / self.nodes + cpus.min(self.cpus) / self.cpus) / 2.0
+        }
+    }
+
+    fn tres(&self, state: &State, job: &Job, partition: &PartitionConfig) -> Vec<(String, f64)> {
+        if self.settings.weight_tres.is_empty() {
+            return Vec::new();
+        }
+        let ask = &job.spec.ask;
+        let nodes = f64::from(ask.min_nodes);
+        let cpus = f64::from(ask.min_cpus());
+        let mib = match ask.memory {
+            MemoryAsk::Default => 0.0,
+            MemoryAsk::PerNode(mib) => mib as f64 * nodes,
+            MemoryAsk::PerCpu(mib) => mib as f64 * cpus,
+        };
+        let of_partition = || partition.nodes.iter().filter_map(|n| state.node_named(n));
+        let asked_and_there = |name: &str| -> (f64, f64) {
+            match name.to_ascii_lowercase().as_str() {
+                "cpu" => (cpus, of_partition().map(|n| f64::from(n.config.cpus)).sum()),
+                "mem" => (
+                    mib,
+                    of_partition().map(|n| n.config.memory_mib as f64).sum(),
+                ),
+                "node" => (nodes, of_partition().count() as f64),
+                other => {
+                    let wanted = other.strip_prefix("gres/").unwrap_or(other);
+                    let has = |full: &str, kind: &Option<String>| match kind {
+                        Some(kind) => full == wanted || format!("{full}:{kind}") == wanted,
+                        None => full == wanted,
+                    };
+                    let all = ask.gres_of_job(ask.min_nodes);
+                    let asked = all.iter().filter(|g| has(&g.name, &g.kind));
+                    let asked = asked.map(|g| g.count).fold(0, u64::saturating_add);
+                    let there = of_partition()
+                        .flat_map(|n| &n.config.gres)
+                        .filter(|g| has(&g.name, &g.kind))
+                        .map(|g| g.count as f64);
+                    (asked as f64, there.sum())
+                }
+            }
+        };
+        let weights = self.settings.weight_tres.iter();
+        weights
+            .map(|(name, weight)| {
+                let (asked, there) = asked_and_there(name);
+                let factor = match (self.settings.no_normal.tres, there > 0.0) {
+                    (true, _) => asked,
+                    (false, true) => (asked / there).min(1.0),
+                    (false, false) => 0.0,
+                };
+                (name.clone(), weight * factor)
+            })
+            .collect()
+    }
+}
