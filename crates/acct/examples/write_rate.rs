@@ -3,11 +3,13 @@
 //! `cargo run --release -p muster-acct --example write_rate [jobs] [changes per transaction]`
 
 use muster_acct::{Change, History, JobRow, RunKey, SqliteStore, Store};
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{JobId, NodeIdx, StepNo};
-use muster_core::job::{Allocation, ExitStatus, JobState, NodeShare, Reason, Step, StepEnd, Usage};
-use muster_core::spec::{JobSpec, Owner, StdioSpec};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{JobId, NodeIdx, StepNo};
+use muster_model::job::{
+    Allocation, ExitStatus, JobState, NodeShare, Reason, Step, StepEnd, Usage,
+};
+use muster_model::spec::{JobSpec, Owner, StdioSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::AcctQuery;
 use std::error::Error;
 use std::ops::ControlFlow;

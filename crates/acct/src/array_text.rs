@@ -1,7 +1,7 @@
 //! The tasks that are left in an array's record as sacct writes them: `[1-3,7%2]`.
 
-use muster_core::hostlist;
-use muster_core::index_set::IndexSet;
+use muster_model::hostlist;
+use muster_model::index_set::IndexSet;
 
 /// `[1-3]`, `[1-3%2]`, or `[0-12:2]` when they span more than ten and all are the same distance apart.
 pub(crate) fn pending_text(indices: &IndexSet, throttle: Option<u32>) -> String {

@@ -2,15 +2,15 @@
 //! allocation and need nothing of the state any more, so the job may leave the queue before they are written.
 
 use muster_core::event::{Event, JobChange, NodeChange};
-use muster_core::het::HetPart;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{
+use muster_core::state::State;
+use muster_model::het::HetPart;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd,
 };
-use muster_core::node::{Node, NodeReason};
-use muster_core::spec::{ArraySpec, JobSpec, MemoryAsk};
-use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::node::{Node, NodeReason};
+use muster_model::spec::{ArraySpec, JobSpec, MemoryAsk};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 /// A run of a job: its number and how often it had been requeued or made smaller before.

@@ -1,8 +1,8 @@
 //! What an accounting database must be able to do, whichever it is.
 
 use crate::change::Change;
-use muster_core::ids::JobId;
-use muster_core::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent};
 use std::ops::ControlFlow;
 use std::path::PathBuf;

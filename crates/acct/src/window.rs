@@ -1,8 +1,8 @@
 //! Which runs a query's times and states select, as sacct(1) has it for -S, -E and -s. Defaults of the times are
 //! the client's affair; what is absent here is no bound.
 
-use muster_core::job::JobState;
-use muster_core::time::Timestamp;
+use muster_model::job::JobState;
+use muster_model::time::Timestamp;
 use muster_proto::acct::AcctQuery;
 
 /// A span of time, both ends included, milliseconds. sacct knows whole seconds: one that is named counts wholly, or
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_job_that_was_never_eligible_is_shown_when_named() {
         let query = AcctQuery {
-            jobs: vec![(muster_core::ids::JobId(1), None)],
+            jobs: vec![(muster_model::ids::JobId(1), None)],
             ..AcctQuery::default()
         };
         let held = life(JobState::Pending, [None, None, None]);

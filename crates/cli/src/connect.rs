@@ -1,9 +1,9 @@
 //! A command's conversation with the controller: blocking, over the socket that slurm.conf leads to.
 
 use muster_conf::endpoint::{self, Endpoint};
-use muster_core::command::{Reply, UserCommand};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::shared_spec::SpecTable;
+use muster_model::command::{Reply, UserCommand};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::shared_spec::SpecTable;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, frame};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

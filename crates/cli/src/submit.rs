@@ -20,7 +20,7 @@ mod zone;
 
 pub(crate) use srun::tasks::signal_text;
 
-use muster_core::command::UserCommand;
+use muster_model::command::UserCommand;
 use say::Say;
 use std::process::ExitCode;
 

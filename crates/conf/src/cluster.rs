@@ -8,13 +8,13 @@ use crate::model::{
     SchedulerType, SelectType, SelectUnit,
 };
 use crate::value::TimeLimit;
-use muster_core::binding::BindDefault;
-use muster_core::config::{self as core, ClusterConfig, PREDICT_RUN_TIMES, PartitionConfig};
-use muster_core::cpuset::CpuSet;
-use muster_core::node::{NodeConfig, last_cpus};
-use muster_core::private_data::PrivateData;
-use muster_core::spec::MemoryAsk;
-use muster_core::time;
+use muster_model::binding::BindDefault;
+use muster_model::config::{self as core, ClusterConfig, PREDICT_RUN_TIMES, PartitionConfig};
+use muster_model::cpuset::CpuSet;
+use muster_model::node::{NodeConfig, last_cpus};
+use muster_model::private_data::PrivateData;
+use muster_model::spec::MemoryAsk;
+use muster_model::time;
 
 impl Config {
     /// What the core needs of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
@@ -76,7 +76,7 @@ impl Config {
             topologies: Vec::new(),
             licenses: self
                 .text("Licenses")
-                .and_then(muster_core::licenses::parse)
+                .and_then(muster_model::licenses::parse)
                 .unwrap_or_default(),
             power: self.power_config(),
             max_batch_requeue: self.text("MaxBatchRequeue").and_then(|n| n.parse().ok()),
@@ -308,7 +308,7 @@ mod tests {
         assert!(cluster.nodes[1].gres[0].files.is_empty());
         assert_eq!(
             cluster.nodes[1].state,
-            muster_core::node_state::InitialState::Down
+            muster_model::node_state::InitialState::Down
         );
         assert_eq!(cluster.nodes[1].reason.as_deref(), Some("broken"));
         assert_eq!(cluster.partitions[0].nodes, ["n1", "n2"]);

@@ -3,11 +3,11 @@
 
 use crate::files::GresLine;
 use crate::model::{GresCount, NodeDef};
-use muster_core::cpuset::CpuSet;
-use muster_core::gpu_parts::{MPS, PartsOfGpus, is_part};
-use muster_core::job::GpuEnv;
-use muster_core::node::GresConfig;
-use muster_core::spec::GPU;
+use muster_model::cpuset::CpuSet;
+use muster_model::gpu_parts::{MPS, PartsOfGpus, is_part};
+use muster_model::job::GpuEnv;
+use muster_model::node::GresConfig;
+use muster_model::spec::GPU;
 
 /// CPUs of a core: its threads, or one where CPUs count cores.
 fn cpus_of(node: &NodeDef, core: u32) -> std::ops::Range<u32> {

@@ -9,7 +9,7 @@ use crate::load::{Checker, Reader, Settings};
 use crate::model::Setting;
 use crate::source::{self, Pair, ReadFile};
 use crate::value;
-use muster_core::hostlist;
+use muster_model::hostlist;
 
 /// The most device files of one gres.conf line.
 const MAX_DEVICES: usize = 1024;

@@ -3,7 +3,7 @@
 use crate::diagnostic::Findings;
 use crate::load::Reader;
 use crate::value;
-use muster_core::config::JobDefaults;
+use muster_model::config::JobDefaults;
 
 /// What goes with a GPU where a job does not say; what is malformed is reported and left out.
 pub(crate) fn read(reader: &Reader<'_>, findings: &mut Findings) -> JobDefaults {

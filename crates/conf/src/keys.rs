@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::value::{self, ValueError, wrong};
-use muster_core::hostlist;
+use muster_model::hostlist;
 
 /// One key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl Kind {
             Kind::Host | Kind::User | Kind::UserWithId if !text.contains(char::is_whitespace) => {
                 none()
             }
-            Kind::Licenses => match muster_core::licenses::parse(text) {
+            Kind::Licenses => match muster_model::licenses::parse(text) {
                 Some(_) => none(),
                 None => wrong(text, "names with counts, such as foo:4,bar"),
             },

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::Origin;
 use crate::keys;
 use crate::value::TimeLimit;
-use muster_core::config::JobDefaults;
-use muster_core::node_state::InitialState;
+use muster_model::config::JobDefaults;
+use muster_model::node_state::InitialState;
 
 /// A whole slurm.conf with what it includes.
 #[derive(Debug, Clone)]

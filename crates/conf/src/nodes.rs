@@ -8,10 +8,10 @@ use crate::keys;
 use crate::load::{Reader, Record};
 use crate::model::{DownNodes, GresCount, NodeDef};
 use crate::value;
-use muster_core::gpu_parts::is_part;
-use muster_core::hostlist;
-use muster_core::node_state::InitialState;
-use muster_core::spec::GPU;
+use muster_model::gpu_parts::is_part;
+use muster_model::hostlist;
+use muster_model::node_state::InitialState;
+use muster_model::spec::GPU;
 
 /// The most nodes of a cluster.
 pub const MAX_NODES: usize = 100_000;

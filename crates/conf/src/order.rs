@@ -2,8 +2,8 @@
 
 use crate::model::{Config, PriorityType};
 use crate::value::{self, TimeLimit};
-use muster_core::order_config::{Multifactor, NoNormal, OrderConfig, UsageReset};
-use muster_core::preemption::{PreemptMode, PreemptType, Preemption, parse_mode};
+use muster_model::order_config::{Multifactor, NoNormal, OrderConfig, UsageReset};
+use muster_model::preemption::{PreemptMode, PreemptType, Preemption, parse_mode};
 
 impl Config {
     /// Settings of priority, preemption and reservations.
@@ -99,7 +99,7 @@ impl Config {
             weight_job_size: weight("PriorityWeightJobSize"),
             weight_partition: weight("PriorityWeightPartition"),
             weight_qos: weight("PriorityWeightQOS"),
-            weight_tres: muster_core::factors::tres_weights(tres)
+            weight_tres: muster_model::factors::tres_weights(tres)
                 .map(|(name, weight)| (name.to_owned(), weight))
                 .collect(),
             max_age_s: self.clock_s("PriorityMaxAge", 7 * 86_400).max(1),

@@ -9,7 +9,7 @@ use crate::load::{Reader, Record};
 use crate::model::{NodeSet, OverSubscribe, PartitionDef, PartitionState, SelectUnit};
 use crate::nodes::{self, MAX_NODES, Nodes};
 use crate::value::{self, TimeLimit};
-use muster_core::hostlist;
+use muster_model::hostlist;
 
 /// How many jobs share a CPU where `OverSubscribe` does not say.
 const DEFAULT_SHARERS: u16 = 4;

@@ -1,8 +1,8 @@
 //! What slurm.conf says of power saving, for the core.
 
 use crate::model::Config;
-use muster_core::hostlist;
-use muster_core::power::{Kept, PowerConfig};
+use muster_model::hostlist;
+use muster_model::power::{Kept, PowerConfig};
 use std::collections::BTreeSet;
 
 impl Config {
@@ -79,10 +79,10 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use crate::load_text;
-    use muster_core::power::{Kept, PowerConfig};
+    use muster_model::power::{Kept, PowerConfig};
     use std::path::Path;
 
-    fn cluster(lines: &str) -> muster_core::config::ClusterConfig {
+    fn cluster(lines: &str) -> muster_model::config::ClusterConfig {
         let text = format!(
             "ClusterName=c\nSlurmctldHost=h\n{lines}\nNodeName=n[1-9] CPUs=4\nPartitionName=a Nodes=n[1-9] Default=YES\n\
              PartitionName=b Nodes=n[8-9]\n"

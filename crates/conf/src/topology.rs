@@ -12,8 +12,8 @@ use crate::keys;
 use crate::load::{Checker, Reader, Settings};
 use crate::model::Config;
 use crate::source::{self, ReadFile};
-use muster_core::hostlist;
-use muster_core::topology::{self as core, Topology, TopologyKind};
+use muster_model::hostlist;
+use muster_model::topology::{self as core, Topology, TopologyKind};
 
 /// A network as a file describes it, before its names are looked up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! What a new configuration would change, in lines that an administrator reads before it is put into force.
 
-use crate::binding::BindDefault;
-use crate::config::{ClusterConfig, OverSubscribe, PartitionConfig};
-use crate::hostlist;
-use crate::ids::JobId;
-use crate::node::NodeConfig;
 use crate::state::State;
-use crate::time::TimeLimit;
-use crate::topology::{Topology, TopologyKind};
+use muster_model::binding::BindDefault;
+use muster_model::config::{ClusterConfig, OverSubscribe, PartitionConfig};
+use muster_model::hostlist;
+use muster_model::ids::JobId;
+use muster_model::node::NodeConfig;
+use muster_model::time::TimeLimit;
+use muster_model::topology::{Topology, TopologyKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
@@ -264,7 +264,7 @@ fn bind_name(bind: Option<BindDefault>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::Switch;
+    use muster_model::topology::Switch;
 
     #[test]
     fn networks_are_listed_as_their_files_have_them() {

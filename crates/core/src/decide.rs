@@ -30,17 +30,17 @@ mod update_job;
 mod update_nodes;
 mod update_step;
 
-use crate::command::{Command, Identity, Plan, Reply, UserCommand};
-use crate::effect::Effect;
 use crate::event::Event;
-use crate::job::Job;
 use crate::policy::access;
-use crate::refusal::Refusal;
-use crate::rights::Request;
-use crate::spec::JobSpec;
 use crate::state::{Note, State};
-use crate::time::Timestamp;
 use draft::Draft;
+use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
+use muster_model::effect::Effect;
+use muster_model::job::Job;
+use muster_model::refusal::Refusal;
+use muster_model::rights::Request;
+use muster_model::spec::JobSpec;
+use muster_model::time::Timestamp;
 pub use partition_access::limit_reason;
 
 /// The decision on a command.

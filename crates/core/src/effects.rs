@@ -1,14 +1,14 @@
 //! Orders that follow from events. Repeating one does no harm, so they are sent again when a node registers.
 
-use crate::command::SignalScope;
-use crate::effect::{Effect, TerminateReason};
 use crate::event::{Event, JobChange, NodeChange};
-use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
-use crate::job::{Job, JobState, NodeShare, Phase, Reason};
-use crate::node::{NodeLink, Reboot};
-use crate::spec::JobKind;
 use crate::state::State;
-use crate::time::TimeLimit;
+use muster_model::command::SignalScope;
+use muster_model::effect::{Effect, TerminateReason};
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{Job, JobState, NodeShare, Phase, Reason};
+use muster_model::node::{NodeLink, Reboot};
+use muster_model::spec::JobKind;
+use muster_model::time::TimeLimit;
 
 /// SIGSTOP on Linux.
 const SIGSTOP: u32 = 19;

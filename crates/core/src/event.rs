@@ -3,16 +3,16 @@
 
 mod accounts;
 
-use crate::config::{ClusterConfig, PartitionConfig};
-use crate::het::HetPart;
-use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
-use crate::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
-use crate::node::{NodeInfo, NodeReason};
-use crate::reservation::Reservation;
-use crate::spec::{DependencyTerm, JobSpec};
-use crate::time::{TimeLimit, Timestamp};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::het::HetPart;
+use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
+use muster_model::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
+use muster_model::node::{NodeInfo, NodeReason};
+use muster_model::reservation::Reservation;
+use muster_model::spec::{DependencyTerm, JobSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 pub use self::accounts::AccountsChange;
@@ -25,7 +25,7 @@ pub enum Event {
     Configured {
         /// The new configuration.
         #[n(0)]
-        #[cbor(with = "crate::cbor::arc")]
+        #[cbor(with = "muster_model::cbor::arc")]
         config: Arc<ClusterConfig>,
         /// When.
         #[n(1)]
@@ -42,7 +42,7 @@ pub enum Event {
         id: BlobId,
         /// The bytes.
         #[n(1)]
-        #[cbor(with = "crate::cbor::arc")]
+        #[cbor(with = "muster_model::cbor::arc")]
         bytes: Arc<ByteVec>,
     },
     /// A job was accepted.
@@ -53,7 +53,7 @@ pub enum Event {
         id: JobId,
         /// What was asked, completed by the core (partition, owner, defaults).
         #[n(1)]
-        #[cbor(with = "crate::cbor::arc")]
+        #[cbor(with = "muster_model::cbor::arc")]
         spec: Arc<JobSpec>,
         /// When.
         #[n(2)]
@@ -124,7 +124,7 @@ pub enum Event {
         at: Timestamp,
         /// Its allocation.
         #[n(3)]
-        #[cbor(with = "crate::cbor::arc")]
+        #[cbor(with = "muster_model::cbor::arc")]
         alloc: Arc<Allocation>,
         /// `PrologSlurmctld` runs first; the launch orders follow [`JobChange::Ready`].
         #[n(4)]
@@ -269,7 +269,7 @@ pub enum Event {
         at: Timestamp,
     },
     /// `scontrol update partition`, `scontrol create partition`. Whether it outlives a new configuration is said by
-    /// [`crate::command::KeptPartitions`].
+    /// [`muster_model::command::KeptPartitions`].
     #[n(16)]
     PartitionChanged {
         /// The partition as it is now.
@@ -407,7 +407,7 @@ pub enum JobChange {
     #[n(0)]
     Spec(
         #[n(0)]
-        #[cbor(with = "crate::cbor::arc")]
+        #[cbor(with = "muster_model::cbor::arc")]
         Arc<JobSpec>,
     ),
     /// Held or released; the priority that goes with it.
@@ -464,7 +464,7 @@ pub enum JobChange {
     #[n(14)]
     Resized(
         #[n(0)]
-        #[cbor(with = "crate::cbor::arc")]
+        #[cbor(with = "muster_model::cbor::arc")]
         Arc<Allocation>,
     ),
     /// The reservation that it asked for is gone: its specification without it, and whether it is held for that.
@@ -472,7 +472,7 @@ pub enum JobChange {
     ReservationGone {
         /// The new specification.
         #[n(0)]
-        #[cbor(with = "crate::cbor::arc")]
+        #[cbor(with = "muster_model::cbor::arc")]
         spec: Arc<JobSpec>,
         /// It waits for a release.
         #[n(1)]
@@ -492,7 +492,7 @@ pub enum JobChange {
     TurnDue(#[n(0)] Timestamp),
     /// It has its nodes, but some of them must be powered up before it is launched.
     #[n(201)]
-    Waking(#[n(0)] crate::power::Waking),
+    Waking(#[n(0)] muster_model::power::Waking),
     /// All of its nodes are up: its time begins.
     #[n(202)]
     NodesUp,
@@ -508,7 +508,7 @@ pub enum JobChange {
     },
     /// It was chosen to make room for another job: stopped or ended with the next event, or warned that it must end.
     #[n(220)]
-    Preempted(#[n(0)] crate::preemption::Preempted),
+    Preempted(#[n(0)] muster_model::preemption::Preempted),
 }
 
 /// A change of one node.
@@ -562,14 +562,14 @@ pub enum NodeChange {
     Returned,
     /// A reboot was asked for, ordered, taken back or has happened.
     #[n(13)]
-    Reboot(#[n(0)] Option<crate::node::Reboot>),
+    Reboot(#[n(0)] Option<muster_model::node::Reboot>),
     /// It goes on in power saving; absent: it is up.
     #[n(200)]
-    Power(#[n(0)] Option<crate::power::Power>),
+    Power(#[n(0)] Option<muster_model::power::Power>),
     /// It did not come up in time, and counts as powered down.
     #[n(201)]
     ResumeFailed,
     /// How tasks are bound there by default.
     #[n(202)]
-    CpuBind(#[n(0)] Option<crate::binding::BindDefault>),
+    CpuBind(#[n(0)] Option<muster_model::binding::BindDefault>),
 }

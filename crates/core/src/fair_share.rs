@@ -3,9 +3,9 @@
 mod share_tree;
 
 use self::share_tree::Tree;
-use crate::accounts::{Accounts, Usage};
-use crate::order_config::Multifactor;
-use crate::time::Timestamp;
+use muster_model::accounts::{Accounts, Usage};
+use muster_model::order_config::Multifactor;
+use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// A user has a job: from now on the user has a share.
@@ -75,7 +75,7 @@ pub(crate) fn calculate(accounts: &mut Accounts, now: Timestamp, settings: &Mult
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::{Account, Share, Terms};
+    use muster_model::accounts::{Account, Share, Terms};
 
     fn with(parts: &[(&str, &str, u32)], users: &[(&str, &str, u32, f64)]) -> Accounts {
         let mut all = Accounts::default();

@@ -1,16 +1,16 @@
 //! The indexes of the state: derived from the records, rebuilt after a snapshot or a new configuration, kept up to
 //! date by every event. An event on one job costs O(log jobs).
 
-use crate::ids::{JobId, NodeIdx};
-use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
-use crate::node::{Node, NodeLink};
 use crate::policy::priority::calculate_scale;
-use crate::power::{Power, PowerConfig};
-use crate::reservation::Reservation;
-use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
 use crate::state::State;
 use crate::state::limit_use::{AccrualGroup, Counted};
-use crate::time::Timestamp;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
+use muster_model::node::{Node, NodeLink};
+use muster_model::power::{Power, PowerConfig};
+use muster_model::reservation::Reservation;
+use muster_model::spec::{DependencyKind, DependencyTerm, JobSpec};
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! Invariants of the state after every event. They read the whole state: for tests and the simulator.
 
 use crate::apply;
-use crate::cpuset::CpuSet;
-use crate::ids::{BlobId, JobId};
 use crate::index::{Counts, in_record};
-use crate::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
-use crate::node::Node;
 use crate::policy::priority::calculate_scale;
 use crate::state::State;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
+use muster_model::node::Node;
 use std::collections::BTreeMap;
 
 macro_rules! ensure {
@@ -91,7 +91,7 @@ impl State {
             "job {id} waits and has an allocation or steps"
         );
         ensure!(
-            !pending || (job.hold == crate::job::Hold::None) == (job.priority > 0),
+            !pending || (job.hold == muster_model::job::Hold::None) == (job.priority > 0),
             "job {id} has priority {} and hold {:?}",
             job.priority,
             job.hold

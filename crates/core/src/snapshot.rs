@@ -2,15 +2,15 @@
 //! left out and built anew.
 
 use crate::apply;
-use crate::ids::{BlobId, NodeIdx};
-use crate::job::{Job, Reason};
-use crate::node::Node;
-use crate::reservation::Reservation;
-use crate::shared_spec::SpecTable;
 use crate::state::{Blob, State};
 use minicbor::bytes::ByteVec;
 use minicbor::encode::Write;
 use minicbor::{Decoder, Encode, Encoder};
+use muster_model::ids::{BlobId, NodeIdx};
+use muster_model::job::{Job, Reason};
+use muster_model::node::Node;
+use muster_model::reservation::Reservation;
+use muster_model::shared_spec::SpecTable;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl State {
             match d.u32()? {
                 key::CONFIG => {
                     state.config = d
-                        .decode::<Option<crate::config::ClusterConfig>>()?
+                        .decode::<Option<muster_model::config::ClusterConfig>>()?
                         .map(Arc::new);
                 }
                 key::PARTITIONS => state.partitions = d.decode()?,

@@ -2,7 +2,7 @@
 //! asserts it at every event; a test writes it to docs/job-states.md.
 
 use crate::event::{Event, JobChange};
-use crate::job::{Job, Phase};
+use muster_model::job::{Job, Phase};
 
 /// The events that change the state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! Whether accounting holds everything that happened up to some time ago, so that ended jobs may leave memory.
 
-use muster_core::time::Timestamp;
 use muster_journal::Position;
+use muster_model::time::Timestamp;
 use std::collections::VecDeque;
 
 /// Time between two samples, milliseconds.

@@ -6,7 +6,7 @@ use crate::fair_queue::FairQueue;
 use log::{error, warn};
 use muster_acct::{Follower, History, StoreError};
 use muster_core::policy::access::privacy::JobScope;
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEventQuery};
 use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;

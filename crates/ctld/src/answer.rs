@@ -5,20 +5,20 @@ mod rows;
 
 use crate::keys::Keys;
 use crate::writer::{addresses, cluster_name, components, now};
-use muster_core::command::Identity;
-use muster_core::config::ClusterConfig;
-use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
-use muster_core::ids::JobId;
-use muster_core::job::{ArrayInfo, ArrayRole, Job, JobState};
 use muster_core::policy::access;
 use muster_core::policy::access::privacy::{self, JobScope, hides, sees_reservation, shows_node};
-use muster_core::private_data::PrivateData;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::reservation::Reservation;
-use muster_core::rights::{self, Request};
 use muster_core::state::{Scale, State};
-use muster_core::time::Timestamp;
+use muster_model::command::Identity;
+use muster_model::config::ClusterConfig;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayInfo, ArrayRole, Job, JobState};
+use muster_model::private_data::PrivateData;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::reservation::Reservation;
+use muster_model::rights::{self, Request};
+use muster_model::time::Timestamp;
 use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPart, Diag, JobPriority, Pong, PrioritiesAnswer,
     ReservationsAnswer, Response,

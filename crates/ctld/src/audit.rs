@@ -4,12 +4,12 @@
 //! and cut.
 
 use log::{Level, Record};
-use muster_core::command::{Identity, Reply, UserCommand};
 use muster_core::policy::access::audit::{beyond_own, target, text};
 use muster_core::policy::access::role_of;
-use muster_core::refusal::Refusal;
-use muster_core::rights::{Request, Role};
 use muster_core::state::State;
+use muster_model::command::{Identity, Reply, UserCommand};
+use muster_model::refusal::Refusal;
+use muster_model::rights::{Request, Role};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -284,7 +284,7 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::refusal::RefusalCode;
+    use muster_model::refusal::RefusalCode;
 
     fn entry(user: &str) -> Entry {
         let identity = Identity {

@@ -5,7 +5,7 @@
 use crate::writer::wall;
 use log::warn;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use nix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::path::{Path, PathBuf};

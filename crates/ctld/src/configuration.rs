@@ -5,9 +5,9 @@ use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
 use muster_conf::{Config, Diagnostic, Severity};
-use muster_core::command::KeptPartitions;
-use muster_core::config::ClusterConfig;
-use muster_core::usage;
+use muster_model::command::KeptPartitions;
+use muster_model::config::ClusterConfig;
+use muster_model::usage;
 use muster_proto::client::ConfigAnswer;
 use muster_proto::node::{
     CpuBindDefaults, HealthCheck, MemoryCount, MpiSettings, NodeSettings, Sampling,

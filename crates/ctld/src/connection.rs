@@ -12,13 +12,13 @@ use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, ReplyTo};
 use crate::server::Shared;
 use log::debug;
-use muster_core::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
-use muster_core::ids::JobId;
 use muster_core::policy::access::privacy::{JobScope, hides};
-use muster_core::private_data::PrivateData;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::rights::{self, Least};
 use muster_core::state::State;
+use muster_model::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::private_data::PrivateData;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{self, Least};
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{OLDEST_PROTOCOL, PROTOCOL, frame};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -725,8 +725,8 @@ fn kind(body: &RequestBody) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::ids::BlobId;
-    use muster_core::spec::JobSpec;
+    use muster_model::ids::BlobId;
+    use muster_model::spec::JobSpec;
 
     #[test]
     fn blobs_get_their_ids_by_content() {

@@ -3,9 +3,9 @@
 
 #[cfg(debug_assertions)]
 mod armed {
-    use muster_core::command::{Command, UserCommand};
     use muster_core::event::Event;
-    use muster_core::spec::JobSpec;
+    use muster_model::command::{Command, UserCommand};
+    use muster_model::spec::JobSpec;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     static ARMED: AtomicBool = AtomicBool::new(false);
@@ -71,10 +71,10 @@ pub(crate) use armed::{arm_by_environment, is_of_event, on_command, on_event, on
 
 #[cfg(not(debug_assertions))]
 mod unarmed {
-    use muster_core::command::Command;
     use muster_core::event::Event;
-    use muster_core::spec::JobSpec;
     use muster_core::state::State;
+    use muster_model::command::Command;
+    use muster_model::spec::JobSpec;
 
     #[inline(always)]
     pub(crate) fn arm_by_environment() {}

@@ -3,7 +3,7 @@
 //! of another.
 
 use log::warn;
-use muster_core::command::Identity;
+use muster_model::command::Identity;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::cell::RefCell;
 use std::collections::HashMap;

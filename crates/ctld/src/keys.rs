@@ -2,7 +2,7 @@
 //! once and live in `StateSaveLocation`, readable by the controller's user alone. They never reach a log.
 
 use anyhow::{Context, Result};
-use muster_core::ids::{Attempt, BlobId, JobId};
+use muster_model::ids::{Attempt, BlobId, JobId};
 use muster_trust::{JobKeyUse, KeyPair, Session, SessionPeers, VerifyError};
 use sha2::{Digest, Sha256};
 use std::fs;

@@ -1,9 +1,9 @@
 //! Addresses that mails go to (`--mail-user`). They become an argument of `MailProg`, and mail programs take arguments for
 //! more than addresses: options, files, commands. So only what is plainly a user's name or an address is taken.
 
-use muster_core::command::UserCommand;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::JobSpec;
+use muster_model::command::UserCommand;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::JobSpec;
 
 /// Bytes of one address (RFC 5321).
 const ADDRESS_MAX: usize = 254;

@@ -2,8 +2,8 @@
 //! the controller's user alone, bounded in number and size. Nothing reads them back.
 
 use log::warn;
-use muster_core::command::{Command, Identity};
-use muster_core::time::Timestamp;
+use muster_model::command::{Command, Identity};
+use muster_model::time::Timestamp;
 use std::fmt::{self, Debug, Write as _};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -102,7 +102,7 @@ pub(crate) fn bounded(value: &impl Debug, bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::command::UserCommand;
+    use muster_model::command::UserCommand;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -30,7 +30,7 @@ const QUERIES_MAX: usize = 16;
 /// Frames up to this size need no room.
 pub(crate) const SMALL_FRAME: usize = 16 << 10;
 /// Room for larger frames of one user, and of all users together, KiB. A user's is that of the largest request.
-const FRAMES_KIB: usize = muster_core::limits::REQUEST_BYTES_MAX / 1024 + 1;
+const FRAMES_KIB: usize = muster_model::limits::REQUEST_BYTES_MAX / 1024 + 1;
 const ALL_FRAMES_KIB: usize = 4 * FRAMES_KIB;
 /// Large requests that are decoded at the same time: of one user, and of all.
 const DECODED_MAX: usize = 1;
@@ -465,7 +465,7 @@ mod tests {
                 users.connect(1).ok().unwrap(),
             );
             let other = users.connect(2).ok().unwrap();
-            let most = muster_core::limits::REQUEST_BYTES_MAX;
+            let most = muster_model::limits::REQUEST_BYTES_MAX;
             let held = first.frame(most).await;
             assert!(held.is_some());
             let mut waits = std::pin::pin!(second.frame(SMALL_FRAME + 1 + (1 << 20)));

@@ -2,7 +2,7 @@
 //! event loop a wake and its client the wait for it. The connection's task is woken only if it asks meanwhile.
 
 use crate::stats::Stats;
-use muster_core::command::Reply;
+use muster_model::command::Reply;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use nix::sys::socket::{MsgFlags, send};

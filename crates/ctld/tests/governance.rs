@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use muster_core::command::UserCommand;
-use muster_core::ids::{BlobId, JobId};
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::JobSpec;
 use muster_ctld::patience::Patience;
 use muster_ctld::{Options, run};
+use muster_model::command::UserCommand;
+use muster_model::ids::{BlobId, JobId};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
 use muster_proto::client::{Diag, Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, frame};
 use nix::sys::resource::{Resource, setrlimit};
@@ -220,7 +220,7 @@ fn large_half_requests_take_bounded_memory() {
     };
     let before = peak_kib();
     as_user(3004, || {
-        let most = muster_core::limits::REQUEST_BYTES_MAX;
+        let most = muster_model::limits::REQUEST_BYTES_MAX;
         let header = u32::try_from(most - 1024).unwrap().to_be_bytes();
         let chunk = vec![0; 1 << 20];
         let mut all = Vec::new();
@@ -298,7 +298,7 @@ fn waits_are_bounded() {
         };
         match call(server, &request(RequestBody::Command(Box::new(command)))) {
             Response::Reply(reply) => match *reply {
-                muster_core::command::Reply::Submitted { id, .. } => id,
+                muster_model::command::Reply::Submitted { id, .. } => id,
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),

@@ -21,10 +21,10 @@ use crate::requests;
 use crate::roles;
 use crate::sys::{ATTACKER, ROOT, User, VICTIM};
 use crate::target::{Target, until};
-use muster_core::command::Reply;
-use muster_core::ids::JobId;
-use muster_core::job::JobState;
-use muster_core::spec::JobSpec;
+use muster_model::command::Reply;
+use muster_model::ids::JobId;
+use muster_model::job::JobState;
+use muster_model::spec::JobSpec;
 use muster_proto::client::{AllocationInfo, Query, RequestBody, Response};
 use std::time::{Duration, Instant};
 

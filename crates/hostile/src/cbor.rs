@@ -326,8 +326,8 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::index_set::IndexSet;
-    use muster_core::spec::JobSpec;
+    use muster_model::index_set::IndexSet;
+    use muster_model::spec::JobSpec;
 
     #[test]
     fn messages_come_back_as_they_were_written() {
@@ -344,7 +344,7 @@ mod tests {
         let mut indices = IndexSet::default();
         indices.insert_range(70_001, 70_003);
         let spec = JobSpec {
-            array: Some(muster_core::spec::ArraySpec {
+            array: Some(muster_model::spec::ArraySpec {
                 indices,
                 throttle: None,
             }),

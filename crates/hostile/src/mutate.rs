@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_seed_decides() {
-        let message = Value::of(&muster_core::spec::JobSpec::default());
+        let message = Value::of(&muster_model::spec::JobSpec::default());
         let run = |seed| {
             let mut random = Random::new(seed);
             let copies = (0..50).map(|_| several(&message, &mut random).encode());

@@ -3,9 +3,9 @@
 use crate::cbor::Value;
 use crate::sys;
 use minicbor::Encode;
-use muster_core::command::Reply;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::shared_spec::SpecTable;
+use muster_model::command::Reply;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::shared_spec::SpecTable;
 use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::step::{AgentReply, AgentRequest};

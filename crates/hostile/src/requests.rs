@@ -1,20 +1,20 @@
 //! A valid request of every kind, with who may make it. A kind that is added to the protocol and not here does not compile.
 
 use minicbor::bytes::ByteVec;
-use muster_core::command::{
+use muster_model::command::{
     AccountsAsk, AccountsEdit, JobSelection, JobTarget, JobUpdate, NodeUpdate, QosAsk,
     ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
 };
-use muster_core::environment::Environment;
-use muster_core::ids::{BlobId, JobId, StepNo};
-use muster_core::index_set::IndexSet;
-use muster_core::job::{ExitStatus, StepEnd, StepMaker};
-use muster_core::node::NodeInfo;
-use muster_core::spec::{
+use muster_model::environment::Environment;
+use muster_model::ids::{BlobId, JobId, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{ExitStatus, StepEnd, StepMaker};
+use muster_model::node::NodeInfo;
+use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, ExecContext, GresAsk,
     JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, StdioSpec, WarnSignal,
 };
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::NodeEventQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
 use muster_proto::node::NodeHello;
@@ -382,7 +382,7 @@ fn commands_of_administrator(ids: &Ids) -> Vec<UserCommand> {
         start: Some(Timestamp(4_000_000_000_000)),
         duration: Some(TimeLimit::Minutes(10)),
         nodes: Some("n1".to_owned()),
-        users: Some(muster_core::command::NameList::Only(vec![
+        users: Some(muster_model::command::NameList::Only(vec![
             "root".to_owned(),
         ])),
         ..ReservationAsk::default()
@@ -606,7 +606,7 @@ pub fn launch(job: JobId, key: &[u8]) -> StepLaunch {
         position: 0,
         tasks: vec![vec![0]],
         names: vec!["n1".to_owned()],
-        cpus: muster_core::cpuset::CpuSet::first(1),
+        cpus: muster_model::cpuset::CpuSet::first(1),
         memory_mib: 1,
         gres: Vec::new(),
         lead: "unix:/nonexistent".to_owned(),
@@ -645,7 +645,7 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
             Box::new(launch(job, &key())),
             vec![StepShare {
                 address: "unix:/nonexistent".to_owned(),
-                cpus: muster_core::cpuset::CpuSet::first(1),
+                cpus: muster_model::cpuset::CpuSet::first(1),
                 memory_mib: 1,
                 gres: Vec::new(),
             }],

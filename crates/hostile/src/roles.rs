@@ -8,9 +8,9 @@ use crate::random::Random;
 use crate::requests::{self, Ids, Rights, Sample, range};
 use crate::sys::{ATTACKER, NAMELESS, ROOT, User, VICTIM, as_user};
 use crate::target::Target;
-use muster_core::ids::JobId;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{ArraySpec, JobSpec};
+use muster_model::ids::JobId;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{ArraySpec, JobSpec};
 use muster_proto::client::Response;
 
 /// What root is not asked to do: it would stop the cluster, or a node.

@@ -3,8 +3,8 @@
 use crate::cbor::Value;
 use crate::peer::{self, Answer};
 use crate::sys::{User, as_user};
-use muster_core::ids::JobId;
-use muster_core::job::Job;
+use muster_model::ids::JobId;
+use muster_model::job::Job;
 use muster_proto::client::{JobFilter, Query, RequestBody, Response};
 use std::fs;
 use std::io;

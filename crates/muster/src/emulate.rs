@@ -6,7 +6,7 @@ use crate::daemon::{self, PidFile, Ready};
 use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_conf::endpoint::{conf_path, controller_socket};
-use muster_core::hostlist;
+use muster_model::hostlist;
 use muster_node::{EmulateOptions, EmulatedNode, RunTime};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;

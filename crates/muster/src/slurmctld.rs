@@ -6,9 +6,9 @@ use crate::logging;
 use crate::slurm_user;
 use anyhow::{Context, Result};
 use muster_conf::endpoint::conf_path;
-use muster_core::ids::JobId;
 use muster_ctld::patience::Patience;
 use muster_ctld::priority;
+use muster_model::ids::JobId;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -37,7 +37,7 @@ use actions::Actions;
 use clients::Inspections;
 use greeting::Sessions;
 use minicbor::bytes::ByteVec;
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use node::Node;
 use reports::Reports;
 use std::collections::{HashMap, VecDeque};

@@ -9,14 +9,14 @@ pub mod topology;
 
 use crate::messages::{MemoryPolicy, TaskBinding};
 use masks::CpuRequest;
-use muster_core::binding::{
+use muster_model::binding::{
     BindDefault, CpuBind, CpuBindKind, MemBind, MemBindKind, Unit, mask_text,
 };
-use muster_core::cpuset::CpuSet;
-use muster_core::distribution::{CpuSpread, Distribution};
-use muster_core::gpu_bind::{self, GpuBind};
-use muster_core::hostlist;
-use muster_core::job::Allocation;
+use muster_model::cpuset::CpuSet;
+use muster_model::distribution::{CpuSpread, Distribution};
+use muster_model::gpu_bind::{self, GpuBind};
+use muster_model::hostlist;
+use muster_model::job::Allocation;
 use muster_proto::node::{CpuBindDefaults, NodeSettings};
 use muster_proto::step::StepLaunch;
 use std::collections::HashMap;
@@ -222,7 +222,7 @@ impl Machine {
 fn default_spread(dist: &Distribution, by_block: bool) -> CpuSpread {
     match dist.nodes {
         _ if by_block => CpuSpread::Block,
-        Some(muster_core::distribution::NodeSpread::Plane(_)) => CpuSpread::Block,
+        Some(muster_model::distribution::NodeSpread::Plane(_)) => CpuSpread::Block,
         _ => CpuSpread::Cyclic,
     }
 }

@@ -1,6 +1,6 @@
 //! Wait statuses as Slurm shows them.
 
-use muster_core::job::ExitStatus;
+use muster_model::job::ExitStatus;
 
 /// A wait status as Slurm shows it.
 pub fn exit_status(status: i32) -> ExitStatus {

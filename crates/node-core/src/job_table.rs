@@ -2,8 +2,8 @@
 //! launch of it is still being killed here.
 
 use crate::messages::JobAttempt;
-use muster_core::ids::{Attempt, JobId};
-use muster_core::job::NodeShare;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::job::NodeShare;
 use muster_proto::node::JobGrant;
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
 use std::collections::{BTreeMap, BTreeSet};

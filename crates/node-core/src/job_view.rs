@@ -1,8 +1,8 @@
 //! A job as its environment describes it, from its grant and the settings of the node.
 
-use muster_core::ids::JobId;
-use muster_core::job::ArrayRole;
-use muster_core::job_env::JobView;
+use muster_model::ids::JobId;
+use muster_model::job::ArrayRole;
+use muster_model::job_env::JobView;
 use muster_proto::node::{JobGrant, NodeSettings};
 
 /// The job of a grant.

@@ -1,7 +1,7 @@
 //! The numbers under which the launcher keeps what an agent wants back: a step's record under the step's own number, this node's
 //! part of it under a higher one.
 
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
 
 /// Kept records of this node's part of a step have this number plus the step's.
 const KEPT_NODE: u32 = 1 << 30;

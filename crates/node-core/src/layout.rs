@@ -9,12 +9,12 @@ mod request;
 
 pub use request::check_request;
 
-use muster_core::cpuset::CpuSet;
-use muster_core::distribution::{Distribution, NodeSpread};
-use muster_core::hostlist;
-use muster_core::job::{Allocation, GresShare, NodeShare};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{GresAsk, MemoryAsk};
+use muster_model::cpuset::CpuSet;
+use muster_model::distribution::{Distribution, NodeSpread};
+use muster_model::hostlist;
+use muster_model::job::{Allocation, GresShare, NodeShare};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{GresAsk, MemoryAsk};
 use muster_proto::step::StepSpec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

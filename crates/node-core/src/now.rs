@@ -1,6 +1,6 @@
 //! The time at which an event happens, as the executor reads it: machines read no clock.
 
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 
 /// Two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! File name patterns of sbatch(1) and srun(1): `slurm-%A_%a.out`, `out_%4t`. Pure.
 
-use muster_core::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepNo};
 
 /// What the symbols of a pattern stand for.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 //! Programs of the site that run before and after a job.
 
 use minicbor::{Decode, Encode};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
 
 /// Programs of the site around a job: none of them is the user's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]

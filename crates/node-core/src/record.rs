@@ -4,14 +4,14 @@
 use crate::layout;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::cpuset::CpuSet;
-use muster_core::distribution::Distribution;
-use muster_core::hostlist;
-use muster_core::ids::StepNo;
-use muster_core::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::time::Timestamp;
-use muster_core::validate::Validate;
+use muster_model::cpuset::CpuSet;
+use muster_model::distribution::Distribution;
+use muster_model::hostlist;
+use muster_model::ids::StepNo;
+use muster_model::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::time::Timestamp;
+use muster_model::validate::Validate;
 use muster_proto::step::StepSpec;
 
 /// A step.

@@ -2,8 +2,8 @@
 //! checks what an agent orders by it; so do step daemons, to which agents give further steps of the job directly.
 
 use crate::messages::{JobAttempt, StepBounds, StepOrder};
-use muster_core::cpuset::CpuSet;
-use muster_core::job::GresShare;
+use muster_model::cpuset::CpuSet;
+use muster_model::job::GresShare;
 use muster_proto::node::NodeSettings;
 
 /// `MaxStepCount` where nothing else is said.

@@ -1,8 +1,8 @@
 //! Numbers of steps: those that the agent of a job's first node gives out, in order and each once, and those that a launcher
 //! has seen, for no step may have the number of another.
 
-use muster_core::ids::StepNo;
-use muster_core::index_set::IndexSet;
+use muster_model::ids::StepNo;
+use muster_model::index_set::IndexSet;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 

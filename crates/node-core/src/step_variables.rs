@@ -1,8 +1,8 @@
 //! What the tasks of a step find in their environment: what srun has, with what describes the step put over it.
 
-use muster_core::environment::{self, Environment};
-use muster_core::ids::StepNo;
-use muster_core::job_env::Variables;
+use muster_model::environment::{self, Environment};
+use muster_model::ids::StepNo;
+use muster_model::job_env::Variables;
 use muster_proto::step::StepSpec;
 
 /// The variables by which a step's number is found.

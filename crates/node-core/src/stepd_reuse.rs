@@ -1,7 +1,7 @@
 //! What agent and launcher agree on where a step daemon has several steps of a job.
 
 use crate::messages::JobAttempt;
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
 use std::path::{Path, PathBuf};
 
 /// Daemons of a job that wait for a step, at most.

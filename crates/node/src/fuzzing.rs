@@ -1,8 +1,8 @@
 //! What fuzz targets reach of this crate: decoders of messages between the processes of a node, and the layout of steps.
 //! Not a part of its interface.
 
-use muster_core::cpuset::CpuSet;
-use muster_core::job::Allocation;
+use muster_model::cpuset::CpuSet;
+use muster_model::job::Allocation;
 use muster_node_core::layout::{self, Held};
 use muster_node_core::messages::{
     LauncherCommand, LauncherEvent, RunningStep, StepdCommand, StepdEvent,

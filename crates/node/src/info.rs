@@ -2,8 +2,8 @@
 
 use crate::numa::Numa;
 use crate::options::AgentOptions;
-use muster_core::node::NodeInfo;
-use muster_core::time::Timestamp;
+use muster_model::node::NodeInfo;
+use muster_model::time::Timestamp;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -3,9 +3,9 @@
 use crate::descriptors::{OrderFds, SrunStdio, send};
 use crate::launcher::{attach_frame, socket_path};
 use crate::options::AgentOptions;
-use muster_core::cpuset::CpuSet;
-use muster_core::environment::Environment;
-use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_model::cpuset::CpuSet;
+use muster_model::environment::Environment;
+use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_node_core::messages::{
     JobAttempt, LauncherCommand, NextStep, PmixOrder, StepOrder, StepdEvent, TaskBinding, User,
 };

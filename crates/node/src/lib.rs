@@ -40,7 +40,7 @@ pub use supervisor::{AGENT_NAME, AgentLog, check_account, run};
 pub use sys::pidfd;
 pub use topology::{Shape, SocketUnit};
 
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 
 /// The clock.
 pub(crate) fn now() -> Timestamp {

@@ -1,6 +1,6 @@
 //! The file by which a step daemon leaves how its step ended, for a launcher that has not received it.
 
-use muster_core::job::StepEnd;
+use muster_model::job::StepEnd;
 use muster_node_core::messages::KeptEntries;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};

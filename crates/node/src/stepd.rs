@@ -30,7 +30,7 @@ use crate::launcher::Removal;
 use crate::{reaping, sys};
 use client::Client;
 pub use mpi::host::{HOST_NAME, pmix_host_main};
-use muster_core::job::{ExitStatus, StepEnd, Usage};
+use muster_model::job::{ExitStatus, StepEnd, Usage};
 use muster_node_core::messages::{KeptEntries, NextStep, StepOrder, StepdCommand, StepdEvent};
 use muster_proto::step::{FromStepd, ToStepd};
 use result::{Served, broken, leave};

@@ -23,8 +23,8 @@ pub(crate) use muster_script::bare;
 pub(crate) use oom::{leave_protection, protect};
 pub(crate) use slots::SharedSlots;
 
-use muster_core::cpuset::CpuSet;
-use muster_core::limits::NODE_CPUS_MAX;
+use muster_model::cpuset::CpuSet;
+use muster_model::limits::NODE_CPUS_MAX;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::marker::PhantomData;

@@ -1,6 +1,6 @@
 //! The machine as sysfs describes it, read once: sockets, cores, threads and NUMA domains, in the controller's order of CPUs.
 
-use muster_core::cpuset::CpuSet;
+use muster_model::cpuset::CpuSet;
 use muster_node_core::binding::Machine;
 use muster_node_core::binding::topology::{Place, Topology};
 use muster_node_core::messages::MachineClaim;
@@ -249,7 +249,7 @@ fn read(path: &Path) -> Option<String> {
 
 /// `0-3,8` of sysfs.
 pub(crate) fn ranges(text: &str) -> Vec<u32> {
-    muster_core::hostlist::parse_ranges(text, muster_core::limits::NODE_CPUS_MAX as usize)
+    muster_model::hostlist::parse_ranges(text, muster_model::limits::NODE_CPUS_MAX as usize)
         .unwrap_or_default()
 }
 
@@ -260,7 +260,7 @@ fn count<T: Ord>(items: impl Iterator<Item = T>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::binding::Unit;
+    use muster_model::binding::Unit;
 
     /// Writes files `path:value` below a fresh directory.
     fn tree(name: &str, files: &[(String, String)]) -> std::path::PathBuf {

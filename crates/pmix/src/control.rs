@@ -3,8 +3,8 @@
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
 use muster_proto::frame::Message;
 
 /// Step daemon to host.

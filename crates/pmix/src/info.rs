@@ -7,7 +7,7 @@ use crate::library::Library;
 use crate::sys::{self, ByteObject, DataArray, DataBuffer, Proc, RawInfo, RawValue, ValueData};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::validate::Validate;
+use muster_model::validate::Validate;
 use std::ffi::{CString, c_char, c_void};
 
 /// Data types of libpmix that are used here.

@@ -5,8 +5,8 @@ use crate::info::{Infos, Value};
 use crate::server::{Place, Server};
 use crate::{ProcName, RANK_ALL};
 use minicbor::{Decode, Encode};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
 use std::io;
 
 /// A step, as PMIx sees it.

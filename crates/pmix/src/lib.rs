@@ -32,7 +32,7 @@ pub use rehearsal::{FenceFigures, rehearse_fence};
 pub use ucx::{UcxChoice, ucx_version};
 
 use minicbor::{Decode, Encode};
-use muster_core::validate::Validate;
+use muster_model::validate::Validate;
 
 /// A process, as PMIx names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Validate)]

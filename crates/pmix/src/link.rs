@@ -8,7 +8,7 @@ use crate::wire::Wire;
 use hmac::{Hmac, Mac};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::validate::Validate;
+use muster_model::validate::Validate;
 use muster_proto::frame::{self, Frames, Message};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, connect, setsockopt, socket,

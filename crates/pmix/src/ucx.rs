@@ -7,7 +7,7 @@ mod sys;
 
 use crate::sys::set_variable;
 use minicbor::{Decode, Encode};
-use muster_core::limits::FRAME_BYTES_MAX;
+use muster_model::limits::FRAME_BYTES_MAX;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::RawFd;

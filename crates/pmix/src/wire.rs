@@ -5,8 +5,8 @@ use crate::info::Packed;
 use crate::job::Job;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
 use muster_proto::frame::Message;
 
 /// A published value.

@@ -1,12 +1,12 @@
 //! Accounting records and what is asked of them.
 
 use minicbor::{Decode, Encode};
-use muster_core::het::HetPart;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, JobState, Usage};
-use muster_core::limits::QUERY_ITEMS_MAX;
-use muster_core::time::{TimeLimit, Timestamp};
-use muster_core::validate::Validate;
+use muster_model::het::HetPart;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, JobState, Usage};
+use muster_model::limits::QUERY_ITEMS_MAX;
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::validate::Validate;
 
 /// A run of a job. A requeued job has one row per run.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -133,7 +133,7 @@ pub struct AcctJob {
     pub ntasks: u32,
     /// Its files, patterns expanded where known.
     #[n(40)]
-    pub stdio: muster_core::spec::StdioSpec,
+    pub stdio: muster_model::spec::StdioSpec,
     /// Whether it is a batch job.
     #[n(41)]
     pub batch: bool,

@@ -4,23 +4,23 @@ use crate::acct::{AcctJob, AcctQuery};
 use crate::frame::Message;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::accounts::Accounts;
-use muster_core::command::{Reply, UserCommand};
-use muster_core::config::{ClusterConfig, PartitionConfig};
-use muster_core::explain::{ExpectedStart, Explanation};
-use muster_core::factors::Factors;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ArrayInfo, ExitStatus, Job, JobState};
-use muster_core::job_env::HetComponent;
-use muster_core::limits::{QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
-use muster_core::listing_codec::{CompactListing, ListingWriter};
-use muster_core::node::Node;
-use muster_core::order_config::Multifactor;
-use muster_core::private_data::PrivateData;
-use muster_core::refusal::Refusal;
-use muster_core::reservation::Reservation;
-use muster_core::time::Timestamp;
-use muster_core::validate::{Bounds, Invalid, Validate};
+use muster_model::accounts::Accounts;
+use muster_model::command::{Reply, UserCommand};
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::explain::{ExpectedStart, Explanation};
+use muster_model::factors::Factors;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ArrayInfo, ExitStatus, Job, JobState};
+use muster_model::job_env::HetComponent;
+use muster_model::limits::{QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
+use muster_model::listing_codec::{CompactListing, ListingWriter};
+use muster_model::node::Node;
+use muster_model::order_config::Multifactor;
+use muster_model::private_data::PrivateData;
+use muster_model::refusal::Refusal;
+use muster_model::reservation::Reservation;
+use muster_model::time::Timestamp;
+use muster_model::validate::{Bounds, Invalid, Validate};
 use std::path::{Path, PathBuf};
 
 /// Where a controller with this socket for users has another one for the agents of nodes, which wait behind no user there.
@@ -182,7 +182,7 @@ pub struct JobFilter {
 
 /// The controller's answer.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
-#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
+#[cbor(context_bound = "muster_model::shared_spec::SpecCodec")]
 pub enum Response {
     /// To a command.
     #[n(0)]
@@ -250,7 +250,7 @@ pub enum Response {
     Reservations(#[n(0)] Box<ReservationsAnswer>),
     /// To `Licenses`.
     #[n(220)]
-    Licenses(#[n(0)] Vec<muster_core::licenses::License>),
+    Licenses(#[n(0)] Vec<muster_model::licenses::License>),
     /// To `Accounts`.
     #[n(21)]
     Accounts(#[n(0)] Box<AccountsAnswer>),
@@ -369,9 +369,9 @@ pub struct Pong {
 }
 
 /// Records of the queue. Specifications that records share are written once an answer
-/// ([`muster_core::shared_spec::SpecTable`]).
+/// ([`muster_model::shared_spec::SpecTable`]).
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
+#[cbor(context_bound = "muster_model::shared_spec::SpecCodec")]
 pub struct JobsPart {
     /// The records, by number.
     #[n(0)]
@@ -446,11 +446,11 @@ pub struct ClusterPart {
     pub now: Timestamp,
     /// For each node of this part that jobs hold partly or wholly while they complete.
     #[n(5)]
-    pub completing: Vec<muster_core::ids::NodeIdx>,
+    pub completing: Vec<muster_model::ids::NodeIdx>,
     /// Nodes of this part that a reservation has now, and whether for maintenance.
     #[n(6)]
     #[cbor(default)]
-    pub reserved: Vec<(muster_core::ids::NodeIdx, bool)>,
+    pub reserved: Vec<(muster_model::ids::NodeIdx, bool)>,
     /// Which of the lists are empty because of `PrivateData`.
     #[n(7)]
     #[cbor(default)]
@@ -500,7 +500,7 @@ pub struct AccountingPart {
 
 /// An allocation and how to reach its agents.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
-#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
+#[cbor(context_bound = "muster_model::shared_spec::SpecCodec")]
 pub struct AllocationInfo {
     /// The job, with its allocation.
     #[n(0)]
@@ -630,10 +630,10 @@ pub struct StepTarget {
 mod tests {
     use super::*;
     use crate::frame;
-    use muster_core::listing_codec::{RowValues, TemplateTable};
-    use muster_core::shared_spec::SpecTable;
-    use muster_core::spec::JobSpec;
-    use muster_core::time::TimeLimit;
+    use muster_model::listing_codec::{RowValues, TemplateTable};
+    use muster_model::shared_spec::SpecTable;
+    use muster_model::spec::JobSpec;
+    use muster_model::time::TimeLimit;
     use std::sync::Arc;
 
     fn jobs(names: &[&str]) -> Vec<Job> {

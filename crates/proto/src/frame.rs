@@ -3,10 +3,10 @@
 use crate::client::Response;
 use crate::shape::{self, ShapeError};
 use minicbor::{Decode, Encode};
-use muster_core::limits::{FRAME_BYTES_MAX, FRAME_ITEMS_MAX};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::shared_spec::SpecCodec;
-use muster_core::validate::{Fault, Invalid, Validate};
+use muster_model::limits::{FRAME_BYTES_MAX, FRAME_ITEMS_MAX};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::shared_spec::SpecCodec;
+use muster_model::validate::{Fault, Invalid, Validate};
 use std::io::{self, Read, Write};
 
 /// A message as a frame: length and CBOR.

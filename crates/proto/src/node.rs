@@ -8,16 +8,16 @@ use crate::frame::Message;
 use crate::preencoded::PreencodedAllocation;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::command::SignalScope;
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
-use muster_core::job::{ArrayInfo, ArrayRole, ExitStatus, Step, StepEnd};
-use muster_core::job_env::HetComponent;
-use muster_core::limits::{HOSTLIST_BYTES_MAX, NOTE_BYTES_MAX, REQUEST_BYTES_MAX};
-use muster_core::node::NodeInfo;
-use muster_core::spec::JobSpec;
-use muster_core::time::{TimeLimit, Timestamp};
-use muster_core::validate::Validate;
+use muster_model::command::SignalScope;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{Attempt, BlobId, JobId, StepNo};
+use muster_model::job::{ArrayInfo, ArrayRole, ExitStatus, Step, StepEnd};
+use muster_model::job_env::HetComponent;
+use muster_model::limits::{HOSTLIST_BYTES_MAX, NOTE_BYTES_MAX, REQUEST_BYTES_MAX};
+use muster_model::node::NodeInfo;
+use muster_model::spec::JobSpec;
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::validate::Validate;
 use std::sync::Arc;
 
 /// First message of an agent.

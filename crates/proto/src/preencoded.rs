@@ -2,8 +2,8 @@
 
 use minicbor::decode::Error;
 use minicbor::{Decode, Decoder, Encode, Encoder};
-use muster_core::job::Allocation;
-use muster_core::validate::{Bounds, Invalid, Validate};
+use muster_model::job::Allocation;
+use muster_model::validate::{Bounds, Invalid, Validate};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -99,7 +99,7 @@ pub mod spec {
     use minicbor::decode::Error;
     use minicbor::encode::Write;
     use minicbor::{Decode as _, Decoder, Encode as _, Encoder};
-    use muster_core::spec::JobSpec;
+    use muster_model::spec::JobSpec;
     use std::cell::RefCell;
     use std::sync::Arc;
 
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn equal_specifications_are_decoded_once() {
-        use muster_core::spec::JobSpec;
+        use muster_model::spec::JobSpec;
         let named = |name: &str| {
             let name = name.to_owned();
             let spec = Arc::new(JobSpec {

@@ -1,9 +1,9 @@
-//! Which row of the table of rights ([`muster_core::rights`]) each message belongs to. The matches have no wildcard: a new
+//! Which row of the table of rights ([`muster_model::rights`]) each message belongs to. The matches have no wildcard: a new
 //! message needs a row before it compiles.
 
 use crate::client::{Query, RequestBody};
 use crate::step::AgentRequest;
-use muster_core::rights::Request;
+use muster_model::rights::Request;
 
 impl From<&RequestBody> for Request {
     fn from(body: &RequestBody) -> Request {

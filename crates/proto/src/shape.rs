@@ -2,7 +2,7 @@
 //! nested, and that it ends where they end. Decoded types follow the nesting with their stack, and an item of one byte may
 //! take 64 of memory, so a frame of a few megabytes could otherwise cost a gigabyte or the process.
 
-use muster_core::limits::FRAME_DEPTH_MAX;
+use muster_model::limits::FRAME_DEPTH_MAX;
 
 /// What is wrong with the form of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

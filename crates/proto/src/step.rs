@@ -8,17 +8,17 @@
 use crate::frame::Message;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, GresShare, StepEnd, Usage};
-use muster_core::limits::{
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, GresShare, StepEnd, Usage};
+use muster_model::limits::{
     AGENT_REQUEST_BYTES_MAX, AGENT_REQUEST_ITEMS_MAX, ARGUMENT_BYTES_MAX, HOSTLIST_BYTES_MAX,
     NOTE_BYTES_MAX, SIGNAL_MAX, SUBMIT_LINE_BYTES_MAX,
 };
-use muster_core::refusal::Refusal;
-use muster_core::spec::{DeviceAsk, ExecContext, GresAsk, MemoryAsk, StdioSpec};
-use muster_core::time::TimeLimit;
-use muster_core::validate::Validate;
+use muster_model::refusal::Refusal;
+use muster_model::spec::{DeviceAsk, ExecContext, GresAsk, MemoryAsk, StdioSpec};
+use muster_model::time::TimeLimit;
+use muster_model::validate::Validate;
 
 /// To an agent's listener, from srun, sstat, scontrol or another agent. One per connection.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
@@ -327,7 +327,7 @@ pub struct StepSpec {
     /// The srun that asks for it.
     #[n(40)]
     #[cbor(default)]
-    pub maker: Option<muster_core::job::StepMaker>,
+    pub maker: Option<muster_model::job::StepMaker>,
     /// `--gpus` and its kin: devices that are counted by step or task.
     #[n(41)]
     pub devices: Option<Box<DeviceAsk>>,
@@ -438,7 +438,7 @@ pub struct StepCreated {
     #[n(4)]
     #[cbor(default)]
     pub wires: Vec<String>,
-    /// Width of the tree ([`muster_core::tree`]) over its nodes.
+    /// Width of the tree ([`muster_model::tree`]) over its nodes.
     #[n(5)]
     #[cbor(default)]
     pub width: u32,
@@ -510,7 +510,7 @@ pub struct StepLaunch {
     /// The lead's address, for `StepNodeEnded`.
     #[n(10)]
     pub lead: String,
-    /// Width of the tree ([`muster_core::tree`]) over the step's nodes.
+    /// Width of the tree ([`muster_model::tree`]) over the step's nodes.
     #[n(11)]
     #[cbor(default)]
     pub width: u32,

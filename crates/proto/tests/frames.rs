@@ -5,19 +5,19 @@ mod mutation;
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode, Encoder};
-use muster_core::command::{JobSelection, JobTarget, UserCommand};
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
-use muster_core::index_set::IndexSet;
-use muster_core::job::{Allocation, ArrayRole, ExitStatus, JobState, StepEnd, Usage};
-use muster_core::limits::{
+use muster_model::command::{JobSelection, JobTarget, UserCommand};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{Attempt, BlobId, JobId, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{Allocation, ArrayRole, ExitStatus, JobState, StepEnd, Usage};
+use muster_model::limits::{
     CONTEXT_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX, SCRIPT_BYTES_MAX,
     SUBMIT_LINE_BYTES_MAX,
 };
-use muster_core::node::NodeInfo;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{ArraySpec, ExecContext, JobSpec};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::node::NodeInfo;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{ArraySpec, ExecContext, JobSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::PROTOCOL;
 use muster_proto::acct::AcctQuery;
 use muster_proto::client::{JobFilter, Query, Request, RequestBody, Response};

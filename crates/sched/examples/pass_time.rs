@@ -10,7 +10,7 @@
 #[allow(dead_code, reason = "shared with the tests")]
 mod world;
 
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use muster_sched::Scheduler;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -11,14 +11,14 @@ use crate::demand::pick::Pick;
 use crate::nodes::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
 use crate::nodes::part_cpus::CpuRule;
 use crate::nodes::sharing::NodeUsers;
-use muster_core::config::OverSubscribe;
-use muster_core::distribution::{CpuSpread, Distribution};
-use muster_core::features::{self, Alternative};
-use muster_core::hostlist;
-use muster_core::job::Reason;
-use muster_core::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
-use muster_core::time::{TimeLimit, Timestamp};
-use muster_core::topology::switch_wait_s;
+use muster_model::config::OverSubscribe;
+use muster_model::distribution::{CpuSpread, Distribution};
+use muster_model::features::{self, Alternative};
+use muster_model::hostlist;
+use muster_model::job::Reason;
+use muster_model::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::topology::switch_wait_s;
 use std::collections::BTreeSet;
 
 /// Memory that a job needs, with defaults resolved.

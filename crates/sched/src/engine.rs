@@ -3,17 +3,17 @@
 //! simulator run this same code.
 
 use crate::Scheduler;
-use muster_core::command::{Command, Reply, UserCommand};
-use muster_core::config::ClusterConfig;
 use muster_core::decide::{decide, decide_plan};
-use muster_core::effect::Effect;
 use muster_core::event::Event;
-use muster_core::hostlist;
-use muster_core::ids::JobId;
-use muster_core::job::Reason;
-use muster_core::node::NodeLink;
 use muster_core::state::{Note, State};
-use muster_core::time::Timestamp;
+use muster_model::command::{Command, Reply, UserCommand};
+use muster_model::config::ClusterConfig;
+use muster_model::effect::Effect;
+use muster_model::hostlist;
+use muster_model::ids::JobId;
+use muster_model::job::Reason;
+use muster_model::node::NodeLink;
+use muster_model::time::Timestamp;
 
 /// The word that keeps ends and the starts that they make possible in turns of their own.
 const NO_PULL: &str = "no_pull";

@@ -1,5 +1,5 @@
 //! The scheduler: reads [`State`](muster_core::state::State), proposes a
-//! [`Plan`](muster_core::command::Plan). Pure: no clock, no I/O, the same input gives the same plan.
+//! [`Plan`](muster_model::command::Plan). Pure: no clock, no I/O, the same input gives the same plan.
 //!
 //! Waiting jobs that ask for the same form a shape; a pass looks only at shapes for which something changed, so its cost is
 //! O(changed shapes + starts), not O(jobs). The first job that waits in each partition gets a reservation, and later

@@ -4,10 +4,10 @@
 //! Ranks are stored as of time 0, so that ageing does not change them: working out priorities anew moves only lanes whose
 //! shares changed or whose first job has reached the maximum age.
 
-use muster_core::config::PartitionConfig;
-use muster_core::ids::JobId;
-use muster_core::job::Job;
 use muster_core::state::{Scale, State};
+use muster_model::config::PartitionConfig;
+use muster_model::ids::JobId;
+use muster_model::job::Job;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
 //! A node: its agent, the shim that outlives the agent, and the processes of jobs, as far as the protocol shows them.
 //! The tables here are also the truth about what runs, which the controller's belief is compared with.
 
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{Attempt, JobId};
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_core::node::NodeInfo;
-use muster_core::time::Timestamp;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::node::NodeInfo;
+use muster_model::time::Timestamp;
 use muster_proto::node::{JobGrant, NodeHello, NumberedReport, Report};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -4,18 +4,18 @@
 
 use crate::random::Random;
 use minicbor::bytes::ByteVec;
-use muster_core::command::{
+use muster_model::command::{
     AccountsAsk, AccountsEdit, JobSelection, JobTarget, JobUpdate, NodeUpdate, QosAsk,
     ReservationAsk, SignalScope, UserCommand,
 };
-use muster_core::ids::{BlobId, JobId, StepNo};
-use muster_core::index_set::IndexSet;
-use muster_core::job::{ExitStatus, JobState};
-use muster_core::spec::{
+use muster_model::ids::{BlobId, JobId, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{ExitStatus, JobState};
+use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, GresAsk, JobKind, JobSpec,
     MemoryAsk, Owner, ResourceAsk, Sharing, WarnSignal,
 };
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::{Request, RequestBody};
 use muster_proto::{PROTOCOL, frame};
 

@@ -8,11 +8,11 @@ use crate::world::accounting::{CAPPED, CAPPED_JOBS, LICENSE};
 use crate::world::attackers::attacks;
 use crate::world::clients::Submission;
 use crate::world::nodes::{share_of, shared_with};
-use muster_core::command::Reply;
-use muster_core::ids::{BlobId, JobId};
-use muster_core::job::{ArrayRole, Job, JobState};
-use muster_core::refusal::RefusalCode;
 use muster_core::state::State;
+use muster_model::command::Reply;
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::refusal::RefusalCode;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
 use std::collections::BTreeMap;
 

@@ -3,15 +3,15 @@
 //! compare the controller and the nodes with this.
 
 use crate::Violation;
-use muster_core::cpuset::CpuSet;
 use muster_core::event::{Event, JobChange, NodeChange};
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{Allocation, ExitStatus, JobState, Reason};
-use muster_core::reservation::Flags;
-use muster_core::spec::JobSpec;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
 use muster_journal::Position;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{Allocation, ExitStatus, JobState, Reason};
+use muster_model::reservation::Flags;
+use muster_model::spec::JobSpec;
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -307,7 +307,7 @@ impl Ledger {
             .state
             .jobs
             .get(&id)
-            .is_some_and(muster_core::job::Job::is_over);
+            .is_some_and(muster_model::job::Job::is_over);
         let accounted = self.accounted;
         let broken = |detail| {
             Err(Violation::new(

@@ -3,12 +3,12 @@
 
 use crate::Plant;
 use crate::world::threads::Thread;
-use muster_core::command::Reply;
 use muster_core::event::Event;
-use muster_core::ids::NodeIdx;
-use muster_core::refusal::Refusal;
 use muster_ctld::mail::{ToLink, ToReplica};
 use muster_journal::{Batch, Error, FileLog, FinishedSnapshot, Log, Position, SnapshotWriter};
+use muster_model::command::Reply;
+use muster_model::ids::NodeIdx;
+use muster_model::refusal::Refusal;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

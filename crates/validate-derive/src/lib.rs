@@ -1,4 +1,4 @@
-//! `#[derive(Validate)]`: an implementation of `muster_core::validate::Validate` that visits every field of a struct and
+//! `#[derive(Validate)]`: an implementation of `muster_model::validate::Validate` that visits every field of a struct and
 //! of every variant of an enum. A field that is added later is checked without being named anywhere else.
 //!
 //! Attributes tighten or widen the default bounds of a field:
@@ -30,7 +30,7 @@ pub fn derive_validate(input: proc_macro::TokenStream) -> proc_macro::TokenStrea
 fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let name = &input.ident;
     let on_type = Rules::of(&input.attrs)?;
-    let default = on_type.bounds(&quote! { ::muster_core::validate::Bounds::DEFAULT });
+    let default = on_type.bounds(&quote! { ::muster_model::validate::Bounds::DEFAULT });
     let checks = match &input.data {
         Data::Struct(data) => {
             let (pattern, checks) = fields(&data.fields, &default)?;
@@ -51,16 +51,16 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
         }
     };
     let whole = on_type.with.map(|with| {
-        quote! { #with(self).map_err(::muster_core::validate::Invalid::from)?; }
+        quote! { #with(self).map_err(::muster_model::validate::Invalid::from)?; }
     });
     let (generics, arguments, conditions) = input.generics.split_for_impl();
     Ok(quote! {
         #[automatically_derived]
-        impl #generics ::muster_core::validate::Validate for #name #arguments #conditions {
+        impl #generics ::muster_model::validate::Validate for #name #arguments #conditions {
             fn validate_within(
                 &self,
-                _: &::muster_core::validate::Bounds,
-            ) -> ::core::result::Result<(), ::muster_core::validate::Invalid> {
+                _: &::muster_model::validate::Bounds,
+            ) -> ::core::result::Result<(), ::muster_model::validate::Invalid> {
                 #checks
                 #whole
                 ::core::result::Result::Ok(())
@@ -82,13 +82,13 @@ fn fields(fields: &Fields, default: &TokenStream) -> syn::Result<(TokenStream, T
         let bounds = rules.bounds(default);
         checks.extend(quote! {
             {
-                const BOUNDS: ::muster_core::validate::Bounds = #bounds;
-                ::muster_core::validate::Validate::validate_within(#local, &BOUNDS) #at ?;
+                const BOUNDS: ::muster_model::validate::Bounds = #bounds;
+                ::muster_model::validate::Validate::validate_within(#local, &BOUNDS) #at ?;
             }
         });
         if let Some(with) = &rules.with {
             checks.extend(quote! {
-                #with(#local).map_err(::muster_core::validate::Invalid::from) #at ?;
+                #with(#local).map_err(::muster_model::validate::Invalid::from) #at ?;
             });
         }
         names.push(match &field.ident {

@@ -2,10 +2,10 @@
 
 use muster_conf::files::{self, Flat};
 use muster_conf::{Facts, load_with, show_config, topology};
-use muster_core::command::{Command, KeptPartitions};
 use muster_core::decide::decide;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::command::{Command, KeptPartitions};
+use muster_model::time::Timestamp;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,17 +1,17 @@
 //! Sequences of commands: whatever users and nodes say, no decision panics, every state keeps the invariants, and the events
 //! make the same state again when they are read back.
 
-use muster_core::command::{Command, Identity, KeptPartitions, NodeCommand};
-use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::event::Event;
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{ExitStatus, Job, JobState, Step, StepEnd};
-use muster_core::node::{NodeConfig, NodeInfo};
-use muster_core::spec::{MemoryAsk, StdioSpec};
 use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
 use muster_hostile::cbor::Value;
 use muster_hostile::requests::{self, Ids};
+use muster_model::command::{Command, Identity, KeptPartitions, NodeCommand};
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{ExitStatus, Job, JobState, Step, StepEnd};
+use muster_model::node::{NodeConfig, NodeInfo};
+use muster_model::spec::{MemoryAsk, StdioSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody};
 use muster_proto::frame;
@@ -36,7 +36,7 @@ fn node(name: &str, cpus: u32) -> NodeConfig {
         memory_mib: 1000,
         weight: 1,
         features: vec!["a".to_owned()],
-        state: muster_core::node_state::InitialState::Unknown,
+        state: muster_model::node_state::InitialState::Unknown,
         ..NodeConfig::default()
     }
 }
@@ -392,7 +392,7 @@ fn sequences() -> Vec<Value> {
         running: JobId(1),
     };
     let job = || requests::job("/");
-    let array = muster_core::spec::ArraySpec {
+    let array = muster_model::spec::ArraySpec {
         indices: requests::range(0, 5),
         throttle: Some(2),
     };
@@ -401,11 +401,11 @@ fn sequences() -> Vec<Value> {
         vec![
             submitted(job()),
             step(6, 0, 0),
-            submitted(muster_core::spec::JobSpec {
+            submitted(muster_model::spec::JobSpec {
                 hold: true,
                 ..job()
             }),
-            submitted(muster_core::spec::JobSpec {
+            submitted(muster_model::spec::JobSpec {
                 array: Some(array.clone()),
                 ..job()
             }),

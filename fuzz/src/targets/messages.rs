@@ -4,13 +4,13 @@
 use super::headed;
 use minicbor::Encode;
 use muster_core::event::Event;
-use muster_core::ids::{BlobId, JobId};
-use muster_core::job::Job;
-use muster_core::shared_spec::SpecTable;
-use muster_core::spec::ExecContext;
 use muster_core::state::State;
 use muster_hostile::cbor::Value;
 use muster_hostile::requests::{self, Ids};
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::Job;
+use muster_model::shared_spec::SpecTable;
+use muster_model::spec::ExecContext;
 use muster_node::fuzzing;
 use muster_proto::client::{Request, Response};
 use muster_proto::frame::{self, Frames};
@@ -128,7 +128,7 @@ fn orders() -> Orders {
     Orders {
         cluster: "c".to_owned(),
         node: "n1".to_owned(),
-        at: muster_core::time::Timestamp(5),
+        at: muster_model::time::Timestamp(5),
         blobs: vec![(BlobId([1; 32]), vec![1, 2].into())],
         orders: vec![muster_proto::node::Order::Reboot],
         drop_blobs: vec![BlobId([2; 32])],
@@ -146,8 +146,8 @@ pub(super) fn of_node(data: &[u8]) {
 pub(super) fn seeds_of_node() -> Vec<Vec<u8>> {
     let kinds = u8::try_from(fuzzing::KINDS).unwrap_or(u8::MAX);
     let launch = Value::of(&requests::launch(JobId(3), &[1; 32]));
-    let end = Value::of(&muster_core::job::StepEnd::never_ran(
-        muster_core::time::Timestamp(1),
+    let end = Value::of(&muster_model::job::StepEnd::never_ran(
+        muster_model::time::Timestamp(1),
     ));
     let variants = (0..30).flat_map(|variant| {
         let of = |fields| Value::Array(vec![Value::Unsigned(variant), Value::Array(fields)]);

@@ -1,11 +1,11 @@
 //! Layouts of steps: in no allocation does any request panic, take what is not the job's, or take what is in use.
 
 use super::headed;
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{JobId, NodeIdx};
-use muster_core::job::{Allocation, GresShare, NodeShare};
 use muster_hostile::cbor::Value;
 use muster_hostile::requests;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Allocation, GresShare, NodeShare};
 use muster_node::fuzzing::{self, InUse};
 use muster_proto::frame;
 use muster_proto::step::{AgentRequest, StepSpec};

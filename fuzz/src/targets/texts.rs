@@ -1,11 +1,11 @@
 //! Texts that users write: hostlists, and the values of options.
 
 use muster_conf::options::values;
-use muster_core::binding::{BindDefault, CpuBind, MemBind};
-use muster_core::distribution::Distribution;
-use muster_core::gpu_bind::GpuBind;
-use muster_core::time::{TimeLimit, Timestamp};
-use muster_core::{features, hostlist, licenses};
+use muster_model::binding::{BindDefault, CpuBind, MemBind};
+use muster_model::distribution::Distribution;
+use muster_model::gpu_bind::GpuBind;
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::{features, hostlist, licenses};
 
 /// Names of one hostlist, for a target that is to be fast.
 const NAMES_MAX: usize = 300;

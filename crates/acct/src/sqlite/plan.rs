@@ -3,9 +3,9 @@
 use super::row::run_row;
 use crate::change::{Change, JobRow, NodeNow, RunKey};
 use crate::store::StoreError;
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, Step, StepEnd};
-use muster_core::time::Timestamp;
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, Step, StepEnd};
+use muster_model::time::Timestamp;
 use std::collections::HashMap;
 
 /// What to write. Parts do not depend on each other except that runs come first.

@@ -9,12 +9,12 @@ use crate::array_text::pending_text;
 use crate::store::{History, StoreError};
 use crate::window::{Life, Window};
 use minicbor::Decode;
-use muster_core::het::HetPart;
-use muster_core::hostlist;
-use muster_core::ids::JobId;
-use muster_core::job::{JobState, Usage};
-use muster_core::spec::ArraySpec;
-use muster_core::time::Timestamp;
+use muster_model::het::HetPart;
+use muster_model::hostlist;
+use muster_model::ids::JobId;
+use muster_model::job::{JobState, Usage};
+use muster_model::spec::ArraySpec;
+use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, NodeEvent};
 use rusqlite::{Connection, Row, types::FromSql};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -674,7 +674,7 @@ impl<'r> RawJob<'r> {
 fn step_of(run: &RawJob<'_>, row: &Row<'_>, job: &AcctJob) -> Result<AcctStep, StoreError> {
     let mut columns = Columns { row, next: 1 };
     let step = key_step(columns.get()?);
-    let batch = step == muster_core::ids::StepNo::BATCH;
+    let batch = step == muster_model::ids::StepNo::BATCH;
     let or = |text: &str, default: &str| match text {
         "" if batch => default.to_owned(),
         text => text.to_owned(),

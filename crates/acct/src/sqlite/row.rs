@@ -3,10 +3,10 @@
 use crate::change::RunKey;
 use crate::store::StoreError;
 use minicbor::{Decode, Encode};
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, JobState};
-use muster_core::spec::StdioSpec;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, JobState};
+use muster_model::spec::StdioSpec;
+use muster_model::time::{TimeLimit, Timestamp};
 
 /// Columns of `job` that say what was asked for, after `row`.
 pub(super) const ASKED: &[&str] = &[

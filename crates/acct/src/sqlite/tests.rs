@@ -7,7 +7,7 @@ use super::SqliteStore;
 use crate::change::{Change, changes};
 use crate::follower::Follower;
 use crate::store::{History, Store, StoreError};
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};

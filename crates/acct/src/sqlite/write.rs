@@ -8,9 +8,9 @@ use super::row::{
 use super::text::Interned;
 use crate::change::{JobRow, NodeNow};
 use crate::store::StoreError;
-use muster_core::ids::StepNo;
-use muster_core::job::{Allocation, JobState, Step, StepEnd};
-use muster_core::spec::JobKind;
+use muster_model::ids::StepNo;
+use muster_model::job::{Allocation, JobState, Step, StepEnd};
+use muster_model::spec::JobKind;
 use rusqlite::{CachedStatement, Connection, ToSql};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;

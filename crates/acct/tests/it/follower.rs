@@ -4,7 +4,7 @@ use crate::support::{Directory, Driver, Op};
 use muster_acct::{
     Change, Follower, Full, History, Reader, SqliteStore, Stopped, Store, StoreError, changes,
 };
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use muster_proto::acct::AcctQuery;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -3,9 +3,9 @@
 use crate::support::{self, Directory, Driver, Op};
 use muster_acct::{Change, History, Reader, SqliteStore, Store, changes};
 use muster_core::event::Event;
-use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::state::State;
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayRole, Job, JobState};
 use muster_proto::acct::{AcctJob, AcctQuery};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ fn all_rows(reader: &mut Reader, duplicates: bool) -> Vec<AcctJob> {
 
 fn matches_job(row: &AcctJob, job: &Job) -> Result<(), TestCaseError> {
     prop_assert_eq!(row.restarts, job.restarts);
-    if job.after_completing == muster_core::job::AfterCompleting::End {
+    if job.after_completing == muster_model::job::AfterCompleting::End {
         prop_assert_eq!(row.state, job.state);
         prop_assert!(!row.requeued);
     } else {
@@ -60,7 +60,7 @@ fn matches_job(row: &AcctJob, job: &Job) -> Result<(), TestCaseError> {
         ArrayRole::Task { base, index } => prop_assert_eq!(row.array, Some((*base, *index))),
         ArrayRole::Pending { indices } => {
             let all: Vec<u32> = indices.iter().collect();
-            let text = format!("[{}%2]", muster_core::hostlist::ranges(&all));
+            let text = format!("[{}%2]", muster_model::hostlist::ranges(&all));
             prop_assert_eq!(row.array_pending.as_deref(), Some(text.as_str()));
         }
     }

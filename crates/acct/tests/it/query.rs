@@ -5,11 +5,11 @@ use muster_acct::{
     Change, History, JobRow, Reader, RunKey, SqliteStore, Store, StoreError, changes,
 };
 use muster_core::event::{Event, JobChange, NodeChange};
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{ExitStatus, Hold, JobState, Reason, Step, StepEnd, Usage};
-use muster_core::node::NodeReason;
 use muster_core::state::State;
-use muster_core::time::TimeLimit;
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{ExitStatus, Hold, JobState, Reason, Step, StepEnd, Usage};
+use muster_model::node::NodeReason;
+use muster_model::time::TimeLimit;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use std::ops::ControlFlow;
 use std::sync::Arc;

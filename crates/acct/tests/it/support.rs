@@ -1,19 +1,19 @@
 //! Random but possible histories, and directories that vanish.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use muster_core::config::{ClusterConfig, EnforcePartLimits};
-use muster_core::cpuset::CpuSet;
 use muster_core::event::{Event, JobChange};
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::index_set::IndexSet;
-use muster_core::job::{
+use muster_core::state::State;
+use muster_model::config::{ClusterConfig, EnforcePartLimits};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{
     Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Phase, Reason, Step,
     StepEnd, Usage,
 };
-use muster_core::node::NodeConfig;
-use muster_core::spec::{ArraySpec, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
-use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::node::NodeConfig;
+use muster_model::spec::{ArraySpec, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -320,7 +320,7 @@ pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
             .collect(),
         partition: "batch".to_owned(),
         exclusive: false,
-        hostlist: muster_core::hostlist::compress(&names),
+        hostlist: muster_model::hostlist::compress(&names),
         ntasks: nodes.len() as u32,
     }
 }

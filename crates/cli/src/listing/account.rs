@@ -2,9 +2,9 @@
 
 use super::context::Ctx;
 use super::text::{self, put};
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, Usage};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, Usage};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{AcctJob, AcctStep};
 
 /// A job, or one of its steps.

@@ -4,8 +4,8 @@
 use super::context::Ctx;
 use super::text::put;
 use super::{Failure, SLURM_VERSION};
-use muster_core::job::ExitStatus;
-use muster_core::time::Timestamp;
+use muster_model::job::ExitStatus;
+use muster_model::time::Timestamp;
 
 /// Which layout, and how it is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,23 +4,23 @@
 use super::context::Ctx;
 use super::query::Jobs;
 use jiff::tz::TimeZone;
-use muster_core::config::{
+use muster_model::config::{
     ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
 };
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::index_set::IndexSet;
-use muster_core::job::{
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{
     AfterCompleting, Allocation, ArrayInfo, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare,
     Reason, Step,
 };
-use muster_core::node::{Node, NodeConfig, NodeInfo, NodeLink};
-use muster_core::node_state::InitialState;
-use muster_core::spec::{
+use muster_model::node::{Node, NodeConfig, NodeInfo, NodeLink};
+use muster_model::node_state::InitialState;
+use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, Owner,
     Sharing, StdioSpec,
 };
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 /// 2026-11-21T20:23:00.
@@ -106,7 +106,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         expected_start: None,
         switch_wait_since: None,
         next_step: 0,
-        unreported_steps: muster_core::index_set::IndexSet::default(),
+        unreported_steps: muster_model::index_set::IndexSet::default(),
         begin_at: None,
     }
 }
@@ -118,7 +118,7 @@ pub(crate) fn ask(job: &mut Job, change: impl FnOnce(&mut JobSpec)) {
 
 /// Starts a job at 20:23:34 on nodes, with these CPUs of each.
 pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
-    let names = muster_core::hostlist::parse(hostlist).unwrap();
+    let names = muster_model::hostlist::parse(hostlist).unwrap();
     let nodes: Vec<NodeShare> = names
         .into_iter()
         .zip(cpus)

@@ -3,13 +3,13 @@
 
 use super::context::Ctx;
 use super::text::{self, put};
-use muster_core::config::OverSubscribe;
-use muster_core::hostlist;
-use muster_core::ids::JobId;
-use muster_core::index_set::IndexSet;
-use muster_core::job::{ArrayInfo, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason};
-use muster_core::spec::{DependencyKind, DependencyTerm, GresAsk, JobKind, MemoryAsk, Sharing};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::config::OverSubscribe;
+use muster_model::hostlist;
+use muster_model::ids::JobId;
+use muster_model::index_set::IndexSet;
+use muster_model::job::{ArrayInfo, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason};
+use muster_model::spec::{DependencyKind, DependencyTerm, GresAsk, JobKind, MemoryAsk, Sharing};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -204,7 +204,7 @@ impl<'a> JobRow<'a> {
     }
 
     /// The allocation, unless it is of an earlier run.
-    fn shown_alloc(&self) -> Option<&'a muster_core::job::Allocation> {
+    fn shown_alloc(&self) -> Option<&'a muster_model::job::Allocation> {
         if self.is_pending() {
             return None;
         }

@@ -4,10 +4,10 @@ use super::context::Ctx;
 use super::document::{Dialect, Writer, document, print_document};
 use super::job::{JobRow, Stdio};
 use super::text::collect;
-use muster_core::het::HetPart;
-use muster_core::job::{ArrayRole, NodeShare};
-use muster_core::spec::{JobKind, MemoryAsk, Sharing};
-use muster_core::time::TimeLimit;
+use muster_model::het::HetPart;
+use muster_model::job::{ArrayRole, NodeShare};
+use muster_model::spec::{JobKind, MemoryAsk, Sharing};
+use muster_model::time::TimeLimit;
 use std::collections::BTreeMap;
 
 /// Appends a document with the jobs.
@@ -209,7 +209,7 @@ fn gres_of(share: &NodeShare) -> String {
                 .as_ref()
                 .map(|k| format!(":{k}"))
                 .unwrap_or_default();
-            let list = muster_core::hostlist::ranges(&ids);
+            let list = muster_model::hostlist::ranges(&ids);
             super::text::put!(out, "{}{kind}:{}(IDX:{list})", gres.name, gres.ids.len());
         }
     })
@@ -337,7 +337,7 @@ fn priority(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     };
     some(w, "pre_sus_time", before);
     if !w.is_old() {
-        w.raw("hold", job.hold != muster_core::job::Hold::None);
+        w.raw("hold", job.hold != muster_model::job::Hold::None);
     }
     some(w, "priority", job.priority);
     if w.is_old() {

@@ -4,10 +4,10 @@ use super::context::Ctx;
 use super::format::{Field, Record, fields};
 use super::job::{JobRow, Stdio};
 use super::text::{self, put};
-use muster_core::het::HetPart;
-use muster_core::job::JobState;
-use muster_core::spec::JobKind;
-use muster_core::time::TimeLimit;
+use muster_model::het::HetPart;
+use muster_model::job::JobState;
+use muster_model::spec::JobKind;
+use muster_model::time::TimeLimit;
 
 /// squeue's jobs.
 pub(crate) struct Jobs;
@@ -136,7 +136,7 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["wait4switch"] "WAIT4SWITCH" run r _c o => wait_for_switch(r, o);
 ];
 
-/// Fields in which records of one template differ ([`muster_core::listing_codec::RowValues`]), by their first names. All others are
+/// Fields in which records of one template differ ([`muster_model::listing_codec::RowValues`]), by their first names. All others are
 /// the same for all of them.
 const OF_NUMBERS: &[&str] = &[
     "jobarrayid",

@@ -1,10 +1,10 @@
 //! A node as listings see it: its state with Slurm's names and flags, what it has and what of it is in use.
 
 use super::text::{self, put};
-use muster_core::config::{OverSubscribe, PartitionConfig, PartitionState};
-use muster_core::node::{GresConfig, Node};
-use muster_core::node_state::{NodeState, StateFlag};
-use muster_core::time::TimeLimit;
+use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
+use muster_model::node::{GresConfig, Node};
+use muster_model::node_state::{NodeState, StateFlag};
+use muster_model::time::TimeLimit;
 
 /// A node.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +123,7 @@ impl<'a> NodeView<'a> {
             } else if used.is_empty() {
                 out.push_str("(IDX:N/A)");
             } else {
-                put!(out, "(IDX:{})", muster_core::hostlist::ranges(&used));
+                put!(out, "(IDX:{})", muster_model::hostlist::ranges(&used));
             }
         }
     }

@@ -5,10 +5,10 @@ use super::document::{Dialect, Writer, document};
 use super::node::NodeView;
 use super::node_fields::NodeGroup;
 use super::text::collect;
-use muster_core::binding::BindDefault;
-use muster_core::config::{OverSubscribe, PartitionConfig, PartitionState};
-use muster_core::spec::MemoryAsk;
-use muster_core::time::TimeLimit;
+use muster_model::binding::BindDefault;
+use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
+use muster_model::spec::MemoryAsk;
+use muster_model::time::TimeLimit;
 
 /// Appends a document with the nodes.
 pub(crate) fn write_nodes(out: &mut String, dialect: Dialect, views: &[NodeView<'_>], ctx: &Ctx) {

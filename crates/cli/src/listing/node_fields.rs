@@ -5,9 +5,9 @@ use super::context::Ctx;
 use super::format::{Field, Record, fields};
 use super::node::{self, NodeView};
 use super::text::{self, put};
-use muster_core::config::PartitionConfig;
-use muster_core::hostlist;
-use muster_core::node_state::BaseState;
+use muster_model::config::PartitionConfig;
+use muster_model::hostlist;
+use muster_model::node_state::BaseState;
 
 /// sinfo's rows.
 pub(crate) struct Nodes;

@@ -2,15 +2,15 @@
 
 use super::context::Ctx;
 use crate::connect::{Client, ConnectError, unexpected};
-use muster_core::config::ClusterConfig;
-use muster_core::explain::ExpectedStart;
-use muster_core::ids::{JobId, NodeIdx};
-use muster_core::job::{ArrayInfo, ArrayRole, Job};
-use muster_core::licenses::License;
-use muster_core::listing_codec::CompactListing;
-use muster_core::private_data::PrivateData;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::time::Timestamp;
+use muster_model::config::ClusterConfig;
+use muster_model::explain::ExpectedStart;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{ArrayInfo, ArrayRole, Job};
+use muster_model::licenses::License;
+use muster_model::listing_codec::CompactListing;
+use muster_model::private_data::PrivateData;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
 use muster_proto::client::{
     AccountsAnswer, ClusterPart, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,

@@ -4,8 +4,8 @@ use super::context::Ctx;
 use super::text::put;
 use super::{Failure, failed_call, print, query};
 use crate::connect::Client;
-use muster_core::reservation::{Flags, Reservation};
-use muster_core::time::Timestamp;
+use muster_model::reservation::{Flags, Reservation};
+use muster_model::time::Timestamp;
 use muster_proto::client::ReservationsAnswer;
 
 fn load() -> Result<(Ctx, ReservationsAnswer), Failure> {
@@ -200,8 +200,8 @@ fn flags(r: &Reservation) -> String {
 mod tests {
     use super::*;
     use jiff::tz::TimeZone;
-    use muster_core::ids::NodeIdx;
-    use muster_core::reservation::ReservedNode;
+    use muster_model::ids::NodeIdx;
+    use muster_model::reservation::ReservedNode;
 
     /// As Slurm 22.05.8 printed it on a cluster of four nodes.
     const CAPTURED: &str = "\

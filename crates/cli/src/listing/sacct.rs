@@ -11,7 +11,7 @@ use super::{Failure, complain, print, query, sacct_document};
 use crate::connect::{Client, ConnectError};
 use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use jiff::Zoned;
-use muster_core::refusal::RefusalCode;
+use muster_model::refusal::RefusalCode;
 use muster_proto::acct::AcctJob;
 
 /// sacct.
@@ -335,7 +335,7 @@ impl Options {
             "nnodes" => conditions.nodes = Some(filter::parse_range("node", &value)?),
             "noconvert" => self.shown.keep_units = true,
             "nodelist" => {
-                query.nodes = muster_core::hostlist::parse(&value)
+                query.nodes = muster_model::hostlist::parse(&value)
                     .map_err(|e| Failure::new(format!("sacct: error: {e}")))?;
             }
             "noheader" => self.no_header = true,

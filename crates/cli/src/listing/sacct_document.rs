@@ -4,9 +4,9 @@ use super::account::AcctRow;
 use super::context::Ctx;
 use super::document::{Dialect, Writer, document};
 use super::text::collect;
-use muster_core::hostlist;
-use muster_core::ids::StepNo;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::hostlist;
+use muster_model::ids::StepNo;
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{AcctJob, AcctStep};
 
 /// Appends a document with the jobs and their steps.

@@ -3,7 +3,7 @@
 use super::account::AcctRow;
 use super::context::Ctx;
 use super::text::{self, put};
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
 
 /// A column.
 pub(crate) struct Field {
@@ -186,13 +186,16 @@ fn of_step(r: &AcctRow<'_>, out: &mut String, value: &str) {
     }
 }
 
-fn used(r: &AcctRow<'_>, write: impl FnOnce(&muster_core::job::Usage)) {
+fn used(r: &AcctRow<'_>, write: impl FnOnce(&muster_model::job::Usage)) {
     if let Some(usage) = r.usage() {
         write(usage);
     }
 }
 
-fn peaks(r: &AcctRow<'_>, write: impl FnOnce(&muster_core::job::Usage, &muster_core::job::Peaks)) {
+fn peaks(
+    r: &AcctRow<'_>,
+    write: impl FnOnce(&muster_model::job::Usage, &muster_model::job::Peaks),
+) {
     used(r, |usage| {
         if let Some(peaks) = &usage.peaks {
             write(usage, peaks);
@@ -207,14 +210,14 @@ fn known_kib(r: &AcctRow<'_>, out: &mut String, kib: u64) {
     }
 }
 
-fn tasks_of(usage: &muster_core::job::Usage) -> u64 {
+fn tasks_of(usage: &muster_model::job::Usage) -> u64 {
     u64::from(usage.tasks.max(1))
 }
 
 fn per_task(
     r: &AcctRow<'_>,
     out: &mut String,
-    total: fn(&muster_core::job::Usage) -> u64,
+    total: fn(&muster_model::job::Usage) -> u64,
     write: fn(&AcctRow<'_>, &mut String, u64),
 ) {
     used(r, |u| write(r, out, total(u) / tasks_of(u)));
@@ -393,7 +396,7 @@ fn suspended(r: &AcctRow<'_>, out: &mut String) {
 fn limit_minutes(r: &AcctRow<'_>, out: &mut String) {
     match r.job.time_limit {
         _ if r.step.is_some() => {}
-        muster_core::time::TimeLimit::Minutes(m) => put!(out, "{m}"),
-        muster_core::time::TimeLimit::Unlimited => out.push_str("UNLIMITED"),
+        muster_model::time::TimeLimit::Minutes(m) => put!(out, "{m}"),
+        muster_model::time::TimeLimit::Unlimited => out.push_str("UNLIMITED"),
     }
 }

@@ -6,9 +6,9 @@ use super::context::{gid_of, uid_of};
 use super::states::{self, JobStateFilter};
 use super::time_input;
 use jiff::Zoned;
-use muster_core::hostlist;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::hostlist;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{AcctJob, AcctQuery};
 
 /// A job or a step as the command line names it.

@@ -3,10 +3,10 @@
 use super::*;
 use crate::listing::fixture::{at, ctx};
 use jiff::tz::TimeZone;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, JobState, Usage};
-use muster_core::spec::StdioSpec;
-use muster_core::time::TimeLimit;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, JobState, Usage};
+use muster_model::spec::StdioSpec;
+use muster_model::time::TimeLimit;
 use muster_proto::acct::AcctStep;
 
 fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> AcctJob {
@@ -422,7 +422,7 @@ fn windows() {
     assert_eq!(window(&[]), (today, current));
     assert_eq!(
         window(&["-j", "1"]),
-        (muster_core::time::Timestamp(0), current)
+        (muster_model::time::Timestamp(0), current)
     );
     assert_eq!(window(&["-s", "R"]), (current, current));
     assert_eq!(

@@ -15,8 +15,8 @@ use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError};
 use crate::options::{Spec, flag};
 use crate::people;
-use muster_core::account_limits::{Amounts, Limits};
-use muster_core::accounts::{Accounts, NORMAL, PARENT_SHARES, Qos, ROOT, Terms};
+use muster_model::account_limits::{Amounts, Limits};
+use muster_model::accounts::{Accounts, NORMAL, PARENT_SHARES, Qos, ROOT, Terms};
 
 /// What sacctmgr knows.
 pub(crate) static SPEC: Spec = Spec {
@@ -738,7 +738,7 @@ mod tests {
     #[test]
     fn what_was_added() {
         let mut all = Accounts::default();
-        let user = muster_core::accounts::User {
+        let user = muster_model::accounts::User {
             name: "nobody".into(),
             default_account: "bio".into(),
             admin_level: "None".into(),
@@ -746,7 +746,7 @@ mod tests {
             ..Default::default()
         };
         all.users.insert("nobody".into(), user);
-        let account = muster_core::accounts::Account {
+        let account = muster_model::accounts::Account {
             name: "bio".into(),
             parent: ROOT.into(),
             ..Default::default()

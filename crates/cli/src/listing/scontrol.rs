@@ -13,10 +13,10 @@ use super::{
 };
 use crate::connect::Client;
 use crate::options::Status;
-use muster_core::hostlist;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::ArrayRole;
-use muster_core::private_data::PrivateData;
+use muster_model::hostlist;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::ArrayRole;
+use muster_model::private_data::PrivateData;
 use muster_proto::client::JobFilter;
 use std::collections::HashSet;
 use std::fmt::Write as _;

@@ -5,7 +5,7 @@ use super::text::put;
 use super::{Failure, SLURM_VERSION, failed_call, print, query};
 use crate::connect::Client;
 use crate::options::{Arg, Opt, Spec, also, env, flag, opt};
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use muster_proto::client::Diag;
 
 /// sdiag.

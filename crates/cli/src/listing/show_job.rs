@@ -5,10 +5,10 @@ use super::job::{JobRow, Stdio};
 use super::job_fields::star;
 use super::step_fields::StepRow;
 use super::text::{self, put};
-use muster_core::job::{GresShare, NodeShare, Reason};
-use muster_core::preemption::PreemptType;
-use muster_core::spec::{JobKind, MemoryAsk};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::job::{GresShare, NodeShare, Reason};
+use muster_model::preemption::PreemptType;
+use muster_model::spec::{JobKind, MemoryAsk};
+use muster_model::time::{TimeLimit, Timestamp};
 
 /// How records are laid out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -338,8 +338,8 @@ fn details(out: &mut String, row: &JobRow<'_>, style: Style) {
             out,
             "{}Nodes={} CPU_IDs={} Mem={} GRES=",
             if style.one_line { "" } else { "  " },
-            muster_core::hostlist::compress(&names),
-            muster_core::hostlist::ranges(&cpus),
+            muster_model::hostlist::compress(&names),
+            muster_model::hostlist::ranges(&cpus),
             group[0].memory_mib
         );
         write_gres_with_ids(out, &group[0].gres);
@@ -377,7 +377,7 @@ fn write_gres_with_ids(out: &mut String, shares: &[GresShare]) {
             out,
             ":{}(IDX:{})",
             share.ids.len(),
-            muster_core::hostlist::ranges(&ids)
+            muster_model::hostlist::ranges(&ids)
         );
     }
 }

@@ -4,11 +4,11 @@ use super::context::Ctx;
 use super::node::{self, NodeView};
 use super::show_job::Style;
 use super::text::{self, put};
-use muster_core::config::{PartitionConfig, PartitionState};
-use muster_core::hostlist;
-use muster_core::node::NodeConfig;
-use muster_core::spec::MemoryAsk;
-use muster_core::time::TimeLimit;
+use muster_model::config::{PartitionConfig, PartitionState};
+use muster_model::hostlist;
+use muster_model::node::NodeConfig;
+use muster_model::spec::MemoryAsk;
+use muster_model::time::TimeLimit;
 use std::collections::BTreeSet;
 
 /// Appends a node.

@@ -54,7 +54,7 @@ fn who_passed_others_by() {
     let jobs = fixture::jobs();
     let mut job = jobs.jobs.iter().find(|j| j.id.0 == 9).unwrap().clone();
     let alloc = job.alloc.as_deref().unwrap().clone();
-    job.alloc = Some(std::sync::Arc::new(muster_core::job::Allocation {
+    job.alloc = Some(std::sync::Arc::new(muster_model::job::Allocation {
         backfilled: true,
         ..alloc
     }));

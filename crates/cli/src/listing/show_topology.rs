@@ -1,7 +1,7 @@
 //! `scontrol show topology`: switches or blocks of the network, all or those that lead to a node.
 
-use muster_core::hostlist;
-use muster_core::topology::{Topology, TopologyKind};
+use muster_model::hostlist;
+use muster_model::topology::{Topology, TopologyKind};
 use std::fmt::Write as _;
 
 /// The rows of all networks, or of one switch, or of the switches above each of some nodes; `None` if there is no such name.
@@ -74,7 +74,7 @@ fn row(topology: &Topology, place: u32, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::topology::Switch;
+    use muster_model::topology::Switch;
 
     fn switch(name: &str, nodes: &str, children: &[u32], level: u32, link_speed: u32) -> Switch {
         Switch {

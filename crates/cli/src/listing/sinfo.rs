@@ -11,8 +11,8 @@ use super::node_fields::{self, NodeGroup, Nodes};
 use super::{Failure, complain, failed_call, node_document, print, query};
 use crate::connect::Client;
 use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
-use muster_core::ids::NodeIdx;
-use muster_core::private_data::PrivateData;
+use muster_model::ids::NodeIdx;
+use muster_model::private_data::PrivateData;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ impl Options {
             "long" => self.long = true,
             "Node" => self.by_node = true,
             "nodes" => {
-                let names = muster_core::hostlist::parse(&value)
+                let names = muster_model::hostlist::parse(&value)
                     .map_err(|e| Failure::new(format!("sinfo: error: {e}")))?;
                 self.selection.nodes = Some(names.into_iter().collect());
             }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::listing::fixture::{self, at};
-use muster_core::config::PartitionState;
-use muster_core::node::{NodeLink, NodeReason};
+use muster_model::config::PartitionState;
+use muster_model::node::{NodeLink, NodeReason};
 
 fn sinfo(args: &[&str]) -> String {
     sinfo_of(args, &fixture::ctx())

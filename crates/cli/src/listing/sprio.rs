@@ -5,7 +5,7 @@ use super::{Failure, failed_call, print, query};
 use crate::SLURM_VERSION;
 use crate::connect::Client;
 use crate::options::{Arg, Spec, also, flag, opt};
-use muster_core::order_config::Multifactor;
+use muster_model::order_config::Multifactor;
 use muster_proto::client::{JobPriority, PrioritiesAnswer};
 
 const ALONE: &str = "this cluster is not in a federation";
@@ -353,8 +353,8 @@ fn sort(jobs: &mut [&JobPriority], keys: &str, w: &Multifactor) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::factors::Factors;
-    use muster_core::ids::JobId;
+    use muster_model::factors::Factors;
+    use muster_model::ids::JobId;
 
     fn answer() -> PrioritiesAnswer {
         let job = |id, partition: &str| JobPriority {

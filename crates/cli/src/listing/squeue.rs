@@ -16,7 +16,7 @@ use super::{Failure, complain, failed_call, job_document, job_fields, print, que
 use crate::connect::Client;
 use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use listing_builder::ListingBuilder;
-use muster_core::listing_codec::CompactListing;
+use muster_model::listing_codec::CompactListing;
 use std::time::Duration;
 
 /// squeue.

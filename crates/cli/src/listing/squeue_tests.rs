@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::listing::fixture;
-use muster_core::job::{Job, JobState, Reason};
-use muster_core::listing_codec::{ListingWriter, RowValues, TemplateTable, same_template};
-use muster_core::shared_spec::SpecTable;
+use muster_model::job::{Job, JobState, Reason};
+use muster_model::listing_codec::{ListingWriter, RowValues, TemplateTable, same_template};
+use muster_model::shared_spec::SpecTable;
 
 fn squeue(args: &[&str]) -> String {
     squeue_of(args, &fixture::jobs(), &fixture::ctx())
@@ -257,7 +257,7 @@ fn one_unknown_id_is_an_error_and_several_are_not() {
         Options::new(SPEC.parse(&args).unwrap()).unwrap().conditions
     };
     let jobs = Jobs {
-        unknown: vec![muster_core::ids::JobId(999)],
+        unknown: vec![muster_model::ids::JobId(999)],
         ..Jobs::default()
     };
     let check = |args: &[&str]| conditions(args).check_jobs(&jobs, "slurm_load_jobs");
@@ -348,7 +348,7 @@ fn old_layout_has_slurms_members() {
 #[test]
 fn array_expressions() {
     use crate::listing::job::index_text;
-    use muster_core::index_set::IndexSet;
+    use muster_model::index_set::IndexSet;
     let show = |list: &[(u32, u32, usize)], max: usize| {
         let mut set = IndexSet::default();
         for (first, last, step) in list {

@@ -13,7 +13,7 @@ use crate::connect::Client;
 use crate::options::{Spec, flag, opt};
 use jiff::Zoned;
 use measure::{MINUTES, Period, TimeFormat};
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use std::io::BufRead as _;
 
 /// sreport.
@@ -203,7 +203,7 @@ impl ReportRequest {
                 _ if is("tres", 2) => settings.tres = Some(words(value)),
                 _ if is("nodes", 2) => {
                     request.nodes =
-                        muster_core::hostlist::parse(value).map_err(|e| bad(&e.to_string()))?;
+                        muster_model::hostlist::parse(value).map_err(|e| bad(&e.to_string()))?;
                 }
                 _ if is("topcount", 2) => {
                     request.top = Some(value.parse().map_err(|_| bad("a number"))?);

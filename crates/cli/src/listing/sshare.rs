@@ -4,7 +4,7 @@ use super::{Failure, failed_call, print, query};
 use crate::SLURM_VERSION;
 use crate::connect::Client;
 use crate::options::{Arg, Spec, also, flag, opt};
-use muster_core::accounts::{PARENT_SHARES, Share};
+use muster_model::accounts::{PARENT_SHARES, Share};
 use muster_proto::client::AccountsAnswer;
 
 /// sshare.

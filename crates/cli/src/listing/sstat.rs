@@ -10,10 +10,10 @@ use crate::connect::{Client, unexpected};
 use crate::options::{Arg, Opt, Spec, also, flag, opt};
 use crate::submit::agent::AgentStream;
 use crate::submit::scancel::{job_target, step_number};
-use muster_core::command::JobTarget;
-use muster_core::hostlist;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{Job, Step, Usage};
+use muster_model::command::JobTarget;
+use muster_model::hostlist;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{Job, Step, Usage};
 use muster_proto::acct::{AcctJob, AcctStep};
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
 use muster_proto::step::{AgentReply, AgentRequest};
@@ -390,9 +390,9 @@ fn row(step: &Step, usage: Option<&Usage>) -> AcctStep {
     AcctStep {
         step: step.step,
         name: step.name.clone(),
-        state: muster_core::job::JobState::Running,
+        state: muster_model::job::JobState::Running,
         cancelled_by: None,
-        exit: muster_core::job::ExitStatus::default(),
+        exit: muster_model::job::ExitStatus::default(),
         start: step.start_time,
         end: None,
         nodes: step.nodes,

@@ -1,6 +1,6 @@
 //! Names of job states as users write them: long or short, in any case.
 
-use muster_core::job::JobState;
+use muster_model::job::JobState;
 
 /// A state that a listing can select by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

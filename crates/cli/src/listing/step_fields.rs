@@ -4,8 +4,8 @@ use super::context::Ctx;
 use super::format::{Field, Record, fields};
 use super::job::JobRow;
 use super::text::{self, put};
-use muster_core::job::Step;
-use muster_core::time::TimeLimit;
+use muster_model::job::Step;
+use muster_model::time::TimeLimit;
 
 /// squeue's steps.
 pub(crate) struct Steps;

@@ -3,7 +3,7 @@
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 
 /// Reads a time: `HH:MM[:SS][AM|PM]`, `MMDD[YY]`, `MM/DD[/YY]`, `MM.DD[.YY]`, `YYYY-MM-DD[THH:MM[:SS]]` (each with
 /// `-HH:MM[:SS]` too), `today`, `midnight`, `noon`, `fika`, `teatime`, `tomorrow`, `now[{+|-}count[unit]]`, `uts...`.

@@ -5,9 +5,9 @@ use super::context::Ctx;
 use super::{Failure, failed_call, print};
 use crate::connect::{Client, unexpected};
 use crate::options::{Spec, flag};
-use muster_core::explain::{Ahead, ExpectedStart, Explanation};
-use muster_core::ids::JobId;
-use muster_core::time::Timestamp;
+use muster_model::explain::{Ahead, ExpectedStart, Explanation};
+use muster_model::ids::JobId;
+use muster_model::time::Timestamp;
 use muster_proto::client::{Query, Response};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -259,8 +259,8 @@ fn document(explanation: &Explanation) -> Value {
 mod tests {
     use super::*;
     use jiff::tz::TimeZone;
-    use muster_core::explain::{Moment, Sooner};
-    use muster_core::job::Reason;
+    use muster_model::explain::{Moment, Sooner};
+    use muster_model::job::Reason;
 
     fn explanation() -> Explanation {
         let now = Timestamp::from_unix_s(1_795_470_826);

@@ -4,10 +4,10 @@
 use super::say::Say;
 use crate::process;
 use muster_conf::options::Chosen;
-use muster_core::environment::{self, Environment};
-use muster_core::job_env;
-use muster_core::limits::CONTEXT_BYTES_MAX;
-use muster_core::spec::ExecContext;
+use muster_model::environment::{self, Environment};
+use muster_model::job_env;
+use muster_model::limits::CONTEXT_BYTES_MAX;
+use muster_model::spec::ExecContext;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{Mode, umask};
 use std::ffi::OsStr;

@@ -6,12 +6,12 @@ use super::line::{self, Line};
 use super::say::Say;
 use super::signals::Signals;
 use crate::connect::{Client, ConnectError, unexpected};
-use muster_core::command::{Reply, UserCommand};
-use muster_core::ids::JobId;
-use muster_core::job::{ExitStatus, JobState};
-use muster_core::job_env::{self, JobView, Variables};
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::JobSpec;
+use muster_model::command::{Reply, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::job::{ExitStatus, JobState};
+use muster_model::job_env::{self, JobView, Variables};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
 use muster_proto::client::{AllocationInfo, RequestBody, Response};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -304,8 +304,8 @@ impl Holder {
 
     /// Ends the job at once.
     pub(super) fn cancel(&mut self) {
-        let selection = muster_core::command::JobSelection {
-            targets: vec![muster_core::command::JobTarget {
+        let selection = muster_model::command::JobSelection {
+            targets: vec![muster_model::command::JobTarget {
                 job: self.job,
                 tasks: None,
                 component: None,

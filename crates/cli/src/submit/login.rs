@@ -3,7 +3,7 @@
 use super::capture::split_environment;
 use super::line;
 use super::say::Say;
-use muster_core::environment::{self, Environment};
+use muster_model::environment::{self, Environment};
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

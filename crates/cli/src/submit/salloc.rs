@@ -6,7 +6,7 @@ use super::line::{self, Line};
 use super::say::Say;
 use super::signals::Signals;
 use muster_conf::options::{Command as Program, values};
-use muster_core::job::{ExitStatus, JobState};
+use muster_model::job::{ExitStatus, JobState};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};

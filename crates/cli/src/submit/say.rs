@@ -4,7 +4,7 @@
 use crate::connect::ConnectError;
 use muster_conf::options::OptionError;
 use muster_conf::options::job::BuildError;
-use muster_core::refusal::Refusal;
+use muster_model::refusal::Refusal;
 use std::io::Write as _;
 use std::process::ExitCode;
 

@@ -7,10 +7,10 @@ use super::zone;
 use super::{capture, components};
 use crate::connect::{Client, ConnectError, unexpected};
 use muster_conf::options::{Chosen, Command, Source, directives, environment};
-use muster_core::command::{Reply, UserCommand};
-use muster_core::ids::{BlobId, JobId};
-use muster_core::job::ExitStatus;
-use muster_core::spec::{JobKind, JobSpec};
+use muster_model::command::{Reply, UserCommand};
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::ExitStatus;
+use muster_model::spec::{JobKind, JobSpec};
 use muster_proto::client::{RequestBody, Response};
 use std::process::ExitCode;
 

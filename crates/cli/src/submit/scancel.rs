@@ -7,11 +7,11 @@ use crate::connect::{Client, ConnectError};
 use crate::listing::this_cluster;
 use crate::options::{Arg, Opt, Spec, also, flag, opt};
 use muster_conf::options::values;
-use muster_core::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
-use muster_core::ids::{JobId, StepNo};
-use muster_core::index_set::IndexSet;
-use muster_core::job::JobState;
-use muster_core::refusal::RefusalCode;
+use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::JobState;
+use muster_model::refusal::RefusalCode;
 use muster_proto::client::{JobFilter, Query, Response};
 use std::io::BufRead as _;
 use std::process::ExitCode;
@@ -212,7 +212,7 @@ fn apply(
         "me" => filter.uid = Some(nix::unistd::getuid().as_raw()),
         "name" => filter.name = Some(value),
         "nodelist" => {
-            filter.nodes = muster_core::hostlist::parse(&value).map_err(|e| {
+            filter.nodes = muster_model::hostlist::parse(&value).map_err(|e| {
                 say.error(&format!("Invalid --nodelist: {e}"));
                 say.failed()
             })?;
@@ -511,7 +511,7 @@ fn ask_for_each(
 }
 
 /// The filters that a listing cannot apply itself.
-fn matches(filter: &JobSelection, job: &muster_core::job::Job) -> bool {
+fn matches(filter: &JobSelection, job: &muster_model::job::Job) -> bool {
     let same = |want: &Option<String>, have: Option<&String>| {
         want.as_ref().is_none_or(|w| have == Some(w))
     };

@@ -17,7 +17,7 @@ use super::say::{self, Say};
 use crate::connect::{Client, ConnectError};
 use crate::listing::scontrol::{ScontrolFlags, scontrol_show};
 use crate::options::Status;
-use muster_core::command::UserCommand;
+use muster_model::command::UserCommand;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use table::{KEYWORDS, SPEC};

@@ -3,7 +3,7 @@
 
 use super::line;
 use super::say::Say;
-use muster_core::limits::SCRIPT_BYTES_MAX;
+use muster_model::limits::SCRIPT_BYTES_MAX;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use muster_conf::options::values::time::{Civil, Zone};
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use std::cell::OnceCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 

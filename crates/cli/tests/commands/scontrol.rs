@@ -1,9 +1,9 @@
 //! scontrol's changing commands.
 
 use crate::stage::Stage;
-use muster_core::command::{Reply, UserCommand};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::time::Timestamp;
+use muster_model::command::{Reply, UserCommand};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::time::Timestamp;
 use muster_proto::client::{Pong, Query, RequestBody, Response};
 
 #[test]

@@ -1,10 +1,10 @@
 //! srun with a step that stand-ins play.
 
 use crate::stage::{Stage, exited, node, out, tell};
-use muster_core::command::UserCommand;
-use muster_core::ids::JobId;
-use muster_core::job::ExitStatus;
-use muster_core::refusal::RefusalCode;
+use muster_model::command::UserCommand;
+use muster_model::ids::JobId;
+use muster_model::job::ExitStatus;
+use muster_model::refusal::RefusalCode;
 use muster_proto::client::{Query, RequestBody};
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, FromStepd, ToStepd};

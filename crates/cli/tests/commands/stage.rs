@@ -1,13 +1,13 @@
 //! Stand-ins for controller, agent and step daemons, and a directory to run a command in.
 
-use muster_core::command::{Reply, UserCommand};
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{
+use muster_model::command::{Reply, UserCommand};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Reason,
 };
-use muster_core::spec::JobSpec;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::spec::JobSpec;
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::{AllocationInfo, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepNode, ToStepd};
@@ -348,7 +348,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         expected_start: None,
         switch_wait_since: None,
         next_step: 0,
-        unreported_steps: muster_core::index_set::IndexSet::default(),
+        unreported_steps: muster_model::index_set::IndexSet::default(),
         reason_detail: None,
     }
 }

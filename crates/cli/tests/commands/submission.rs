@@ -1,11 +1,11 @@
 //! sbatch, salloc, scancel.
 
 use crate::stage::Stage;
-use muster_core::command::{Reply, SignalScope, UserCommand};
-use muster_core::ids::JobId;
-use muster_core::job::ExitStatus;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::time::Timestamp;
+use muster_model::command::{Reply, SignalScope, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::job::ExitStatus;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::time::Timestamp;
 use muster_proto::client::{RequestBody, Response};
 
 #[test]
@@ -87,7 +87,7 @@ fn what_goes_along() {
         (spec.script, spec.context),
         (Some(blobs[0].0), Some(blobs[1].0))
     );
-    let context: muster_core::spec::ExecContext = minicbor::decode(&blobs[1].1).unwrap();
+    let context: muster_model::spec::ExecContext = minicbor::decode(&blobs[1].1).unwrap();
     let has = |pair: &str| context.environment.iter().any(|e| e == pair.as_bytes());
     assert!(
         has("COLOUR=red") && has("K=a,b") && has(&format!("SLURM_PRIO_PROCESS={}", niceness()))

@@ -10,9 +10,9 @@ use super::values::time::Zone;
 use super::values::{self, number};
 use super::{OptionError, values::time};
 use crate::value::{self, TimeLimit as Limit};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{JobKind, JobSpec, StdioSpec};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{JobKind, JobSpec, StdioSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 
 pub use ask::{memory, resource_ask};
 pub use bind::{cpu_bind, gpu_bind, mem_bind};

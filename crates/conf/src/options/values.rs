@@ -4,11 +4,11 @@
 pub mod time;
 
 use super::OptionError;
-use muster_core::ids::JobId;
-use muster_core::index_set::IndexSet;
-use muster_core::limits::DEPENDENCY_TERMS_MAX;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{
+use muster_model::ids::JobId;
+use muster_model::index_set::IndexSet;
+use muster_model::limits::DEPENDENCY_TERMS_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, GresAsk, WarnSignal,
 };
 
@@ -334,7 +334,7 @@ pub fn push_gres(list: &mut Vec<GresAsk>, name: &str, kind: Option<String>, coun
 
 /// Whether a distribution is one of Slurm's: `block|cyclic|plane=n|arbitrary|*[:...[:...]][,Pack|NoPack]`.
 pub fn distribution_is_known(text: &str) -> bool {
-    !text.is_empty() && muster_core::distribution::Distribution::parse(text).is_ok()
+    !text.is_empty() && muster_model::distribution::Distribution::parse(text).is_ok()
 }
 
 /// `--switches=count[@time]`: count and seconds.

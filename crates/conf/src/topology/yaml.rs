@@ -3,8 +3,8 @@
 
 use super::{Network, SwitchLine};
 use crate::diagnostic::{Findings, Origin};
-use muster_core::hostlist;
-use muster_core::topology::TopologyKind;
+use muster_model::hostlist;
+use muster_model::topology::TopologyKind;
 use saphyr_parser::{Event, Parser, Span};
 use std::path::Path;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use muster_conf::files::{self, Flat};
 use muster_conf::{
     Config, Diagnostic, Facts, check, check_with, format_row, load, show_config, topology,
 };
-use muster_core::hostlist;
+use muster_model::hostlist;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

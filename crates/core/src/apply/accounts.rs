@@ -1,9 +1,9 @@
 //! What each change of accounting's records does.
 
-use crate::account_limits::Scope;
-use crate::accounts::Accounts;
 use crate::event::AccountsChange;
-use crate::time::Timestamp;
+use muster_model::account_limits::Scope;
+use muster_model::accounts::Accounts;
+use muster_model::time::Timestamp;
 
 /// Applies a change.
 pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at: Timestamp) {

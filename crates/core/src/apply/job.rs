@@ -2,15 +2,15 @@
 //! it has made so far (`decide::draft`) and when they are applied.
 
 use crate::event::{Event, JobChange};
-use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
-use crate::index_set::IndexSet;
-use crate::job::{
+use crate::transition::{move_of, next_phase};
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, Reason, Step, StepEnd,
 };
-use crate::power::Waking;
-use crate::spec::JobKind;
-use crate::time::Timestamp;
-use crate::transition::{move_of, next_phase};
+use muster_model::power::Waking;
+use muster_model::spec::JobKind;
+use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

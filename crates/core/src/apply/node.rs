@@ -1,14 +1,14 @@
 //! What each event does to one node.
 
-use crate::cpuset::CpuSet;
 use crate::event::{Event, NodeChange};
-use crate::ids::{JobId, NodeIdx};
 use crate::index::{lost_key, power_due, shift};
-use crate::job::{Allocation, NodeShare};
-use crate::node::{Node, NodeInfo, NodeLink};
-use crate::power::Power;
 use crate::state::State;
-use crate::time::Timestamp;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Allocation, NodeShare};
+use muster_model::node::{Node, NodeInfo, NodeLink};
+use muster_model::power::Power;
+use muster_model::time::Timestamp;
 
 impl State {
     /// Applies an event about a node and keeps the index of lost nodes.

@@ -1,7 +1,7 @@
 //! Submissions that are equal have one specification.
 
-use crate::spec::JobSpec;
 use crate::state::State;
+use muster_model::spec::JobSpec;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 

@@ -8,13 +8,13 @@ mod users;
 
 use super::draft::Draft;
 use super::submit::too_long;
-use crate::account_limits::{LimitAsk, Limits};
-use crate::accounts::{ROOT, Terms};
-use crate::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
 use crate::event::{AccountsChange, Event};
-use crate::limits::NAME_BYTES_MAX;
-use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
+use muster_model::account_limits::{LimitAsk, Limits};
+use muster_model::accounts::{ROOT, Terms};
+use muster_model::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
+use muster_model::limits::NAME_BYTES_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
 
 /// Carries an edit out, all of it or nothing.
 pub(super) fn edit(

@@ -3,18 +3,18 @@
 use super::partition_access::max_memory;
 use super::submit::too_long;
 use super::target::node_names;
-use crate::config::PartitionConfig;
-use crate::cpuset::CpuSet;
-use crate::gpu_parts;
-use crate::limits::{
+use crate::state::State;
+use muster_model::config::PartitionConfig;
+use muster_model::cpuset::CpuSet;
+use muster_model::gpu_parts;
+use muster_model::limits::{
     DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX, JOB_DEVICES_MAX, NAME_BYTES_MAX, NODE_COUNT_MAX,
     NODE_CPUS_MAX, NODE_DEVICES_MAX, NODE_MIB_MAX, TASKS_MAX, TEXT_BYTES_MAX,
 };
-use crate::node::Node;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::spec::{DeviceBinding, GresAsk, MemoryAsk, ResourceAsk};
-use crate::state::State;
-use crate::topology::{Topology, TopologyKind, switch_wait_s};
+use muster_model::node::Node;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{DeviceBinding, GresAsk, MemoryAsk, ResourceAsk};
+use muster_model::topology::{Topology, TopologyKind, switch_wait_s};
 use std::collections::BTreeSet;
 
 /// Checks an ask against the cluster, and completes it: nodes named are nodes needed.

@@ -4,15 +4,15 @@ use super::draft::Draft;
 use super::ending::{self, End};
 use super::het;
 use super::target::{self, Item, Tally};
-use crate::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
-use crate::effect::Effect;
-use crate::ids::{JobId, StepNo};
-use crate::job::{ExitStatus, Job, Phase};
-use crate::limits::SIGNAL_MAX;
 use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
-use crate::spec::JobKind;
+use muster_model::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
+use muster_model::effect::Effect;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, Job, Phase};
+use muster_model::limits::SIGNAL_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::spec::JobKind;
 
 /// SIGKILL on Linux.
 const SIGKILL: u32 = 9;

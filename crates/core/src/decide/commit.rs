@@ -3,17 +3,17 @@
 
 use super::draft::Draft;
 use super::{power, turns};
-use crate::command::{Plan, PlannedStart};
-use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
-use crate::ids::{Attempt, JobId};
-use crate::job::{Allocation, ArrayRole, GresShare, Job, MILLION, NodeShare};
-use crate::node::Node;
 use crate::policy::limits::amounts;
-use crate::reservation::{Flags, Reservation};
 use crate::state::Note;
-use crate::time::{TimeLimit, Timestamp};
-use crate::{gpu_parts, licenses};
+use muster_model::command::{Plan, PlannedStart};
+use muster_model::config::PartitionState;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::job::{Allocation, ArrayRole, GresShare, Job, MILLION, NodeShare};
+use muster_model::node::Node;
+use muster_model::reservation::{Flags, Reservation};
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::{gpu_parts, licenses};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -197,7 +197,7 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
     let gres_apart = settings.is_some_and(|m| m.max_tres_gres);
     let most = settings.is_some_and(|m| m.max_tres) || gres_apart;
     let (mut units, mut gres_units, mut shared): (f64, f64, f64) = (0.0, 0.0, 0.0);
-    for (name, weight) in crate::factors::tres_weights(weights) {
+    for (name, weight) in muster_model::factors::tres_weights(weights) {
         let amount = match name.to_ascii_lowercase().as_str() {
             "cpu" => alloc.cpus() as f64,
             "mem" => alloc.memory_mib() as f64,
@@ -378,7 +378,7 @@ pub(super) fn share_fits(
     if counts_memory && share.memory_mib > node.unheld_mib() {
         return false;
     }
-    let mut asked: Vec<crate::cpuset::CpuSet> = node.used_gres.clone();
+    let mut asked: Vec<muster_model::cpuset::CpuSet> = node.used_gres.clone();
     let entries: Vec<gpu_parts::Entry<'_>> = node.config.gres.iter().map(|g| g.entry()).collect();
     share.gres.iter().all(|gres| {
         let Some(slot) = node.gres_slot(gres) else {

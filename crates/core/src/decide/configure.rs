@@ -1,11 +1,11 @@
 //! A configuration was read.
 
 use super::draft::Draft;
-use crate::command::KeptPartitions;
-use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::Event;
-use crate::hostlist;
 use crate::state::State;
+use muster_model::command::KeptPartitions;
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::hostlist;
 use std::sync::Arc;
 
 /// Takes it over, unless it is what is in force already.

@@ -4,12 +4,12 @@
 use super::draft::Draft;
 use super::ending;
 use crate::event::JobChange;
-use crate::ids::JobId;
 use crate::index::dependency_key;
-use crate::index_set::IndexSet;
-use crate::job::{ArrayRole, Job, JobState, Phase, Reason};
-use crate::spec::{DependencyKind, DependencyTerm};
-use crate::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::index_set::IndexSet;
+use muster_model::job::{ArrayRole, Job, JobState, Phase, Reason};
+use muster_model::spec::{DependencyKind, DependencyTerm};
+use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// The outcome of one condition, or of all of a job.

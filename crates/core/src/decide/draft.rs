@@ -6,20 +6,20 @@ mod copies;
 
 use self::copies::{How, Jobs, Nodes, Use};
 use super::Decision;
-use crate::account_limits::Scope;
 use crate::apply;
-use crate::command::Reply;
-use crate::effect::Effect;
 use crate::event::{Event, JobChange};
-use crate::ids::{JobId, NodeIdx};
 use crate::index::Counts;
-use crate::index_set::IndexSet;
-use crate::job::{Allocation, ArrayRole, Job, MILLION, Phase};
-use crate::node::Node;
 use crate::policy::limits::amounts;
 use crate::state::limit_use::InUse;
 use crate::state::{LicenseUse, Note, Scale, State};
-use crate::time::Timestamp;
+use muster_model::account_limits::Scope;
+use muster_model::command::Reply;
+use muster_model::effect::Effect;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{Allocation, ArrayRole, Job, MILLION, Phase};
+use muster_model::node::Node;
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

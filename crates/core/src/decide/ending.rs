@@ -2,10 +2,12 @@
 
 use super::draft::Draft;
 use crate::event::Event;
-use crate::ids::{JobId, NodeIdx, StepNo};
-use crate::job::{AfterCompleting, ExitStatus, Hold, Job, JobState, Phase, Reason, StepEnd, Usage};
-use crate::limits::{LAUNCH_BACKOFF_MAX_S, LAUNCH_BACKOFF_S};
-use crate::spec::JobKind;
+use muster_model::ids::{JobId, NodeIdx, StepNo};
+use muster_model::job::{
+    AfterCompleting, ExitStatus, Hold, Job, JobState, Phase, Reason, StepEnd, Usage,
+};
+use muster_model::limits::{LAUNCH_BACKOFF_MAX_S, LAUNCH_BACKOFF_S};
+use muster_model::spec::JobKind;
 
 /// SIGTERM on Linux: what steps get when their job is ended.
 const SIGTERM: u32 = 15;

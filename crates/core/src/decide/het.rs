@@ -5,16 +5,16 @@ use super::draft::Draft;
 use super::ending::{self, End};
 use super::{commit, submit};
 use crate::apply;
-use crate::command::{Identity, JobTarget, PlannedStart, Reply};
 use crate::event::Event;
-use crate::het::HetPart;
-use crate::ids::{BlobId, JobId, NodeIdx};
-use crate::job::{Allocation, Job, JobState, Phase};
-use crate::limits::HET_COMPONENTS_MAX;
-use crate::node::Node;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::spec::{JobKind, JobSpec};
 use minicbor::bytes::ByteVec;
+use muster_model::command::{Identity, JobTarget, PlannedStart, Reply};
+use muster_model::het::HetPart;
+use muster_model::ids::{BlobId, JobId, NodeIdx};
+use muster_model::job::{Allocation, Job, JobState, Phase};
+use muster_model::limits::HET_COMPONENTS_MAX;
+use muster_model::node::Node;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{JobKind, JobSpec};
 use std::collections::BTreeMap;
 
 /// Accepts all components or none.

@@ -2,15 +2,15 @@
 
 use super::draft::Draft;
 use super::target::{self, Item};
-use crate::command::{Identity, JobTarget, Reply};
 use crate::event::JobChange;
-use crate::ids::JobId;
-use crate::job::{Hold, Job, Phase};
-use crate::limits::TOP_JOBS_MAX;
 use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
 use crate::state::Scale;
+use muster_model::command::{Identity, JobTarget, Reply};
+use muster_model::ids::JobId;
+use muster_model::job::{Hold, Job, Phase};
+use muster_model::limits::TOP_JOBS_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
 use std::sync::Arc;
 
 /// `scontrol hold`, `uhold`. A running job is held for the case that it is requeued.

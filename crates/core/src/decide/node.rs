@@ -4,14 +4,14 @@
 use super::draft::Draft;
 use super::ending::{self, End};
 use super::{power, reboot, tick, turns};
-use crate::command::NodeCommand;
 use crate::event::{Event, JobChange, NodeChange};
-use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
-use crate::job::{ExitStatus, Job, JobState, Phase, Reason, Step, StepEnd};
-use crate::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
-use crate::node::{NodeInfo, NodeLink, NodeReason};
-use crate::spec::JobKind;
 use crate::state::Note;
+use muster_model::command::NodeCommand;
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{ExitStatus, Job, JobState, Phase, Reason, Step, StepEnd};
+use muster_model::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
+use muster_model::node::{NodeInfo, NodeLink, NodeReason};
+use muster_model::spec::JobKind;
 
 /// Takes in what a node tells.
 pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {

@@ -3,15 +3,15 @@
 
 use super::draft::Draft;
 use super::{submit, target, update_nodes};
-use crate::command::Reply;
-use crate::config::{JobDefaults, OverSubscribe, PartitionConfig, PartitionState};
 use crate::event::Event;
-use crate::job::JobState;
-use crate::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
-use crate::refusal::{Refusal, RefusalCode};
-use crate::spec::MemoryAsk;
 use crate::state::State;
-use crate::time::TimeLimit;
+use muster_model::command::Reply;
+use muster_model::config::{JobDefaults, OverSubscribe, PartitionConfig, PartitionState};
+use muster_model::job::JobState;
+use muster_model::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::MemoryAsk;
+use muster_model::time::TimeLimit;
 
 /// Jobs that share a resource when `OverSubscribe` gives no number.
 const SHARES: u32 = 4;
@@ -177,7 +177,7 @@ fn set(
                 let nodes = state.nodes.iter().filter(|node| !node.removed);
                 nodes.map(|node| node.config.name.clone()).collect()
             } else {
-                target::node_names(value, crate::limits::HOSTLIST_NAMES_MAX)?
+                target::node_names(value, muster_model::limits::HOSTLIST_NAMES_MAX)?
             };
             if let Some(name) = names.iter().find(|name| state.node_named(name).is_none()) {
                 return Err(Refusal::new(

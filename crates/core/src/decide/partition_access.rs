@@ -1,15 +1,15 @@
 //! Access to partitions, and their limits for jobs.
 
-use crate::accounts::Qos;
-use crate::command::Identity;
-use crate::config::{EnforcePartLimits, PartitionConfig, PartitionState};
-use crate::job::Reason;
 use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
-use crate::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
 use crate::state::State;
-use crate::time::TimeLimit;
+use muster_model::accounts::Qos;
+use muster_model::command::Identity;
+use muster_model::config::{EnforcePartLimits, PartitionConfig, PartitionState};
+use muster_model::job::Reason;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
+use muster_model::time::TimeLimit;
 
 /// Why a job of that size and limit waits in a partition until its limits are changed; `None` if it is within them.
 pub fn limit_reason(

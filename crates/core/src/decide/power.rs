@@ -3,14 +3,14 @@
 
 use super::draft::Draft;
 use super::{tick, update_nodes};
-use crate::command::{Identity, Reply};
 use crate::event::{Event, JobChange, NodeChange};
-use crate::ids::{JobId, NodeIdx};
-use crate::job::Job;
-use crate::node::{Node, NodeLink, NodeReason};
-use crate::node_state::{StateFlag, StatePattern};
-use crate::power::{Power, PowerConfig, Waking};
-use crate::refusal::{Refusal, RefusalCode};
+use muster_model::command::{Identity, Reply};
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::Job;
+use muster_model::node::{Node, NodeLink, NodeReason};
+use muster_model::node_state::{StateFlag, StatePattern};
+use muster_model::power::{Power, PowerConfig, Waking};
+use muster_model::refusal::{Refusal, RefusalCode};
 use std::sync::Arc;
 
 /// Slurm's words for a node that did not come up.

@@ -3,11 +3,11 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use crate::command::PlannedPreemption;
 use crate::event::{Event, JobChange};
-use crate::ids::{JobId, NodeIdx};
-use crate::job::Job;
-use crate::preemption::{PreemptMode, Preempted};
+use muster_model::command::PlannedPreemption;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::Job;
+use muster_model::preemption::{PreemptMode, Preempted};
 use std::collections::BTreeSet;
 
 /// Ends, stops or warns a job so that another can start.

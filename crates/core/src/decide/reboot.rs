@@ -3,12 +3,12 @@
 
 use super::draft::Draft;
 use super::{submit, update_nodes};
-use crate::command::{Identity, Reply};
 use crate::event::{Event, NodeChange};
-use crate::ids::NodeIdx;
-use crate::limits::TEXT_BYTES_MAX;
-use crate::node::{NodeLink, NodeReason, Reboot};
-use crate::refusal::{Refusal, RefusalCode};
+use muster_model::command::{Identity, Reply};
+use muster_model::ids::NodeIdx;
+use muster_model::limits::TEXT_BYTES_MAX;
+use muster_model::node::{NodeLink, NodeReason, Reboot};
+use muster_model::refusal::{Refusal, RefusalCode};
 
 /// A reboot request of an administrator.
 pub(super) struct RebootRequest<'a> {

@@ -4,13 +4,13 @@ use super::draft::Draft;
 use super::ending::{self, End};
 use super::het;
 use super::target::{self, Item};
-use crate::command::{Identity, JobTarget, Reply};
 use crate::event::{Event, JobChange};
-use crate::job::{ArrayRole, Job, Phase, Reason};
 use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
-use crate::spec::JobKind;
+use muster_model::command::{Identity, JobTarget, Reply};
+use muster_model::job::{ArrayRole, Job, Phase, Reason};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::spec::JobKind;
 
 /// Options of the request.
 #[derive(Clone, Copy)]

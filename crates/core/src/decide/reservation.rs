@@ -9,14 +9,14 @@ pub(super) use course::{end_by, follow, tick};
 
 use super::draft::Draft;
 use super::submit::too_long;
-use crate::command::{Identity, NameList, Reply, ReservationAsk};
 use crate::event::Event;
-use crate::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
-use crate::refusal::{Refusal, RefusalCode};
-use crate::reservation::{Flags, Reservation};
-use crate::spec::JobSpec;
 use crate::state::State;
-use crate::time::{TimeLimit, Timestamp};
+use muster_model::command::{Identity, NameList, Reply, ReservationAsk};
+use muster_model::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::reservation::{Flags, Reservation};
+use muster_model::spec::JobSpec;
+use muster_model::time::{TimeLimit, Timestamp};
 
 /// How far in the past a reservation may begin, seconds: the way of the request.
 const LATE_S: u64 = 600;
@@ -211,7 +211,7 @@ fn check_texts(ask: &ReservationAsk) -> Result<(), Refusal> {
 /// Refuses licenses that the cluster does not have, or not so many of.
 fn check_licenses(state: &State, text: &str) -> Result<(), Refusal> {
     let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidLicense, why));
-    let Some(counts) = crate::licenses::parse(text) else {
+    let Some(counts) = muster_model::licenses::parse(text) else {
         return refuse(format!("Licenses={text}: expected name:count,..."));
     };
     for (name, count) in counts {

@@ -5,14 +5,14 @@
 use super::commit::billing_milli;
 use super::draft::Draft;
 use super::ending;
-use crate::command::JobUpdate;
-use crate::config::ClusterConfig;
 use crate::event::JobChange;
-use crate::hostlist;
-use crate::ids::{JobId, NodeIdx};
-use crate::job::{Allocation, Job, NodeShare};
-use crate::refusal::{Refusal, RefusalCode};
-use crate::spec::ResourceAsk;
+use muster_model::command::JobUpdate;
+use muster_model::config::ClusterConfig;
+use muster_model::hostlist;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Allocation, Job, NodeShare};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::ResourceAsk;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

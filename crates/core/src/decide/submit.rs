@@ -2,24 +2,25 @@
 
 use super::draft::Draft;
 use super::{ask, dependency, partition_access, reservation};
-use crate::command::{Identity, Reply};
-use crate::config::{ClusterConfig, PartitionConfig};
+use crate::apply;
 use crate::event::{Event, JobChange};
-use crate::ids::{BlobId, JobId};
-use crate::job::{ArrayRole, Hold, Job, Reason};
-use crate::limits::{
+use crate::policy::access;
+use crate::state::State;
+use minicbor::bytes::ByteVec;
+use muster_model::command::{Identity, Reply};
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::{ArrayRole, Hold, Job, Reason};
+use muster_model::licenses;
+use muster_model::limits::{
     CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX,
     SCRIPT_BYTES_DEFAULT, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
-use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
-use crate::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
-use crate::state::State;
-use crate::time::{TimeLimit, Timestamp};
-use crate::validate::Validate;
-use crate::{apply, licenses};
-use minicbor::bytes::ByteVec;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::validate::Validate;
 use std::sync::Arc;
 
 /// The text that administrators alone set.
@@ -111,7 +112,7 @@ pub(super) fn settle(draft: &mut Draft<'_>, id: JobId, reason: Reason) {
     let never = reason == Reason::DependencyNeverSatisfied;
     if never && dependency::kills_on_invalid(draft, id) {
         let how = super::ending::End::new(
-            crate::job::JobState::Cancelled,
+            muster_model::job::JobState::Cancelled,
             Reason::DependencyNeverSatisfied,
         );
         super::ending::end(draft, id, how);
@@ -685,7 +686,7 @@ fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<
             "only an administrator sets a --priority; it is worked out from factors here",
         ));
     }
-    let usual = crate::limits::PRIORITY_TOP
+    let usual = muster_model::limits::PRIORITY_TOP
         .saturating_sub(u32::try_from(draft.next_job_id().0).unwrap_or(u32::MAX));
     if spec.priority.is_some_and(|priority| priority > usual) {
         return Err(Refusal::new(

@@ -3,11 +3,11 @@
 
 use super::draft::Draft;
 use super::{het, target, turns};
-use crate::command::{JobTarget, Reply};
 use crate::event::Event;
-use crate::ids::JobId;
-use crate::job::{Job, Phase};
-use crate::refusal::{Refusal, RefusalCode};
+use muster_model::command::{JobTarget, Reply};
+use muster_model::ids::JobId;
+use muster_model::job::{Job, Phase};
+use muster_model::refusal::{Refusal, RefusalCode};
 
 /// `scontrol suspend`.
 pub(super) fn suspend(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Option<Reply>, Refusal> {

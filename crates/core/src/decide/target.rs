@@ -1,13 +1,13 @@
 //! From what users write (`123`, `123_4`, `123_[1-3]`, filters) to records.
 
 use super::draft::Draft;
-use crate::command::{Identity, JobSelection, JobTarget, Reply};
-use crate::hostlist;
-use crate::ids::JobId;
-use crate::job::{ArrayRole, Job, JobState};
 use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
+use muster_model::command::{Identity, JobSelection, JobTarget, Reply};
+use muster_model::hostlist;
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
 use std::collections::BTreeSet;
 
 /// One thing to act upon.
@@ -326,7 +326,7 @@ pub(super) fn by_filter(
         .collect()
 }
 
-fn ranges(indices: &crate::index_set::IndexSet) -> String {
+fn ranges(indices: &muster_model::index_set::IndexSet) -> String {
     if indices.ranges().nth(64).is_some() {
         return "...".to_owned();
     }

@@ -4,11 +4,11 @@
 use super::draft::Draft;
 use super::ending::{self, End};
 use crate::event::{AccountsChange, Event, JobChange, NodeChange};
-use crate::ids::{JobId, NodeIdx};
-use crate::job::{Job, JobState, Reason};
-use crate::limits::PURGE_MAX;
-use crate::node::NodeReason;
-use crate::time::Timestamp;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Job, JobState, Reason};
+use muster_model::limits::PURGE_MAX;
+use muster_model::node::NodeReason;
+use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// Slurm's words for a node that does not answer; `ReturnToService=1` goes by them.
@@ -170,7 +170,7 @@ fn priorities(draft: &mut Draft<'_>) {
     let since = state.accounts.reset_at;
     let first = state.accounts.calculated_at == Timestamp::default();
     if first || crate::policy::priority::usage_reset_between(settings, since, at) {
-        let all = !first || settings.usage_reset == crate::order_config::UsageReset::Now;
+        let all = !first || settings.usage_reset == muster_model::order_config::UsageReset::Now;
         let forget = all.then_some(AccountsChange::UsageReset(None));
         let changes = forget.into_iter().collect();
         draft.emit(Event::AccountsChanged { changes, at });

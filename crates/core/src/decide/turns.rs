@@ -3,9 +3,9 @@
 
 use super::draft::Draft;
 use crate::event::{Event, JobChange};
-use crate::ids::{JobId, NodeIdx};
-use crate::job::{Job, JobState};
-use crate::time::Timestamp;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Job, JobState};
+use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// A job began: if others run on its CPUs, it waits for its turn.

@@ -5,16 +5,18 @@ use super::draft::Draft;
 use super::submit::{ADMIN_COMMENT, check_times, too_long};
 use super::target::{self, Item};
 use super::{ask, dependency, partition_access, reservation, resize};
-use crate::command::{Identity, JobTarget, JobUpdate, Reply};
-use crate::config::PartitionConfig;
 use crate::event::JobChange;
-use crate::job::{Hold, Job, Phase};
-use crate::limits::{DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
-use crate::spec::{JobKind, JobSpec};
-use crate::time::TimeLimit;
+use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
+use muster_model::config::PartitionConfig;
+use muster_model::job::{Hold, Job, Phase};
+use muster_model::limits::{
+    DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX,
+};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::spec::{JobKind, JobSpec};
+use muster_model::time::TimeLimit;
 use std::sync::Arc;
 
 /// The specification before and after, for tasks that share theirs.
@@ -268,7 +270,7 @@ fn new_rank(
         return Ok(None);
     }
     let moved = i64::from(job.priority) + i64::from(job.spec.nice) - i64::from(nice);
-    let most = i64::from(crate::limits::PRIORITY_TOP);
+    let most = i64::from(muster_model::limits::PRIORITY_TOP);
     let priority = u32::try_from(moved.clamp(1, most)).unwrap_or(1);
     Ok(Some(JobChange::Priority(priority)))
 }

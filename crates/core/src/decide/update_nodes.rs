@@ -2,13 +2,13 @@
 
 use super::draft::Draft;
 use super::{power, submit, target, tick};
-use crate::binding::BindDefault;
-use crate::command::{Identity, NodeUpdate, Reply};
 use crate::event::{Event, NodeChange};
-use crate::ids::NodeIdx;
-use crate::limits::TEXT_BYTES_MAX;
-use crate::node::NodeReason;
-use crate::refusal::{Refusal, RefusalCode};
+use muster_model::binding::BindDefault;
+use muster_model::command::{Identity, NodeUpdate, Reply};
+use muster_model::ids::NodeIdx;
+use muster_model::limits::TEXT_BYTES_MAX;
+use muster_model::node::NodeReason;
+use muster_model::refusal::{Refusal, RefusalCode};
 
 /// The values of `State=` other than power states.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,7 @@ pub(super) fn known(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>, Refu
         let all = draft.state.nodes.iter().filter(|node| !node.removed);
         return Ok(all.map(|node| node.idx).collect());
     }
-    let names = target::node_names(nodes, crate::limits::HOSTLIST_NAMES_MAX)?;
+    let names = target::node_names(nodes, muster_model::limits::HOSTLIST_NAMES_MAX)?;
     if names.is_empty() {
         return Err(RefusalCode::InvalidNode.into());
     }

@@ -2,16 +2,16 @@
 
 use super::draft::Draft;
 use super::{submit, target};
-use crate::command::{Identity, JobTarget, Reply};
-use crate::effect::Effect;
 use crate::event::JobChange;
-use crate::ids::{JobId, StepNo};
-use crate::job::{Job, Phase};
-use crate::limits::TEXT_BYTES_MAX;
 use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
-use crate::time::TimeLimit;
+use muster_model::command::{Identity, JobTarget, Reply};
+use muster_model::effect::Effect;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{Job, Phase};
+use muster_model::limits::TEXT_BYTES_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::time::TimeLimit;
 
 /// `scontrol update StepId=JOB.STEP TimeLimit=`. A step of which no number is given stands for all of the job's.
 pub(super) fn update(

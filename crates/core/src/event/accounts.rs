@@ -1,7 +1,7 @@
 //! Changes of accounting's records.
 
-use crate::accounts::{Account, Qos, User};
 use minicbor::{Decode, Encode};
+use muster_model::accounts::{Account, Qos, User};
 
 /// One change of accounting's records.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]

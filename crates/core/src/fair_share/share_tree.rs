@@ -1,7 +1,7 @@
 //! Working out fair shares: the tree of accounts and users, by Fair Tree and the classic way.
 
-use crate::accounts::{Account, Accounts, PARENT_SHARES, ROOT, Share};
-use crate::time::Timestamp;
+use muster_model::accounts::{Account, Accounts, PARENT_SHARES, ROOT, Share};
+use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// The tree while shares are worked out.

@@ -5,12 +5,12 @@
 pub mod audit;
 pub mod privacy;
 
-use crate::command::Identity;
-use crate::job::Job;
-use crate::private_data::PrivateData;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::{Least, Request, Role, coordinates, denied};
 use crate::state::State;
+use muster_model::command::Identity;
+use muster_model::job::Job;
+use muster_model::private_data::PrivateData;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{Least, Request, Role, coordinates, denied};
 
 /// All of them, from least to most.
 pub const ALL: [Role; 5] = [

@@ -1,10 +1,10 @@
 //! How many licenses are left. Those that a reservation has are for its jobs.
 
-use crate::job::Allocation;
-use crate::licenses::{License, parse};
-use crate::reservation::Reservation;
 use crate::state::State;
-use crate::time::Timestamp;
+use muster_model::job::Allocation;
+use muster_model::licenses::{License, parse};
+use muster_model::reservation::Reservation;
+use muster_model::time::Timestamp;
 
 impl State {
     /// How many of a license there are.

@@ -2,19 +2,19 @@
 //! submitted, what they may have at once, and how much they may use in the course of time. What counts towards each is
 //! kept as jobs change, so that looking is a matter of the depth of the tree of accounts. Whether a job is within its
 //! limits is in `verdict`, which of those that wait gain age in `accrual`; how limits are written is in
-//! [`crate::account_limits`].
+//! [`muster_model::account_limits`].
 
 mod accrual;
 mod verdict;
 
 pub use verdict::Over;
 
-use crate::account_limits::{Amounts, Scope, TresUsage};
-use crate::accounts::Qos;
-use crate::job::{Allocation, ArrayRole, Job, JobState, MILLION};
 use crate::state::State;
 use crate::state::limit_use::{Counted, InUse};
-use crate::time::Timestamp;
+use muster_model::account_limits::{Amounts, Scope, TresUsage};
+use muster_model::accounts::Qos;
+use muster_model::job::{Allocation, ArrayRole, Job, JobState, MILLION};
+use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// What a job that runs is charged with, and how far it counts (`UsageFactor`), in millionths.

@@ -1,11 +1,11 @@
 //! Which jobs may be ended or stopped so that others can start, and how. Which of them are chosen is up to the scheduler.
 
-use crate::accounts::Qos;
-use crate::job::{Job, JobState};
-use crate::preemption::{PreemptMode, PreemptType, Preemption, parse_mode};
-use crate::spec::JobKind;
 use crate::state::State;
-use crate::time::Timestamp;
+use muster_model::accounts::Qos;
+use muster_model::job::{Job, JobState};
+use muster_model::preemption::{PreemptMode, PreemptType, Preemption, parse_mode};
+use muster_model::spec::JobKind;
+use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
 impl State {

@@ -1,11 +1,11 @@
 //! `priority/multifactor`: which priority jobs have, and when priorities are worked out anew. All of it is as of the last
-//! time that was done ([`crate::accounts::Accounts::calculated_at`]), so that every reader gets the same.
+//! time that was done ([`muster_model::accounts::Accounts::calculated_at`]), so that every reader gets the same.
 
-use crate::ids::JobId;
-use crate::job::Job;
-use crate::order_config::{Multifactor, UsageReset};
 use crate::state::{Scale, State};
-use crate::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::job::Job;
+use muster_model::order_config::{Multifactor, UsageReset};
+use muster_model::time::Timestamp;
 
 /// Whether a period of `PriorityUsageResetPeriod` begins after `since` and not after `now`.
 pub(crate) fn usage_reset_between(

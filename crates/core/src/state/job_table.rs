@@ -3,8 +3,8 @@
 //! found by how far it is from the first. Every event looks its job up some times; a tree took as long for that as for
 //! what was then done.
 
-use crate::ids::JobId;
-use crate::job::Job;
+use muster_model::ids::JobId;
+use muster_model::job::Job;
 use std::ops::Index;
 
 /// Numbers of a page.
@@ -203,8 +203,8 @@ impl FromIterator<(JobId, Job)> for JobTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::JobSpec;
-    use crate::time::{TimeLimit, Timestamp};
+    use muster_model::spec::JobSpec;
+    use muster_model::time::{TimeLimit, Timestamp};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! What counts towards a limit: of one record, and of all.
 
-use crate::account_limits::{Amounts, Scope};
-use crate::job::MILLION;
-use crate::time::Timestamp;
+use muster_model::account_limits::{Amounts, Scope};
+use muster_model::job::MILLION;
+use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// Jobs that the same limits concern: QOS, account, user.

@@ -4,10 +4,10 @@
 //!
 //! Part of the state: it changes when jobs end, so a replay of the history predicts what was predicted then.
 
-use crate::job::{AfterCompleting, Job, JobState};
-use crate::spec::JobSpec;
-use crate::time::{TimeLimit, Timestamp};
 use minicbor::{Decode, Encode};
+use muster_model::job::{AfterCompleting, Job, JobState};
+use muster_model::spec::JobSpec;
+use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Kinds of jobs remembered of each user: those that ended last.
@@ -139,7 +139,7 @@ fn round_up(seconds: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::JobId;
+    use muster_model::ids::JobId;
     use std::sync::Arc;
 
     fn spec(name: &str, uid: u32) -> JobSpec {

@@ -1,12 +1,12 @@
 //! What the factors of priorities are divided by.
 
 use super::State;
-use crate::config::PartitionConfig;
-use crate::factors::Factors;
-use crate::job::Job;
-use crate::order_config::Multifactor;
-use crate::spec::MemoryAsk;
-use crate::time::Timestamp;
+use muster_model::config::PartitionConfig;
+use muster_model::factors::Factors;
+use muster_model::job::Job;
+use muster_model::order_config::Multifactor;
+use muster_model::spec::MemoryAsk;
+use muster_model::time::Timestamp;
 
 /// What factors are divided by, and what else is the same for all jobs.
 #[derive(Clone, Debug, Default, PartialEq)]

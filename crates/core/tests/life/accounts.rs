@@ -1,18 +1,18 @@
 //! What sacctmgr changes, what is enforced of it, and use.
 
 use crate::world::{World, config, spec, target};
-use muster_core::accounts::PARENT_SHARES;
-use muster_core::command::{
+use muster_core::event::{AccountsChange, Event};
+use muster_core::state::State;
+use muster_model::accounts::PARENT_SHARES;
+use muster_model::command::{
     AccountsAsk, AccountsEdit, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
 };
-use muster_core::cpuset::CpuSet;
-use muster_core::event::{AccountsChange, Event};
-use muster_core::job::GresShare;
-use muster_core::node::GresConfig;
-use muster_core::order_config::{Multifactor, UsageReset};
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::JobSpec;
-use muster_core::state::State;
+use muster_model::cpuset::CpuSet;
+use muster_model::job::GresShare;
+use muster_model::node::GresConfig;
+use muster_model::order_config::{Multifactor, UsageReset};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
 
 fn edit(names: &[&str], ask: AccountsAsk) -> UserCommand {
     UserCommand::EditAccounts(Box::new(AccountsEdit {
@@ -253,11 +253,11 @@ fn use_is_counted_while_jobs_run_and_forgotten_in_time() {
         ..Multifactor::default()
     });
     let mut w = World::with(config);
-    w.now = muster_core::time::Timestamp::from_unix_s(86_400 * 100);
+    w.now = muster_model::time::Timestamp::from_unix_s(86_400 * 100);
     w.tick();
     let id = w.submit(spec("x"));
     let alloc = w.alloc(id, &[0], 2);
-    let start = muster_core::command::PlannedStart { job: id, alloc };
+    let start = muster_model::command::PlannedStart { job: id, alloc };
     assert_eq!(w.plan(vec![start]), 1);
     w.now = w.now.plus_s(100);
     w.finish(id, 0);
@@ -311,7 +311,7 @@ fn what_is_billed() {
         let mut w = World::with(config);
         let id = w.submit(spec("x"));
         let alloc = w.alloc(id, &[0], 2);
-        let start = muster_core::command::PlannedStart { job: id, alloc };
+        let start = muster_model::command::PlannedStart { job: id, alloc };
         assert_eq!(w.plan(vec![start]), 1);
         let billed = w.job(id).alloc.as_ref().unwrap().billing_milli;
         assert_eq!(
@@ -341,7 +341,7 @@ fn licenses_are_billed() {
         });
         let mut alloc = w.alloc(id, &[0], 2);
         alloc.licenses = vec![("matlab".into(), 3)];
-        let start = muster_core::command::PlannedStart { job: id, alloc };
+        let start = muster_model::command::PlannedStart { job: id, alloc };
         assert_eq!(w.plan(vec![start]), 1);
         let billed = w.job(id).alloc.as_ref().unwrap().billing_milli;
         assert_eq!(billed as f64 / 1000.0, expected, "{max_tres}");
@@ -380,7 +380,7 @@ fn devices_are_billed() {
             ids: CpuSet::first(2),
             ..GresShare::default()
         }];
-        let start = muster_core::command::PlannedStart { job: id, alloc };
+        let start = muster_model::command::PlannedStart { job: id, alloc };
         assert_eq!(w.plan(vec![start]), 1);
         let billed = w.job(id).alloc.as_ref().unwrap().billing_milli;
         assert_eq!(

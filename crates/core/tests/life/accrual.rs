@@ -1,14 +1,14 @@
 //! Who gains age while it waits, where `GrpJobsAccrue` and its kin limit how many jobs may.
 
 use crate::world::{World, array, config, spec, target};
-use muster_core::account_limits::Limits;
-use muster_core::accounts::{Account, Qos, Terms, User};
 use muster_core::event::{AccountsChange, Event};
-use muster_core::ids::JobId;
-use muster_core::order_config::Multifactor;
-use muster_core::spec::JobSpec;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::account_limits::Limits;
+use muster_model::accounts::{Account, Qos, Terms, User};
+use muster_model::ids::JobId;
+use muster_model::order_config::Multifactor;
+use muster_model::spec::JobSpec;
+use muster_model::time::Timestamp;
 
 /// Accounts `a` and below it `b`, user `u1000` in `b`, QOS `q`, with these limits; the partition has QOS `p`.
 fn with(a: &str, b: &str, user: &str, q: &str, p: &str) -> World {
@@ -179,7 +179,7 @@ fn tasks_of_an_array_take_turns() {
         let id = JobId(w.state.next_job_id);
         let index = w.state.arrays[&base].tasks.len() as u32;
         let alloc = w.alloc(base, &[2], 1);
-        let start = muster_core::command::PlannedStart { job: base, alloc };
+        let start = muster_model::command::PlannedStart { job: base, alloc };
         assert_eq!(w.plan(vec![start]), 1);
         assert_eq!(w.task_id(base, index), id);
         id
@@ -215,7 +215,7 @@ fn some_orders_have_no_such_limit() {
             order.accrue_always = always;
         }
         config.order.multifactor = order.filter(|_| multifactor);
-        w.configure(config, muster_core::command::KeptPartitions::File);
+        w.configure(config, muster_model::command::KeptPartitions::File);
         let id = w.submit(in_b("x"));
         assert_eq!(w.job(id).accrues_since(), Some(w.now));
         assert_eq!(w.job(id).accrual, None);

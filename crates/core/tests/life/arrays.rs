@@ -1,14 +1,14 @@
 //! Arrays: one record until tasks leave it.
 
 use crate::world::{World, array, exit, spec, step_end, target, task};
-use muster_core::command::{JobTarget, JobUpdate, NodeCommand, PlannedStart, Reply, UserCommand};
 use muster_core::event::Event;
-use muster_core::index_set::IndexSet;
-use muster_core::job::{ArrayRole, JobState, Reason};
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{ArraySpec, JobSpec};
+use muster_model::command::{JobTarget, JobUpdate, NodeCommand, PlannedStart, Reply, UserCommand};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{ArrayRole, JobState, Reason};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{ArraySpec, JobSpec};
 
-fn submit(world: &mut World, last: u32, throttle: Option<u32>) -> muster_core::ids::JobId {
+fn submit(world: &mut World, last: u32, throttle: Option<u32>) -> muster_model::ids::JobId {
     world.submit(JobSpec {
         array: array(0, last, throttle),
         ..spec("a")
@@ -17,7 +17,7 @@ fn submit(world: &mut World, last: u32, throttle: Option<u32>) -> muster_core::i
 
 #[test]
 fn a_million_tasks_are_one_event_and_one_record() {
-    let mut world = World::with(muster_core::config::ClusterConfig {
+    let mut world = World::with(muster_model::config::ClusterConfig {
         max_job_count: 1_000_000,
         ..crate::world::config()
     });
@@ -231,7 +231,7 @@ fn tasks_share_what_was_asked_for() {
     let attempt = world.job(id).attempt;
     let stale = NodeCommand::BatchEnded {
         job: id,
-        attempt: muster_core::ids::Attempt(attempt.0 + 1),
+        attempt: muster_model::ids::Attempt(attempt.0 + 1),
         exit: exit(0),
         oom: false,
         end: step_end(world.now, exit(0)),

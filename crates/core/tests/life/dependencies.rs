@@ -1,11 +1,11 @@
 //! Dependencies between jobs, arrays and tasks.
 
 use crate::world::{World, after, array, config, on, spec, target, task};
-use muster_core::command::UserCommand;
-use muster_core::config::ClusterConfig;
-use muster_core::ids::JobId;
-use muster_core::job::{JobState, Reason};
-use muster_core::spec::{Dependency, DependencyKind as Kind, DependencyTerm, JobSpec};
+use muster_model::command::UserCommand;
+use muster_model::config::ClusterConfig;
+use muster_model::ids::JobId;
+use muster_model::job::{JobState, Reason};
+use muster_model::spec::{Dependency, DependencyKind as Kind, DependencyTerm, JobSpec};
 
 fn waits(kind: Kind, job: JobId) -> JobSpec {
     JobSpec {

@@ -1,14 +1,14 @@
 //! How jobs end: exits, limits, warnings, deadlines, purges.
 
 use crate::world::{World, config, exit, spec, step, step_end, target};
-use muster_core::command::{Command, NodeCommand, SignalScope, UserCommand};
-use muster_core::config::ClusterConfig;
-use muster_core::effect::{Effect, TerminateReason};
 use muster_core::event::Event;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, Hold, JobState, Reason};
-use muster_core::spec::{JobSpec, WarnSignal};
-use muster_core::time::TimeLimit;
+use muster_model::command::{Command, NodeCommand, SignalScope, UserCommand};
+use muster_model::config::ClusterConfig;
+use muster_model::effect::{Effect, TerminateReason};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, Hold, JobState, Reason};
+use muster_model::spec::{JobSpec, WarnSignal};
+use muster_model::time::TimeLimit;
 
 fn limited(minutes: u32) -> JobSpec {
     JobSpec {

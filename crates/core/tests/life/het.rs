@@ -1,13 +1,13 @@
 //! Heterogeneous jobs: accepted, started and ended as one.
 
 use crate::world::{World, allocation, exit, spec, target};
-use muster_core::command::{JobTarget, JobUpdate, NodeCommand, PlannedStart, Reply, UserCommand};
-use muster_core::het::HetPart;
-use muster_core::ids::JobId;
-use muster_core::job::{ExitStatus, Hold, JobState, Reason};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::JobSpec;
-use muster_core::time::TimeLimit;
+use muster_model::command::{JobTarget, JobUpdate, NodeCommand, PlannedStart, Reply, UserCommand};
+use muster_model::het::HetPart;
+use muster_model::ids::JobId;
+use muster_model::job::{ExitStatus, Hold, JobState, Reason};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 
 /// A component beside the leader.
 fn beside(name: &str) -> JobSpec {
@@ -331,7 +331,7 @@ fn a_dependency_that_fails_ends_all() {
     let mut specs = vec![spec("a"), beside("b")];
     for spec in &mut specs {
         spec.kill_on_invalid_dep = Some(true);
-        let ok = muster_core::spec::DependencyKind::AfterOk;
+        let ok = muster_model::spec::DependencyKind::AfterOk;
         spec.dependency = crate::world::after(vec![crate::world::on(ok, other)]);
     }
     let first = world.try_submit_het(specs).unwrap();
@@ -349,7 +349,7 @@ fn a_dependency_that_can_never_be_ends_all_at_once() {
     world.finish(first, 0);
     let mut leader = spec("het");
     leader.kill_on_invalid_dep = Some(true);
-    let failed = muster_core::spec::DependencyKind::AfterNotOk;
+    let failed = muster_model::spec::DependencyKind::AfterNotOk;
     leader.dependency = crate::world::after(vec![crate::world::on(failed, first)]);
     let id = world.try_submit_het(vec![leader, beside("het")]).unwrap();
     let both = [id, JobId(id.0 + 1)];
@@ -360,7 +360,7 @@ fn a_dependency_that_can_never_be_ends_all_at_once() {
 fn a_singleton_is_one_of_its_name_whatever_its_components() {
     let mut world = World::new();
     let one = |mut spec: JobSpec| {
-        spec.dependency = crate::world::after(vec![muster_core::spec::DependencyTerm::Singleton]);
+        spec.dependency = crate::world::after(vec![muster_model::spec::DependencyTerm::Singleton]);
         spec
     };
     let mut submit = || {

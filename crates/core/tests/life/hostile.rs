@@ -7,14 +7,14 @@ mod commands;
 use self::bytes::busy_world;
 use crate::world::{SCRIPT, World, array, config, spec, target, task, user};
 use minicbor::bytes::ByteVec;
-use muster_core::command::{
+use muster_model::command::{
     Command, Identity, JobSelection, JobTarget, JobUpdate, Reply, UserCommand,
 };
-use muster_core::config::ClusterConfig;
-use muster_core::ids::{BlobId, JobId};
-use muster_core::index_set::IndexSet;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{
+use muster_model::config::ClusterConfig;
+use muster_model::ids::{BlobId, JobId};
+use muster_model::index_set::IndexSet;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{
     ArraySpec, ExecContext, GresAsk, JobKind, JobSpec, Owner, ResourceAsk, StdioSpec,
 };
 

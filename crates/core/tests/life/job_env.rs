@@ -1,12 +1,12 @@
 //! The environment of jobs beside what Slurm 22.05.8 gave a job of the same shape: two nodes, two tasks a node, two
 //! CPUs a task, 100 MiB a node; a task of an array; a `salloc -n2`.
 
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{JobId, NodeIdx, StepNo};
-use muster_core::job::{Allocation, ArrayInfo, ArrayRole, NodeShare};
-use muster_core::job_env::{self, JobView, StepView, Variables};
-use muster_core::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{JobId, NodeIdx, StepNo};
+use muster_model::job::{Allocation, ArrayInfo, ArrayRole, NodeShare};
+use muster_model::job_env::{self, JobView, StepView, Variables};
+use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::BTreeMap;
 
 /// Without `SLURM_TASK_PID` and `TMPDIR`, which who forks the script adds.

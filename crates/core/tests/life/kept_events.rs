@@ -3,9 +3,9 @@
 //! newest version from the events of all tests; those of earlier ones stay as they are.
 
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
-use muster_core::ids::{JobId, NodeIdx};
-use muster_core::preemption::{PreemptMode, Preempted};
-use muster_core::time::Timestamp;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::preemption::{PreemptMode, Preempted};
+use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 use std::fs;

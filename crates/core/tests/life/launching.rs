@@ -2,12 +2,12 @@
 
 use crate::nodes::launch_failed;
 use crate::world::{World, allocation, config, spec, target};
-use muster_core::command::{Command, JobSelection, UserCommand};
-use muster_core::config::ClusterConfig;
-use muster_core::effect::Effect;
-use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{Hold, JobState, Reason};
-use muster_core::refusal::RefusalCode;
+use muster_model::command::{Command, JobSelection, UserCommand};
+use muster_model::config::ClusterConfig;
+use muster_model::effect::Effect;
+use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::job::{Hold, JobState, Reason};
+use muster_model::refusal::RefusalCode;
 
 #[test]
 fn a_job_waits_for_the_controllers_prolog() {

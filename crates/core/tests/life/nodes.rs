@@ -1,17 +1,17 @@
 //! Nodes: registration, loss, faults, drains, and what they do to jobs.
 
 use crate::world::{World, allocation, config, exit, info, spec, step_end, target};
-use muster_core::binding::BindDefault;
-use muster_core::command::{KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand};
-use muster_core::config::ClusterConfig;
-use muster_core::effect::{Effect, TerminateReason};
 use muster_core::event::Event;
-use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{GresShare, Hold, JobState, Reason};
-use muster_core::limits::LAUNCH_FAILURES_MAX;
-use muster_core::node::{GresConfig, NodeLink};
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::JobSpec;
+use muster_model::binding::BindDefault;
+use muster_model::command::{KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand};
+use muster_model::config::ClusterConfig;
+use muster_model::effect::{Effect, TerminateReason};
+use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::job::{GresShare, Hold, JobState, Reason};
+use muster_model::limits::LAUNCH_FAILURES_MAX;
+use muster_model::node::{GresConfig, NodeLink};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
 
 pub(crate) fn set(nodes: &str, state: &str, reason: Option<&str>) -> UserCommand {
     UserCommand::UpdateNodes {
@@ -571,12 +571,12 @@ fn a_plan_is_checked_start_by_start() {
     }];
     let mut world = World::with(gpu);
     let ids: Vec<JobId> = (0..8).map(|_| world.submit(spec("j"))).collect();
-    let plan = |world: &World, id: JobId, change: &dyn Fn(&mut muster_core::job::Allocation)| {
+    let plan = |world: &World, id: JobId, change: &dyn Fn(&mut muster_model::job::Allocation)| {
         let mut alloc = world.alloc(id, &[0], 1);
         change(&mut alloc);
         PlannedStart { job: id, alloc }
     };
-    let cpus = |from: u32, to: u32| (from..to).collect::<muster_core::cpuset::CpuSet>();
+    let cpus = |from: u32, to: u32| (from..to).collect::<muster_model::cpuset::CpuSet>();
     let gpu = |id: u32| {
         vec![GresShare {
             name: "gpu".into(),

@@ -1,12 +1,12 @@
 //! Partitions that administrators make, change and remove, and what a new configuration does to them.
 
 use crate::world::{World, config, partition, spec};
-use muster_core::command::{KeptPartitions, UserCommand};
-use muster_core::config::PartitionState;
-use muster_core::job::JobState;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::JobSpec;
-use muster_core::time::TimeLimit;
+use muster_model::command::{KeptPartitions, UserCommand};
+use muster_model::config::PartitionState;
+use muster_model::job::JobState;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 
 #[test]
 fn partitions_are_changed_by_administrators() {
@@ -42,7 +42,7 @@ fn partitions_are_changed_by_administrators() {
     );
     assert_eq!(
         world.state.partition("batch").and_then(|p| p.cpu_bind),
-        Some(muster_core::binding::BindDefault::Ldoms)
+        Some(muster_model::binding::BindDefault::Ldoms)
     );
     assert!(!world.start(id, &[0]), "the partition is down");
     world.must(0, update(&[("State", "UP")]));

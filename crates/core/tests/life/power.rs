@@ -1,15 +1,15 @@
 //! Power saving: nodes go to sleep and are woken for jobs.
 
 use crate::world::{World, allocation, config, spec, target};
-use muster_core::command::{KeptPartitions, NodeUpdate, UserCommand};
-use muster_core::config::ClusterConfig;
-use muster_core::ids::JobId;
-use muster_core::job::{JobState, Reason};
-use muster_core::node::{Node, NodeLink};
-use muster_core::node_state::InitialState;
-use muster_core::power::{Kept, Power, PowerConfig, Waking};
-use muster_core::refusal::RefusalCode;
-use muster_core::time::TimeLimit;
+use muster_model::command::{KeptPartitions, NodeUpdate, UserCommand};
+use muster_model::config::ClusterConfig;
+use muster_model::ids::JobId;
+use muster_model::job::{JobState, Reason};
+use muster_model::node::{Node, NodeLink};
+use muster_model::node_state::InitialState;
+use muster_model::power::{Kept, Power, PowerConfig, Waking};
+use muster_model::refusal::RefusalCode;
+use muster_model::time::TimeLimit;
 
 fn saving() -> PowerConfig {
     PowerConfig {
@@ -55,7 +55,7 @@ fn marks(world: &World) -> String {
 fn asleep(world: &mut World) {
     world.pass(100);
     for node in 0..3 {
-        world.node(node, muster_core::command::NodeCommand::Lost);
+        world.node(node, muster_model::command::NodeCommand::Lost);
     }
     world.pass(30);
     assert_eq!(marks(world), "~~~");
@@ -79,7 +79,7 @@ fn idle_nodes_are_powered_down_and_are_not_missed() {
     world.pass(1);
     assert_eq!(marks(&world), ".%%");
     assert!(!world.state.nodes[1].is_usable());
-    world.node(1, muster_core::command::NodeCommand::Lost);
+    world.node(1, muster_model::command::NodeCommand::Lost);
     world.pass(29);
     assert_eq!(marks(&world), ".%%");
     world.pass(1);
@@ -138,7 +138,7 @@ fn prolog_and_nodes_may_be_ready_in_any_order() {
         assert!(world.start(id, &[0]));
         assert_eq!(world.job(id).power_up, Some(Waking::NodesAndProlog));
         let attempt = world.job(id).attempt;
-        let prolog = muster_core::command::Command::PrologEnded {
+        let prolog = muster_model::command::Command::PrologEnded {
             job: id,
             attempt,
             well: true,
@@ -250,7 +250,7 @@ fn rates_hold_for_a_minute() {
     world.pass(1);
     assert_eq!(marks(&world), "~~%");
     for node in 0..3 {
-        world.node(node, muster_core::command::NodeCommand::Lost);
+        world.node(node, muster_model::command::NodeCommand::Lost);
     }
     world.pass(30);
     let id = world.submit(spec("j"));
@@ -289,7 +289,7 @@ fn administrators_power_nodes_down_and_up() {
     // Both agents never went: they are there as soon as they are asked for.
     world.must(0, set("n1", "POWER_UP"));
     assert_eq!(marks(&world), ".~.");
-    world.node(1, muster_core::command::NodeCommand::Lost);
+    world.node(1, muster_model::command::NodeCommand::Lost);
     world.must(0, set("n2", "POWER_UP"));
     assert_eq!(marks(&world), ".#.");
     world.register(1, "boot2", &[]);

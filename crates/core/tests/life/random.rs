@@ -1,16 +1,16 @@
 //! Random commands: invariants hold after every event, the history replays to the same state.
 
 use crate::world::{World, after, allocation, array, exit, on, spec, step, step_end, target, task};
-use muster_core::command::{
+use muster_model::command::{
     Command, JobSelection, JobUpdate, KeptPartitions, NodeCommand, NodeUpdate, SignalScope,
     UserCommand,
 };
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{ExitStatus, Job, JobState};
-use muster_core::spec::{
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{ExitStatus, Job, JobState};
+use muster_model::spec::{
     Dependency, DependencyKind, DependencyTerm, JobSpec, ResourceAsk, WarnSignal,
 };
-use muster_core::time::TimeLimit;
+use muster_model::time::TimeLimit;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
@@ -541,8 +541,8 @@ fn the_queue_drains() {
             for id in active {
                 match world.job(id).spec.kind {
                     _ if world.job(id).completing => {}
-                    muster_core::spec::JobKind::Batch => world.end_batch(id, 0),
-                    muster_core::spec::JobKind::Allocation => {
+                    muster_model::spec::JobKind::Batch => world.end_batch(id, 0),
+                    muster_model::spec::JobKind::Allocation => {
                         world.must(
                             0,
                             UserCommand::EndAllocation {
@@ -557,7 +557,7 @@ fn the_queue_drains() {
             world.pass(30);
         }
         for job in world.state.jobs.values() {
-            let hopeless = job.reason == muster_core::job::Reason::DependencyNeverSatisfied;
+            let hopeless = job.reason == muster_model::job::Reason::DependencyNeverSatisfied;
             // `short` has two nodes only.
             let too_big = job.spec.ask.min_nodes > 2 && job.partition == "short";
             let circle = !job.waiting_on.is_empty();
@@ -574,8 +574,8 @@ fn the_queue_drains() {
 /// Every move that the table of transitions allows is one that really happens.
 #[test]
 fn every_transition_is_reached() {
-    use muster_core::job::Phase;
     use muster_core::transition::{Move, move_of, next_phase};
+    use muster_model::job::Phase;
     let mut missing: Vec<(Phase, Move)> = Phase::ALL
         .into_iter()
         .flat_map(|phase| Move::ALL.into_iter().map(move |step| (phase, step)))

@@ -1,11 +1,11 @@
 //! Nodes that are rebooted when no job is there.
 
 use crate::world::{World, config, spec};
-use muster_core::command::UserCommand;
-use muster_core::config::ClusterConfig;
-use muster_core::effect::Effect;
-use muster_core::ids::NodeIdx;
-use muster_core::refusal::RefusalCode;
+use muster_model::command::UserCommand;
+use muster_model::config::ClusterConfig;
+use muster_model::effect::Effect;
+use muster_model::ids::NodeIdx;
+use muster_model::refusal::RefusalCode;
 
 #[test]
 fn nodes_are_rebooted_when_no_job_is_there() {

@@ -1,16 +1,16 @@
 //! Reservations: making, changing, deleting, who may, what becomes of them and of jobs.
 
 use crate::world::{World, after, config, node_config, on as condition, partition, spec, target};
-use muster_core::command::{
+use muster_core::state::State;
+use muster_model::command::{
     JobUpdate, NameList, NodeUpdate, PlannedStart, Reply, ReservationAsk, UserCommand,
 };
-use muster_core::ids::{JobId, NodeIdx};
-use muster_core::job::{Hold, JobState, Reason};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::reservation::{Flags, Reservation};
-use muster_core::spec::{DependencyKind, JobSpec};
-use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Hold, JobState, Reason};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::reservation::{Flags, Reservation};
+use muster_model::spec::{DependencyKind, JobSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 
 fn ask(world: &World, name: &str, start_s: u64, minutes: u32) -> ReservationAsk {
     ReservationAsk {

@@ -1,12 +1,12 @@
 //! Running jobs that give up nodes.
 
 use crate::world::{World, spec, step, target};
-use muster_core::command::{JobUpdate, NodeCommand, UserCommand};
-use muster_core::effect::Effect;
-use muster_core::ids::{JobId, NodeIdx};
-use muster_core::job::JobState;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::JobSpec;
+use muster_model::command::{JobUpdate, NodeCommand, UserCommand};
+use muster_model::effect::Effect;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::JobState;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
 
 fn update(id: JobId, update: JobUpdate) -> UserCommand {
     UserCommand::UpdateJob {

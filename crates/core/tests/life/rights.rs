@@ -9,19 +9,19 @@ use self::requests::{
     shares,
 };
 use crate::world::{World, config, spec, target, user};
-use muster_core::command::{
-    AccountsAsk, Command, JobSelection, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
-};
-use muster_core::config::ClusterConfig;
 use muster_core::decide::decide;
 use muster_core::event::Event;
-use muster_core::ids::JobId;
 use muster_core::policy::access;
 use muster_core::policy::access::role_of;
-use muster_core::refusal::RefusalCode;
-use muster_core::rights::{self, Group, Least, Request, Role};
-use muster_core::spec::JobSpec;
-use muster_core::time::TimeLimit;
+use muster_model::command::{
+    AccountsAsk, Command, JobSelection, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
+};
+use muster_model::config::ClusterConfig;
+use muster_model::ids::JobId;
+use muster_model::refusal::RefusalCode;
+use muster_model::rights::{self, Group, Least, Request, Role};
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 use std::collections::BTreeSet;
 
 /// Uids of the callers: the owner of the job, a stranger, a coordinator of the account above the job's, an operator, an

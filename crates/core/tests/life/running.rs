@@ -1,11 +1,11 @@
 //! What reaches into running jobs: limits of steps, and messages.
 
 use crate::world::{World, spec, step, target};
-use muster_core::command::{NodeCommand, UserCommand};
-use muster_core::effect::Effect;
-use muster_core::ids::{JobId, NodeIdx, StepNo};
-use muster_core::refusal::RefusalCode;
-use muster_core::time::TimeLimit;
+use muster_model::command::{NodeCommand, UserCommand};
+use muster_model::effect::Effect;
+use muster_model::ids::{JobId, NodeIdx, StepNo};
+use muster_model::refusal::RefusalCode;
+use muster_model::time::TimeLimit;
 
 fn limit(id: JobId, step: Option<u32>, minutes: u32) -> UserCommand {
     UserCommand::UpdateStep {

@@ -1,18 +1,18 @@
 //! What is accepted, refused and filled in.
 
 use crate::world::{World, array, config, spec, target, user};
-use muster_core::command::{Reply, UserCommand};
-use muster_core::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
-use muster_core::cpuset::CpuSet;
 use muster_core::decide::prospective_job;
-use muster_core::job::{Hold, JobState, Reason};
-use muster_core::limits::{PRIORITY_TOP, PURGE_MAX};
-use muster_core::node::GresConfig;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{
+use muster_model::command::{Reply, UserCommand};
+use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
+use muster_model::cpuset::CpuSet;
+use muster_model::job::{Hold, JobState, Reason};
+use muster_model::limits::{PRIORITY_TOP, PURGE_MAX};
+use muster_model::node::GresConfig;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{
     ArraySpec, DeviceAsk, DeviceBinding, GresAsk, JobSpec, MemoryAsk, Owner, ResourceAsk,
 };
-use muster_core::time::TimeLimit;
+use muster_model::time::TimeLimit;
 
 fn asking(change: impl FnOnce(&mut ResourceAsk)) -> JobSpec {
     let mut job = spec("j");
@@ -501,7 +501,7 @@ fn scripts_are_stored_once_and_leave_with_their_last_job() {
 #[test]
 fn a_dry_run_makes_the_same_job_and_changes_nothing() {
     let mut world = World::new();
-    let reply = world.run(muster_core::command::Command::User(
+    let reply = world.run(muster_model::command::Command::User(
         user(1000),
         UserCommand::Submit {
             spec: Box::new(spec("j")),
@@ -518,7 +518,7 @@ fn a_dry_run_makes_the_same_job_and_changes_nothing() {
 #[test]
 fn without_a_configuration_nothing_is_accepted() {
     let state = muster_core::state::State::default();
-    let command = muster_core::command::Command::User(
+    let command = muster_model::command::Command::User(
         user(0),
         UserCommand::Submit {
             spec: Box::new(spec("j")),

@@ -1,7 +1,7 @@
 //! The table of transitions as a page of documentation. `UPDATE_DOCS=1 cargo test -p muster-core` writes it.
 
-use muster_core::job::Phase;
 use muster_core::transition::{Move, next_phase};
+use muster_model::job::Phase;
 use std::fmt::Write as _;
 use std::path::Path;
 

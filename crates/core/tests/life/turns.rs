@@ -1,12 +1,12 @@
 //! Gang scheduling: jobs that have the same CPU take turns.
 
 use crate::world::{World, config, spec, target};
-use muster_core::command::{KeptPartitions, NodeCommand, PlannedStart, UserCommand};
-use muster_core::config::{ClusterConfig, OverSubscribe};
-use muster_core::cpuset::CpuSet;
-use muster_core::effect::Effect;
-use muster_core::ids::JobId;
-use muster_core::job::{JobState, Reason};
+use muster_model::command::{KeptPartitions, NodeCommand, PlannedStart, UserCommand};
+use muster_model::config::{ClusterConfig, OverSubscribe};
+use muster_model::cpuset::CpuSet;
+use muster_model::effect::Effect;
+use muster_model::ids::JobId;
+use muster_model::job::{JobState, Reason};
 
 const SLICE_S: u64 = 30;
 

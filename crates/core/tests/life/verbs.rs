@@ -1,16 +1,16 @@
 //! Cancel, signal, hold, release, requeue, suspend, update, top.
 
 use crate::world::{World, after, allocation, array, config, exit, on, spec, step, target, task};
-use muster_core::command::{
+use muster_model::command::{
     JobSelection, JobTarget, JobUpdate, NodeCommand, Reply, SignalScope, UserCommand,
 };
-use muster_core::config::ClusterConfig;
-use muster_core::effect::Effect;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{Hold, JobState, Reason};
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{DependencyKind, JobSpec, ResourceAsk};
-use muster_core::time::TimeLimit;
+use muster_model::config::ClusterConfig;
+use muster_model::effect::Effect;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{Hold, JobState, Reason};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{DependencyKind, JobSpec, ResourceAsk};
+use muster_model::time::TimeLimit;
 
 fn cancel(selection: JobSelection) -> UserCommand {
     UserCommand::Cancel { selection }
@@ -85,14 +85,14 @@ fn cancel_of_a_running_job_cleans_its_nodes_and_keeps_the_scripts_status() {
     let command = NodeCommand::BatchEnded {
         job: id,
         attempt: job.attempt,
-        exit: muster_core::job::ExitStatus {
+        exit: muster_model::job::ExitStatus {
             code: 0,
             signal: 15,
         },
         oom: false,
         end: crate::world::step_end(
             world.now,
-            muster_core::job::ExitStatus {
+            muster_model::job::ExitStatus {
                 code: 0,
                 signal: 15,
             },

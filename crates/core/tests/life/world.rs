@@ -1,27 +1,27 @@
 //! A small cluster in memory: commands go in, every event is applied and followed by a check of all invariants.
 
-use muster_core::command::{
+use muster_core::decide::{Decision, decide};
+use muster_core::event::Event;
+use muster_core::state::State;
+use muster_model::command::{
     Command, Identity, JobSelection, JobTarget, KeptPartitions, NodeCommand, Plan, PlannedStart,
     Reply, UserCommand,
 };
-use muster_core::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
-use muster_core::cpuset::CpuSet;
-use muster_core::decide::{Decision, decide};
-use muster_core::effect::Effect;
-use muster_core::event::Event;
-use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
-use muster_core::index_set::IndexSet;
-use muster_core::job::{
+use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
+use muster_model::cpuset::CpuSet;
+use muster_model::effect::Effect;
+use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{
     Allocation, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason, StepEnd, Usage,
 };
-use muster_core::node::{NodeConfig, NodeInfo};
-use muster_core::node_state::InitialState;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{
+use muster_model::node::{NodeConfig, NodeInfo};
+use muster_model::node_state::InitialState;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk,
 };
-use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 /// The script that all jobs of these tests have.
@@ -522,8 +522,8 @@ pub(crate) fn allocation(name: &str) -> JobSpec {
 }
 
 /// A step of a job, as its node reports it.
-pub(crate) fn step(no: u32, at: Timestamp) -> muster_core::job::Step {
-    muster_core::job::Step {
+pub(crate) fn step(no: u32, at: Timestamp) -> muster_model::job::Step {
+    muster_model::job::Step {
         step: StepNo(no),
         name: "hostname".to_owned(),
         hostlist: "n1".to_owned(),

@@ -1,15 +1,15 @@
-//! Listings of jobs. They leave in parts, and say once what records have in common ([`muster_core::listing_codec`]).
+//! Listings of jobs. They leave in parts, and say once what records have in common ([`muster_model::listing_codec`]).
 
 use super::rows::{Row, Rows};
 use crate::writer::now;
-use muster_core::het::HetPart;
-use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Job, JobState};
-use muster_core::listing_codec::{RowValues, TemplateTable};
 use muster_core::policy::access::privacy::JobScope;
-use muster_core::shared_spec::SpecTable;
 use muster_core::state::{Scale, State};
-use muster_core::time::Timestamp;
+use muster_model::het::HetPart;
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::listing_codec::{RowValues, TemplateTable};
+use muster_model::shared_spec::SpecTable;
+use muster_model::time::Timestamp;
 use muster_proto::client::{JobFilter, JobsResponse, WrittenPart};
 use muster_proto::frame;
 use muster_sched::forecast::Forecast;

@@ -3,10 +3,10 @@
 //! of them changes between two listings. Rows are brought up to date before a listing by the records that may have changed
 //! since the last one, and are dropped when nobody has asked for long.
 
-use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Job};
-use muster_core::listing_codec::{RowValues, same_template};
 use muster_core::state::State;
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayRole, Job};
+use muster_model::listing_codec::{RowValues, same_template};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

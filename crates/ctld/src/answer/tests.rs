@@ -3,18 +3,18 @@
 use super::*;
 use crate::replica::sees_the_same;
 use crate::waiting::Waiting;
-use muster_core::accounts::{Account, User};
-use muster_core::command::{Command, KeptPartitions};
-use muster_core::config::PartitionConfig;
 use muster_core::decide::decide;
-use muster_core::ids::BlobId;
-use muster_core::job::Allocation;
-use muster_core::node::NodeConfig;
-use muster_core::node_state::InitialState;
-use muster_core::shared_spec::SpecTable;
-use muster_core::spec::{JobSpec, Owner};
 use muster_core::state::Blob;
-use muster_core::time::TimeLimit;
+use muster_model::accounts::{Account, User};
+use muster_model::command::{Command, KeptPartitions};
+use muster_model::config::PartitionConfig;
+use muster_model::ids::BlobId;
+use muster_model::job::Allocation;
+use muster_model::node::NodeConfig;
+use muster_model::node_state::InitialState;
+use muster_model::shared_spec::SpecTable;
+use muster_model::spec::{JobSpec, Owner};
+use muster_model::time::TimeLimit;
 use muster_proto::frame;
 use std::sync::Arc;
 

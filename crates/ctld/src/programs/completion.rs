@@ -2,8 +2,8 @@
 
 use super::variable;
 use muster_conf::Config;
-use muster_core::job::Job;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::job::Job;
+use muster_model::time::{TimeLimit, Timestamp};
 use std::path::PathBuf;
 
 /// Where records go.

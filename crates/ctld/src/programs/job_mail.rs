@@ -3,10 +3,10 @@
 
 use super::{duration, variable};
 use muster_core::event::{Event, JobChange};
-use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Job, JobState, Reason};
 use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayRole, Job, JobState, Reason};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
 
 /// A mail about a job.

@@ -4,11 +4,11 @@
 use super::{Invocation, ProgramSettings, variable};
 use muster_conf::Config;
 use muster_core::event::NodeChange;
-use muster_core::hostlist;
-use muster_core::ids::NodeIdx;
-use muster_core::job::Job;
-use muster_core::power::Power;
 use muster_core::state::State;
+use muster_model::hostlist;
+use muster_model::ids::NodeIdx;
+use muster_model::job::Job;
+use muster_model::power::Power;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

@@ -5,10 +5,10 @@ use anyhow::Result;
 use log::warn;
 use muster_acct::{Change, JobRow};
 use muster_core::event::Event;
-use muster_core::ids::JobId;
-use muster_core::job::{Job, JobState};
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::job::{Job, JobState};
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which jobs are left out.

@@ -3,9 +3,9 @@
 
 use super::Writer;
 use crate::mail::ToLink;
-use muster_core::command::UserCommand;
-use muster_core::hostlist;
 use muster_core::state::State;
+use muster_model::command::UserCommand;
+use muster_model::hostlist;
 use muster_proto::node::CpuBindDefaults;
 use std::collections::BTreeMap;
 

@@ -2,13 +2,13 @@
 //! their components.
 
 use super::Writer;
-use muster_core::command::{Identity, Reply, UserCommand};
-use muster_core::job::{Allocation, Job};
-use muster_core::job_env::HetComponent;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::JobSpec;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::command::{Identity, Reply, UserCommand};
+use muster_model::job::{Allocation, Job};
+use muster_model::job_env::HetComponent;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::JobSpec;
+use muster_model::time::Timestamp;
 use std::sync::Arc;
 
 impl Writer {

@@ -3,11 +3,11 @@
 use super::{NewLink, Work, Writer, cluster_name};
 use crate::mail::Link;
 use log::info;
-use muster_core::command::{Command, NodeCommand};
-use muster_core::ids::NodeIdx;
-use muster_core::node::{NodeInfo, NodeLink};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::time::Timestamp;
+use muster_model::command::{Command, NodeCommand};
+use muster_model::ids::NodeIdx;
+use muster_model::node::{NodeInfo, NodeLink};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::time::Timestamp;
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Report, Welcome};
 use muster_sched::engine::Turn;
 use tokio::sync::oneshot;

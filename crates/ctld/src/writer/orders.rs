@@ -2,11 +2,11 @@
 
 use super::{Writer, components};
 use crate::mail::{ToLink, ToReplica};
-use muster_core::effect::Effect;
-use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{Allocation, ArrayInfo, ArrayRole, Phase};
-use muster_core::spec::JobKind;
 use muster_core::state::State;
+use muster_model::effect::Effect;
+use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Phase};
+use muster_model::spec::JobKind;
 use muster_proto::node::{JobGrant, Order};
 use std::collections::HashMap;
 use std::sync::Arc;

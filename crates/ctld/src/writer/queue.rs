@@ -5,8 +5,8 @@
 use crate::fair_queue::FairQueue;
 use crate::mail::ToWriter;
 use crate::writer::retry::bytes_of;
-use muster_core::config::ClusterConfig;
 use muster_core::state::State;
+use muster_model::config::ClusterConfig;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

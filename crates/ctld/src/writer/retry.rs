@@ -10,14 +10,14 @@ use crate::fault;
 use crate::mail::{ToLink, ToWriter};
 use crate::writer::After;
 use log::{error, info, warn};
-use muster_core::command::{
+use muster_core::event::Event;
+use muster_model::command::{
     Command, Identity, JobSelection, JobTarget, NodeCommand, Reply, UserCommand,
 };
-use muster_core::event::Event;
-use muster_core::ids::{JobId, NodeIdx};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::time::Timestamp;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::time::Timestamp;
 use muster_sched::engine::Engine;
 use std::time::Instant;
 use tokio::sync::oneshot;

@@ -8,10 +8,10 @@ use crate::random::Random;
 use crate::requests::{self, range};
 use crate::sys::{ATTACKER, VICTIM};
 use crate::target::Target;
-use muster_core::command::{JobSelection, JobTarget, JobUpdate, SignalScope, UserCommand};
-use muster_core::ids::JobId;
-use muster_core::spec::{ArraySpec, JobSpec};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::command::{JobSelection, JobTarget, JobUpdate, SignalScope, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::spec::{ArraySpec, JobSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::RequestBody;
 use std::time::{Duration, SystemTime};
 

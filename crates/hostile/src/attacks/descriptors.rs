@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, Lingering, VICTIM, as_user};
 use crate::target::Target;
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use muster_proto::client::{Query, RequestBody};
 use muster_proto::step::AgentRequest;
 use std::io;

@@ -5,8 +5,8 @@ use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::sys::{ATTACKER, ROOT, as_user};
 use crate::target::{PATIENCE, Target, until};
-use muster_core::job::JobState;
-use muster_core::spec::StdioSpec;
+use muster_model::job::JobState;
+use muster_model::spec::StdioSpec;
 use nix::unistd::{AccessFlags, access, mkfifo};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -64,7 +64,7 @@ pub(super) fn link_in_spool(target: &Target, _: &mut Random) -> Outcome {
         .and_then(|()| fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)));
     outcome.require(made.is_ok(), "root's own file cannot be made");
     let script = "#!/bin/sh\n# the same for all jobs\nexec sleep $1\n";
-    let job = |seconds: &str| muster_core::spec::JobSpec {
+    let job = |seconds: &str| muster_model::spec::JobSpec {
         argv: vec![seconds.to_owned()],
         ..small_job(target, ATTACKER)
     };
@@ -136,7 +136,7 @@ pub(super) fn fifo_and_lost_shim(target: &Target, _: &mut Random) -> Outcome {
             ..StdioSpec::default()
         },
     ] {
-        let spec = muster_core::spec::JobSpec {
+        let spec = muster_model::spec::JobSpec {
             stdio,
             ..small_job(target, ATTACKER)
         };

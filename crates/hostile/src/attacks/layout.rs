@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, as_user};
 use crate::target::Target;
-use muster_core::spec::{GresAsk, MemoryAsk};
+use muster_model::spec::{GresAsk, MemoryAsk};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::path::Path;
 

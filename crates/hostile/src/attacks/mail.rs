@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, VICTIM};
 use crate::target::{Target, until};
-use muster_core::spec::JobSpec;
+use muster_model::spec::JobSpec;
 use std::fs;
 
 /// Options, commands and files in place of an address.

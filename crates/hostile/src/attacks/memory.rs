@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::requests::{self, blobs};
 use crate::sys::{ATTACKER, ROOT, VICTIM, as_user};
 use crate::target::{Target, until};
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use muster_proto::client::{Query, RequestBody, Response};
 use muster_proto::step::AgentRequest;
 use std::fs::{self, File};
@@ -139,7 +139,7 @@ pub(super) fn half_frames(target: &Target, _: &mut Random) -> Outcome {
     let mut outcome = Outcome::default();
     let spec = muster_proto::step::StepSpec {
         key: Some(vec![9; 32].into()),
-        context: muster_core::spec::ExecContext {
+        context: muster_model::spec::ExecContext {
             environment: std::iter::once(vec![b'x'; HALF]).collect(),
             ..requests::context(&[])
         },

@@ -5,7 +5,7 @@ use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::sys::{ATTACKER, ROOT, VICTIM};
 use crate::target::{Target, until};
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use std::fs;
 
 /// Processes of the attacker that were started as `sleep` with this time.

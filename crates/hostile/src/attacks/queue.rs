@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::requests::{self, range};
 use crate::sys::{ATTACKER, ROOT};
 use crate::target::{Target, until};
-use muster_core::spec::{ArraySpec, JobSpec};
+use muster_model::spec::{ArraySpec, JobSpec};
 use std::time::Duration;
 
 /// More submissions than the queue of the cluster has records.

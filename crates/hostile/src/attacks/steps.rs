@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, NAMELESS, ROOT, as_user};
 use crate::target::Target;
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepSpec};
 use std::collections::BTreeSet;
 

@@ -8,11 +8,11 @@ use crate::random::Random;
 use crate::requests::{self, SCRIPT, blobs};
 use crate::sys::ATTACKER;
 use crate::target::Target;
-use muster_core::command::{JobUpdate, UserCommand};
-use muster_core::ids::JobId;
-use muster_core::job::Job;
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::spec::{JobSpec, StdioSpec};
+use muster_model::command::{JobUpdate, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::job::Job;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::spec::{JobSpec, StdioSpec};
 use muster_proto::client::RequestBody;
 
 /// Longer than any text of a job may be, the command line included.

@@ -6,7 +6,7 @@ use crate::peer::{self, Peer, framed};
 use crate::random::Random;
 use crate::requests::{self, Ids, submit};
 use crate::target::Target;
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use muster_proto::step::AgentRequest;
 use std::path::PathBuf;
 use std::time::Duration;

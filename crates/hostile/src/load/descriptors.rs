@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::requests;
 use crate::sys::Lingering;
 use crate::target::Target;
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use muster_proto::client::{Query, RequestBody};
 use muster_proto::step::{AgentRequest, StepSpec};
 use std::fs::File;

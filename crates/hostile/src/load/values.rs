@@ -9,7 +9,7 @@ use crate::peer::{self, Answer, Peer, Reading, framed};
 use crate::random::Random;
 use crate::requests::{self, Ids, submit};
 use crate::target::{Target, alive};
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use muster_proto::client::{Query, RequestBody, Response};
 use muster_proto::step::{AgentReply, AgentRequest};
 use std::fmt::Write as _;

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use muster_cli::connect::Client;
-use muster_core::command::{Reply, UserCommand};
+use muster_model::command::{Reply, UserCommand};
 use serde_json::json;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};

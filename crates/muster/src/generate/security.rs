@@ -1,6 +1,6 @@
 //! The part of docs/security.md that is made from tables: who may make which request, and what `PrivateData` hides.
 
-use muster_core::rights::{Group, Request};
+use muster_model::rights::{Group, Request};
 use std::fmt::Write as _;
 
 /// Where the made part begins and ends; the rest of the page is written by hand.

@@ -3,7 +3,7 @@
 use super::{AgentAction, RequestId, StdioId, Timer};
 use crate::messages::{JobAttempt, LauncherCommand};
 use minicbor::bytes::ByteVec;
-use muster_core::refusal::Refusal;
+use muster_model::refusal::Refusal;
 use muster_proto::step::AgentReply;
 
 /// All of them, in order.

@@ -8,10 +8,10 @@ use super::{Agent, AgentAction, ClientRequest, RequestId};
 use crate::messages::{JobAttempt, LauncherCommand, Process};
 use crate::signals::SIGTERM;
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::StepEnd;
-use muster_core::refusal::RefusalCode;
-use muster_core::rights::{self, Request};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::StepEnd;
+use muster_model::refusal::RefusalCode;
+use muster_model::rights::{self, Request};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::collections::BTreeMap;
 

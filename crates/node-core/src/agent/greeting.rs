@@ -5,7 +5,7 @@ use super::actions::Actions;
 use super::{Agent, AgentAction, DialId};
 use crate::messages::LauncherCommand;
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{Attempt, JobId};
+use muster_model::ids::{Attempt, JobId};
 use muster_proto::node::{NodeSettings, ToNode};
 use std::collections::VecDeque;
 

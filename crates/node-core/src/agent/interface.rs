@@ -3,7 +3,7 @@
 
 use crate::messages::{LauncherCommand, LauncherEvent, StepOrder, StepdEvent};
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_proto::node::{NumberedReport, Orders, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
 

@@ -6,10 +6,10 @@ use crate::exit_status::exit_status;
 use crate::job_table::Job;
 use crate::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
 use minicbor::bytes::ByteVec;
-use muster_core::effect::TerminateReason;
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_core::time::Timestamp;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::time::Timestamp;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
 

@@ -2,8 +2,8 @@
 //! agent's business.
 
 use crate::messages::TaskUsage;
-use muster_core::ids::StepNo;
-use muster_core::job::Usage;
+use muster_model::ids::StepNo;
+use muster_model::job::Usage;
 use std::collections::BTreeMap;
 
 /// What each task uses: usage with its totals only, and its virtual memory, KiB.

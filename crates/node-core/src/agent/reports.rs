@@ -2,8 +2,8 @@
 //! sends everything again, and the controller ignores what it knows by attempt.
 
 use crate::messages::JobAttempt;
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::time::Timestamp;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::{HashMap, VecDeque};
 
@@ -177,8 +177,8 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::job::{Step, StepEnd};
-    use muster_core::spec::StdioSpec;
+    use muster_model::job::{Step, StepEnd};
+    use muster_model::spec::StdioSpec;
 
     fn started(reports: &mut Reports, step: u32) {
         let step = Step {

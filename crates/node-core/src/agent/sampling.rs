@@ -9,9 +9,9 @@ use super::measure::{self, Tasks};
 use super::{Agent, Timer};
 use crate::messages::{JobAttempt, LauncherCommand, TaskUsage};
 use crate::signals::SIGKILL;
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_core::usage::task_interval_s;
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::usage::task_interval_s;
 use muster_proto::node::{JobGrant, Sampling};
 use std::collections::{BTreeSet, HashMap, HashSet};
 

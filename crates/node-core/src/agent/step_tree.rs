@@ -1,4 +1,4 @@
-//! The tree over the nodes of a step ([`muster_core::tree`]), as agents use it: starts and signals go down, each agent
+//! The tree over the nodes of a step ([`muster_model::tree`]), as agents use it: starts and signals go down, each agent
 //! asking a few others, and ends come up, gathered on the way while the one above is busy. An agent passes on only to
 //! sockets of agents, and only for a bearer of the job's key. An agent that is lost on the way down fails the
 //! start; on the way up it is left out.
@@ -8,9 +8,9 @@ use super::lead::StepKey;
 use super::node_steps::{Listening, Origin, started_reply};
 use super::{Agent, AgentAction, PeerRequestId, RequestId, StdioId, Timer};
 use minicbor::bytes::ByteVec;
-use muster_core::job::StepEnd;
-use muster_core::refusal::RefusalCode;
-use muster_core::tree;
+use muster_model::job::StepEnd;
+use muster_model::refusal::RefusalCode;
+use muster_model::tree;
 use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -399,7 +399,7 @@ pub fn ends_request(
     onwards: bool,
 ) -> AgentRequest {
     let (position, end) = ends.first().cloned().unwrap_or_else(|| {
-        let end = StepEnd::never_ran(muster_core::time::Timestamp::default());
+        let end = StepEnd::never_ran(muster_model::time::Timestamp::default());
         (u32::MAX, end)
     });
     AgentRequest::StepNodeEnded {

@@ -7,7 +7,7 @@ use super::node_steps::Offer;
 use super::{Agent, AgentAction, StepdId};
 use crate::messages::{JobAttempt, KnownJob, LauncherCommand, StepdEvent};
 use crate::stepd_reuse::SPARES_MAX;
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
 use std::collections::BTreeMap;
 
 /// The daemons that this agent has a channel to.

@@ -8,12 +8,12 @@ use crate::binding::Machine;
 use crate::messages::{
     KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand, StepdEvent,
 };
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{Allocation, ArrayRole, NodeShare, StepEnd};
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::JobSpec;
-use muster_core::time::TimeLimit;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 use muster_proto::frame::Frames;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Orders, Report, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
@@ -76,7 +76,7 @@ fn grant_of(nodes: u32, position: u32) -> JobGrant {
 fn end() -> StepEnd {
     StepEnd {
         exit: Default::default(),
-        state: muster_core::job::JobState::Completed,
+        state: muster_model::job::JobState::Completed,
         ..StepEnd::never_ran(Timestamp(5))
     }
 }

@@ -5,9 +5,9 @@
 //! When all are dealt and tasks are left, dealing begins again.
 
 use super::topology::Topology;
-use muster_core::binding::Unit;
-use muster_core::cpuset::CpuSet;
-use muster_core::distribution::CpuSpread;
+use muster_model::binding::Unit;
+use muster_model::cpuset::CpuSet;
+use muster_model::distribution::CpuSpread;
 use std::collections::BTreeMap;
 
 /// What tasks are to get.

@@ -1,8 +1,8 @@
 //! Sockets, cores, threads and NUMA domains of a node. CPUs are numbered as the controller numbers them: by socket, core and
 //! thread, which is seldom how the kernel numbers them.
 
-use muster_core::binding::Unit;
-use muster_core::cpuset::CpuSet;
+use muster_model::binding::Unit;
+use muster_model::cpuset::CpuSet;
 
 /// A schedulable CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use crate::messages::{JobAttempt, LauncherCommand, PmixOrder, StepOrder, User};
 use crate::pmix_place;
 use crate::signals;
 use crate::step_bounds::{max_step_count, max_tasks_per_node};
-use muster_core::ids::StepNo;
-use muster_core::job::NodeShare;
-use muster_core::limits::NOTE_BYTES_MAX;
+use muster_model::ids::StepNo;
+use muster_model::job::NodeShare;
+use muster_model::limits::NOTE_BYTES_MAX;
 use std::collections::HashSet;
 use std::net::IpAddr;
 

@@ -1,9 +1,9 @@
 //! Execution contexts (environment, umask, limits) as launches need them, decoded once per distinct content.
 
-use muster_core::environment::{Environment, split};
-use muster_core::ids::BlobId;
-use muster_core::job_env;
-use muster_core::spec::ExecContext;
+use muster_model::environment::{Environment, split};
+use muster_model::ids::BlobId;
+use muster_model::job_env;
+use muster_model::spec::ExecContext;
 use std::collections::HashMap;
 use std::rc::Rc;
 

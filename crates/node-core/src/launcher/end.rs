@@ -1,10 +1,10 @@
 //! The end of a step on this node, which the launcher keeps and passes on as it came.
 
 use minicbor::decode::{Decode, Decoder, Error};
-use muster_core::ids::StepNo;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_core::time::Timestamp;
-use muster_core::validate::{Bounds, Invalid, Validate};
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::time::Timestamp;
+use muster_model::validate::{Bounds, Invalid, Validate};
 use muster_proto::frame::{self, Frames, Message};
 use std::rc::Rc;
 
@@ -98,7 +98,7 @@ pub(super) fn lost(now: Timestamp) -> StepEnd {
 mod tests {
     use super::*;
     use crate::messages::{JobAttempt, RunningStep, StepdEvent};
-    use muster_core::ids::{Attempt, JobId};
+    use muster_model::ids::{Attempt, JobId};
 
     #[test]
     fn events_of_daemons_are_decoded() {

@@ -8,8 +8,8 @@ use super::job::{JobEntry, Program};
 use super::{Launcher, Move, Phase, Role};
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::signals;
-use muster_core::command::SignalScope;
-use muster_core::ids::StepNo;
+use muster_model::command::SignalScope;
+use muster_model::ids::StepNo;
 use std::path::PathBuf;
 
 /// How long step daemons may go on after their tasks were killed, to pass on the last output.

@@ -11,10 +11,10 @@ use crate::messages::{
     StepOrder, StepdCommand, User,
 };
 use minicbor::bytes::ByteVec;
-use muster_core::cpuset::CpuSet;
-use muster_core::environment::Environment;
-use muster_core::ids::{BlobId, JobId, StepNo};
-use muster_core::job::{StepEnd, Usage};
+use muster_model::cpuset::CpuSet;
+use muster_model::environment::Environment;
+use muster_model::ids::{BlobId, JobId, StepNo};
+use muster_model::job::{StepEnd, Usage};
 use muster_proto::node::NodeSettings;
 use muster_trust::KEY;
 use std::collections::{BTreeMap, BTreeSet, HashSet};

@@ -4,7 +4,7 @@
 use super::Launcher;
 use super::event::{Action, TimerKey};
 use crate::messages::User;
-use muster_core::spec::Owner;
+use muster_model::spec::Owner;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 

@@ -15,11 +15,11 @@ use crate::job_view::{array_of, job_view, propagated_limits};
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::pattern::{Symbols, expand};
 use crate::signals;
-use muster_core::environment::Environment;
-use muster_core::ids::{Attempt, BlobId};
-use muster_core::job::{GresShare, NodeShare};
-use muster_core::job_env;
-use muster_core::spec::JobKind;
+use muster_model::environment::Environment;
+use muster_model::ids::{Attempt, BlobId};
+use muster_model::job::{GresShare, NodeShare};
+use muster_model::job_env;
+use muster_model::spec::JobKind;
 use muster_proto::node::JobGrant;
 use std::rc::Rc;
 

@@ -5,8 +5,8 @@ use super::Launcher;
 use super::event::{Action, TimerKey};
 use crate::messages::LauncherEvent;
 use minicbor::{Decode, Encode};
-use muster_core::ids::{JobId, StepNo};
-use muster_core::validate::Validate;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::validate::Validate;
 use muster_proto::node::MemoryCount;
 
 /// Measurements of a user's jobs that are under way at a time.

@@ -10,9 +10,9 @@ use super::end::EncodedEnd;
 use crate::PrologEpilog;
 use crate::messages::{JobAttempt, LauncherEvent};
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::Usage;
-use muster_core::time::Timestamp;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::job::Usage;
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -608,11 +608,11 @@ mod tests {
         JobAttempt::new(JobId(job), Attempt(1))
     }
 
-    fn end_of_a_step() -> muster_core::job::StepEnd {
-        muster_core::job::StepEnd {
+    fn end_of_a_step() -> muster_model::job::StepEnd {
+        muster_model::job::StepEnd {
             end_time: Timestamp(5),
-            exit: muster_core::job::ExitStatus { code: 3, signal: 0 },
-            state: muster_core::job::JobState::Failed,
+            exit: muster_model::job::ExitStatus { code: 3, signal: 0 },
+            state: muster_model::job::JobState::Failed,
             usage: Usage::default(),
             cancelled_by: None,
         }

@@ -10,7 +10,7 @@ use super::records::RecordedAttempt;
 use super::steps::StepProcess;
 use super::{Launcher, Move, Phase, Role};
 use crate::messages::{JobAttempt, LauncherEvent};
-use muster_core::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepNo};
 use muster_proto::node::JobGrant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -131,7 +131,7 @@ impl Launcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::time::Timestamp;
+    use muster_model::time::Timestamp;
 
     fn place() -> Place {
         Place {

@@ -9,8 +9,8 @@ use super::steps::{StepProcess, Stepd, StepdPlace};
 use super::{Launcher, Role};
 use crate::messages::{JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdCommand};
 use crate::stepd_reuse::SPARES_MAX;
-use muster_core::ids::StepNo;
-use muster_core::job::StepEnd;
+use muster_model::ids::StepNo;
+use muster_model::job::StepEnd;
 use std::path::PathBuf;
 
 impl Launcher {

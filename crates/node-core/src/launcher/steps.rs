@@ -14,8 +14,8 @@ use crate::messages::{
 use crate::pmix_place::SHARED_MEMORY;
 use crate::signals;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::StepEnd;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::job::StepEnd;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 

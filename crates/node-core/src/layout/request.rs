@@ -1,11 +1,11 @@
 //! What a request for a step may ask at all. srun checks most of it before; a client other than srun is
 //! held to the same bounds. Whether it fits into the allocation is the layout's to say.
 
-use muster_core::limits::{
+use muster_model::limits::{
     CONTEXT_BYTES_MAX, NAME_BYTES_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, TASKS_MAX, TEXT_BYTES_MAX,
 };
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{DeviceAsk, GresAsk};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{DeviceAsk, GresAsk};
 use muster_proto::step::StepSpec;
 
 /// Arguments of a step's program, and lines of a `--multi-prog` file.

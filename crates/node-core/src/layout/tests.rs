@@ -1,7 +1,7 @@
 //! Layouts, drawn as `n1:0,1/4`: tasks and CPUs of each node.
 
 use super::*;
-use muster_core::ids::NodeIdx;
+use muster_model::ids::NodeIdx;
 
 fn alloc(cpus: &[u32]) -> Allocation {
     let nodes = (1u32..).zip(cpus).map(|(i, &cpus)| NodeShare {
@@ -186,7 +186,7 @@ fn choice_of_nodes() {
 
 #[test]
 fn devices_of_steps() {
-    use muster_core::spec::DeviceAsk;
+    use muster_model::spec::DeviceAsk;
     let mut a = alloc(&[4, 4]);
     for (node, count) in a.nodes.iter_mut().zip([4, 2]) {
         node.gres = vec![GresShare {

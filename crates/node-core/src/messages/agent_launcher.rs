@@ -5,11 +5,11 @@
 use super::{JobAttempt, KeptEntries, Process, StepOrder};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{StepEnd, Usage};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::time::Timestamp;
-use muster_core::validate::Validate;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{StepEnd, Usage};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::time::Timestamp;
+use muster_model::validate::Validate;
 use muster_proto::frame::Message;
 use muster_proto::node::MemoryCount;
 

@@ -6,8 +6,8 @@
 
 use super::{KeptEntries, StepOrder};
 use minicbor::{Decode, Encode};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
 use muster_proto::frame;
 
 /// Another step of the job.

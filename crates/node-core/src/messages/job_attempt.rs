@@ -3,8 +3,8 @@
 use minicbor::decode::{self, Decoder};
 use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::validate::Validate;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::validate::Validate;
 
 /// One launch of a job: an attempt is never launched twice.
 #[derive(

@@ -3,11 +3,11 @@
 
 use super::{JobAttempt, KeptEntries, NextStep, User};
 use minicbor::{Decode, Encode};
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::StepNo;
-use muster_core::job::{GresShare, StepEnd};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::StepNo;
+use muster_model::job::{GresShare, StepEnd};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
 use std::path::PathBuf;
 

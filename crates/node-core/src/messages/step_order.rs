@@ -2,11 +2,11 @@
 
 use super::JobAttempt;
 use minicbor::{Decode, Encode};
-use muster_core::cpuset::CpuSet;
-use muster_core::environment::Environment;
-use muster_core::ids::JobId;
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::cpuset::CpuSet;
+use muster_model::environment::Environment;
+use muster_model::ids::JobId;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
 use muster_proto::step::StepLaunch;
 
 /// An identity to run processes under.

@@ -13,8 +13,8 @@ use crate::descriptors::OrderFds;
 use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{Attempt, JobId};
-use muster_core::time::Timestamp;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::time::Timestamp;
 use muster_node_core::agent::{
     Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, RequestId, StdioId,
     StepdId, Timer,

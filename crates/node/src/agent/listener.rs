@@ -6,7 +6,7 @@ use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
 use crate::descriptors::SrunStdio;
 use crate::sys;
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::agent::{AgentEvent, ConnId, is_of_agents};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest};
@@ -376,7 +376,7 @@ pub(super) struct Asker {
 mod tests {
     use super::*;
     use minicbor::bytes::ByteVec;
-    use muster_core::ids::{JobId, StepNo};
+    use muster_model::ids::{JobId, StepNo};
     use muster_proto::step::StepSpec;
     use std::io::Read as _;
 

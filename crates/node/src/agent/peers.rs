@@ -168,7 +168,7 @@ mod tests {
         };
         let address = info::agent_address(&dir);
         let request = AgentRequest::Inspect {
-            job: muster_core::ids::JobId(1),
+            job: muster_model::ids::JobId(1),
         };
         for _ in 0..3 {
             let reply = peers.ask(&address, &request).await.unwrap();

@@ -12,9 +12,9 @@ use crate::stepd::tree::Tree;
 use crate::{info, now, sys};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::agent::{branches_below, ends_request};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{

@@ -13,8 +13,8 @@ use super::{controller_key, groups, measure, programs};
 use crate::descriptors::OrderFds;
 use crate::reaping::{self, After};
 use crate::{now, step_result, sys};
-use muster_core::ids::JobId;
-use muster_core::job::Usage;
+use muster_model::ids::JobId;
+use muster_model::job::Usage;
 use muster_node_core::launcher::event::{
     Action, ConnId, Event, Failure, FdsId, LaunchFiles, Recovered, ScriptFile,
 };
@@ -32,7 +32,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Bytes that a look-up or a measurement answers: as many as the agent may receive at once.
-const ANSWER_MAX: usize = muster_core::limits::FRAME_BYTES_MAX / 2;
+const ANSWER_MAX: usize = muster_model::limits::FRAME_BYTES_MAX / 2;
 
 /// A process that is to answer something.
 struct Question {

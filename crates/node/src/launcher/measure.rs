@@ -7,7 +7,7 @@ mod reading;
 use super::processes::{self, Containment, ProcessTree};
 use crate::role::{self, Start};
 use minicbor::{Decode, Encode};
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
 use muster_node_core::launcher::{JobProcesses, Wanted};
 use muster_node_core::messages::{Process, User};
 use nix::unistd::{getegid, geteuid};

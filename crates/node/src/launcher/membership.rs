@@ -10,7 +10,7 @@
 use crate::sys::bare;
 use crate::sys::cells::{Cells, Noted};
 use crate::{audit_session, sys};
-use muster_core::ids::{Attempt, JobId};
+use muster_model::ids::{Attempt, JobId};
 use muster_node_core::launcher::event::Belongs;
 use muster_node_core::messages::JobAttempt;
 use std::collections::{BTreeSet, HashMap, VecDeque};

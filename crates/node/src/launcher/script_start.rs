@@ -12,7 +12,7 @@ use crate::role;
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, SharedSlots, Words};
-use muster_core::environment::Environment;
+use muster_model::environment::Environment;
 use muster_node_core::launcher::event::{Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted};
 use muster_script::{FaultOwner, Order, Strings};
 use std::collections::HashMap;

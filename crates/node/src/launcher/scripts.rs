@@ -5,7 +5,7 @@
 //! descriptors without following symbolic links, are made with `O_EXCL`, written completely, and renamed into place.
 //! What is found there that is not exactly as the launcher leaves it is replaced.
 
-use muster_core::ids::BlobId;
+use muster_model::ids::BlobId;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};

@@ -5,7 +5,7 @@
 use super::membership::Membership;
 use super::processes::{self, Containment, ProcessTree, Stat};
 use crate::{audit_session, sys};
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
 use muster_node_core::launcher::Launcher;
 use muster_node_core::launcher::event::{Belongs, Event, Members, ProcessTraits};
 use muster_node_core::messages::JobAttempt;

@@ -4,7 +4,7 @@ use super::membership::Row;
 use super::stepd_start::StepdStarter;
 use crate::descriptors::{self, OrderFds};
 use crate::sys;
-use muster_core::ids::StepNo;
+use muster_model::ids::StepNo;
 use muster_node_core::launcher::event::{Event, FdsId, StartedStepd, StepdId};
 use muster_node_core::launcher::{EncodedEnd, StepdEventRef, step_of_result};
 use muster_node_core::messages::{FirstOrder, JobAttempt, RunningStep, StepdCommand, StepdEvent};

@@ -3,10 +3,10 @@
 
 use super::Stepd;
 use crate::sys::{self, MemoryMode};
-use muster_core::binding::mask_text;
-use muster_core::cpuset::CpuSet;
-use muster_core::gpu_bind;
-use muster_core::job_env::{self, Variables};
+use muster_model::binding::mask_text;
+use muster_model::cpuset::CpuSet;
+use muster_model::gpu_bind;
+use muster_model::job_env::{self, Variables};
 use muster_node_core::messages::MemoryPolicy;
 use std::io::{self, Write};
 

@@ -3,7 +3,7 @@
 use super::{LAST_WORDS, Phase, Stepd};
 use crate::launcher::{Containment as _, parent_of};
 use crate::sys;
-use muster_core::job::ExitStatus;
+use muster_model::job::ExitStatus;
 use std::collections::HashSet;
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use crate::launcher::say;
 use crate::sys::{self, Words};
-use muster_core::hostlist;
+use muster_model::hostlist;
 use std::ffi::{CStr, CString};
 use std::io::{self, Write};
 use std::path::Path;

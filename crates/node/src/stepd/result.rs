@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::{KeptEntries, Stepd};
 use crate::now;
-use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_model::job::{ExitStatus, JobState, StepEnd};
 use muster_node_core::messages::StepOrder;
 use muster_proto::step::FromStepd;
 use std::io;

@@ -7,7 +7,7 @@ use super::result::leave;
 use crate::descriptors::{self, OrderFds};
 use crate::launcher::ProcessTree;
 use crate::sys::{self, SoftLimits};
-use muster_core::job::StepEnd;
+use muster_model::job::StepEnd;
 use muster_node_core::messages::{
     JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepdCommand, StepdEvent,
 };

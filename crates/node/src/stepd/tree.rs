@@ -7,7 +7,7 @@ use super::client::Client;
 use super::wire::Wire;
 use super::{OUTPUT_MAX, Stepd};
 use crate::sys;
-use muster_core::tree;
+use muster_model::tree;
 use muster_node_core::messages::User;
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
@@ -503,12 +503,12 @@ mod tests {
         StepLaunch {
             key: vec![1].into(),
             spec: muster_proto::step::StepSpec::default(),
-            step: muster_core::ids::StepNo(0),
+            step: muster_model::ids::StepNo(0),
             step_key: vec![1].into(),
             position: 0,
             tasks: (0..3).map(|t| vec![t]).collect(),
             names: (0..3).map(|n| format!("n{n}")).collect(),
-            cpus: muster_core::cpuset::CpuSet::default(),
+            cpus: muster_model::cpuset::CpuSet::default(),
             memory_mib: 0,
             gres: Vec::new(),
             lead: String::new(),

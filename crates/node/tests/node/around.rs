@@ -4,10 +4,10 @@
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, env_of, fifo};
 use super::steps::{Srun, allocate, spec, step_end};
-use muster_core::effect::TerminateReason;
-use muster_core::ids::StepNo;
-use muster_core::job::ExitStatus;
-use muster_core::spec::Owner;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::StepNo;
+use muster_model::job::ExitStatus;
+use muster_model::spec::Owner;
 use muster_proto::node::{Report, ToNode};
 use muster_proto::step::ToStepd;
 use nix::sys::signal::{Signal, kill};

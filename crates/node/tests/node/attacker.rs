@@ -2,9 +2,9 @@
 //! prints, and it ends with its standard input.
 
 use super::cluster::PATIENCE;
-use muster_core::ids::JobId;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::ExecContext;
+use muster_model::ids::JobId;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::ExecContext;
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};

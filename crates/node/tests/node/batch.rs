@@ -2,10 +2,10 @@
 
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, env_of, fifo};
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, JobId};
-use muster_core::job::{ArrayRole, ExitStatus, JobState};
-use muster_core::spec::Owner;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::job::{ArrayRole, ExitStatus, JobState};
+use muster_model::spec::Owner;
 use muster_proto::node::{Report, ToNode};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

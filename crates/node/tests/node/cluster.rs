@@ -1,11 +1,11 @@
 //! The tests' controller and their agents.
 
-use muster_core::command::SignalScope;
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
-use muster_core::job::{Allocation, ArrayRole, ExitStatus, NodeShare};
-use muster_core::spec::{ExecContext, JobSpec, Owner};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::command::SignalScope;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx};
+use muster_model::job::{Allocation, ArrayRole, ExitStatus, NodeShare};
+use muster_model::spec::{ExecContext, JobSpec, Owner};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{
@@ -479,7 +479,7 @@ impl JobMaker {
             nodes: shares.collect(),
             partition: "batch".to_owned(),
             exclusive: false,
-            hostlist: muster_core::hostlist::compress(&names),
+            hostlist: muster_model::hostlist::compress(&names),
             ntasks: spec.ask.task_count(),
         };
         let grant = JobGrant {

@@ -3,11 +3,11 @@
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE};
 use super::steps::{allocate, spec, step_end};
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, JobState};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::time::TimeLimit;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, JobState};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::time::TimeLimit;
 use muster_proto::frame;
 use muster_proto::node::{NumberedReport, Report};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepSpec, ToStepd};

@@ -3,10 +3,10 @@
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, fifo};
 use super::steps::{Srun, spec};
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, JobId};
-use muster_core::job::ExitStatus;
-use muster_core::spec::JobKind;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::job::ExitStatus;
+use muster_model::spec::JobKind;
 use muster_proto::frame;
 use muster_proto::node::{NumberedReport, Order, Report, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};

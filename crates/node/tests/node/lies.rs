@@ -4,11 +4,11 @@
 use super::Test;
 use super::attacker::UID;
 use super::cluster::{CLUSTER, Dir, JobMaker, Node, fifo};
-use muster_core::command::SignalScope;
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, JobId};
-use muster_core::spec::{JobKind, Owner};
-use muster_core::time::Timestamp;
+use muster_model::command::SignalScope;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::spec::{JobKind, Owner};
+use muster_model::time::Timestamp;
 use muster_node::liar::{Liar, StepLie};
 use muster_proto::node::{HealthCheck, NodeSettings, Order, Orders, ToNode};
 use muster_trust::{KeyPair, Receiver, Session, SessionPeers};

@@ -4,8 +4,8 @@
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, wait_for_end};
 use super::steps::{Srun, allocate, spec, step_end};
-use muster_core::effect::TerminateReason;
-use muster_core::job::ExitStatus;
+use muster_model::effect::TerminateReason;
+use muster_model::job::ExitStatus;
 use muster_proto::step::ToStepd;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

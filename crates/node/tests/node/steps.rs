@@ -2,11 +2,11 @@
 
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, env_of, fifo};
-use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::{ExitStatus, JobState, StepEnd};
-use muster_core::spec::{ExecContext, JobKind, StdioSpec};
-use muster_core::time::TimeLimit;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::job::{ExitStatus, JobState, StepEnd};
+use muster_model::spec::{ExecContext, JobKind, StdioSpec};
+use muster_model::time::TimeLimit;
 use muster_proto::frame;
 use muster_proto::node::{Order, Report};
 use muster_proto::step::{

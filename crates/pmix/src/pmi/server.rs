@@ -5,8 +5,8 @@ use super::protocol::{Dialect, Request, Talk, mapping};
 use super::spawn::{Asked, Origin};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_core::limits::FRAME_BYTES_MAX;
-use muster_core::validate::Validate;
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
 use std::collections::{BTreeMap, BTreeSet};
 

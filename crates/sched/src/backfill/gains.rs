@@ -6,8 +6,8 @@ use crate::nodes::node_set::NodeSet;
 use crate::nodes::rooms::narrow;
 use crate::order::HeadKey;
 use crate::place::holds::{Hold, Holds};
-use muster_core::ids::JobId;
-use muster_core::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

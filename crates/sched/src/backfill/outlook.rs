@@ -17,7 +17,7 @@ use crate::nodes::rooms::{needs_of, take_away};
 use crate::place::holds::{Hold, Holds, Promise};
 use crate::place::node_source::end_after;
 use crate::place::{Placement, choose};
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::cmp::Reverse;

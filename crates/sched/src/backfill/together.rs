@@ -11,7 +11,7 @@ use crate::nodes::rooms::{needs_of, take_away};
 use crate::place::holds::{Holds, Promise};
 use crate::place::node_source::EmptyNodes;
 use crate::place::{NodeSource, choose};
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -5,12 +5,12 @@ use crate::demand::pick::Pick;
 use crate::nodes::fleet::devices::by_one_entry;
 use crate::nodes::fleet::{NodeClass, Room};
 use crate::nodes::sockets::{GresCount, Nearness};
-use muster_core::gpu_parts::is_part;
-use muster_core::job::Reason;
-use muster_core::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
+use muster_model::gpu_parts::is_part;
+use muster_model::job::Reason;
+use muster_model::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
 
 /// Kinds of devices that a job may count over all of its nodes.
-pub(crate) const SHARES_MAX: usize = muster_core::limits::JOB_DEVICES_MAX;
+pub(crate) const SHARES_MAX: usize = muster_model::limits::JOB_DEVICES_MAX;
 /// What one node gives of the devices of the whole job, kind by kind.
 pub(crate) type JobShare = [u32; SHARES_MAX];
 /// Devices of which a node has more are only counted: a whole node does not come with all of them.

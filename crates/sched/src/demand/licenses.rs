@@ -1,10 +1,10 @@
 //! Licenses in a pass: those that starts take, those kept for jobs that are first in line, and the time when there will be enough.
 
-use muster_core::ids::JobId;
-use muster_core::job::Job;
-use muster_core::licenses::{Counts, parse_ask};
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::job::Job;
+use muster_model::licenses::{Counts, parse_ask};
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A license, and the reservation that it comes from; empty for none.

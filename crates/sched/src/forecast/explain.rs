@@ -6,15 +6,15 @@ mod changes;
 use crate::demand::licenses::asked;
 use crate::forecast::{Bounds, Forecast, forecast, with_change};
 use changes::changes;
-use muster_core::account_limits::Scope;
-use muster_core::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
-use muster_core::hostlist;
-use muster_core::ids::JobId;
-use muster_core::job::{Job, JobState, Phase, Reason};
-use muster_core::node::{Node, NodeLink};
-use muster_core::spec::{DependencyKind, DependencyTerm, Sharing};
 use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::account_limits::Scope;
+use muster_model::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
+use muster_model::hostlist;
+use muster_model::ids::JobId;
+use muster_model::job::{Job, JobState, Phase, Reason};
+use muster_model::node::{Node, NodeLink};
+use muster_model::spec::{DependencyKind, DependencyTerm, Sharing};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs ahead that are listed.
@@ -457,7 +457,7 @@ fn large_enough(state: &State, job: &Job) -> bool {
 fn limits_of(
     state: &State,
     job: &Job,
-    says: impl Fn(&muster_core::config::PartitionConfig) -> String,
+    says: impl Fn(&muster_model::config::PartitionConfig) -> String,
 ) -> Vec<String> {
     let of = |name: &String| {
         let partition = state.partitions.iter().find(|p| p.name == *name)?;
@@ -515,7 +515,7 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
         let Some(alloc) = other.alloc.as_ref().filter(|_| !other.completing) else {
             continue;
         };
-        let shares = |share: &muster_core::job::NodeShare| nodes.contains(&share.name);
+        let shares = |share: &muster_model::job::NodeShare| nodes.contains(&share.name);
         if alloc.nodes.iter().any(shares) {
             running.push(Ahead {
                 cpus: alloc.cpus(),

@@ -5,11 +5,11 @@ use crate::nodes::fleet::devices::{give_back, unavailable};
 use crate::nodes::fleet::{Detail, Fleet, NOWHERE, NodeClass, NodeView, Room, Want};
 use crate::nodes::planned::PlannedEnds;
 use crate::nodes::sharing::{NodeUsers, lend};
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::JobId;
-use muster_core::job::{Allocation, NodeShare};
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobId;
+use muster_model::job::{Allocation, NodeShare};
+use muster_model::time::Timestamp;
 use std::collections::HashMap;
 use std::ops::Range;
 

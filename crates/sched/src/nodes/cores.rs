@@ -2,7 +2,7 @@
 //! least; whole cores (or sockets) where the site gives them whole. Pure arithmetic on what is free.
 
 use crate::nodes::fleet::NodeClass;
-use muster_core::cpuset::CpuSet;
+use muster_model::cpuset::CpuSet;
 use std::cmp::Reverse;
 
 /// Free granules of one domain or socket.

@@ -25,14 +25,14 @@ use crate::nodes::sharing::{
     wants_nodes_by_user,
 };
 use crate::nodes::sockets::{self, Nearness};
-use muster_core::config::{ClusterConfig, PartitionConfig};
-use muster_core::cpuset::CpuSet;
-use muster_core::gpu_parts::PartsOfGpus;
-use muster_core::job::{GpuEnv, NodeShare};
-use muster_core::node::{Node, last_cpus};
-use muster_core::spec::GPU;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::cpuset::CpuSet;
+use muster_model::gpu_parts::PartsOfGpus;
+use muster_model::job::{GpuEnv, NodeShare};
+use muster_model::node::{Node, last_cpus};
+use muster_model::spec::GPU;
+use muster_model::time::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -548,7 +548,7 @@ impl Fleet {
         }
         view.room.devices = DeviceRoom::of(class, &view.gres_used);
         let share = NodeShare {
-            node: muster_core::ids::NodeIdx(node),
+            node: muster_model::ids::NodeIdx(node),
             name: view.name.clone(),
             memory_mib: mib,
             tasks: want.tasks,

@@ -4,7 +4,7 @@
 
 use crate::nodes::fleet::NOWHERE;
 use muster_core::state::State;
-use muster_core::topology::{Topology, TopologyKind};
+use muster_model::topology::{Topology, TopologyKind};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -184,7 +184,7 @@ impl Leaves {
 #[allow(clippy::single_range_in_vec_init, reason = "a level may be one group")]
 mod tests {
     use super::*;
-    use muster_core::topology::Switch;
+    use muster_model::topology::Switch;
 
     fn switch(nodes: &str, children: &[u32], level: u32) -> Switch {
         Switch {

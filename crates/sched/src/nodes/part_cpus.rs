@@ -4,11 +4,11 @@
 use crate::nodes::allocations::Ends;
 use crate::nodes::fleet::{Fleet, NodeClass, PartView, whole_granules};
 use crate::nodes::sockets::sockets_of;
-use muster_core::config::{ClusterConfig, PartitionConfig};
-use muster_core::cpuset::CpuSet;
-use muster_core::node::Node;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::cpuset::CpuSet;
+use muster_model::node::Node;
+use muster_model::time::Timestamp;
 
 /// The rules of a partition about CPUs, where they differ from the cluster's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

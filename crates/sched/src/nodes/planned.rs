@@ -2,9 +2,9 @@
 //! limit. Kept only where run times are predicted (`muster_core::state::run_times`).
 
 use crate::nodes::node_map::NumberMap;
-use muster_core::ids::JobId;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// Expected ends of running jobs.

@@ -3,13 +3,13 @@
 
 use crate::nodes::fleet::devices::unavailable;
 use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
-use muster_core::config::PartitionConfig;
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::JobId;
-use muster_core::job::{Job, Reason};
-use muster_core::reservation::{Flags, Reservation};
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::config::PartitionConfig;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobId;
+use muster_model::job::{Job, Reason};
+use muster_model::reservation::{Flags, Reservation};
+use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -228,7 +228,7 @@ impl Fleet {
         part: u32,
         want: &crate::nodes::fleet::Want,
         window: (Timestamp, Timestamp, Timestamp),
-    ) -> muster_core::job::NodeShare {
+    ) -> muster_model::job::NodeShare {
         if self
             .blocks
             .on_node

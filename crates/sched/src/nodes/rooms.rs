@@ -2,7 +2,7 @@
 
 use crate::nodes::fleet::{DeviceRoom, Fleet, NodeClass, Room, Want};
 use crate::nodes::sharing::NodeUsers;
-use muster_core::spec::GPU;
+use muster_model::spec::GPU;
 
 /// `a` without `b`.
 pub(crate) fn minus(a: &Room, b: &Room) -> Room {

@@ -1,6 +1,6 @@
 //! The part of `SchedulerParameters` about backfill reservations.
 
-use muster_core::config::ClusterConfig;
+use muster_model::config::ClusterConfig;
 
 /// For which jobs nodes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 //! And nodes that are one user's alone.
 
 use crate::nodes::fleet::{NodeClass, NodeView, whole_granules};
-use muster_core::config::{OverSubscribe, PartitionConfig};
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::JobId;
-use muster_core::node::Node;
-use muster_core::spec::Sharing;
 use muster_core::state::State;
+use muster_model::config::{OverSubscribe, PartitionConfig};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobId;
+use muster_model::node::Node;
+use muster_model::spec::Sharing;
 
 /// The users whose jobs are on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

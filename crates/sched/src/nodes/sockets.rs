@@ -3,7 +3,7 @@
 
 use crate::nodes::cores::{self, Far};
 use crate::nodes::fleet::{Detail, NodeClass, Want, whole_granules};
-use muster_core::cpuset::CpuSet;
+use muster_model::cpuset::CpuSet;
 use std::ops::Range;
 
 /// Name, type, count.

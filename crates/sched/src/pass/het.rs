@@ -12,10 +12,10 @@ use crate::place::NodeSource as _;
 use crate::place::holds::Hold;
 use crate::place::node_source::{CurrentNodes, end_after};
 use crate::place::{Placement, Shortfall};
-use muster_core::het::HetPart;
-use muster_core::ids::JobId;
-use muster_core::job::{Allocation, Reason};
-use muster_core::time::Timestamp;
+use muster_model::het::HetPart;
+use muster_model::ids::JobId;
+use muster_model::job::{Allocation, Reason};
+use muster_model::time::Timestamp;
 use std::cell::Cell;
 use std::sync::Arc;
 

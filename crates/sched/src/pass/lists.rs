@@ -3,7 +3,7 @@
 use super::{PartPass, PassingKey};
 use crate::nodes::node_map::{NumberMap, NumberSet};
 use crate::order::{HeadKey, QueueKey};
-use muster_core::ids::JobId;
+use muster_model::ids::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -7,9 +7,9 @@ use crate::demand::Demand;
 use crate::demand::licenses::Due;
 use crate::nodes::allocations::Ends;
 use crate::order::HeadKey;
-use muster_core::ids::JobId;
 use muster_core::state::Scale;
-use muster_core::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::time::Timestamp;
 
 impl Pass<'_> {
     /// The job is the first that waits in its partition: what it needs is kept for it.

@@ -12,15 +12,15 @@ use crate::pass::{Lists, Pass};
 use crate::place::holds::Holds;
 use crate::queue::Queue;
 use crate::queue::feasibility_cache::LastFeasible;
-use muster_core::account_limits::Scope;
-use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
-use muster_core::ids::JobId;
-use muster_core::job::{Allocation, ArrayRole, Job, Reason};
-use muster_core::refusal::Refusal;
-use muster_core::spec::{JobSpec, Sharing};
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::account_limits::Scope;
+use muster_model::command::Plan;
+use muster_model::ids::JobId;
+use muster_model::job::{Allocation, ArrayRole, Job, Reason};
+use muster_model::refusal::Refusal;
+use muster_model::spec::{JobSpec, Sharing};
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Changes of nodes that are kept; who has not seen them begins anew.

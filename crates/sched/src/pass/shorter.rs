@@ -5,8 +5,8 @@ use super::Pass;
 use crate::demand::pick::Pick;
 use crate::place::node_source::{CurrentNodes, end_after};
 use crate::place::{NodeSource as _, Placement, Shortfall, choose};
-use muster_core::ids::JobId;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::ids::JobId;
+use muster_model::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

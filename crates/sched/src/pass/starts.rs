@@ -9,14 +9,14 @@ use crate::nodes::fleet::{Fleet, NOWHERE, Want};
 use crate::pass::scheduler::array_budget;
 use crate::place::node_source::end_after;
 use crate::queue::Lane;
-use muster_core::account_limits::Amounts;
-use muster_core::command::PlannedStart;
-use muster_core::hostlist;
-use muster_core::ids::JobId;
-use muster_core::job::{Allocation, MILLION, Reason};
 use muster_core::policy::limits::amounts;
 use muster_core::state::State;
-use muster_core::time::Timestamp;
+use muster_model::account_limits::Amounts;
+use muster_model::command::PlannedStart;
+use muster_model::hostlist;
+use muster_model::ids::JobId;
+use muster_model::job::{Allocation, MILLION, Reason};
+use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
 impl Pass<'_> {

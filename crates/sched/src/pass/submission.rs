@@ -6,11 +6,11 @@ use crate::pass::scheduler::Scheduler;
 use crate::queue::feasibility_cache::LastFeasible;
 use crate::queue::{feasible, partitions_of};
 use muster_core::event::Event;
-use muster_core::job::Reason;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::JobSpec;
 use muster_core::state::State;
-use muster_core::time::TimeLimit;
+use muster_model::job::Reason;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 use std::sync::Arc;
 
 impl Scheduler {

@@ -13,12 +13,12 @@ use crate::place::holds::Holds;
 use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::place::{Placement, Shortfall};
 use crate::queue::{feasible, partitions_of};
-use muster_core::ids::JobId;
-use muster_core::job::{Allocation, Reason};
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{JobSpec, Sharing};
 use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::ids::JobId;
+use muster_model::job::{Allocation, Reason};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{JobSpec, Sharing};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

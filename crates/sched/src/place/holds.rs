@@ -3,7 +3,7 @@
 
 use crate::nodes::fleet::{Fleet, Room, Want};
 use crate::nodes::rooms::{needs_of, take_away};
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use std::sync::Arc;
 
 /// A part of a node promised to a waiting job from a time on.

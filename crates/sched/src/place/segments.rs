@@ -3,7 +3,7 @@
 
 use super::{Candidate, NodeSource, Search};
 use crate::nodes::network::{Leaves, Network};
-use muster_core::spec::Segments;
+use muster_model::spec::Segments;
 use std::cmp::Reverse;
 use std::ops::Range;
 

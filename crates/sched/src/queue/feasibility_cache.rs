@@ -2,9 +2,9 @@
 
 use crate::demand::Demand;
 use crate::nodes::fleet::Fleet;
-use muster_core::job::Reason;
-use muster_core::spec::JobSpec;
-use muster_core::time::TimeLimit;
+use muster_model::job::Reason;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

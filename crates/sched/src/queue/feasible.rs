@@ -4,10 +4,10 @@ use crate::demand::Demand;
 use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::place::choose;
 use crate::place::node_source::EmptyNodes;
-use muster_core::config::PartitionState;
-use muster_core::job::Reason;
-use muster_core::spec::{JobSpec, ResourceAsk};
-use muster_core::time::TimeLimit;
+use muster_model::config::PartitionState;
+use muster_model::job::Reason;
+use muster_model::spec::{JobSpec, ResourceAsk};
+use muster_model::time::TimeLimit;
 
 /// Whether a node with so much room may take part in a job.
 pub(super) fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) -> bool {

@@ -4,12 +4,12 @@ use super::partitions_of;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
 use crate::order::{Order, OrderClass};
-use muster_core::het::HetPart;
-use muster_core::job::Job;
-use muster_core::preemption::PreemptType;
-use muster_core::spec::{JobSpec, ResourceAsk};
 use muster_core::state::State;
-use muster_core::time::TimeLimit;
+use muster_model::het::HetPart;
+use muster_model::job::Job;
+use muster_model::preemption::PreemptType;
+use muster_model::spec::{JobSpec, ResourceAsk};
+use muster_model::time::TimeLimit;
 
 /// The key of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,15 +1,15 @@
 //! Limits of associations and QOS: who waits for them says which, others pass, and what ends lets the next go.
 
 use crate::world::{World, cluster, job, nodes, wide};
-use muster_core::account_limits::{Limits, Scope};
-use muster_core::accounts::{Account, Qos, Terms, User};
-use muster_core::command::{Command, Identity, Reply, UserCommand};
 use muster_core::event::{AccountsChange, Event};
-use muster_core::ids::JobId;
-use muster_core::job::Reason;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{JobKind, JobSpec, MemoryAsk};
 use muster_core::state::State;
+use muster_model::account_limits::{Limits, Scope};
+use muster_model::accounts::{Account, Qos, Terms, User};
+use muster_model::command::{Command, Identity, Reply, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::job::Reason;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{JobKind, JobSpec, MemoryAsk};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -384,7 +384,7 @@ fn what_an_account_has_counts_all_below_it() {
     assert_eq!(world.reason(second), Reason::AssocGrpCpuLimit);
     // Stopped or not, it has what it has.
     world.admin(UserCommand::Suspend {
-        target: muster_core::command::JobTarget {
+        target: muster_model::command::JobTarget {
             job: first,
             tasks: None,
             component: None,

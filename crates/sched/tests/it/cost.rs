@@ -1,8 +1,8 @@
 //! Cost of passes, by counting.
 
 use crate::world::{World, job, wide};
-use muster_core::job::Reason;
-use muster_core::time::TimeLimit;
+use muster_model::job::Reason;
+use muster_model::time::TimeLimit;
 use muster_sched::{Cost, STARTS_PER_PASS_MAX};
 
 #[test]

@@ -2,10 +2,10 @@
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
 use muster_core::event::JobChange;
-use muster_core::ids::JobId;
-use muster_core::job::Reason;
-use muster_core::spec::JobSpec;
-use muster_core::time::TimeLimit;
+use muster_model::ids::JobId;
+use muster_model::job::Reason;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 use std::fmt::Write as _;
 
 /// Runs until nothing is left (each job for its whole limit) and draws who had which CPU when.
@@ -197,7 +197,7 @@ fn a_job_kept_back_starts_when_the_reserved_one_goes() {
     let c = world.submit(job(1, 40));
     assert_eq!(world.pass(), [a]);
     assert_eq!(world.reason(c), Reason::Priority);
-    let hold = muster_core::job::Hold::User;
+    let hold = muster_model::job::Hold::User;
     world.change(b, JobChange::Hold { hold, priority: 0 });
     assert_eq!(world.pass(), [c]);
 }
@@ -232,7 +232,7 @@ fn a_plan_that_was_not_carried_out_comes_again() {
 /// One partition of these nodes, where run times are predicted.
 fn predicting(count: u32, cpus: u32) -> World {
     let mut config = cluster(nodes(count, cpus));
-    config.scheduler_parameters = vec![muster_core::config::PREDICT_RUN_TIMES.into()];
+    config.scheduler_parameters = vec![muster_model::config::PREDICT_RUN_TIMES.into()];
     World::new(config)
 }
 

@@ -1,10 +1,10 @@
 //! What is submitted though nothing could ever give it.
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
-use muster_core::command::{Command, Identity, Reply, UserCommand};
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{JobKind, JobSpec, MemoryAsk, Sharing};
-use muster_core::time::Timestamp;
+use muster_model::command::{Command, Identity, Reply, UserCommand};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{JobKind, JobSpec, MemoryAsk, Sharing};
+use muster_model::time::Timestamp;
 use muster_sched::engine::{Engine, Turn};
 
 fn with(mut spec: JobSpec, change: impl FnOnce(&mut JobSpec)) -> JobSpec {

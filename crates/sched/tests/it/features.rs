@@ -2,9 +2,9 @@
 
 use crate::world::{World, cluster, job, nodes, wide};
 use muster_core::event::{Event, NodeChange};
-use muster_core::ids::NodeIdx;
-use muster_core::job::Reason;
-use muster_core::spec::JobSpec;
+use muster_model::ids::NodeIdx;
+use muster_model::job::Reason;
+use muster_model::spec::JobSpec;
 
 /// Nodes n0, n1, ... with these features.
 fn featured(features: &[&str]) -> World {

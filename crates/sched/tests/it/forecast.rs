@@ -1,14 +1,14 @@
 //! Forecasts and explanations of small scenarios: what is foretold is what then happens.
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
-use muster_core::command::{Command, Identity, NameList, Reply, ReservationAsk, UserCommand};
 use muster_core::event::JobChange;
-use muster_core::explain::Explanation;
-use muster_core::ids::JobId;
-use muster_core::job::Hold;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::command::{Command, Identity, NameList, Reply, ReservationAsk, UserCommand};
+use muster_model::explain::Explanation;
+use muster_model::ids::JobId;
+use muster_model::job::Hold;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_sched::explain;
 use muster_sched::forecast::{Bounds, forecast, would_start};
 
@@ -138,7 +138,7 @@ fn one_that_waits_for_another_starts_after_it() {
         waits,
         JobChange::WaitingOn {
             terms: vec![term],
-            reason: muster_core::job::Reason::Dependency,
+            reason: muster_model::job::Reason::Dependency,
         },
     );
     assert_eq!(foretold(&world, waits), Some((90, "n0".into())));
@@ -428,7 +428,7 @@ fn those_that_wait_for_their_turn_say_for_whom() {
     let chain = [alone(&mut world, 10), alone(&mut world, 10)];
     for id in chain {
         let terms = vec![DependencyTerm::Singleton];
-        let reason = muster_core::job::Reason::Dependency;
+        let reason = muster_model::job::Reason::Dependency;
         world.change(id, JobChange::WaitingOn { terms, reason });
     }
     let array = world.array(job(1, 20), 4, Some(1));
@@ -444,7 +444,7 @@ fn those_that_wait_for_their_turn_say_for_whom() {
     // The next task, when the first one is over.
     assert_eq!(
         world.reason(array),
-        muster_core::job::Reason::JobArrayTaskLimit
+        muster_model::job::Reason::JobArrayTaskLimit
     );
     assert_eq!(foretold(&world, array), Some((20, "n0".into())));
     let text = told(&world, array).join(" ");

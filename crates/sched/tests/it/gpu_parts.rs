@@ -1,12 +1,12 @@
 //! GPUs that jobs share by parts: `mps` and `shard`.
 
 use crate::world::{World, cases, cluster, job, node};
-use muster_core::config::ClusterConfig;
-use muster_core::cpuset::CpuSet;
-use muster_core::gpu_parts::PartsOfGpus;
-use muster_core::ids::JobId;
-use muster_core::node::{GresConfig, NodeConfig};
-use muster_core::spec::{GresAsk, JobSpec, Sharing};
+use muster_model::config::ClusterConfig;
+use muster_model::cpuset::CpuSet;
+use muster_model::gpu_parts::PartsOfGpus;
+use muster_model::ids::JobId;
+use muster_model::node::{GresConfig, NodeConfig};
+use muster_model::spec::{GresAsk, JobSpec, Sharing};
 use muster_sched::Scheduler;
 use proptest::prelude::*;
 
@@ -54,7 +54,7 @@ fn got(world: &World, id: JobId) -> String {
         return "-".into();
     };
     let shares = alloc.nodes.iter().flat_map(|s| &s.gres);
-    let text = |s: &muster_core::job::GresShare| {
+    let text = |s: &muster_model::job::GresShare| {
         let ids: Vec<String> = s.ids.iter().map(|id| id.to_string()).collect();
         let gpus: Vec<String> = s
             .gpu_parts()

@@ -1,13 +1,13 @@
 //! Devices however they are counted: by job, node, socket and task; what goes with them, and what is next to them.
 
 use crate::world::{World, cases, cluster, job, node, wide};
-use muster_core::config::ClusterConfig;
-use muster_core::cpuset::CpuSet;
 use muster_core::event::JobChange;
-use muster_core::ids::JobId;
-use muster_core::job::{Hold, NodeShare};
-use muster_core::node::{GresConfig, NodeConfig};
-use muster_core::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec, Sharing};
+use muster_model::config::ClusterConfig;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobId;
+use muster_model::job::{Hold, NodeShare};
+use muster_model::node::{GresConfig, NodeConfig};
+use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec, Sharing};
 use proptest::prelude::*;
 
 fn gpus(kind: Option<&str>, count: u64, near: Vec<CpuSet>) -> GresConfig {
@@ -50,7 +50,7 @@ fn some(count: u64) -> Vec<GresAsk> {
 
 fn with(mut spec: JobSpec, devices: DeviceAsk) -> JobSpec {
     spec.ask.devices = Some(Box::new(devices));
-    spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    spec.ask.memory = muster_model::spec::MemoryAsk::PerNode(1);
     spec
 }
 
@@ -118,7 +118,7 @@ fn gpus_of_the_job_go_with_its_tasks() {
     );
     let mut world = world(&[4, 4]);
     let mut filler = job(5, 60);
-    filler.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    filler.ask.memory = muster_model::spec::MemoryAsk::PerNode(1);
     world.submit(filler);
     world.pass();
     // Three CPUs are left of the first node.
@@ -222,7 +222,7 @@ fn who_has_a_node_alone_has_its_gpus() {
     let mut world = world(&[4]);
     let mut spec = job(1, 10);
     spec.ask.sharing = Sharing::Exclusive;
-    spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    spec.ask.memory = muster_model::spec::MemoryAsk::PerNode(1);
     assert_eq!(run(&mut world, spec), "n0:1/8/4");
 }
 
@@ -264,7 +264,7 @@ fn enforced_binding_waits_for_what_is_next_to_each_other() {
     let mut world = World::new(config(vec![two_sockets()]));
     let filler = |cpus| {
         let mut spec = job(cpus, 60);
-        spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+        spec.ask.memory = muster_model::spec::MemoryAsk::PerNode(1);
         spec
     };
     let left = world.submit(filler(4));
@@ -278,7 +278,7 @@ fn enforced_binding_waits_for_what_is_next_to_each_other() {
     assert_eq!(numbers(&world, second), None);
     assert!(world.state.jobs[&second].expected_start.is_some());
     let mut loose = enforced(1, 1);
-    loose.time_limit = Some(muster_core::time::TimeLimit::Minutes(1));
+    loose.time_limit = Some(muster_model::time::TimeLimit::Minutes(1));
     let loose = world.submit(loose);
     world.pass_by_core();
     assert_eq!(numbers(&world, loose), Some((vec![5], vec![3])));
@@ -381,7 +381,7 @@ fn gpus_shared_out_over_nodes_keep_cpus_next_to_them() {
     world.end(uneven);
     // One node has but one GPU with CPUs next to it.
     let mut filler = job(4, 60);
-    filler.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    filler.ask.memory = muster_model::spec::MemoryAsk::PerNode(1);
     filler.ask.nodelist = Some("n0".into());
     let filler = world.submit(filler);
     let two = world.submit(bound_in_all((1, 2), 2, 8));
@@ -406,7 +406,7 @@ proptest! {
         let mut world = two_of_two_sockets();
         for cpus in fillers {
             let mut spec = job(cpus, 60);
-            spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+            spec.ask.memory = muster_model::spec::MemoryAsk::PerNode(1);
             world.submit(spec);
         }
         let mut ids = Vec::new();
@@ -495,7 +495,7 @@ fn gpus_that_are_linked_go_together() {
 fn tasks_of_each_socket() {
     let mut world = World::new(config(vec![two_sockets()]));
     let mut spec = job(2, 10);
-    spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    spec.ask.memory = muster_model::spec::MemoryAsk::PerNode(1);
     let filler = world.submit(spec.clone());
     spec.ask.ntasks_per_socket = Some(1);
     let spread = world.submit(spec.clone());
@@ -616,7 +616,7 @@ proptest! {
 
 #[test]
 fn what_goes_with_each_gpu_where_the_job_does_not_say() {
-    use muster_core::config::JobDefaults;
+    use muster_model::config::JobDefaults;
     let mut config = config(lines(&[4]));
     config.job_defaults = JobDefaults {
         cpus_per_gpu: Some(2),
@@ -628,7 +628,7 @@ fn what_goes_with_each_gpu_where_the_job_does_not_say() {
     config.partitions.push(other);
     let asking = |count, partition: &str| {
         let mut spec = in_all(no_tasks(job(1, 10)), count);
-        spec.ask.memory = muster_core::spec::MemoryAsk::Default;
+        spec.ask.memory = muster_model::spec::MemoryAsk::Default;
         spec.partitions = vec![partition.into()];
         spec
     };
@@ -647,7 +647,7 @@ fn what_goes_with_each_gpu_where_the_job_does_not_say() {
     said.ask.cpus_per_task = Some(1);
     assert_eq!(run(said), ("n0:1/1/2".into(), 200));
     let mut said = asking(2, "p");
-    said.ask.memory = muster_core::spec::MemoryAsk::PerNode(50);
+    said.ask.memory = muster_model::spec::MemoryAsk::PerNode(50);
     assert_eq!(run(said), ("n0:1/4/2".into(), 50));
     // Without GPUs nothing goes with them.
     assert_eq!(run(job(1, 10)), ("n0:1/1/0".into(), 1000));

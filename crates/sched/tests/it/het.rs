@@ -2,12 +2,12 @@
 
 use crate::drawn::drawn;
 use crate::world::{World, cluster, job, nodes, partition, wide};
-use muster_core::command::{Command, Identity, Plan, Reply, UserCommand};
 use muster_core::event::{Event, JobChange};
-use muster_core::ids::{BlobId, JobId};
-use muster_core::job::{Hold, Reason};
-use muster_core::spec::{JobKind, JobSpec};
-use muster_core::time::TimeLimit;
+use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::{Hold, Reason};
+use muster_model::spec::{JobKind, JobSpec};
+use muster_model::time::TimeLimit;
 use muster_sched::Scheduler;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -292,14 +292,14 @@ fn finish(world: &mut World, id: JobId) {
 }
 
 fn happens(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
-    let of = |world: &World, wanted: fn(&muster_core::job::Job) -> bool| -> Vec<JobId> {
+    let of = |world: &World, wanted: fn(&muster_model::job::Job) -> bool| -> Vec<JobId> {
         let jobs = world.state.jobs.values().filter(|job| wanted(job));
         jobs.map(|job| job.id).collect()
     };
     let user = |world: &mut World, command| {
         world.decide(&Command::User(Identity::default(), command));
     };
-    let target = |job| muster_core::command::JobTarget {
+    let target = |job| muster_model::command::JobTarget {
         job,
         tasks: None,
         component: None,
@@ -340,7 +340,7 @@ fn happens(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
         Op::Cancel(which) => {
             let waits = of(world, |job| job.is_startable());
             if let Some(id) = pick(&waits, *which) {
-                let selection = muster_core::command::JobSelection {
+                let selection = muster_model::command::JobSelection {
                     targets: vec![target(id)],
                     ..Default::default()
                 };

@@ -2,13 +2,13 @@
 
 use crate::drawn::drawn;
 use crate::world::{World, cluster, job, nodes, wide};
-use muster_core::command::{
+use muster_model::command::{
     Command, Identity, JobTarget, JobUpdate, NameList, Reply, ReservationAsk, UserCommand,
 };
-use muster_core::ids::JobId;
-use muster_core::job::Reason;
-use muster_core::spec::JobSpec;
-use muster_core::time::TimeLimit;
+use muster_model::ids::JobId;
+use muster_model::job::Reason;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 use proptest::prelude::*;
 
 fn with(count: u32) -> World {

@@ -2,11 +2,11 @@
 //! way to find the same.
 
 use crate::world::{World, cluster, job, nodes, wide};
-use muster_core::config::ClusterConfig;
-use muster_core::ids::JobId;
-use muster_core::job::Reason;
-use muster_core::spec::{JobSpec, Segments, Sharing};
-use muster_core::topology::{Switch, Topology, TopologyKind};
+use muster_model::config::ClusterConfig;
+use muster_model::ids::JobId;
+use muster_model::job::Reason;
+use muster_model::spec::{JobSpec, Segments, Sharing};
+use muster_model::topology::{Switch, Topology, TopologyKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

@@ -4,14 +4,14 @@ mod reclaimed;
 mod soundness;
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
-use muster_core::accounts::Qos;
-use muster_core::command::{Command, NodeCommand, Plan};
-use muster_core::config::ClusterConfig;
 use muster_core::event::{AccountsChange, Event};
-use muster_core::ids::JobId;
-use muster_core::job::{JobState, Reason};
-use muster_core::preemption::{PreemptMode, PreemptType};
-use muster_core::spec::{JobSpec, MemoryAsk};
+use muster_model::accounts::Qos;
+use muster_model::command::{Command, NodeCommand, Plan};
+use muster_model::config::ClusterConfig;
+use muster_model::ids::JobId;
+use muster_model::job::{JobState, Reason};
+use muster_model::preemption::{PreemptMode, PreemptType};
+use muster_model::spec::{JobSpec, MemoryAsk};
 
 /// Partitions `p` (tier 1), `mid` (tier 5) and `hi` (tier 10) over the same nodes.
 fn config(count: u32, cpus: u32, mode: PreemptMode) -> ClusterConfig {

@@ -2,16 +2,16 @@
 //! a scheduler that followed events plans what a new one plans.
 
 use crate::world::{World, cluster, job, nodes, partition};
-use muster_core::command::{Command, Identity, NameList, Plan, ReservationAsk, UserCommand};
-use muster_core::config::PREDICT_RUN_TIMES;
 use muster_core::decide::decide;
 use muster_core::event::{Event, JobChange};
-use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Hold, Reason};
-use muster_core::reservation::Flags;
-use muster_core::spec::{JobSpec, MemoryAsk, Sharing};
 use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::command::{Command, Identity, NameList, Plan, ReservationAsk, UserCommand};
+use muster_model::config::PREDICT_RUN_TIMES;
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayRole, Hold, Reason};
+use muster_model::reservation::Flags;
+use muster_model::spec::{JobSpec, MemoryAsk, Sharing};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_sched::Scheduler;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -160,7 +160,7 @@ fn world(flags: u32) -> World {
 fn pick(
     world: &World,
     which: usize,
-    fits: impl Fn(&muster_core::job::Job) -> bool,
+    fits: impl Fn(&muster_model::job::Job) -> bool,
 ) -> Option<JobId> {
     let all: Vec<JobId> = world
         .state
@@ -174,8 +174,8 @@ fn pick(
 
 /// Carries an operation out; the jobs of a pass that were started.
 fn carry_out(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
-    let runs = |j: &muster_core::job::Job| !j.nodes_held.is_empty() && !j.completing;
-    let waits = |j: &muster_core::job::Job| world_waits(j);
+    let runs = |j: &muster_model::job::Job| !j.nodes_held.is_empty() && !j.completing;
+    let waits = |j: &muster_model::job::Job| world_waits(j);
     match op {
         Op::Submit { spec, priority } => {
             world.submit_with((*spec.0).clone(), *priority);
@@ -234,7 +234,7 @@ fn carry_out(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
             }
         }
         Op::Limit(which, tens) => {
-            let any = |j: &muster_core::job::Job| runs(j) || world_waits(j);
+            let any = |j: &muster_model::job::Job| runs(j) || world_waits(j);
             if let Some(id) = pick(world, *which, any) {
                 world.change(id, JobChange::TimeLimit(TimeLimit::Minutes(tens * 10)));
             }
@@ -283,7 +283,7 @@ fn reserve(
     ));
 }
 
-fn world_waits(job: &muster_core::job::Job) -> bool {
+fn world_waits(job: &muster_model::job::Job) -> bool {
     job.is_startable()
 }
 
@@ -334,7 +334,7 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn held_on(state: &State, node: u32) -> impl Iterator<Item = &muster_core::job::NodeShare> {
+fn held_on(state: &State, node: u32) -> impl Iterator<Item = &muster_model::job::NodeShare> {
     state.jobs.values().flat_map(move |job| {
         let shares = job.alloc.iter().flat_map(|a| a.nodes.iter()).zip(0u32..);
         shares
@@ -476,7 +476,7 @@ fn not_delayed(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
             && spec.ask.exclude.is_none()
             && spec.partitions == ["p"]
     };
-    let in_use = |j: &muster_core::job::Job| plain(&j.spec) || j.state.is_ended();
+    let in_use = |j: &muster_model::job::Job| plain(&j.spec) || j.state.is_ended();
     let shaped = !config.topologies.is_empty();
     if shaped || config.memory_is_consumable || !world.state.jobs.values().all(in_use) {
         return Ok(());

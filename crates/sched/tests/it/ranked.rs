@@ -2,12 +2,12 @@
 //! and commits the plans.
 
 use crate::world::{World, cluster, job, nodes};
-use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
 use muster_core::event::{AccountsChange, Event, JobChange};
-use muster_core::ids::JobId;
-use muster_core::order_config::Multifactor;
-use muster_core::spec::{JobSpec, Owner};
 use muster_core::state::Scale;
+use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::order_config::Multifactor;
+use muster_model::spec::{JobSpec, Owner};
 use muster_sched::Scheduler;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

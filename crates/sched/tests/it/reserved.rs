@@ -3,13 +3,13 @@
 
 use crate::drawn::drawn;
 use crate::world::{World, cluster, job, nodes, partition, wide};
-use muster_core::command::{NameList, ReservationAsk, UserCommand};
 use muster_core::event::JobChange;
-use muster_core::ids::JobId;
-use muster_core::job::{JobState, Reason};
-use muster_core::reservation::Flags;
-use muster_core::spec::JobSpec;
-use muster_core::time::TimeLimit;
+use muster_model::command::{NameList, ReservationAsk, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::job::{JobState, Reason};
+use muster_model::reservation::Flags;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
 use muster_sched::Scheduler;
 
 /// `StartTime=now+start Duration=minutes Nodes=nodes Users=all but nobody`.

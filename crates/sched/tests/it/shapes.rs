@@ -1,12 +1,12 @@
 //! What a job gets: nodes, tasks, CPUs, memory, devices; and why it gets nothing.
 
 use crate::world::{World, cluster, job, node, nodes, partition, wide};
-use muster_core::config::PartitionState;
-use muster_core::job::Reason;
-use muster_core::node::GresConfig;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::{GresAsk, JobSpec, MemoryAsk, Sharing};
-use muster_core::time::TimeLimit;
+use muster_model::config::PartitionState;
+use muster_model::job::Reason;
+use muster_model::node::GresConfig;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::{GresAsk, JobSpec, MemoryAsk, Sharing};
+use muster_model::time::TimeLimit;
 
 fn with(mut spec: JobSpec, change: impl FnOnce(&mut JobSpec)) -> JobSpec {
     change(&mut spec);

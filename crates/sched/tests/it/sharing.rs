@@ -1,10 +1,10 @@
 //! CPUs that several jobs have at once (`OverSubscribe`), and nodes for one user alone.
 
 use crate::world::{World, cluster, job, nodes, partition};
-use muster_core::config::OverSubscribe;
-use muster_core::ids::JobId;
-use muster_core::job::JobState;
-use muster_core::spec::{JobSpec, Sharing};
+use muster_model::config::OverSubscribe;
+use muster_model::ids::JobId;
+use muster_model::job::JobState;
+use muster_model::spec::{JobSpec, Sharing};
 use proptest::prelude::*;
 
 fn sharing(count: u32, cpus: u32, how: OverSubscribe) -> World {

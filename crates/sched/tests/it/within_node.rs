@@ -1,12 +1,12 @@
 //! What a job gets of a node: sockets, cores and devices that are near each other, and what the system keeps.
 
 use crate::world::{World, cases, cluster, job, node, nodes, wide};
-use muster_core::config::ClusterConfig;
-use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
-use muster_core::ids::{JobId, NodeIdx};
-use muster_core::node::{GresConfig, NodeConfig, NodeInfo};
-use muster_core::spec::{GresAsk, JobSpec, MemoryAsk, Sharing};
+use muster_model::config::ClusterConfig;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::node::{GresConfig, NodeConfig, NodeInfo};
+use muster_model::spec::{GresAsk, JobSpec, MemoryAsk, Sharing};
 use muster_sched::Scheduler;
 use proptest::prelude::*;
 

@@ -1,17 +1,17 @@
 //! A small cluster for tests: applies events to the state and lets a scheduler observe them.
 
-use muster_core::command::{Command, Identity, Plan, Reply, UserCommand};
-use muster_core::config::{
-    ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
-};
 use muster_core::decide::decide;
 use muster_core::event::{Event, JobChange, NodeChange};
-use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{ArrayRole, ExitStatus, Hold, JobState, Reason};
-use muster_core::node::{NodeConfig, NodeInfo, NodeReason};
-use muster_core::spec::{ArraySpec, JobSpec, MemoryAsk, ResourceAsk};
 use muster_core::state::{Note, State};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
+use muster_model::config::{
+    ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
+};
+use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::job::{ArrayRole, ExitStatus, Hold, JobState, Reason};
+use muster_model::node::{NodeConfig, NodeInfo, NodeReason};
+use muster_model::spec::{ArraySpec, JobSpec, MemoryAsk, ResourceAsk};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_sched::Scheduler;
 use std::sync::Arc;
 
@@ -198,7 +198,7 @@ impl World {
     }
 
     pub(crate) fn array(&mut self, mut spec: JobSpec, tasks: u32, throttle: Option<u32>) -> JobId {
-        let mut indices = muster_core::index_set::IndexSet::default();
+        let mut indices = muster_model::index_set::IndexSet::default();
         indices.insert_range(0, tasks - 1);
         spec.array = Some(ArraySpec { indices, throttle });
         self.submit(spec)

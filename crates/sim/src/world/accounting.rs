@@ -2,11 +2,11 @@
 
 use super::World;
 use crate::random::Random;
-use muster_core::accounts::Qos;
-use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, UserCommand};
-use muster_core::config::ClusterConfig;
-use muster_core::order_config::Multifactor;
-use muster_core::spec::JobSpec;
+use muster_model::accounts::Qos;
+use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, UserCommand};
+use muster_model::config::ClusterConfig;
+use muster_model::order_config::Multifactor;
+use muster_model::spec::JobSpec;
 
 /// The QOS that has limits, where there is one.
 pub(crate) const CAPPED: &str = "capped";

@@ -6,23 +6,23 @@ use crate::agent::Run;
 use crate::invariants;
 use crate::outlets::{RequestId, lock};
 use crate::random::Random;
-use muster_core::command::{
+use muster_ctld::mail::ToWriter;
+use muster_model::command::{
     Identity, JobSelection, JobTarget, JobUpdate, NodeUpdate, Reply, UserCommand,
 };
-use muster_core::config::{
+use muster_model::config::{
     ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
 };
-use muster_core::ids::{BlobId, JobId};
-use muster_core::index_set::IndexSet;
-use muster_core::job::{ExitStatus, Hold, JobState, Reason};
-use muster_core::node::NodeConfig;
-use muster_core::node_state::InitialState;
-use muster_core::preemption::{PreemptMode, PreemptType};
-use muster_core::spec::{
+use muster_model::ids::{BlobId, JobId};
+use muster_model::index_set::IndexSet;
+use muster_model::job::{ExitStatus, Hold, JobState, Reason};
+use muster_model::node::NodeConfig;
+use muster_model::node_state::InitialState;
+use muster_model::preemption::{PreemptMode, PreemptType};
+use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
 };
-use muster_core::time::TimeLimit;
-use muster_ctld::mail::ToWriter;
+use muster_model::time::TimeLimit;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 

@@ -6,9 +6,9 @@ use super::{EPOCH_MS, Outcome, World, WorldEvent, trace};
 use crate::Violation;
 use crate::classes::FaultClass;
 use crate::ledger::LimitEnd;
-use muster_core::job::JobState;
-use muster_core::time::Timestamp;
 use muster_ctld::clock::{Reading, SteadyClock, latest};
+use muster_model::job::JobState;
+use muster_model::time::Timestamp;
 
 /// Time by which the end of a job may differ from its limit, milliseconds: turns, delays of the network.
 const SLACK_MS: u64 = 3_000;

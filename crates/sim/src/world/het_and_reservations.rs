@@ -2,10 +2,10 @@
 
 use super::World;
 use super::clients::Submission;
-use muster_core::command::{NameList, ReservationAsk, UserCommand};
-use muster_core::reservation::Flags;
-use muster_core::spec::{Dependency, JobKind, JobSpec};
-use muster_core::time::TimeLimit;
+use muster_model::command::{NameList, ReservationAsk, UserCommand};
+use muster_model::reservation::Flags;
+use muster_model::spec::{Dependency, JobKind, JobSpec};
+use muster_model::time::TimeLimit;
 
 /// Names of the reservations that come and go.
 const NAMES: [&str; 3] = ["r0", "r1", "r2"];

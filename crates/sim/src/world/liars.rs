@@ -7,14 +7,14 @@ use crate::Violation;
 use crate::agent::batch_ended;
 use crate::classes::FaultClass;
 use crate::outlets::Conn;
-use muster_core::command::Command;
 use muster_core::decide::decide;
 use muster_core::event::{Event, NodeChange};
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{ExitStatus, Step, StepEnd};
-use muster_core::spec::StdioSpec;
 use muster_core::state::State;
 use muster_ctld::writer::node_command;
+use muster_model::command::Command;
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{ExitStatus, Step, StepEnd};
+use muster_model::spec::StdioSpec;
 use muster_proto::node::{NodeHello, NumberedReport, Report};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -5,9 +5,9 @@
 use super::{World, WorldEvent, trace};
 use crate::Plant;
 use crate::outlets::{Conn, lock};
-use muster_core::ids::NodeIdx;
-use muster_core::refusal::Refusal;
 use muster_ctld::mail::{Link, ToLink, ToWriter};
+use muster_model::ids::NodeIdx;
+use muster_model::refusal::Refusal;
 use muster_proto::node::{NodeHello, NumberedReport, Order};
 use tokio::sync::{mpsc, oneshot};
 
@@ -188,7 +188,7 @@ impl World {
         {
             let mut alloc = (*grant.alloc).clone();
             for share in &mut alloc.nodes {
-                share.cpus = muster_core::cpuset::CpuSet::first(share.cpus.len());
+                share.cpus = muster_model::cpuset::CpuSet::first(share.cpus.len());
             }
             grant.alloc = alloc.into();
         }

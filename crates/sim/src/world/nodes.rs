@@ -4,9 +4,9 @@ use super::{Outcome, World, WorldEvent, trace};
 use crate::agent::{self, Local, Run};
 use crate::outlets::Conn;
 use crate::{Plant, invariants};
-use muster_core::job::ExitStatus;
-use muster_core::spec::JobKind;
 use muster_ctld::mail::ToLink;
+use muster_model::job::ExitStatus;
+use muster_model::spec::JobKind;
 use muster_proto::node::{JobGrant, Order, Report};
 
 const SIGTERM: u32 = 15;
@@ -375,7 +375,7 @@ pub(crate) fn shared_with(grant: &JobGrant) -> Option<String> {
     (grant.alloc.sharers > 1).then(|| grant.alloc.partition.clone())
 }
 
-pub(crate) fn share_of(grant: &JobGrant) -> muster_core::cpuset::CpuSet {
+pub(crate) fn share_of(grant: &JobGrant) -> muster_model::cpuset::CpuSet {
     let share = grant.alloc.nodes.get(grant.position as usize);
     share.map(|share| share.cpus.clone()).unwrap_or_default()
 }

@@ -5,8 +5,8 @@ use super::clients::{Lost, Submission};
 use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::{Plant, Violation};
-use muster_core::command::UserCommand;
 use muster_journal::Crash;
+use muster_model::command::UserCommand;
 
 /// Time in which a request that reached the controller is answered if nothing is wrong with it, milliseconds.
 const ANSWERED_WITHIN_MS: u64 = 60_000;

@@ -4,8 +4,8 @@ use super::super::{Failure, print, query};
 use super::begins;
 use super::edit::{Verb, agreed, error, list};
 use crate::connect::{Client, ConnectError};
-use muster_core::accounts::{Accounts, ROOT};
-use muster_core::command::{AccountsAsk, AccountsEdit, Reply, UserCommand};
+use muster_model::accounts::{Accounts, ROOT};
+use muster_model::command::{AccountsAsk, AccountsEdit, Reply, UserCommand};
 use std::fmt::Write as _;
 
 /// A parsed line.
@@ -201,7 +201,7 @@ mod tests {
             " Removing Coordinators with user name\n  ben\n From all accounts\n"
         );
         let mut all = Accounts::default();
-        let ben = muster_core::accounts::User {
+        let ben = muster_model::accounts::User {
             name: "ben".into(),
             coordinates: vec!["acme".into(), "chem".into()],
             ..Default::default()

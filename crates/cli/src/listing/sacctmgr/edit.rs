@@ -4,9 +4,9 @@ use super::super::{Failure, print, query};
 use super::begins;
 use super::preview::edit_preview;
 use crate::connect::{Client, ConnectError};
-use muster_core::account_limits::{LimitAsk, Limits, NOT_KEPT};
-use muster_core::accounts::Accounts;
-use muster_core::command::{
+use muster_model::account_limits::{LimitAsk, Limits, NOT_KEPT};
+use muster_model::accounts::Accounts;
+use muster_model::command::{
     AccountsAsk, AccountsEdit, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
 };
 use std::io::{BufRead as _, Write as _};
@@ -256,7 +256,7 @@ impl Words {
         match key {
             "fairshare" | "shares" | "share" => {
                 self.terms.shares = Some(match value.to_ascii_lowercase().as_str() {
-                    "parent" => Some(muster_core::accounts::PARENT_SHARES),
+                    "parent" => Some(muster_model::accounts::PARENT_SHARES),
                     "-1" => None,
                     _ => Some(number(key, value)?),
                 });

@@ -7,8 +7,8 @@ use crate::listing::context::Ctx;
 use crate::listing::table::{Cell, Column, Table};
 use crate::listing::{Failure, print, query, text, time_input};
 use jiff::Zoned;
-use muster_core::accounts::Accounts;
-use muster_core::time::Timestamp;
+use muster_model::accounts::Accounts;
+use muster_model::time::Timestamp;
 use muster_proto::acct::{NodeEvent, NodeEventQuery};
 
 fn error(text: impl std::fmt::Display) -> Failure {
@@ -70,7 +70,7 @@ impl EventConditions {
                 "all_clusters" => {}
                 "all_time" => conditions.all_time = true,
                 _ if is("nodes") => {
-                    conditions.query.nodes = muster_core::hostlist::parse(value)
+                    conditions.query.nodes = muster_model::hostlist::parse(value)
                         .map_err(|e| error(format!("{word}: {e}")))?;
                 }
                 _ if is("starttime") => conditions.query.start = time()?,
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_found() {
         let mut all = Accounts::default();
-        let account = |name: &str, parent: &str| muster_core::accounts::Account {
+        let account = |name: &str, parent: &str| muster_model::accounts::Account {
             name: name.into(),
             parent: parent.into(),
             ..Default::default()
@@ -330,7 +330,7 @@ mod tests {
         for (name, parent) in [("a", "root"), ("b", "a"), ("c", "root")] {
             all.accounts.insert(name.into(), account(name, parent));
         }
-        let user = muster_core::accounts::User {
+        let user = muster_model::accounts::User {
             name: "u".into(),
             default_account: "b".into(),
             accounts: [("b".to_owned(), Default::default())].into(),

@@ -4,8 +4,8 @@
 use super::edit::{self, Entity, Verb};
 use crate::connect::Client;
 use crate::listing::{Failure, print, query};
-use muster_core::account_limits::{Amounts, Limits};
-use muster_core::accounts::{Accounts, PARENT_SHARES, ROOT, Terms, User};
+use muster_model::account_limits::{Amounts, Limits};
+use muster_model::accounts::{Accounts, PARENT_SHARES, ROOT, Terms, User};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -402,7 +402,7 @@ fn remove_all(client: &mut Client, all: &Accounts) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::accounts::Account;
+    use muster_model::accounts::Account;
 
     #[test]
     fn lines_as_slurm_writes_them() {

@@ -2,9 +2,9 @@
 
 use super::edit::{Entity, Verb, Words};
 use super::{amounts, clock, clock_of_minutes};
-use muster_core::account_limits::{Amounts, LimitAsk, Limits};
-use muster_core::accounts::{Accounts, PARENT_SHARES, ROOT};
-use muster_core::command::QosAsk;
+use muster_model::account_limits::{Amounts, LimitAsk, Limits};
+use muster_model::accounts::{Accounts, PARENT_SHARES, ROOT};
+use muster_model::command::QosAsk;
 use std::fmt::Write as _;
 
 /// Describes an edit.
@@ -309,7 +309,7 @@ mod tests {
         let preview = |line: &str, verb, entity| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let read = read(verb, entity, &words).unwrap();
-            let user = muster_core::accounts::User {
+            let user = muster_model::accounts::User {
                 name: "nobody".into(),
                 accounts: [("capture".to_owned(), Default::default())].into(),
                 wckeys: vec!["k".into(), "l".into()],

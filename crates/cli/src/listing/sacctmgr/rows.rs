@@ -1,8 +1,8 @@
 //! Lines of the listings that come from the accounts alone.
 
 use super::Row;
-use muster_core::accounts::{Accounts, NORMAL, Qos, ROOT};
-use muster_core::rights::coordinates;
+use muster_model::accounts::{Accounts, NORMAL, Qos, ROOT};
+use muster_model::rights::coordinates;
 
 pub(super) fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
     let root = Row {

@@ -6,8 +6,8 @@ use super::super::format::{Column, Layout};
 use super::super::node::NodeView;
 use super::super::node_fields::{FIELDS, Grouping, NodeGroup, Nodes, grouping};
 use super::{Options, names_partition};
-use muster_core::config::PartitionConfig;
-use muster_core::hostlist;
+use muster_model::config::PartitionConfig;
+use muster_model::hostlist;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 

@@ -2,8 +2,8 @@
 
 use super::super::Failure;
 use super::super::node::NodeView;
-use muster_core::config::PartitionConfig;
-use muster_core::node_state::{BaseState, StateFlag, StatePattern};
+use muster_model::config::PartitionConfig;
+use muster_model::node_state::{BaseState, StateFlag, StatePattern};
 use std::collections::HashSet;
 
 /// Conditions; all that are given must hold.

@@ -12,9 +12,9 @@ use super::super::text;
 use super::chunked_vec::ChunkedVec;
 use super::sort::Order;
 use super::{Layouts, Options, pick};
-use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Job};
-use muster_core::listing_codec::{CompactListing, RowValues};
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayRole, Job};
+use muster_model::listing_codec::{CompactListing, RowValues};
 
 /// Equal jobs from which on a template is made; it takes more memory than fewer rows.
 const SHARED: u32 = 8;

@@ -7,9 +7,9 @@ use super::super::query::Jobs;
 use super::super::states::JobStateFilter;
 use super::super::step_fields::StepRow;
 use super::Options;
-use muster_core::hostlist;
-use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ArrayRole, Job, JobState};
+use muster_model::hostlist;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ArrayRole, Job, JobState};
 use muster_proto::client::JobFilter;
 
 /// A job as the command line names it.

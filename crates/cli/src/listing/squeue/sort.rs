@@ -6,7 +6,7 @@ use super::super::job::JobRow;
 use super::super::step_fields::StepRow;
 use super::super::{Failure, job_fields, step_fields};
 use super::chunked_vec::ChunkedVec;
-use muster_core::listing_codec::RowValues;
+use muster_model::listing_codec::RowValues;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -288,8 +288,9 @@ fn of_numbers(letter: u8) -> Option<fn(&RowValues) -> i64> {
 }
 
 fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> Key<'a> {
-    let seconds =
-        |at: Option<muster_core::time::Timestamp>| Key::Number(at.map_or(i64::MAX, |t| t.unix_s()));
+    let seconds = |at: Option<muster_model::time::Timestamp>| {
+        Key::Number(at.map_or(i64::MAX, |t| t.unix_s()))
+    };
     let count = |n: u64| Key::Number(i64::try_from(n).unwrap_or(i64::MAX));
     let job = row.job;
     match letter {
@@ -320,9 +321,9 @@ fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> Key<'a> {
         b'd' => count(job.spec.ask.tmp_disk_mib),
         b'y' => Key::Number(i64::from(job.spec.nice)),
         b'm' => match row.memory(ctx) {
-            muster_core::spec::MemoryAsk::Default => Key::Number(0),
-            muster_core::spec::MemoryAsk::PerNode(mib)
-            | muster_core::spec::MemoryAsk::PerCpu(mib) => count(mib),
+            muster_model::spec::MemoryAsk::Default => Key::Number(0),
+            muster_model::spec::MemoryAsk::PerNode(mib)
+            | muster_model::spec::MemoryAsk::PerCpu(mib) => count(mib),
         },
         other => rendered(job_fields::FIELDS, row, other, ctx),
     }

@@ -1,6 +1,6 @@
 //! Amounts of trackable resources over time, and how they are written.
 
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use muster_proto::acct::AcctJob;
 
 /// How amounts are written (`-t`).

@@ -6,12 +6,12 @@ use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::table::{Cell, Column, Table};
 use crate::listing::{Failure, query};
-use muster_core::accounts::{Accounts, ROOT};
-use muster_core::ids::JobId;
-use muster_core::private_data::PrivateData;
-use muster_core::refusal::RefusalCode;
-use muster_core::reservation::Reservation;
-use muster_core::time::Timestamp;
+use muster_model::accounts::{Accounts, ROOT};
+use muster_model::ids::JobId;
+use muster_model::private_data::PrivateData;
+use muster_model::refusal::RefusalCode;
+use muster_model::reservation::Reservation;
+use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,7 @@ use super::reports::{Facts, heading};
 use super::{ReportRequest, Settings};
 use crate::listing::Failure;
 use crate::listing::table::{Cell, Column, Table};
-use muster_core::accounts::ROOT;
+use muster_model::accounts::ROOT;
 use muster_proto::acct::AcctJob;
 use std::collections::{BTreeMap, BTreeSet};
 

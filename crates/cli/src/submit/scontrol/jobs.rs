@@ -4,9 +4,9 @@ use super::Session;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::submit::line;
 use crate::submit::scancel::job_target;
-use muster_core::command::{JobTarget, Reply, UserCommand};
-use muster_core::job::{ArrayRole, Job};
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::command::{JobTarget, Reply, UserCommand};
+use muster_model::job::{ArrayRole, Job};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::client::{JobFilter, Query, Response};
 
 impl Session {

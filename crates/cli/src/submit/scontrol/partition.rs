@@ -4,10 +4,10 @@ use super::Session;
 use super::update::Pair;
 use crate::connect::{ConnectError, unexpected};
 use crate::options::Status;
-use muster_core::command::UserCommand;
-use muster_core::config::PartitionConfig;
-use muster_core::hostlist;
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::command::UserCommand;
+use muster_model::config::PartitionConfig;
+use muster_model::hostlist;
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::client::{Query, Response};
 
 const CONF: Status = Status::Refused("set it in slurm.conf, then scontrol reconfigure");

@@ -8,9 +8,9 @@ use crate::submit::say;
 use crate::submit::zone::LocalZone;
 use jiff::Zoned;
 use muster_conf::options::values::time;
-use muster_core::command::{NameList, Reply, ReservationAsk, UserCommand};
-use muster_core::reservation::Flags;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::command::{NameList, Reply, ReservationAsk, UserCommand};
+use muster_model::reservation::Flags;
+use muster_model::time::{TimeLimit, Timestamp};
 
 const NONE_HERE: Status = Status::Refused("this cluster has none to reserve");
 

@@ -5,9 +5,9 @@ use super::update::Pair;
 use crate::connect::unexpected;
 use crate::submit::scancel::{job_target, step_number};
 use muster_conf::options::job::read_limit;
-use muster_core::command::{JobTarget, UserCommand};
-use muster_core::ids::StepNo;
-use muster_core::time::TimeLimit;
+use muster_model::command::{JobTarget, UserCommand};
+use muster_model::ids::StepNo;
+use muster_model::time::TimeLimit;
 use muster_proto::client::{RequestBody, Response};
 
 impl Session {
@@ -82,7 +82,7 @@ fn step(text: &str) -> Option<(JobTarget, Option<StepNo>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_core::ids::JobId;
+    use muster_model::ids::JobId;
 
     #[test]
     fn steps() {

@@ -7,9 +7,9 @@ use crate::submit::say;
 use crate::submit::scancel::job_target;
 use crate::submit::zone;
 use muster_conf::endpoint;
-use muster_core::command::UserCommand;
-use muster_core::ids::JobId;
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::command::UserCommand;
+use muster_model::ids::JobId;
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::client::{JobFilter, Query, RequestBody, Response};
 
 /// Slurm's numbers of the refusals that are given here.

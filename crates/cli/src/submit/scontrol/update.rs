@@ -3,7 +3,7 @@
 use super::Session;
 use crate::connect::ConnectError;
 use crate::options::Status;
-use muster_core::command::{NodeUpdate, Reply, UserCommand};
+use muster_model::command::{NodeUpdate, Reply, UserCommand};
 
 /// One `Key=Value`, `Key+=Value` or `Key-=Value`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use crate::connect::ConnectError;
 use crate::submit::zone::{self, LocalZone};
 use muster_conf::options::job::read_limit;
 use muster_conf::options::values::{self, parse_mem_mib, time};
-use muster_core::command::{JobTarget, JobUpdate, UserCommand};
-use muster_core::job::{Allocation, Job};
-use muster_core::job_env;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{Dependency, MemoryAsk, ResourceAsk, Sharing};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::command::{JobTarget, JobUpdate, UserCommand};
+use muster_model::job::{Allocation, Job};
+use muster_model::job_env;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{Dependency, MemoryAsk, ResourceAsk, Sharing};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::JobFilter;
 
 /// How a key is read.
@@ -282,7 +282,7 @@ impl Change<'_> {
         Ok(self.update.ask.as_mut().expect("it was just set"))
     }
 
-    fn stdio(&mut self) -> Result<&mut muster_core::spec::StdioSpec, String> {
+    fn stdio(&mut self) -> Result<&mut muster_model::spec::StdioSpec, String> {
         if self.update.stdio.is_none() {
             self.update.stdio = Some(self.job()?.spec.stdio.clone());
         }

@@ -1,7 +1,7 @@
 //! The file of `--multi-prog`: which task runs which program.
 
 use muster_conf::options::OptionError;
-use muster_core::hostlist;
+use muster_model::hostlist;
 
 /// Task numbers that one file may name.
 const TASKS_MAX: usize = 1 << 20;

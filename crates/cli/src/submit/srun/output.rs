@@ -1,6 +1,6 @@
 //! Output of the tasks, as it reaches srun's own streams or files: whole lines, labelled if asked for.
 
-use muster_core::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepNo};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -10,12 +10,12 @@ use muster_conf::endpoint::Endpoint;
 use muster_conf::options::job::{self, BuildError};
 use muster_conf::options::values::number;
 use muster_conf::options::{Chosen, OptionError, Source};
-use muster_core::distribution::Distribution;
-use muster_core::environment::Environment;
-use muster_core::job::StepMaker;
-use muster_core::job_env;
-use muster_core::job_env::HetComponent;
-use muster_core::spec::{ResourceAsk, StdioSpec};
+use muster_model::distribution::Distribution;
+use muster_model::environment::Environment;
+use muster_model::job::StepMaker;
+use muster_model::job_env;
+use muster_model::job_env::HetComponent;
+use muster_model::spec::{ResourceAsk, StdioSpec};
 use muster_proto::step::{StdinTask, StepSpec};
 use std::net::IpAddr;
 
@@ -282,7 +282,7 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
         let name = "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0".to_owned();
         spec.extra_env.push((name, cpus));
     }
-    spec.memory = muster_core::spec::MemoryAsk::Default;
+    spec.memory = muster_model::spec::MemoryAsk::Default;
     spec.gres = Vec::new();
     spec.devices = None;
     // These chose the nodes of the allocation; they have nothing more to choose from.
@@ -305,7 +305,7 @@ pub(super) fn fill_component(
     spec.max_nodes = Some(nodes);
     let tasks = asked.unwrap_or(component.alloc.ntasks.max(nodes));
     spec.ntasks = Some(tasks);
-    spec.memory = muster_core::spec::MemoryAsk::Default;
+    spec.memory = muster_model::spec::MemoryAsk::Default;
     spec.gres = Vec::new();
     spec.devices = None;
     spec.nodelist = None;

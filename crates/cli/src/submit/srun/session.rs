@@ -17,7 +17,7 @@ use crate::submit::holder::{Holder, timeout};
 use crate::submit::say::{self, Say};
 use crate::submit::signals::Signals;
 use muster_conf::options::Chosen;
-use muster_core::job::{ExitStatus, JobState};
+use muster_model::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::Signal;
@@ -473,7 +473,7 @@ impl Session {
         self.say.error(&format!(
             "{}: task {}: connection to the node's step daemon lost, exit status unknown",
             node.name,
-            muster_core::hostlist::ranges(&left)
+            muster_model::hostlist::ranges(&left)
         ));
         let exit = ExitStatus { code: 1, signal: 0 };
         match (self.meshed, self.joined) {

@@ -1,8 +1,8 @@
 //! The tasks of a step: which still run, how the others ended, and the lines that report it.
 
 use muster_conf::options::values::signal_name;
-use muster_core::hostlist;
-use muster_core::job::ExitStatus;
+use muster_model::hostlist;
+use muster_model::job::ExitStatus;
 use muster_proto::step::StepNode;
 
 /// A task's life.

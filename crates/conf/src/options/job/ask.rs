@@ -5,8 +5,8 @@ use crate::options::OptionError;
 use crate::options::chosen::{Chosen, Source};
 use crate::options::values::{self, number};
 use crate::value::parse_mem_mib;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CORE_ANY};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CORE_ANY};
 
 /// Everything that shapes the allocation.
 ///
@@ -100,7 +100,7 @@ fn node_count(
         ask.min_nodes = tasks.div_ceil(per_node);
     }
     if let Some(list) = &ask.nodelist {
-        let mut named = muster_core::hostlist::parse(list)
+        let mut named = muster_model::hostlist::parse(list)
             .map_err(|e| OptionError::invalid(format!("Invalid --nodelist specification: {e}")))?;
         // An arbitrary distribution names a node once for each of its tasks.
         named.sort_unstable();

@@ -3,8 +3,8 @@
 use crate::options::OptionError;
 use crate::options::chosen::Chosen;
 use crate::options::values;
-use muster_core::binding::{CpuBind, MemBind};
-use muster_core::gpu_bind::GpuBind;
+use muster_model::binding::{CpuBind, MemBind};
+use muster_model::gpu_bind::GpuBind;
 
 /// `--cpu-bind` of a step, made complete: `--hint`, `-B`, `--threads-per-core`, `--ntasks-per-core` and
 /// `--ntasks-per-socket` say what tasks are bound to where it does not.

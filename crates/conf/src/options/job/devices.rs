@@ -6,7 +6,7 @@ use crate::options::OptionError;
 use crate::options::chosen::Chosen;
 use crate::options::row::Command;
 use crate::options::values::{self, number};
-use muster_core::spec::{DeviceAsk, DeviceBinding, GPU, GresAsk, ResourceAsk};
+use muster_model::spec::{DeviceAsk, DeviceBinding, GPU, GresAsk, ResourceAsk};
 
 /// Slurm's line under each of these.
 const GRES: &str = "Invalid generic resource (gres) specification";

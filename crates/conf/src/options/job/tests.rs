@@ -5,7 +5,7 @@ use crate::options::chosen::Source;
 use crate::options::getopt::{self, Order};
 use crate::options::values::time::Utc;
 use crate::options::{find, table};
-use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CORE_ANY};
+use muster_model::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CORE_ANY};
 
 fn chosen(command: Command, line: &str) -> Chosen {
     let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -109,8 +109,8 @@ fn memory_and_sharing() {
 
 #[test]
 fn gpus_are_counted_by_what_they_are_asked_by() {
-    let listed = |list: &[muster_core::spec::GresAsk]| -> Vec<(String, u64)> {
-        let text = |g: &muster_core::spec::GresAsk| match &g.kind {
+    let listed = |list: &[muster_model::spec::GresAsk]| -> Vec<(String, u64)> {
+        let text = |g: &muster_model::spec::GresAsk| match &g.kind {
             Some(kind) => format!("{}:{kind}", g.name),
             None => g.name.clone(),
         };

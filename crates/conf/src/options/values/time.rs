@@ -1,7 +1,7 @@
 //! Points in time as `--begin` and `--deadline` take them: `now+1hour`, `16:00`, `tomorrow`, `2030-01-20T12:34:00`.
 //! The time zone comes in as an argument.
 
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 
 /// A date and time of day in the user's time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Accounts: added, changed, deleted.
 
 use super::{check_terms, parent_or_root, set_terms};
-use crate::accounts::{Account, ROOT, Terms};
-use crate::command::TermsAsk;
 use crate::event::AccountsChange;
-use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
+use muster_model::accounts::{Account, ROOT, Terms};
+use muster_model::command::TermsAsk;
+use muster_model::refusal::{Refusal, RefusalCode};
 
 /// Adds those that are not there. Texts, description and organization, are the name where they are empty.
 pub(super) fn add(

@@ -1,12 +1,12 @@
 //! QOS: added, changed, deleted.
 
 use super::{edit_list, set_limits};
-use crate::accounts::{NORMAL, Qos};
-use crate::command::QosAsk;
 use crate::event::AccountsChange;
-use crate::preemption::parse_mode;
-use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
+use muster_model::accounts::{NORMAL, Qos};
+use muster_model::command::QosAsk;
+use muster_model::preemption::parse_mode;
+use muster_model::refusal::{Refusal, RefusalCode};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Adds those that are not there.

@@ -4,13 +4,13 @@
 
 use super::parent_or_root;
 use super::users::{accounts_of, added_to, user};
-use crate::account_limits::Limits;
-use crate::accounts::{ROOT, User};
-use crate::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
 use crate::policy::access;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::rights::Request;
 use crate::state::State;
+use muster_model::account_limits::Limits;
+use muster_model::accounts::{ROOT, User};
+use muster_model::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
 
 /// Refuses those who may not make the edit.
 pub(super) fn check(

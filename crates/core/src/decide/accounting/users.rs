@@ -2,11 +2,11 @@
 
 use super::accounts::check_exists;
 use super::{check_name, check_terms, edit_list, selects, set_terms};
-use crate::accounts::{ROOT, Terms, User};
-use crate::command::{TermsAsk, WckeysAsk};
 use crate::event::AccountsChange;
-use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
+use muster_model::accounts::{ROOT, Terms, User};
+use muster_model::command::{TermsAsk, WckeysAsk};
+use muster_model::refusal::{Refusal, RefusalCode};
 
 /// The request for users that are added or changed.
 pub(super) struct Asked<'a> {

@@ -2,12 +2,12 @@
 //! what its nodes give and get, and nobody looks at these again.
 
 use crate::apply;
-use crate::ids::{JobId, NodeIdx};
-use crate::job::{Allocation, Job};
-use crate::node::Node;
 use crate::state::State;
-use crate::time::Timestamp;
 use foldhash::fast::RandomState;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Allocation, Job};
+use muster_model::node::Node;
+use muster_model::time::Timestamp;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 use super::super::draft::Draft;
 use super::nodes;
 use crate::event::{Event, JobChange};
-use crate::ids::JobId;
-use crate::job::{Job, Phase};
-use crate::reservation::{Flags, Reservation};
-use crate::time::Timestamp;
+use muster_model::ids::JobId;
+use muster_model::job::{Job, Phase};
+use muster_model::reservation::{Flags, Reservation};
+use muster_model::time::Timestamp;
 use std::sync::Arc;
 
 /// Begins and ends what is due. Comes after the time limits, which a reservation's end sets.

@@ -3,15 +3,15 @@
 use super::super::draft::Draft;
 use super::super::target;
 use super::wanted::Wanted;
-use crate::command::ReservationAsk;
-use crate::config::PartitionConfig;
-use crate::cpuset::CpuSet;
-use crate::ids::NodeIdx;
-use crate::node::Node;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::reservation::{Flags, Reservation};
 use crate::state::State;
-use crate::time::Timestamp;
+use muster_model::command::ReservationAsk;
+use muster_model::config::PartitionConfig;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::NodeIdx;
+use muster_model::node::Node;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::reservation::{Flags, Reservation};
+use muster_model::time::Timestamp;
 
 /// Chooses what a new reservation asks for.
 pub(super) fn choose(
@@ -284,12 +284,12 @@ fn cores_of_nodes(
     (left == 0 && taken.len() >= count).then_some(taken)
 }
 
-fn cores_of(config: &crate::node::NodeConfig) -> u32 {
+fn cores_of(config: &muster_model::node::NodeConfig) -> u32 {
     config.cpus / threads_of(config)
 }
 
 /// CPUs of one core.
-fn threads_of(config: &crate::node::NodeConfig) -> u32 {
+fn threads_of(config: &muster_model::node::NodeConfig) -> u32 {
     let cores = config
         .sockets
         .max(1)
@@ -514,7 +514,7 @@ fn indices(state: &State, new: &Reservation, text: &str) -> Result<Vec<NodeIdx>,
         );
     }
     let mut nodes = Vec::new();
-    for name in target::node_names(text, crate::limits::HOSTLIST_NAMES_MAX)? {
+    for name in target::node_names(text, muster_model::limits::HOSTLIST_NAMES_MAX)? {
         let node = state.node_named(&name).ok_or_else(|| {
             Refusal::new(
                 RefusalCode::InvalidNode,

@@ -1,12 +1,12 @@
 //! `Features=` of a reservation: which nodes satisfy it, and how many of which.
 
 use super::super::ask;
-use crate::features::{self, Alternative, Expr};
-use crate::ids::NodeIdx;
-use crate::node::Node;
-use crate::refusal::{Refusal, RefusalCode};
-use crate::reservation::Reservation;
 use crate::state::State;
+use muster_model::features::{self, Alternative, Expr};
+use muster_model::ids::NodeIdx;
+use muster_model::node::Node;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::reservation::Reservation;
 
 /// The nodes that a reservation asks for.
 pub(super) struct Wanted {

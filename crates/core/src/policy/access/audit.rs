@@ -1,10 +1,10 @@
 //! What the audit log says of a command: what it is about, and whether it reaches beyond one's own jobs. Texts of users
 //! are cut and escaped, so that none makes a line of its own.
 
-use crate::command::{AccountsAsk, Identity, JobSelection, JobTarget, UserCommand};
-use crate::ids::JobId;
-use crate::rights::Request;
 use crate::state::State;
+use muster_model::command::{AccountsAsk, Identity, JobSelection, JobTarget, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::rights::Request;
 use std::fmt::Write as _;
 
 /// Bytes of a text of users in a line.

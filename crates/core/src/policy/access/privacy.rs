@@ -3,19 +3,19 @@
 //! are written; nothing is left to commands.
 
 use super::role_of;
-use crate::account_limits::Scope;
-use crate::accounts::{Accounts, ROOT};
-use crate::command::Identity;
-use crate::explain::Explanation;
-use crate::ids::JobId;
-use crate::job::Job;
-use crate::node::Node;
-use crate::node_state::InitialState;
-use crate::power::Power;
-use crate::private_data::PrivateData;
-use crate::reservation::Reservation;
-use crate::rights::{Role, coordinates};
 use crate::state::State;
+use muster_model::account_limits::Scope;
+use muster_model::accounts::{Accounts, ROOT};
+use muster_model::command::Identity;
+use muster_model::explain::Explanation;
+use muster_model::ids::JobId;
+use muster_model::job::Job;
+use muster_model::node::Node;
+use muster_model::node_state::InitialState;
+use muster_model::power::Power;
+use muster_model::private_data::PrivateData;
+use muster_model::reservation::Reservation;
+use muster_model::rights::{Role, coordinates};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs that someone may see.
@@ -174,7 +174,7 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
     }
     if accounts {
         all.accounts.retain(|name, _| mine.contains(name));
-        let own = |share: &crate::accounts::Share| {
+        let own = |share: &muster_model::accounts::Share| {
             !share.user.is_empty() || share.account == ROOT || mine.contains(&share.account)
         };
         all.shares.retain(own);

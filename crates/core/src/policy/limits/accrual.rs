@@ -3,12 +3,12 @@
 //! those that could first have run first. Records that no such limit concerns keep nothing: they age since they could
 //! have run, and count all the same, should a limit be set while they wait.
 
-use crate::account_limits::{Limits, Scope};
-use crate::ids::JobId;
-use crate::job::{Accrual, Job};
 use crate::state::State;
 use crate::state::limit_use::AccrualGroup;
-use crate::time::Timestamp;
+use muster_model::account_limits::{Limits, Scope};
+use muster_model::ids::JobId;
+use muster_model::job::{Accrual, Job};
+use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl State {

@@ -2,11 +2,11 @@
 //! well; that of the partition comes before the job's own. Limits of groups hold at each level of the tree of accounts,
 //! others where they are set nearest to the user.
 
-use crate::account_limits::{Amounts, Limits, Scope, TresUsage};
-use crate::job::{Job, MILLION, Reason};
 use crate::state::State;
 use crate::state::limit_use::InUse;
-use crate::time::{TimeLimit, Timestamp};
+use muster_model::account_limits::{Amounts, Limits, Scope, TresUsage};
+use muster_model::job::{Job, MILLION, Reason};
+use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The limited quantity.

@@ -3,14 +3,14 @@
 use super::commands::commands;
 use crate::mutation::{Change, change, changed};
 use crate::world::{World, array, config, exit, spec, step, step_end, user};
-use muster_core::command::{Command, NodeCommand, Reply, UserCommand};
-use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{Step, StepEnd};
-use muster_core::node::{GresConfig, NodeInfo};
-use muster_core::order_config::Multifactor;
-use muster_core::refusal::RefusalCode;
-use muster_core::spec::JobSpec;
-use muster_core::validate::Validate;
+use muster_model::command::{Command, NodeCommand, Reply, UserCommand};
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::job::{Step, StepEnd};
+use muster_model::node::{GresConfig, NodeInfo};
+use muster_model::order_config::Multifactor;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
+use muster_model::validate::Validate;
 use proptest::prelude::*;
 
 /// A world in which most commands find something to do: an array, a running job with a step, one that waits.

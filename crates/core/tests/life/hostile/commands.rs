@@ -1,20 +1,20 @@
 //! A valid command of each kind.
 
 use crate::world::{SCRIPT, allocation, array, exit, spec, target};
-use muster_core::account_limits::LimitAsk;
-use muster_core::command::{
+use muster_model::account_limits::LimitAsk;
+use muster_model::command::{
     AccountsAsk, AccountsEdit, JobSelection, JobTarget, JobUpdate, NameList, NodeUpdate, QosAsk,
     ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
 };
-use muster_core::ids::{JobId, StepNo};
-use muster_core::index_set::IndexSet;
-use muster_core::job::JobState;
-use muster_core::reservation::Flags;
-use muster_core::spec::{
+use muster_model::ids::{JobId, StepNo};
+use muster_model::index_set::IndexSet;
+use muster_model::job::JobState;
+use muster_model::reservation::Flags;
+use muster_model::spec::{
     Dependency, DependencyKind, DependencyTerm, DeviceAsk, GresAsk, JobSpec, MemoryAsk,
     ResourceAsk, WarnSignal,
 };
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::time::{TimeLimit, Timestamp};
 
 /// A command of each kind, with something in each of its fields.
 pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {

@@ -2,12 +2,12 @@
 
 use super::{CALLERS, COORDINATOR, OPERATOR, OWNER, STRANGER, world_with};
 use crate::world::{World, config, target, user};
-use muster_core::command::UserCommand;
-use muster_core::config::ClusterConfig;
-use muster_core::ids::JobId;
 use muster_core::policy::access::privacy::{self, JobScope};
-use muster_core::private_data::PrivateData;
-use muster_core::reservation::Reservation;
+use muster_model::command::UserCommand;
+use muster_model::config::ClusterConfig;
+use muster_model::ids::JobId;
+use muster_model::private_data::PrivateData;
+use muster_model::reservation::Reservation;
 use std::collections::BTreeSet;
 
 /// A world whose configuration has these words.
@@ -121,11 +121,11 @@ fn reservations_and_nodes_of_a_cloud() {
             private: PrivateData::parse(words),
             ..config()
         };
-        config.nodes[2].state = muster_core::node_state::InitialState::Cloud;
+        config.nodes[2].state = muster_model::node_state::InitialState::Cloud;
         let mut w = World::with(config.clone());
         // It has come; before, it is powered down.
         assert!(privacy::shows_node(&w.state, &w.state.nodes[2]));
-        w.state.nodes[2].power = Some(muster_core::power::Power::Down);
+        w.state.nodes[2].power = Some(muster_model::power::Power::Down);
         assert_eq!(privacy::shows_node(&w.state, &w.state.nodes[2]), shown);
         assert!(privacy::shows_node(&w.state, &w.state.nodes[0]));
     }

@@ -1,15 +1,15 @@
 //! A request of each row of the table of rights, and the parts of requests that have rows of their own.
 
 use crate::world::{spec, target};
-use muster_core::command::{
+use muster_model::command::{
     AccountsAsk, AccountsEdit, JobSelection, JobUpdate, NodeUpdate, QosAsk, ReservationAsk,
     SignalScope, TermsAsk, UserCommand, WckeysAsk,
 };
-use muster_core::ids::JobId;
-use muster_core::job::ExitStatus;
-use muster_core::rights::Request;
-use muster_core::spec::{JobSpec, Owner};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::ids::JobId;
+use muster_model::job::ExitStatus;
+use muster_model::rights::Request;
+use muster_model::spec::{JobSpec, Owner};
+use muster_model::time::{TimeLimit, Timestamp};
 
 pub(super) fn edit(names: &[&str], ask: AccountsAsk) -> UserCommand {
     UserCommand::EditAccounts(Box::new(AccountsEdit {

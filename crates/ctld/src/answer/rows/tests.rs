@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::answer;
-use muster_core::config::PartitionConfig;
-use muster_core::job::JobState;
 use muster_core::policy::access::privacy::JobScope;
-use muster_core::shared_spec::SpecTable;
-use muster_core::spec::{JobSpec, Owner};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::config::PartitionConfig;
+use muster_model::job::JobState;
+use muster_model::shared_spec::SpecTable;
+use muster_model::spec::{JobSpec, Owner};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::{JobFilter, Response};
 use muster_proto::frame;
 use proptest::prelude::*;

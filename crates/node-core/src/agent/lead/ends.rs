@@ -4,9 +4,9 @@ use super::{Agent, LedStepEvent, LedStepState, StepKey};
 use crate::agent::{AgentAction, encode};
 use crate::messages::JobAttempt;
 use crate::record::Record;
-use muster_core::ids::{Attempt, StepNo};
-use muster_core::job::{ExitStatus, JobState, StepEnd};
-use muster_core::time::Timestamp;
+use muster_model::ids::{Attempt, StepNo};
+use muster_model::job::{ExitStatus, JobState, StepEnd};
+use muster_model::time::Timestamp;
 use muster_proto::node::Report;
 use muster_proto::step::AgentReply;
 

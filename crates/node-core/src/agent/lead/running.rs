@@ -5,9 +5,9 @@ use super::{Agent, LedStepEvent, LedStepState, StepKey};
 use crate::agent::node_steps::Listening;
 use crate::messages::LauncherCommand;
 use crate::signals::SIGTERM;
-use muster_core::hostlist;
-use muster_core::job::StepEnd;
-use muster_core::refusal::{Refusal, RefusalCode};
+use muster_model::hostlist;
+use muster_model::job::StepEnd;
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
 use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepNode};
 

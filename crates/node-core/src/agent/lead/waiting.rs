@@ -6,8 +6,8 @@ use crate::agent::{AfterRead, AgentAction, ConnId, Timer};
 use crate::job_table::is_owner_key;
 use crate::layout::{self, NoLayout};
 use crate::messages::JobAttempt;
-use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::rights::{self, Request};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{self, Request};
 use muster_proto::step::{AgentReply, StepSpec};
 use std::collections::HashSet;
 

@@ -658,7 +658,7 @@ fn a_job_that_ends_refuses_what_waits() {
         job: RUN.job,
         attempt: RUN.attempt,
         now: false,
-        why: muster_core::effect::TerminateReason::Cancelled,
+        why: muster_model::effect::TerminateReason::Cancelled,
     });
     assert_eq!(
         refusal(bench.replies_to(waiting)[0]),

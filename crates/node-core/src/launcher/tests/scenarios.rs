@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::signals::{SIGCONT, SIGSTOP};
-use muster_core::command::SignalScope;
+use muster_model::command::SignalScope;
 
 const A: u64 = 1;
 

@@ -2,8 +2,8 @@
 //! process for itself.
 
 use crate::sys;
-use muster_core::ids::StepNo;
-use muster_core::job::Usage;
+use muster_model::ids::StepNo;
+use muster_model::job::Usage;
 use muster_node_core::messages::{Process, TaskUsage};
 use muster_proto::node::MemoryCount;
 use std::collections::{BTreeMap, HashMap};

@@ -9,7 +9,7 @@ use crate::nodes::rooms::take_away;
 use crate::place::NodeSource;
 use crate::place::holds::{Hold, Holds};
 use crate::place::node_source::{end_after, tightest};
-use muster_core::time::Timestamp;
+use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

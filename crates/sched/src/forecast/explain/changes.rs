@@ -1,12 +1,12 @@
 //! Changes of a job that may start it sooner: smaller, shorter, in another partition, without an option.
 
 use super::partitions_of;
-use muster_core::command::Identity;
 use muster_core::decide::prospective_job;
-use muster_core::job::{Job, Reason};
-use muster_core::spec::{Dependency, DeviceBinding, JobSpec, Sharing};
 use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::command::Identity;
+use muster_model::job::{Job, Reason};
+use muster_model::spec::{Dependency, DeviceBinding, JobSpec, Sharing};
+use muster_model::time::{TimeLimit, Timestamp};
 
 /// A change to try.
 pub(super) struct Change {

@@ -2,8 +2,8 @@
 
 use super::NodeClass;
 use super::devices::PartRule;
-use muster_core::config::ClusterConfig;
-use muster_core::node::Node;
+use muster_model::config::ClusterConfig;
+use muster_model::node::Node;
 
 /// The class of a node. With `cores_by_socket` cores are handed out although the cluster says sockets.
 pub(super) fn class_of(node: &Node, config: &ClusterConfig, cores_by_socket: bool) -> NodeClass {

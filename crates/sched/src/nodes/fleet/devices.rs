@@ -2,9 +2,9 @@
 
 use super::links::best_linked;
 use super::{NodeClass, Room, Want};
-use muster_core::cpuset::CpuSet;
-use muster_core::gpu_parts::{self, Entry, PartedGpu, PartsOfGpus};
-use muster_core::job::GresShare;
+use muster_model::cpuset::CpuSet;
+use muster_model::gpu_parts::{self, Entry, PartedGpu, PartsOfGpus};
+use muster_model::job::GresShare;
 use std::borrow::Cow;
 use std::ops::Range;
 

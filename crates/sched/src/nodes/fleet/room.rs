@@ -4,7 +4,7 @@
 use super::NodeClass;
 use super::devices::gres_room;
 use crate::nodes::sharing::NodeUsers;
-use muster_core::cpuset::CpuSet;
+use muster_model::cpuset::CpuSet;
 
 /// Free resources of a node, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use super::{config, within};
 use crate::world::{World, job, wide};
 use muster_core::event::JobChange;
-use muster_core::ids::JobId;
-use muster_core::job::{Hold, JobState, Reason};
-use muster_core::preemption::PreemptMode;
-use muster_core::spec::JobSpec;
+use muster_model::ids::JobId;
+use muster_model::job::{Hold, JobState, Reason};
+use muster_model::preemption::PreemptMode;
+use muster_model::spec::JobSpec;
 
 fn licensed(licenses: &str, spec: JobSpec) -> JobSpec {
     JobSpec {

@@ -2,14 +2,14 @@
 
 use super::{config, within};
 use crate::world::{World, cluster, nodes, wide};
-use muster_core::accounts::Qos;
-use muster_core::command::Plan;
 use muster_core::event::{AccountsChange, Event};
-use muster_core::ids::JobId;
-use muster_core::job::{Job, JobState, NodeShare, Reason};
-use muster_core::preemption::{PreemptMode, PreemptType};
-use muster_core::spec::{JobSpec, MemoryAsk};
-use muster_core::time::Timestamp;
+use muster_model::accounts::Qos;
+use muster_model::command::Plan;
+use muster_model::ids::JobId;
+use muster_model::job::{Job, JobState, NodeShare, Reason};
+use muster_model::preemption::{PreemptMode, PreemptType};
+use muster_model::spec::{JobSpec, MemoryAsk};
+use muster_model::time::Timestamp;
 use muster_sched::{Promised, Scheduler};
 use proptest::prelude::*;
 use std::cmp::Reverse;

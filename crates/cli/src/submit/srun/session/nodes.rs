@@ -8,7 +8,7 @@ use super::peer::Peer;
 use crate::submit::agent::AgentStream;
 use crate::submit::say::Say;
 use minicbor::bytes::ByteVec;
-use muster_core::tree;
+use muster_model::tree;
 use muster_proto::step::{Attach, FromStepd, StepCreated, StepNode, StepSpec, ToStepd};
 use nix::poll::PollFd;
 use std::collections::VecDeque;
@@ -108,7 +108,7 @@ impl Nodes {
                 created.step,
                 node.name,
                 node.tasks.len(),
-                muster_core::hostlist::ranges(&node.tasks)
+                muster_model::hostlist::ranges(&node.tasks)
             ));
         }
         self.nodes

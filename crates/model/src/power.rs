@@ -118,7 +118,7 @@ pub struct PowerRates {
 
 impl PowerRates {
     /// One more.
-    pub(crate) fn count(&mut self, at: Timestamp, up: bool) {
+    pub fn count(&mut self, at: Timestamp, up: bool) {
         let minute = at.0.div_euclid(60_000);
         if minute != self.minute {
             *self = PowerRates {
@@ -133,7 +133,7 @@ impl PowerRates {
     }
 
     /// How many more there may be now.
-    pub(crate) fn left(&self, now: Timestamp, up: bool, rate: u32) -> u32 {
+    pub fn left(&self, now: Timestamp, up: bool, rate: u32) -> u32 {
         let used = match (now.0.div_euclid(60_000) == self.minute, up) {
             (false, _) => 0,
             (true, true) => self.up,

@@ -299,7 +299,7 @@ impl Reservation {
     }
 
     /// Takes over nodes, whole.
-    pub(crate) fn set_nodes<'a>(&mut self, nodes: impl Iterator<Item = &'a Node>) {
+    pub fn set_nodes<'a>(&mut self, nodes: impl Iterator<Item = &'a Node>) {
         let whole = |node: &Node| ReservedNode {
             node: node.idx,
             name: node.config.name.clone(),
@@ -378,7 +378,7 @@ impl Reservations {
         now.map(|r| r.flags.has(Flags::MAINT)).reduce(|a, b| a | b)
     }
 
-    pub(crate) fn insert(&mut self, reservation: Reservation) {
+    pub fn insert(&mut self, reservation: Reservation) {
         self.remove(&reservation.name);
         for entry in &reservation.nodes {
             let names = self.on_node.entry(entry.node).or_default();
@@ -388,7 +388,7 @@ impl Reservations {
         self.by_name.insert(reservation.name.clone(), reservation);
     }
 
-    pub(crate) fn remove(&mut self, name: &str) -> Option<Reservation> {
+    pub fn remove(&mut self, name: &str) -> Option<Reservation> {
         let gone = self.by_name.remove(name)?;
         for entry in &gone.nodes {
             if let Some(names) = self.on_node.get_mut(&entry.node) {
@@ -401,7 +401,7 @@ impl Reservations {
         Some(gone)
     }
 
-    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Reservation> {
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Reservation> {
         self.by_name.get_mut(name)
     }
 }

@@ -1,4 +1,4 @@
-//! Where a record is in its life. What leads from one phase to the next is in `crate::transition`.
+//! Where a record is in its life. What leads from one phase to the next is in `muster_core::transition`.
 
 use super::{AfterCompleting, Job, JobState};
 

@@ -1,6 +1,6 @@
 //! Validation of what comes from outside. A message is decoded and validated in one step (`muster_proto::frame::decode`);
 //! [`macro@Validate`] derives the walk over all fields, so that none is forgotten. What a value means in the state of the
-//! cluster is not known here: that is checked by [`crate::decide`].
+//! cluster is not known here: that is checked by `muster_core::decide`.
 
 use crate::limits::{FRAME_BYTES_MAX, LIST_ITEMS_MAX, TEXT_BYTES_MAX};
 use minicbor::bytes::{ByteSlice, ByteVec};

@@ -15,7 +15,7 @@ pub struct JobId(
     pub u64,
 );
 
-/// A node's place in [`crate::state::State::nodes`]; stable for the life of the cluster.
+/// A node's place in `muster_core::state::State::nodes`; stable for the life of the cluster.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
 )]

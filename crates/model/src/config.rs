@@ -185,7 +185,7 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Whether run times are predicted, for the order of jobs and for planning (`crate::state::run_times`).
+    /// Whether run times are predicted, for the order of jobs and for planning (`muster_core::state::run_times`).
     pub fn predicts_run_times(&self) -> bool {
         self.has_scheduler_parameter(PREDICT_RUN_TIMES)
     }

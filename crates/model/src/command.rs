@@ -1,4 +1,4 @@
-//! Requests to the core. A command is a request with an identity; [`crate::decide`] turns it into events or
+//! Requests to the core. A command is a request with an identity; `muster_core::decide` turns it into events or
 //! refuses it.
 
 mod accounts;

@@ -1,0 +1,50 @@
+//! The vocabulary of Muster, which all crates share: what a job, a step, a node, a partition, an account is; how users
+//! and slurm.conf write it; how it is stored and sent (CBOR with numbered fields); what of it is valid.
+//!
+//! No state of a cluster and no rule over one: these are in `muster_core`. No I/O, no clock, no threads, no randomness.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+// Derived code uses one name for this crate, from inside and outside.
+extern crate self as muster_model;
+
+pub mod account_limits;
+pub mod accounts;
+pub mod binding;
+pub mod cbor;
+pub mod command;
+pub mod config;
+pub mod cpuset;
+pub mod distribution;
+pub mod effect;
+pub mod environment;
+pub mod explain;
+pub mod factors;
+pub mod features;
+pub mod gpu_bind;
+pub mod gpu_parts;
+pub mod het;
+pub mod hostlist;
+pub mod ids;
+pub mod index_set;
+pub mod job;
+pub mod job_env;
+pub mod licenses;
+pub mod limits;
+pub mod listing_codec;
+pub mod node;
+pub mod node_state;
+pub mod order_config;
+pub mod power;
+pub mod preemption;
+pub mod private_data;
+pub mod refusal;
+pub mod reservation;
+pub mod rights;
+pub mod shared_spec;
+pub mod spec;
+pub mod time;
+pub mod topology;
+pub mod tree;
+pub mod usage;
+pub mod validate;
