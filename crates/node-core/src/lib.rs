@@ -2,17 +2,24 @@
 //! `muster-node` executes it.
 #![warn(missing_docs)]
 
+pub mod agent;
 pub mod binding;
+pub mod exit_status;
 pub mod job_table;
 pub mod job_view;
+pub mod kept;
+pub mod launcher;
 pub mod layout;
 pub mod messages;
+pub mod now;
 pub mod pattern;
 pub mod pmix_place;
 mod prolog_epilog;
 pub mod record;
+pub mod signals;
 pub mod step_bounds;
 pub mod step_numbers;
 pub mod step_variables;
+pub mod stepd_reuse;
 
 pub use prolog_epilog::PrologEpilog;

@@ -6,7 +6,7 @@ mod probe;
 
 pub(crate) use probe::main;
 
-use crate::shim::SHIM_NAME;
+use crate::launcher::SHIM_NAME;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -121,7 +121,7 @@ pub(crate) struct OrderFds {
 
 impl OrderFds {
     /// The next that have come with an order by the shim.
-    pub(crate) fn take_by_shim(received: &mut VecDeque<OwnedFd>) -> OrderFds {
+    pub(crate) fn take_by_launcher(received: &mut VecDeque<OwnedFd>) -> OrderFds {
         OrderFds {
             agent: received.pop_front(),
             ..OrderFds::default()

@@ -1,8 +1,8 @@
 //! An agent that lies, for tests: it speaks the launcher's protocol below the agent. Not a part of the crate's interface.
 
 use crate::descriptors::{OrderFds, SrunStdio, send};
+use crate::launcher::{attach_frame, socket_path};
 use crate::options::AgentOptions;
-use crate::shim::{attach_frame, socket_path};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobId, StepNo};

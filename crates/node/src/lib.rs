@@ -17,13 +17,14 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod info;
+mod launcher;
 #[doc(hidden)]
 pub mod liar;
 mod numa;
 mod options;
 mod reaping;
 mod role;
-mod shim;
+mod step_result;
 mod stepd;
 mod supervisor;
 mod sys;
@@ -32,8 +33,8 @@ mod topology;
 pub use agent::agent_main;
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
+pub use launcher::{SHIM_NAME, ShimStop, shim_main, stop_shim};
 pub use options::AgentOptions;
-pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
 pub use stepd::{HOST_NAME, STEPD_NAME, pmix_host_main, stepd_main};
 pub use supervisor::{AGENT_NAME, AgentLog, check_account, run};
 pub use sys::pidfd;

@@ -26,14 +26,13 @@ pub(crate) mod tree;
 mod wire;
 
 use crate::descriptors::SrunStdio;
-use crate::shim::Removal;
+use crate::launcher::Removal;
 use crate::{reaping, sys};
 use client::Client;
 pub use mpi::host::{HOST_NAME, pmix_host_main};
 use muster_model::job::{ExitStatus, StepEnd, Usage};
 use muster_node_core::messages::{KeptEntries, NextStep, StepOrder, StepdCommand, StepdEvent};
 use muster_proto::step::{FromStepd, ToStepd};
-pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
 use runtime::{Confines, StepdRuntime};
 pub use start::{STEPD_NAME, stepd_main};
@@ -692,7 +691,7 @@ impl<'a> Stepd<'a> {
             self.send(&exited);
             return;
         }
-        let exit = crate::agent::exit_status(r.status);
+        let exit = muster_node_core::exit_status::exit_status(r.status);
         if self.pmix.as_ref().is_some_and(|p| p.pid == r.pid) {
             self.pmix_ended(exit);
             return;

@@ -1,14 +1,14 @@
 //! Closes what clients have sent, where the agent's only loop does not wait for it: see [`muster_closer`]. A user for whom much
 //! waits has no further descriptors received.
 
-use crate::descriptors::{self, OrderFds, SrunStdio};
+use crate::descriptors::{self, SrunStdio};
 use crate::sys;
 use muster_closer::{Closers, close_without_linger, holds_descriptors};
 use nix::sys::stat::SFlag;
 use std::collections::VecDeque;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 
@@ -62,11 +62,6 @@ pub(super) fn close_connection(client: impl Into<Sender>, stream: UnixStream) {
     }
 }
 
-/// Closes what went with an order for a step of a user.
-pub(super) fn close_order(uid: u32, with: OrderFds) {
-    close(uid, with.srun.into_iter().flat_map(SrunStdio::into_fds));
-}
-
 /// How many descriptors of a user, or of another node's agent, wait to be closed.
 pub(super) fn waiting_of(sender: impl Into<Sender>) -> usize {
     CLOSERS.waiting_of(sender)
@@ -116,20 +111,15 @@ impl Streams {
         Some(streams).filter(|_| expected)
     }
 
-    /// What a user has sent.
-    pub(super) fn of(uid: u32, fds: SrunStdio) -> Streams {
-        let fds = Some(fds);
-        Streams { uid, fds }
-    }
-
     /// Sends them alone to the daemon of their step.
     pub(super) fn send(&self, socket: &impl AsRawFd) -> bool {
         self.fds.as_ref().is_some_and(|fds| fds.send(socket))
     }
 
-    /// For the task that is to have them.
-    pub(super) fn into_fds(mut self) -> Option<SrunStdio> {
-        self.fds.take()
+    /// Their numbers, in order.
+    pub(super) fn numbers(&self) -> Vec<RawFd> {
+        let fds = self.fds.iter();
+        fds.flat_map(SrunStdio::numbers).collect()
     }
 }
 

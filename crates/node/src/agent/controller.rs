@@ -1,13 +1,13 @@
 //! The connection to the controller, which the supervisor makes, so that the controller sees root: dials for ever, has the
 //! launcher check that it is the controller that this node knows, believes only its orders.
 
+use super::Input;
 use super::socket::{Socket, read_frames, spawn_writer};
 use super::supervisor_link::Dialer;
-use super::{Event, info};
 use crate::options::AgentOptions;
 use crate::sys;
 use anyhow::{Context as _, bail, ensure};
-use minicbor::bytes::ByteVec;
+use muster_node_core::agent::{AgentEvent, DialId};
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames, Message};
 use muster_proto::node::{Orders, ToNode};
@@ -22,13 +22,16 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the connection up for ever.
-pub(super) fn keep(dialer: Dialer, options: AgentOptions, events: mpsc::UnboundedSender<Event>) {
+pub(super) fn keep(dialer: Dialer, options: AgentOptions, inputs: mpsc::UnboundedSender<Input>) {
     tokio::spawn(async move {
         let mut wait = RETRY_MIN;
         let mut last_error = String::new();
+        let mut last_dial = 0;
         loop {
             let mut welcomed = false;
-            if let Err(e) = session(&dialer, &options, &events, &mut welcomed).await {
+            last_dial += 1;
+            let dial = DialId(last_dial);
+            if let Err(e) = session((&dialer, dial), &options, &inputs, &mut welcomed).await {
                 let text = format!("{e:#}");
                 if text != last_error {
                     log::warn!("controller: {text}");
@@ -36,7 +39,7 @@ pub(super) fn keep(dialer: Dialer, options: AgentOptions, events: mpsc::Unbounde
                 }
             }
             if welcomed {
-                let _ = events.send(Event::ControllerLost);
+                let _ = inputs.send(Input::ControllerLost);
                 last_error.clear();
                 wait = RETRY_MIN;
             }
@@ -48,9 +51,9 @@ pub(super) fn keep(dialer: Dialer, options: AgentOptions, events: mpsc::Unbounde
 
 /// One connection, from dial to end.
 async fn session(
-    dialer: &Dialer,
+    (dialer, dial): (&Dialer, DialId),
     options: &AgentOptions,
-    events: &mpsc::UnboundedSender<Event>,
+    inputs: &mpsc::UnboundedSender<Input>,
     welcomed: &mut bool,
 ) -> anyhow::Result<()> {
     let socket = &options.controller_socket;
@@ -62,7 +65,8 @@ async fn session(
     sys::fill_randomly(&mut secret).context("no random numbers")?;
     let own = KeyPair::of(secret);
     let (reply, greeting) = oneshot::channel();
-    events.send(Event::Dialed(own.public().to_vec().into(), reply))?;
+    let key = own.public().to_vec().into();
+    inputs.send(Input::Dialed(dial, key, reply))?;
     link.write_all(&greeting.await?).await?;
     let welcome = match read_one(&link).await? {
         Response::Welcome(welcome) => *welcome,
@@ -79,7 +83,8 @@ async fn session(
         options.cluster
     );
     let (reply, believed) = oneshot::channel();
-    events.send(Event::Answered(welcome.public_key.clone(), reply))?;
+    let key = welcome.public_key.clone();
+    inputs.send(Input::ControllerAnswered(dial, key, reply))?;
     let believed = believed.await.context("the launcher was lost")?;
     believed.map_err(anyhow::Error::msg)?;
     let peers = SessionPeers {
@@ -92,7 +97,7 @@ async fn session(
         .context("its public key")?;
     *welcomed = true;
     let outlet = spawn_writer(link.clone());
-    events.send(Event::Welcome(Link {
+    inputs.send(Input::ControllerUp(Link {
         outlet,
         socket: link.clone(),
     }))?;
@@ -104,19 +109,19 @@ async fn session(
                 seal,
                 launcher_seal,
             } => match open(options, &mut sealed, &bytes, &seal) {
-                Ok(orders) => Event::Orders(Box::new(Sealed {
-                    orders,
+                Ok(orders) => AgentEvent::Orders {
+                    orders: Box::new(orders),
                     bytes,
                     launcher_seal,
-                })),
+                },
                 Err(e) => {
                     log::error!("orders are refused, the connection is closed: {e:#}");
                     return closing.close();
                 }
             },
-            other => Event::Controller(Box::new(other)),
+            other => AgentEvent::Controller(other),
         };
-        let _ = events.send(event);
+        let _ = inputs.send(Input::Event(event));
     })
     .await;
     bail!("{}: the connection ended: {ended}", socket.display())
@@ -169,37 +174,5 @@ impl Link {
     /// Ends it; the controller is dialled again.
     pub(super) fn close(&self) {
         self.socket.close();
-    }
-}
-
-/// Orders, and what the launcher needs to believe them.
-#[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) orders: Orders,
-    pub(super) bytes: ByteVec,
-    pub(super) launcher_seal: ByteVec,
-}
-
-impl super::Agent {
-    /// The first message on a connection, with the public keys of agent and launcher for it.
-    pub(super) fn greeting(&self, key: ByteVec, launcher_key: ByteVec) -> Vec<u8> {
-        use muster_proto::client::{Request, RequestBody};
-        let mut info = info::collect(&self.options, self.started);
-        info.cross_memory = self.found.cross_memory.as_ref().map(ToString::to_string);
-        let hello = muster_proto::node::NodeHello {
-            name: self.options.name.clone(),
-            info,
-            present: self
-                .jobs
-                .iter()
-                .map(|(run, _)| (run.job, run.attempt))
-                .collect(),
-            key,
-            launcher_key,
-        };
-        frame::encode(&Request {
-            version: muster_proto::PROTOCOL,
-            body: RequestBody::NodeHello(Box::new(hello)),
-        })
     }
 }

@@ -1,21 +1,15 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
+use super::Input;
 use super::closing::{self, Sender, Streams, WAITING_MAX};
-use super::lead::{Asked, Reply, StepKey};
-use super::measure::{self, Tasks};
 use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
-use super::{Agent, Event};
 use crate::descriptors::SrunStdio;
 use crate::sys;
-use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobId, StepNo};
-use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Request};
-use muster_node_core::messages::{JobAttempt, LauncherCommand, Process};
+use muster_node_core::agent::{AgentEvent, ConnId, is_of_agents};
 use muster_proto::frame::{self, Frames};
-use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
+use muster_proto::step::{AgentReply, AgentRequest};
 use muster_proto::version::{Greeting, Versions};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -42,23 +36,12 @@ const UNREAD_BYTES_MAX: usize = 64 << 20;
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// For how long one may be that has sent a part of a request.
 const HALF_SENT_MAX: Duration = Duration::from_secs(10);
-/// Lists of processes that a user may have under way.
-const INSPECTIONS_MAX: usize = 16;
-
-/// What is asked about the processes of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inspection {
-    /// Which there are.
-    Processes,
-    /// What they use.
-    Usage(JobAttempt),
-}
 
 /// Serves the sockets of the agent in the background.
 pub(super) fn listen(
     listener: UnixListener,
     quotas: &Quotas,
-    events: mpsc::UnboundedSender<Event>,
+    inputs: mpsc::UnboundedSender<Input>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = sys::watch(listener, Interest::READABLE)?;
@@ -74,7 +57,7 @@ pub(super) fn listen(
     let serving = Serving {
         next: Arc::new(AtomicU64::new(0)),
         quotas: quotas.clone(),
-        events,
+        inputs,
     };
     tokio::spawn(welcome(listener, accept, serving));
     Ok(())
@@ -85,7 +68,7 @@ pub(super) fn listen(
 struct Serving {
     next: Arc<AtomicU64>,
     quotas: Quotas,
-    events: mpsc::UnboundedSender<Event>,
+    inputs: mpsc::UnboundedSender<Input>,
 }
 
 /// Serves everybody who connects. Who that is, is known before anything is received.
@@ -101,7 +84,7 @@ async fn welcome(
                 match client.filter(|_| closing::waiting_of(uid) < WAITING_MAX) {
                     Some(client) => {
                         let conn = serving.next.fetch_add(1, Ordering::Relaxed) + 1;
-                        tokio::spawn(serve(stream, client, conn, serving.events.clone()));
+                        tokio::spawn(serve(stream, client, conn, serving.inputs.clone()));
                     }
                     None => turn_away(stream, uid),
                 }
@@ -162,7 +145,7 @@ async fn serve(
     stream: UnixStream,
     client: Client,
     conn: u64,
-    events: mpsc::UnboundedSender<Event>,
+    inputs: mpsc::UnboundedSender<Input>,
 ) {
     let socket = match Socket::new(stream) {
         Ok(socket) => socket,
@@ -176,7 +159,7 @@ async fn serve(
         client,
         reply,
         conn,
-        events: events.clone(),
+        inputs: inputs.clone(),
         frames: Frames::default(),
         buffered: 0,
         began: None,
@@ -206,7 +189,8 @@ async fn serve(
         (_, None) => {}
     }
     drop(client);
-    let _ = events.send(Event::Closed(conn));
+    let closed = AgentEvent::ConnClosed(ConnId(conn));
+    let _ = inputs.send(Input::Event(closed));
 }
 
 /// Why no more requests come by a connection.
@@ -251,9 +235,9 @@ impl From<io::Error> for Ended {
 struct Reader {
     socket: Socket,
     client: Client,
-    reply: Reply,
+    reply: mpsc::UnboundedSender<AgentReply>,
     conn: u64,
-    events: mpsc::UnboundedSender<Event>,
+    inputs: mpsc::UnboundedSender<Input>,
     frames: Frames,
     /// Bytes in there.
     buffered: usize,
@@ -394,7 +378,7 @@ impl Reader {
                 }
                 _ => None,
             };
-            let _ = self.events.send(Event::Request {
+            let _ = self.inputs.send(Input::Request {
                 asker: Asker {
                     conn: self.conn,
                     uid: self.client.uid(),
@@ -427,238 +411,6 @@ pub(super) struct Asker {
     pub(super) is_agent: bool,
     /// Counts against what the user may have waiting here.
     pub(super) charge: Charge,
-}
-
-/// Whether a request is one of agents, which users have no part in.
-fn is_of_agents(request: &AgentRequest) -> bool {
-    match request {
-        AgentRequest::StartStep(..)
-        | AgentRequest::StepNodeEnded { .. }
-        | AgentRequest::SignalStep { .. } => true,
-        AgentRequest::Create(_)
-        | AgentRequest::Inspect { .. }
-        | AgentRequest::Measure { .. }
-        | AgentRequest::TakeStepNumber { .. }
-        | AgentRequest::ServeNode(..)
-        | AgentRequest::Greeting(_) => false,
-    }
-}
-
-impl Agent {
-    pub(super) fn asked(
-        &mut self,
-        asker: Asker,
-        request: AgentRequest,
-        streams: Option<Streams>,
-        reply: Reply,
-    ) {
-        if !asker.is_agent && is_of_agents(&request) {
-            return refuse(&reply, RefusalCode::AccessDenied);
-        }
-        let Asker {
-            conn, uid, charge, ..
-        } = asker;
-        match request {
-            AgentRequest::Create(spec) => self.create_step(Asked {
-                conn,
-                uid,
-                spec: *spec,
-                streams,
-                reply,
-                charge,
-            }),
-            AgentRequest::StartStep(launch, below) => {
-                self.start_here(*launch, super::step_node::Origin::Remote(reply, below));
-            }
-            AgentRequest::StepNodeEnded {
-                job,
-                key,
-                step,
-                position,
-                end,
-                others,
-                onwards,
-            } => {
-                let mut ends = vec![(position, *end)];
-                ends.extend(others);
-                self.others_ended((job, step), &key, ends, onwards, reply);
-            }
-            AgentRequest::SignalStep {
-                job,
-                key,
-                step,
-                signal,
-                below,
-            } => {
-                let Some((run, _)) = self.jobs.with_key(job, &key) else {
-                    return refuse(&reply, RefusalCode::AccessDenied);
-                };
-                if !below.is_empty() {
-                    let request = AgentRequest::SignalStep {
-                        job,
-                        key,
-                        step,
-                        signal,
-                        below: Vec::new(),
-                    };
-                    self.signal_below(&request, &below);
-                }
-                self.signal_from_lead(run, step, signal);
-                let _ = reply.send(AgentReply::Done);
-            }
-            AgentRequest::TakeStepNumber { job, key } => {
-                let spec = StepSpec {
-                    job,
-                    key,
-                    argv: vec![String::new()],
-                    ..StepSpec::default()
-                };
-                self.take_step_number(Asked {
-                    conn,
-                    uid,
-                    spec,
-                    streams: None,
-                    reply,
-                    charge,
-                });
-            }
-            AgentRequest::Inspect { job } => {
-                self.inspect(
-                    Request::Inspect,
-                    (job, uid),
-                    |_| Inspection::Processes,
-                    reply,
-                );
-            }
-            AgentRequest::Measure { job } => {
-                self.inspect(Request::Measure, (job, uid), Inspection::Usage, reply);
-            }
-            // The connection has taken it.
-            AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => {}
-        }
-    }
-
-    /// Other nodes' parts of a step have ended.
-    fn others_ended(
-        &mut self,
-        key: StepKey,
-        job_key: &ByteVec,
-        ends: Vec<(u32, StepEnd)>,
-        onwards: bool,
-        reply: Reply,
-    ) {
-        let known = self
-            .jobs
-            .with_key(key.0, job_key)
-            .map(|(_, job)| job.leads());
-        match known {
-            Some(false) if onwards && self.node_steps.part(key).is_some() => {
-                self.tell_end(key, ends, Some(reply));
-            }
-            _ if onwards => refuse(&reply, RefusalCode::JobNotHere),
-            None if self.jobs.latest(key.0).is_some() => refuse(&reply, RefusalCode::AccessDenied),
-            // A job that is forgotten needs no report of its steps any more.
-            _ => {
-                self.nodes_ended(key, ends);
-                let _ = reply.send(AgentReply::Done);
-            }
-        }
-    }
-
-    fn signal_from_lead(&mut self, run: JobAttempt, step: StepNo, signal: u32) {
-        let order = if signal == libc::SIGTERM.unsigned_abs() {
-            LauncherCommand::EndStep { run, step }
-        } else {
-            LauncherCommand::SignalStep {
-                run,
-                step,
-                signal: i32::try_from(signal).unwrap_or(0),
-            }
-        };
-        self.shim_order(&order);
-    }
-
-    fn inspect(
-        &mut self,
-        request: Request,
-        (job, uid): (JobId, u32),
-        inspection: impl Fn(JobAttempt) -> Inspection,
-        reply: Reply,
-    ) {
-        let latest = self
-            .jobs
-            .latest(job)
-            .and_then(|(run, j)| Some((run, j.grant.as_ref()?.spec.owner.uid)));
-        match latest {
-            _ if self.shim.is_none() => refuse(&reply, RefusalCode::Busy),
-            None => refuse(&reply, RefusalCode::InvalidJobId),
-            Some((_, owner)) if !rights::may_on_node(request, uid, owner, false) => {
-                refuse(&reply, RefusalCode::AccessDenied);
-            }
-            Some((_, owner)) if self.inspections_of(owner) >= INSPECTIONS_MAX => {
-                refuse(&reply, RefusalCode::Busy);
-            }
-            Some((run, owner)) => {
-                self.next_tag += 1;
-                let (tag, inspection) = (self.next_tag, inspection(run));
-                self.inspections.insert(tag, (owner, inspection, reply));
-                self.shim_order(&match inspection {
-                    Inspection::Processes => LauncherCommand::Inspect { job, tag },
-                    Inspection::Usage(_) => LauncherCommand::Measure {
-                        job,
-                        tag,
-                        memory: None,
-                    },
-                });
-            }
-        }
-    }
-
-    /// How many lists of processes of a user's jobs are under way.
-    fn inspections_of(&self, owner: u32) -> usize {
-        let all = self.inspections.values();
-        all.filter(|(of, ..)| *of == owner).count()
-    }
-
-    /// There are no answers for those who wait.
-    pub(super) fn refuse_inspections(&mut self) {
-        for (_, (.., reply)) in self.inspections.drain() {
-            refuse(&reply, RefusalCode::Busy);
-        }
-    }
-
-    pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
-        if let Some((.., reply)) = self.inspections.remove(&tag) {
-            let list = list.into_iter().map(|p| (p.pid, p.step, p.task)).collect();
-            let _ = reply.send(AgentReply::Processes(list));
-        }
-    }
-
-    /// What the tasks of a job use was read for somebody, if it could be.
-    pub(super) fn measured(&mut self, tag: u64, tasks: Option<Tasks>) {
-        let Some((_, Inspection::Usage(run), reply)) = self.inspections.remove(&tag) else {
-            return;
-        };
-        let Some(tasks) = tasks else {
-            return refuse(&reply, RefusalCode::Busy);
-        };
-        let mut now = measure::sum_up(&tasks, &self.options.name);
-        let seen = self.samples_of(run);
-        for (step, usage) in &mut now {
-            if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
-                usage.raise(seen);
-            }
-        }
-        let _ = reply.send(AgentReply::Measured(now));
-    }
-
-    pub(super) fn closed(&mut self, conn: u64) {
-        self.step_client_gone(conn);
-    }
-}
-
-fn refuse(reply: &Reply, code: RefusalCode) {
-    let _ = reply.send(AgentReply::Refused(Refusal::from(code)));
 }
 
 #[cfg(test)]

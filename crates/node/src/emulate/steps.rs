@@ -5,8 +5,8 @@
 //! Anybody may connect. What agents ask each other is done for those that know the job's key; users have as many connections
 //! and bytes of requests as at an agent, and as little time to send them.
 
+use crate::agent::Peers;
 use crate::agent::quota::{Client, Quotas};
-use crate::agent::{Peers, ask_below, tell_above};
 use crate::stepd::client::Client as Srun;
 use crate::stepd::tree::Tree;
 use crate::{info, now, sys};
@@ -15,8 +15,11 @@ use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_node_core::agent::{branches_below, ends_request};
 use muster_proto::frame::{self, Frames};
-use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepLaunch, StepShare, ToStepd};
+use muster_proto::step::{
+    AgentReply, AgentRequest, BelowStarted, FromStepd, StepLaunch, StepShare, ToStepd,
+};
 use muster_trust::is_same_key;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,6 +31,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 /// How long a step waits for its job to be known here, and for srun.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,6 +39,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
 /// Wait after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Waits between tries to report ends to the lead.
+const DELIVERY_MIN: Duration = Duration::from_millis(50);
+/// See above.
+const DELIVERY_MAX: Duration = Duration::from_secs(5);
 /// Memory for the stack of a thread that plays a step daemon.
 const STACK: usize = 256 << 10;
 
@@ -215,7 +223,7 @@ impl Steps {
         Ok(AgentReply::Started {
             address,
             wire: None,
-            below: asked.answers().await,
+            below: answers(asked).await,
         })
     }
 
@@ -246,7 +254,7 @@ impl Steps {
                 waiting.push(done);
             }
             left = left.saturating_sub(ends.len());
-            tell_above(&Peers::direct(&self.name), launch, ends).await;
+            report_ends(&Peers::direct(&self.name), launch, ends).await;
             waiting.into_iter().for_each(|done| {
                 // The one that waited may have gone.
                 let _ = done.send(());
@@ -255,6 +263,59 @@ impl Steps {
         self.ends
             .borrow_mut()
             .remove(&(launch.spec.job, launch.step));
+    }
+}
+
+/// Asks the first agents of the branches below a node to start them.
+fn ask_below(
+    peers: &Peers,
+    launch: &StepLaunch,
+    below: &[StepShare],
+    own_address: &str,
+) -> Vec<JoinHandle<Vec<BelowStarted>>> {
+    let branches = branches_below(launch, below, own_address).into_iter();
+    let ask = |(branch, request): (muster_node_core::agent::Branch, AgentRequest)| {
+        let peers = peers.clone();
+        tokio::spawn(async move {
+            let answer = peers.ask(&branch.address, &request).await;
+            branch.answers(answer.map_err(|e| format!("{e:#}")))
+        })
+    };
+    branches.map(ask).collect()
+}
+
+/// The answers of all nodes, in order.
+async fn answers(asked: Vec<JoinHandle<Vec<BelowStarted>>>) -> Vec<BelowStarted> {
+    let mut all = Vec::new();
+    for branch in asked {
+        // Such a task does not panic.
+        all.extend(branch.await.unwrap_or_default());
+    }
+    all
+}
+
+/// Reports ends to the node above one in a step's tree, or to the lead, however long it takes.
+async fn report_ends(peers: &Peers, launch: &StepLaunch, ends: Vec<(u32, StepEnd)>) {
+    if ends.is_empty() {
+        return;
+    }
+    let key = (launch.spec.job, launch.step);
+    if let Some(above) = &launch.above {
+        let request = ends_request(key, &launch.key, &ends, true);
+        if matches!(peers.ask(above, &request).await, Ok(AgentReply::Done)) {
+            return;
+        }
+    }
+    let request = ends_request(key, &launch.key, &ends, false);
+    let mut wait = DELIVERY_MIN;
+    while let Err(e) = peers.ask(&launch.lead, &request).await {
+        let (job, step) = key;
+        log::warn!(
+            "{}: the end of step {job}.{step} cannot be reported: {e}",
+            launch.lead
+        );
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(DELIVERY_MAX);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Stepd;
 use super::program::TASK_PID;
-use crate::shim::{go_to, say};
+use crate::launcher::{go_to, say};
 use crate::sys;
 use nix::unistd::Uid;
 use std::ffi::{CString, OsStr};

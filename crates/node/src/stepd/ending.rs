@@ -1,7 +1,7 @@
 //! How the tasks of a step are brought to their end, and which processes are theirs.
 
 use super::{LAST_WORDS, Phase, Stepd};
-use crate::shim::{Containment as _, parent_of};
+use crate::launcher::{Containment as _, parent_of};
 use crate::sys;
 use muster_model::job::ExitStatus;
 use std::collections::HashSet;

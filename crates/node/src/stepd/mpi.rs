@@ -8,7 +8,7 @@ mod leftovers;
 
 use super::task::Task;
 use super::{Setting, Stepd};
-use crate::shim::Removal;
+use crate::launcher::Removal;
 use crate::sys;
 use minicbor::bytes::ByteVec;
 use muster_model::cpuset::CpuSet;

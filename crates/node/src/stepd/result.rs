@@ -6,9 +6,7 @@ use crate::now;
 use muster_model::job::{ExitStatus, JobState, StepEnd};
 use muster_node_core::messages::StepOrder;
 use muster_proto::step::FromStepd;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::Path;
 
 /// The end of a step, and whether its daemon can have another.
@@ -40,33 +38,9 @@ pub(super) fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {
 }
 
 pub(super) fn leave(path: &Path, end: &StepEnd, kept: &KeptEntries) {
-    if let Err(e) = leave_result(path, end, kept) {
+    if let Err(e) = crate::step_result::write(path, end, kept) {
         eprintln!("{}: {e}", path.display());
     }
-}
-
-/// What a file says: how a step ended, and what was to be kept of it by a shim that may not know the step.
-pub(crate) fn read(path: &Path) -> Option<(StepEnd, KeptEntries)> {
-    let bytes = fs::read(path).ok()?;
-    let mut parts = minicbor::Decoder::new(&bytes);
-    let end = parts.decode().ok()?;
-    Some((end, parts.decode().unwrap_or_default()))
-}
-
-/// Written under another name first: half a result is none.
-fn leave_result(path: &Path, end: &StepEnd, kept: &KeptEntries) -> io::Result<()> {
-    let mut bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
-    minicbor::encode(kept, &mut bytes).expect("writing to memory cannot fail");
-    let next = path.with_extension("next");
-    // One that an earlier life has left may have another mode.
-    let _ = fs::remove_file(&next);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&next)?;
-    file.write_all(&bytes)?;
-    fs::rename(&next, path)
 }
 
 impl Stepd<'_> {

@@ -5,12 +5,13 @@ use super::Setting;
 use super::client::STRANGERS_MAX;
 use super::result::leave;
 use crate::descriptors::{self, OrderFds};
-use crate::shim::{ProcessTree, result_path};
+use crate::launcher::ProcessTree;
 use crate::sys::{self, SoftLimits};
 use muster_model::job::StepEnd;
 use muster_node_core::messages::{
     JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepdCommand, StepdEvent,
 };
+use muster_node_core::stepd_reuse::result_path;
 use muster_proto::frame::{self, Frames};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -179,7 +180,7 @@ impl StepdRuntime {
             match message {
                 StepdCommand::StartStep(next) => {
                     let received = &mut line.descriptors;
-                    let mut with = OrderFds::take_by_shim(received);
+                    let mut with = OrderFds::take_by_launcher(received);
                     let agent = with
                         .agent
                         .take()

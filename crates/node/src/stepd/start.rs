@@ -31,7 +31,7 @@ pub fn stepd_main() -> ExitCode {
 fn begin() -> io::Result<std::convert::Infallible> {
     sys::set_undumpable()?;
     sys::set_name(c"muster-stepd");
-    crate::shim::end_at_panic();
+    crate::launcher::end_at_panic();
     let order: FirstOrder = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
     let mut numbers = role::FIRST_FD..;
     let mut next = || role::take_descriptor(numbers.next().unwrap_or(-1));

@@ -7,7 +7,7 @@ use super::Stepd;
 use super::mpi;
 use super::program::{self, Program};
 use super::streams::{Kind, Stream};
-use crate::shim::{go_to, open_as, output_flags};
+use crate::launcher::{go_to, open_as, output_flags};
 use crate::sys::{self, Words};
 use muster_model::job::ExitStatus;
 use muster_model::job_env::{self, Variables};
@@ -424,5 +424,5 @@ fn variable((name, value): (String, String)) -> Option<CString> {
 
 /// Writes a line to the task's standard error, in slurmstepd's form.
 fn say(text: &str) {
-    crate::shim::say(text);
+    crate::launcher::say(text);
 }

@@ -2,8 +2,8 @@
 
 use super::lines;
 use crate::descriptors;
+use crate::launcher::{SHIM_NAME, attach_frame, socket_path};
 use crate::options::AgentOptions;
-use crate::shim::{SHIM_NAME, attach_frame, socket_path};
 use anyhow::Context as _;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -1,6 +1,9 @@
 //! What clients and other agents are answered on a connection.
 
 use super::*;
+use minicbor::bytes::ByteVec;
+use muster_model::ids::{JobId, StepNo};
+use muster_proto::step::StepSpec;
 use std::io::Read as _;
 
 /// What a user who says this, and then nothing, is answered.
@@ -17,12 +20,12 @@ async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
         // It may be silent for as long as it likes.
         far.shutdown(std::net::Shutdown::Write).unwrap();
     }
-    let (events, mut inbox) = mpsc::unbounded_channel();
+    let (inputs, mut inbox) = mpsc::unbounded_channel();
     let client = quotas.client(uid).unwrap();
-    serve(near, client, 1, events).await;
+    serve(near, client, 1, inputs).await;
     let mut handed_on = 0;
-    while let Ok(event) = inbox.try_recv() {
-        handed_on += usize::from(matches!(event, Event::Request { .. }));
+    while let Ok(input) = inbox.try_recv() {
+        handed_on += usize::from(matches!(input, Input::Request { .. }));
     }
     let mut bytes = Vec::new();
     far.read_to_end(&mut bytes).unwrap();

@@ -1,0 +1,67 @@
+//! The actions that follow from an event, as they are gathered.
+
+use super::{AgentAction, RequestId, StdioId, Timer};
+use crate::messages::{JobAttempt, LauncherCommand};
+use minicbor::bytes::ByteVec;
+use muster_model::refusal::Refusal;
+use muster_proto::step::AgentReply;
+
+/// All of them, in order.
+#[derive(Debug, Default)]
+pub(super) struct Actions {
+    list: Vec<AgentAction>,
+    /// The launcher is connected: commands reach it.
+    pub(super) has_launcher: bool,
+}
+
+impl Actions {
+    pub(super) fn push(&mut self, action: AgentAction) {
+        self.list.push(action);
+    }
+
+    pub(super) fn move_to(&mut self, actions: &mut Vec<AgentAction>) {
+        actions.append(&mut self.list);
+    }
+
+    pub(super) fn set_timer(&mut self, timer: Timer, after_ms: u64) {
+        self.push(AgentAction::SetTimer { timer, after_ms });
+    }
+
+    /// Sends a command to the launcher, if there is one.
+    pub(super) fn command(&mut self, command: LauncherCommand) {
+        if self.has_launcher {
+            self.push(AgentAction::Launcher(command));
+        }
+    }
+
+    /// Has the launcher keep something of a job.
+    pub(super) fn keep(&mut self, run: JobAttempt, key: u32, bytes: ByteVec) {
+        self.command(LauncherCommand::Keep { run, key, bytes });
+    }
+
+    /// Has the launcher keep it no longer.
+    pub(super) fn drop_kept(&mut self, run: JobAttempt, key: u32) {
+        self.keep(run, key, Vec::new().into());
+    }
+
+    pub(super) fn reply(&mut self, request: RequestId, reply: AgentReply) {
+        self.push(AgentAction::Reply(request, reply));
+    }
+
+    /// Answers a request, for good.
+    pub(super) fn finish(&mut self, request: RequestId, reply: AgentReply) {
+        self.reply(request, reply);
+        self.push(AgentAction::EndRequest(request));
+    }
+
+    /// Refuses a request.
+    pub(super) fn refuse(&mut self, request: RequestId, refusal: impl Into<Refusal>) {
+        self.finish(request, AgentReply::Refused(refusal.into()));
+    }
+
+    pub(super) fn close_stdio(&mut self, stdio: Option<StdioId>) {
+        if let Some(stdio) = stdio {
+            self.push(AgentAction::CloseStdio(stdio));
+        }
+    }
+}

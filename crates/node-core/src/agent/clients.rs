@@ -1,0 +1,283 @@
+//! Requests of clients: srun, other agents, sstat and scontrol.
+
+use super::actions::Actions;
+use super::lead::{CreateRequest, StepKey};
+use super::measure::{self, Tasks};
+use super::node_steps::Origin;
+use super::{Agent, AgentAction, ClientRequest, RequestId};
+use crate::messages::{JobAttempt, LauncherCommand, Process};
+use crate::signals::SIGTERM;
+use minicbor::bytes::ByteVec;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::StepEnd;
+use muster_model::refusal::RefusalCode;
+use muster_model::rights::{self, Request};
+use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
+use std::collections::BTreeMap;
+
+/// Lists of processes that a user may have under way.
+const INSPECTIONS_MAX: usize = 16;
+
+/// What is asked about the processes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inspection {
+    /// Which there are.
+    Processes,
+    /// What they use.
+    Usage(JobAttempt),
+}
+
+/// Questions about processes that the launcher has not answered, by tag: the owner of the job, the question and the request.
+#[derive(Debug, Default)]
+pub(super) struct Inspections(BTreeMap<u64, OpenInspection>);
+
+/// One of them.
+#[derive(Debug)]
+struct OpenInspection {
+    owner: u32,
+    inspection: Inspection,
+    request: RequestId,
+}
+
+impl Inspections {
+    /// How many of a user's jobs are under way.
+    fn count_of(&self, owner: u32) -> usize {
+        let all = self.0.values();
+        all.filter(|open| open.owner == owner).count()
+    }
+
+    /// There are no answers for clients that wait.
+    pub(super) fn refuse_all(&mut self, out: &mut Actions) {
+        for (_, open) in std::mem::take(&mut self.0) {
+            out.refuse(open.request, RefusalCode::Busy);
+        }
+    }
+
+    /// The launcher has listed processes.
+    pub(super) fn answer_processes(&mut self, out: &mut Actions, tag: u64, list: Vec<Process>) {
+        if let Some(open) = self.0.remove(&tag) {
+            let list = list.into_iter().map(|p| (p.pid, p.step, p.task)).collect();
+            out.finish(open.request, AgentReply::Processes(list));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Whether a request is one of agents, which users have no part in.
+pub fn is_of_agents(request: &AgentRequest) -> bool {
+    match request {
+        AgentRequest::StartStep(..)
+        | AgentRequest::StepNodeEnded { .. }
+        | AgentRequest::SignalStep { .. } => true,
+        AgentRequest::Create(_)
+        | AgentRequest::Inspect { .. }
+        | AgentRequest::Measure { .. }
+        | AgentRequest::TakeStepNumber { .. }
+        | AgentRequest::ServeNode(..)
+        | AgentRequest::Greeting(_) => false,
+    }
+}
+
+impl Agent {
+    pub(super) fn on_request(&mut self, request: ClientRequest) {
+        let ClientRequest {
+            id,
+            conn,
+            uid,
+            is_agent,
+            body,
+            stdio,
+            random,
+        } = request;
+        if !is_agent && is_of_agents(&body) {
+            self.out.close_stdio(stdio);
+            return self.out.refuse(id, RefusalCode::AccessDenied);
+        }
+        let create = |spec: StepSpec| CreateRequest {
+            id,
+            conn,
+            uid,
+            spec,
+            stdio,
+            random,
+        };
+        match *body {
+            AgentRequest::Create(spec) => self.create_step(create(*spec)),
+            AgentRequest::TakeStepNumber { job, key } => {
+                let spec = StepSpec {
+                    job,
+                    key,
+                    argv: vec![String::new()],
+                    ..StepSpec::default()
+                };
+                self.take_step_number(create(spec));
+            }
+            other => {
+                self.out.push(AgentAction::ReleaseBytes(id));
+                self.out.close_stdio(stdio);
+                self.on_short_request(id, uid, other);
+            }
+        }
+    }
+
+    /// A request whose bytes are not kept.
+    fn on_short_request(&mut self, id: RequestId, uid: u32, request: AgentRequest) {
+        match request {
+            AgentRequest::StartStep(launch, below) => {
+                self.start_here(*launch, Origin::Request(id, below));
+            }
+            AgentRequest::StepNodeEnded {
+                job,
+                key,
+                step,
+                position,
+                end,
+                others,
+                onwards,
+            } => {
+                let mut ends = vec![(position, *end)];
+                ends.extend(others);
+                self.others_ended((job, step), &key, ends, onwards, id);
+            }
+            AgentRequest::SignalStep {
+                job,
+                key,
+                step,
+                signal,
+                below,
+            } => {
+                let Some((run, _)) = self.jobs.with_key(job, &key) else {
+                    return self.out.refuse(id, RefusalCode::AccessDenied);
+                };
+                if !below.is_empty() {
+                    let request = AgentRequest::SignalStep {
+                        job,
+                        key,
+                        step,
+                        signal,
+                        below: Vec::new(),
+                    };
+                    self.signal_below(&request, &below);
+                }
+                self.signal_from_lead(run, step, signal);
+                self.out.finish(id, AgentReply::Done);
+            }
+            AgentRequest::Inspect { job } => {
+                self.inspect(Request::Inspect, (job, uid), |_| Inspection::Processes, id);
+            }
+            AgentRequest::Measure { job } => {
+                self.inspect(Request::Measure, (job, uid), Inspection::Usage, id);
+            }
+            // These two are handled before, the last one by the connection.
+            AgentRequest::Create(_)
+            | AgentRequest::TakeStepNumber { .. }
+            | AgentRequest::ServeNode(..)
+            | AgentRequest::Greeting(_) => self.out.push(AgentAction::EndRequest(id)),
+        }
+    }
+
+    /// Other nodes' parts of a step have ended.
+    fn others_ended(
+        &mut self,
+        key: StepKey,
+        job_key: &ByteVec,
+        ends: Vec<(u32, StepEnd)>,
+        onwards: bool,
+        request: RequestId,
+    ) {
+        let known = self
+            .jobs
+            .with_key(key.0, job_key)
+            .map(|(_, job)| job.leads());
+        match known {
+            Some(false) if onwards && self.node_steps.part(key).is_some() => {
+                self.deliver_ends(key, ends, Some(request));
+            }
+            _ if onwards => self.out.refuse(request, RefusalCode::JobNotHere),
+            None if self.jobs.latest(key.0).is_some() => {
+                self.out.refuse(request, RefusalCode::AccessDenied);
+            }
+            // A job that is forgotten needs no report of its steps any more.
+            _ => {
+                self.nodes_ended(key, ends);
+                self.out.finish(request, AgentReply::Done);
+            }
+        }
+    }
+
+    fn signal_from_lead(&mut self, run: JobAttempt, step: StepNo, signal: u32) {
+        let command = if signal == SIGTERM.unsigned_abs() {
+            LauncherCommand::EndStep { run, step }
+        } else {
+            LauncherCommand::SignalStep {
+                run,
+                step,
+                signal: i32::try_from(signal).unwrap_or(0),
+            }
+        };
+        self.out.command(command);
+    }
+
+    fn inspect(
+        &mut self,
+        right: Request,
+        (job, uid): (JobId, u32),
+        inspection: impl Fn(JobAttempt) -> Inspection,
+        request: RequestId,
+    ) {
+        let latest = self
+            .jobs
+            .latest(job)
+            .and_then(|(run, j)| Some((run, j.grant.as_ref()?.spec.owner.uid)));
+        match latest {
+            _ if !self.out.has_launcher => self.out.refuse(request, RefusalCode::Busy),
+            None => self.out.refuse(request, RefusalCode::InvalidJobId),
+            Some((_, owner)) if !rights::may_on_node(right, uid, owner, false) => {
+                self.out.refuse(request, RefusalCode::AccessDenied);
+            }
+            Some((_, owner)) if self.inspections.count_of(owner) >= INSPECTIONS_MAX => {
+                self.out.refuse(request, RefusalCode::Busy);
+            }
+            Some((run, owner)) => {
+                self.next_tag += 1;
+                let tag = self.next_tag;
+                let open = OpenInspection {
+                    owner,
+                    inspection: inspection(run),
+                    request,
+                };
+                self.out.command(match open.inspection {
+                    Inspection::Processes => LauncherCommand::Inspect { job, tag },
+                    Inspection::Usage(_) => LauncherCommand::Measure {
+                        job,
+                        tag,
+                        memory: None,
+                    },
+                });
+                self.inspections.0.insert(tag, open);
+            }
+        }
+    }
+
+    /// What the tasks of a job use was read for a client, if it could be.
+    pub(super) fn answer_measured(&mut self, tag: u64, tasks: Option<Tasks>) {
+        let Some(open) = self.inspections.0.remove(&tag) else {
+            return;
+        };
+        let (Inspection::Usage(run), Some(tasks)) = (open.inspection, tasks) else {
+            return self.out.refuse(open.request, RefusalCode::Busy);
+        };
+        let mut now = measure::sum_up(&tasks, &self.node.config.name);
+        let seen = self.samples.of(run, &self.node.config.name);
+        for (step, usage) in &mut now {
+            if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
+                usage.raise(seen);
+            }
+        }
+        self.out.finish(open.request, AgentReply::Measured(now));
+    }
+}

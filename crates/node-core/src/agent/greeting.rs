@@ -1,0 +1,148 @@
+//! The connections to controller and launcher: a session with the controller needs the launcher's key, and ends when the launcher
+//! that has it is lost.
+
+use super::actions::Actions;
+use super::{Agent, AgentAction, DialId};
+use crate::messages::LauncherCommand;
+use minicbor::bytes::ByteVec;
+use muster_model::ids::{Attempt, JobId};
+use muster_proto::node::{NodeSettings, ToNode};
+use std::collections::VecDeque;
+
+/// What a connection to the controller ends with whose key was a lost launcher's.
+const LAUNCHER_LOST: &str = "the launcher was lost";
+
+/// Connections to the controller that are being made.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    /// Those that wait for the launcher to say what it knows, and for its key.
+    dialed: VecDeque<DialId>,
+    /// Those whose controller has answered: the launcher is looking at its key.
+    answered: VecDeque<DialId>,
+}
+
+impl Sessions {
+    /// The controller accepted a connection.
+    pub(super) fn dial(&mut self, out: &mut Actions, dial: DialId, is_synced: bool) {
+        self.dialed.push_back(dial);
+        if is_synced {
+            out.command(LauncherCommand::OpenSession);
+        }
+    }
+
+    /// The controller took the greeting, and has shown a key.
+    pub(super) fn answer(
+        &mut self,
+        out: &mut Actions,
+        (dial, key): (DialId, ByteVec),
+        is_synced: bool,
+    ) {
+        if is_synced {
+            self.answered.push_back(dial);
+            out.command(LauncherCommand::BeginSession(key));
+        } else {
+            // The key that was shown to it was a lost launcher's.
+            refuse(out, dial);
+        }
+    }
+
+    /// Has the launcher make a key for each connection that waits for one.
+    pub(super) fn open(&self, out: &mut Actions) {
+        for _ in 0..self.dialed.len() {
+            out.command(LauncherCommand::OpenSession);
+        }
+    }
+
+    /// The launcher has made a key for a connection.
+    fn greet(&mut self, out: &mut Actions, launcher_key: ByteVec, present: Vec<(JobId, Attempt)>) {
+        if let Some(dial) = self.dialed.pop_front() {
+            out.push(AgentAction::Greet {
+                dial,
+                launcher_key,
+                present,
+            });
+        }
+    }
+
+    /// The launcher knows the controller that has answered, or why it is another.
+    pub(super) fn begun(&mut self, out: &mut Actions, error: Option<String>) {
+        if let Some(dial) = self.answered.pop_front() {
+            let result = error.map_or(Ok(()), Err);
+            out.push(AgentAction::TrustController(dial, result));
+        }
+    }
+
+    fn launcher_lost(&mut self, out: &mut Actions) {
+        for dial in std::mem::take(&mut self.answered) {
+            refuse(out, dial);
+        }
+    }
+}
+
+fn refuse(out: &mut Actions, dial: DialId) {
+    let why = Err(LAUNCHER_LOST.to_owned());
+    out.push(AgentAction::TrustController(dial, why));
+}
+
+impl Agent {
+    /// The launcher has made a key for a connection to the controller.
+    pub(super) fn greet(&mut self, launcher_key: ByteVec) {
+        let present = self.jobs.iter().map(|(run, _)| (run.job, run.attempt));
+        let present = present.collect();
+        self.sessions.greet(&mut self.out, launcher_key, present);
+    }
+
+    pub(super) fn controller_up(&mut self) {
+        if !self.is_synced {
+            // The launcher that has the session is lost.
+            return self.out.push(AgentAction::CloseController);
+        }
+        log::info!(
+            "node {} is connected to its controller",
+            self.node.config.name
+        );
+        self.is_controller_up = true;
+        self.reports.send_all_again();
+    }
+
+    /// Closes the connection to the controller, which is dialled anew: what it seals, this node does not trust.
+    pub(super) fn leave_controller(&mut self) {
+        if std::mem::take(&mut self.is_controller_up) {
+            self.out.push(AgentAction::CloseController);
+        }
+    }
+
+    pub(super) fn on_controller_message(&mut self, message: ToNode) {
+        match message {
+            // The connection has made orders of it.
+            ToNode::Sealed { .. } => {}
+            ToNode::Ack(seq) => self.acknowledged(seq),
+            ToNode::Ping => self.out.push(AgentAction::SendHealth),
+            ToNode::Stop(agent) => {
+                if agent {
+                    self.out.push(AgentAction::Stop);
+                }
+            }
+        }
+    }
+
+    pub(super) fn apply_settings(&mut self, settings: NodeSettings) {
+        self.node.apply(settings);
+        self.sample_all();
+    }
+
+    pub(super) fn launcher_up(&mut self) {
+        self.out.has_launcher = true;
+        self.is_synced = false;
+        self.stepds.retire(&mut self.out);
+    }
+
+    pub(super) fn launcher_lost(&mut self) {
+        self.out.has_launcher = false;
+        self.forget_measurements();
+        self.has_lost_a_launcher |= self.is_synced;
+        self.is_synced = false;
+        self.sessions.launcher_lost(&mut self.out);
+        self.leave_controller();
+    }
+}

@@ -1,0 +1,201 @@
+//! What happens to the agent, and what it has done about it. Descriptors, connections and timers are numbers here, which the
+//! executor maps to what it holds.
+
+use crate::messages::{LauncherCommand, LauncherEvent, StepOrder, StepdEvent};
+use minicbor::bytes::ByteVec;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_proto::node::{NumberedReport, Orders, ToNode};
+use muster_proto::step::{AgentReply, AgentRequest};
+
+/// A connection of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId(pub u64);
+
+/// A request of a client, until [`AgentAction::EndRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// Streams that srun has sent with a request, until [`AgentAction::CloseStdio`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StdioId(pub u64);
+
+/// A control channel to a step daemon, from [`AgentAction::StartStepd`] until [`AgentAction::CloseStepd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StepdId(pub u64);
+
+/// A connection to the controller that is being made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DialId(pub u64);
+
+/// A request to another agent, until [`AgentEvent::PeerAnswered`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerRequestId(pub u64);
+
+/// Something that the agent waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Timer {
+    /// The job of an early request; by its number.
+    Grant(u64),
+    /// The notice to a client that its step waits.
+    StepQueued(ConnId),
+    /// Reports that wait for others to go with them.
+    Reports,
+    /// The next sample of what jobs use.
+    Sample,
+    /// Another try to report ends of a step to its lead.
+    EndDelivery(JobId, StepNo),
+}
+
+/// A request of a client.
+#[derive(Debug)]
+pub struct ClientRequest {
+    /// Its number.
+    pub id: RequestId,
+    /// By which connection it came.
+    pub conn: ConnId,
+    /// The user at the other end.
+    pub uid: u32,
+    /// The client is another agent, and no user, whatever the uid.
+    pub is_agent: bool,
+    /// What is asked for.
+    pub body: Box<AgentRequest>,
+    /// Streams that came with it.
+    pub stdio: Option<StdioId>,
+    /// Random bytes, for the key of a step that is made.
+    pub random: ByteVec,
+}
+
+/// Something that happens to the agent.
+#[derive(Debug)]
+pub enum AgentEvent {
+    /// The controller accepted a connection, and waits for the greeting.
+    Dialed(DialId),
+    /// The controller took the greeting, and has shown this key.
+    ControllerAnswered(DialId, ByteVec),
+    /// The controller that the launcher knows is connected.
+    ControllerUp,
+    /// A message of the controller, other than orders.
+    Controller(ToNode),
+    /// Orders whose seal is right, in order.
+    Orders {
+        /// What they are.
+        orders: Box<Orders>,
+        /// The same as they came.
+        bytes: ByteVec,
+        /// The seal for the launcher.
+        launcher_seal: ByteVec,
+    },
+    /// The connection to the controller is gone.
+    ControllerLost,
+    /// The launcher is connected.
+    LauncherUp,
+    /// A message of the launcher.
+    Launcher(Box<LauncherEvent>),
+    /// The connection to the launcher is gone.
+    LauncherLost,
+    /// The control channel of a step daemon could not be made: the launcher has not got the order.
+    StepdChannelFailed(StepdId, String),
+    /// A step daemon was given a step; whether it was written to its channel as a whole.
+    StepOffered(StepdId, bool),
+    /// What a step daemon has sent.
+    StepdEvents {
+        /// Which.
+        stepd: StepdId,
+        /// In order.
+        events: Vec<StepdEvent>,
+        /// More may come.
+        is_open: bool,
+    },
+    /// [`AgentAction::ReadStepds`] is done: what there was has come as [`AgentEvent::StepdEvents`].
+    StepdsRead,
+    /// A client asks for something.
+    Request(ClientRequest),
+    /// The connection of a client is gone.
+    ConnClosed(ConnId),
+    /// Another agent answered, or why it did not.
+    PeerAnswered(PeerRequestId, Result<AgentReply, String>),
+    /// A timer has run out.
+    TimerDue(Timer),
+    /// No other event is there: what was gathered is to be sent. Comes again after answers to actions that follow from it.
+    Idle,
+}
+
+/// Something that the executor does for the agent, in the order in which actions come.
+#[derive(Debug)]
+pub enum AgentAction {
+    /// Greet the controller.
+    Greet {
+        /// By which connection.
+        dial: DialId,
+        /// The launcher's key for it.
+        launcher_key: ByteVec,
+        /// The jobs that the agent knows.
+        present: Vec<(JobId, Attempt)>,
+    },
+    /// Trust the controller that has answered, or close the connection and log why not.
+    TrustController(DialId, Result<(), String>),
+    /// Close the connection to the controller.
+    CloseController,
+    /// Send load and free memory to the controller.
+    SendHealth,
+    /// Send reports to the controller.
+    SendReports(Vec<NumberedReport>),
+    /// Send a command to the launcher.
+    Launcher(LauncherCommand),
+    /// Make a control channel for a step daemon and send the launcher an order to start the daemon with its other end.
+    StartStepd {
+        /// The number of the channel.
+        stepd: StepdId,
+        /// The order.
+        order: Box<StepOrder>,
+        /// Directories for files of the step's host, of which the first that exists is used.
+        tmp_bases: Vec<String>,
+    },
+    /// Send a step daemon its next step. Answered by [`AgentEvent::StepOffered`] before anything else happens.
+    OfferStep {
+        /// Which daemon.
+        stepd: StepdId,
+        /// The frame of the order.
+        frame: Vec<u8>,
+        /// Streams that go with it.
+        stdio: Option<StdioId>,
+    },
+    /// Send a step daemon the streams of its first step.
+    SendStdio {
+        /// Which daemon.
+        stepd: StepdId,
+        /// The streams.
+        stdio: StdioId,
+    },
+    /// Read what these step daemons have sent so far. Answered by [`AgentEvent::StepdEvents`] of each that has sent something,
+    /// then by [`AgentEvent::StepdsRead`].
+    ReadStepds(Vec<StepdId>),
+    /// Close the channel of a step daemon.
+    CloseStepd(StepdId),
+    /// Close streams of srun's.
+    CloseStdio(StdioId),
+    /// Send an answer to a client.
+    Reply(RequestId, AgentReply),
+    /// The bytes of a request are not held any more; it will be answered still.
+    ReleaseBytes(RequestId),
+    /// A request is over.
+    EndRequest(RequestId),
+    /// Ask another agent.
+    AskPeer {
+        /// The number of the request.
+        request: PeerRequestId,
+        /// The agent's address.
+        address: String,
+        /// What to ask.
+        body: Box<AgentRequest>,
+    },
+    /// Give an event after a while.
+    SetTimer {
+        /// Which.
+        timer: Timer,
+        /// Milliseconds.
+        after_ms: u64,
+    },
+    /// End the process.
+    Stop,
+}

@@ -1,0 +1,303 @@
+//! Jobs on this node: the controller's orders about them, and what the launcher says of them.
+
+use super::node_steps::Listening;
+use super::{Agent, AgentEvent};
+use crate::exit_status::exit_status;
+use crate::job_table::Job;
+use crate::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
+use minicbor::bytes::ByteVec;
+use muster_model::effect::TerminateReason;
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::time::Timestamp;
+use muster_proto::node::{JobGrant, Order, Orders, Report};
+use std::rc::Rc;
+
+impl Agent {
+    /// The job whose step daemons may have sent what comes before this event.
+    pub(super) fn job_to_read_before(&self, event: &AgentEvent) -> Option<JobAttempt> {
+        match event {
+            AgentEvent::Launcher(event) => match **event {
+                LauncherEvent::BatchEnded { run, .. }
+                | LauncherEvent::Vanished(run)
+                | LauncherEvent::Released(run)
+                | LauncherEvent::StepEnded { run, .. } => Some(run),
+                _ => None,
+            },
+            AgentEvent::ConnClosed(conn) => self.steps.job_of_client(*conn),
+            _ => None,
+        }
+    }
+
+    pub(super) fn on_launcher_event(&mut self, event: LauncherEvent) {
+        match event {
+            LauncherEvent::State(known) => self.sync(known),
+            LauncherEvent::SessionKey(key) => self.greet(key),
+            LauncherEvent::SessionBegun(error) => self.sessions.begun(&mut self.out, error),
+            LauncherEvent::SessionFailed(error) => {
+                log::error!(
+                    "the launcher refuses orders, the connection to the controller is closed: {error}"
+                );
+                self.leave_controller();
+            }
+            LauncherEvent::BatchEnded {
+                run,
+                status,
+                usage,
+                end,
+            } => self.batch_ended(run, status, usage, end),
+            LauncherEvent::LaunchFailed {
+                run,
+                error,
+                node_fault,
+                prolog,
+                lack,
+            } => self.conclude(
+                run,
+                Report::LaunchFailed {
+                    error,
+                    node_fault,
+                    prolog,
+                    lack,
+                },
+            ),
+            LauncherEvent::NodeFault { run, error } => {
+                self.reports
+                    .push(run.job, run.attempt, Report::NodeFault { error });
+            }
+            LauncherEvent::Vanished(run) => self.conclude(run, Report::Vanished),
+            LauncherEvent::Released(run) => self.released(run),
+            LauncherEvent::StepReady {
+                run,
+                step,
+                socket,
+                wire,
+                direct,
+                pid,
+            } => {
+                let address = format!("unix:{socket}");
+                self.stepds.place((run, step), (pid, address.clone()));
+                let listening = Listening {
+                    address,
+                    wire,
+                    direct,
+                };
+                self.stepd_started(run, step, Ok(listening));
+            }
+            LauncherEvent::StepFailed { run, step, error } => {
+                self.stepd_started(run, step, Err(error));
+            }
+            LauncherEvent::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
+            LauncherEvent::Processes { tag, list } => {
+                self.inspections.answer_processes(&mut self.out, tag, list);
+            }
+            LauncherEvent::Measured { tag, tasks } => self.on_measured(tag, tasks),
+            LauncherEvent::StepFound { run, step, kept } => {
+                log::info!(
+                    "step {}.{step} runs, or has run, and was on no file",
+                    run.job
+                );
+                self.adopt_steps(run, kept);
+            }
+            // The connection has taken them.
+            LauncherEvent::Greeting(_) | LauncherEvent::Refused(_) => {}
+            LauncherEvent::Busy(_) => {}
+        }
+    }
+
+    fn batch_ended(&mut self, run: JobAttempt, status: i32, mut usage: Usage, at: Timestamp) {
+        let exit = exit_status(status);
+        usage.set_node(&self.node.config.name);
+        let mut end = StepEnd {
+            end_time: at,
+            exit,
+            state: end_state(exit),
+            usage,
+            cancelled_by: None,
+        };
+        let oom = self.add_samples(run, StepNo::BATCH, &mut end);
+        let report = Report::BatchEnded {
+            exit: end.exit,
+            oom,
+            end: Box::new(end),
+        };
+        self.conclude(run, report);
+    }
+
+    /// Compares what the launcher knows with what the agent knows. After an agent's restart the former is all there
+    /// is. Launches that a lost launcher never began are forgotten: the controller repeats them when it is greeted.
+    fn sync(&mut self, known: Vec<KnownJob>) {
+        let unknown = self.stepds.unknown_to(&known);
+        let steps_of = |k: &KnownJob| {
+            let steps = k.steps.iter().map(|step| (k.run, *step));
+            steps.collect::<Vec<_>>()
+        };
+        let known_steps = known.iter().flat_map(steps_of).collect();
+        let missing: Vec<JobAttempt> = self
+            .jobs
+            .iter()
+            .filter(|(run, j)| !j.released && !known.iter().any(|k| k.run == *run))
+            .map(|(run, _)| run)
+            .collect();
+        for k in known {
+            self.adopt(k);
+        }
+        self.is_synced = true;
+        for (run, step, pid) in unknown {
+            self.out
+                .command(LauncherCommand::StepAssigned { run, step, pid });
+        }
+        self.repeat_starts(&known_steps);
+        for run in missing {
+            let leaving = self.jobs.get(run).is_some_and(Job::is_leaving);
+            if leaving {
+                // It was ended before it began, or did not begin: there is nothing of it.
+                self.released(run);
+            } else {
+                self.steps.refuse_waiting(&mut self.out, run);
+                self.jobs.remove(run);
+                self.forget_steps(run);
+            }
+        }
+        self.sessions.open(&mut self.out);
+    }
+
+    fn adopt(&mut self, known: KnownJob) {
+        let run = known.run;
+        let job = self.jobs.entry(run);
+        if let (None, Some(bytes)) = (&job.grant, &known.grant) {
+            match minicbor::decode(bytes) {
+                Ok(grant) => job.grant = Some(Rc::new(grant)),
+                Err(e) => log::error!("job {}: its grant cannot be read back: {e}", run.job),
+            }
+        }
+        self.adopt_steps(run, known.kept);
+        self.keep_steps(run);
+    }
+
+    fn conclude(&mut self, run: JobAttempt, report: Report) {
+        let Some(job) = self.jobs.get_mut(run) else {
+            return;
+        };
+        if !std::mem::replace(&mut job.concluded, true) {
+            self.reports.push(run.job, run.attempt, report);
+        }
+        self.jobs.leaves(run);
+        self.steps.refuse_waiting(&mut self.out, run);
+    }
+
+    fn released(&mut self, run: JobAttempt) {
+        match self.jobs.get_mut(run) {
+            Some(job) if job.released => {}
+            Some(job) => {
+                job.released = true;
+                self.jobs.has_left(run);
+                self.samples.forget(run);
+                self.reports.push(run.job, run.attempt, Report::Released);
+                self.steps.refuse_waiting(&mut self.out, run);
+            }
+            None => self.reports.push(run.job, run.attempt, Report::Released),
+        }
+    }
+
+    /// Orders of the controller. The launcher carries them out: it gets them as they were sealed, before anything that follows
+    /// from them here.
+    pub(super) fn on_orders(&mut self, orders: Orders, bytes: ByteVec, launcher_seal: ByteVec) {
+        if !self.is_synced || !self.is_controller_up {
+            // They are of a connection that is given up.
+            return;
+        }
+        self.out.command(LauncherCommand::Sealed {
+            orders: bytes,
+            seal: launcher_seal,
+        });
+        if let Some(settings) = orders.settings {
+            self.apply_settings(*settings);
+        }
+        for order in orders.orders {
+            match order {
+                Order::Launch(grant) => self.launch(&Rc::new(*grant)),
+                Order::Terminate {
+                    job, attempt, why, ..
+                } => self.terminate(JobAttempt::new(job, attempt), why),
+                Order::Signal { .. }
+                | Order::StepLimit { .. }
+                | Order::Tell { .. }
+                | Order::Reboot => {}
+            }
+        }
+    }
+
+    /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
+    fn launch(&mut self, grant: &Rc<JobGrant>) {
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        if let Some(known) = self.jobs.get_mut(run) {
+            // A job that was made smaller has less from now on.
+            let had = known.grant.as_ref();
+            if had.is_none_or(|had| had.resizes < grant.resizes) {
+                known.grant = Some(Rc::clone(grant));
+                self.steps.may_fit();
+                self.grant_came(grant.job);
+            }
+            return;
+        }
+        if self
+            .jobs
+            .latest(run.job)
+            .is_some_and(|(known, _)| known > run)
+        {
+            return;
+        }
+        self.jobs.entry(run).grant = Some(Rc::clone(grant));
+        self.sample_from_now(grant);
+        self.grant_came(grant.job);
+    }
+
+    /// The controller ends a job. One that is not known is not known to the launcher either, which says so.
+    fn terminate(&mut self, run: JobAttempt, why: TerminateReason) {
+        let Some(job) = self.jobs.get_mut(run).filter(|j| !j.released) else {
+            return;
+        };
+        // The end of a job that is over is no cancellation of its steps.
+        job.ending |= why != TerminateReason::Finished;
+        job.terminated = true;
+        self.jobs.leaves(run);
+        self.steps.refuse_waiting(&mut self.out, run);
+    }
+
+    /// The controller has made reports durable: what they were about may be forgotten.
+    pub(super) fn acknowledged(&mut self, seq: u64) {
+        let known = self.reports.acknowledge(seq);
+        // Steps may have waited for that.
+        self.steps.may_fit();
+        for report in known {
+            let run = JobAttempt::new(report.job, report.attempt);
+            match report.report {
+                Report::Released => {
+                    if self.jobs.remove(run).is_some() {
+                        self.forget_steps(run);
+                    }
+                    self.out.command(LauncherCommand::Forget(run));
+                }
+                Report::StepEnded { step, .. } => self.step_acknowledged(run, step),
+                // What ends a job here is followed by its release: what may have survived it is killed first.
+                Report::BatchEnded { .. }
+                | Report::LaunchFailed { .. }
+                | Report::NodeFault { .. }
+                | Report::Vanished
+                | Report::StepStarted(_) => {}
+            }
+        }
+    }
+}
+
+/// Slurm's state for the end of a script or step: one that a signal ended was cancelled, whatever sent the signal.
+fn end_state(exit: ExitStatus) -> JobState {
+    if exit.is_ok() {
+        JobState::Completed
+    } else if exit.signal != 0 {
+        JobState::Cancelled
+    } else {
+        JobState::Failed
+    }
+}

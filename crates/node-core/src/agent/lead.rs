@@ -1,0 +1,281 @@
+//! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller learns
+//! of them in batches and nothing waits for it. What must survive the agent is kept by the launcher.
+
+mod ends;
+mod numbers;
+mod placing;
+mod running;
+mod waiting;
+
+use super::actions::Actions;
+use super::transition::{LedStepEvent, LedStepState, next_led_step_state};
+use super::{Agent, AgentAction, ConnId, RequestId, StdioId, encode};
+use crate::kept::{KEPT_NEXT, is_kept_of};
+use crate::messages::{JobAttempt, KeptEntries};
+use crate::record::Record;
+use crate::step_numbers::StepNumbers;
+use minicbor::bytes::ByteVec;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_proto::node::Report;
+use muster_proto::step::StepSpec;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+/// A step of a job.
+pub(super) type StepKey = (JobId, StepNo);
+
+/// All steps led from here.
+#[derive(Debug, Default)]
+pub(super) struct LedSteps {
+    waiting: VecDeque<Waiting>,
+    placed: BTreeMap<StepKey, LedStep>,
+    numbers: HashMap<JobId, StepNumbers>,
+    /// Something changed that may let a waiting step start.
+    dirty: bool,
+    /// Jobs whose step daemons were read since then.
+    read: HashSet<JobAttempt>,
+}
+
+/// srun's request for a step, or for the number of one.
+#[derive(Debug)]
+pub(super) struct CreateRequest {
+    pub(super) id: RequestId,
+    pub(super) conn: ConnId,
+    pub(super) uid: u32,
+    pub(super) spec: StepSpec,
+    /// srun's own, if it sends them.
+    pub(super) stdio: Option<StdioId>,
+    /// For the step's key.
+    pub(super) random: ByteVec,
+}
+
+/// A step that was asked for.
+#[derive(Debug)]
+struct Waiting {
+    id: RequestId,
+    conn: ConnId,
+    spec: StepSpec,
+    stdio: Option<StdioId>,
+    random: ByteVec,
+    /// The launch of the job that it was asked of.
+    run: JobAttempt,
+    /// A timer runs after which the client learns that it waits.
+    has_timer: bool,
+}
+
+/// A step that was laid out.
+#[derive(Debug)]
+struct LedStep {
+    run: JobAttempt,
+    state: LedStepState,
+    record: Record,
+    /// The request that it hangs on, while srun is there.
+    client: Option<(ConnId, RequestId)>,
+    /// Answers of its nodes that are still out.
+    unanswered: usize,
+    addresses: Vec<String>,
+    /// Where the daemons listen for each other.
+    wires: Vec<Option<String>>,
+    error: Option<String>,
+    /// Of the tree over its nodes.
+    width: u32,
+    /// Its task has srun's streams.
+    direct: bool,
+    /// Then srun learns of its exit from its daemon.
+    exit_sent_by_daemon: bool,
+}
+
+impl CreateRequest {
+    /// Nothing is done about it any more.
+    pub(super) fn end(self, out: &mut Actions) {
+        out.close_stdio(self.stdio);
+        out.push(AgentAction::EndRequest(self.id));
+    }
+
+    pub(super) fn refuse(self, out: &mut Actions, refusal: Refusal) {
+        out.close_stdio(self.stdio);
+        out.refuse(self.id, refusal);
+    }
+
+    /// There is no such job here.
+    pub(super) fn refuse_unknown_job(self, out: &mut Actions) {
+        let detail = format!("job {} is not led by this node", self.spec.job);
+        self.refuse(out, Refusal::new(RefusalCode::JobNotHere, detail));
+    }
+}
+
+impl Waiting {
+    fn refuse(self, out: &mut Actions, refusal: Refusal) {
+        out.close_stdio(self.stdio);
+        out.refuse(self.id, refusal);
+    }
+}
+
+impl LedSteps {
+    /// Something else than the end of a step lets waiting ones start, or refuses them.
+    pub(super) fn may_fit(&mut self) {
+        self.dirty = true;
+    }
+
+    /// The step daemons of a job were read just now.
+    pub(super) fn set_read(&mut self, run: JobAttempt) {
+        self.read.insert(run);
+    }
+
+    /// The job of the step that hangs on a connection.
+    pub(super) fn job_of_client(&self, conn: ConnId) -> Option<JobAttempt> {
+        Some(self.of_client(conn)?.1.run)
+    }
+
+    fn of_client(&self, conn: ConnId) -> Option<(StepKey, &LedStep)> {
+        let is_of = |s: &LedStep| s.client.is_some_and(|(c, _)| c == conn);
+        let mut placed = self.placed.iter();
+        placed.find(|(_, s)| is_of(s)).map(|(key, s)| (*key, s))
+    }
+
+    /// Lets a step go to its next state; none if that cannot be.
+    fn step(&mut self, key: StepKey, event: LedStepEvent) -> Option<LedStepState> {
+        let step = self.placed.get_mut(&key)?;
+        let next = next_led_step_state(step.state, event)?;
+        step.state = next;
+        Some(next)
+    }
+
+    /// The client of a step has all that it gets.
+    fn release_client(&mut self, out: &mut Actions, key: StepKey) {
+        let step = self.placed.get_mut(&key);
+        if let Some((_, request)) = step.and_then(|s| s.client.take()) {
+            out.push(AgentAction::EndRequest(request));
+        }
+    }
+
+    /// The job is over: nothing of it will start any more.
+    pub(super) fn refuse_waiting(&mut self, out: &mut Actions, run: JobAttempt) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            match waiting.run == run {
+                true => waiting.refuse(out, RefusalCode::AlreadyDone.into()),
+                false => self.waiting.push_back(waiting),
+            }
+        }
+    }
+
+    /// States of all steps, for tests.
+    #[cfg(test)]
+    pub(super) fn states(&self) -> Vec<(StepKey, LedStepState)> {
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|w| ((w.run.job, StepNo(u32::MAX)), LedStepState::Waiting));
+        let placed = self.placed.iter().map(|(key, s)| (*key, s.state));
+        waiting.chain(placed).collect()
+    }
+}
+
+impl Agent {
+    /// The job is forgotten.
+    pub(super) fn forget_steps(&mut self, run: JobAttempt) {
+        let placed = self.steps.placed.iter();
+        let of_run: Vec<StepKey> = placed
+            .filter(|(_, s)| s.run == run)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in of_run {
+            if self.steps.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
+                self.steps.release_client(&mut self.out, key);
+                self.steps.placed.remove(&key);
+            }
+        }
+        // A later launch of the job counts its steps on.
+        if self.jobs.latest(run.job).is_none() {
+            self.steps.numbers.remove(&run.job);
+        }
+        self.node_steps.forget(run);
+        self.stepds.forget(&mut self.out, run);
+    }
+
+    /// Takes back what the launcher kept for an earlier life of the agent.
+    pub(super) fn adopt_steps(&mut self, run: JobAttempt, all: KeptEntries) {
+        for (kept, bytes) in all {
+            if self.has_lost_a_launcher && kept != KEPT_NEXT {
+                self.drop_if_over(run, kept);
+            } else if kept == KEPT_NEXT {
+                if let Ok(next) = minicbor::decode::<u32>(&bytes) {
+                    self.steps.numbers.entry(run.job).or_default().raise(next);
+                }
+            } else if !self.node_steps.adopt(run, kept, &bytes) {
+                self.adopt_record(run, StepNo(kept), &bytes);
+            }
+        }
+    }
+
+    /// Something was kept of this life's own. What is not known any more is over, and the word of it was lost with the launcher.
+    fn drop_if_over(&mut self, run: JobAttempt, kept: u32) {
+        let is_it = |key: &StepKey| key.0 == run.job && is_kept_of(kept, key.1);
+        let placed = self.steps.placed.keys();
+        let goes_on = placed.chain(self.node_steps.keys()).any(is_it);
+        if !goes_on && !self.reports.has_step_end(run, StepNo(kept)) {
+            self.out.drop_kept(run, kept);
+        }
+    }
+
+    fn adopt_record(&mut self, run: JobAttempt, step: StepNo, bytes: &[u8]) {
+        let key = (run.job, step);
+        // What was kept of the counter may have been lost with a launcher.
+        let numbers = self.steps.numbers.entry(run.job).or_default();
+        numbers.raise(step.0.saturating_add(1));
+        let Ok(record) = minicbor::decode::<Record>(bytes) else {
+            log::error!("step {}.{}: its record cannot be read back", key.0, key.1);
+            return;
+        };
+        if self.steps.placed.contains_key(&key) {
+            return;
+        }
+        if record.is_over() {
+            if !self.reports.has_step_end(run, step) {
+                self.report_end(key, run.attempt, &record);
+            }
+            return;
+        }
+        // It may be known already; the controller ignores that.
+        let started = Report::StepStarted(Box::new(record.step.clone()));
+        self.reports.push(run.job, run.attempt, started);
+        let adopted = LedStep {
+            run,
+            state: LedStepState::Running,
+            addresses: vec![String::new(); record.nodes.len()],
+            wires: Vec::new(),
+            record,
+            client: None,
+            unanswered: 0,
+            error: None,
+            width: 0,
+            direct: false,
+            exit_sent_by_daemon: false,
+        };
+        self.steps.placed.insert(key, adopted);
+    }
+
+    /// Gives a launcher that may be a new one what it is to keep of a job's steps.
+    pub(super) fn keep_steps(&mut self, run: JobAttempt) {
+        if let Some(next) = self.steps.numbers.get(&run.job).map(StepNumbers::next) {
+            self.out.keep(run, KEPT_NEXT, encode(&next));
+        }
+        let of_run = self.steps.placed.iter().filter(|(_, s)| s.run == run);
+        let records: Vec<(u32, ByteVec)> = of_run
+            .map(|(key, s)| (key.1.0, encode(&s.record)))
+            .collect();
+        for (step, record) in records {
+            self.out.keep(run, step, record);
+        }
+        self.node_steps.keep_of(&mut self.out, run);
+    }
+
+    /// What is kept of a step, for its daemon.
+    pub(super) fn kept_entries(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
+        let key = (run.job, step);
+        let placed = self.steps.placed.get(&key);
+        let record = placed.map(|s| (step.0, encode(&s.record)));
+        record
+            .into_iter()
+            .chain(self.node_steps.kept_of(key))
+            .collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! The ends of a step's nodes in one, and the report of it.
+
+use super::{Agent, LedStepEvent, LedStepState, StepKey};
+use crate::agent::{AgentAction, encode};
+use crate::messages::JobAttempt;
+use crate::record::Record;
+use muster_model::ids::{Attempt, StepNo};
+use muster_model::job::{ExitStatus, JobState, StepEnd};
+use muster_model::time::Timestamp;
+use muster_proto::node::Report;
+use muster_proto::step::AgentReply;
+
+impl Agent {
+    /// The daemon of a step has reported its end here, and sends it to srun as well: where it does so from the start, srun waits
+    /// for nothing else.
+    pub(in crate::agent) fn exit_delivered_directly(&mut self, key: StepKey) {
+        let step = self.steps.placed.get(&key);
+        if step.is_some_and(|s| s.direct && s.exit_sent_by_daemon) {
+            self.steps.release_client(&mut self.out, key);
+        }
+    }
+
+    /// Whether the daemon of a step that had no other has reported its end, and that is all there is to know of the step's. Then
+    /// the launcher has all that makes the end, and keeps it until the controller knows: it gets nothing before that.
+    pub(in crate::agent) fn only_node_ended(&mut self, key: StepKey, end: &StepEnd) -> bool {
+        let Some(step) = self.steps.placed.get_mut(&key) else {
+            return false;
+        };
+        let started = match step.state {
+            LedStepState::Running | LedStepState::Ending => true,
+            LedStepState::Waiting
+            | LedStepState::Starting
+            | LedStepState::Abandoned
+            | LedStepState::Failed
+            | LedStepState::Over => false,
+        };
+        let [node] = &mut step.record.nodes[..] else {
+            return false;
+        };
+        if !started || node.end.is_some() || end.state == JobState::OutOfMemory {
+            return false;
+        }
+        node.end = Some(end.clone());
+        self.finish_step_if_over(key);
+        true
+    }
+
+    /// A node's part of a step has ended.
+    pub(in crate::agent) fn node_ended(&mut self, key: StepKey, position: u32, end: StepEnd) {
+        self.nodes_ended(key, vec![(position, end)]);
+    }
+
+    /// Parts of a step have ended.
+    pub(in crate::agent) fn nodes_ended(&mut self, key: StepKey, ends: Vec<(u32, StepEnd)>) {
+        let Some(step) = self.steps.placed.get_mut(&key) else {
+            return;
+        };
+        // Where one node's part had too much memory, the whole step is ended.
+        let mut over_memory = false;
+        for (position, end) in ends {
+            over_memory |= end.state == JobState::OutOfMemory;
+            if let Some(node) = step.record.nodes.get_mut(position as usize) {
+                node.end.get_or_insert(end);
+            }
+        }
+        let (run, record) = (step.run, encode(&step.record));
+        if over_memory {
+            self.steps.step(key, LedStepEvent::OutOfMemory);
+            self.end_step_everywhere(key);
+        }
+        self.steps.dirty = true;
+        self.out.keep(run, key.1.0, record);
+        self.finish_step_if_over(key);
+    }
+
+    pub(super) fn finish_step_if_over(&mut self, key: StepKey) {
+        let step = self.steps.placed.get(&key);
+        if !step.is_some_and(|s| s.record.is_over())
+            || self.steps.step(key, LedStepEvent::AllEnded) != Some(LedStepState::Over)
+        {
+            return;
+        }
+        let Some(step) = self.steps.placed.remove(&key) else {
+            return;
+        };
+        self.steps.dirty = true;
+        if step.error.is_some() {
+            // It never was: the controller does not know of it.
+            self.out.drop_kept(step.run, key.1.0);
+        } else {
+            self.report_end(key, step.run.attempt, &step.record);
+            if let Some((_, request)) = step.client {
+                self.out.reply(request, AgentReply::Done);
+            }
+        }
+        if let Some((_, request)) = step.client {
+            self.out.push(AgentAction::EndRequest(request));
+        }
+    }
+
+    pub(super) fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
+        let end = Box::new(total(record, self.now.wall));
+        let report = Report::StepEnded { step: key.1, end };
+        self.reports.push(key.0, attempt, report);
+    }
+
+    /// The controller knows of the step's end: nothing need be kept of it.
+    pub(in crate::agent) fn step_acknowledged(&mut self, run: JobAttempt, step: StepNo) {
+        self.out.drop_kept(run, step.0);
+        let key = (run.job, step);
+        let part = self.node_steps.part(key);
+        if part.is_some_and(|part| part.run == run) {
+            self.end_delivered(key);
+        }
+    }
+}
+
+/// All nodes' ends in one: the worst status, the sum of the usage.
+fn total(record: &Record, now: Timestamp) -> StepEnd {
+    let mut ends = record.nodes.iter().filter_map(|n| n.end.as_ref());
+    let Some(mut out) = ends.next().cloned() else {
+        return StepEnd::never_ran(now);
+    };
+    let weight = |exit: ExitStatus| {
+        if exit.signal == 0 {
+            exit.code
+        } else {
+            128 + exit.signal
+        }
+    };
+    for end in ends {
+        out.end_time = out.end_time.max(end.end_time);
+        if weight(end.exit) > weight(out.exit) {
+            out.exit = end.exit;
+        }
+        if rank(end.state) > rank(out.state) {
+            out.state = end.state;
+        }
+        out.usage.add(&end.usage);
+    }
+    out
+}
+
+fn rank(state: JobState) -> u32 {
+    match state {
+        JobState::Completed => 0,
+        JobState::Failed => 1,
+        JobState::Cancelled => 2,
+        JobState::Timeout => 3,
+        JobState::OutOfMemory => 4,
+        _ => 5,
+    }
+}

@@ -1,0 +1,109 @@
+//! A step that fits gets its number and its resources, and is started on its nodes.
+
+use super::{Agent, LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state};
+use crate::agent::{AgentAction, encode};
+use crate::layout::{self, Held};
+use crate::messages::JobAttempt;
+use crate::record::Record;
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::StepNo;
+use muster_model::refusal::RefusalCode;
+use muster_proto::node::JobGrant;
+use muster_proto::step::{StepLaunch, StepShare};
+use std::rc::Rc;
+
+impl LedSteps {
+    /// What steps of a job hold, by node of the allocation.
+    pub(super) fn held(&self, grant: &JobGrant) -> Vec<Held> {
+        let mut held = vec![Held::default(); grant.alloc.nodes.len()];
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        let of_run = self.placed.values().filter(|s| s.run == run);
+        let of_steps = of_run
+            .filter(|s| s.record.holds)
+            .flat_map(|s| s.record.nodes.iter().filter(|n| n.end.is_none()));
+        for node in of_steps {
+            let position = node.position(&grant.alloc);
+            let Some(at) = position.and_then(|at| held.get_mut(at)) else {
+                continue;
+            };
+            at.cpus.union_with(&node.cpus);
+            at.memory_mib = at.memory_mib.saturating_add(node.memory_mib);
+            at.gres.extend(node.gres.iter().cloned());
+        }
+        held
+    }
+}
+
+impl Agent {
+    pub(super) fn start_step(
+        &mut self,
+        grant: &Rc<JobGrant>,
+        waiting: Waiting,
+        mut placed: Vec<layout::Placed>,
+    ) {
+        let het = waiting.spec.het.as_ref();
+        let (given, first) = (het.map(|h| h.step), het.map_or(0, |h| h.first_task));
+        let Some(step) = given.map(StepNo).or_else(|| self.next_step(grant)) else {
+            return waiting.refuse(&mut self.out, RefusalCode::StepLimit.into());
+        };
+        // Tasks are numbered over all components.
+        placed
+            .iter_mut()
+            .flat_map(|place| &mut place.tasks)
+            .for_each(|task| *task = task.saturating_add(first));
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        let (mut spec, key) = (waiting.spec, waiting.random);
+        spec.resizes = grant.resizes;
+        let width = self.node.tree_width(spec.tree_width);
+        let width = u32::try_from(width).unwrap_or(u32::MAX);
+        let names: Vec<String> = placed
+            .iter()
+            .map(|p| grant.alloc.nodes[p.node].name.clone())
+            .collect();
+        let now = self.now.wall;
+        let record = Record::new(step, &spec, key.clone(), (&placed, &names), now);
+        self.out.keep(run, step.0, encode(&record));
+        let placed_event = next_led_step_state(LedStepState::Waiting, LedStepEvent::Placed);
+        let led = LedStep {
+            run,
+            state: placed_event.unwrap_or(LedStepState::Starting),
+            record,
+            client: Some((waiting.conn, waiting.id)),
+            unanswered: placed.len(),
+            addresses: vec![String::new(); placed.len()],
+            wires: vec![None; placed.len()],
+            error: None,
+            width,
+            direct: false,
+            exit_sent_by_daemon: spec.has_stepd_channel,
+        };
+        self.steps.placed.insert((grant.job, step), led);
+        self.out.push(AgentAction::ReleaseBytes(waiting.id));
+        let launch = StepLaunch {
+            key: grant.key.clone(),
+            spec,
+            step,
+            step_key: key,
+            tasks: placed.iter().map(|p| p.tasks.clone()).collect(),
+            names,
+            lead: grant.addresses.first().cloned().unwrap_or_default(),
+            width,
+            // What differs by node.
+            position: 0,
+            cpus: CpuSet::default(),
+            memory_mib: 0,
+            gres: Vec::new(),
+            above: None,
+        };
+        let shares: Vec<StepShare> = placed
+            .into_iter()
+            .map(|place| StepShare {
+                address: grant.addresses.get(place.node).cloned().unwrap_or_default(),
+                cpus: place.cpus,
+                memory_mib: place.memory_mib,
+                gres: place.gres,
+            })
+            .collect();
+        self.start_everywhere(launch, &shares, waiting.stdio);
+    }
+}

@@ -1,0 +1,152 @@
+//! Nodes of a step answer whether they have started it; srun learns where to find them, and the step is ended where it is to
+//! end early.
+
+use super::{Agent, LedStepEvent, LedStepState, StepKey};
+use crate::agent::node_steps::Listening;
+use crate::messages::LauncherCommand;
+use crate::signals::SIGTERM;
+use muster_model::hostlist;
+use muster_model::job::StepEnd;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_proto::node::Report;
+use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepNode};
+
+impl Agent {
+    /// A node's daemon listens, or cannot be started.
+    pub(in crate::agent) fn node_started(
+        &mut self,
+        key: StepKey,
+        position: u32,
+        result: Result<Listening, String>,
+    ) {
+        let now = self.now.wall;
+        let Some(step) = self.steps.placed.get_mut(&key) else {
+            return;
+        };
+        if step.unanswered == 0 {
+            return;
+        }
+        step.unanswered -= 1;
+        let at = position as usize;
+        match result {
+            Ok(Listening {
+                address,
+                wire,
+                direct,
+            }) => {
+                step.direct = direct;
+                if let Some(slot) = step.addresses.get_mut(at) {
+                    *slot = address;
+                }
+                if let Some(slot) = step.wires.get_mut(at) {
+                    *slot = wire;
+                }
+            }
+            Err(error) => {
+                step.error.get_or_insert(error);
+                if let Some(node) = step.record.nodes.get_mut(at) {
+                    node.end.get_or_insert_with(|| StepEnd::never_ran(now));
+                }
+            }
+        }
+        if step.unanswered == 0 {
+            self.step_answered(key);
+        }
+    }
+
+    /// All nodes have answered.
+    fn step_answered(&mut self, key: StepKey) {
+        let Some(step) = self.steps.placed.get(&key) else {
+            return;
+        };
+        let Some(error) = step.error.clone() else {
+            return self.step_created(key);
+        };
+        log::error!("step {}.{}: {error}", key.0, key.1);
+        if let Some((_, request)) = step.client {
+            let refusal = Refusal::new(RefusalCode::NodeConfigUnavailable, error);
+            self.out.reply(request, AgentReply::Refused(refusal));
+        }
+        self.steps.step(key, LedStepEvent::StartFailed);
+        self.end_step_everywhere(key);
+        self.finish_step_if_over(key);
+    }
+
+    fn step_created(&mut self, key: StepKey) {
+        let next = self.steps.step(key, LedStepEvent::Started);
+        let Some(led) = self.steps.placed.get(&key) else {
+            return;
+        };
+        let (step, run) = (led.record.step.clone(), led.run);
+        match led.client {
+            Some(_) if led.direct && led.exit_sent_by_daemon => {}
+            Some((_, request)) => {
+                let names = hostlist::parse(&step.hostlist).unwrap_or_default();
+                let nodes = led.addresses.iter().zip(&led.record.nodes);
+                let created = StepCreated {
+                    step: key.1,
+                    nodes: nodes
+                        .zip(names)
+                        .map(|((address, node), name)| StepNode {
+                            name,
+                            address: address.clone(),
+                            tasks: node.tasks.clone(),
+                        })
+                        .collect(),
+                    key: led.record.key.clone(),
+                    hostlist: step.hostlist.clone(),
+                    // All listen, or none does.
+                    wires: led.wires.iter().flatten().cloned().collect(),
+                    width: led.width,
+                    direct: led.direct,
+                };
+                self.out
+                    .reply(request, AgentReply::Created(Box::new(created)));
+            }
+            None => {}
+        }
+        if next == Some(LedStepState::Ending) {
+            // srun went away while the daemons were started.
+            self.end_step_everywhere(key);
+        }
+        self.reports
+            .push(run.job, run.attempt, Report::StepStarted(Box::new(step)));
+        self.finish_step_if_over(key);
+    }
+
+    pub(super) fn end_step_everywhere(&mut self, key: StepKey) {
+        let Some(step) = self.steps.placed.get(&key) else {
+            return;
+        };
+        let run = step.run;
+        let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
+            return;
+        };
+        // Of one that could not be started it is not known what runs below nodes that did not answer.
+        let failed = step.error.is_some();
+        let nodes: Vec<usize> = step
+            .record
+            .nodes
+            .iter()
+            .filter(|n| n.end.is_none() || failed)
+            // A node that the job gave up ends all that it has of the job.
+            .filter_map(|n| n.position(&grant.alloc))
+            .collect();
+        if nodes.contains(&0) {
+            self.out
+                .command(LauncherCommand::EndStep { run, step: key.1 });
+        }
+        let others = nodes.iter().filter(|node| **node != 0);
+        let agents: Vec<String> = others
+            .filter_map(|node| grant.addresses.get(*node).cloned())
+            .collect();
+        let request = AgentRequest::SignalStep {
+            job: key.0,
+            key: grant.key.clone(),
+            step: key.1,
+            signal: SIGTERM.unsigned_abs(),
+            below: Vec::new(),
+        };
+        self.signal_below(&request, &agents);
+    }
+}

@@ -1,0 +1,58 @@
+//! What steps use now, by what their tasks use. The launcher has that read: other users' processes are none of the
+//! agent's business.
+
+use crate::messages::TaskUsage;
+use muster_model::ids::StepNo;
+use muster_model::job::Usage;
+use std::collections::BTreeMap;
+
+/// What each task uses: usage with its totals only, and its virtual memory, KiB.
+pub(super) type Tasks = BTreeMap<(StepNo, u32), (Usage, u64)>;
+
+/// What the launcher has measured.
+pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> Tasks {
+    let entry = |t: TaskUsage| ((t.step, t.task), (t.usage, t.vsize_kib));
+    tasks.into_iter().map(entry).collect()
+}
+
+/// The steps that tasks are of.
+pub(super) fn sum_up(tasks: &Tasks, node: &str) -> Vec<(StepNo, Usage)> {
+    let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
+    for ((step, task), (usage, vsize_kib)) in tasks {
+        let mut usage = usage.clone().of_task(*task, *vsize_kib);
+        usage.set_node(node);
+        steps.entry(*step).or_default().add(&usage);
+    }
+    steps.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_make_steps() {
+        let task = |task, kib| TaskUsage {
+            step: StepNo(3),
+            task,
+            usage: Usage {
+                max_rss_kib: kib,
+                ..Usage::default()
+            },
+            vsize_kib: 2 * kib,
+        };
+        let tasks = of_launcher(vec![task(4, 10), task(5, 30)]);
+        let steps = sum_up(&tasks, "n7");
+        let [(StepNo(3), usage)] = &steps[..] else {
+            panic!("{steps:?}");
+        };
+        assert_eq!((usage.tasks, usage.max_rss_task), (2, 5));
+        assert_eq!(usage.max_rss_node, "n7");
+        let peaks = usage.peaks.as_ref().unwrap();
+        assert_eq!(peaks.vsize_kib.amount, 60);
+        assert_eq!(
+            (peaks.vsize_kib.task, peaks.vsize_kib.node.as_str()),
+            (5, "n7")
+        );
+    }
+}

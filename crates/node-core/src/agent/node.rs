@@ -1,0 +1,147 @@
+//! What the agent knows of its node, and what follows from that and the settings for a step.
+
+use super::AgentConfig;
+use crate::binding::{BindVariables, SiteBinding};
+use crate::job_view::{array_of, job_view, propagated_limits};
+use crate::messages::{JobAttempt, StepOrder, TaskBinding, User};
+use crate::step_bounds;
+use crate::step_variables::StepVariables;
+use muster_model::environment::Environment;
+use muster_model::job_env::{self, StepView};
+use muster_model::{hostlist, tree};
+use muster_proto::node::{JobGrant, NodeSettings};
+use muster_proto::step::StepLaunch;
+use muster_trust::{JobKeyUse, derive_job_key};
+
+/// The node.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) config: AgentConfig,
+    /// The controller's.
+    pub(super) settings: NodeSettings,
+    site_binding: SiteBinding,
+}
+
+impl Node {
+    pub(super) fn new(config: AgentConfig) -> Node {
+        Node {
+            config,
+            settings: NodeSettings::default(),
+            site_binding: SiteBinding::default(),
+        }
+    }
+
+    pub(super) fn apply(&mut self, settings: NodeSettings) {
+        self.site_binding = SiteBinding::new(&settings.cpu_bind);
+        self.settings = settings;
+    }
+
+    /// Width of a step's tree, where srun asks for `asked`.
+    pub(super) fn tree_width(&self, asked: Option<u32>) -> usize {
+        match asked.unwrap_or(self.settings.tree_width) {
+            0 => tree::WIDTH_DEFAULT,
+            width => width.max(2) as usize,
+        }
+    }
+
+    /// `MaxStepCount`: no step gets this number.
+    pub(super) fn max_step_count(&self) -> u32 {
+        step_bounds::max_step_count(&self.settings)
+    }
+
+    /// `MaxTasksPerNode`.
+    pub(super) fn max_tasks_per_node(&self) -> u32 {
+        step_bounds::max_tasks_per_node(&self.settings)
+    }
+
+    /// `OverMemoryKill`.
+    pub(super) fn kills_over_memory(&self) -> bool {
+        self.settings.sampling.is_some_and(|s| s.over_memory_kill)
+    }
+
+    /// Where the tasks of a step run here.
+    pub(super) fn bind(
+        &self,
+        launch: &StepLaunch,
+        grant: &JobGrant,
+    ) -> Result<(TaskBinding, BindVariables), String> {
+        let site = self.site_binding.of(&grant.alloc);
+        self.config.machine.bind(launch, &self.settings, site)
+    }
+
+    /// What a step daemon has to run.
+    pub(super) fn step_order(
+        &self,
+        grant: &JobGrant,
+        mut launch: StepLaunch,
+        (binding, bind_env): (TaskBinding, BindVariables),
+    ) -> StepOrder {
+        let variables = self.step_variables(grant, &launch, bind_env);
+        let env = variables.environment(&launch.spec, launch.step);
+        // It is in there.
+        launch.spec.context.environment = Environment::default();
+        // What runs as the user gets no key of agents.
+        launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();
+        let soft = &launch.spec.context.soft_limits;
+        StepOrder {
+            run: JobAttempt::new(grant.job, grant.attempt),
+            user: user_of(grant),
+            env,
+            binding,
+            limits: propagated_limits(&self.settings, soft),
+            array: array_of(grant),
+            job_name: grant.spec.name.clone(),
+            append: self.settings.append,
+            task_prolog: self.settings.task_prolog.clone(),
+            task_epilog: self.settings.task_epilog.clone(),
+            pmix: self.pmix_order(grant, &launch),
+            direct: false,
+            launch,
+        }
+    }
+
+    /// What is put over the environment of srun.
+    fn step_variables(
+        &self,
+        grant: &JobGrant,
+        launch: &StepLaunch,
+        bind_env: BindVariables,
+    ) -> StepVariables {
+        let hostlist = hostlist::compress(&launch.names);
+        let spec = &launch.spec;
+        let view = StepView {
+            step: launch.step,
+            hostlist: &hostlist,
+            tasks: &launch.tasks,
+            position: launch.position as usize,
+            node: &self.config.name,
+            cpus_on_node: launch.cpus.len(),
+            gres: &launch.gres,
+            cpus_per_task: spec.cpus_per_task,
+            distribution: spec.distribution.as_deref(),
+            total_tasks: spec.het.as_ref().and_then(|het| het.total_tasks),
+        };
+        let spool = self.config.spool_dir.to_string_lossy().into_owned();
+        let place = [
+            ("MUSTER_SPOOL", spool),
+            ("MUSTER_ATTEMPT", grant.attempt.0.to_string()),
+        ];
+        let of_node = bind_env.into_iter().chain(place);
+        let job = job_view(grant, &self.config.cluster, &self.settings);
+        StepVariables {
+            own: job_env::step_env(&job, &view),
+            node: of_node.map(|(k, v)| (k.to_owned(), v)).collect(),
+        }
+    }
+}
+
+/// Who a job runs as. The launcher does not take this from an agent, and adds the user's groups.
+fn user_of(grant: &JobGrant) -> User {
+    let owner = &grant.spec.owner;
+    User {
+        uid: owner.uid,
+        gid: owner.gid,
+        groups: Vec::new(),
+        name: owner.user.clone(),
+    }
+}

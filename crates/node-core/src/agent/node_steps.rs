@@ -1,0 +1,614 @@
+//! This node's part of steps, on whichever node they are led: starts their daemons, and reports to the lead how they ended.
+
+use super::actions::Actions;
+use super::lead::{CreateRequest, StepKey};
+use super::transition::{NodeStepEvent, NodeStepState, next_node_step_state};
+use super::{Agent, AgentAction, ConnId, RequestId, StdioId, StepdId, Timer, encode};
+use crate::kept::{self, kept_of_node};
+use crate::messages::{JobAttempt, LauncherCommand, NextStep, StepOrder};
+use crate::pmix_place;
+use crate::stepd_reuse::{ORDER_MAX, result_path};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::StepEnd;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_proto::node::JobGrant;
+use muster_proto::step::{AgentReply, StepLaunch, StepShare};
+use muster_trust::is_same_key;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// How long a step's start waits for the controller to say that this node has the job.
+const GRANT_WAIT_MS: u64 = 30_000;
+/// Time between TERM and KILL before the controller has said one.
+const KILL_WAIT_MS: u64 = 30_000;
+
+/// What wants a step daemon.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// This agent, which leads the job; with srun's streams, if it has sent them.
+    Lead(Option<StdioId>),
+    /// This agent, which leads the job, for a branch of nodes that begins with this one, by their names: those below have
+    /// still to be asked.
+    LeadBranch(Vec<String>, Vec<StepShare>),
+    /// Another agent, for this node and those below, which have still to be asked.
+    Request(RequestId, Vec<StepShare>),
+    /// A start of this node and of those below it, which were asked.
+    Gathered(u64),
+}
+
+/// A request that came before the controller's word of its job: the controller sends orders to all nodes at once, and the client
+/// was quicker.
+#[derive(Debug)]
+pub(super) enum Early {
+    /// A step's lead starts it here.
+    Start(Box<StepLaunch>, Origin),
+    /// srun asks for a step that is to be led from here.
+    Create(Box<CreateRequest>),
+    /// srun asks for the number of a step that this node leads a part of.
+    Number(Box<CreateRequest>),
+}
+
+impl Early {
+    fn job(&self) -> JobId {
+        match self {
+            Early::Start(launch, _) => launch.spec.job,
+            Early::Create(request) | Early::Number(request) => request.spec.job,
+        }
+    }
+}
+
+/// Where a step daemon listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listening {
+    /// For srun.
+    pub(super) address: String,
+    /// For the step's other nodes.
+    pub(super) wire: Option<String>,
+    /// It does not wait for srun: its task has srun's streams.
+    pub(super) direct: bool,
+}
+
+/// Parts of steps on this node.
+#[derive(Debug, Default)]
+pub(super) struct NodeSteps {
+    /// Daemons that are being started.
+    starting: BTreeMap<(JobAttempt, StepNo), Starting>,
+    /// Requests that came before the job.
+    early: BTreeMap<u64, Early>,
+    parts: HashMap<StepKey, NodeStep>,
+    next_wait: u64,
+}
+
+/// The part of a step whose daemon is being started.
+#[derive(Debug)]
+struct Starting {
+    /// For another launcher, should this one be lost before it answers.
+    order: Box<StepOrder>,
+    position: u32,
+    origin: Origin,
+    /// srun's, for the daemon of a direct step once it is there. The launcher is there for all users and never has them.
+    stdio: Option<StdioId>,
+}
+
+/// A step that a daemon which waits for one is being given.
+#[derive(Debug)]
+pub(super) struct Offer {
+    next: NextStep,
+    position: u32,
+    origin: Origin,
+    stdio: Option<StdioId>,
+}
+
+/// A part of a step.
+#[derive(Debug)]
+struct NodeStep {
+    state: NodeStepState,
+    part: Part,
+}
+
+/// What is needed to report a part's end; the launcher keeps it too.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Part {
+    #[n(0)]
+    pub(super) run: JobAttempt,
+    #[n(1)]
+    position: u32,
+    #[n(2)]
+    pub(super) lead: String,
+    /// The agent above in the tree, if that is not the lead.
+    #[n(3)]
+    pub(super) above: Option<String>,
+}
+
+/// Whether a task may have srun's own streams: it is the only one, and nobody else writes to them.
+fn may_have_streams(order: &StepOrder) -> bool {
+    let (launch, spec) = (&order.launch, &order.launch.spec);
+    let alone = matches!(&launch.tasks[..], [tasks] if tasks.len() == 1);
+    let programs = [
+        &order.task_prolog,
+        &order.task_epilog,
+        &spec.task_prolog,
+        &spec.task_epilog,
+    ];
+    let files = [&spec.stdio.stdin, &spec.stdio.stdout, &spec.stdio.stderr];
+    alone
+        && order.pmix.is_none()
+        && spec.pty.is_none()
+        && programs.into_iter().chain(files).all(Option::is_none)
+}
+
+impl NodeSteps {
+    /// This node's part of a step, until the lead knows of its end.
+    pub(super) fn part(&self, key: StepKey) -> Option<&Part> {
+        self.parts.get(&key).map(|step| &step.part)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &StepKey> {
+        self.parts.keys()
+    }
+
+    /// Takes a kept record back; whether it is one of these.
+    pub(super) fn adopt(&mut self, run: JobAttempt, kept: u32, bytes: &[u8]) -> bool {
+        let Some(step) = kept::step_of_node(kept) else {
+            return false;
+        };
+        if let Ok(part) = minicbor::decode::<Part>(bytes) {
+            let key = (run.job, step);
+            if self.step(key, run, NodeStepEvent::Adopted) {
+                self.set_part(key, part);
+            }
+        }
+        true
+    }
+
+    /// A part as the launcher keeps it, and under which number.
+    pub(super) fn kept_of(&self, key: StepKey) -> Option<(u32, ByteVec)> {
+        Some((kept_of_node(key.1), encode(self.part(key)?)))
+    }
+
+    pub(super) fn forget(&mut self, run: JobAttempt) {
+        let of_run = self.parts.iter().filter(|(_, step)| step.part.run == run);
+        let keys: Vec<StepKey> = of_run.map(|(key, _)| *key).collect();
+        for key in keys {
+            self.step(key, run, NodeStepEvent::Forgotten);
+        }
+    }
+
+    /// Gives the launcher what it is to keep of this node's parts of a job's steps.
+    pub(super) fn keep_of(&self, out: &mut Actions, run: JobAttempt) {
+        let parts = self.parts.iter();
+        let mut parts: Vec<(u32, ByteVec)> = parts
+            .filter(|(_, step)| step.part.run == run)
+            .map(|(key, step)| (kept_of_node(key.1), encode(&step.part)))
+            .collect();
+        parts.sort_unstable_by_key(|(kept, _)| *kept);
+        for (kept, bytes) in parts {
+            out.keep(run, kept, bytes);
+        }
+    }
+
+    fn state(&self, key: StepKey, run: JobAttempt) -> NodeStepState {
+        // The part of another attempt is as good as none.
+        let step = self.parts.get(&key).filter(|step| step.part.run == run);
+        step.map_or(NodeStepState::Absent, |step| step.state)
+    }
+
+    /// Lets a part of a step go to its next state; whether that can be.
+    fn step(&mut self, key: StepKey, run: JobAttempt, event: NodeStepEvent) -> bool {
+        let state = self.state(key, run);
+        let Some(next) = next_node_step_state(state, event) else {
+            return false;
+        };
+        if next == NodeStepState::Absent {
+            if state != NodeStepState::Absent {
+                self.parts.remove(&key);
+            }
+            return true;
+        }
+        let part = Part {
+            run,
+            position: 0,
+            lead: String::new(),
+            above: None,
+        };
+        let step = self.parts.entry(key).or_insert(NodeStep { state, part });
+        step.state = next;
+        step.part.run = run;
+        true
+    }
+
+    fn set_part(&mut self, key: StepKey, part: Part) {
+        if let Some(step) = self.parts.get_mut(&key) {
+            step.part = part;
+        }
+    }
+
+    /// States of all parts, for tests.
+    #[cfg(test)]
+    pub(super) fn states(&self) -> Vec<(StepKey, NodeStepState)> {
+        self.parts.iter().map(|(k, s)| (*k, s.state)).collect()
+    }
+
+    /// Nothing is being started, and nothing waits.
+    #[cfg(test)]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.starting.is_empty() && self.early.is_empty()
+    }
+}
+
+impl Agent {
+    /// Starts the daemon of a step on this node.
+    pub(super) fn start_here(&mut self, launch: StepLaunch, origin: Origin) {
+        let job = launch.spec.job;
+        let known = self
+            .jobs
+            .with_key(job, &launch.key)
+            .or_else(|| self.jobs.latest(job))
+            .map(|(_, j)| j);
+        let grant = known.map(|j| (j.grant.clone(), j.is_over()));
+        match grant {
+            // The lead's order came faster than the controller's.
+            None => self.wait_early(Early::Start(Box::new(launch), origin)),
+            Some((Some(grant), false)) if grant.resizes < launch.spec.resizes => {
+                self.wait_early(Early::Start(Box::new(launch), origin));
+            }
+            Some((Some(grant), true)) if !is_same_key(&grant.key, &launch.key) => {
+                // This node knows an earlier launch of the job, which is ending.
+                self.wait_early(Early::Start(Box::new(launch), origin));
+            }
+            Some((None, _)) => self.step_refused(&launch, origin, "its grant was lost"),
+            Some((_, true)) => self.step_refused(&launch, origin, "the job is ending"),
+            Some((Some(grant), false)) if !is_same_key(&grant.key, &launch.key) => {
+                self.step_refused(&launch, origin, "the key is not the job's");
+            }
+            Some((Some(grant), false)) => self.start_granted(&grant, launch, origin),
+        }
+    }
+
+    /// The same for a job that is known here.
+    fn start_granted(&mut self, grant: &JobGrant, launch: StepLaunch, origin: Origin) {
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        let (step, position) = (launch.step, launch.position);
+        let key = (grant.job, step);
+        let bound = match self.node.bind(&launch, grant) {
+            Ok(bound) => bound,
+            Err(why) => return self.step_refused(&launch, origin, &why),
+        };
+        let part = Part {
+            run,
+            position,
+            lead: launch.lead.clone(),
+            above: launch.above.clone(),
+        };
+        if !self.node_steps.step(key, run, NodeStepEvent::Ordered) {
+            return self.step_refused(&launch, origin, "the step is here already");
+        }
+        let mut origin = self.start_below(&launch, origin);
+        let stdio = match &mut origin {
+            Origin::Lead(stdio) => stdio.take(),
+            Origin::LeadBranch(..) | Origin::Request(..) | Origin::Gathered(_) => None,
+        };
+        self.out.keep(run, kept_of_node(step), encode(&part));
+        self.node_steps.set_part(key, part);
+        if self.node.kills_over_memory() {
+            self.samples.limit_memory(run, step, launch.memory_mib);
+        }
+        let mut order = Box::new(self.node.step_order(grant, launch, bound));
+        order.direct = stdio.is_some() && may_have_streams(&order);
+        let stdio = match order.direct {
+            true => stdio,
+            false => {
+                self.out.close_stdio(stdio);
+                None
+            }
+        };
+        self.offer_or_start(order, stdio, (position, origin));
+    }
+
+    /// Gives a step to a daemon of its job that waits for one. If there is none, the launcher starts one.
+    fn offer_or_start(
+        &mut self,
+        order: Box<StepOrder>,
+        stdio: Option<StdioId>,
+        (position, origin): (u32, Origin),
+    ) {
+        let (run, step) = (order.run, order.launch.step);
+        let possible = self.is_synced && order.pmix.is_none();
+        let Some(stepd) = self.stepds.idle(run).filter(|_| possible) else {
+            return self.start_by_launcher(order, stdio, (position, origin));
+        };
+        let kill_wait_ms = match self.node.settings.kill_wait_s {
+            0 => KILL_WAIT_MS,
+            seconds => u64::from(seconds) * 1000,
+        };
+        let result = result_path(&self.node.config.spool_dir, run, step);
+        let next = NextStep {
+            order,
+            kill_wait_ms,
+            result: result.to_string_lossy().into_owned(),
+            kept: self.kept_entries(run, step),
+        };
+        let frame = next.as_command();
+        if frame.len() > ORDER_MAX {
+            return self.start_by_launcher(next.order, stdio, (position, origin));
+        }
+        let offer = Offer {
+            next,
+            position,
+            origin,
+            stdio,
+        };
+        self.node_steps
+            .step((run.job, step), run, NodeStepEvent::Offered);
+        self.stepds.set_offer(stepd, Box::new(offer));
+        self.out.push(AgentAction::OfferStep {
+            stepd,
+            frame,
+            stdio,
+        });
+    }
+
+    /// A daemon was given a step, or its channel does not take it.
+    pub(super) fn step_offered(&mut self, stepd: StepdId, is_written: bool) {
+        let Some((offer, pid, address)) = self.stepds.take_offer(stepd) else {
+            return;
+        };
+        let Offer {
+            next,
+            position,
+            origin,
+            stdio,
+        } = *offer;
+        let order = next.order;
+        let (run, step, direct) = (order.run, order.launch.step, order.direct);
+        if !is_written {
+            self.stepds.close(&mut self.out, stepd);
+            return self.offer_or_start(order, stdio, (position, origin));
+        }
+        self.stepds.set_step(stepd, step);
+        self.out.close_stdio(stdio);
+        self.out
+            .command(LauncherCommand::StepAssigned { run, step, pid });
+        let key = (run.job, step);
+        self.node_steps.step(key, run, NodeStepEvent::Started);
+        let listening = Listening {
+            address,
+            wire: None,
+            direct,
+        };
+        self.answer_start(key, position, origin, Ok(listening));
+    }
+
+    /// Has the launcher find a daemon for a step.
+    fn start_by_launcher(
+        &mut self,
+        order: Box<StepOrder>,
+        stdio: Option<StdioId>,
+        (position, origin): (u32, Origin),
+    ) {
+        let (run, step) = (order.run, order.launch.step);
+        let starting = Starting {
+            order: order.clone(),
+            position,
+            origin,
+            stdio,
+        };
+        let before = self.node_steps.starting.insert((run, step), starting);
+        if let Some(before) = before {
+            // The state says that this does not happen; the streams would be held for ever.
+            self.out.close_stdio(before.stdio);
+        }
+        if !self.is_synced {
+            // The launcher gets it once it has said what it knows.
+            return;
+        }
+        self.node_steps
+            .step((run.job, step), run, NodeStepEvent::SentToLauncher);
+        let tmp_bases = match &order.pmix {
+            Some(_) => pmix_place::bases(&self.node.settings, &self.node.config.name),
+            None => Vec::new(),
+        };
+        let stepd = self.stepds.add(run, step);
+        self.out.push(AgentAction::StartStepd {
+            stepd,
+            order,
+            tmp_bases,
+        });
+    }
+
+    /// The launcher did not get the order for a daemon.
+    pub(super) fn stepd_channel_failed(&mut self, stepd: StepdId, error: String) {
+        let Some((run, step)) = self.stepds.first_step(stepd) else {
+            return;
+        };
+        self.stepds.close(&mut self.out, stepd);
+        self.stepd_started(run, step, Err(error));
+    }
+
+    /// Keeps a request that came before the job that it is of.
+    pub(super) fn wait_early(&mut self, early: Early) {
+        let wait = self.node_steps.next_wait;
+        self.node_steps.next_wait += 1;
+        self.node_steps.early.insert(wait, early);
+        self.out.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
+    }
+
+    /// The job came: steps that were ahead of it start.
+    pub(super) fn grant_came(&mut self, job: JobId) {
+        let early = &self.node_steps.early;
+        let ready = early.iter().filter(|(_, early)| early.job() == job);
+        let ready: Vec<u64> = ready.map(|(wait, _)| *wait).collect();
+        for wait in ready {
+            match self.node_steps.early.remove(&wait) {
+                Some(Early::Start(launch, origin)) => self.start_here(*launch, origin),
+                Some(Early::Create(request)) => self.create_step(*request),
+                Some(Early::Number(request)) => self.take_step_number(*request),
+                None => {}
+            }
+        }
+    }
+
+    /// The client has gone: nothing is started for it.
+    pub(super) fn forget_early(&mut self, conn: ConnId) {
+        let is_of = |early: &Early| match early {
+            Early::Create(request) | Early::Number(request) => request.conn == conn,
+            Early::Start(..) => false,
+        };
+        let early = self.node_steps.early.iter();
+        let gone: Vec<u64> = early
+            .filter(|(_, early)| is_of(early))
+            .map(|(wait, _)| *wait)
+            .collect();
+        for wait in gone {
+            if let Some(Early::Create(request) | Early::Number(request)) =
+                self.node_steps.early.remove(&wait)
+            {
+                request.end(&mut self.out);
+            }
+        }
+    }
+
+    /// The job did not come.
+    pub(super) fn grant_wait_over(&mut self, wait: u64) {
+        match self.node_steps.early.remove(&wait) {
+            Some(Early::Start(launch, origin)) => {
+                let why = "the controller has not given it the job";
+                self.step_refused(&launch, origin, why);
+            }
+            Some(Early::Create(request) | Early::Number(request)) => {
+                request.refuse_unknown_job(&mut self.out);
+            }
+            None => {}
+        }
+    }
+
+    fn step_refused(&mut self, launch: &StepLaunch, origin: Origin, why: &str) {
+        let key = (launch.spec.job, launch.step);
+        self.answer_start(key, launch.position, origin, Err(why.to_owned()));
+    }
+
+    fn answer_start(
+        &mut self,
+        key: StepKey,
+        position: u32,
+        origin: Origin,
+        result: Result<Listening, String>,
+    ) {
+        match origin {
+            Origin::Lead(stdio) => {
+                self.out.close_stdio(stdio);
+                self.node_started(key, position, result);
+            }
+            Origin::Gathered(start) => self.own_node_started(start, result),
+            Origin::LeadBranch(names, _) => {
+                let reply = started_reply(result, Vec::new());
+                self.branch_started(key, position, Ok(reply), &names);
+            }
+            Origin::Request(request, _) => {
+                self.out.finish(request, started_reply(result, Vec::new()));
+            }
+        }
+    }
+
+    /// Has another launcher start the daemons that a lost one did not answer for. A step that is known has had a daemon whose
+    /// place nobody knows, and fails; the launcher refuses a number that was used.
+    pub(super) fn repeat_starts(&mut self, known: &HashSet<(JobAttempt, StepNo)>) {
+        for ((run, step), starting) in std::mem::take(&mut self.node_steps.starting) {
+            let (position, origin) = (starting.position, starting.origin);
+            self.stepds.close_unplaced(&mut self.out, run, step);
+            let key = (run.job, step);
+            self.node_steps.step(key, run, NodeStepEvent::LauncherLost);
+            if known.contains(&(run, step)) {
+                self.out.close_stdio(starting.stdio);
+                self.node_steps.step(key, run, NodeStepEvent::Started);
+                let result = Err("the node's launcher was lost".to_owned());
+                self.answer_start(key, position, origin, result);
+            } else {
+                self.start_by_launcher(starting.order, starting.stdio, (position, origin));
+            }
+        }
+    }
+
+    /// The launcher started a daemon, or could not.
+    pub(super) fn stepd_started(
+        &mut self,
+        run: JobAttempt,
+        step: StepNo,
+        result: Result<Listening, String>,
+    ) {
+        let key = (run.job, step);
+        let event = match &result {
+            Ok(_) => NodeStepEvent::Started,
+            Err(_) => NodeStepEvent::Failed,
+        };
+        if self.node_steps.step(key, run, event) && result.is_err() {
+            self.out.drop_kept(run, kept_of_node(step));
+        }
+        let Some(starting) = self.node_steps.starting.remove(&(run, step)) else {
+            return;
+        };
+        if let (Ok(_), Some(stdio)) = (&result, starting.stdio)
+            && let Some(stepd) = self.stepds.started_with(run, step)
+        {
+            self.out.push(AgentAction::SendStdio { stepd, stdio });
+        }
+        self.out.close_stdio(starting.stdio);
+        self.answer_start(key, starting.position, starting.origin, result);
+    }
+
+    /// A daemon ended: the lead must know, however long it takes.
+    pub(super) fn stepd_ended(&mut self, run: JobAttempt, step: StepNo, mut end: StepEnd) {
+        if self.reports.has_step_end(run, step) {
+            // It is forgotten when the controller knows.
+            return;
+        }
+        end.usage.set_node(&self.node.config.name);
+        let without_samples = end.clone();
+        self.add_samples(run, step, &mut end);
+        let key = (run.job, step);
+        let part = self.node_steps.part(key).filter(|part| part.run == run);
+        let Some(part) = part.cloned() else {
+            return self.out.command(LauncherCommand::ForgetStep(run, step));
+        };
+        self.node_steps.step(key, run, NodeStepEvent::Ended);
+        let job = self.jobs.get(run);
+        if job.is_some_and(crate::job_table::Job::leads) {
+            if end == without_samples && self.only_node_ended(key, &end) {
+                return;
+            }
+            self.node_ended(key, part.position, end);
+            return self.end_delivered(key);
+        }
+        if job.is_none_or(|j| j.grant.is_none()) {
+            // Agent and launcher were both lost, and the key with them; the lead learns of the job's end otherwise.
+            return self.end_delivered(key);
+        }
+        self.deliver_ends(key, vec![(part.position, end)], None);
+    }
+
+    /// The lead knows: the part is forgotten.
+    pub(super) fn end_delivered(&mut self, key: StepKey) {
+        if let Some(run) = self.node_steps.part(key).map(|part| part.run)
+            && self.node_steps.step(key, run, NodeStepEvent::Delivered)
+        {
+            self.out.drop_kept(run, kept_of_node(key.1));
+            self.out.command(LauncherCommand::ForgetStep(run, key.1));
+        }
+    }
+}
+
+/// The answer to an agent that has a step started.
+pub(super) fn started_reply(
+    result: Result<Listening, String>,
+    below: Vec<muster_proto::step::BelowStarted>,
+) -> AgentReply {
+    match result {
+        Ok(Listening { address, wire, .. }) => AgentReply::Started {
+            address,
+            wire,
+            below,
+        },
+        Err(error) => AgentReply::Refused(Refusal::new(RefusalCode::JobNotHere, error)),
+    }
+}

@@ -1,0 +1,278 @@
+//! Reports that the controller has not acknowledged. They live in memory: after a restart of the agent the launcher
+//! sends everything again, and the controller ignores what it knows by attempt.
+
+use crate::messages::JobAttempt;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::time::Timestamp;
+use muster_proto::node::{NumberedReport, Report};
+use std::collections::{HashMap, VecDeque};
+
+/// How long the start of a step is kept for its end to go with it, and its end for others where one has just gone: most
+/// steps that make a rate are over by then, and the controller has a part of the work with them.
+const COMPANY_WAIT_MS: u64 = 10;
+/// The same where ends have followed each other: a turn of the controller and a sync cost the same for any number of them.
+const STREAM_WAIT_MS: u64 = 30;
+
+/// The queue of reports.
+#[derive(Debug)]
+pub(super) struct Reports {
+    next: u64,
+    queue: VecDeque<NumberedReport>,
+    /// How many at the front were sent on this connection.
+    sent: usize,
+    /// A timer runs that says when reports have waited for long enough.
+    timed: bool,
+    /// It has run out.
+    due: bool,
+    /// When the end of a step was sent last.
+    ended_ms: Option<u64>,
+    /// About how many bytes of the queue are about steps, by launch of their job.
+    of_steps: HashMap<JobAttempt, usize>,
+}
+
+/// Bytes of reports about steps of one user that may wait to be acknowledged: those of some thousand steps. While there are
+/// more, no other step of the user begins.
+const USER_BYTES_MAX: usize = 16 << 20;
+/// The same of all users.
+const STEP_BYTES_MAX: usize = 128 << 20;
+/// What a report takes beside its texts, about.
+const REPORT_BYTES: usize = 2 << 10;
+
+/// About how many bytes a report is, if it is about a step.
+fn step_bytes(report: &Report) -> Option<usize> {
+    match report {
+        Report::StepStarted(step) => {
+            let files = [&step.stdio.stdin, &step.stdio.stdout, &step.stdio.stderr];
+            let files: usize = files.into_iter().flatten().map(String::len).sum();
+            let texts = step.submit_line.len() + step.name.len() + step.hostlist.len() + files;
+            Some(REPORT_BYTES + texts)
+        }
+        Report::StepEnded { .. } => Some(REPORT_BYTES),
+        _ => None,
+    }
+}
+
+impl Reports {
+    /// Numbers begin above those of all earlier lives: milliseconds of the clock, with room for a million reports
+    /// in each.
+    pub(super) fn new(now: Timestamp) -> Reports {
+        Reports {
+            next: u64::try_from(now.0).unwrap_or(0) << 20,
+            queue: VecDeque::new(),
+            sent: 0,
+            timed: false,
+            due: false,
+            ended_ms: None,
+            of_steps: HashMap::new(),
+        }
+    }
+
+    /// Adds one.
+    pub(super) fn push(&mut self, job: JobId, attempt: Attempt, report: Report) {
+        if let Some(bytes) = step_bytes(&report) {
+            *self
+                .of_steps
+                .entry(JobAttempt::new(job, attempt))
+                .or_default() += bytes;
+        }
+        self.queue.push_back(NumberedReport {
+            seq: self.next,
+            job,
+            attempt,
+            report,
+        });
+        self.next += 1;
+    }
+
+    /// Whether the end of a step waits to be acknowledged.
+    pub(super) fn has_step_end(&self, run: JobAttempt, step: StepNo) -> bool {
+        self.queue.iter().any(|r| {
+            JobAttempt::new(r.job, r.attempt) == run
+                && matches!(&r.report, Report::StepEnded { step: s, .. } if *s == step)
+        })
+    }
+
+    /// What has not been sent on this connection, unless it is only what waits for other reports: starts of steps, and ends that
+    /// come soon after another.
+    pub(super) fn take_unsent(&mut self, now_ms: u64) -> Option<Vec<NumberedReport>> {
+        let unsent = self.queue.iter().skip(self.sent);
+        let soon = self.follows_end(now_ms);
+        let is_end = |r: &NumberedReport| matches!(r.report, Report::StepEnded { .. });
+        let patient = |r: &NumberedReport| match r.report {
+            Report::StepStarted(_) => true,
+            Report::StepEnded { .. } => soon,
+            _ => false,
+        };
+        let due = std::mem::take(&mut self.due);
+        if !due && unsent.clone().all(patient) {
+            return None;
+        }
+        if unsent.clone().any(is_end) {
+            self.ended_ms = Some(now_ms);
+        }
+        let unsent: Vec<_> = unsent.cloned().collect();
+        self.sent = self.queue.len();
+        (!unsent.is_empty()).then_some(unsent)
+    }
+
+    /// For how long what waits may wait, if no timer runs; from now on one does, and [`Reports::wait_over`] follows. Milliseconds.
+    pub(super) fn start_timer(&mut self, now_ms: u64) -> Option<u64> {
+        let wait = match self.follows_end(now_ms) {
+            true => STREAM_WAIT_MS,
+            false => COMPANY_WAIT_MS,
+        };
+        let wanted = self.queue.len() > self.sent && !std::mem::replace(&mut self.timed, true);
+        wanted.then_some(wait)
+    }
+
+    /// The end of a step has just been sent.
+    fn follows_end(&self, now_ms: u64) -> bool {
+        self.ended_ms
+            .is_some_and(|at| now_ms.saturating_sub(at) < COMPANY_WAIT_MS)
+    }
+
+    /// Something has waited for as long as [`Reports::start_timer`] said.
+    pub(super) fn wait_over(&mut self) {
+        self.timed = false;
+        self.due = true;
+    }
+
+    /// A new connection: everything goes out again.
+    pub(super) fn send_all_again(&mut self) {
+        self.sent = 0;
+        self.ended_ms = None;
+    }
+
+    /// Drops and gives those up to `seq`.
+    pub(super) fn acknowledge(&mut self, seq: u64) -> Vec<NumberedReport> {
+        let count = self.queue.partition_point(|r| r.seq <= seq);
+        self.sent = self.sent.saturating_sub(count);
+        let known: Vec<NumberedReport> = self.queue.drain(..count).collect();
+        for report in &known {
+            let run = JobAttempt::new(report.job, report.attempt);
+            if let Some(bytes) = step_bytes(&report.report)
+                && let Some(sum) = self.of_steps.get_mut(&run)
+            {
+                *sum = sum.saturating_sub(bytes);
+                if *sum == 0 {
+                    self.of_steps.remove(&run);
+                }
+            }
+        }
+        known
+    }
+
+    /// Bytes that are about steps of these launches.
+    pub(super) fn step_bytes(&self, wanted: impl Fn(JobAttempt) -> bool) -> usize {
+        let wanted = self.of_steps.iter().filter(|(run, _)| wanted(**run));
+        wanted.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Whether a user with so many bytes of them is to wait with further steps.
+    pub(super) fn are_too_many(&self, of_user: usize) -> bool {
+        of_user > USER_BYTES_MAX || self.of_steps.values().sum::<usize>() > STEP_BYTES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::job::{Step, StepEnd};
+    use muster_model::spec::StdioSpec;
+
+    fn started(reports: &mut Reports, step: u32) {
+        let step = Step {
+            step: StepNo(step),
+            name: "true".to_owned(),
+            hostlist: "n1".to_owned(),
+            nodes: 1,
+            tasks: 1,
+            cpus: 1,
+            memory_mib: 0,
+            start_time: Timestamp(1),
+            stdio: StdioSpec::default(),
+            submit_line: String::new(),
+            time_limit: None,
+            distribution: None,
+            maker: None,
+        };
+        reports.push(JobId(1), Attempt(1), Report::StepStarted(Box::new(step)));
+    }
+
+    fn ended(reports: &mut Reports, step: u32) {
+        let end = Report::StepEnded {
+            step: StepNo(step),
+            end: Box::new(StepEnd::never_ran(Timestamp(1))),
+        };
+        reports.push(JobId(1), Attempt(1), end);
+    }
+
+    #[test]
+    fn a_start_waits_for_its_end_or_for_the_timer() {
+        let now = 1000;
+        let mut reports = Reports::new(Timestamp(1));
+        assert_eq!(reports.start_timer(now), None);
+        started(&mut reports, 0);
+        assert_eq!(reports.take_unsent(now), None);
+        assert_eq!(reports.start_timer(now), Some(COMPANY_WAIT_MS));
+        assert_eq!(reports.start_timer(now), None, "it runs");
+        ended(&mut reports, 0);
+        assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(2));
+        assert_eq!(reports.take_unsent(now), None);
+
+        reports.wait_over();
+        assert_eq!(reports.take_unsent(now), None, "nothing waits");
+        started(&mut reports, 1);
+        assert_eq!(reports.take_unsent(now), None);
+        assert!(reports.start_timer(now).is_some());
+        reports.wait_over();
+        assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(1));
+
+        reports.send_all_again();
+        assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(3));
+    }
+
+    #[test]
+    fn steps_that_nobody_acknowledges_are_counted() {
+        let mut reports = Reports::new(Timestamp(1));
+        let of_job = |job| move |run: JobAttempt| run.job == JobId(job);
+        for step in 0..10_000 {
+            started(&mut reports, step);
+            ended(&mut reports, step);
+        }
+        let bytes = reports.step_bytes(of_job(1));
+        assert!(reports.are_too_many(bytes));
+        assert_eq!(reports.step_bytes(of_job(2)), 0);
+        assert!(!reports.are_too_many(0));
+        let last = reports.next - 1;
+        assert_eq!(reports.acknowledge(last - 1).len(), 19_999);
+        assert!(!reports.are_too_many(reports.step_bytes(of_job(1))));
+        reports.acknowledge(last);
+        assert!(reports.of_steps.is_empty());
+    }
+
+    #[test]
+    fn ends_that_follow_each_other_go_together() {
+        let now = 1000;
+        let mut reports = Reports::new(Timestamp(1));
+        ended(&mut reports, 0);
+        assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(1));
+        for step in 1..4 {
+            started(&mut reports, step);
+            ended(&mut reports, step);
+            assert_eq!(reports.take_unsent(now + COMPANY_WAIT_MS / 2), None);
+        }
+        assert_eq!(reports.start_timer(now), Some(STREAM_WAIT_MS));
+        reports.wait_over();
+        let then = now + COMPANY_WAIT_MS;
+        assert_eq!(reports.take_unsent(then).map(|r| r.len()), Some(6));
+
+        ended(&mut reports, 4);
+        let later = then + COMPANY_WAIT_MS;
+        assert_eq!(reports.take_unsent(later).map(|r| r.len()), Some(1));
+        // Nothing else waits for them.
+        ended(&mut reports, 5);
+        reports.push(JobId(1), Attempt(1), Report::Released);
+        assert_eq!(reports.take_unsent(later).map(|r| r.len()), Some(2));
+    }
+}

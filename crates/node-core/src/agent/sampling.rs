@@ -1,0 +1,257 @@
+//! Samples of what running jobs use (`JobAcctGatherFrequency`, `--acctg-freq`): the most that each task had is added to
+//! what the kernel says when it ends, and steps that have more memory than they may are killed (`OverMemoryKill`).
+//!
+//! A job costs an entry in a queue when it starts and nothing else before its first sample is due. Samples live in
+//! memory: those of an agent that is gone are lost, what the kernel says is not.
+
+use super::actions::Actions;
+use super::measure::{self, Tasks};
+use super::{Agent, Timer};
+use crate::messages::{JobAttempt, LauncherCommand, TaskUsage};
+use crate::signals::SIGKILL;
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::usage::task_interval_s;
+use muster_proto::node::{JobGrant, Sampling};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// What Slurm gives as the signal of what was killed for its memory.
+const OUT_OF_MEMORY: ExitStatus = ExitStatus {
+    code: 0,
+    signal: 125,
+};
+
+/// What was sampled, and what is to be.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    /// When launches are due, milliseconds.
+    due: BTreeSet<(u64, JobAttempt)>,
+    /// When the timer runs out, milliseconds.
+    alarm_ms: Option<u64>,
+    /// The most that each task of a launch had.
+    seen: HashMap<JobAttempt, Tasks>,
+    /// Memory that steps may have here, KiB, where it is not the job's share.
+    may_have: HashMap<(JobAttempt, StepNo), u64>,
+    /// Steps that were killed for their memory.
+    killed: HashSet<(JobAttempt, StepNo)>,
+    /// Samples that are being taken.
+    under_way: HashSet<JobAttempt>,
+}
+
+impl Samples {
+    /// What a step that begins here may have, MiB; 0 is its job's share.
+    pub(super) fn limit_memory(&mut self, run: JobAttempt, step: StepNo, mib: u64) {
+        if mib > 0 {
+            self.may_have.insert((run, step), mib * 1024);
+        }
+    }
+
+    /// Sets the timer for the launch that is due first.
+    fn set_timer(&mut self, out: &mut Actions, now_ms: u64) {
+        let Some(&(first_ms, _)) = self.due.first() else {
+            return;
+        };
+        if self.alarm_ms.is_some_and(|at| at <= first_ms) {
+            return;
+        }
+        self.alarm_ms = Some(first_ms);
+        out.set_timer(Timer::Sample, first_ms.saturating_sub(now_ms));
+    }
+
+    /// What was sampled so far of each step of a job.
+    pub(super) fn of(&self, run: JobAttempt, node: &str) -> Vec<(StepNo, Usage)> {
+        let seen = self.seen.get(&run);
+        seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, node))
+    }
+
+    /// The launch is over.
+    pub(super) fn forget(&mut self, run: JobAttempt) {
+        self.seen.remove(&run);
+    }
+}
+
+impl Agent {
+    /// A job has begun here: when it is looked at first.
+    pub(super) fn sample_from_now(&mut self, grant: &JobGrant) {
+        let Some(interval) = interval(self.node.settings.sampling, grant) else {
+            return;
+        };
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        let due_ms = self.now.mono_ms.saturating_add(interval);
+        self.samples.due.insert((due_ms, run));
+        self.samples.set_timer(&mut self.out, self.now.mono_ms);
+    }
+
+    /// Jobs that an earlier life of the agent began are looked at too.
+    pub(super) fn sample_all(&mut self) {
+        let known: HashSet<JobAttempt> = self.samples.due.iter().map(|(_, run)| *run).collect();
+        let new: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(run, job)| !job.released && !known.contains(run))
+            .filter_map(|(_, job)| job.grant.clone())
+            .collect();
+        for grant in new {
+            self.sample_from_now(&grant);
+        }
+    }
+
+    /// Asks the launcher what the jobs use that are due.
+    pub(super) fn sample_due(&mut self) {
+        let now_ms = self.now.mono_ms;
+        self.samples.alarm_ms = None;
+        while let Some((_, run)) = self
+            .samples
+            .due
+            .first()
+            .filter(|(at, _)| *at <= now_ms)
+            .copied()
+        {
+            self.samples.due.pop_first();
+            let job = self.jobs.get(run).filter(|job| !job.released);
+            let Some(grant) = job.and_then(|job| job.grant.clone()) else {
+                continue;
+            };
+            let Some(interval) = interval(self.node.settings.sampling, &grant) else {
+                continue;
+            };
+            self.samples
+                .due
+                .insert((now_ms.saturating_add(interval), run));
+            // Where the sample before takes so long, this one is left out.
+            if let Some(settings) = self.node.settings.sampling
+                && self.out.has_launcher
+                && self.samples.under_way.insert(run)
+            {
+                self.next_tag += 1;
+                let tag = self.next_tag;
+                self.sampled_runs.insert(tag, run);
+                self.out.command(LauncherCommand::Measure {
+                    job: run.job,
+                    tag,
+                    memory: Some(settings.memory),
+                });
+            }
+        }
+        self.samples.set_timer(&mut self.out, self.now.mono_ms);
+    }
+
+    /// What the tasks of a job use was read, if it could be.
+    pub(super) fn on_measured(&mut self, tag: u64, tasks: Option<Vec<TaskUsage>>) {
+        let tasks = tasks.map(measure::of_launcher);
+        match self.sampled_runs.remove(&tag) {
+            None => self.answer_measured(tag, tasks),
+            Some(run) => {
+                self.samples.under_way.remove(&run);
+                if let Some(tasks) = tasks {
+                    self.add_sample(run, tasks);
+                }
+            }
+        }
+    }
+
+    /// The launcher that was asked is gone.
+    pub(super) fn forget_measurements(&mut self) {
+        self.sampled_runs.clear();
+        self.samples.under_way.clear();
+        self.inspections.refuse_all(&mut self.out);
+    }
+
+    fn add_sample(&mut self, run: JobAttempt, now: Tasks) {
+        let Some(settings) = self.node.settings.sampling else {
+            return;
+        };
+        if self.jobs.get(run).is_none_or(|job| job.released) {
+            return;
+        }
+        if settings.over_memory_kill {
+            self.kill_over_memory(run, &now);
+        }
+        let seen = self.samples.seen.entry(run).or_default();
+        for (task, (usage, vsize_kib)) in now {
+            let (most, most_vsize_kib) = seen.entry(task).or_default();
+            most.user_us = most.user_us.max(usage.user_us);
+            most.system_us = most.system_us.max(usage.system_us);
+            most.max_rss_kib = most.max_rss_kib.max(usage.max_rss_kib);
+            most.pages = most.pages.max(usage.pages);
+            most.disk_read_bytes = most.disk_read_bytes.max(usage.disk_read_bytes);
+            most.disk_write_bytes = most.disk_write_bytes.max(usage.disk_write_bytes);
+            *most_vsize_kib = vsize_kib.max(*most_vsize_kib);
+        }
+    }
+
+    /// Kills steps that have more memory than they may.
+    fn kill_over_memory(&mut self, run: JobAttempt, now: &Tasks) {
+        let share = self.jobs.get(run).and_then(|job| job.share());
+        let of_job = share.map_or(0, |share| share.memory_mib * 1024);
+        let mut used: HashMap<StepNo, u64> = HashMap::new();
+        for ((step, _), (usage, _)) in now {
+            *used.entry(*step).or_default() += usage.max_rss_kib;
+        }
+        for (step, kib) in used {
+            let most = self.samples.may_have.get(&(run, step));
+            let most = most.copied().unwrap_or(of_job);
+            if most == 0 || kib <= most {
+                continue;
+            }
+            let order = LauncherCommand::SignalStep {
+                run,
+                step,
+                signal: SIGKILL,
+            };
+            if !self.samples.killed.insert((run, step)) {
+                // The line that was to be printed first has not been.
+                self.out.command(order.clone());
+                continue;
+            }
+            let text = format!(
+                "StepId={}.{step} exceeded memory limit ({} > {}), being killed",
+                run.job,
+                kib * 1024,
+                most * 1024
+            );
+            log::warn!("{text}");
+            let printed_by = Some(step).filter(|step| *step != StepNo::BATCH);
+            let kill = printed_by.is_none();
+            self.out.command(LauncherCommand::PrintLine {
+                run,
+                text,
+                step: printed_by,
+                kill,
+            });
+            if !kill {
+                self.out.command(order);
+            }
+        }
+    }
+
+    /// Adds what was sampled of a step to what is known of its end. Whether it was killed for its memory.
+    pub(super) fn add_samples(&mut self, run: JobAttempt, step: StepNo, end: &mut StepEnd) -> bool {
+        if let Some(seen) = self.samples.seen.get(&run) {
+            let tasks: Tasks = seen
+                .range((step, 0)..=(step, u32::MAX))
+                .map(|(task, used)| (*task, used.clone()))
+                .collect();
+            for (_, usage) in measure::sum_up(&tasks, &self.node.config.name) {
+                end.usage.raise(&usage);
+            }
+        }
+        self.samples.may_have.remove(&(run, step));
+        // One that ended by itself before the signal came ended well.
+        let killed = self.samples.killed.remove(&(run, step)) && end.exit.signal != 0;
+        if killed {
+            end.state = JobState::OutOfMemory;
+            end.exit = OUT_OF_MEMORY;
+        }
+        killed
+    }
+}
+
+/// Time between samples of a job, milliseconds; none if it is not to be sampled.
+fn interval(settings: Option<Sampling>, grant: &JobGrant) -> Option<u64> {
+    let settings = settings?;
+    let own = grant.spec.shown.iter().find(|(key, _)| key == "acctg-freq");
+    let own = own.and_then(|(_, text)| task_interval_s(text));
+    let seconds = own.unwrap_or(settings.interval_s);
+    (seconds > 0).then(|| u64::from(seconds) * 1000)
+}

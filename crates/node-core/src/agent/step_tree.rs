@@ -1,0 +1,515 @@
+//! The tree over the nodes of a step ([`muster_model::tree`]), as agents use it: starts and signals go down, each agent
+//! asking a few others, and ends come up, gathered on the way while the one above is busy. An agent passes on only to
+//! sockets of agents, and only for a bearer of the job's key. An agent that is lost on the way down fails the
+//! start; on the way up it is left out.
+
+use super::actions::Actions;
+use super::lead::StepKey;
+use super::node_steps::{Listening, Origin, started_reply};
+use super::{Agent, AgentAction, PeerRequestId, RequestId, StdioId, Timer};
+use minicbor::bytes::ByteVec;
+use muster_model::job::StepEnd;
+use muster_model::refusal::RefusalCode;
+use muster_model::tree;
+use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Waits between tries to report ends to the lead.
+const DELIVERY_MIN_MS: u64 = 50;
+/// See above.
+const DELIVERY_MAX_MS: u64 = 5000;
+
+/// Positions and ends.
+type Ends = Vec<(u32, StepEnd)>;
+
+/// What agents are asked, and what waits for their answers.
+#[derive(Debug, Default)]
+pub(super) struct StepTree {
+    next: u64,
+    /// What was asked.
+    asked: BTreeMap<PeerRequestId, Asked>,
+    /// Starts of this node and of those below it.
+    starts: BTreeMap<u64, TreeStart>,
+    /// Ends on their way up, by step.
+    endings: BTreeMap<StepKey, Ending>,
+}
+
+/// What another agent was asked.
+#[derive(Debug)]
+enum Asked {
+    /// To start a branch of a step that is led here.
+    LedBranch(StepKey, Branch),
+    /// To start a branch below this node.
+    BranchBelow {
+        start: u64,
+        at: usize,
+        branch: Branch,
+    },
+    /// To pass ends on.
+    EndsAbove(StepKey),
+    /// To take note of ends.
+    EndsLead(StepKey),
+    /// To signal a step, and to pass that on to these agents.
+    Signal(Box<AgentRequest>, String, Vec<String>),
+}
+
+/// Nodes of a step that follow each other, the first of which is asked for all.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// The first node's position.
+    pub position: u32,
+    /// Where its agent listens.
+    pub address: String,
+    /// The names of all.
+    names: Vec<String>,
+}
+
+/// A start of this node and of those below it.
+#[derive(Debug)]
+struct TreeStart {
+    key: StepKey,
+    position: u32,
+    origin: Origin,
+    own: Option<Result<Listening, String>>,
+    /// Answers by branch.
+    below: Vec<Option<Vec<BelowStarted>>>,
+}
+
+/// Ends of a step that this node knows and the lead perhaps does not.
+#[derive(Debug, Default)]
+struct Ending {
+    /// They, and the request that brought each; none for this node's own.
+    waiting: Vec<(Ends, Option<RequestId>)>,
+    /// Earlier ones are being reported.
+    delivery: Option<Delivery>,
+}
+
+/// Ends that are being reported.
+#[derive(Debug)]
+struct Delivery {
+    lead: String,
+    /// What the lead is asked.
+    request: Box<AgentRequest>,
+    /// This node's own is among them.
+    own: bool,
+    requests: Vec<RequestId>,
+    wait_ms: u64,
+}
+
+impl StepTree {
+    fn ask(&mut self, out: &mut Actions, asked: Asked, address: String, body: AgentRequest) {
+        let request = PeerRequestId(self.next);
+        self.next += 1;
+        self.asked.insert(request, asked);
+        out.push(AgentAction::AskPeer {
+            request,
+            address,
+            body: Box::new(body),
+        });
+    }
+
+    /// Has the first of these agents signal its step and pass that on to those after it. If it does not answer, the next one is
+    /// the first.
+    fn signal_branch(&mut self, out: &mut Actions, mut request: AgentRequest, agents: &[String]) {
+        let Some((first, rest)) = agents.split_first() else {
+            return;
+        };
+        if let AgentRequest::SignalStep { below, .. } = &mut request {
+            *below = rest.to_vec();
+        }
+        let asked = Asked::Signal(Box::new(request.clone()), first.clone(), rest.to_vec());
+        self.ask(out, asked, first.clone(), request);
+    }
+
+    /// Reports ends to the lead, however long it takes.
+    pub(super) fn report_to_lead(&mut self, out: &mut Actions, key: StepKey) {
+        let delivery = self.endings.get(&key);
+        if let Some(delivery) = delivery.and_then(|e| e.delivery.as_ref()) {
+            let (lead, request) = (delivery.lead.clone(), (*delivery.request).clone());
+            self.ask(out, Asked::EndsLead(key), lead, request);
+        }
+    }
+
+    fn delivery_failed(&mut self, out: &mut Actions, key: StepKey, error: &str) {
+        let ending = self.endings.get_mut(&key);
+        let Some(delivery) = ending.and_then(|e| e.delivery.as_mut()) else {
+            return;
+        };
+        log::warn!(
+            "{}: the end of step {}.{} cannot be reported: {error}",
+            delivery.lead,
+            key.0,
+            key.1
+        );
+        let wait_ms = delivery.wait_ms;
+        delivery.wait_ms = (wait_ms * 2).min(DELIVERY_MAX_MS);
+        out.set_timer(Timer::EndDelivery(key.0, key.1), wait_ms);
+    }
+
+    /// Nothing is asked, and nothing waits for an answer.
+    #[cfg(test)]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.asked.is_empty() && self.starts.is_empty() && self.endings.is_empty()
+    }
+}
+
+impl Agent {
+    pub(super) fn peer_answered(
+        &mut self,
+        request: PeerRequestId,
+        answer: Result<AgentReply, String>,
+    ) {
+        let Some(asked) = self.tree.asked.remove(&request) else {
+            return;
+        };
+        match asked {
+            Asked::LedBranch(key, branch) => {
+                let started = branch.answers(answer);
+                self.branch_answered(key, branch.position, started);
+            }
+            Asked::BranchBelow { start, at, branch } => {
+                let started = branch.answers(answer);
+                if let Some(start) = self.tree.starts.get_mut(&start)
+                    && let Some(slot) = start.below.get_mut(at)
+                {
+                    *slot = Some(started);
+                }
+                self.finish_start(start);
+            }
+            Asked::EndsAbove(key) => match answer {
+                Ok(AgentReply::Done) => self.ends_delivered(key),
+                Ok(_) | Err(_) => self.tree.report_to_lead(&mut self.out, key),
+            },
+            Asked::EndsLead(key) => match answer {
+                Ok(_) => self.ends_delivered(key),
+                Err(error) => self.tree.delivery_failed(&mut self.out, key, &error),
+            },
+            Asked::Signal(request, address, rest) => {
+                if let Err(error) = answer {
+                    log::warn!("{address}: a step cannot be signalled: {error}");
+                    self.tree.signal_branch(&mut self.out, *request, &rest);
+                }
+            }
+        }
+    }
+
+    /// The lead: starts the daemons of all nodes. `launch` is what they have in common; `stdio` is for a step that is
+    /// only here.
+    pub(super) fn start_everywhere(
+        &mut self,
+        launch: StepLaunch,
+        shares: &[StepShare],
+        mut stdio: Option<StdioId>,
+    ) {
+        let own_address = self.node.config.address.clone();
+        if let [share] = shares
+            && share.address == own_address
+        {
+            let here = launch_at(launch, 0, share, None);
+            return self.start_here(here, Origin::Lead(stdio));
+        }
+        for range in tree::branches(0..shares.len(), launch.tree_width()) {
+            let share = &shares[range.start];
+            let head = launch_at(launch.clone(), range.start, share, None);
+            let below = shares[range.start + 1..range.end].to_vec();
+            let branch = Branch::new(&launch, range, share);
+            if share.address != own_address {
+                let key = (launch.spec.job, launch.step);
+                let request = AgentRequest::StartStep(Box::new(head), below);
+                let address = branch.address.clone();
+                self.tree.ask(
+                    &mut self.out,
+                    Asked::LedBranch(key, branch),
+                    address,
+                    request,
+                );
+            } else if below.is_empty() {
+                self.start_here(head, Origin::Lead(stdio.take()));
+            } else {
+                self.start_here(head, Origin::LeadBranch(branch.names, below));
+            }
+        }
+        self.out.close_stdio(stdio);
+    }
+
+    /// A branch of a step that is led here was started by this node, or not.
+    pub(super) fn branch_started(
+        &mut self,
+        key: StepKey,
+        position: u32,
+        answer: Result<AgentReply, String>,
+        names: &[String],
+    ) {
+        self.branch_answered(key, position, answers(answer, names));
+    }
+
+    fn branch_answered(&mut self, key: StepKey, first: u32, started: Vec<BelowStarted>) {
+        for (position, answer) in (first..).zip(started) {
+            self.node_started(key, position, listening(answer));
+        }
+    }
+
+    /// A node in the tree: has the nodes below started, and gives what this one's own answer is for.
+    pub(super) fn start_below(&mut self, launch: &StepLaunch, mut origin: Origin) -> Origin {
+        let below = match &mut origin {
+            Origin::Request(_, below) | Origin::LeadBranch(_, below) => std::mem::take(below),
+            Origin::Lead(_) | Origin::Gathered(_) => Vec::new(),
+        };
+        if below.is_empty() {
+            return origin;
+        }
+        let start = self.tree.next;
+        self.tree.next += 1;
+        let branches = branches_below(launch, &below, &self.node.config.address);
+        let tree_start = TreeStart {
+            key: (launch.spec.job, launch.step),
+            position: launch.position,
+            origin,
+            own: None,
+            below: vec![None; branches.len()],
+        };
+        self.tree.starts.insert(start, tree_start);
+        for (at, (branch, request)) in branches.into_iter().enumerate() {
+            let address = branch.address.clone();
+            self.tree.ask(
+                &mut self.out,
+                Asked::BranchBelow { start, at, branch },
+                address,
+                request,
+            );
+        }
+        Origin::Gathered(start)
+    }
+
+    /// This node has started its own part, or not.
+    pub(super) fn own_node_started(&mut self, start: u64, result: Result<Listening, String>) {
+        if let Some(tree_start) = self.tree.starts.get_mut(&start) {
+            tree_start.own = Some(result);
+        }
+        self.finish_start(start);
+    }
+
+    /// Answers a start, once all have answered.
+    fn finish_start(&mut self, start: u64) {
+        let is_complete = |s: &TreeStart| s.own.is_some() && s.below.iter().all(Option::is_some);
+        if !self.tree.starts.get(&start).is_some_and(is_complete) {
+            return;
+        }
+        let Some(TreeStart {
+            key,
+            position,
+            origin,
+            own: Some(own),
+            below,
+        }) = self.tree.starts.remove(&start)
+        else {
+            return;
+        };
+        let below = below.into_iter().flatten().flatten().collect();
+        let reply = started_reply(own, below);
+        match origin {
+            Origin::Request(request, _) => self.out.finish(request, reply),
+            Origin::LeadBranch(names, _) => self.branch_started(key, position, Ok(reply), &names),
+            Origin::Lead(stdio) => self.out.close_stdio(stdio),
+            Origin::Gathered(_) => {}
+        }
+    }
+
+    /// Has a step signalled by these agents.
+    pub(super) fn signal_below(&mut self, request: &AgentRequest, agents: &[String]) {
+        for branch in tree::branches(0..agents.len(), self.node.tree_width(None)) {
+            self.tree
+                .signal_branch(&mut self.out, request.clone(), &agents[branch]);
+        }
+    }
+
+    /// Parts of a step that another node leads have ended: this node's, or those of nodes below that `request` brought.
+    pub(super) fn deliver_ends(&mut self, key: StepKey, ends: Ends, request: Option<RequestId>) {
+        let ending = self.tree.endings.entry(key).or_default();
+        ending.waiting.push((ends, request));
+        self.deliver_waiting(key);
+    }
+
+    /// Reports what waits, unless something is being reported: what comes meanwhile goes together.
+    fn deliver_waiting(&mut self, key: StepKey) {
+        let part = self.node_steps.part(key);
+        let way = part.map(|p| (p.above.clone(), p.lead.clone()));
+        let grant = self.jobs.latest(key.0).and_then(|(_, j)| j.grant.clone());
+        let is_free = |e: &&mut Ending| e.delivery.is_none();
+        let Some(ending) = self.tree.endings.get_mut(&key).filter(is_free) else {
+            return;
+        };
+        let waiting = std::mem::take(&mut ending.waiting);
+        let known = way.zip(grant).filter(|_| !waiting.is_empty());
+        let Some(((above, lead), grant)) = known else {
+            // The agents that wait for an answer turn to the lead.
+            self.tree.endings.remove(&key);
+            for request in waiting.into_iter().filter_map(|(_, request)| request) {
+                self.out.refuse(request, RefusalCode::JobNotHere);
+            }
+            return;
+        };
+        let own = waiting.iter().any(|(_, request)| request.is_none());
+        let (mut requests, mut ends) = (Vec::new(), Vec::new());
+        for (more, request) in waiting {
+            requests.extend(request);
+            ends.extend(more);
+        }
+        let delivery = Delivery {
+            lead,
+            request: Box::new(ends_request(key, &grant.key, &ends, false)),
+            own,
+            requests,
+            wait_ms: DELIVERY_MIN_MS,
+        };
+        ending.delivery = Some(delivery);
+        match above {
+            Some(above) => {
+                let request = ends_request(key, &grant.key, &ends, true);
+                self.tree
+                    .ask(&mut self.out, Asked::EndsAbove(key), above, request);
+            }
+            None => self.tree.report_to_lead(&mut self.out, key),
+        }
+    }
+
+    /// The lead knows of ends.
+    fn ends_delivered(&mut self, key: StepKey) {
+        let ending = self.tree.endings.get_mut(&key);
+        let Some(delivery) = ending.and_then(|e| e.delivery.take()) else {
+            return;
+        };
+        for request in delivery.requests {
+            self.out.finish(request, AgentReply::Done);
+        }
+        self.deliver_waiting(key);
+        if delivery.own {
+            self.end_delivered(key);
+        }
+    }
+}
+
+/// The request by which an agent reports ends of a step: to the lead, or `onwards` to the node above. There is at least one
+/// end.
+pub fn ends_request(
+    key: StepKey,
+    job_key: &ByteVec,
+    ends: &[(u32, StepEnd)],
+    onwards: bool,
+) -> AgentRequest {
+    let (position, end) = ends.first().cloned().unwrap_or_else(|| {
+        let end = StepEnd::never_ran(muster_model::time::Timestamp::default());
+        (u32::MAX, end)
+    });
+    AgentRequest::StepNodeEnded {
+        job: key.0,
+        key: job_key.clone(),
+        step: key.1,
+        position,
+        end: Box::new(end),
+        others: ends.get(1..).unwrap_or_default().to_vec(),
+        onwards,
+    }
+}
+
+/// The branches below a node, and what their first agents are asked.
+pub fn branches_below(
+    launch: &StepLaunch,
+    below: &[StepShare],
+    own_address: &str,
+) -> Vec<(Branch, AgentRequest)> {
+    let first = launch.position as usize + 1;
+    let branches = tree::branches(0..below.len(), launch.tree_width());
+    let branches = branches.map(|range: Range<usize>| {
+        let at = first + range.start..first + range.end;
+        let share = &below[range.start];
+        let above = Some(own_address.to_owned());
+        let head = launch_at(launch.clone(), at.start, share, above);
+        let rest = below[range.start + 1..range.end].to_vec();
+        let request = AgentRequest::StartStep(Box::new(head), rest);
+        (Branch::new(launch, at, share), request)
+    });
+    branches.collect()
+}
+
+impl Branch {
+    fn new(launch: &StepLaunch, positions: Range<usize>, head: &StepShare) -> Branch {
+        Branch {
+            position: u32::try_from(positions.start).unwrap_or(u32::MAX),
+            address: head.address.clone(),
+            names: launch.names.get(positions).unwrap_or_default().to_vec(),
+        }
+    }
+
+    /// What the first agent's answer says of each node, in order.
+    pub fn answers(&self, answer: Result<AgentReply, String>) -> Vec<BelowStarted> {
+        let answer = answer.map_err(|error| format!("{}: {error}", self.address));
+        answers(answer, &self.names)
+    }
+}
+
+/// The launch of one node.
+fn launch_at(
+    launch: StepLaunch,
+    position: usize,
+    share: &StepShare,
+    above: Option<String>,
+) -> StepLaunch {
+    StepLaunch {
+        position: u32::try_from(position).unwrap_or(u32::MAX),
+        cpus: share.cpus.clone(),
+        memory_mib: share.memory_mib,
+        gres: share.gres.clone(),
+        above,
+        ..launch
+    }
+}
+
+/// What a branch answered, by node; `names` are those of its nodes.
+fn answers(answer: Result<AgentReply, String>, names: &[String]) -> Vec<BelowStarted> {
+    let error = |text: String| BelowStarted {
+        error: Some(text),
+        ..BelowStarted::default()
+    };
+    let head = names.first().map_or("", String::as_str);
+    let (first, mut rest) = match answer {
+        Ok(AgentReply::Started {
+            address,
+            wire,
+            below,
+        }) => {
+            let first = BelowStarted {
+                address,
+                wire,
+                error: None,
+            };
+            (first, below)
+        }
+        Ok(AgentReply::Refused(refusal)) => (error(format!("node {head}: {refusal}")), Vec::new()),
+        Ok(other) => (
+            error(format!("node {head}: unexpected answer {other:?}")),
+            Vec::new(),
+        ),
+        Err(e) => (error(format!("node {head}: {e}")), Vec::new()),
+    };
+    for name in names.iter().skip(1 + rest.len()) {
+        rest.push(error(format!(
+            "node {name}: not asked, as node {head} has failed"
+        )));
+    }
+    rest.insert(0, first);
+    rest.truncate(names.len());
+    rest
+}
+
+fn listening(answer: BelowStarted) -> Result<Listening, String> {
+    match answer.error {
+        Some(error) => Err(error),
+        None => Ok(Listening {
+            address: answer.address,
+            wire: answer.wire,
+            direct: false,
+        }),
+    }
+}

@@ -1,0 +1,226 @@
+//! Control channels to the step daemons of this node. A daemon that has had a step gets the job's next one straight from here, and
+//! sends the end of the step here; the launcher, which forks daemons, watches them and keeps the ends, gets word of both as well.
+
+use super::actions::Actions;
+use super::lead::StepKey;
+use super::node_steps::Offer;
+use super::{Agent, AgentAction, StepdId};
+use crate::messages::{JobAttempt, KnownJob, LauncherCommand, StepdEvent};
+use crate::stepd_reuse::SPARES_MAX;
+use muster_model::ids::StepNo;
+use std::collections::BTreeMap;
+
+/// The daemons that this agent has a channel to.
+#[derive(Debug, Default)]
+pub(super) struct Stepds {
+    all: BTreeMap<StepdId, Stepd>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Stepd {
+    run: JobAttempt,
+    /// What it runs; nothing when it waits for a step.
+    step: Option<StepNo>,
+    /// The first step that it was given by this channel.
+    started_with: StepNo,
+    /// Its process, and where it listens, once the launcher has said so.
+    place: Option<(i32, String)>,
+    /// It gets no other step from here: the launcher that it belongs to, or that connection to it, is lost.
+    retired: bool,
+    /// The step that it is being given.
+    offer: Option<Box<Offer>>,
+}
+
+impl Stepd {
+    fn is_idle(&self, run: JobAttempt) -> bool {
+        self.run == run && self.step.is_none() && self.place.is_some() && self.offer.is_none()
+    }
+}
+
+impl Stepds {
+    /// A daemon that the launcher is to start.
+    pub(super) fn add(&mut self, run: JobAttempt, step: StepNo) -> StepdId {
+        let id = StepdId(self.next);
+        self.next += 1;
+        let stepd = Stepd {
+            run,
+            step: Some(step),
+            started_with: step,
+            place: None,
+            retired: false,
+            offer: None,
+        };
+        self.all.insert(id, stepd);
+        id
+    }
+
+    /// The launcher has started one.
+    pub(super) fn place(&mut self, (run, step): (JobAttempt, StepNo), place: (i32, String)) {
+        // It may have ended already.
+        let is_it = |d: &&mut Stepd| d.run == run && d.place.is_none() && d.started_with == step;
+        if let Some(stepd) = self.all.values_mut().find(is_it) {
+            stepd.place = Some(place);
+        }
+    }
+
+    /// Steps that run here but are not among those that the launcher knows.
+    pub(super) fn unknown_to(&self, known: &[KnownJob]) -> Vec<(JobAttempt, StepNo, i32)> {
+        let knows = |run: JobAttempt, step: StepNo| {
+            let mut of_run = known.iter().filter(|k| k.run == run);
+            of_run.any(|k| k.steps.contains(&step))
+        };
+        let running = self
+            .all
+            .values()
+            .filter_map(|d| Some((d.run, d.step?, d.place.as_ref()?.0)));
+        running
+            .filter(|(run, step, _)| !knows(*run, *step))
+            .collect()
+    }
+
+    /// The daemon that was started with a step.
+    pub(super) fn started_with(&self, run: JobAttempt, step: StepNo) -> Option<StepdId> {
+        let is_it = |d: &Stepd| d.run == run && d.started_with == step;
+        let mut all = self.all.iter();
+        all.find(|(_, d)| is_it(d)).map(|(id, _)| *id)
+    }
+
+    /// The step that a daemon was started with.
+    pub(super) fn first_step(&self, id: StepdId) -> Option<(JobAttempt, StepNo)> {
+        let stepd = self.all.get(&id)?;
+        Some((stepd.run, stepd.started_with))
+    }
+
+    /// A daemon that waits for a step of this job.
+    pub(super) fn idle(&self, run: JobAttempt) -> Option<StepdId> {
+        let mut all = self.all.iter();
+        all.find(|(_, d)| d.is_idle(run)).map(|(id, _)| *id)
+    }
+
+    /// A daemon is being given a step.
+    pub(super) fn set_offer(&mut self, id: StepdId, offer: Box<Offer>) {
+        if let Some(stepd) = self.all.get_mut(&id) {
+            stepd.offer = Some(offer);
+        }
+    }
+
+    /// A daemon was given a step; the step, and the daemon's process and address.
+    pub(super) fn take_offer(&mut self, id: StepdId) -> Option<(Box<Offer>, i32, String)> {
+        let stepd = self.all.get_mut(&id)?;
+        let (pid, address) = stepd.place.clone()?;
+        Some((stepd.offer.take()?, pid, address))
+    }
+
+    /// A daemon has a step now.
+    pub(super) fn set_step(&mut self, id: StepdId, step: StepNo) {
+        if let Some(stepd) = self.all.get_mut(&id) {
+            stepd.step = Some(step);
+        }
+    }
+
+    /// A daemon has sent that this step is over; whether it had it.
+    fn has_ended(&mut self, id: StepdId, step: StepNo) -> bool {
+        let stepd = self.all.get_mut(&id);
+        stepd.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
+    }
+
+    /// Those for which something holds, without those that are being given a step: the answer to that decides on them.
+    fn closable(&self, wanted: impl Fn(&Stepd) -> bool) -> Vec<StepdId> {
+        let all = self.all.iter();
+        all.filter(|(_, d)| d.offer.is_none() && wanted(d))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    pub(super) fn close(&mut self, out: &mut Actions, id: StepdId) {
+        if self.all.remove(&id).is_some() {
+            out.push(AgentAction::CloseStepd(id));
+        }
+    }
+
+    fn close_where(&mut self, out: &mut Actions, wanted: impl Fn(&Stepd) -> bool) {
+        for id in self.closable(wanted) {
+            self.close(out, id);
+        }
+    }
+
+    /// There is another launcher, or another connection to it: what waits for a step belongs to that.
+    pub(super) fn retire(&mut self, out: &mut Actions) {
+        self.close_where(out, |d| d.step.is_none());
+        for stepd in self.all.values_mut() {
+            stepd.retired = true;
+        }
+    }
+
+    pub(super) fn forget(&mut self, out: &mut Actions, run: JobAttempt) {
+        self.close_where(out, |d| d.run == run);
+    }
+
+    /// Closes the channel for a daemon that the launcher has not answered for.
+    pub(super) fn close_unplaced(&mut self, out: &mut Actions, run: JobAttempt, step: StepNo) {
+        let is_it = |d: &Stepd| d.place.is_none() && d.run == run && d.started_with == step;
+        self.close_where(out, is_it);
+    }
+
+    /// Has the daemons of a job read that run something; whether there are any.
+    pub(super) fn read_of(&mut self, out: &mut Actions, run: JobAttempt) -> bool {
+        let all = self.all.iter();
+        let busy = all.filter(|(_, d)| d.run == run && d.step.is_some());
+        let busy: Vec<StepdId> = busy.map(|(id, _)| *id).collect();
+        let any = !busy.is_empty();
+        if any {
+            out.push(AgentAction::ReadStepds(busy));
+        }
+        any
+    }
+
+    /// Closes the channel of a daemon that is gone, or that is not needed.
+    fn keep_or_close(&mut self, out: &mut Actions, id: StepdId, (is_open, ended): (bool, bool)) {
+        let Some(stepd) = self.all.get(&id) else {
+            return;
+        };
+        if stepd.offer.is_some() {
+            // The answer to that decides.
+            return;
+        }
+        let run = stepd.run;
+        if !is_open || (stepd.step.is_none() && stepd.retired) {
+            return self.close(out, id);
+        }
+        let of_run = self.all.values().filter(|d| d.run == run);
+        let waiting = of_run.filter(|d| d.step.is_none()).count();
+        let place = stepd.place.clone();
+        if ended
+            && waiting > SPARES_MAX
+            && let Some((pid, _)) = place
+        {
+            self.close(out, id);
+            out.command(LauncherCommand::ReleaseStepd { run, pid });
+        }
+    }
+}
+
+impl Agent {
+    /// A daemon has sent something, or is gone.
+    pub(super) fn on_stepd_events(&mut self, id: StepdId, events: Vec<StepdEvent>, is_open: bool) {
+        let Some(run) = self.stepds.all.get(&id).map(|d| d.run) else {
+            return;
+        };
+        let mut ended = false;
+        for event in events {
+            match event {
+                StepdEvent::StepEnded(step, end) if self.stepds.has_ended(id, step) => {
+                    ended = true;
+                    let key: StepKey = (run.job, step);
+                    self.exit_delivered_directly(key);
+                    self.stepd_ended(run, step, *end);
+                }
+                // One that is known already; what is for launchers.
+                StepdEvent::StepEnded(..) | StepdEvent::StepRunning(_) => {}
+            }
+        }
+        self.stepds
+            .keep_or_close(&mut self.out, id, (is_open, ended));
+    }
+}

@@ -1,0 +1,232 @@
+//! The life of a step as two tables: its part on one node, and the whole step at the agent that leads it. The agent makes no other
+//! transitions; a test writes them to docs/step-states.md.
+
+/// Where a node's part of a step is in its life, for the agent of that node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeStepState {
+    /// The agent knows nothing of it: it has not begun, or the lead knows its end.
+    Absent,
+    /// It is to start, and neither the launcher nor a daemon has it.
+    Ordered,
+    /// It is being written to a daemon that waits for a step.
+    Offered,
+    /// The launcher is starting a daemon for it.
+    Starting,
+    /// A daemon has it.
+    Running,
+    /// It has ended, and the lead is being informed.
+    Ended,
+}
+
+/// What happens to a node's part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeStepEvent {
+    /// The lead has it started here.
+    Ordered,
+    /// A daemon of the job waits for a step: it is sent this one.
+    Offered,
+    /// The launcher is sent the order.
+    SentToLauncher,
+    /// The launcher that had the order is gone.
+    LauncherLost,
+    /// A daemon has the step.
+    Started,
+    /// The launcher cannot start it.
+    Failed,
+    /// An earlier life of the agent started it, or the launcher found it.
+    Adopted,
+    /// The daemon, or the launcher for it, reports the end.
+    Ended,
+    /// The lead knows the end.
+    Delivered,
+    /// The job is over and forgotten.
+    Forgotten,
+}
+
+impl NodeStepState {
+    /// All of them, in order.
+    pub const ALL: [NodeStepState; 6] = [
+        NodeStepState::Absent,
+        NodeStepState::Ordered,
+        NodeStepState::Offered,
+        NodeStepState::Starting,
+        NodeStepState::Running,
+        NodeStepState::Ended,
+    ];
+}
+
+impl NodeStepEvent {
+    /// All of them, in order.
+    pub const ALL: [NodeStepEvent; 10] = [
+        NodeStepEvent::Ordered,
+        NodeStepEvent::Offered,
+        NodeStepEvent::SentToLauncher,
+        NodeStepEvent::LauncherLost,
+        NodeStepEvent::Started,
+        NodeStepEvent::Failed,
+        NodeStepEvent::Adopted,
+        NodeStepEvent::Ended,
+        NodeStepEvent::Delivered,
+        NodeStepEvent::Forgotten,
+    ];
+}
+
+/// Where an event leads a node's part of a step; `None` where it changes nothing and is ignored.
+pub fn next_node_step_state(state: NodeStepState, event: NodeStepEvent) -> Option<NodeStepState> {
+    use NodeStepEvent as E;
+    use NodeStepState as S;
+    match (state, event) {
+        (S::Absent, E::Ordered) => Some(S::Ordered),
+        (S::Absent, E::Adopted) => Some(S::Running),
+        // Late answers: the step ended before it was known to run, or its job was forgotten.
+        (S::Absent, E::Started | E::Failed) => Some(S::Absent),
+        (S::Absent, E::Offered | E::SentToLauncher | E::LauncherLost) => None,
+        (S::Absent, E::Ended | E::Delivered | E::Forgotten) => None,
+
+        (S::Ordered, E::Offered) => Some(S::Offered),
+        (S::Ordered, E::SentToLauncher) => Some(S::Starting),
+        (S::Ordered, E::LauncherLost | E::Adopted) => Some(S::Ordered),
+        // The next launcher knows a daemon that has it.
+        (S::Ordered, E::Started) => Some(S::Running),
+        (S::Ordered, E::Ended) => Some(S::Ended),
+        (S::Ordered, E::Failed | E::Forgotten) => Some(S::Absent),
+        (S::Ordered, E::Ordered | E::Delivered) => None,
+
+        (S::Offered, E::Started) => Some(S::Running),
+        // The daemon does not take it: another one, or the launcher.
+        (S::Offered, E::Offered | E::LauncherLost | E::Adopted) => Some(S::Offered),
+        (S::Offered, E::SentToLauncher) => Some(S::Starting),
+        (S::Offered, E::Ended) => Some(S::Ended),
+        (S::Offered, E::Failed | E::Forgotten) => Some(S::Absent),
+        (S::Offered, E::Ordered | E::Delivered) => None,
+
+        (S::Starting, E::Started) => Some(S::Running),
+        (S::Starting, E::LauncherLost) => Some(S::Ordered),
+        (S::Starting, E::Adopted) => Some(S::Starting),
+        // A short step ends before the launcher's answer has come.
+        (S::Starting, E::Ended) => Some(S::Ended),
+        (S::Starting, E::Failed | E::Forgotten) => Some(S::Absent),
+        (S::Starting, E::Ordered | E::Offered | E::SentToLauncher | E::Delivered) => None,
+
+        (S::Running, E::Started | E::Adopted) => Some(S::Running),
+        (S::Running, E::Ended) => Some(S::Ended),
+        // The controller knows the end of the step although this part's was lost.
+        (S::Running, E::Delivered | E::Forgotten) => Some(S::Absent),
+        (S::Running, E::Ordered | E::Offered | E::SentToLauncher) => None,
+        (S::Running, E::LauncherLost | E::Failed) => None,
+
+        (S::Ended, E::Started | E::Ended | E::Adopted) => Some(S::Ended),
+        (S::Ended, E::Delivered | E::Forgotten) => Some(S::Absent),
+        (S::Ended, E::Ordered | E::Offered | E::SentToLauncher) => None,
+        (S::Ended, E::LauncherLost | E::Failed) => None,
+    }
+}
+
+/// Where a step is in its life, for the agent that leads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LedStepState {
+    /// It was asked for, and waits for resources or for its turn.
+    Waiting,
+    /// It has its resources, and its nodes start it.
+    Starting,
+    /// The same, and srun has gone: it is ended once all nodes have answered.
+    Abandoned,
+    /// All nodes have answered, and it runs.
+    Running,
+    /// Its nodes were ordered to end it.
+    Ending,
+    /// A node could not start it: what has started is ended, and the controller never learns of it.
+    Failed,
+    /// It is over, and its resources are free.
+    Over,
+}
+
+/// What happens to a led step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LedStepEvent {
+    /// It fits.
+    Placed,
+    /// It is refused.
+    Refused,
+    /// All its nodes have started it.
+    Started,
+    /// All its nodes have answered, and not all have started it.
+    StartFailed,
+    /// Its srun is gone.
+    ClientGone,
+    /// A part of it had too much memory.
+    OutOfMemory,
+    /// All its parts have ended.
+    AllEnded,
+    /// The job is over and forgotten.
+    Forgotten,
+}
+
+impl LedStepState {
+    /// All of them, in order.
+    pub const ALL: [LedStepState; 7] = [
+        LedStepState::Waiting,
+        LedStepState::Starting,
+        LedStepState::Abandoned,
+        LedStepState::Running,
+        LedStepState::Ending,
+        LedStepState::Failed,
+        LedStepState::Over,
+    ];
+}
+
+impl LedStepEvent {
+    /// All of them, in order.
+    pub const ALL: [LedStepEvent; 8] = [
+        LedStepEvent::Placed,
+        LedStepEvent::Refused,
+        LedStepEvent::Started,
+        LedStepEvent::StartFailed,
+        LedStepEvent::ClientGone,
+        LedStepEvent::OutOfMemory,
+        LedStepEvent::AllEnded,
+        LedStepEvent::Forgotten,
+    ];
+}
+
+/// Where an event leads a led step; `None` where it changes nothing and is ignored.
+pub fn next_led_step_state(state: LedStepState, event: LedStepEvent) -> Option<LedStepState> {
+    use LedStepEvent as E;
+    use LedStepState as S;
+    match (state, event) {
+        (S::Waiting, E::Placed) => Some(S::Starting),
+        (S::Waiting, E::Refused | E::ClientGone | E::Forgotten) => Some(S::Over),
+        (S::Waiting, E::Started | E::StartFailed | E::OutOfMemory | E::AllEnded) => None,
+
+        (S::Starting, E::Started) => Some(S::Running),
+        (S::Starting, E::StartFailed) => Some(S::Failed),
+        (S::Starting, E::ClientGone) => Some(S::Abandoned),
+        // Nodes that have not answered are ended with their job, or when they have.
+        (S::Starting, E::OutOfMemory) => Some(S::Starting),
+        (S::Starting, E::Forgotten) => Some(S::Over),
+        // Answers are out.
+        (S::Starting, E::AllEnded) => None,
+        (S::Starting, E::Placed | E::Refused) => None,
+
+        (S::Abandoned, E::Started) => Some(S::Ending),
+        (S::Abandoned, E::StartFailed) => Some(S::Failed),
+        (S::Abandoned, E::OutOfMemory) => Some(S::Abandoned),
+        (S::Abandoned, E::Forgotten) => Some(S::Over),
+        (S::Abandoned, E::ClientGone | E::AllEnded | E::Placed | E::Refused) => None,
+
+        (S::Running, E::ClientGone | E::OutOfMemory) => Some(S::Ending),
+        (S::Running, E::AllEnded | E::Forgotten) => Some(S::Over),
+        (S::Running, E::Placed | E::Refused | E::Started | E::StartFailed) => None,
+
+        (S::Ending, E::ClientGone | E::OutOfMemory) => Some(S::Ending),
+        (S::Ending, E::AllEnded | E::Forgotten) => Some(S::Over),
+        (S::Ending, E::Placed | E::Refused | E::Started | E::StartFailed) => None,
+
+        (S::Failed, E::ClientGone | E::OutOfMemory) => Some(S::Failed),
+        (S::Failed, E::AllEnded | E::Forgotten) => Some(S::Over),
+        (S::Failed, E::Placed | E::Refused | E::Started | E::StartFailed) => None,
+
+        (S::Over, E::Placed | E::Refused | E::Started | E::StartFailed) => None,
+        (S::Over, E::ClientGone | E::OutOfMemory | E::AllEnded | E::Forgotten) => None,
+    }
+}

@@ -1,0 +1,12 @@
+//! Wait statuses as Slurm shows them.
+
+use muster_model::job::ExitStatus;
+
+/// A wait status as Slurm shows it.
+pub fn exit_status(status: i32) -> ExitStatus {
+    let bits = status.unsigned_abs();
+    ExitStatus {
+        code: (bits >> 8) & 0xff,
+        signal: bits & 0x7f,
+    }
+}

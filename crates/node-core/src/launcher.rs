@@ -1,0 +1,664 @@
+//! The launcher of a node: it starts and ends jobs, prologs and step daemons, and outlives the agent, which may crash, restart or be
+//! upgraded while they run. It decides nothing that is the controller's; it keeps how jobs ended until the agent says that
+//! the controller knows.
+//!
+//! [`Launcher`] holds all that decides. Its executor in `muster-node` delivers [`event::Event`]s and carries out
+//! [`event::Action`]s in their order; what comes of an action is delivered before anything else from outside. It reads no clock and
+//! no file, and knows processes and descriptors by number only. Times are milliseconds since boot, as the kernel gives those at which
+//! processes have started.
+
+mod checks;
+pub mod context;
+mod end;
+mod ending;
+pub mod event;
+mod groups;
+mod job;
+mod launch;
+mod measure;
+mod membership;
+mod orders;
+mod phase;
+mod programs;
+mod records;
+mod recover;
+mod session;
+mod site;
+mod spares;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+pub use checks::check_agent;
+pub use end::{EncodedEnd, StepdEventRef};
+pub use groups::Account;
+pub use measure::{JobProcesses, Wanted};
+pub use phase::{Move, Phase};
+pub use records::{Fault, RecordedAttempt, Records};
+pub use steps::{is_step_dir, step_of_result};
+
+use crate::binding::Machine;
+use crate::messages::{Attach, JobAttempt, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
+use crate::now::Now;
+use checks::Refusals;
+use context::Contexts;
+use event::{Action, ConnId, Event, MessageKind, TimerKey};
+use groups::Groups;
+use job::JobEntry;
+use measure::Measurement;
+use minicbor::bytes::ByteVec;
+use muster_model::command::SignalScope;
+use muster_model::ids::{BlobId, StepNo};
+use muster_model::job::Usage;
+use muster_proto::node::{JobGrant, NodeSettings};
+use session::{Place, Session};
+use site::SitePrograms;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+use steps::StepdPlace;
+
+/// `KillWait` where nothing else is said.
+const KILL_WAIT_MS: u64 = 30_000;
+
+/// What does not change while a launcher runs.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The spool directory.
+    pub spool: PathBuf,
+    /// The launcher's own user.
+    pub uid: u32,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Soft limits of tasks where the user asks for none.
+    pub first_limits: Vec<(u32, u64)>,
+}
+
+/// What a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A batch script.
+    Script(JobAttempt),
+    /// A step daemon.
+    Step(JobAttempt, StepNo),
+    /// A step daemon that waits for another step.
+    Spare(JobAttempt),
+    /// Writes a message of a job's.
+    Message(JobAttempt, MessageKind),
+    /// Removes directories of a step.
+    Remover(JobAttempt),
+    /// The programs that run before a job.
+    Prolog(JobAttempt),
+    /// Those that run after it.
+    Epilog(JobAttempt),
+    /// A program of the site that has to do with the node itself.
+    Site,
+    /// Another process, whose end matters only because something may be settled then.
+    Other,
+}
+
+/// See the module.
+pub struct Launcher {
+    setup: Setup,
+    now: Now,
+    actions: Vec<Action>,
+    /// Which node this is, as root says.
+    place: Place,
+    claim: MachineClaim,
+    machine: Option<Machine>,
+    session: Session,
+    settings: NodeSettings,
+    /// Scripts and contexts that the controller has sent in this session.
+    blobs: HashMap<BlobId, Rc<[u8]>>,
+    contexts: Contexts,
+    /// Scripts to remove when the jobs that run them are forgotten.
+    stale_scripts: HashSet<BlobId>,
+    groups: Groups,
+    measurements: BTreeMap<u64, Measurement>,
+    last_measurement: u64,
+    refusals: Refusals,
+    site: SitePrograms,
+    /// Launches that wait until the last holder of their share is gone, in order.
+    queued: Vec<JobAttempt>,
+    /// Jobs of which launch or steps wait for the groups of their user.
+    without_groups: BTreeSet<JobAttempt>,
+    /// Jobs to which was announced that they will be stopped.
+    stops: BTreeSet<JobAttempt>,
+    is_attached: bool,
+    jobs: BTreeMap<JobAttempt, JobEntry>,
+    /// Processes that this launcher has started, or watches.
+    roles: BTreeMap<i32, Role>,
+    /// Sessions that scripts and step daemons lead or led, by their number.
+    sessions: HashMap<i32, JobAttempt>,
+    /// Connections to step daemons.
+    stepds: BTreeMap<event::StepdId, StepdPlace>,
+    records: Records,
+    kill_wait_ms: u64,
+    /// How long after SIGKILL processes count as unkillable, and what is run then.
+    unkillable: Option<(u64, Option<String>)>,
+    /// Jobs that are ending.
+    ending: BTreeSet<JobAttempt>,
+    /// Something may have changed for jobs that are ending.
+    is_unsettled: bool,
+    /// Jobs have left their shares since it was last looked for launches that wait for those.
+    share_is_free: bool,
+    /// Jobs that begin when they are on file.
+    recording: Vec<JobAttempt>,
+    /// Those of them whose lines are being written.
+    being_recorded: Vec<JobAttempt>,
+    /// The record file could not be written in this wake-up.
+    is_full: bool,
+    is_exiting: bool,
+    /// Everything is killed: no program is started around jobs any more.
+    is_killing: bool,
+}
+
+impl Launcher {
+    /// A launcher with these records, which does nothing before [`Event::Recovered`].
+    pub fn new(setup: Setup, records: Records) -> Launcher {
+        Launcher {
+            setup,
+            now: Now::default(),
+            actions: Vec::new(),
+            place: Place::default(),
+            claim: MachineClaim::default(),
+            machine: None,
+            session: Session::default(),
+            settings: NodeSettings::default(),
+            blobs: HashMap::new(),
+            contexts: Contexts::default(),
+            stale_scripts: HashSet::new(),
+            groups: Groups::default(),
+            measurements: BTreeMap::new(),
+            last_measurement: 0,
+            refusals: Refusals::default(),
+            site: SitePrograms::default(),
+            queued: Vec::new(),
+            without_groups: BTreeSet::new(),
+            stops: BTreeSet::new(),
+            is_attached: false,
+            jobs: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            sessions: HashMap::new(),
+            stepds: BTreeMap::new(),
+            records,
+            kill_wait_ms: KILL_WAIT_MS,
+            unkillable: None,
+            ending: BTreeSet::new(),
+            is_unsettled: false,
+            share_is_free: false,
+            recording: Vec::new(),
+            being_recorded: Vec::new(),
+            is_full: false,
+            is_exiting: false,
+            is_killing: false,
+        }
+    }
+
+    /// Takes an event, and appends what is to be done about it.
+    pub fn on_event(&mut self, event: Event, now: Now, actions: &mut Vec<Action>) {
+        self.now = now;
+        std::mem::swap(&mut self.actions, actions);
+        self.handle(event);
+        std::mem::swap(&mut self.actions, actions);
+    }
+
+    fn handle(&mut self, event: Event) {
+        if !matches!(event, Event::WakeUpEnded | Event::RecordsAppended(_)) {
+            self.is_full = false;
+        }
+        match event {
+            Event::Recovered(left) => self.recover(*left),
+            Event::Attached(attach, machine) => self.attach(*attach, machine.map(|m| *m)),
+            Event::AgentLost => self.is_attached = false,
+            Event::StopRequested { conn, kill } => self.stop(conn, kill),
+            Event::ExitWhenIdle => self.is_exiting = true,
+            Event::KillAll => self.kill_all(),
+            Event::OpenSession(secret) => self.open_session(secret),
+            Event::Sealed {
+                orders,
+                seal,
+                local_time,
+            } => self.take_sealed(&orders, &seal, &local_time),
+            Event::StartStep { order, fds, random } => self.start_step(order, fds, random),
+            Event::Command(command) => self.take_command(command),
+            Event::ControllerKeyChecked(checked) => self.controller_key_checked(checked),
+            Event::ChildEnded {
+                pid,
+                status,
+                usage,
+                failure,
+            } => self.child_ended(pid, status, *usage, failure),
+            Event::WatchedEnded { pid, status } => self.watched_ended(pid, status),
+            Event::LaunchPrepared(run, files) => self.launch_prepared(run, files),
+            Event::ScriptStarted(run, pid) => self.script_started(run, pid),
+            Event::ProgramsStarted(run, kind, pid) => self.programs_started(run, kind, pid),
+            Event::MessageStarted(run, kind, pid) => self.message_started(run, kind, pid),
+            Event::RemovalStarted(run, pid) => self.removal_started(run, pid),
+            Event::SiteProgramStarted(kind, pid) => self.site_program_started(kind, pid),
+            Event::StepdStarted(run, step, stepd) => self.stepd_started(run, step, stepd),
+            Event::StepGiven(run, step, is_sent) => self.step_given(run, step, is_sent),
+            Event::StepEnded(stepd, step, end) => self.step_reported(stepd, step, end),
+            Event::StepdClosed(stepd) => self.stepd_closed(stepd),
+            Event::NotSent(stepd, command) => self.not_sent(stepd, &command),
+            Event::StepdRunning(stepd, socket, step) => self.adopt(stepd, socket, *step),
+            Event::StepdsAsked => self.act(Action::ListResults),
+            Event::StepdWatched(run, step, pid, belongs) => {
+                self.stepd_watched((run, step), pid, belongs);
+            }
+            Event::ResultRead {
+                run,
+                step,
+                purpose,
+                result,
+            } => self.result_read((run, step), purpose, result),
+            Event::ResultsListed(results) => self.results_listed(results),
+            Event::StepHasNoTasks(run, step, signal) => self.step_has_no_tasks(run, step, signal),
+            Event::RecordsAppended(written) => self.records_appended(written),
+            Event::RecordsRewritten(written) => self.records_rewritten(written),
+            Event::GroupsFound(account, groups) => self.groups_found(&account, groups),
+            Event::Measured(id, bytes) => self.measured(id, bytes.as_deref()),
+            Event::LeftoversFound {
+                left,
+                is_unclear,
+                since_ms,
+            } => self.leftovers_found(left, is_unclear, since_ms),
+            Event::TimerDue(key) => self.timer_due(key),
+            Event::WakeUpEnded => self.finish_wakeup(),
+        }
+    }
+
+    fn timer_due(&mut self, key: TimerKey) {
+        match key {
+            TimerKey::Kill(run) => self.kill_wait_over(run),
+            TimerKey::Retry(run) => self.retry(run),
+            TimerKey::Stop(run) => self.stop_announced(run),
+            TimerKey::Programs(run) => self.programs_late(run),
+            TimerKey::Writer(run, pid) => self.writer_late(run, pid),
+            TimerKey::LookUp(account) => self.look_up_late(account),
+            TimerKey::Measurement(id) => self.measurement_late(id),
+            TimerKey::HealthCheck => self.check_health(),
+            TimerKey::SiteProgram(pid) => self.site_program_late(pid),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    fn log(&mut self, line: impl Into<String>) {
+        self.actions.push(Action::Log(line.into()));
+    }
+
+    fn set_timer(&mut self, key: TimerKey, wait_ms: u64) {
+        let at = self.now.mono_ms.saturating_add(wait_ms);
+        self.actions.push(Action::SetTimer(key, at));
+    }
+
+    fn stop_timer(&mut self, key: TimerKey) {
+        self.actions.push(Action::StopTimer(key));
+    }
+
+    /// Sends to the agent. What it has missed, the next one receives when it attaches.
+    fn send(&mut self, event: LauncherEvent) {
+        if self.is_attached {
+            self.actions.push(Action::SendAgent(event));
+        }
+    }
+
+    /// Takes a job to its next phase; whether that is possible.
+    fn advance(&mut self, run: JobAttempt, happens: Move) -> bool {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return false;
+        };
+        let from = entry.phase;
+        let Some(next) = from.after(happens) else {
+            debug_assert!(false, "job {}: {happens:?} in {from:?}", run.job);
+            self.log(format!(
+                "job {}: {happens:?} is impossible in {from:?}",
+                run.job
+            ));
+            return false;
+        };
+        entry.phase = next;
+        match next.is_ending() {
+            true => self.ending.insert(run),
+            false => self.ending.remove(&run),
+        };
+        true
+    }
+
+    /// Carries out what an agent asks for, where it may.
+    fn take_command(&mut self, command: LauncherCommand) {
+        if let Some(why) = self.refusal(&command) {
+            let line = format!("{why}: {:.200}", format!("{command:?}"));
+            self.log_refusal(&line);
+            if let LauncherCommand::StepAssigned { run, step, .. } = command {
+                self.report_lost(run, step);
+            }
+            return;
+        }
+        match command {
+            // These come as events of their own.
+            LauncherCommand::Attach(_)
+            | LauncherCommand::Stop { .. }
+            | LauncherCommand::StartStep(_)
+            | LauncherCommand::OpenSession
+            | LauncherCommand::Sealed { .. } => {}
+            LauncherCommand::BeginSession(key) => self.begin_session(&key),
+            LauncherCommand::SignalStep { run, step, signal } => {
+                self.signal(run, Some(step), signal, SignalScope::Steps);
+            }
+            LauncherCommand::EndStep { run, step } => self.end_step(run, step),
+            LauncherCommand::PrintLine {
+                run,
+                text,
+                step: Some(step),
+                ..
+            } => self.print_in_step(run, step, &text),
+            LauncherCommand::PrintLine {
+                run, text, kill, ..
+            } => self.print_in_script(run, &text, kill),
+            LauncherCommand::StepAssigned { run, step, pid } => {
+                self.step_assigned(run, step, pid);
+            }
+            LauncherCommand::ReleaseStepd { run, pid } => self.release_stepd(run, pid),
+            LauncherCommand::Forget(run) => self.forget(run),
+            LauncherCommand::ForgetStep(run, step) => self.forget_step(run, step),
+            LauncherCommand::Keep { run, key, bytes } => {
+                if self.jobs.contains_key(&run) {
+                    self.records.keep(run, key, bytes);
+                }
+            }
+            LauncherCommand::Inspect { job, tag } => self.measure(job, tag, Wanted::List),
+            LauncherCommand::Measure { job, tag, memory } => {
+                self.measure(job, tag, Wanted::Usage(memory));
+            }
+        }
+    }
+
+    /// Root wants this process to end.
+    fn stop(&mut self, conn: ConnId, kill: bool) {
+        if kill {
+            return self.kill_all();
+        }
+        match self.busy() {
+            0 => self.is_exiting = true,
+            jobs => self.act(Action::Answer(conn, LauncherEvent::Busy(jobs))),
+        }
+    }
+
+    /// A new agent: it is sent everything that was not forgotten.
+    fn attach(&mut self, attach: Attach, machine: Option<Machine>) {
+        self.stop_measurements();
+        self.place = Place {
+            cluster: attach.cluster,
+            node: attach.node,
+        };
+        self.claim = attach.claim;
+        if machine.is_some() {
+            self.machine = machine;
+        }
+        // The one before belonged to a connection of the agent before.
+        self.session = Session::default();
+        self.forget_health_check();
+        self.is_attached = true;
+        self.disown_stepds();
+        let known = self.jobs.iter().map(|(&run, e)| KnownJob {
+            run,
+            grant: e.grant.as_deref().map(encoded),
+            kept: self
+                .records
+                .kept(run)
+                .map(|(k, v)| (k, v.clone()))
+                .collect(),
+            steps: e.steps.keys().copied().collect(),
+        });
+        let mut events = vec![LauncherEvent::State(known.collect())];
+        for (&run, e) in &self.jobs {
+            events.extend(e.outcome.clone());
+            for (&step, process) in &e.steps {
+                events.extend(process.ended.as_ref().map(|end| LauncherEvent::StepEnded {
+                    run,
+                    step,
+                    end: Box::new(end.decoded(self.now.wall)),
+                }));
+            }
+            let fault = e.fault.clone();
+            events.extend(fault.map(|error| LauncherEvent::NodeFault { run, error }));
+            if e.phase.is_released() {
+                events.push(LauncherEvent::Released(run));
+            }
+        }
+        events.into_iter().for_each(|event| self.send(event));
+    }
+
+    /// Whether [`Event::Attached`] has to bring the machine, as another is known for this claim.
+    pub fn needs_machine(&self, claim: &MachineClaim) -> bool {
+        self.machine.is_none() || self.claim != *claim
+    }
+
+    fn child_ended(
+        &mut self,
+        pid: i32,
+        status: i32,
+        usage: Usage,
+        failure: Option<event::ScriptFailure>,
+    ) {
+        self.is_unsettled = true;
+        match self.roles.remove(&pid) {
+            Some(Role::Script(run)) => {
+                self.script_ended(run, Some(status), usage.of_task(0, 0), failure);
+            }
+            Some(Role::Step(run, step)) => {
+                self.stepd_ended(run, step);
+                self.act(Action::RetireMember(run, pid));
+            }
+            Some(Role::Spare(run)) => {
+                self.spare_ended(run, pid);
+                self.act(Action::RetireMember(run, pid));
+            }
+            Some(Role::Message(run, kind)) => {
+                self.writer_ended(run, pid);
+                self.message_written(run, kind);
+            }
+            Some(Role::Remover(run)) => self.writer_ended(run, pid),
+            Some(Role::Prolog(run)) => self.prolog_ended(run, status),
+            Some(Role::Epilog(run)) => self.epilog_ended(run, status),
+            Some(Role::Site) => self.site_program_ended(pid, status),
+            Some(Role::Other) | None => {}
+        }
+    }
+
+    /// A process that is watched ended.
+    fn watched_ended(&mut self, pid: i32, status: Option<i32>) {
+        self.is_unsettled = true;
+        match self.roles.remove(&pid) {
+            Some(Role::Script(run)) => self.script_ended(run, status, Usage::default(), None),
+            // It may have had others before, of whose end nobody knows.
+            Some(Role::Step(run, _)) => {
+                let steps = self.live_steps_of(run, pid);
+                steps
+                    .into_iter()
+                    .for_each(|step| self.stepd_ended(run, step));
+            }
+            // Only these are watched.
+            Some(
+                Role::Spare(_)
+                | Role::Message(..)
+                | Role::Remover(_)
+                | Role::Prolog(_)
+                | Role::Epilog(_)
+                | Role::Site
+                | Role::Other,
+            )
+            | None => {}
+        }
+    }
+
+    /// A script ended, with a status if anyone knows it.
+    fn script_ended(
+        &mut self,
+        run: JobAttempt,
+        status: Option<i32>,
+        usage: Usage,
+        failure: Option<event::ScriptFailure>,
+    ) {
+        if let Some(failure) = failure {
+            let fault = match failure.is_nodes {
+                true => Fault::Node,
+                false => Fault::Job,
+            };
+            return self.fail(run, failure.error, fault);
+        }
+        let Some(status) = status else {
+            return self.finish(run, LauncherEvent::Vanished(run));
+        };
+        let end = self.now.wall;
+        self.records.ended(run, status, &usage, end);
+        let outcome = LauncherEvent::BatchEnded {
+            run,
+            status,
+            usage,
+            end,
+        };
+        self.finish(run, outcome);
+    }
+
+    fn fail(&mut self, run: JobAttempt, error: String, fault: Fault) {
+        self.records.failed(run, fault, &error);
+        self.finish(run, fault.event(run, error));
+    }
+
+    /// The script's part is over: reports it, and begins the job's end here.
+    fn finish(&mut self, run: JobAttempt, outcome: LauncherEvent) {
+        self.send(outcome.clone());
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.script = None;
+        entry.is_starting = false;
+        entry.outcome = Some(outcome);
+        let has_steps = entry.has_live_step();
+        let happens = match has_steps {
+            true => Move::EndWithSteps,
+            false => Move::End,
+        };
+        self.begin_end(run, happens);
+        if has_steps {
+            self.end_all_steps(run, None);
+        }
+    }
+
+    fn forget(&mut self, run: JobAttempt) {
+        let is_released = |e: &JobEntry| e.phase.is_released();
+        if !self.jobs.get(&run).is_some_and(is_released) || !self.advance(run, Move::Forget) {
+            return;
+        }
+        let entry = self.jobs.remove(&run);
+        for early in entry.iter().flat_map(|e| &e.early_steps) {
+            self.actions.extend(early.fds.map(Action::CloseFds));
+        }
+        let script = entry.and_then(|e| e.grant?.spec.script);
+        if let Some(id) = script.filter(|id| self.stale_scripts.remove(id)) {
+            self.drop_script(id);
+        }
+        if self.stops.remove(&run) {
+            self.stop_timer(TimerKey::Stop(run));
+        }
+        self.without_groups.remove(&run);
+        self.sessions.retain(|_, owner| *owner != run);
+        self.act(Action::ForgetMembers(run));
+        self.records.forgotten(run);
+    }
+
+    /// Jobs that have processes.
+    fn busy(&self) -> u32 {
+        let is_alive = |e: &&JobEntry| {
+            let begins = e.phase == Phase::Recording;
+            !e.phase.is_released() && (begins || e.is_busy())
+        };
+        u32::try_from(self.jobs.values().filter(is_alive).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Kill everything, then exit.
+    fn kill_all(&mut self) {
+        self.is_exiting = true;
+        self.end_programs();
+        let runs: Vec<JobAttempt> = self.jobs.keys().copied().collect();
+        for run in runs {
+            if !self.end_unbegun(run) && !self.jobs[&run].phase.is_released() {
+                self.begin_end(run, Move::Terminate);
+                self.kill_job(run);
+            }
+        }
+    }
+
+    /// Whether the process may end now.
+    pub fn may_exit(&self) -> bool {
+        self.is_exiting && self.busy() == 0 && self.ending.is_empty()
+    }
+
+    /// Writes what has been noted, begins jobs that are on file, and settles those that end: one of it at a time, as the
+    /// later depends on the earlier.
+    fn finish_wakeup(&mut self) {
+        if !self.recording.is_empty() && !self.is_full {
+            return self.write_records();
+        }
+        if std::mem::take(&mut self.is_unsettled) && self.settle() {
+            return;
+        }
+        if std::mem::take(&mut self.share_is_free) {
+            self.go_on_with_queued();
+        }
+        if !self.is_full {
+            self.write_records();
+        }
+    }
+
+    fn write_records(&mut self) {
+        if let Some(lines) = self.records.take_pending() {
+            self.being_recorded = std::mem::take(&mut self.recording);
+            self.act(Action::AppendRecords(lines));
+        } else if !self.records.has_pending() {
+            // What was noted of these is on file already: they have waited after that.
+            let recorded = std::mem::take(&mut self.recording);
+            recorded.into_iter().for_each(|run| self.begin(run));
+        }
+    }
+
+    fn records_appended(&mut self, written: Result<(), event::Failure>) {
+        let recorded = std::mem::take(&mut self.being_recorded);
+        if self.records.appended(written.is_ok()) {
+            let all = self.records.rewritten();
+            self.act(Action::RewriteRecords(all));
+        }
+        match written {
+            Ok(()) => recorded.into_iter().for_each(|run| self.begin(run)),
+            Err(e) => {
+                self.is_full = true;
+                // What is lost here costs a job a second report after a crash of the launcher, never a second launch: those
+                // wait until they are on file.
+                let spool = self.setup.spool.display();
+                let line = format!("{spool}: attempts: {}", e.error);
+                self.log(line);
+                for run in recorded {
+                    self.not_on_file(run, &e);
+                }
+            }
+        }
+    }
+
+    fn records_rewritten(&mut self, written: Result<(), String>) {
+        if let Err(e) = written {
+            let line = format!("{}: attempts: {e}", self.setup.spool.display());
+            self.log(line);
+        }
+    }
+}
+
+/// A grant as it is kept on file, and sent to agents.
+fn encoded(grant: &JobGrant) -> ByteVec {
+    let bytes = minicbor::to_vec(grant).expect("writing to memory cannot fail");
+    bytes.into()
+}

@@ -1,0 +1,171 @@
+//! What an agent may order. It is not trusted: it speaks to users and to the network. Who a job's steps run as and what they
+//! may have comes from the job's grant, which the controller has sealed; what an agent orders beyond that is refused, and
+//! the reason is written to the log.
+
+use super::Launcher;
+use super::event::Action;
+use crate::messages::{
+    Attach, JobAttempt, LauncherCommand, PmixOrder, StepBounds, StepOrder, User, VERSIONS,
+};
+use crate::pmix_place;
+use crate::signals;
+use crate::step_bounds::{max_step_count, max_tasks_per_node};
+use muster_model::ids::StepNo;
+use muster_model::job::NodeShare;
+use muster_model::limits::NOTE_BYTES_MAX;
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// What an agent has kept of one job, bytes.
+const KEPT_BYTES_MAX: usize = 32 << 20;
+/// Refusals that are written to the log in a [`REFUSALS_MS`].
+const REFUSALS_MAX: u32 = 100;
+/// See above.
+const REFUSALS_MS: u64 = 60_000;
+
+/// Limits what refusals add to the log.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    since_ms: Option<u64>,
+    count: u32,
+}
+
+impl Refusals {
+    /// A line for the log, unless there were many.
+    fn log(&mut self, text: &str, now_ms: u64, actions: &mut Vec<Action>) {
+        let is_old = |since: u64| now_ms.saturating_sub(since) > REFUSALS_MS;
+        if self.since_ms.is_none_or(is_old) {
+            (self.since_ms, self.count) = (Some(now_ms), 0);
+        }
+        self.count += 1;
+        if self.count <= REFUSALS_MAX {
+            actions.push(Action::Log(format!("refused: {text}")));
+        }
+        if self.count == REFUSALS_MAX {
+            let line = "further refusals of this minute are not written here";
+            actions.push(Action::Log(line.to_owned()));
+        }
+    }
+}
+
+/// Whether an agent speaks a version that is spoken here.
+///
+/// # Errors
+/// It is too old: which versions both speak.
+pub fn check_agent(attach: &Attach) -> Result<(), String> {
+    let theirs = attach.greeting.clone().unwrap_or_default();
+    if VERSIONS.is_too_old(&theirs) {
+        let they = format!("the agent of node {}", attach.node);
+        return Err(VERSIONS.difference(&theirs, &they, "the launcher"));
+    }
+    Ok(())
+}
+
+impl Launcher {
+    pub(super) fn log_refusal(&mut self, text: &str) {
+        let now_ms = self.now.mono_ms;
+        self.refusals.log(text, now_ms, &mut self.actions);
+    }
+
+    /// What steps of a job may be here, once its user's groups are known.
+    fn step_bounds(&self, run: JobAttempt) -> Result<StepBounds, String> {
+        let entry = self.jobs.get(&run);
+        let entry = entry.ok_or("the job is not on this node")?;
+        let (Some(share), Some(user)) = (entry.share(), &entry.user) else {
+            return Err("the job's grant is not known".to_owned());
+        };
+        let machine = self.machine.as_ref();
+        Ok(StepBounds {
+            user: User::clone(user),
+            cpus: share.cpus.clone(),
+            memory_mib: share.memory_mib,
+            gres: share.gres.clone(),
+            threads: machine.and_then(|m| m.threads(&share.cpus, &self.settings)),
+            node: self.place.node.clone(),
+            max_step_count: max_step_count(&self.settings),
+            max_tasks: max_tasks_per_node(&self.settings),
+        })
+    }
+
+    /// Checks an order to start a step, and puts in it what is not the agent's to say. Gives what further steps of
+    /// the job may be.
+    pub(super) fn confine_step(&self, order: &mut StepOrder) -> Result<StepBounds, String> {
+        let (run, step) = (order.run, order.launch.step);
+        let bounds = self.step_bounds(run)?;
+        bounds.check(run, order)?;
+        let entry = self.jobs.get(&run);
+        if entry.is_some_and(|e| e.had_step(step)) {
+            return Err("the step exists, or has existed".to_owned());
+        }
+        let grant = entry.and_then(|e| e.grant.as_ref());
+        let nodes = grant.map_or(&[][..], |g| &g.alloc.nodes);
+        let own: &[NodeShare] = match order.launch.names.len() {
+            1 => &[],
+            _ => nodes,
+        };
+        let own: HashSet<&str> = own.iter().map(|share| share.name.as_str()).collect();
+        let others = order.launch.names.iter().filter(|n| **n != bounds.node);
+        if others.into_iter().any(|name| !own.contains(name.as_str())) {
+            return Err("the step has nodes that the job does not have".to_owned());
+        }
+        if let Some(pmix) = &mut order.pmix {
+            self.confine_pmix(run, step, pmix)?;
+        }
+        order.user = bounds.user.clone();
+        Ok(bounds)
+    }
+
+    /// Directories of a step are made by root.
+    fn confine_pmix(
+        &self,
+        run: JobAttempt,
+        step: StepNo,
+        pmix: &mut PmixOrder,
+    ) -> Result<(), String> {
+        let bases = pmix_place::bases(&self.settings, &self.place.node);
+        if !bases.contains(&pmix.tmp_base) {
+            return Err(format!("{:?} is no directory for steps", pmix.tmp_base));
+        }
+        let listen: Result<IpAddr, _> = pmix.listen.parse();
+        listen.map_err(|_| "the step's address is no IP address".to_owned())?;
+        pmix.nspace = pmix_place::namespace(&self.place.cluster, run, step);
+        Ok(())
+    }
+
+    /// Why an agent's order is not carried out, if it is not. Steps are looked at where they start.
+    pub(super) fn refusal(&self, message: &LauncherCommand) -> Option<String> {
+        let known = |run: &JobAttempt| self.jobs.contains_key(run);
+        match message {
+            LauncherCommand::SignalStep { signal, .. }
+                if !(1..=signals::SIGRTMAX).contains(signal) =>
+            {
+                Some(format!("there is no signal {signal}"))
+            }
+            LauncherCommand::SignalStep { run, .. }
+            | LauncherCommand::EndStep { run, .. }
+            | LauncherCommand::PrintLine { run, .. }
+            | LauncherCommand::Keep { run, .. }
+            | LauncherCommand::StepAssigned { run, .. }
+                if !known(run) =>
+            {
+                Some("the job is not on this node".to_owned())
+            }
+            LauncherCommand::PrintLine { text, .. } if text.len() > NOTE_BYTES_MAX => {
+                Some("the message is too long".to_owned())
+            }
+            LauncherCommand::PrintLine { text, .. } if text.chars().any(char::is_control) => {
+                Some("the message has control characters".to_owned())
+            }
+            LauncherCommand::Keep { run, bytes, .. } => {
+                let kept = self.records.kept_bytes(*run).saturating_add(bytes.len());
+                (kept > KEPT_BYTES_MAX).then(|| "too much is kept of the job".to_owned())
+            }
+            LauncherCommand::StepAssigned { step, .. }
+                if step.0 >= max_step_count(&self.settings) =>
+            {
+                Some(format!("no step has the number {step}"))
+            }
+            _ => None,
+        }
+    }
+}

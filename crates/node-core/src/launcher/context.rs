@@ -1,0 +1,88 @@
+//! Execution contexts (environment, umask, limits) as launches need them, decoded once per distinct content.
+
+use muster_model::environment::{Environment, split};
+use muster_model::ids::BlobId;
+use muster_model::job_env;
+use muster_model::spec::ExecContext;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// A context without what the node sets itself.
+#[derive(Debug)]
+pub struct Context {
+    /// `NAME=value` of the submitter.
+    pub env: Environment,
+    /// `SLURM_SUBMIT_DIR` that sbatch set.
+    pub submit_dir: Option<String>,
+    /// `TMPDIR` is set.
+    pub has_tmpdir: bool,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// Soft limits.
+    pub soft_limits: Vec<(u32, u64)>,
+}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context {
+            env: Environment::default(),
+            submit_dir: None,
+            has_tmpdir: false,
+            umask: 0o022,
+            soft_limits: Vec::new(),
+        }
+    }
+}
+
+/// Contexts by content.
+#[derive(Debug, Default)]
+pub(super) struct Contexts(HashMap<BlobId, Rc<Context>>);
+
+impl Contexts {
+    /// The context of that content.
+    ///
+    /// # Errors
+    /// When the bytes are not one.
+    pub(super) fn get(&mut self, id: BlobId, bytes: &[u8]) -> Result<Rc<Context>, String> {
+        if let Some(known) = self.0.get(&id) {
+            return Ok(Rc::clone(known));
+        }
+        let context: ExecContext = muster_proto::frame::decode(bytes)
+            .map_err(|e| format!("the execution context cannot be read: {e}"))?;
+        let prepared = Rc::new(prepare(context));
+        self.0.insert(id, Rc::clone(&prepared));
+        Ok(prepared)
+    }
+
+    /// Forgets one.
+    pub(super) fn remove(&mut self, id: BlobId) {
+        self.0.remove(&id);
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+fn prepare(context: ExecContext) -> Context {
+    let mut out = Context {
+        umask: context.umask,
+        soft_limits: context.soft_limits,
+        ..Context::default()
+    };
+    for variable in context.environment.iter() {
+        let (name, value) = split(variable);
+        match name {
+            "SLURM_SUBMIT_DIR" => out.submit_dir = value.map(str::to_owned),
+            "ENVIRONMENT" | "HOSTNAME" | "SLURM_SUBMIT_HOST" | "MUSTER_SPOOL"
+            | "MUSTER_ATTEMPT" => {}
+            name if job_env::is_job_variable(name) => {}
+            name => {
+                out.has_tmpdir |= name == "TMPDIR";
+                out.env.push(&[variable]);
+            }
+        }
+    }
+    out
+}

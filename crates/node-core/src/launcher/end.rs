@@ -1,0 +1,135 @@
+//! The end of a step on this node, which the launcher keeps and passes on as it came.
+
+use minicbor::decode::{Decode, Decoder, Error};
+use muster_model::ids::StepNo;
+use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::time::Timestamp;
+use muster_model::validate::{Bounds, Invalid, Validate};
+use muster_proto::frame::{self, Frames, Message};
+use std::rc::Rc;
+
+/// [`crate::messages::StepdEvent`] as the launcher decodes it, which does not look into ends.
+#[derive(Debug, minicbor::Decode, Validate)]
+pub enum StepdEventRef<'b> {
+    /// A step has ended.
+    #[n(0)]
+    StepEnded(#[n(0)] StepNo, #[b(1)] Raw<'b>),
+    /// An answer to a question that this launcher has not asked.
+    #[n(1)]
+    StepRunning,
+}
+
+impl<'b> StepdEventRef<'b> {
+    /// The next whole event of those that have come.
+    pub fn next(input: &'b mut Frames) -> Option<StepdEventRef<'b>> {
+        let frame = input.take_whole().ok()??;
+        frame::decode(&frame[4..]).ok()
+    }
+}
+
+impl Message for StepdEventRef<'_> {}
+
+/// A value as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<'b>(&'b [u8]);
+
+impl<'b, C> Decode<'b, C> for Raw<'b> {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, Error> {
+        let from = d.position();
+        d.skip()?;
+        Ok(Raw(&d.input()[from..d.position()]))
+    }
+}
+
+/// It is kept and passed on; what looks into it decodes and validates it.
+impl Validate for Raw<'_> {
+    fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
+        Ok(())
+    }
+}
+
+/// How a step ended: encoded, and shared with what is on file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedEnd(Rc<[u8]>);
+
+impl EncodedEnd {
+    /// That of an end.
+    pub fn of(end: &StepEnd) -> EncodedEnd {
+        let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
+        EncodedEnd(bytes.into())
+    }
+
+    /// As a daemon has sent it, which is of this program.
+    pub fn from_daemon(raw: Raw) -> EncodedEnd {
+        EncodedEnd(raw.0.into())
+    }
+
+    /// As it stands in a file, if it is one.
+    pub(super) fn checked(bytes: &[u8]) -> Option<EncodedEnd> {
+        let is_one = minicbor::decode::<StepEnd>(bytes).is_ok();
+        is_one.then(|| EncodedEnd(bytes.into()))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The end. One that cannot be understood is none.
+    pub(super) fn decoded(&self, now: Timestamp) -> StepEnd {
+        minicbor::decode(&self.0).unwrap_or_else(|_| lost(now))
+    }
+}
+
+/// The end of a step whose daemon left no result: it was killed.
+pub(super) fn lost(now: Timestamp) -> StepEnd {
+    StepEnd {
+        end_time: now,
+        exit: ExitStatus {
+            code: 0,
+            signal: crate::signals::SIGKILL.unsigned_abs(),
+        },
+        state: JobState::Failed,
+        usage: Usage::default(),
+        cancelled_by: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{JobAttempt, RunningStep, StepdEvent};
+    use muster_model::ids::{Attempt, JobId};
+
+    #[test]
+    fn events_of_daemons_are_decoded() {
+        let end = lost(Timestamp(7));
+        let running = RunningStep {
+            run: JobAttempt::new(JobId(7), Attempt(2)),
+            step: StepNo(3),
+            pid: 44,
+            dirs: Vec::new(),
+            kept: vec![(3, vec![1, 2].into())],
+            greeting: None,
+        };
+        let mut input = Frames::default();
+        for event in [
+            StepdEvent::StepEnded(StepNo(3), Box::new(end.clone())),
+            StepdEvent::StepRunning(Box::new(running)),
+        ] {
+            input.push(&frame::encode(&event));
+        }
+        match StepdEventRef::next(&mut input) {
+            Some(StepdEventRef::StepEnded(step, raw)) => {
+                assert_eq!(step, StepNo(3));
+                assert_eq!(raw.0, EncodedEnd::of(&end).bytes());
+                assert_eq!(EncodedEnd::from_daemon(raw).decoded(Timestamp(8)), end);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(
+            StepdEventRef::next(&mut input),
+            Some(StepdEventRef::StepRunning)
+        ));
+        assert!(StepdEventRef::next(&mut input).is_none());
+    }
+}

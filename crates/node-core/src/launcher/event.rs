@@ -1,0 +1,581 @@
+//! What happens around the launcher, and what it has its executor do about it. Actions are carried out in their order, and what
+//! comes of one is the next event, before anything else from outside.
+
+use super::end::EncodedEnd;
+use super::groups::Account;
+use super::measure::{JobProcesses, Wanted};
+use super::records::RecordedAttempt;
+use crate::binding::Machine;
+use crate::messages::{
+    Attach, FirstOrder, JobAttempt, KeptEntries, LauncherCommand, LauncherEvent, RunningStep,
+    StepOrder, StepdCommand, User,
+};
+use minicbor::bytes::ByteVec;
+use muster_model::cpuset::CpuSet;
+use muster_model::environment::Environment;
+use muster_model::ids::{BlobId, JobId, StepNo};
+use muster_model::job::{StepEnd, Usage};
+use muster_proto::node::NodeSettings;
+use muster_trust::KEY;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// A descriptor that came with an order, which the executor holds until [`Action::CloseFds`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FdsId(pub u64);
+
+/// A connection to a step daemon, which the executor holds until [`Action::CloseStepd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepdId(pub u64);
+
+/// A connection of root's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+/// Why something could not be started or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// In words.
+    pub error: String,
+    /// The launcher lacked something that it may have again soon, such as descriptors, processes or room on the disk.
+    pub is_temporary: bool,
+}
+
+/// What is known to have ended how, before the program that was to be executed began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptFailure {
+    /// The node is at fault.
+    pub is_nodes: bool,
+    /// In words.
+    pub error: String,
+}
+
+/// An event.
+#[derive(Debug)]
+pub enum Event {
+    /// The launcher begins: what an earlier one has left.
+    Recovered(Box<Recovered>),
+    /// Root has given a connection to an agent; and the machine, if [`super::Launcher::needs_machine`] said so.
+    Attached(Box<Attach>, Option<Box<Machine>>),
+    /// No agent is connected.
+    AgentLost,
+    /// Root wants this process to end.
+    StopRequested {
+        /// Who asks.
+        conn: ConnId,
+        /// Kill all jobs.
+        kill: bool,
+    },
+    /// SIGTERM: end once no job has processes.
+    ExitWhenIdle,
+    /// SIGUSR1: kill all jobs, then end.
+    KillAll,
+    /// [`LauncherCommand::OpenSession`], and random bytes for a key.
+    OpenSession(Result<[u8; KEY], String>),
+    /// [`LauncherCommand::Sealed`], and the local time, as people read it.
+    Sealed {
+        /// See [`LauncherCommand::Sealed`].
+        orders: ByteVec,
+        /// See there.
+        seal: ByteVec,
+        /// `YYYY-MM-DDTHH:MM:SS`.
+        local_time: String,
+    },
+    /// [`LauncherCommand::StartStep`].
+    StartStep {
+        /// What to run.
+        order: Box<StepOrder>,
+        /// What came with it.
+        fds: Option<FdsId>,
+        /// A random number, for names that nobody can guess.
+        random: u64,
+    },
+    /// Any other command of the agent's.
+    Command(LauncherCommand),
+    /// To [`Action::CheckControllerKey`]: why it is not the key that this node knows, if it is not.
+    ControllerKeyChecked(Result<(), String>),
+
+    /// A child ended, also one that was adopted.
+    ChildEnded {
+        /// Which.
+        pid: i32,
+        /// Wait status.
+        status: i32,
+        /// What it used.
+        usage: Box<Usage>,
+        /// It ended before it executed its script.
+        failure: Option<ScriptFailure>,
+    },
+    /// A process ended that is watched and no child.
+    WatchedEnded {
+        /// Which.
+        pid: i32,
+        /// Wait status, if anybody knows it.
+        status: Option<i32>,
+    },
+    /// To [`Action::PrepareLaunch`].
+    LaunchPrepared(JobAttempt, Result<LaunchFiles, Failure>),
+    /// To [`Action::StartScript`]: the process.
+    ScriptStarted(JobAttempt, Result<i32, ScriptNotStarted>),
+    /// To [`Action::StartPrograms`]: the process.
+    ProgramsStarted(JobAttempt, ProgramKind, Result<i32, Failure>),
+    /// To [`Action::StartMessage`]: the process.
+    MessageStarted(JobAttempt, MessageKind, Result<i32, String>),
+    /// To [`Action::RemoveDirs`]: the process.
+    RemovalStarted(JobAttempt, i32),
+    /// To [`Action::StartSiteProgram`]: the process.
+    SiteProgramStarted(SiteProgram, Result<i32, String>),
+    /// To [`Action::StartStepd`].
+    StepdStarted(JobAttempt, StepNo, Result<StartedStepd, String>),
+    /// To [`Action::GiveStep`]: whether the daemon has it.
+    StepGiven(JobAttempt, StepNo, bool),
+
+    /// A step daemon that the launcher listens to reports the end of this step.
+    StepEnded(StepdId, StepNo, EncodedEnd),
+    /// A step daemon says no more.
+    StepdClosed(StepdId),
+    /// To [`Action::SendStepd`]: the daemon does not take it.
+    NotSent(StepdId, StepdCommand),
+    /// To [`Action::AskStepds`]: a daemon, where it listens, and what it runs.
+    StepdRunning(StepdId, PathBuf, Box<RunningStep>),
+    /// To [`Action::AskStepds`]: all that answer at once have answered; also later, when one will not answer any more.
+    StepdsAsked,
+    /// To [`Action::WatchStepd`]: what the process belongs to, if it is there. It is watched then.
+    StepdWatched(JobAttempt, StepNo, i32, Option<Belongs>),
+    /// To [`Action::ReadResult`].
+    ResultRead {
+        /// The job.
+        run: JobAttempt,
+        /// The step.
+        step: StepNo,
+        /// What it was read for.
+        purpose: ResultPurpose,
+        /// What it says.
+        result: Option<(StepEnd, KeptEntries)>,
+    },
+    /// To [`Action::ListResults`].
+    ResultsListed(Vec<(JobAttempt, StepNo)>),
+    /// To [`Action::SignalStep`]: there was no process that could get this signal.
+    StepHasNoTasks(JobAttempt, StepNo, i32),
+
+    /// To [`Action::AppendRecords`].
+    RecordsAppended(Result<(), Failure>),
+    /// To [`Action::RewriteRecords`].
+    RecordsRewritten(Result<(), String>),
+    /// To [`Action::LookUpGroups`]; only the primary one where they cannot be found out.
+    GroupsFound(Account, Vec<u32>),
+    /// To [`Action::Measure`]: nothing if it failed.
+    Measured(u64, Option<Vec<u8>>),
+    /// To [`Action::FindLeftovers`].
+    LeftoversFound {
+        /// Processes of each job that are no longer below any that the launcher knows.
+        left: Vec<(JobAttempt, Vec<i32>)>,
+        /// There are others, and nothing says whose they are.
+        is_unclear: bool,
+        /// When the search began.
+        since_ms: u64,
+    },
+    /// A timer is due.
+    TimerDue(TimerKey),
+    /// Everything that a wake-up of the process has brought was delivered. Repeated until nothing comes of it.
+    WakeUpEnded,
+}
+
+/// What an earlier launcher has left.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Its record file.
+    pub attempts: BTreeMap<JobAttempt, RecordedAttempt>,
+    /// The machine has not rebooted since.
+    pub same_boot: bool,
+    /// The settings that it had kept.
+    pub settings: Option<NodeSettings>,
+    /// Processes that the file names and that are there, with the time at which each started, milliseconds since boot. They
+    /// are watched from now on.
+    pub processes: BTreeMap<i32, u64>,
+    /// Scripts that have noted themselves.
+    pub scripts: BTreeMap<JobAttempt, i32>,
+}
+
+/// Files of a launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchFiles {
+    /// Path of the job's script.
+    pub script: Option<String>,
+    /// Programs that the pattern of `Prolog` fits.
+    pub prolog: Vec<String>,
+    /// Programs that the pattern of `Epilog` fits.
+    pub epilog: Vec<String>,
+}
+
+/// Why the process of a script was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScriptNotStarted {
+    /// The job is at fault.
+    Wrong(String),
+    /// The launcher lacks something, or the node is at fault.
+    Failed(Failure),
+}
+
+/// A step daemon that was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedStepd {
+    /// The connection to it.
+    pub stepd: StepdId,
+    /// Its process.
+    pub pid: i32,
+    /// Where it listens for the step's other nodes.
+    pub wire: Option<String>,
+}
+
+/// Programs of the site around a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProgramKind {
+    /// `Prolog`.
+    Prolog,
+    /// `Epilog`, with the wait status of the job's script.
+    Epilog(Option<i32>),
+    /// `UnkillableStepProgram`.
+    Unkillable,
+}
+
+/// Programs of the site that have to do with the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SiteProgram {
+    /// `HealthCheckProgram`.
+    HealthCheck,
+    /// `RebootProgram`.
+    Reboot,
+}
+
+/// What follows a message to a job's script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MessageKind {
+    /// Nothing.
+    Notice,
+    /// The script is asked to end.
+    BeforeTerm,
+    /// The script is killed.
+    BeforeKill,
+}
+
+/// What the result of a step is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ResultPurpose {
+    /// Its daemon has ended.
+    DaemonEnded,
+    /// Its daemon has gone on to another step.
+    DaemonWentOn,
+    /// The agent has given it to a daemon that is not there.
+    Assigned,
+    /// It is on no file.
+    Found,
+}
+
+/// Which timer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TimerKey {
+    /// What is left of a job gets SIGKILL.
+    Kill(JobAttempt),
+    /// What lacked something is tried again.
+    Retry(JobAttempt),
+    /// A job is stopped to which that was announced.
+    Stop(JobAttempt),
+    /// The programs around a job have run for too long.
+    Programs(JobAttempt),
+    /// A process that writes a message of a job or removes its directories is late.
+    Writer(JobAttempt, i32),
+    /// A look-up of groups is late.
+    LookUp(Account),
+    /// A measurement is late.
+    Measurement(u64),
+    /// `HealthCheckProgram` is run.
+    HealthCheck,
+    /// A program of the site has run for too long.
+    SiteProgram(i32),
+}
+
+/// A job of which processes are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// The job.
+    pub run: JobAttempt,
+    /// It is root's, whose processes may leave their session.
+    pub is_roots: bool,
+    /// An earlier launcher has begun it: its processes are no descendants of this one.
+    pub is_recovered: bool,
+}
+
+/// What is seen of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessTraits {
+    /// What its audit session says.
+    pub belongs: Belongs,
+    /// Its session.
+    pub session: Option<i32>,
+    /// Its user.
+    pub uid: Option<u32>,
+}
+
+/// What a process belongs to, as its audit session says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Belongs {
+    /// A job.
+    To(JobAttempt),
+    /// A program of the site's started it.
+    ToSite,
+    /// The kernel does not say.
+    #[default]
+    Unknown,
+}
+
+/// A batch script's process.
+#[derive(Debug)]
+pub struct ScriptLaunch {
+    /// The job.
+    pub run: JobAttempt,
+    /// Who it runs as.
+    pub user: Rc<User>,
+    /// The script's path.
+    pub script: String,
+    /// Arguments after the script's name.
+    pub args: Vec<String>,
+    /// The submitter's environment.
+    pub context: Rc<super::context::Context>,
+    /// Variables of this job; none of them is in the context.
+    pub env: Environment,
+    /// Working directory.
+    pub work_dir: String,
+    /// Files, relative to the working directory.
+    pub stdin: String,
+    /// See above.
+    pub stdout: String,
+    /// Joined to standard output when absent.
+    pub stderr: Option<String>,
+    /// Append to the files.
+    pub append: bool,
+    /// Soft limits.
+    pub limits: Vec<(u32, u64)>,
+    /// CPUs that it may run on, by the kernel's numbers.
+    pub cpus: Option<CpuSet>,
+}
+
+/// A job's script as a file.
+#[derive(Debug)]
+pub struct ScriptFile {
+    /// Which.
+    pub id: BlobId,
+    /// Whose.
+    pub uid: u32,
+    /// See above.
+    pub gid: u32,
+    /// What is in it.
+    pub text: Rc<[u8]>,
+}
+
+/// An action.
+#[derive(Debug)]
+pub enum Action {
+    /// A line for the log.
+    Log(String),
+    /// Send [`Event::TimerDue`] at this time since boot; the time that was set before does not count any more.
+    SetTimer(TimerKey, u64),
+    /// Do not.
+    StopTimer(TimerKey),
+    /// Append to the record file: whole, or nothing of it.
+    AppendRecords(Rc<Vec<u8>>),
+    /// Replace the record file.
+    RewriteRecords(Vec<u8>),
+    /// Send to the agent, with the end of the wake-up.
+    SendAgent(LauncherEvent),
+    /// Answer root.
+    Answer(ConnId, LauncherEvent),
+    /// Keep the settings for a launcher that has to do without the controller.
+    KeepSettings(Vec<u8>),
+    /// See whether this is the key that is known of the cluster's controller; the first is.
+    CheckControllerKey {
+        /// The cluster.
+        cluster: String,
+        /// The key.
+        key: Vec<u8>,
+    },
+
+    /// Write a job's script, and expand patterns of programs.
+    PrepareLaunch {
+        /// The job.
+        run: JobAttempt,
+        /// Its script.
+        script: Option<ScriptFile>,
+        /// `Prolog`.
+        prolog: Option<String>,
+        /// `Epilog`.
+        epilog: Option<String>,
+    },
+    /// Remove all scripts but these.
+    KeepScripts(HashSet<(BlobId, u32)>),
+    /// Remove a script, of all users.
+    DropScript(BlobId),
+    /// Start a batch script.
+    StartScript(Box<ScriptLaunch>),
+    /// Start programs of the site around a job, one after the other.
+    StartPrograms {
+        /// The job.
+        run: JobAttempt,
+        /// Which they are.
+        kind: ProgramKind,
+        /// The programs.
+        programs: Vec<String>,
+        /// Their environment, as `NAME=value`.
+        env: Vec<String>,
+    },
+    /// Write a line into a file of a job's, as its user, which may not come to its end.
+    StartMessage {
+        /// The job.
+        run: JobAttempt,
+        /// What follows.
+        kind: MessageKind,
+        /// The user.
+        user: Rc<User>,
+        /// The job's working directory.
+        work_dir: String,
+        /// The file.
+        path: String,
+        /// The line.
+        line: String,
+    },
+    /// Start a program of the site.
+    StartSiteProgram {
+        /// Which it is.
+        kind: SiteProgram,
+        /// The program.
+        program: String,
+        /// Its environment, as `NAME=value`.
+        env: Vec<String>,
+    },
+    /// Remove directories in which users could write.
+    RemoveDirs(JobAttempt, Vec<PathBuf>),
+    /// Ask for the groups of a user.
+    LookUpGroups(Account),
+    /// Kill the look-up.
+    StopLookUp(Account),
+    /// Have a job measured.
+    Measure {
+        /// Names the measurement.
+        id: u64,
+        /// What is asked.
+        wanted: Wanted,
+        /// The job's processes.
+        of: JobProcesses,
+    },
+    /// Kill the measurement.
+    StopMeasurement(u64),
+
+    /// Start a step daemon: with a socket there, with what came with its order, and with a listener for other nodes.
+    StartStepd {
+        /// Its order, where `has_wire` says nothing yet.
+        order: Box<FirstOrder>,
+        /// Where it listens for srun.
+        socket: PathBuf,
+        /// What came with the order.
+        fds: FdsId,
+        /// Address of the listener for the step's other nodes.
+        listen: Option<String>,
+    },
+    /// Give a step to a daemon that has had one.
+    GiveStep {
+        /// The job.
+        run: JobAttempt,
+        /// The step.
+        step: StepNo,
+        /// The daemon.
+        stepd: StepdId,
+        /// The order.
+        frame: Vec<u8>,
+        /// What came with it.
+        fds: FdsId,
+    },
+    /// Send to a step daemon, which may not read any more.
+    SendStepd(StepdId, StepdCommand),
+    /// Send what it reports as events from now on, and what has come already at once.
+    ListenTo(StepdId),
+    /// Leave unread what comes from now on.
+    StopListening(StepdId),
+    /// Close the connection.
+    CloseStepd(StepdId),
+    /// Close what came with an order.
+    CloseFds(FdsId),
+    /// Remove a step daemon's socket.
+    RemoveSocket(PathBuf),
+    /// Remove a step's result.
+    RemoveResult(JobAttempt, StepNo),
+    /// Read a step's result.
+    ReadResult(JobAttempt, StepNo, ResultPurpose),
+    /// List the results of steps.
+    ListResults,
+    /// Ask all step daemons of earlier launchers what they run.
+    AskStepds,
+    /// Remove files of steps of all other jobs.
+    RemoveFilesOfOthers(BTreeSet<JobId>),
+    /// Watch a step daemon that an earlier launcher has started.
+    WatchStepd(JobAttempt, StepNo, i32),
+    /// Do not watch a process.
+    Unwatch(i32),
+
+    /// Signal a process: a child, or one that is watched.
+    Signal(i32, i32),
+    /// Signal the process group of a child.
+    SignalGroup(i32, i32),
+    /// Signal a job's script, the processes that have left it, and everything below them.
+    SignalScript {
+        /// The job.
+        of: Members,
+        /// The script.
+        script: Option<i32>,
+        /// The signal.
+        signal: i32,
+    },
+    /// Signal everything below these processes of a job.
+    SignalBelow {
+        /// The job.
+        of: Members,
+        /// The processes.
+        roots: Vec<i32>,
+        /// The signal.
+        signal: i32,
+    },
+    /// Signal everything below the daemon of a step.
+    SignalStep {
+        /// The job.
+        of: Members,
+        /// The step.
+        step: StepNo,
+        /// Its daemon.
+        pid: i32,
+        /// The signal.
+        signal: i32,
+    },
+    /// Signal processes of a job that a search has found, and everything below them.
+    SignalFound {
+        /// The job.
+        of: Members,
+        /// The processes.
+        found: Vec<i32>,
+        /// When the search began.
+        since_ms: u64,
+        /// The signal.
+        signal: i32,
+    },
+    /// Look for processes of these jobs that are no longer below any that the launcher knows.
+    FindLeftovers(Vec<Members>),
+    /// Kill processes that no job has left.
+    KillOrphans,
+    /// Kill what a step daemon has left, again with each wake-up until nothing new is found.
+    KillRemnants(Members, i32),
+    /// A step daemon has ended: its mark may be used for another.
+    RetireMember(JobAttempt, i32),
+    /// The script of a job was not started: its mark is free.
+    ForgetScript(JobAttempt),
+    /// A job is forgotten: its marks are free.
+    ForgetMembers(JobAttempt),
+}

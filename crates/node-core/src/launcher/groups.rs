@@ -1,0 +1,200 @@
+//! Groups of users, from the system's user database, which may be on other machines and slow. They are looked up before a launch,
+//! and nobody but the user waits. This says when; the look-up itself is a process of its own.
+
+use super::Launcher;
+use super::event::{Action, TimerKey};
+use crate::messages::User;
+use muster_model::spec::Owner;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::rc::Rc;
+
+/// How long an answer is used without asking again: a burst of jobs asks once, a change is seen soon.
+const FRESH_MS: u64 = 10_000;
+/// How long it is used while the next one is on its way.
+const USABLE_MS: u64 = 300_000;
+/// Look-ups that are under way at a time.
+const LOOKUPS_MAX: usize = 32;
+/// How long one may take before it is killed and begun anew.
+const LOOKUP_WAIT_MS: u64 = 120_000;
+
+/// A user's name and primary group.
+pub type Account = (String, u32);
+
+/// What is known, and what is being asked.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// With the time of the answer.
+    known: HashMap<Account, (u64, Rc<[u32]>)>,
+    asked: BTreeSet<Account>,
+    /// Are asked when there is room.
+    waiting: VecDeque<Account>,
+}
+
+impl Groups {
+    /// All groups of a user, if they are known; else a look-up will give them.
+    fn get(
+        &mut self,
+        account: &Account,
+        now_ms: u64,
+        actions: &mut Vec<Action>,
+    ) -> Option<Rc<[u32]>> {
+        let known = self.known.get(account);
+        let age = known.map(|(at, _)| now_ms.saturating_sub(*at));
+        let groups = known.map(|(_, groups)| Rc::clone(groups));
+        if age.is_none_or(|age| age >= FRESH_MS) {
+            self.ask(account.clone(), now_ms, actions);
+        }
+        groups.filter(|_| age.is_some_and(|age| age < USABLE_MS))
+    }
+
+    fn ask(&mut self, account: Account, now_ms: u64, actions: &mut Vec<Action>) {
+        if self.asked.contains(&account) || self.waiting.contains(&account) {
+            return;
+        }
+        if self.asked.len() >= LOOKUPS_MAX {
+            return self.waiting.push_back(account);
+        }
+        let timer = TimerKey::LookUp(account.clone());
+        actions.push(Action::SetTimer(timer, now_ms + LOOKUP_WAIT_MS));
+        actions.push(Action::LookUpGroups(account.clone()));
+        self.asked.insert(account);
+    }
+
+    fn ask_next(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
+        if let Some(next) = self.waiting.pop_front() {
+            self.ask(next, now_ms, actions);
+        }
+    }
+
+    /// Takes an answer; whether one was expected.
+    fn found(
+        &mut self,
+        account: &Account,
+        groups: Vec<u32>,
+        now_ms: u64,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        if !self.asked.remove(account) {
+            return false;
+        }
+        actions.push(Action::StopTimer(TimerKey::LookUp(account.clone())));
+        let is_usable = |at: u64| now_ms.saturating_sub(at) < USABLE_MS;
+        self.known.retain(|_, (at, _)| is_usable(*at));
+        self.known.insert(account.clone(), (now_ms, groups.into()));
+        self.ask_next(now_ms, actions);
+        true
+    }
+
+    /// Begins a look-up anew that has taken too long, after those that wait.
+    fn repeat_late(&mut self, account: Account, now_ms: u64, actions: &mut Vec<Action>) {
+        if !self.asked.remove(&account) {
+            return;
+        }
+        let user = &account.0;
+        let line = format!("looking up the groups of {user} takes too long");
+        actions.push(Action::Log(line));
+        actions.push(Action::StopLookUp(account.clone()));
+        self.waiting.push_back(account);
+        self.ask_next(now_ms, actions);
+    }
+}
+
+impl Launcher {
+    /// The identity of a job's owner, if the groups are known; else [`Launcher::groups_found`] comes.
+    pub(super) fn user_of(&mut self, owner: &Owner) -> Option<Rc<User>> {
+        let account = (owner.user.clone(), owner.gid);
+        let groups = self
+            .groups
+            .get(&account, self.now.mono_ms, &mut self.actions);
+        Some(Rc::new(User {
+            uid: owner.uid,
+            gid: owner.gid,
+            groups: groups?.to_vec(),
+            name: owner.user.clone(),
+        }))
+    }
+
+    pub(super) fn look_up_late(&mut self, account: Account) {
+        let now_ms = self.now.mono_ms;
+        self.groups.repeat_late(account, now_ms, &mut self.actions);
+    }
+
+    /// The groups of a user are known: what waited for them goes on.
+    pub(super) fn groups_found(&mut self, account: &Account, groups: Vec<u32>) {
+        let now_ms = self.now.mono_ms;
+        if !self
+            .groups
+            .found(account, groups, now_ms, &mut self.actions)
+        {
+            return;
+        }
+        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
+        let waiting: HashSet<_> = self.without_groups.iter().copied().collect();
+        for run in waiting {
+            let grant = self.jobs.get(&run).and_then(|e| e.grant.as_ref());
+            if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {
+                self.without_groups.remove(&run);
+                self.go_on_with_groups(run);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(number: u32) -> Account {
+        (format!("u{number}"), number)
+    }
+
+    fn asked(actions: &mut Vec<Action>) -> Vec<u32> {
+        let all = actions.drain(..).filter_map(|action| match action {
+            Action::LookUpGroups((_, gid)) => Some(gid),
+            _ => None,
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn a_user_whose_groups_do_not_come_delays_no_other() {
+        let (mut groups, mut actions) = (Groups::default(), Vec::new());
+        assert_eq!(groups.get(&account(1), 0, &mut actions), None);
+        assert_eq!(groups.get(&account(2), 0, &mut actions), None);
+        assert_eq!(groups.get(&account(1), 0, &mut actions), None);
+        assert_eq!(asked(&mut actions), [1, 2], "each once");
+        assert!(groups.found(&account(2), vec![2, 7], 5, &mut actions));
+        let found = groups.get(&account(2), 6, &mut actions);
+        assert_eq!(found.as_deref(), Some(&[2, 7][..]));
+        assert!(asked(&mut actions).is_empty());
+        // One that takes too long is begun anew, and an answer of the first is none.
+        groups.repeat_late(account(1), LOOKUP_WAIT_MS, &mut actions);
+        assert!(actions.iter().any(|a| matches!(a, Action::StopLookUp(_))));
+        assert_eq!(asked(&mut actions), [1]);
+        groups.repeat_late(account(2), LOOKUP_WAIT_MS, &mut actions);
+        assert!(asked(&mut actions).is_empty());
+    }
+
+    #[test]
+    fn an_answer_is_used_while_the_next_is_on_its_way() {
+        let (mut groups, mut actions) = (Groups::default(), Vec::new());
+        groups.get(&account(1), 0, &mut actions);
+        groups.found(&account(1), vec![1], 0, &mut actions);
+        asked(&mut actions);
+        assert!(groups.get(&account(1), FRESH_MS, &mut actions).is_some());
+        assert_eq!(asked(&mut actions), [1]);
+        assert!(groups.get(&account(1), USABLE_MS, &mut actions).is_none());
+    }
+
+    #[test]
+    fn look_ups_beyond_a_number_wait_for_others() {
+        let (mut groups, mut actions) = (Groups::default(), Vec::new());
+        let number = u32::try_from(LOOKUPS_MAX).unwrap();
+        for one in 0..=number {
+            groups.get(&account(one), 0, &mut actions);
+        }
+        assert_eq!(asked(&mut actions).len(), LOOKUPS_MAX);
+        groups.found(&account(3), vec![3], 1, &mut actions);
+        assert_eq!(asked(&mut actions), [number]);
+    }
+}

@@ -1,0 +1,156 @@
+//! What the launcher knows of a job.
+
+use super::event::FdsId;
+use super::launch::Launch;
+use super::phase::Phase;
+use super::steps::{Placing, StepProcess, Stepd};
+use crate::PrologEpilog;
+use crate::messages::{LauncherEvent, StepOrder, User};
+use crate::step_numbers::UsedStepNumbers;
+use muster_model::ids::StepNo;
+use muster_model::job::NodeShare;
+use muster_proto::node::JobGrant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Signals that are kept for a script before it starts.
+const EARLY_SIGNALS_MAX: usize = 64;
+
+/// A job here.
+#[derive(Debug, Default)]
+pub(super) struct JobEntry {
+    /// Changed by [`super::Launcher::advance`] alone.
+    pub(super) phase: Phase,
+    pub(super) uid: u32,
+    /// Its share, as the controller has sealed it; none if what is on file of it cannot be read.
+    pub(super) grant: Option<Rc<JobGrant>>,
+    /// What its launch needs, until its script runs.
+    pub(super) launch: Launch,
+    /// Whom it runs as, once the groups are known.
+    pub(super) user: Option<Rc<User>>,
+    /// Its script's process.
+    pub(super) script: Option<i32>,
+    /// Its script's process is being started.
+    pub(super) is_starting: bool,
+    /// Signals for that.
+    pub(super) early_signals: Vec<i32>,
+    /// How its script ended, or why it did not start.
+    pub(super) outcome: Option<LauncherEvent>,
+    pub(super) steps: BTreeMap<StepNo, StepProcess>,
+    /// Steps that are given to a daemon now.
+    pub(super) placing: BTreeMap<StepNo, Placing>,
+    /// What steps of it have had here, those that are forgotten included.
+    pub(super) numbers: UsedStepNumbers,
+    /// Steps that an earlier launcher has forgotten: what their daemons leave is no news.
+    pub(super) forgotten_steps: BTreeSet<StepNo>,
+    /// Daemons of steps that are over, for others.
+    pub(super) spares: Vec<Stepd>,
+    /// An earlier launcher has begun it: its processes are found by looking at all.
+    pub(super) is_recovered: bool,
+    /// Where its script's standard error goes.
+    pub(super) files: Option<ScriptFiles>,
+    /// Processes that write its messages.
+    pub(super) writers: BTreeSet<i32>,
+    /// Processes that remove its directories.
+    pub(super) removers: BTreeSet<i32>,
+    /// Such processes that are being started.
+    pub(super) starting_writers: u32,
+    pub(super) prolog_epilog: Option<Box<PrologEpilog>>,
+    /// The program that runs around it.
+    pub(super) program: Program,
+    /// How often its prolog or script could not be started.
+    pub(super) tries: u32,
+    /// The job was stopped: a script that starts later is, too.
+    pub(super) is_stopped: bool,
+    /// Steps that wait for it to begin.
+    pub(super) early_steps: Vec<EarlyStep>,
+    /// When what is left is killed, once that is decided.
+    pub(super) kill_at_ms: Option<u64>,
+    /// When SIGKILL was found not to be enough.
+    pub(super) killed_since_ms: Option<u64>,
+    /// It was reported that SIGKILL does not help.
+    pub(super) is_unkillable: bool,
+    /// What of its end makes the node unfit for others.
+    pub(super) fault: Option<String>,
+}
+
+/// The process of a prolog or an epilog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Program {
+    #[default]
+    None,
+    /// Its process is being started.
+    Starting,
+    Running {
+        pid: i32,
+        /// It had its time and was killed.
+        is_late: bool,
+    },
+}
+
+/// A step that waits for its job.
+#[derive(Debug)]
+pub(super) struct EarlyStep {
+    pub(super) order: Box<StepOrder>,
+    pub(super) fds: Option<FdsId>,
+    pub(super) random: u64,
+}
+
+/// Where a script's standard error goes, for messages.
+#[derive(Debug)]
+pub(super) struct ScriptFiles {
+    pub(super) user: Rc<User>,
+    pub(super) work_dir: String,
+    pub(super) stderr: String,
+}
+
+impl JobEntry {
+    /// Processes of it, or for it, run: the script, step daemons, programs around it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.script.is_some()
+            || self.is_starting
+            || self.program != Program::None
+            || !self.writers.is_empty()
+            || !self.removers.is_empty()
+            || self.starting_writers > 0
+            || self.has_live_step()
+    }
+
+    /// A step runs, or is about to.
+    pub(super) fn has_live_step(&self) -> bool {
+        !self.placing.is_empty() || self.steps.values().any(|s| s.ended.is_none())
+    }
+
+    /// Keeps a signal for a script that is about to start; whether there is one. It gets so many.
+    pub(super) fn keep_signal(&mut self, signal: i32) -> bool {
+        let is_about_to = self.phase.has_not_begun() || self.is_starting;
+        if is_about_to && self.early_signals.len() < EARLY_SIGNALS_MAX {
+            self.early_signals.push(signal);
+        }
+        is_about_to
+    }
+
+    /// What the job has of this node.
+    pub(super) fn share(&self) -> Option<&NodeShare> {
+        let grant = self.grant.as_ref()?;
+        grant.alloc.nodes.get(grant.position as usize)
+    }
+
+    /// A prolog runs or is to be run before anything else.
+    pub(super) fn has_prolog(&self) -> bool {
+        self.prolog_epilog
+            .as_ref()
+            .is_some_and(|p| !p.prolog.is_empty())
+    }
+
+    /// A step is here.
+    pub(super) fn enter_step(&mut self, step: StepNo, process: StepProcess) {
+        self.numbers.insert(step);
+        self.steps.insert(step, process);
+    }
+
+    /// Whether a step of this number is, or was, here.
+    pub(super) fn had_step(&self, step: StepNo) -> bool {
+        self.numbers.contains(step) || self.placing.contains_key(&step)
+    }
+}

@@ -1,0 +1,563 @@
+//! How jobs begin: from the controller's grant to a script that runs, in a line of conditions. A launch waits until what had its
+//! share is gone, until the groups of its user are known, until its script's file and its lines in the record file are written,
+//! and for its prolog. Where the launcher lacks something that users can use up, such as descriptors, processes, or room on its
+//! disk, it is tried again; what is lacking for longer than a minute fails the launch, and is not the node's fault. Steps of
+//! these jobs wait with them.
+
+use super::context::Context;
+use super::event::{
+    Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, TimerKey,
+};
+use super::job::{JobEntry, Program, ScriptFiles};
+use super::records::Fault;
+use super::{Launcher, Move, Phase, Role, encoded};
+use crate::job_view::{array_of, job_view, propagated_limits};
+use crate::messages::{JobAttempt, LauncherEvent};
+use crate::pattern::{Symbols, expand};
+use crate::signals;
+use muster_model::environment::Environment;
+use muster_model::ids::{Attempt, BlobId};
+use muster_model::job::{GresShare, NodeShare};
+use muster_model::job_env;
+use muster_model::spec::JobKind;
+use muster_proto::node::JobGrant;
+use std::rc::Rc;
+
+/// Wait before something is tried again that was lacking.
+pub(super) const RETRY_MS: u64 = 1000;
+/// How often it is, before it fails.
+pub(super) const TRIES_MAX: u32 = 60;
+
+/// What a launch needs.
+#[derive(Debug, Default)]
+pub(super) struct Launch {
+    /// Its script, if it has one here.
+    batch: Option<Batch>,
+    /// Path of the script's file.
+    path: Option<String>,
+    /// How often it has lacked something before it was on file.
+    tries: u32,
+    /// Its lines were given to the record file.
+    is_recorded: bool,
+}
+
+impl Launch {
+    /// That of a job of which something has begun.
+    pub(super) fn recorded() -> Launch {
+        Launch {
+            is_recorded: true,
+            ..Launch::default()
+        }
+    }
+}
+
+/// A script's text, and what it is run in.
+#[derive(Clone, Debug)]
+struct Batch {
+    script: BlobId,
+    text: Rc<[u8]>,
+    context: Rc<Context>,
+}
+
+/// Why a launch failed before anything of it began.
+struct Refused {
+    error: String,
+    fault: Fault,
+}
+
+impl Refused {
+    fn of_job(error: impl Into<String>) -> Refused {
+        Refused {
+            error: error.into(),
+            fault: Fault::Job,
+        }
+    }
+
+    fn of_node(error: impl Into<String>) -> Refused {
+        Refused {
+            error: error.into(),
+            fault: Fault::Node,
+        }
+    }
+}
+
+/// Whether a grant is for the node that runs the job's script.
+fn has_script(grant: &JobGrant) -> bool {
+    grant.position == 0 && grant.spec.kind == JobKind::Batch
+}
+
+/// Whose fault it is that a launch that is none of its job's has failed.
+pub(super) fn fault_of(is_temporary: bool) -> Fault {
+    match is_temporary {
+        true => Fault::Lack,
+        false => Fault::Node,
+    }
+}
+
+impl Launcher {
+    /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
+    pub(super) fn launch_job(&mut self, grant: Rc<JobGrant>) {
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            // A job that was made smaller has less from now on.
+            let had = entry.grant.as_ref();
+            if had.is_none_or(|had| had.resizes < grant.resizes) {
+                if entry.launch.is_recorded || !entry.phase.has_not_begun() {
+                    self.records.grant(run, &encoded(&grant));
+                }
+                entry.grant = Some(grant);
+            }
+            return;
+        }
+        let later = JobAttempt::new(run.job, Attempt(run.attempt.0.saturating_add(1)))
+            ..=JobAttempt::new(run.job, Attempt(u32::MAX));
+        if run.attempt.0 < u32::MAX && self.jobs.range(later).next().is_some() {
+            return;
+        }
+        let batch = match has_script(&grant) {
+            true => self.batch_of(&grant).map(Some),
+            false => Ok(None),
+        };
+        let may_run = self.check_user(grant.spec.owner.uid);
+        let entry = JobEntry {
+            uid: grant.spec.owner.uid,
+            grant: Some(grant),
+            ..JobEntry::default()
+        };
+        self.jobs.insert(run, entry);
+        match batch.and_then(|batch| may_run.map(|()| batch)) {
+            Err(refused) => self.refuse(run, refused),
+            Ok(batch) => {
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.launch.batch = batch;
+                }
+                if self.must_wait(run) {
+                    let line = format!("job {}: what had its share is still being killed", run.job);
+                    self.log(line);
+                    self.queued.push(run);
+                } else {
+                    self.prepare(run);
+                }
+            }
+        }
+    }
+
+    /// Whether this launcher can run processes of a user.
+    fn check_user(&self, uid: u32) -> Result<(), Refused> {
+        let own = self.setup.uid;
+        if own == 0 || own == uid {
+            return Ok(());
+        }
+        let error = format!(
+            "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
+        );
+        Err(Refused::of_job(error))
+    }
+
+    /// What a batch job's script needs of what the controller has sent.
+    fn batch_of(&mut self, grant: &JobGrant) -> Result<Batch, Refused> {
+        let spec = &grant.spec;
+        let blob = |launcher: &Launcher, id, what: &str| {
+            launcher.blobs.get(&id).cloned().ok_or_else(|| {
+                Refused::of_node(format!(
+                    "the controller did not send the job's {what} ({id:?})"
+                ))
+            })
+        };
+        let id = spec.script;
+        let id = id.ok_or_else(|| Refused::of_job("the job has no script"))?;
+        let text = blob(self, id, "script")?;
+        let context = match spec.context {
+            None => Rc::default(),
+            Some(id) => {
+                let bytes = blob(self, id, "execution context")?;
+                self.contexts.get(id, &bytes).map_err(Refused::of_job)?
+            }
+        };
+        Ok(Batch {
+            script: id,
+            text,
+            context,
+        })
+    }
+
+    /// Asks for what a launch needs besides its share: groups, then files.
+    fn prepare(&mut self, run: JobAttempt) {
+        let entry = self.jobs.get(&run);
+        let Some(grant) = entry.and_then(|e| e.grant.clone()) else {
+            return;
+        };
+        let owner = &grant.spec.owner;
+        let Some(user) = self.user_of(owner) else {
+            self.without_groups.insert(run);
+            return;
+        };
+        let (uid, gid) = (owner.uid, owner.gid);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.user = Some(user);
+        let script = entry.launch.batch.as_ref().map(|batch| ScriptFile {
+            id: batch.script,
+            uid,
+            gid,
+            text: Rc::clone(&batch.text),
+        });
+        let is_recorded = entry.launch.is_recorded;
+        let of_site = |program: &Option<String>| program.clone().filter(|_| !is_recorded);
+        let prolog = of_site(&self.settings.prolog);
+        let epilog = of_site(&self.settings.epilog);
+        if script.is_none() && prolog.is_none() && epilog.is_none() {
+            return self.launch_prepared(run, Ok(LaunchFiles::default()));
+        }
+        self.act(Action::PrepareLaunch {
+            run,
+            script,
+            prolog,
+            epilog,
+        });
+    }
+
+    /// The files of a launch are there, or cannot be had.
+    pub(super) fn launch_prepared(&mut self, run: JobAttempt, files: Result<LaunchFiles, Failure>) {
+        let is_waiting = |e: &&mut JobEntry| e.phase == Phase::Waiting;
+        let Some(entry) = self.jobs.get_mut(&run).filter(is_waiting) else {
+            return;
+        };
+        match files {
+            Ok(files) => {
+                entry.launch.path = files.script.clone();
+                if self.advance(run, Move::Prepare) {
+                    self.note(run, files);
+                    self.recording.push(run);
+                }
+            }
+            Err(e) if e.is_temporary && entry.launch.tries < TRIES_MAX => {
+                self.try_later(run, &e.error);
+            }
+            Err(e) => {
+                let refused = Refused {
+                    error: e.error,
+                    fault: fault_of(e.is_temporary),
+                };
+                self.refuse(run, refused);
+            }
+        }
+    }
+
+    /// Notes for the record file that a job came, once.
+    fn note(&mut self, run: JobAttempt, files: LaunchFiles) {
+        let programs = self.programs_of(run, files);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if std::mem::replace(&mut entry.launch.is_recorded, true) {
+            return;
+        }
+        entry.prolog_epilog = programs;
+        let (uid, has_script) = (entry.uid, entry.launch.path.is_some());
+        self.records.came(run, uid, has_script, self.now.mono_ms);
+        if let Some(grant) = &entry.grant {
+            self.records.grant(run, &encoded(grant));
+        }
+        if let Some(programs) = &entry.prolog_epilog {
+            self.records.prolog_epilog(run, programs);
+        }
+    }
+
+    fn try_later(&mut self, run: JobAttempt, error: &str) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.launch.tries += 1;
+        if entry.launch.tries == 1 {
+            self.log(format!("job {}: {error}; it is tried again", run.job));
+        }
+        if self.advance(run, Move::Lack) {
+            self.set_timer(TimerKey::Retry(run), RETRY_MS);
+        }
+    }
+
+    /// The record file could not be written.
+    pub(super) fn not_on_file(&mut self, run: JobAttempt, e: &Failure) {
+        let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
+        let Some(entry) = self.jobs.get(&run).filter(is_recording) else {
+            return;
+        };
+        let spool = self.setup.spool.display();
+        let error = format!("cannot write {spool}/attempts: {}", e.error);
+        if e.is_temporary && entry.launch.tries < TRIES_MAX {
+            return self.try_later(run, &error);
+        }
+        self.fail(run, error, fault_of(e.is_temporary));
+        self.start_early_steps(run);
+    }
+
+    /// A launch fails before anything of it has begun.
+    fn refuse(&mut self, run: JobAttempt, Refused { error, fault }: Refused) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if !std::mem::replace(&mut entry.launch.is_recorded, true) {
+            let uid = entry.uid;
+            self.records.came(run, uid, false, self.now.mono_ms);
+            if let Some(grant) = &entry.grant {
+                self.records.grant(run, &encoded(grant));
+            }
+        }
+        self.fail(run, error, fault);
+        self.start_early_steps(run);
+    }
+
+    /// Begins a job that is on file.
+    pub(super) fn begin(&mut self, run: JobAttempt) {
+        let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
+        match self.jobs.get(&run).filter(is_recording) {
+            Some(entry) if entry.has_prolog() => self.start_prolog(run),
+            Some(_) => self.start_script(run),
+            None => {}
+        }
+    }
+
+    /// Starts the script of a job that is on file and has no prolog before it, if it has one here; its steps may start.
+    pub(super) fn start_script(&mut self, run: JobAttempt) {
+        let Some(launch) = self.script_launch(run) else {
+            if self.advance(run, Move::Begin) {
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.early_signals.clear();
+                }
+                self.start_early_steps(run);
+            }
+            return;
+        };
+        if self.jobs[&run].phase != Phase::Starting && !self.advance(run, Move::StartScript) {
+            return;
+        }
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.is_starting = true;
+            entry.files = Some(ScriptFiles::of(&launch));
+        }
+        self.act(Action::StartScript(Box::new(launch)));
+        self.start_early_steps(run);
+    }
+
+    pub(super) fn script_started(
+        &mut self,
+        run: JobAttempt,
+        started: Result<i32, ScriptNotStarted>,
+    ) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.is_starting = false;
+        let signals = std::mem::take(&mut entry.early_signals);
+        match started {
+            Ok(pid) => {
+                entry.script = Some(pid);
+                entry.launch = Launch::recorded();
+                let is_stopped = entry.is_stopped;
+                self.records.forked(run, pid);
+                self.roles.insert(pid, Role::Script(run));
+                self.sessions.insert(pid, run);
+                let is_leaving = self.jobs[&run].phase != Phase::Starting;
+                if !is_leaving {
+                    self.advance(run, Move::Begin);
+                }
+                if is_stopped {
+                    self.act(Action::Signal(pid, signals::SIGSTOP));
+                }
+                for signal in signals {
+                    self.signal_script(run, signal);
+                }
+            }
+            Err(ScriptNotStarted::Wrong(error)) => self.fail(run, error, Fault::Job),
+            Err(ScriptNotStarted::Failed(e)) => self.script_lacks(run, &e),
+        }
+    }
+
+    fn script_lacks(&mut self, run: JobAttempt, e: &Failure) {
+        self.act(Action::ForgetScript(run));
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if entry.phase != Phase::Starting {
+            // It was ended meanwhile.
+            self.is_unsettled = true;
+            return;
+        }
+        entry.tries += 1;
+        let tries = entry.tries;
+        if !e.is_temporary || tries > TRIES_MAX {
+            let fault = fault_of(e.is_temporary);
+            return self.fail(run, format!("fork: {}", e.error), fault);
+        }
+        if tries == 1 {
+            let line = format!("job {}: fork: {}; it is tried again", run.job, e.error);
+            self.log(line);
+        }
+        if self.advance(run, Move::Lack) {
+            self.set_timer(TimerKey::Retry(run), RETRY_MS);
+        }
+    }
+
+    /// What was lacking may be there now.
+    pub(super) fn retry(&mut self, run: JobAttempt) {
+        // An epilog may be what is tried again.
+        self.is_unsettled = true;
+        match self.jobs.get(&run).map(|e| (e.phase, e.program)) {
+            Some((Phase::Waiting, _)) => self.prepare(run),
+            Some((Phase::Prolog, Program::None)) => self.start_prolog(run),
+            Some((Phase::Starting, _)) => self.start_script(run),
+            _ => {}
+        }
+    }
+
+    /// The groups of its user are known: a launch goes on, or steps of a job that an earlier launcher has begun.
+    pub(super) fn go_on_with_groups(&mut self, run: JobAttempt) {
+        match self.jobs.get(&run) {
+            Some(entry) if entry.phase == Phase::Waiting => self.prepare(run),
+            _ => self.start_early_steps(run),
+        }
+    }
+
+    /// Jobs have left their shares: launches that waited for these go on.
+    pub(super) fn go_on_with_queued(&mut self) {
+        for run in std::mem::take(&mut self.queued) {
+            if self.must_wait(run) {
+                self.queued.push(run);
+            } else {
+                self.prepare(run);
+            }
+        }
+    }
+
+    /// Ends a launch of which nothing has begun; whether it was one.
+    pub(super) fn end_unbegun(&mut self, run: JobAttempt) -> bool {
+        let Some(entry) = self.jobs.get(&run) else {
+            return false;
+        };
+        if !entry.phase.has_not_begun() || !self.advance(run, Move::Terminate) {
+            return false;
+        }
+        if self.jobs[&run].launch.is_recorded {
+            self.records.released(run);
+        }
+        self.queued.retain(|queued| *queued != run);
+        self.recording.retain(|other| *other != run);
+        self.being_recorded.retain(|other| *other != run);
+        self.without_groups.remove(&run);
+        self.stop_timer(TimerKey::Retry(run));
+        self.send(LauncherEvent::Released(run));
+        self.start_early_steps(run);
+        true
+    }
+
+    /// Starts steps that have waited for their job, or refuses them where it is ending.
+    pub(super) fn start_early_steps(&mut self, run: JobAttempt) {
+        let entry = self.jobs.get_mut(&run);
+        let early = entry.map(|e| std::mem::take(&mut e.early_steps));
+        for early in early.into_iter().flatten() {
+            self.start_step(early.order, early.fds, early.random);
+        }
+    }
+
+    /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
+    /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
+    /// that is meant to be used by several at a time is not waited for.
+    fn must_wait(&self, run: JobAttempt) -> bool {
+        let wanted = self.jobs.get(&run).and_then(JobEntry::share);
+        let Some(wanted) = wanted.filter(|_| !self.ending.is_empty()) else {
+            return false;
+        };
+        let in_the_way = |other: JobAttempt, entry: &JobEntry| {
+            other != run
+                && !entry.phase.is_released()
+                && entry.phase != Phase::Waiting
+                && entry.share().is_some_and(|s| meet(s, wanted))
+        };
+        let mut ending = self.ending.iter();
+        let leaves = |other: &JobAttempt| {
+            let entry = self.jobs.get(other);
+            entry.is_some_and(|e| in_the_way(*other, e))
+        };
+        let mut all = self.jobs.iter();
+        ending.any(leaves) && all.all(|(other, e)| e.phase.is_ending() || !in_the_way(*other, e))
+    }
+
+    /// The process of a job's script; none if that is on another node.
+    fn script_launch(&self, run: JobAttempt) -> Option<ScriptLaunch> {
+        let entry = self.jobs.get(&run)?;
+        let (grant, user) = (entry.grant.as_ref()?, entry.user.as_ref()?);
+        let (batch, path) = (entry.launch.batch.as_ref()?, entry.launch.path.as_ref()?);
+        let spec = &grant.spec;
+        let symbols = Symbols {
+            job: grant.job,
+            array: array_of(grant),
+            step: None,
+            node: &self.place.node,
+            node_position: 0,
+            task: 0,
+            user: &spec.owner.user,
+            job_name: &spec.name,
+        };
+        let default = match symbols.array {
+            Some(_) => "slurm-%A_%a.out",
+            None => "slurm-%j.out",
+        };
+        let file = |pattern: &Option<String>| pattern.as_ref().map(|p| expand(p, &symbols));
+        let share = grant.alloc.nodes.get(grant.position as usize);
+        let machine = self.machine.as_ref();
+        Some(ScriptLaunch {
+            run,
+            user: Rc::clone(user),
+            script: path.clone(),
+            args: spec.argv.clone(),
+            env: self.batch_env(grant, &batch.context),
+            work_dir: spec.work_dir.clone(),
+            stdin: file(&spec.stdio.stdin).unwrap_or_else(|| "/dev/null".to_owned()),
+            stdout: file(&spec.stdio.stdout).unwrap_or_else(|| expand(default, &symbols)),
+            stderr: file(&spec.stdio.stderr),
+            append: spec.stdio.append.unwrap_or(self.settings.append),
+            limits: propagated_limits(&self.settings, &batch.context.soft_limits),
+            cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),
+            context: Rc::clone(&batch.context),
+        })
+    }
+
+    fn batch_env(&self, grant: &JobGrant, context: &Context) -> Environment {
+        let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
+        let view = job_view(grant, &self.place.cluster, &self.settings);
+        let mut env = Environment::default();
+        for (name, value) in job_env::batch_env(&view, position) {
+            let value = match (&context.submit_dir, name.as_str()) {
+                (Some(dir), "SLURM_SUBMIT_DIR") => dir,
+                _ => &value,
+            };
+            env.push(&[name.as_bytes(), b"=", value.as_bytes()]);
+        }
+        let spool = self.setup.spool.to_string_lossy();
+        env.push(&[b"MUSTER_SPOOL=", spool.as_bytes()]);
+        let attempt = grant.attempt.0.to_string();
+        env.push(&[b"MUSTER_ATTEMPT=", attempt.as_bytes()]);
+        if !context.has_tmpdir {
+            env.push(&[b"TMPDIR=/tmp"]);
+        }
+        env
+    }
+}
+
+impl ScriptFiles {
+    pub(super) fn of(launch: &ScriptLaunch) -> ScriptFiles {
+        let stderr = launch.stderr.as_ref().unwrap_or(&launch.stdout);
+        ScriptFiles {
+            user: Rc::clone(&launch.user),
+            work_dir: launch.work_dir.clone(),
+            stderr: stderr.clone(),
+        }
+    }
+}
+
+fn meet(a: &NodeShare, b: &NodeShare) -> bool {
+    let same = |x: &GresShare, y: &GresShare| x.name == y.name && x.ids.intersects(&y.ids);
+    a.cpus.intersects(&b.cpus) || a.gres.iter().any(|x| b.gres.iter().any(|y| same(x, y)))
+}

@@ -1,0 +1,63 @@
+//! Whose a process is. The kernel says it, where there are audit sessions; else sessions of setsid(2) and the job of the process's
+//! user serve, if there is only one.
+
+use super::event::{Belongs, Members, ProcessTraits};
+use super::{JobEntry, Launcher};
+use crate::messages::JobAttempt;
+
+impl Launcher {
+    /// The job that a process comes from.
+    pub fn owner_of(&self, process: &ProcessTraits) -> Option<JobAttempt> {
+        match process.belongs {
+            Belongs::To(run) => return Some(run),
+            Belongs::ToSite => return None,
+            Belongs::Unknown => {}
+        }
+        if let Some(run) = process
+            .session
+            .and_then(|session| self.owner_of_session(session))
+        {
+            return Some(run);
+        }
+        let uid = process.uid?;
+        let is_of =
+            |e: &JobEntry| e.uid == uid && !e.phase.is_released() && !e.phase.has_not_begun();
+        let mut of_user = self.jobs.iter().filter(|(_, e)| is_of(e));
+        match (of_user.next(), of_user.next()) {
+            (Some((run, _)), None) => Some(*run),
+            _ => None,
+        }
+    }
+
+    /// The job whose script or step daemon leads a session.
+    pub fn owner_of_session(&self, session: i32) -> Option<JobAttempt> {
+        self.sessions.get(&session).copied()
+    }
+
+    /// Whether no job here is of the user.
+    pub fn has_no_job_of(&self, uid: u32) -> bool {
+        !self
+            .jobs
+            .values()
+            .any(|e| e.uid == uid && !e.phase.is_released())
+    }
+
+    /// Whether a process is one that this launcher has started or watches.
+    pub fn knows_process(&self, pid: i32) -> bool {
+        self.roles.contains_key(&pid)
+    }
+
+    /// Whether the executor may look for what is left of a job.
+    pub fn knows_job(&self, run: JobAttempt) -> bool {
+        self.jobs.contains_key(&run)
+    }
+
+    pub(super) fn members(&self, run: JobAttempt) -> Members {
+        let entry = self.jobs.get(&run);
+        Members {
+            run,
+            is_roots: entry.is_some_and(|e| e.uid == 0),
+            is_recovered: entry.is_some_and(|e| e.is_recovered),
+        }
+    }
+}

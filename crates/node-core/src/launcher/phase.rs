@@ -1,0 +1,310 @@
+//! The life of a job on one node as one table: what can happen in which phase, and where it leads. [`super::Launcher`] changes
+//! a job's phase by it alone; a test writes it to docs/node-job-states.md.
+
+/// Where a job is in its life on this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Nothing of it has begun: it waits for its share, its user's groups, its script's file, or after a lack.
+    #[default]
+    Waiting,
+    /// It is being written into the record file.
+    Recording,
+    /// Its prolog runs, or is about to be started again.
+    Prolog,
+    /// The process of its script is being started, or is about to be started again.
+    Starting,
+    /// It runs: its script, or, where that is on another node, its steps.
+    Running,
+    /// It was asked to end; what is left when `KillWait` is over gets SIGKILL.
+    Ending,
+    /// What is left of it gets SIGKILL.
+    Clearing,
+    /// Nothing of it is left, and its epilog runs.
+    Epilog,
+    /// It has left the node. It is known until the controller knows that.
+    Released,
+    /// It is forgotten.
+    Gone,
+}
+
+/// What happens to a job on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Move {
+    /// All that its launch needs is there.
+    Prepare,
+    /// Something that users can use up was lacking: it is tried again.
+    Lack,
+    /// The record file has it, and its prolog is started.
+    StartProlog,
+    /// The record file has it, its prolog is over, and its script is started.
+    StartScript,
+    /// Its script runs, or it has none here: steps may start.
+    Begin,
+    /// Its script has ended or could not be started, and no step runs.
+    End,
+    /// The same, and steps run.
+    EndWithSteps,
+    /// The controller orders its end.
+    Terminate,
+    /// SIGKILL is sent: it was ordered so, or `KillWait` is over.
+    Kill,
+    /// Nothing of it is left, and its epilog is started.
+    StartEpilog,
+    /// Nothing of it is left, and its epilog is over.
+    Release,
+    /// The controller knows how it ended here.
+    Forget,
+}
+
+impl Phase {
+    /// All phases of a job that is known, in order.
+    pub const ALL: [Phase; 9] = [
+        Phase::Waiting,
+        Phase::Recording,
+        Phase::Prolog,
+        Phase::Starting,
+        Phase::Running,
+        Phase::Ending,
+        Phase::Clearing,
+        Phase::Epilog,
+        Phase::Released,
+    ];
+
+    /// Where a move leads; none if it cannot happen here.
+    pub fn after(self, happens: Move) -> Option<Phase> {
+        use Move as M;
+        use Phase as P;
+        match (self, happens) {
+            (P::Waiting, M::Prepare) => Some(P::Recording),
+            (P::Waiting | P::Recording, M::Lack) => Some(P::Waiting),
+            (P::Prolog | P::Starting | P::Ending | P::Clearing, M::Lack) => Some(self),
+            (P::Recording, M::StartProlog) => Some(P::Prolog),
+            (P::Recording | P::Prolog, M::StartScript) => Some(P::Starting),
+            (P::Recording | P::Prolog | P::Starting, M::Begin) => Some(P::Running),
+            // A launch that fails ends the job here.
+            (
+                P::Waiting
+                | P::Recording
+                | P::Prolog
+                | P::Starting
+                | P::Running
+                | P::Ending
+                | P::Clearing,
+                M::End,
+            ) => Some(P::Clearing),
+            (P::Starting | P::Running | P::Ending, M::EndWithSteps) => Some(P::Ending),
+            (P::Clearing, M::EndWithSteps) => Some(P::Clearing),
+            // What has not begun leaves nothing.
+            (P::Waiting | P::Recording, M::Terminate) => Some(P::Released),
+            (P::Prolog | P::Starting | P::Running, M::Terminate) => Some(P::Ending),
+            (P::Ending | P::Clearing | P::Epilog | P::Released, M::Terminate) => Some(self),
+            (P::Prolog | P::Starting | P::Running | P::Ending | P::Clearing, M::Kill) => {
+                Some(P::Clearing)
+            }
+            (P::Epilog, M::Kill) => Some(P::Epilog),
+            (P::Ending | P::Clearing, M::StartEpilog) => Some(P::Epilog),
+            (P::Ending | P::Clearing | P::Epilog, M::Release) => Some(P::Released),
+            (P::Released, M::Forget) => Some(P::Gone),
+            (
+                P::Recording
+                | P::Prolog
+                | P::Starting
+                | P::Running
+                | P::Ending
+                | P::Clearing
+                | P::Epilog
+                | P::Released
+                | P::Gone,
+                M::Prepare,
+            )
+            | (P::Running | P::Epilog | P::Released | P::Gone, M::Lack)
+            | (
+                P::Waiting
+                | P::Prolog
+                | P::Starting
+                | P::Running
+                | P::Ending
+                | P::Clearing
+                | P::Epilog
+                | P::Released
+                | P::Gone,
+                M::StartProlog,
+            )
+            | (
+                P::Waiting
+                | P::Starting
+                | P::Running
+                | P::Ending
+                | P::Clearing
+                | P::Epilog
+                | P::Released
+                | P::Gone,
+                M::StartScript,
+            )
+            | (
+                P::Waiting
+                | P::Running
+                | P::Ending
+                | P::Clearing
+                | P::Epilog
+                | P::Released
+                | P::Gone,
+                M::Begin,
+            )
+            | (P::Epilog | P::Released | P::Gone, M::End)
+            | (
+                P::Waiting | P::Recording | P::Prolog | P::Epilog | P::Released | P::Gone,
+                M::EndWithSteps,
+            )
+            | (P::Gone, M::Terminate)
+            | (P::Waiting | P::Recording | P::Released | P::Gone, M::Kill)
+            | (
+                P::Waiting
+                | P::Recording
+                | P::Prolog
+                | P::Starting
+                | P::Running
+                | P::Epilog
+                | P::Released
+                | P::Gone,
+                M::StartEpilog,
+            )
+            | (
+                P::Waiting
+                | P::Recording
+                | P::Prolog
+                | P::Starting
+                | P::Running
+                | P::Released
+                | P::Gone,
+                M::Release,
+            )
+            | (
+                P::Waiting
+                | P::Recording
+                | P::Prolog
+                | P::Starting
+                | P::Running
+                | P::Ending
+                | P::Clearing
+                | P::Epilog
+                | P::Gone,
+                M::Forget,
+            ) => None,
+        }
+    }
+
+    /// Nothing of it has begun.
+    pub fn has_not_begun(self) -> bool {
+        matches!(self, Phase::Waiting | Phase::Recording)
+    }
+
+    /// It is on its way out, and something of it may be left.
+    pub fn is_ending(self) -> bool {
+        matches!(self, Phase::Ending | Phase::Clearing | Phase::Epilog)
+    }
+
+    /// Nothing of it begins any more.
+    pub fn is_leaving(self) -> bool {
+        self.is_ending() || self.is_released()
+    }
+
+    /// It has left.
+    pub fn is_released(self) -> bool {
+        matches!(self, Phase::Released | Phase::Gone)
+    }
+}
+
+impl Move {
+    /// All moves, in order.
+    pub const ALL: [Move; 12] = [
+        Move::Prepare,
+        Move::Lack,
+        Move::StartProlog,
+        Move::StartScript,
+        Move::Begin,
+        Move::End,
+        Move::EndWithSteps,
+        Move::Terminate,
+        Move::Kill,
+        Move::StartEpilog,
+        Move::Release,
+        Move::Forget,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    const HEAD: &str = "\
+# The life of a job on a node
+
+Written from the table in `crates/node-core/src/launcher/phase.rs` by its test; change the table, then run
+`UPDATE_DOCS=1 cargo test -p muster-node-core`.
+
+Rows are what happens, columns the phase in which the launcher of a node has the job, cells the phase that follows. A dot is what
+cannot happen: the launcher logs it and leaves the job as it is.
+
+* `Waiting`: nothing has begun. It waits for its share, its user's groups, its script's file, or after a lack (`Lack`).
+* `Recording`: it is being written into the record file. Nothing is started before it is there.
+* `Prolog`, `Starting`: its prolog runs; the process of its script is being started. Both are tried again after a lack.
+* `Running`: its script runs; or, where that is on another node, its steps.
+* `Ending`: it was asked to end by SIGTERM. `Clearing`: what is left of it gets SIGKILL. `Epilog`: nothing is left, the epilog runs.
+* `Released`: it has left the node, and is known until the controller knows that. `Gone`: it is forgotten.
+
+After a crash of the launcher, the next one finds a job of the record file in `Running`, `Ending`, `Clearing` or `Released`.
+
+";
+
+    fn table() -> String {
+        let mut text = HEAD.to_owned();
+        let names: Vec<String> = Phase::ALL.iter().map(|p| format!("{p:?}")).collect();
+        writeln!(text, "| | {} |", names.join(" | ")).unwrap();
+        writeln!(text, "|-|{}", "-|".repeat(names.len())).unwrap();
+        for happens in Move::ALL {
+            let cells = Phase::ALL.iter().map(|phase| match phase.after(happens) {
+                None => "·".to_owned(),
+                Some(next) if next == *phase => "stays".to_owned(),
+                Some(next) => format!("**{next:?}**"),
+            });
+            let cells: Vec<String> = cells.collect();
+            writeln!(text, "| {happens:?} | {} |", cells.join(" | ")).unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn the_printed_table_is_the_table() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/node-job-states.md");
+        let table = table();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &table).unwrap();
+        }
+        let known = std::fs::read_to_string(&path).expect("docs/node-job-states.md exists");
+        assert!(
+            known == table,
+            "docs/node-job-states.md is out of date; run UPDATE_DOCS=1 cargo test -p muster-node-core"
+        );
+    }
+
+    /// A phase that nothing leaves would keep a share for ever.
+    #[test]
+    fn every_job_can_leave() {
+        for phase in Phase::ALL {
+            let mut reached = vec![phase];
+            let mut at = 0;
+            while let Some(from) = reached.get(at).copied() {
+                at += 1;
+                for next in Move::ALL.iter().filter_map(|m| from.after(*m)) {
+                    if !reached.contains(&next) {
+                        reached.push(next);
+                    }
+                }
+            }
+            assert!(reached.contains(&Phase::Gone), "{phase:?}");
+        }
+    }
+}

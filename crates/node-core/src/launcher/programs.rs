@@ -1,0 +1,280 @@
+//! `Prolog` and `Epilog`: programs of the site that run as the launcher's own user, root as a rule, before a job begins on
+//! this node and after the last of it is gone. A job's launch and its steps wait for the former, its release for the
+//! latter. What these programs leave in the background is the site's, and left alone.
+
+use super::event::{Action, Failure, LaunchFiles, ProgramKind, TimerKey};
+use super::job::Program;
+use super::launch::{RETRY_MS, TRIES_MAX, fault_of};
+use super::records::Fault;
+use super::{Launcher, Move, Phase, Role};
+use crate::PrologEpilog;
+use crate::exit_status::exit_status;
+use crate::job_view::job_view;
+use crate::messages::{JobAttempt, LauncherEvent};
+use crate::signals;
+use muster_model::job_env;
+
+impl Launcher {
+    /// What the site runs around a job, if anything.
+    pub(super) fn programs_of(
+        &self,
+        run: JobAttempt,
+        files: LaunchFiles,
+    ) -> Option<Box<PrologEpilog>> {
+        let settings = &self.settings;
+        if settings.prolog.is_none() && settings.epilog.is_none() {
+            return None;
+        }
+        let grant = self.jobs.get(&run)?.grant.as_ref()?;
+        let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
+        let view = job_view(grant, &self.place.cluster, settings);
+        let mut env: Vec<String> = job_env::program_env(&view, position)
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        env.push(format!("MUSTER_SPOOL={}", self.setup.spool.display()));
+        Some(Box::new(PrologEpilog {
+            prolog: files.prolog,
+            epilog: files.epilog,
+            env,
+            prolog_timeout_s: settings.prolog_timeout_s,
+            epilog_timeout_s: settings.epilog_timeout_s,
+        }))
+    }
+
+    fn start_programs(&mut self, run: JobAttempt, kind: ProgramKind, programs: Vec<String>) {
+        let entry = self.jobs.get(&run);
+        let around = entry.and_then(|e| e.prolog_epilog.as_ref());
+        let mut env = around.map(|p| p.env.clone()).unwrap_or_default();
+        if env.is_empty() {
+            env.push(format!("SLURM_JOB_ID={}", run.job));
+            env.push(format!("SLURMD_NODENAME={}", self.place.node));
+        }
+        self.act(Action::StartPrograms {
+            run,
+            kind,
+            programs,
+            env,
+        });
+    }
+
+    /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
+    pub(super) fn start_prolog(&mut self, run: JobAttempt) {
+        let is_first = |phase| phase == Phase::Recording;
+        if self.jobs.get(&run).is_some_and(|e| is_first(e.phase))
+            && !self.advance(run, Move::StartProlog)
+        {
+            return;
+        }
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        let Some(programs) = &entry.prolog_epilog else {
+            return;
+        };
+        let prolog = programs.prolog.clone();
+        entry.program = Program::Starting;
+        self.start_programs(run, ProgramKind::Prolog, prolog);
+    }
+
+    /// Programs around a job run, or could not be started.
+    pub(super) fn programs_started(
+        &mut self,
+        run: JobAttempt,
+        kind: ProgramKind,
+        started: Result<i32, Failure>,
+    ) {
+        match (kind, started) {
+            (ProgramKind::Unkillable, Ok(pid)) => drop(self.roles.insert(pid, Role::Other)),
+            (ProgramKind::Unkillable, Err(e)) => {
+                let line = format!("job {}: UnkillableStepProgram: fork: {}", run.job, e.error);
+                self.log(line);
+            }
+            (ProgramKind::Prolog, Ok(pid)) => {
+                self.roles.insert(pid, Role::Prolog(run));
+                self.program_runs(run, pid, |programs| programs.prolog_timeout_s);
+            }
+            (ProgramKind::Epilog(_), Ok(pid)) => {
+                self.roles.insert(pid, Role::Epilog(run));
+                if self.advance(run, Move::StartEpilog) {
+                    self.stop_timer(TimerKey::Kill(run));
+                }
+                self.program_runs(run, pid, |programs| programs.epilog_timeout_s);
+            }
+            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(run, &e),
+            (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(run, &e),
+        }
+    }
+
+    fn program_runs(
+        &mut self,
+        run: JobAttempt,
+        pid: i32,
+        timeout_s: fn(&PrologEpilog) -> Option<u32>,
+    ) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.tries = 0;
+        entry.program = Program::Running {
+            pid,
+            is_late: false,
+        };
+        let timeout_s = entry.prolog_epilog.as_ref().and_then(|p| timeout_s(p));
+        if let Some(timeout_s) = timeout_s {
+            let timer = TimerKey::Programs(run);
+            self.set_timer(timer, u64::from(timeout_s) * 1000);
+        }
+        if self.is_killing {
+            self.act(Action::SignalGroup(pid, signals::SIGKILL));
+        }
+    }
+
+    /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
+    fn prolog_not_started(&mut self, run: JobAttempt, e: &Failure) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.program = Program::None;
+        self.is_unsettled = true;
+        if entry.phase != Phase::Prolog {
+            // It is ending: there is nothing to try again for.
+            return self.start_early_steps(run);
+        }
+        entry.tries += 1;
+        let tries = entry.tries;
+        if e.is_temporary && tries <= TRIES_MAX {
+            if tries == 1 {
+                let line = format!(
+                    "job {}: Prolog: fork: {}; it is tried again",
+                    run.job, e.error
+                );
+                self.log(line);
+            }
+            if self.advance(run, Move::Lack) {
+                self.set_timer(TimerKey::Retry(run), RETRY_MS);
+            }
+            return;
+        }
+        let fault = fault_of(e.is_temporary);
+        self.fail(run, format!("Prolog: fork: {}", e.error), fault);
+        self.start_early_steps(run);
+    }
+
+    pub(super) fn prolog_ended(&mut self, run: JobAttempt, status: i32) {
+        let is_late = self.program_ended(run);
+        let Some(entry) = self.jobs.get(&run) else {
+            return;
+        };
+        let programs = entry.prolog_epilog.as_ref();
+        if status != 0 && !self.is_killing {
+            let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
+            let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
+            self.log(format!("job {}: {error}", run.job));
+            self.fail(run, error, Fault::Prolog);
+        } else if entry.phase == Phase::Prolog {
+            self.records.prolog_over(run, self.now.mono_ms);
+            self.start_script(run);
+        }
+        // These are refused where the job is ending now.
+        self.start_early_steps(run);
+        self.is_unsettled = true;
+    }
+
+    /// The last of a job is gone: whether its epilog has to run, and does so from now on.
+    pub(super) fn start_epilog(&mut self, run: JobAttempt) -> bool {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return false;
+        };
+        let epilog = entry.prolog_epilog.as_ref().map(|p| p.epilog.clone());
+        let Some(programs) = epilog.filter(|programs| !programs.is_empty()) else {
+            return false;
+        };
+        if self.is_killing || entry.phase == Phase::Epilog {
+            return false;
+        }
+        let status = match &entry.outcome {
+            Some(LauncherEvent::BatchEnded { status, .. }) => Some(*status),
+            _ => None,
+        };
+        entry.program = Program::Starting;
+        self.start_programs(run, ProgramKind::Epilog(status), programs);
+        true
+    }
+
+    fn epilog_not_started(&mut self, run: JobAttempt, e: &Failure) {
+        let line = format!("job {}: Epilog: fork: {}", run.job, e.error);
+        self.log(line);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.program = Program::None;
+        if !e.is_temporary {
+            return self.release(run);
+        }
+        // No job ends without it because users have used up all processes.
+        if self.advance(run, Move::Lack) {
+            self.set_timer(TimerKey::Retry(run), RETRY_MS);
+        }
+    }
+
+    pub(super) fn epilog_ended(&mut self, run: JobAttempt, status: i32) {
+        let is_late = self.program_ended(run);
+        let entry = self.jobs.get(&run);
+        let programs = entry.and_then(|e| e.prolog_epilog.as_ref());
+        let programs = programs.map_or_else(String::new, |p| p.epilog.join(", "));
+        if status != 0 && !self.is_killing {
+            let status = describe(status, is_late);
+            self.report_fault(run, format!("Epilog error: {programs}: {status}"));
+        }
+        self.is_unsettled = true;
+    }
+
+    /// The programs around a job have ended; whether they had been killed because their time was over.
+    fn program_ended(&mut self, run: JobAttempt) -> bool {
+        self.stop_timer(TimerKey::Programs(run));
+        let entry = self.jobs.get_mut(&run);
+        let program = entry.map(|e| std::mem::take(&mut e.program));
+        matches!(program, Some(Program::Running { is_late: true, .. }))
+    }
+
+    /// Kills programs around a job whose time is over.
+    pub(super) fn programs_late(&mut self, run: JobAttempt) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if let Program::Running { pid, is_late } = &mut entry.program {
+            *is_late = true;
+            let pid = *pid;
+            self.act(Action::SignalGroup(pid, signals::SIGKILL));
+        }
+    }
+
+    /// Runs the site's program for processes of a job that survive SIGKILL.
+    pub(super) fn run_unkillable(&mut self, run: JobAttempt, program: String) {
+        self.start_programs(run, ProgramKind::Unkillable, vec![program]);
+    }
+
+    /// Kills programs that run around jobs; no more are started.
+    pub(super) fn end_programs(&mut self) {
+        self.is_killing = true;
+        let programs = self.jobs.values().map(|e| e.program);
+        for program in programs.collect::<Vec<_>>() {
+            if let Program::Running { pid, .. } = program {
+                // They lead their sessions and thus their groups.
+                self.act(Action::SignalGroup(pid, signals::SIGKILL));
+            }
+        }
+    }
+}
+
+pub(super) fn describe(status: i32, is_late: bool) -> String {
+    let exit = exit_status(status);
+    if is_late && exit.signal == signals::SIGKILL.unsigned_abs() {
+        "it ran longer than PrologEpilogTimeout and was killed".to_owned()
+    } else if exit.signal != 0 {
+        format!("it was killed by signal {}", exit.signal)
+    } else {
+        format!("exit status {}", exit.code)
+    }
+}

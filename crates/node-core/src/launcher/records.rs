@@ -1,0 +1,720 @@
+//! The record file, which makes an attempt run at most once: a line is written before anything of it is started, and lines say
+//! how it went on. It is not synced: it must outlive the launcher, not the machine; after a reboot the boot id in its first line differs
+//! and everything that it says was running is gone. It also holds what the agent wants back, keys of jobs among it, so
+//! it is readable by its owner alone.
+//!
+//! Steps may come and go by the thousand a second, with a handful of lines each: those lines are put together by hand, and
+//! what is kept of steps is not kept as text.
+
+use super::end::EncodedEnd;
+use crate::PrologEpilog;
+use crate::messages::{JobAttempt, LauncherEvent};
+use minicbor::bytes::ByteVec;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::job::Usage;
+use muster_model::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// The file grows to this size before it is rewritten.
+const COMPACT_BYTES: u64 = 1 << 20;
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Whose fault it is that a script was not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The job's.
+    Job = 0,
+    /// The node's.
+    Node = 1,
+    /// The prolog's.
+    Prolog = 2,
+    /// Nobody's: the launcher lacked what users can use up.
+    Lack = 3,
+}
+
+impl Fault {
+    /// What the agent receives.
+    pub(super) fn event(self, run: JobAttempt, error: String) -> LauncherEvent {
+        LauncherEvent::LaunchFailed {
+            run,
+            error,
+            node_fault: self != Fault::Job,
+            prolog: self == Fault::Prolog,
+            lack: self == Fault::Lack,
+        }
+    }
+}
+
+/// An attempt that an earlier launcher wrote down.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedAttempt {
+    /// Owner.
+    pub uid: u32,
+    /// It has a batch script here.
+    pub batch: bool,
+    /// The script's process, if the fork was written down.
+    pub pid: Option<i32>,
+    /// When it was about to be forked, milliseconds since boot.
+    pub boot_ms: u64,
+    /// How the script ended.
+    pub ended: Option<(i32, Usage, Timestamp)>,
+    /// Why it was not started, and whose fault that is.
+    pub failed: Option<(Fault, String)>,
+    /// The job was ordered to end.
+    pub ending: bool,
+    /// Nothing was left.
+    pub released: bool,
+    /// Step daemons.
+    pub steps: BTreeMap<StepNo, i32>,
+    /// How steps ended, as far as they reported it.
+    pub step_ends: BTreeMap<StepNo, EncodedEnd>,
+    /// Steps that were forgotten, as far as the file has not been rewritten since.
+    pub steps_gone: BTreeSet<StepNo>,
+    /// Directories that steps have outside the spool directory.
+    pub step_dirs: BTreeMap<StepNo, Vec<PathBuf>>,
+    /// Its grant.
+    pub grant: Option<ByteVec>,
+    /// Programs around it.
+    pub prolog_epilog: Option<Box<PrologEpilog>>,
+    /// The one before it has ended well.
+    pub prolog_over: bool,
+}
+
+/// What the file has to hold of an attempt that is not forgotten.
+#[derive(Debug, Default)]
+struct Live {
+    /// Lines about the whole of it.
+    lines: Vec<u8>,
+    /// What the agent asked to keep.
+    kept: BTreeMap<u32, ByteVec>,
+    kept_bytes: usize,
+    /// Steps that are not forgotten.
+    steps: BTreeMap<StepNo, LiveStep>,
+}
+
+/// The same of a step.
+#[derive(Debug, Default)]
+struct LiveStep {
+    /// Its daemon's process.
+    pid: Option<i32>,
+    /// Directories, each but the last with a zero byte after it.
+    dirs: Option<Vec<u8>>,
+    end: Option<EncodedEnd>,
+}
+
+impl Live {
+    fn keep(&mut self, key: u32, bytes: ByteVec) {
+        let more = bytes.len();
+        let had = match more {
+            0 => self.kept.remove(&key),
+            _ => self.kept.insert(key, bytes),
+        };
+        self.kept_bytes = self.kept_bytes + more - had.map_or(0, |had| had.len());
+    }
+
+    fn step(&mut self, step: StepNo) -> &mut LiveStep {
+        self.steps.entry(step).or_default()
+    }
+
+    /// Takes in a line of the file.
+    fn add(&mut self, kind: &str, rest: &str, line: &str) {
+        if !matches!(kind, "K" | "S" | "M" | "Z" | "T") {
+            return self.lines.extend_from_slice(line.as_bytes());
+        }
+        let (key, value) = rest.split_once(' ').unwrap_or((rest, ""));
+        let Ok(key) = key.parse() else {
+            return;
+        };
+        let step = StepNo(key);
+        match kind {
+            "K" => self.keep(key, unhex(value).unwrap_or_default().into()),
+            "S" => {
+                let pid = value.parse().ok().filter(|pid| *pid > 0);
+                self.step(step).pid = pid;
+            }
+            "M" => self.step(step).dirs = unhex(value),
+            "Z" => self.step(step).end = unhex(value).and_then(|b| EncodedEnd::checked(&b)),
+            _ => {
+                self.steps.remove(&step);
+            }
+        }
+    }
+
+    /// What a new launcher has to know of the steps.
+    fn add_to(&self, old: &mut RecordedAttempt) {
+        for (&step, live) in &self.steps {
+            if let Some(pid) = live.pid {
+                old.steps.insert(step, pid);
+            }
+            if let Some(dirs) = &live.dirs {
+                let dirs = dirs.split(|byte| *byte == 0);
+                let dirs = dirs.map(|d| PathBuf::from(OsStr::from_bytes(d)));
+                old.step_dirs.insert(step, dirs.collect());
+            }
+            if let Some(end) = &live.end {
+                old.step_ends.insert(step, end.clone());
+            }
+        }
+    }
+
+    /// All lines of it.
+    fn write(&self, run: JobAttempt, text: &mut Lines) {
+        text.0.extend_from_slice(&self.lines);
+        for (key, bytes) in &self.kept {
+            text.kept(run, *key, bytes);
+        }
+        for (step, live) in &self.steps {
+            if let Some(dirs) = &live.dirs {
+                text.step_dirs(run, *step, dirs);
+            }
+            if let Some(pid) = live.pid {
+                text.step(run, *step, pid);
+            }
+            if let Some(end) = &live.end {
+                text.step_ended(run, *step, end);
+            }
+        }
+    }
+}
+
+/// Lines for the file.
+#[derive(Debug, Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    fn kept(&mut self, run: JobAttempt, key: u32, bytes: &[u8]) {
+        self.numbered(run, b'K', key, bytes);
+    }
+
+    fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
+        self.begin(run, b'S');
+        for number in [step.0, pid.unsigned_abs()] {
+            self.number(number.into());
+        }
+        self.0.push(b'\n');
+    }
+
+    fn step_dirs(&mut self, run: JobAttempt, step: StepNo, dirs: &[u8]) {
+        self.numbered(run, b'M', step.0, dirs);
+    }
+
+    fn step_ended(&mut self, run: JobAttempt, step: StepNo, end: &EncodedEnd) {
+        self.numbered(run, b'Z', step.0, end.bytes());
+    }
+
+    fn step_gone(&mut self, run: JobAttempt, step: StepNo) {
+        self.begin(run, b'T');
+        self.number(step.0.into());
+        self.0.push(b'\n');
+    }
+
+    /// Something that has a number of its own.
+    fn numbered(&mut self, run: JobAttempt, kind: u8, number: u32, bytes: &[u8]) {
+        self.begin(run, kind);
+        self.number(number.into());
+        self.0.push(b' ');
+        self.bytes(bytes);
+        self.0.push(b'\n');
+    }
+
+    fn begin(&mut self, run: JobAttempt, kind: u8) {
+        self.0.push(kind);
+        self.number(run.job.0);
+        self.number(run.attempt.0.into());
+    }
+
+    /// Another word.
+    fn number(&mut self, mut number: u64) {
+        // As many as the largest has, and what is before it.
+        let mut word = [b' '; 21];
+        let mut at = word.len();
+        loop {
+            at -= 1;
+            word[at] = DIGITS[(number % 10) as usize];
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.0.extend_from_slice(&word[at - 1..]);
+    }
+
+    /// Each as two digits.
+    fn bytes(&mut self, bytes: &[u8]) {
+        let at = self.0.len();
+        self.0.resize(at + 2 * bytes.len(), b'0');
+        for (pair, byte) in self.0[at..].chunks_exact_mut(2).zip(bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+    }
+}
+
+/// What the file has, and what is to be appended to it.
+#[derive(Debug)]
+pub struct Records {
+    boot_id: String,
+    size: u64,
+    compact_at: u64,
+    /// Of attempts that are not forgotten, for rewriting.
+    live: BTreeMap<JobAttempt, Live>,
+    pending: Lines,
+    /// Lines that are being written.
+    writing: Option<Rc<Vec<u8>>>,
+}
+
+impl Records {
+    /// Reads the text of a file. Gives the attempts in it, and whether the machine has not rebooted since. The file has to be
+    /// replaced by [`Records::rewritten`] before anything is appended to it.
+    pub fn read(
+        text: &str,
+        boot_id: &str,
+    ) -> (Records, BTreeMap<JobAttempt, RecordedAttempt>, bool) {
+        let same_boot = text
+            .lines()
+            .next()
+            .and_then(|l| l.strip_prefix("B "))
+            .is_some_and(|id| id == boot_id);
+        let (old, mut live) = parse(text);
+        if !same_boot {
+            // No step outlives a reboot.
+            for live in live.values_mut() {
+                live.kept.clear();
+                live.kept_bytes = 0;
+            }
+        }
+        let records = Records {
+            boot_id: boot_id.to_owned(),
+            size: 0,
+            compact_at: 0,
+            live,
+            pending: Lines::default(),
+            writing: None,
+        };
+        (records, old, same_boot)
+    }
+
+    /// A job came: with a script to fork, or without.
+    pub(super) fn came(&mut self, run: JobAttempt, uid: u32, batch: bool, boot_ms: u64) {
+        self.line(
+            run,
+            b'L',
+            format_args!("{uid} {} {boot_ms}", u8::from(batch)),
+        );
+    }
+
+    /// What the agent wants back of it.
+    pub(super) fn grant(&mut self, run: JobAttempt, grant: &[u8]) {
+        self.line_of_bytes(run, b'G', grant);
+    }
+
+    /// Something more of that; nothing when it is empty.
+    pub(super) fn keep(&mut self, run: JobAttempt, key: u32, bytes: ByteVec) {
+        self.pending.kept(run, key, &bytes);
+        self.live.entry(run).or_default().keep(key, bytes);
+    }
+
+    /// All that is kept like that.
+    pub(super) fn kept(&self, run: JobAttempt) -> impl Iterator<Item = (u32, &ByteVec)> {
+        let live = self.live.get(&run);
+        let kept = live.into_iter().flat_map(|live| &live.kept);
+        kept.map(|(key, bytes)| (*key, bytes))
+    }
+
+    /// How much that is.
+    pub(super) fn kept_bytes(&self, run: JobAttempt) -> usize {
+        self.live.get(&run).map_or(0, |live| live.kept_bytes)
+    }
+
+    /// Whether something is kept under this number.
+    pub(super) fn keeps(&self, run: JobAttempt, key: u32) -> bool {
+        let live = self.live.get(&run);
+        live.is_some_and(|live| live.kept.contains_key(&key))
+    }
+
+    /// Programs run around it.
+    pub(super) fn prolog_epilog(&mut self, run: JobAttempt, programs: &PrologEpilog) {
+        let bytes = minicbor::to_vec(programs).expect("writing to memory cannot fail");
+        self.line_of_bytes(run, b'A', &bytes);
+    }
+
+    /// The one before it has ended well: its script is about to be forked.
+    pub(super) fn prolog_over(&mut self, run: JobAttempt, boot_ms: u64) {
+        self.line(run, b'O', format_args!("{boot_ms}"));
+    }
+
+    /// Its script was forked.
+    pub(super) fn forked(&mut self, run: JobAttempt, pid: i32) {
+        self.line(run, b'P', format_args!("{pid}"));
+    }
+
+    /// A step daemon was forked.
+    pub(super) fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
+        self.pending.step(run, step, pid);
+        self.live_step(run, step).pid = Some(pid);
+    }
+
+    /// It has these directories outside the spool directory.
+    pub(super) fn step_dirs(&mut self, run: JobAttempt, step: StepNo, dirs: &[PathBuf]) {
+        let dirs: Vec<&[u8]> = dirs.iter().map(|d| d.as_os_str().as_bytes()).collect();
+        let dirs = dirs.join(&0);
+        self.pending.step_dirs(run, step, &dirs);
+        self.live_step(run, step).dirs = Some(dirs);
+    }
+
+    /// A step ended, as its daemon reported.
+    pub(super) fn step_ended(&mut self, run: JobAttempt, step: StepNo, end: EncodedEnd) {
+        self.pending.step_ended(run, step, &end);
+        self.live_step(run, step).end = Some(end);
+    }
+
+    /// A step is forgotten.
+    pub(super) fn step_gone(&mut self, run: JobAttempt, step: StepNo) {
+        self.pending.step_gone(run, step);
+        if let Some(live) = self.live.get_mut(&run) {
+            live.steps.remove(&step);
+        }
+    }
+
+    fn live_step(&mut self, run: JobAttempt, step: StepNo) -> &mut LiveStep {
+        self.live.entry(run).or_default().step(step)
+    }
+
+    /// Its script ended.
+    pub(super) fn ended(&mut self, run: JobAttempt, status: i32, usage: &Usage, end: Timestamp) {
+        let u = usage;
+        self.line(
+            run,
+            b'E',
+            format_args!(
+                "{status} {} {} {} {} {} {} {}",
+                u.user_us,
+                u.system_us,
+                u.max_rss_kib,
+                u.pages,
+                u.disk_read_bytes,
+                u.disk_write_bytes,
+                end.0
+            ),
+        );
+    }
+
+    /// Its script could not be started.
+    pub(super) fn failed(&mut self, run: JobAttempt, fault: Fault, error: &str) {
+        let error = error.replace('\n', " ");
+        self.line(run, b'F', format_args!("{} {error}", fault as u8));
+    }
+
+    /// It was ordered to end.
+    pub(super) fn ending(&mut self, run: JobAttempt) {
+        self.line(run, b'X', format_args!(""));
+    }
+
+    /// Nothing of it is left.
+    pub(super) fn released(&mut self, run: JobAttempt) {
+        self.line(run, b'R', format_args!(""));
+    }
+
+    /// The controller knows all of it.
+    pub(super) fn forgotten(&mut self, run: JobAttempt) {
+        self.line(run, b'D', format_args!(""));
+        self.live.remove(&run);
+    }
+
+    /// A line about the whole of it.
+    fn line(&mut self, run: JobAttempt, kind: u8, rest: std::fmt::Arguments) {
+        let at = self.pending.0.len();
+        self.pending.begin(run, kind);
+        writeln!(self.pending.0, " {rest}").expect("writing to memory cannot fail");
+        self.is_live(run, at);
+    }
+
+    fn line_of_bytes(&mut self, run: JobAttempt, kind: u8, bytes: &[u8]) {
+        let at = self.pending.0.len();
+        self.pending.begin(run, kind);
+        self.pending.0.push(b' ');
+        self.pending.bytes(bytes);
+        self.pending.0.push(b'\n');
+        self.is_live(run, at);
+    }
+
+    /// What is pending from there on belongs to what has to stay.
+    fn is_live(&mut self, run: JobAttempt, at: usize) {
+        let lines = &mut self.live.entry(run).or_default().lines;
+        lines.extend_from_slice(&self.pending.0[at..]);
+    }
+
+    /// Lines that wait to be written, or are.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.0.is_empty() || self.writing.is_some()
+    }
+
+    /// What was added since the last call, to be appended; nothing while something is being written.
+    pub(super) fn take_pending(&mut self) -> Option<Rc<Vec<u8>>> {
+        if self.pending.0.is_empty() || self.writing.is_some() {
+            return None;
+        }
+        let lines = Rc::new(std::mem::take(&mut self.pending.0));
+        self.writing = Some(Rc::clone(&lines));
+        Some(lines)
+    }
+
+    /// That is in the file; or nothing of it is, and it is tried again with what has come since. Whether the file has grown so
+    /// much that it is to be rewritten.
+    pub(super) fn appended(&mut self, is_written: bool) -> bool {
+        let Some(lines) = self.writing.take() else {
+            return false;
+        };
+        if is_written {
+            self.size += lines.len() as u64;
+            return self.size > self.compact_at;
+        }
+        let mut all = Rc::unwrap_or_clone(lines);
+        all.append(&mut self.pending.0);
+        self.pending.0 = all;
+        false
+    }
+
+    /// The whole file, as it is to be from now on.
+    pub fn rewritten(&mut self) -> Vec<u8> {
+        let mut text = Lines(format!("B {}\n", self.boot_id).into());
+        for (run, live) in &self.live {
+            live.write(*run, &mut text);
+        }
+        self.size = text.0.len() as u64;
+        self.compact_at = COMPACT_BYTES.max(4 * self.size);
+        text.0
+    }
+}
+
+fn parse(
+    text: &str,
+) -> (
+    BTreeMap<JobAttempt, RecordedAttempt>,
+    BTreeMap<JobAttempt, Live>,
+) {
+    let mut old: BTreeMap<JobAttempt, RecordedAttempt> = BTreeMap::new();
+    let mut live: BTreeMap<JobAttempt, Live> = BTreeMap::new();
+    // A line without its end was cut off by a crash and says nothing.
+    for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
+        let mut words = line.trim_end_matches('\n').splitn(4, ' ');
+        let (Some(kind), Some(job), Some(attempt)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let (Ok(job), Ok(attempt)) = (job.parse(), attempt.parse()) else {
+            continue;
+        };
+        let run = JobAttempt::new(JobId(job), Attempt(attempt));
+        if kind == "D" {
+            old.remove(&run);
+            live.remove(&run);
+            continue;
+        }
+        let entry = old.entry(run).or_default();
+        let rest = words.next().unwrap_or("");
+        apply(entry, kind, rest);
+        live.entry(run).or_default().add(kind, rest, line);
+    }
+    for (run, live) in &live {
+        live.add_to(old.entry(*run).or_default());
+    }
+    (old, live)
+}
+
+fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
+    let numbers: Vec<i64> = rest
+        .split(' ')
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let number = |i: usize| numbers.get(i).copied().unwrap_or(0);
+    let unsigned = |i: usize| u64::try_from(number(i)).unwrap_or(0);
+    let pid = |i: usize| i32::try_from(number(i)).ok().filter(|p| *p > 0);
+    match kind {
+        "L" => {
+            entry.uid = u32::try_from(number(0)).unwrap_or(u32::MAX);
+            entry.batch = number(1) == 1;
+            entry.boot_ms = unsigned(2);
+        }
+        "P" => entry.pid = pid(0),
+        "T" => {
+            entry
+                .steps_gone
+                .insert(StepNo(u32::try_from(number(0)).unwrap_or(0)));
+        }
+        "E" => {
+            let usage = Usage {
+                user_us: unsigned(1),
+                system_us: unsigned(2),
+                max_rss_kib: unsigned(3),
+                pages: unsigned(4),
+                disk_read_bytes: unsigned(5),
+                disk_write_bytes: unsigned(6),
+                ..Usage::default()
+            }
+            .of_task(0, 0);
+            let status = i32::try_from(number(0)).unwrap_or(0);
+            entry.ended = Some((status, usage, Timestamp(number(7))));
+        }
+        "F" => {
+            let error = rest.split_once(' ').map_or("", |(_, e)| e).to_owned();
+            let fault = match number(0) {
+                0 => Fault::Job,
+                2 => Fault::Prolog,
+                3 => Fault::Lack,
+                _ => Fault::Node,
+            };
+            entry.failed = Some((fault, error));
+        }
+        "G" => entry.grant = unhex(rest).map(ByteVec::from),
+        "A" => entry.prolog_epilog = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
+        "O" => {
+            entry.prolog_over = true;
+            entry.boot_ms = unsigned(0);
+        }
+        "X" => entry.ending = true,
+        "R" => entry.released = true,
+        // Of steps and what is kept of them see [`Live::add`]. A newer version's line: what it means does not matter for not launching twice.
+        _ => {}
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| {
+        char::from(c)
+            .to_digit(16)
+            .and_then(|d| u8::try_from(d).ok())
+    };
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(job: u64) -> JobAttempt {
+        JobAttempt::new(JobId(job), Attempt(1))
+    }
+
+    fn end_of_a_step() -> muster_model::job::StepEnd {
+        muster_model::job::StepEnd {
+            end_time: Timestamp(5),
+            exit: muster_model::job::ExitStatus { code: 3, signal: 0 },
+            state: muster_model::job::JobState::Failed,
+            usage: Usage::default(),
+            cancelled_by: None,
+        }
+    }
+
+    #[test]
+    fn lines_that_could_not_be_written_come_with_the_next() {
+        let (mut records, ..) = Records::read("", "boot-1");
+        records.rewritten();
+        records.came(run(1), 1000, true, 77);
+        let first = records.take_pending().unwrap();
+        assert!(records.has_pending() && records.take_pending().is_none());
+        records.came(run(2), 1000, true, 78);
+        assert!(!records.appended(false));
+        let all = records.take_pending().unwrap();
+        assert!(all.starts_with(&first) && all.len() > first.len());
+        assert!(!records.appended(true));
+        assert!(!records.has_pending());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_forgotten_attempts_are_not() {
+        let usage = Usage {
+            user_us: 5,
+            system_us: 6,
+            max_rss_kib: 7,
+            ..Usage::default()
+        };
+        let dirs = [PathBuf::from("/tmp/a step's"), PathBuf::from("/dev/shm/x")];
+        let mut text = {
+            let (mut records, old, _) = Records::read("", "boot-1");
+            assert!(old.is_empty());
+            let mut text = records.rewritten();
+            records.came(run(1), 1000, true, 77);
+            records.forked(run(1), 4242);
+            records.step(run(1), StepNo(0), 4300);
+            records.step_dirs(run(1), StepNo(0), &dirs);
+            records.step_dirs(run(1), StepNo(5), &dirs);
+            records.step_gone(run(1), StepNo(5));
+            for step in [StepNo(6), StepNo(7)] {
+                records.step(run(1), step, 4301);
+                records.step_ended(run(1), step, EncodedEnd::of(&end_of_a_step()));
+            }
+            records.step_gone(run(1), StepNo(6));
+            records.came(run(2), 0, false, 78);
+            records.came(run(3), 0, true, 79);
+            records.failed(run(3), Fault::Prolog, "no such\nfile");
+            records.ended(run(1), 256, &usage, Timestamp(99));
+            records.forgotten(run(2));
+            records.grant(run(1), &[0, 127, 255]);
+            for bytes in [&[1, 2][..], &[3]] {
+                records.keep(run(1), 7, bytes.to_vec().into());
+                records.keep(run(1), 8, bytes.to_vec().into());
+            }
+            records.keep(run(1), 8, Vec::new().into());
+            let programs = PrologEpilog {
+                prolog: vec!["/bin/a b".to_owned()],
+                ..PrologEpilog::default()
+            };
+            records.prolog_epilog(run(1), &programs);
+            records.prolog_epilog(run(3), &programs);
+            records.prolog_over(run(3), 99);
+            text.extend_from_slice(&records.take_pending().unwrap());
+            String::from_utf8(text).unwrap()
+        };
+        // A torn last line.
+        text.push_str("R 1 1");
+
+        let (mut records, old, same_boot) = Records::read(&text, "boot-1");
+        assert!(same_boot);
+        assert_eq!(old.keys().copied().collect::<Vec<_>>(), [run(1), run(3)]);
+        let first = &old[&run(1)];
+        assert_eq!(
+            (first.uid, first.batch, first.pid, first.boot_ms),
+            (1000, true, Some(4242), 77)
+        );
+        let (status, used, end) = first.ended.clone().unwrap();
+        assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
+        assert_eq!(first.steps[&StepNo(0)], 4300);
+        assert_eq!(first.steps.keys().map(|s| s.0).collect::<Vec<_>>(), [0, 7]);
+        let gone: Vec<u32> = first.steps_gone.iter().map(|s| s.0).collect();
+        assert_eq!(gone, [5, 6]);
+        assert_eq!(first.step_ends.len(), 1);
+        assert_eq!(
+            first.step_ends[&StepNo(7)].decoded(Timestamp(1)),
+            end_of_a_step()
+        );
+        assert_eq!(first.step_dirs.len(), 1);
+        assert_eq!(first.step_dirs[&StepNo(0)], dirs);
+        assert!(!first.released && !first.prolog_over);
+        assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
+        let kept: Vec<(u32, &ByteVec)> = records.kept(run(1)).collect();
+        assert_eq!(kept, [(7, &vec![3].into())]);
+        assert_eq!(first.prolog_epilog.as_ref().unwrap().prolog, ["/bin/a b"]);
+        assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
+        assert_eq!(
+            old[&run(3)].failed,
+            Some((Fault::Prolog, "no such file".to_owned()))
+        );
+        let text = String::from_utf8(records.rewritten()).unwrap();
+        let (records, old, same_boot) = Records::read(&text, "boot-2");
+        assert!(!same_boot && old.len() == 2);
+        assert!(!records.keeps(run(1), 7));
+    }
+}

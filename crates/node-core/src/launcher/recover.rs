@@ -1,0 +1,194 @@
+//! What a new launcher does about attempts that an earlier one wrote down. Nothing is launched again.
+//!
+//! The earlier launcher was killed, so processes of its jobs are init's children now and go on. They are watched. How a script
+//! ended may be known to nobody: its job is reported as vanished then.
+
+use super::event::{Action, Recovered, TimerKey};
+use super::job::JobEntry;
+use super::launch::Launch;
+use super::records::RecordedAttempt;
+use super::steps::StepProcess;
+use super::{Launcher, Move, Phase, Role};
+use crate::messages::{JobAttempt, LauncherEvent};
+use muster_model::ids::{JobId, StepNo};
+use muster_proto::node::JobGrant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// A process started this much later than its record is another one with the same number.
+const START_SLACK_MS: u64 = 2000;
+
+impl Launcher {
+    /// Takes over the attempts on file.
+    pub(super) fn recover(&mut self, left: Recovered) {
+        if let Some(settings) = left.settings {
+            // Nobody has asked for a health check yet.
+            self.use_settings(settings);
+        }
+        let mut processes = left.processes;
+        for (run, old) in left.attempts {
+            let noted = left.scripts.get(&run).copied();
+            self.take_over(run, &old, left.same_boot, noted, &mut processes);
+        }
+        // Processes that are none of them have only got their numbers.
+        for pid in processes.into_keys() {
+            if !self.roles.contains_key(&pid) {
+                self.act(Action::Unwatch(pid));
+            }
+        }
+        if left.same_boot {
+            self.act(Action::AskStepds);
+        }
+        let jobs: BTreeSet<JobId> = self.jobs.keys().map(|run| run.job).collect();
+        self.act(Action::RemoveFilesOfOthers(jobs));
+        self.is_unsettled = true;
+    }
+
+    fn take_over(
+        &mut self,
+        run: JobAttempt,
+        old: &RecordedAttempt,
+        same_boot: bool,
+        noted: Option<i32>,
+        processes: &mut BTreeMap<i32, u64>,
+    ) {
+        let grant = old
+            .grant
+            .as_ref()
+            .and_then(|bytes| self.grant_of(run, bytes));
+        let mut entry = JobEntry {
+            phase: match old.released {
+                true => Phase::Released,
+                false => Phase::Running,
+            },
+            uid: old.uid,
+            is_recovered: same_boot,
+            grant,
+            prolog_epilog: old.prolog_epilog.clone(),
+            forgotten_steps: old.steps_gone.clone(),
+            ..JobEntry::default()
+        };
+        entry.launch = Launch::recorded();
+        for step in &old.steps_gone {
+            entry.numbers.insert(*step);
+        }
+        self.jobs.insert(run, entry);
+        if same_boot {
+            if let Some(pid) = old.pid {
+                self.sessions.insert(pid, run);
+            }
+            for (&step, &pid) in &old.steps {
+                self.sessions.insert(pid, run);
+                self.take_over_step(run, step, pid, old, processes);
+            }
+        } else {
+            let dirs = old.step_dirs.values().flatten().cloned();
+            self.remove_dirs(run, dirs.collect());
+        }
+        if let Some((status, usage, end)) = old.ended.clone() {
+            let outcome = LauncherEvent::BatchEnded {
+                run,
+                status,
+                usage,
+                end,
+            };
+            return self.conclude(run, outcome, old.released);
+        }
+        if let Some((fault, error)) = old.failed.clone() {
+            return self.conclude(run, fault.event(run, error), old.released);
+        }
+        if old.batch && same_boot {
+            // Where its fork was not written down any more, the script itself has noted it.
+            let mut found = [old.pid, noted].into_iter().flatten();
+            let is_it = |start_ms: u64| is_of(start_ms, old.boot_ms, START_SLACK_MS);
+            let is_script = |pid: &i32| processes.get(pid).is_some_and(|start| is_it(*start));
+            if let Some(pid) = found.find(is_script) {
+                self.roles.insert(pid, Role::Script(run));
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.script = Some(pid);
+                }
+                if old.ending {
+                    self.resume_ending(run);
+                }
+                return;
+            }
+        }
+        let programs = old.prolog_epilog.as_ref();
+        let has_prolog = programs.is_some_and(|p| !p.prolog.is_empty());
+        let in_prolog = has_prolog && !old.prolog_over;
+        if old.batch || in_prolog || !same_boot {
+            self.conclude(run, LauncherEvent::Vanished(run), old.released);
+        } else if old.ending {
+            self.resume_ending(run);
+        }
+    }
+
+    fn conclude(&mut self, run: JobAttempt, outcome: LauncherEvent, is_released: bool) {
+        if is_released {
+            if let Some(entry) = self.jobs.get_mut(&run) {
+                entry.outcome = Some(outcome);
+            }
+        } else {
+            self.finish(run, outcome);
+        }
+    }
+
+    /// It was ordered to end: the wait before KILL starts again.
+    fn resume_ending(&mut self, run: JobAttempt) {
+        let is_here = |e: &JobEntry| !e.phase.is_released();
+        if self.jobs.get(&run).is_some_and(is_here) && self.advance(run, Move::Terminate) {
+            if let Some(entry) = self.jobs.get_mut(&run) {
+                entry.kill_at_ms = Some(self.now.mono_ms + self.kill_wait_ms);
+            }
+            self.set_timer(TimerKey::Kill(run), self.kill_wait_ms);
+        }
+    }
+
+    fn take_over_step(
+        &mut self,
+        run: JobAttempt,
+        step: StepNo,
+        pid: i32,
+        old: &RecordedAttempt,
+        processes: &BTreeMap<i32, u64>,
+    ) {
+        let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
+        let ended = old.step_ends.get(&step).cloned();
+        let is_over = ended.is_some();
+        let is_it = |start_ms: &u64| is_of(*start_ms, old.boot_ms, u64::MAX);
+        let runs = !is_over && processes.get(&pid).is_some_and(is_it);
+        if runs {
+            self.roles.insert(pid, Role::Step(run, step));
+        }
+        let process = StepProcess {
+            dirs,
+            ended,
+            ..StepProcess::new(if runs { pid } else { 0 }, None)
+        };
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.enter_step(step, process);
+        }
+        if !is_over && !runs {
+            self.stepd_ended(run, step);
+        }
+    }
+
+    /// The grant that is on file.
+    fn grant_of(&mut self, run: JobAttempt, bytes: &[u8]) -> Option<Rc<JobGrant>> {
+        match minicbor::decode(bytes) {
+            Ok(grant) => Some(Rc::new(grant)),
+            Err(e) => {
+                self.log(format!(
+                    "job {}: its grant cannot be read back: {e}",
+                    run.job
+                ));
+                None
+            }
+        }
+    }
+}
+
+/// Whether a process that has started then is the one that was about to be started at `boot_ms`, at most `slack` later.
+fn is_of(start_ms: u64, boot_ms: u64, slack: u64) -> bool {
+    start_ms + START_SLACK_MS >= boot_ms && start_ms <= boot_ms.saturating_add(slack)
+}

@@ -1,0 +1,652 @@
+//! Steps of jobs: a step daemon is started for each, or one that has had a step is given it; ended with its job; and its result
+//! is kept until the agent knows it. The executor delivers what step daemons have reported before what the agent says.
+
+use super::end::{EncodedEnd, lost};
+use super::event::{Action, FdsId, ResultPurpose, StartedStepd, StepdId};
+use super::job::{EarlyStep, JobEntry};
+use super::{Launcher, Phase, Role};
+use crate::kept::is_kept_of;
+use crate::messages::StepBounds;
+use crate::messages::{
+    FirstOrder, JobAttempt, KeptEntries, LauncherEvent, NextStep, PmixOrder, StepOrder,
+    StepdCommand,
+};
+use crate::pmix_place::SHARED_MEMORY;
+use crate::signals;
+use crate::stepd_reuse::{ORDER_MAX, result_path};
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::job::StepEnd;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// How names of directories begin that a step has for itself.
+const STEP_DIR: &str = "muster-pmix.";
+/// Steps that wait for one job to begin.
+const EARLY_MAX: usize = 4096;
+/// A step daemon to which the launcher has a connection.
+#[derive(Debug)]
+pub(super) struct Stepd {
+    pub(super) id: StepdId,
+    pub(super) pid: i32,
+    /// Where srun reaches it.
+    pub(super) socket: PathBuf,
+    /// The agent has a connection to it: gives it steps, and receives their ends.
+    pub(super) is_owned: bool,
+    /// An earlier launcher started it. It gets no other step.
+    pub(super) is_adopted: bool,
+}
+
+/// What a connection is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepdPlace {
+    /// It runs a step.
+    Step(JobAttempt, StepNo),
+    /// It waits for another.
+    Spare(JobAttempt),
+}
+
+/// A step and its daemon.
+#[derive(Debug)]
+pub(super) struct StepProcess {
+    /// The daemon's process; 0 for one that did not outlive an earlier launcher.
+    pub(super) pid: i32,
+    /// The connection to it; lost with an earlier launcher, and when the step is over.
+    pub(super) stepd: Option<Stepd>,
+    /// Its directories outside the spool directory, for MPI: what is in them when it has ended is nobody's.
+    pub(super) dirs: Vec<PathBuf>,
+    /// How its part of the step ended.
+    pub(super) ended: Option<EncodedEnd>,
+    /// Its daemon has reported that here, and so has left no file.
+    pub(super) is_reported: bool,
+}
+
+impl StepProcess {
+    /// A step that runs in this process.
+    pub(super) fn new(pid: i32, stepd: Option<Stepd>) -> StepProcess {
+        StepProcess {
+            pid,
+            stepd,
+            dirs: Vec::new(),
+            ended: None,
+            is_reported: false,
+        }
+    }
+}
+
+/// A step for which a daemon is started, or to which one is given.
+#[derive(Debug)]
+pub(super) struct Placing {
+    /// The step; none once it was handed to the executor with a new daemon.
+    next: Option<NextStep>,
+    bounds: StepBounds,
+    fds: FdsId,
+    random: u64,
+    is_direct: bool,
+    socket: PathBuf,
+    dirs: Vec<PathBuf>,
+    /// The daemon to which it is given.
+    spare: Option<Stepd>,
+}
+
+/// The step that a file is the result of ([`result_path`]).
+pub fn step_of_result(name: &str) -> Option<(JobAttempt, StepNo)> {
+    let numbers = name.strip_prefix("step-")?.strip_suffix(".end")?;
+    let mut numbers = numbers.split('.');
+    let job = numbers.next()?.parse().ok()?;
+    let attempt = numbers.next()?.parse().ok()?;
+    let step = numbers.next()?.parse().ok()?;
+    let run = JobAttempt::new(JobId(job), Attempt(attempt));
+    numbers.next().is_none().then_some((run, StepNo(step)))
+}
+
+/// Whether a path leads to a directory that a step has for itself.
+pub fn is_step_dir(path: &str) -> bool {
+    let name = Path::new(path).file_name();
+    name.is_some_and(|name| name.as_encoded_bytes().starts_with(STEP_DIR.as_bytes()))
+}
+
+impl Launcher {
+    /// Starts a step daemon, or gives one that is there a step.
+    pub(super) fn start_step(&mut self, order: Box<StepOrder>, fds: Option<FdsId>, random: u64) {
+        let early = EarlyStep { order, fds, random };
+        let Some(EarlyStep { mut order, .. }) = self.wait_for_job(early) else {
+            return;
+        };
+        let (run, step) = (order.run, order.launch.step);
+        let checked = match (self.jobs.get(&run), fds) {
+            (None, _) => Err("the job is not on this node".to_owned()),
+            (Some(e), _) if e.phase.is_leaving() => Err("the job is ending".to_owned()),
+            (Some(_), None) => Err("what goes with its order did not come".to_owned()),
+            (Some(_), Some(fds)) => self.confine_step(&mut order).map(|bounds| (bounds, fds)),
+        };
+        match checked {
+            Ok((bounds, fds)) => self.place_step(order, bounds, fds, random),
+            Err(error) => {
+                self.log_refusal(&format!("step {}.{step}: {error}", run.job));
+                self.actions.extend(fds.map(Action::CloseFds));
+                self.send(LauncherEvent::StepFailed { run, step, error });
+            }
+        }
+    }
+
+    /// Keeps a step's start until its job has begun, with its prolog, and the user's groups are known; gives it back if there
+    /// is nothing to wait for.
+    fn wait_for_job(&mut self, early: EarlyStep) -> Option<EarlyStep> {
+        let run = early.order.run;
+        let is_here = |e: &&JobEntry| !e.phase.is_leaving();
+        let Some(entry) = self.jobs.get(&run).filter(is_here) else {
+            return Some(early);
+        };
+        let mut waits = entry.phase.has_not_begun() || entry.phase == Phase::Prolog;
+        if !waits && entry.user.is_none() {
+            // An earlier launcher has begun the job.
+            let grant = entry.grant.clone();
+            let user = grant.and_then(|grant| self.user_of(&grant.spec.owner));
+            waits = user.is_none() && self.jobs[&run].grant.is_some();
+            if waits {
+                self.without_groups.insert(run);
+            }
+            if let Some(entry) = self.jobs.get_mut(&run) {
+                entry.user = user;
+            }
+        }
+        match self.jobs.get_mut(&run).filter(|_| waits) {
+            Some(entry) if entry.early_steps.len() < EARLY_MAX => {
+                entry.early_steps.push(early);
+                None
+            }
+            Some(_) => {
+                let step = early.order.launch.step;
+                let error = "too many steps wait for the job to begin".to_owned();
+                self.actions.extend(early.fds.map(Action::CloseFds));
+                self.send(LauncherEvent::StepFailed { run, step, error });
+                None
+            }
+            None => Some(early),
+        }
+    }
+
+    fn place_step(&mut self, order: Box<StepOrder>, bounds: StepBounds, fds: FdsId, random: u64) {
+        let (run, step) = (order.run, order.launch.step);
+        let is_direct = order.direct;
+        let next = NextStep {
+            order,
+            kill_wait_ms: self.kill_wait_ms,
+            result: result_path(&self.setup.spool, run, step)
+                .to_string_lossy()
+                .into_owned(),
+            kept: self.kept_of(run, step),
+        };
+        let placing = Placing {
+            next: Some(next),
+            bounds,
+            fds,
+            random,
+            is_direct,
+            socket: self.step_socket(run, step),
+            dirs: Vec::new(),
+            spare: None,
+        };
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.placing.insert(step, placing);
+        }
+        self.find_stepd(run, step);
+    }
+
+    /// Has a daemon take the step: one that is there and that the agent has no connection to, or a new one.
+    fn find_stepd(&mut self, run: JobAttempt, step: StepNo) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        let Some(placing) = entry.placing.get_mut(&step) else {
+            return;
+        };
+        let Some(next) = &placing.next else {
+            return;
+        };
+        // The streams of a direct step come by the agent, when the daemon knows of it.
+        let needs_start = next.order.pmix.is_some() || placing.is_direct;
+        let free = entry.spares.iter().position(|spare| !spare.is_owned);
+        if let Some(at) = free.filter(|_| !needs_start) {
+            let frame = next.as_command();
+            if frame.len() <= ORDER_MAX {
+                let spare = entry.spares.swap_remove(at);
+                let (stepd, fds) = (spare.id, placing.fds);
+                placing.spare = Some(spare);
+                return self.act(Action::GiveStep {
+                    run,
+                    step,
+                    stepd,
+                    frame,
+                    fds,
+                });
+            }
+        }
+        self.start_stepd(run, step);
+    }
+
+    fn start_stepd(&mut self, run: JobAttempt, step: StepNo) {
+        let placing = |launcher: &mut Launcher| {
+            let entry = launcher.jobs.get_mut(&run)?;
+            let placing = entry.placing.get_mut(&step)?;
+            Some((placing.next.take()?, placing.bounds.clone(), placing.random))
+        };
+        let Some((next, bounds, random)) = placing(self) else {
+            return;
+        };
+        let pmix = next.order.pmix.as_ref();
+        let listen = pmix.map(|pmix| pmix.listen.clone());
+        let dirs = pmix.map(|pmix| self.step_dirs(&next.order, pmix, random));
+        let dirs = dirs.unwrap_or_default();
+        if !dirs.is_empty() {
+            self.records.step_dirs(run, step, &dirs);
+        }
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        let Some(placing) = entry.placing.get_mut(&step) else {
+            return;
+        };
+        placing.dirs.clone_from(&dirs);
+        let (socket, fds) = (placing.socket.clone(), placing.fds);
+        let order = Box::new(FirstOrder {
+            node: self.place.node.clone(),
+            dirs,
+            has_wire: listen.is_some(),
+            has_agent: true,
+            first_limits: self.setup.first_limits.clone(),
+            bounds,
+            spool: self.setup.spool.clone(),
+            step: next,
+        });
+        self.act(Action::StartStepd {
+            order,
+            socket,
+            fds,
+            listen,
+        });
+    }
+
+    /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
+    /// has a directory of that name, not even of another cluster or emulated node, and nobody can make it first.
+    fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder, random: u64) -> Vec<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        self.setup.spool.hash(&mut hasher);
+        let (uid, node, place) = (order.user.uid, &self.place.node, hasher.finish());
+        let name = format!(
+            "{STEP_DIR}{uid}.{}.{node}.{place:016x}.{random:016x}",
+            pmix.nspace
+        );
+        let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
+        let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
+        dirs.dedup();
+        dirs
+    }
+
+    fn step_socket(&self, run: JobAttempt, step: StepNo) -> PathBuf {
+        let name = format!("step-{}.{}.sock", run.job, step.0);
+        self.setup.spool.join(name)
+    }
+
+    fn take_placing(&mut self, run: JobAttempt, step: StepNo) -> Option<Placing> {
+        self.is_unsettled = true;
+        self.jobs.get_mut(&run)?.placing.remove(&step)
+    }
+
+    /// A step daemon was started, or could not be.
+    pub(super) fn stepd_started(
+        &mut self,
+        run: JobAttempt,
+        step: StepNo,
+        started: Result<StartedStepd, String>,
+    ) {
+        let Some(placing) = self.take_placing(run, step) else {
+            return;
+        };
+        self.act(Action::CloseFds(placing.fds));
+        match started {
+            Ok(StartedStepd { stepd, pid, wire }) => {
+                let stepd = Stepd {
+                    id: stepd,
+                    pid,
+                    socket: placing.socket.clone(),
+                    is_owned: true,
+                    is_adopted: false,
+                };
+                self.sessions.insert(pid, run);
+                self.step_ready((run, step), stepd, placing, wire);
+            }
+            Err(error) => self.send(LauncherEvent::StepFailed { run, step, error }),
+        }
+    }
+
+    /// Whether a daemon that has had a step has got this one.
+    pub(super) fn step_given(&mut self, run: JobAttempt, step: StepNo, is_sent: bool) {
+        let entry = self.jobs.get_mut(&run);
+        let placing = entry.and_then(|e| e.placing.get_mut(&step));
+        let Some(mut spare) = placing.and_then(|p| p.spare.take()) else {
+            return;
+        };
+        if is_sent {
+            let Some(placing) = self.take_placing(run, step) else {
+                return;
+            };
+            self.act(Action::CloseFds(placing.fds));
+            spare.is_owned = true;
+            return self.step_ready((run, step), spare, placing, None);
+        }
+        self.act(Action::Signal(spare.pid, signals::SIGKILL));
+        self.act(Action::RemoveSocket(spare.socket));
+        self.close_stepd(spare.id);
+        self.find_stepd(run, step);
+    }
+
+    fn step_ready(
+        &mut self,
+        (run, step): (JobAttempt, StepNo),
+        stepd: Stepd,
+        placing: Placing,
+        wire: Option<String>,
+    ) {
+        let (id, pid) = (stepd.id, stepd.pid);
+        let socket = stepd.socket.to_string_lossy().into_owned();
+        self.enter_step(run, step, stepd, placing.dirs);
+        self.act(Action::ListenTo(id));
+        self.send(LauncherEvent::StepReady {
+            run,
+            step,
+            socket,
+            wire,
+            direct: placing.is_direct,
+            pid,
+        });
+        if self.jobs.get(&run).is_some_and(|e| e.phase.is_leaving()) {
+            self.end_step(run, step);
+        }
+    }
+
+    /// A step runs in a daemon to which there is a connection.
+    pub(super) fn enter_step(
+        &mut self,
+        run: JobAttempt,
+        step: StepNo,
+        stepd: Stepd,
+        dirs: Vec<PathBuf>,
+    ) {
+        let (id, pid) = (stepd.id, stepd.pid);
+        self.records.step(run, step, pid);
+        self.roles.insert(pid, Role::Step(run, step));
+        self.stepds.insert(id, StepdPlace::Step(run, step));
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            let process = StepProcess {
+                dirs,
+                ..StepProcess::new(pid, Some(stepd))
+            };
+            entry.enter_step(step, process);
+        }
+    }
+
+    /// A step daemon reports that a step has ended.
+    pub(super) fn step_reported(&mut self, id: StepdId, step: StepNo, end: EncodedEnd) {
+        // Another step is one that a lost agent gave, and did not report.
+        let Some(StepdPlace::Step(run, current)) = self.stepds.get(&id).copied() else {
+            return;
+        };
+        let entry = self.jobs.get_mut(&run).filter(|_| current == step);
+        let process = entry.and_then(|e| e.steps.get_mut(&step));
+        let Some((stepd, process)) = process.and_then(|p| Some((p.stepd.take()?, p))) else {
+            return;
+        };
+        process.is_reported = true;
+        self.act(Action::StopListening(id));
+        self.records.step_ended(run, step, end.clone());
+        self.end_of_step(run, step, end, stepd.is_owned);
+        if stepd.is_adopted {
+            self.roles.remove(&stepd.pid);
+            self.act(Action::Unwatch(stepd.pid));
+            self.dismiss(stepd);
+        } else {
+            self.keep_spare(run, stepd);
+        }
+    }
+
+    /// What it has not reported is in its file, or lost: the end of its process says so.
+    pub(super) fn stepd_closed(&mut self, id: StepdId) {
+        self.act(Action::StopListening(id));
+    }
+
+    /// A step daemon ended: its result is read. One that was killed left none, perhaps processes, and files.
+    pub(super) fn stepd_ended(&mut self, run: JobAttempt, step: StepNo) {
+        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        if process.is_none_or(|p| p.ended.is_some()) {
+            return;
+        }
+        let stepd = process.and_then(|p| p.stepd.as_ref());
+        let socket = stepd.map(|s| s.socket.clone());
+        let socket = socket.unwrap_or_else(|| self.step_socket(run, step));
+        self.act(Action::RemoveSocket(socket));
+        self.act(Action::ReadResult(run, step, ResultPurpose::DaemonEnded));
+    }
+
+    pub(super) fn result_read(
+        &mut self,
+        (run, step): (JobAttempt, StepNo),
+        purpose: ResultPurpose,
+        result: Option<(StepEnd, KeptEntries)>,
+    ) {
+        let now = self.now.wall;
+        match purpose {
+            ResultPurpose::DaemonEnded | ResultPurpose::DaemonWentOn => {
+                let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+                let Some(pid) = process.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
+                    return;
+                };
+                if result.is_none() && purpose == ResultPurpose::DaemonEnded && pid > 0 {
+                    let of = self.members(run);
+                    self.act(Action::KillRemnants(of, pid));
+                }
+                let end = result.map_or_else(|| lost(now), |(end, _)| end);
+                self.end_of_step(run, step, EncodedEnd::of(&end), false);
+            }
+            ResultPurpose::Assigned => {
+                self.act(Action::RemoveResult(run, step));
+                let end = Box::new(result.map_or_else(|| lost(now), |(end, _)| end));
+                self.send(LauncherEvent::StepEnded { run, step, end });
+            }
+            ResultPurpose::Found => {
+                if let Some((end, kept)) = result {
+                    self.step_found(run, step, &end, kept);
+                }
+            }
+        }
+    }
+
+    /// `is_known`: the agent knows of it.
+    pub(super) fn end_of_step(
+        &mut self,
+        run: JobAttempt,
+        step: StepNo,
+        end: EncodedEnd,
+        is_known: bool,
+    ) {
+        let Some(process) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
+            return;
+        };
+        let dirs = std::mem::take(&mut process.dirs);
+        process.ended = Some(end.clone());
+        if let Some(stepd) = process.stepd.take() {
+            self.close_stepd(stepd.id);
+        }
+        self.remove_dirs(run, dirs);
+        if !is_known {
+            let end = Box::new(end.decoded(self.now.wall));
+            self.send(LauncherEvent::StepEnded { run, step, end });
+        }
+        self.is_unsettled = true;
+    }
+
+    /// The lead knows how a step ended here.
+    pub(super) fn forget_step(&mut self, run: JobAttempt, step: StepNo) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        let Some(process) = entry.steps.get(&step).filter(|p| p.ended.is_some()) else {
+            return;
+        };
+        let is_reported = process.is_reported;
+        entry.steps.remove(&step);
+        self.records.step_gone(run, step);
+        if !is_reported {
+            self.act(Action::RemoveResult(run, step));
+        }
+    }
+
+    /// Processes of the job's step daemons.
+    pub(super) fn daemons(&self, run: JobAttempt) -> Vec<i32> {
+        self.jobs.get(&run).map_or_else(Vec::new, |e| {
+            let live = e.steps.values().filter(|s| s.ended.is_none() && s.pid > 0);
+            live.map(|s| s.pid).collect()
+        })
+    }
+
+    /// Steps of a job in this process that have not ended as far as is known.
+    pub(super) fn live_steps_of(&self, run: JobAttempt, pid: i32) -> Vec<StepNo> {
+        let steps = self.jobs.get(&run).into_iter().flat_map(|e| &e.steps);
+        let live = steps.filter(|(_, p)| p.pid == pid && p.ended.is_none());
+        live.map(|(step, _)| *step).collect()
+    }
+
+    fn live_steps(&self, run: JobAttempt) -> Vec<StepNo> {
+        let steps = self.jobs.get(&run).into_iter().flat_map(|e| &e.steps);
+        let live = steps.filter(|(_, p)| p.ended.is_none());
+        live.map(|(step, _)| *step).collect()
+    }
+
+    /// Ends all steps of a job, and says why in their standard error.
+    pub(super) fn end_all_steps(&mut self, run: JobAttempt, message: Option<&str>) {
+        for step in self.live_steps(run) {
+            let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+            let stepd = process.and_then(|p| p.stepd.as_ref()).map(|s| s.id);
+            if let (Some(text), Some(stepd)) = (message, stepd) {
+                let (job, node) = (run.job, &self.place.node);
+                let text = format!("slurmstepd: error: *** STEP {job}.{step} ON {node} {text} ***");
+                // A daemon that does not read is being killed anyway.
+                let line = StepdCommand::PrintStepLine(text);
+                self.act(Action::SendStepd(stepd, line));
+            }
+            self.end_step(run, step);
+        }
+    }
+
+    pub(super) fn ask_steps_to_end(&mut self, run: JobAttempt) {
+        for step in self.live_steps(run) {
+            self.end_step(run, step);
+        }
+    }
+
+    /// Has the daemon of a step end its tasks: TERM, after a while KILL.
+    pub(super) fn end_step(&mut self, run: JobAttempt, step: StepNo) {
+        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        let Some(process) = process.filter(|p| p.ended.is_none()) else {
+            return;
+        };
+        match &process.stepd {
+            Some(stepd) => {
+                let stepd = stepd.id;
+                self.act(Action::SendStepd(stepd, StepdCommand::EndStep));
+            }
+            None if process.pid > 0 => {
+                let pid = process.pid;
+                self.act(Action::Signal(pid, signals::SIGTERM));
+            }
+            None => {}
+        }
+    }
+
+    /// A daemon does not take what was sent: what has to reach it reaches it by a signal.
+    pub(super) fn not_sent(&mut self, id: StepdId, command: &StepdCommand) {
+        let Some(StepdPlace::Step(run, step)) = self.stepds.get(&id).copied() else {
+            return;
+        };
+        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        if let (StepdCommand::EndStep, Some(process)) = (command, process)
+            && process.ended.is_none()
+            && process.pid > 0
+        {
+            let pid = process.pid;
+            self.act(Action::Signal(pid, signals::SIGTERM));
+        }
+    }
+
+    /// The tasks of a step may run for another time.
+    pub(super) fn limit_step(&mut self, run: JobAttempt, step: StepNo, seconds: Option<u64>) {
+        self.command_step(run, step, StepdCommand::SetTimeLimit(seconds));
+    }
+
+    /// Prints a line in the standard error of a step, whichever node it is on.
+    pub(super) fn print_in_step(&mut self, run: JobAttempt, step: StepNo, text: &str) {
+        let line = format!("slurmstepd: error: {text}");
+        self.command_step(run, step, StepdCommand::PrintLine(line));
+    }
+
+    fn command_step(&mut self, run: JobAttempt, step: StepNo, command: StepdCommand) {
+        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        let stepd = process.and_then(|p| p.stepd.as_ref()).map(|s| s.id);
+        // A daemon that does not read is being killed.
+        self.actions
+            .extend(stepd.map(|stepd| Action::SendStepd(stepd, command)));
+    }
+
+    /// Signals all processes of a step; one that is to end it also ends a step whose tasks have not started.
+    pub(super) fn signal_step(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
+        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        let Some(pid) = process.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
+            return;
+        };
+        let of = self.members(run);
+        self.act(Action::SignalStep {
+            of,
+            step,
+            pid,
+            signal,
+        });
+    }
+
+    /// No task of a step was there to be signalled.
+    pub(super) fn step_has_no_tasks(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
+        if matches!(
+            signal,
+            signals::SIGKILL | signals::SIGTERM | signals::SIGINT
+        ) {
+            self.end_step(run, step);
+        }
+    }
+
+    /// What is kept of a step, for its daemon.
+    fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
+        let kept = self.records.kept(run);
+        let of_step = kept.filter(|(key, _)| is_kept_of(*key, step));
+        of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_known_by_their_names() {
+        let run = JobAttempt::new(JobId(7), Attempt(2));
+        let path = result_path(Path::new("/spool"), run, StepNo(3));
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(step_of_result(name), Some((run, StepNo(3))));
+        for other in [
+            "step-7.3.sock",
+            "step-7.2.3.next",
+            "step-7.2.3.4.end",
+            "7.2.3.end",
+        ] {
+            assert_eq!(step_of_result(other), None, "{other}");
+        }
+    }
+}

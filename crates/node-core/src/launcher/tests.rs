@@ -1,0 +1,852 @@
+//! The launcher driven by events, with a model of what is around it: processes, the record file, step daemons, the controller. It
+//! checks with each action that nothing is started twice or before it is on file, and that each thing held is given back once.
+
+mod random;
+mod scenarios;
+
+use super::event::{
+    Belongs, Failure, FdsId, LaunchFiles, ProgramKind, Recovered, ResultPurpose, ScriptNotStarted,
+    StartedStepd, StepdId,
+};
+use super::*;
+use crate::messages::{RunningStep, StepOrder, StepdCommand, TaskBinding, User, VERSIONS};
+use crate::signals::{SIGKILL, SIGTERM};
+use muster_model::cpuset::CpuSet;
+use muster_model::effect::TerminateReason;
+use muster_model::environment::Environment;
+use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
+use muster_model::spec::{JobKind, JobSpec, Owner};
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_proto::node::{Order, Orders};
+use muster_proto::step::{StepLaunch, StepSpec};
+use muster_proto::version::Greeting;
+use muster_trust::{KEY, KeyPair, Receiver, SessionPeers};
+use std::collections::VecDeque;
+
+const UID: u32 = 1000;
+const SCRIPT: BlobId = BlobId([5; 32]);
+const PEERS: SessionPeers<'static> = SessionPeers {
+    cluster: "c",
+    node: "n1",
+    receiver: Receiver::Launcher,
+};
+
+fn run(job: u64) -> JobAttempt {
+    JobAttempt::new(JobId(job), Attempt(1))
+}
+
+/// A job with all four CPUs of this node.
+fn grant(run: JobAttempt, kind: JobKind) -> JobGrant {
+    let spec = JobSpec {
+        kind,
+        script: Some(SCRIPT),
+        owner: Owner {
+            uid: UID,
+            gid: UID,
+            user: "u".to_owned(),
+            ..Owner::default()
+        },
+        ..JobSpec::default()
+    };
+    let alloc = Allocation {
+        nodes: vec![NodeShare {
+            node: NodeIdx(1),
+            name: "n1".to_owned(),
+            cpus: CpuSet::first(4),
+            memory_mib: 0,
+            tasks: 4,
+            gres: Vec::new(),
+        }],
+        hostlist: "n1".to_owned(),
+        ..Allocation::default()
+    };
+    JobGrant {
+        job: run.job,
+        attempt: run.attempt,
+        spec: std::sync::Arc::new(spec),
+        alloc: alloc.into(),
+        position: 0,
+        array: ArrayRole::None,
+        array_info: None,
+        start_time: Timestamp(1),
+        time_limit: TimeLimit::Unlimited,
+        restarts: 0,
+        addresses: Vec::new(),
+        key: vec![1; 16].into(),
+        account: String::new(),
+        qos: String::new(),
+        next_step: 0,
+        components: Vec::new(),
+        resizes: 0,
+        het_key: None,
+    }
+}
+
+fn step_order(run: JobAttempt, step: StepNo) -> Box<StepOrder> {
+    Box::new(StepOrder {
+        run,
+        launch: StepLaunch {
+            key: vec![1; 16].into(),
+            spec: StepSpec {
+                job: run.job,
+                ..StepSpec::default()
+            },
+            step,
+            step_key: vec![2; 16].into(),
+            position: 0,
+            tasks: vec![vec![0]],
+            names: vec!["n1".to_owned()],
+            cpus: CpuSet::first(1),
+            memory_mib: 0,
+            gres: Vec::new(),
+            lead: String::new(),
+            width: 0,
+            above: None,
+        },
+        user: User::default(),
+        env: Environment::default(),
+        limits: Vec::new(),
+        array: None,
+        job_name: String::new(),
+        append: false,
+        task_prolog: None,
+        task_epilog: None,
+        binding: TaskBinding::default(),
+        pmix: None,
+        direct: false,
+    })
+}
+
+fn end_of_step() -> StepEnd {
+    StepEnd::never_ran(Timestamp(9))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Script(JobAttempt),
+    /// With the step that it runs.
+    Stepd(JobAttempt, Option<StepNo>),
+    Programs(JobAttempt, ProgramKind),
+    Helper,
+    /// Left by a job's script or task.
+    Orphan(JobAttempt),
+}
+
+#[derive(Debug)]
+struct Process {
+    kind: Kind,
+    is_child: bool,
+    /// It has ended so, and was not collected.
+    ended: Option<i32>,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    pid: i32,
+    is_listening: bool,
+    unread: VecDeque<StepNo>,
+}
+
+/// See the module.
+struct World {
+    launcher: Launcher,
+    now: Now,
+    controller: Option<muster_trust::Session>,
+    events: VecDeque<Event>,
+    timers: BTreeMap<TimerKey, u64>,
+    records: String,
+    processes: BTreeMap<i32, Process>,
+    watched: BTreeSet<i32>,
+    results: BTreeSet<(JobAttempt, StepNo)>,
+    fds: BTreeSet<FdsId>,
+    stepds: BTreeMap<StepdId, Connection>,
+    look_ups: BTreeSet<Account>,
+    last_id: u64,
+    /// Processes cannot be started for now.
+    lacks: bool,
+    /// The disk is full.
+    is_full: bool,
+    prolog: Vec<String>,
+    epilog: Vec<String>,
+    /// What the agent has received since it attached.
+    sent: Vec<LauncherEvent>,
+    /// What has been started ever.
+    scripts: BTreeMap<JobAttempt, u32>,
+    steps: BTreeMap<(JobAttempt, StepNo), u32>,
+    /// Those of this launcher's time.
+    new_steps: BTreeSet<(JobAttempt, StepNo)>,
+    signals: Vec<(i32, i32)>,
+    /// Jobs of which the controller knows how they ended.
+    forgotten: BTreeSet<JobAttempt>,
+    prologs: u32,
+    epilogs: u32,
+    /// What step daemons say of their version.
+    stepd_greeting: Option<Greeting>,
+}
+
+impl World {
+    /// A launcher of a node without jobs, whose agent has a session with the controller.
+    fn new() -> World {
+        let (mut records, ..) = Records::read("", "boot");
+        let text = String::from_utf8(records.rewritten()).unwrap();
+        let mut world = World {
+            launcher: Launcher::new(World::setup(), records),
+            now: Now {
+                wall: Timestamp(1000),
+                mono_ms: 1_000_000,
+            },
+            controller: None,
+            events: VecDeque::new(),
+            timers: BTreeMap::new(),
+            records: text,
+            processes: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            results: BTreeSet::new(),
+            fds: BTreeSet::new(),
+            stepds: BTreeMap::new(),
+            look_ups: BTreeSet::new(),
+            last_id: 100,
+            lacks: false,
+            is_full: false,
+            prolog: Vec::new(),
+            epilog: Vec::new(),
+            sent: Vec::new(),
+            scripts: BTreeMap::new(),
+            steps: BTreeMap::new(),
+            new_steps: BTreeSet::new(),
+            signals: Vec::new(),
+            forgotten: BTreeSet::new(),
+            prologs: 0,
+            epilogs: 0,
+            stepd_greeting: Some(VERSIONS.greeting()),
+        };
+        world.deliver(Event::Recovered(Box::default()));
+        world.attach();
+        world
+    }
+
+    fn setup() -> Setup {
+        Setup {
+            spool: "/spool".into(),
+            uid: 0,
+            cpus: 4,
+            first_limits: Vec::new(),
+        }
+    }
+
+    fn attach(&mut self) {
+        let attach = Attach {
+            node: "n1".to_owned(),
+            cluster: "c".to_owned(),
+            version: String::new(),
+            claim: MachineClaim::default(),
+            greeting: None,
+        };
+        self.sent.clear();
+        self.deliver(Event::Attached(Box::new(attach), None));
+        self.deliver(Event::OpenSession(Ok([3; KEY])));
+        let controller = KeyPair::of([7; KEY]);
+        let Some(LauncherEvent::SessionKey(key)) = self.sent.pop() else {
+            panic!("no key");
+        };
+        self.controller = Some(controller.with_node(PEERS, &key).unwrap());
+        let key = controller.public().to_vec().into();
+        self.command(LauncherCommand::BeginSession(key));
+        let begun = self.sent.pop();
+        assert!(matches!(begun, Some(LauncherEvent::SessionBegun(None))));
+        let settings = NodeSettings {
+            prolog: self.prolog.first().cloned(),
+            epilog: self.epilog.first().cloned(),
+            kill_wait_s: 30,
+            ..NodeSettings::default()
+        };
+        self.orders(Vec::new(), Some(settings));
+    }
+
+    fn orders(&mut self, orders: Vec<Order>, settings: Option<NodeSettings>) {
+        let orders = Orders {
+            cluster: "c".to_owned(),
+            node: "n1".to_owned(),
+            at: Timestamp(0),
+            blobs: vec![(SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+            orders,
+            drop_blobs: Vec::new(),
+            settings: settings.map(Box::new),
+        };
+        let orders = minicbor::to_vec(orders).unwrap();
+        let seal = self.controller.as_mut().unwrap().seal(&orders);
+        self.deliver(Event::Sealed {
+            orders: orders.into(),
+            seal: seal.to_vec().into(),
+            local_time: "2026-01-01T00:00:00".to_owned(),
+        });
+    }
+
+    fn order(&mut self, order: Order) {
+        self.orders(vec![order], None);
+        self.finish_wakeup();
+    }
+
+    fn launch(&mut self, run: JobAttempt, kind: JobKind) {
+        self.order(Order::Launch(Box::new(grant(run, kind))));
+        self.answer_look_ups();
+    }
+
+    fn terminate(&mut self, run: JobAttempt, now: bool) {
+        self.order(Order::Terminate {
+            job: run.job,
+            attempt: run.attempt,
+            now,
+            why: TerminateReason::Cancelled,
+        });
+    }
+
+    fn command(&mut self, command: LauncherCommand) {
+        self.deliver(Event::Command(command));
+        self.finish_wakeup();
+    }
+
+    fn start_step(&mut self, run: JobAttempt, step: StepNo) {
+        let fds = FdsId(self.next_id());
+        self.fds.insert(fds);
+        self.deliver(Event::StartStep {
+            order: step_order(run, step),
+            fds: Some(fds),
+            random: 1,
+        });
+        self.finish_wakeup();
+    }
+
+    fn answer_look_ups(&mut self) {
+        for account in std::mem::take(&mut self.look_ups) {
+            self.deliver(Event::GroupsFound(account, vec![UID, 7]));
+        }
+        self.finish_wakeup();
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Delivers an event and what comes of it; whether anything did.
+    fn deliver(&mut self, event: Event) -> bool {
+        self.events.push_back(event);
+        let mut has_acted = false;
+        while let Some(event) = self.events.pop_front().or_else(|| self.next_step_end()) {
+            let mut actions = Vec::new();
+            self.launcher.on_event(event, self.now, &mut actions);
+            has_acted |= !actions.is_empty();
+            for action in actions {
+                self.carry_out(action);
+            }
+        }
+        has_acted
+    }
+
+    fn next_step_end(&mut self) -> Option<Event> {
+        let (id, connection) = self
+            .stepds
+            .iter_mut()
+            .find(|(_, c)| c.is_listening && !c.unread.is_empty())?;
+        let step = connection.unread.pop_front()?;
+        Some(Event::StepEnded(*id, step, EncodedEnd::of(&end_of_step())))
+    }
+
+    fn finish_wakeup(&mut self) {
+        for _ in 0..100 {
+            if !self.deliver(Event::WakeUpEnded) {
+                return;
+            }
+        }
+        panic!("a wake-up does not end");
+    }
+
+    /// Delivers ends of processes.
+    fn reap(&mut self) {
+        while let Some((pid, status)) = self.first_ended() {
+            let process = self.processes.remove(&pid).unwrap();
+            if process.is_child {
+                self.deliver(Event::ChildEnded {
+                    pid,
+                    status,
+                    usage: Box::default(),
+                    failure: None,
+                });
+            } else if self.watched.remove(&pid) {
+                self.deliver(Event::WatchedEnded { pid, status: None });
+            }
+        }
+        self.finish_wakeup();
+    }
+
+    fn first_ended(&self) -> Option<(i32, i32)> {
+        let mut all = self.processes.iter();
+        all.find_map(|(pid, process)| Some((*pid, process.ended?)))
+    }
+
+    /// Fires the timer that is due next, if one is.
+    fn fire_timer(&mut self) -> bool {
+        let first = self.timers.iter().min_by_key(|(_, at)| **at);
+        let Some((key, at)) = first.map(|(key, at)| (key.clone(), *at)) else {
+            return false;
+        };
+        self.timers.remove(&key);
+        self.now.mono_ms = self.now.mono_ms.max(at);
+        self.deliver(Event::TimerDue(key));
+        self.finish_wakeup();
+        true
+    }
+
+    fn spawn(&mut self, kind: Kind) -> Result<i32, Failure> {
+        if self.lacks {
+            return Err(Failure {
+                error: "no processes".to_owned(),
+                is_temporary: true,
+            });
+        }
+        let pid = i32::try_from(self.next_id()).unwrap();
+        let process = Process {
+            kind,
+            is_child: true,
+            ended: None,
+        };
+        self.processes.insert(pid, process);
+        Ok(pid)
+    }
+
+    fn end(&mut self, pid: i32, status: i32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.ended.get_or_insert(status);
+        }
+    }
+
+    fn pids(&self, is_it: impl Fn(&Kind) -> bool) -> Vec<i32> {
+        let live = self.processes.iter().filter(|(_, p)| p.ended.is_none());
+        live.filter(|(_, p)| is_it(&p.kind))
+            .map(|(pid, _)| *pid)
+            .collect()
+    }
+
+    /// The tasks of a daemon have ended. It reports that, or leaves it in a file.
+    fn end_tasks(&mut self, pid: i32) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        let Kind::Stepd(run, Some(step)) = process.kind else {
+            return;
+        };
+        if process.ended.is_some() {
+            return;
+        }
+        process.kind = Kind::Stepd(run, None);
+        let connection = self.stepds.values_mut().find(|c| c.pid == pid);
+        match connection {
+            Some(connection) => {
+                connection.unread.push_back(step);
+            }
+            None => {
+                self.results.insert((run, step));
+                self.end(pid, 0);
+            }
+        }
+    }
+
+    /// The launcher is killed, and another takes over.
+    fn crash(&mut self) {
+        for pid in self.pids(|kind| {
+            !matches!(
+                kind,
+                Kind::Orphan(_) | Kind::Script(_) | Kind::Stepd(_, Some(_))
+            )
+        }) {
+            self.end(pid, SIGKILL);
+        }
+        // What it had not received, daemons leave in files.
+        for (_, connection) in std::mem::take(&mut self.stepds) {
+            for step in connection.unread {
+                if let Some(Process {
+                    kind: Kind::Stepd(run, _),
+                    ..
+                }) = self.processes.get(&connection.pid)
+                {
+                    self.results.insert((*run, step));
+                }
+            }
+        }
+        self.processes.retain(|_, p| p.ended.is_none());
+        self.processes.values_mut().for_each(|p| p.is_child = false);
+        self.fds.clear();
+        self.timers.clear();
+        self.look_ups.clear();
+        self.watched.clear();
+        self.events.clear();
+        self.new_steps.clear();
+        let (mut records, attempts, same_boot) = Records::read(&self.records, "boot");
+        self.records = String::from_utf8(records.rewritten()).unwrap();
+        self.launcher = Launcher::new(World::setup(), records);
+        let mut left = Recovered {
+            same_boot,
+            ..Recovered::default()
+        };
+        for (run, old) in &attempts {
+            // A script notes itself, also where the disk is full.
+            let noted = self.pids(|kind| *kind == Kind::Script(*run)).pop();
+            left.scripts.extend(noted.map(|pid| (*run, pid)));
+            let pids = old.pid.into_iter().chain(noted);
+            let pids = pids.chain(old.steps.values().copied());
+            for pid in pids.filter(|pid| self.processes.contains_key(pid)) {
+                left.processes.insert(pid, old.boot_ms);
+                self.watched.insert(pid);
+            }
+        }
+        left.attempts = attempts;
+        self.sent.clear();
+        self.deliver(Event::Recovered(Box::new(left)));
+        self.finish_wakeup();
+        self.attach();
+    }
+
+    fn failure(&self) -> Failure {
+        Failure {
+            error: "it is full".to_owned(),
+            is_temporary: true,
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Log(line) => assert!(!line.contains("impossible"), "{line}"),
+            Action::SetTimer(key, at) => drop(self.timers.insert(key, at)),
+            Action::StopTimer(key) => drop(self.timers.remove(&key)),
+            Action::AppendRecords(lines) => {
+                let written = match self.is_full {
+                    true => Err(self.failure()),
+                    false => Ok(()),
+                };
+                if written.is_ok() {
+                    self.records.push_str(std::str::from_utf8(&lines).unwrap());
+                }
+                self.events.push_back(Event::RecordsAppended(written));
+            }
+            Action::RewriteRecords(all) => {
+                self.records = String::from_utf8(all).unwrap();
+                self.events.push_back(Event::RecordsRewritten(Ok(())));
+            }
+            Action::SendAgent(event) => self.send(event),
+            Action::CheckControllerKey { .. } => {
+                self.events.push_back(Event::ControllerKeyChecked(Ok(())));
+            }
+            Action::PrepareLaunch { run, script, .. } => {
+                let files = LaunchFiles {
+                    script: script.map(|_| "/spool/script".to_owned()),
+                    prolog: self.prolog.clone(),
+                    epilog: self.epilog.clone(),
+                };
+                let files = match self.is_full {
+                    true => Err(self.failure()),
+                    false => Ok(files),
+                };
+                self.events.push_back(Event::LaunchPrepared(run, files));
+            }
+            Action::StartScript(launch) => self.start_script(launch.run),
+            Action::StartPrograms { run, kind, .. } => {
+                self.check_recorded(run);
+                let started = self.spawn(Kind::Programs(run, kind));
+                match kind {
+                    ProgramKind::Prolog if started.is_ok() => self.prologs += 1,
+                    ProgramKind::Epilog(_) if started.is_ok() => self.epilogs += 1,
+                    _ => {}
+                }
+                self.events
+                    .push_back(Event::ProgramsStarted(run, kind, started));
+            }
+            Action::StartMessage { run, kind, .. } => {
+                let started = self.spawn(Kind::Helper).map_err(|e| e.error);
+                self.events
+                    .push_back(Event::MessageStarted(run, kind, started));
+            }
+            Action::RemoveDirs(run, _) => {
+                let started = self.spawn(Kind::Helper);
+                let started = started.map(|pid| Event::RemovalStarted(run, pid));
+                self.events.extend(started.ok());
+            }
+            Action::LookUpGroups(account) => drop(self.look_ups.insert(account)),
+            Action::StopLookUp(account) => drop(self.look_ups.remove(&account)),
+            other => self.serve_stepds(other),
+        }
+    }
+
+    fn start_script(&mut self, run: JobAttempt) {
+        self.check_recorded(run);
+        let started = self.spawn(Kind::Script(run));
+        if started.is_ok() {
+            *self.scripts.entry(run).or_default() += 1;
+            assert_eq!(self.scripts[&run], 1, "{run:?} is started twice");
+        }
+        let started = started.map_err(ScriptNotStarted::Failed);
+        self.events.push_back(Event::ScriptStarted(run, started));
+    }
+
+    fn check_recorded(&self, run: JobAttempt) {
+        let line = format!("L {} {} ", run.job, run.attempt.0);
+        let is_it = |found: &str| found.starts_with(&line);
+        assert!(self.records.lines().any(is_it), "{run:?} is on no file");
+    }
+
+    fn count_step(&mut self, run: JobAttempt, step: StepNo) {
+        self.new_steps.insert((run, step));
+        let count = self.steps.entry((run, step)).or_default();
+        *count += 1;
+        assert_eq!(*count, 1, "step {step} of {run:?} is started twice");
+    }
+
+    fn serve_stepds(&mut self, action: Action) {
+        match action {
+            Action::StartStepd { order, fds, .. } => {
+                let (run, step) = (order.step.order.run, order.step.order.launch.step);
+                assert!(self.fds.contains(&fds));
+                let started = self.spawn(Kind::Stepd(run, Some(step)));
+                let started = started.map_err(|e| e.error).map(|pid| {
+                    self.count_step(run, step);
+                    let stepd = StepdId(self.next_id());
+                    let connection = Connection {
+                        pid,
+                        ..Connection::default()
+                    };
+                    self.stepds.insert(stepd, connection);
+                    StartedStepd {
+                        stepd,
+                        pid,
+                        wire: None,
+                    }
+                });
+                self.events
+                    .push_back(Event::StepdStarted(run, step, started));
+            }
+            Action::GiveStep {
+                run,
+                step,
+                stepd,
+                fds,
+                ..
+            } => {
+                assert!(self.fds.contains(&fds));
+                let pid = self.stepds[&stepd].pid;
+                let process = self.processes.get_mut(&pid);
+                let is_sent = process.is_some_and(|p| {
+                    let is_live = p.ended.is_none();
+                    assert!(!is_live || p.kind == Kind::Stepd(run, None));
+                    p.kind = Kind::Stepd(run, Some(step));
+                    is_live
+                });
+                if is_sent {
+                    self.count_step(run, step);
+                }
+                self.events.push_back(Event::StepGiven(run, step, is_sent));
+            }
+            Action::SendStepd(stepd, command) => self.send_stepd(stepd, command),
+            Action::ListenTo(stepd) => {
+                self.stepds.get_mut(&stepd).unwrap().is_listening = true;
+            }
+            Action::StopListening(stepd) => {
+                self.stepds.get_mut(&stepd).unwrap().is_listening = false;
+            }
+            Action::CloseStepd(stepd) => {
+                let closed = self.stepds.remove(&stepd);
+                assert!(closed.is_some(), "{stepd:?} is closed twice");
+            }
+            Action::CloseFds(fds) => assert!(self.fds.remove(&fds), "{fds:?} is closed twice"),
+            Action::AskStepds => {
+                for pid in self.pids(|kind| matches!(kind, Kind::Stepd(_, Some(_)))) {
+                    let Kind::Stepd(run, Some(step)) = self.processes[&pid].kind else {
+                        continue;
+                    };
+                    let stepd = StepdId(self.next_id());
+                    let connection = Connection {
+                        pid,
+                        ..Connection::default()
+                    };
+                    self.stepds.insert(stepd, connection);
+                    let running = RunningStep {
+                        run,
+                        step,
+                        pid,
+                        dirs: Vec::new(),
+                        kept: Vec::new(),
+                        greeting: self.stepd_greeting.clone(),
+                    };
+                    let socket = "/spool/socket".into();
+                    self.events
+                        .push_back(Event::StepdRunning(stepd, socket, Box::new(running)));
+                }
+                self.events.push_back(Event::StepdsAsked);
+            }
+            Action::ReadResult(run, step, purpose) => self.read_result(run, step, purpose),
+            Action::RemoveResult(run, step) => drop(self.results.remove(&(run, step))),
+            Action::ListResults => {
+                let results = self.results.iter().copied().collect();
+                self.events.push_back(Event::ResultsListed(results));
+            }
+            Action::WatchStepd(run, step, pid) => {
+                let process = self.processes.get(&pid).filter(|p| p.ended.is_none());
+                let belongs = process.map(|p| match p.kind {
+                    Kind::Stepd(of, _) => Belongs::To(of),
+                    _ => Belongs::Unknown,
+                });
+                if belongs.is_some() {
+                    self.watched.insert(pid);
+                }
+                self.events
+                    .push_back(Event::StepdWatched(run, step, pid, belongs));
+            }
+            Action::Unwatch(pid) => drop(self.watched.remove(&pid)),
+            other => self.signal(other),
+        }
+    }
+
+    fn read_result(&mut self, run: JobAttempt, step: StepNo, purpose: ResultPurpose) {
+        let is_there = self.results.contains(&(run, step));
+        self.events.push_back(Event::ResultRead {
+            run,
+            step,
+            purpose,
+            result: is_there.then(|| (end_of_step(), Vec::new())),
+        });
+    }
+
+    fn send_stepd(&mut self, stepd: StepdId, command: StepdCommand) {
+        let pid = self.stepds[&stepd].pid;
+        let is_live = |p: &&Process| p.ended.is_none();
+        if self.processes.get(&pid).filter(is_live).is_none() {
+            return self.events.push_back(Event::NotSent(stepd, command));
+        }
+        match command {
+            StepdCommand::EndStep => self.end_tasks(pid),
+            StepdCommand::Exit => self.end(pid, 0),
+            _ => {}
+        }
+    }
+
+    fn signal(&mut self, action: Action) {
+        match action {
+            Action::Signal(pid, signal) => {
+                self.signals.push((pid, signal));
+                match (signal, self.processes.get(&pid).map(|p| p.kind)) {
+                    (SIGKILL, _) => self.end(pid, SIGKILL),
+                    (SIGTERM, Some(Kind::Stepd(..))) => self.end_tasks(pid),
+                    _ => {}
+                }
+            }
+            Action::SignalGroup(pid, signal) => self.end(pid, signal),
+            Action::SignalScript { of, script, signal } => {
+                self.signals.extend(script.map(|pid| (pid, signal)));
+                if signal == SIGKILL {
+                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.run));
+                    let all = script.into_iter().chain(orphans);
+                    all.for_each(|pid| self.end(pid, SIGKILL));
+                }
+            }
+            Action::SignalBelow { roots, signal, .. } => {
+                assert_eq!(signal, SIGKILL);
+                roots.into_iter().for_each(|pid| self.end_tasks(pid));
+            }
+            Action::SignalStep { pid, signal, .. } => {
+                self.signals.push((pid, signal));
+                if signal == SIGKILL {
+                    self.end_tasks(pid);
+                }
+            }
+            Action::SignalFound { found, .. } => {
+                found.into_iter().for_each(|pid| self.end(pid, SIGKILL));
+            }
+            Action::FindLeftovers(jobs) => {
+                let left = jobs.iter().map(|of| {
+                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.run));
+                    (of.run, orphans)
+                });
+                let left = left.collect();
+                self.events.push_back(Event::LeftoversFound {
+                    left,
+                    is_unclear: false,
+                    since_ms: 0,
+                });
+            }
+            Action::KeepSettings(_)
+            | Action::KeepScripts(_)
+            | Action::DropScript(_)
+            | Action::RemoveSocket(_)
+            | Action::RemoveFilesOfOthers(_)
+            | Action::KillOrphans
+            | Action::KillRemnants(..)
+            | Action::RetireMember(..)
+            | Action::ForgetScript(_)
+            | Action::ForgetMembers(_) => {}
+            other => panic!("{other:?} is not modelled"),
+        }
+    }
+
+    /// The agent receives something: each end once.
+    fn send(&mut self, event: LauncherEvent) {
+        let is_same = |other: &LauncherEvent| match (&event, other) {
+            (
+                LauncherEvent::StepEnded { run, step, .. },
+                LauncherEvent::StepEnded {
+                    run: of,
+                    step: other,
+                    ..
+                },
+            ) => (run, step) == (of, other),
+            _ => outcome_of(&event).is_some() && outcome_of(&event) == outcome_of(other),
+        };
+        assert!(
+            !self.sent.iter().any(is_same),
+            "{event:?} is reported twice"
+        );
+        self.sent.push(event);
+    }
+
+    fn outcome(&self, run: JobAttempt) -> Option<&LauncherEvent> {
+        self.sent
+            .iter()
+            .find(|event| outcome_of(event) == Some(run))
+    }
+
+    fn is_released(&self, run: JobAttempt) -> bool {
+        let is_it =
+            |event: &LauncherEvent| matches!(event, LauncherEvent::Released(of) if *of == run);
+        self.sent.iter().any(is_it)
+    }
+
+    fn phase(&self, run: JobAttempt) -> Phase {
+        self.launcher
+            .jobs
+            .get(&run)
+            .map_or(Phase::Gone, |e| e.phase)
+    }
+
+    fn script(&self, run: JobAttempt) -> i32 {
+        self.launcher.jobs[&run].script.expect("it runs")
+    }
+
+    fn program(&self, run: JobAttempt) -> i32 {
+        self.pids(|kind| matches!(kind, Kind::Programs(of, _) if *of == run))[0]
+    }
+
+    /// A process ends, which is collected.
+    fn end_and_reap(&mut self, pid: i32, status: i32) {
+        self.end(pid, status);
+        self.reap();
+    }
+}
+
+/// The job of which an event reports how its script ended.
+fn outcome_of(event: &LauncherEvent) -> Option<JobAttempt> {
+    match event {
+        LauncherEvent::BatchEnded { run, .. }
+        | LauncherEvent::LaunchFailed { run, .. }
+        | LauncherEvent::Vanished(run) => Some(*run),
+        _ => None,
+    }
+}

@@ -1,0 +1,376 @@
+//! Carries out what the agent's state machine decides, and gives it what happens. What a burst of events brings leaves in one
+//! write per peer.
+
+use super::closing::Streams;
+use super::controller::Link;
+use super::launcher_link::LauncherOutlet;
+use super::listener::Asker;
+use super::peers::Peers;
+use super::quota::Charge;
+use super::stepd_channels::StepdChannels;
+use super::{Found, Input, mpi_probe};
+use crate::descriptors::OrderFds;
+use crate::options::AgentOptions;
+use crate::{info, now, sys, topology};
+use minicbor::bytes::ByteVec;
+use muster_model::ids::{Attempt, JobId};
+use muster_model::time::Timestamp;
+use muster_node_core::agent::{
+    Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, RequestId, StdioId,
+    StepdId, Timer,
+};
+use muster_node_core::messages::{LauncherCommand, StepOrder};
+use muster_node_core::now::Now;
+use muster_proto::client::{Request, RequestBody};
+use muster_proto::frame;
+use muster_proto::node::{NodeHello, ToCtld};
+use muster_proto::step::{AgentReply, AgentRequest};
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// A request that is not over.
+struct OpenRequest {
+    reply: mpsc::UnboundedSender<AgentReply>,
+    /// Counts against what its user may have waiting here.
+    charge: Option<Charge>,
+}
+
+/// A connection to the controller that waits for its greeting.
+struct Dialed {
+    /// The agent's public key for it.
+    key: ByteVec,
+    greeting: oneshot::Sender<Vec<u8>>,
+}
+
+/// The agent and all that its numbers stand for.
+pub(super) struct Executor {
+    agent: Agent,
+    options: AgentOptions,
+    found: Found,
+    started: Timestamp,
+    clock: Instant,
+    inputs: mpsc::UnboundedSender<Input>,
+    peers: Peers,
+    controller: Option<Link>,
+    launcher: Option<LauncherOutlet>,
+    /// Frames for launcher and controller that this burst brought.
+    to_launcher: Vec<u8>,
+    to_controller: Vec<u8>,
+    dialed: HashMap<DialId, Dialed>,
+    answered: HashMap<DialId, oneshot::Sender<Result<(), String>>>,
+    requests: HashMap<RequestId, OpenRequest>,
+    streams: HashMap<StdioId, Streams>,
+    next_id: u64,
+    stepds: StepdChannels,
+    /// Answers to actions, which come before all other events.
+    events: VecDeque<AgentEvent>,
+    is_stopping: bool,
+}
+
+impl Executor {
+    pub(super) fn new(
+        options: AgentOptions,
+        found: Found,
+        peers: Peers,
+        inputs: mpsc::UnboundedSender<Input>,
+    ) -> Executor {
+        let started = now();
+        let config = AgentConfig {
+            name: options.name.clone(),
+            cluster: options.cluster.clone(),
+            address: info::agent_address(&options.spool_dir),
+            spool_dir: options.spool_dir.clone(),
+            cross_memory_pays: found.cross_memory.as_ref().map(|c| c.pays()),
+            listens_at: found.listens_at,
+            machine: topology::read_machine(options.claim()),
+        };
+        Executor {
+            agent: Agent::new(config, started),
+            options,
+            found,
+            started,
+            clock: Instant::now(),
+            inputs,
+            peers,
+            controller: None,
+            launcher: None,
+            to_launcher: Vec::new(),
+            to_controller: Vec::new(),
+            dialed: HashMap::new(),
+            answered: HashMap::new(),
+            requests: HashMap::new(),
+            streams: HashMap::new(),
+            next_id: 0,
+            stepds: StepdChannels::default(),
+            events: VecDeque::new(),
+            is_stopping: false,
+        }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    /// Gives the agent what has happened, and does what follows.
+    pub(super) fn take(&mut self, input: Input) {
+        let event = match input {
+            Input::Event(event) => Some(event),
+            Input::Dialed(dial, key, greeting) => {
+                self.dialed.insert(dial, Dialed { key, greeting });
+                Some(AgentEvent::Dialed(dial))
+            }
+            Input::ControllerAnswered(dial, key, trusted) => {
+                self.answered.insert(dial, trusted);
+                Some(AgentEvent::ControllerAnswered(dial, key))
+            }
+            Input::ControllerUp(link) => {
+                self.controller = Some(link);
+                self.to_controller.clear();
+                Some(AgentEvent::ControllerUp)
+            }
+            Input::ControllerLost => {
+                self.controller = None;
+                Some(AgentEvent::ControllerLost)
+            }
+            Input::LauncherUp(outlet) => {
+                self.launcher = Some(outlet);
+                self.to_launcher.clear();
+                Some(AgentEvent::LauncherUp)
+            }
+            Input::LauncherLost => {
+                self.launcher = None;
+                Some(AgentEvent::LauncherLost)
+            }
+            Input::StepdReadable(stepd) => self.stepds.read(stepd),
+            Input::Request {
+                asker,
+                request,
+                streams,
+                reply,
+            } => Some(self.open_request(asker, request, streams, reply)),
+        };
+        if let Some(event) = event {
+            self.run(event);
+        }
+    }
+
+    /// Sends what a burst of events has brought.
+    pub(super) fn flush(&mut self) {
+        while self.run(AgentEvent::Idle) {}
+        self.flush_launcher(OrderFds::default());
+        if let Some(controller) = &self.controller
+            && !self.to_controller.is_empty()
+        {
+            // A closed outlet means that the connection is gone, which comes as an input of its own.
+            let _ = controller
+                .outlet
+                .send(std::mem::take(&mut self.to_controller));
+        }
+    }
+
+    /// Gives the agent an event, and then what its actions bring; whether they bring any.
+    fn run(&mut self, event: AgentEvent) -> bool {
+        self.events.push_back(event);
+        let (mut actions, mut count) = (Vec::new(), 0);
+        while let Some(event) = self.events.pop_front() {
+            count += 1;
+            let mono = self.clock.elapsed().as_millis();
+            let now = Now {
+                wall: now(),
+                mono_ms: u64::try_from(mono).unwrap_or(u64::MAX),
+            };
+            self.agent.on_event(event, now, &mut actions);
+            for action in actions.drain(..) {
+                self.execute(action);
+            }
+        }
+        count > 1
+    }
+
+    fn execute(&mut self, action: AgentAction) {
+        match action {
+            AgentAction::Greet {
+                dial,
+                launcher_key,
+                present,
+            } => self.greet(dial, launcher_key, present),
+            AgentAction::TrustController(dial, result) => {
+                if let Some(trusted) = self.answered.remove(&dial) {
+                    // The connection may have broken meanwhile.
+                    let _ = trusted.send(result);
+                }
+            }
+            AgentAction::CloseController => {
+                if let Some(link) = self.controller.take() {
+                    link.close();
+                }
+            }
+            AgentAction::SendHealth => {
+                let (load_centi, free_mib) = info::health();
+                let health = ToCtld::Health {
+                    load_centi,
+                    free_mib,
+                };
+                frame::encode_into(&health, &mut self.to_controller);
+            }
+            AgentAction::SendReports(reports) => {
+                frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);
+            }
+            AgentAction::Launcher(command) => {
+                frame::encode_into(&command, &mut self.to_launcher);
+            }
+            AgentAction::StartStepd {
+                stepd,
+                order,
+                tmp_bases,
+            } => self.start_stepd(stepd, order, tmp_bases),
+            AgentAction::OfferStep {
+                stepd,
+                frame,
+                stdio,
+            } => {
+                let streams = stdio.and_then(|stdio| self.streams.get(&stdio));
+                let is_written = self.stepds.send(stepd, &frame, streams);
+                let event = AgentEvent::StepOffered(stepd, is_written);
+                self.events.push_back(event);
+            }
+            AgentAction::SendStdio { stepd, stdio } => self.send_stdio(stepd, stdio),
+            AgentAction::ReadStepds(stepds) => {
+                for stepd in stepds {
+                    self.events.extend(self.stepds.read(stepd));
+                }
+                self.events.push_back(AgentEvent::StepdsRead);
+            }
+            AgentAction::CloseStepd(stepd) => self.stepds.close(stepd),
+            // They are closed where that delays nobody.
+            AgentAction::CloseStdio(stdio) => drop(self.streams.remove(&stdio)),
+            AgentAction::Reply(request, reply) => {
+                if let Some(request) = self.requests.get(&request) {
+                    // The client may have disconnected.
+                    let _ = request.reply.send(reply);
+                }
+            }
+            AgentAction::ReleaseBytes(request) => {
+                if let Some(request) = self.requests.get_mut(&request) {
+                    request.charge = None;
+                }
+            }
+            AgentAction::EndRequest(request) => drop(self.requests.remove(&request)),
+            AgentAction::AskPeer {
+                request,
+                address,
+                body,
+            } => {
+                let (peers, inputs) = (self.peers.clone(), self.inputs.clone());
+                tokio::spawn(async move {
+                    let answer = peers.ask(&address, &body).await;
+                    let answer = answer.map_err(|e| format!("{e:#}"));
+                    let event = AgentEvent::PeerAnswered(request, answer);
+                    let _ = inputs.send(Input::Event(event));
+                });
+            }
+            AgentAction::SetTimer { timer, after_ms } => self.set_timer(timer, after_ms),
+            AgentAction::Stop => self.is_stopping = true,
+        }
+    }
+
+    fn set_timer(&self, timer: Timer, after_ms: u64) {
+        let inputs = self.inputs.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            let _ = inputs.send(Input::Event(AgentEvent::TimerDue(timer)));
+        });
+    }
+
+    fn start_stepd(&mut self, stepd: StepdId, mut order: Box<StepOrder>, tmp_bases: Vec<String>) {
+        if let Some(pmix) = &mut order.pmix {
+            mpi_probe::complete(pmix, tmp_bases);
+        }
+        match self.stepds.open(stepd, &self.inputs) {
+            Ok(far) => {
+                frame::encode_into(&LauncherCommand::StartStep(order), &mut self.to_launcher);
+                self.flush_launcher(OrderFds {
+                    agent: Some(far),
+                    ..OrderFds::default()
+                });
+            }
+            Err(e) => {
+                let event = AgentEvent::StepdChannelFailed(stepd, e.to_string());
+                self.events.push_back(event);
+            }
+        }
+    }
+
+    /// Descriptors go with the last message.
+    fn flush_launcher(&mut self, with: OrderFds) {
+        if let Some(launcher) = &self.launcher
+            && !self.to_launcher.is_empty()
+        {
+            // A closed outlet means that the connection is gone, which comes as an input of its own.
+            let _ = launcher.send((std::mem::take(&mut self.to_launcher), with));
+        }
+    }
+
+    fn send_stdio(&self, stepd: StepdId, stdio: StdioId) {
+        let streams = self.streams.get(&stdio);
+        if !streams.is_some_and(|streams| self.stepds.send_streams(stepd, streams)) {
+            // It ends by itself when none come, and that is reported like any end.
+            log::warn!("a step daemon does not take the streams of its step");
+        }
+    }
+
+    /// Greets the controller with the keys of agent and launcher for this connection.
+    fn greet(&mut self, dial: DialId, launcher_key: ByteVec, present: Vec<(JobId, Attempt)>) {
+        let Some(Dialed { key, greeting }) = self.dialed.remove(&dial) else {
+            return;
+        };
+        let mut info = info::collect(&self.options, self.started);
+        info.cross_memory = self.found.cross_memory.as_ref().map(ToString::to_string);
+        let hello = NodeHello {
+            name: self.options.name.clone(),
+            info,
+            present,
+            key,
+            launcher_key,
+        };
+        // The connection may have broken meanwhile.
+        let _ = greeting.send(frame::encode(&Request {
+            version: muster_proto::PROTOCOL,
+            body: RequestBody::NodeHello(Box::new(hello)),
+        }));
+    }
+
+    fn open_request(
+        &mut self,
+        asker: Asker,
+        request: Box<AgentRequest>,
+        streams: Option<Streams>,
+        reply: mpsc::UnboundedSender<AgentReply>,
+    ) -> AgentEvent {
+        self.next_id += 1;
+        let (id, stdio) = (RequestId(self.next_id), StdioId(self.next_id));
+        let open = OpenRequest {
+            reply,
+            charge: Some(asker.charge),
+        };
+        self.requests.insert(id, open);
+        let stdio = streams.map(|streams| {
+            self.streams.insert(stdio, streams);
+            stdio
+        });
+        let random = match *request {
+            AgentRequest::Create(_) => sys::random_key(),
+            _ => ByteVec::from(Vec::new()),
+        };
+        AgentEvent::Request(ClientRequest {
+            id,
+            conn: ConnId(asker.conn),
+            uid: asker.uid,
+            is_agent: asker.is_agent,
+            body: request,
+            stdio,
+            random,
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! The connection to the launcher, which the supervisor makes, and starts the launcher whenever it is not there.
+
+use super::Input;
+use super::socket::{Socket, read_frames};
+use super::supervisor_link::Dialer;
+use crate::descriptors::OrderFds;
+use muster_node_core::agent::AgentEvent;
+use muster_node_core::messages::{LauncherEvent, VERSIONS};
+use muster_proto::version::Greeting;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Wait before the next try when a launcher cannot be started.
+const RETRY: Duration = Duration::from_secs(1);
+/// The same where the launcher is of a version that cannot be used.
+const REFUSED_RETRY: Duration = Duration::from_secs(30);
+
+/// Bytes for the launcher, with the descriptors that go with the last message of them.
+pub(super) type LauncherOutlet = mpsc::UnboundedSender<(Vec<u8>, OrderFds)>;
+
+/// Keeps the connection up for ever.
+pub(super) fn keep(dialer: Dialer, inputs: mpsc::UnboundedSender<Input>) {
+    tokio::spawn(async move {
+        loop {
+            match dialer.connect_launcher().await {
+                Ok(link) => serve(link, &inputs).await,
+                Err(e) => {
+                    log::error!("there is no connection to the launcher: {e}");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    });
+}
+
+/// Serves a connection until it ends, if the launcher speaks a version that is spoken here.
+async fn serve(link: Socket, inputs: &mpsc::UnboundedSender<Input>) {
+    let (mut is_up, mut refusal) = (false, None);
+    let ended = read_frames(link.clone(), |message| {
+        if !is_up && refusal.is_none() {
+            refusal = check_version(&message).err();
+            match &refusal {
+                Some(_) => link.close(),
+                None => {
+                    is_up = true;
+                    let _ = inputs.send(Input::LauncherUp(spawn_writer(link.clone())));
+                }
+            }
+        }
+        if refusal.is_none() && !matches!(message, LauncherEvent::Greeting(_)) {
+            let event = AgentEvent::Launcher(Box::new(message));
+            let _ = inputs.send(Input::Event(event));
+        }
+    })
+    .await;
+    if let Some(why) = refusal {
+        log::error!(
+            "{why}. Its jobs go on, and this node gets no others: the launcher ends by SIGTERM once they have ended, then \
+             slurmd starts its own"
+        );
+        tokio::time::sleep(REFUSED_RETRY).await;
+        return;
+    }
+    log::error!("the connection to the launcher ended: {ended}");
+    match is_up {
+        true => drop(inputs.send(Input::LauncherLost)),
+        // It does not understand what it was sent, or ends.
+        false => tokio::time::sleep(RETRY).await,
+    }
+}
+
+/// Whether the launcher whose first message this is can be used. One that does not say its version is older than versions are.
+fn check_version(first: &LauncherEvent) -> Result<(), String> {
+    let theirs = match first {
+        LauncherEvent::Refused(why) => return Err(why.clone()),
+        LauncherEvent::Greeting(theirs) => theirs.clone(),
+        _ => Greeting::default(),
+    };
+    match VERSIONS.is_too_old(&theirs) {
+        true => Err(VERSIONS.difference(&theirs, "the launcher of this node", "slurmd")),
+        false => Ok(()),
+    }
+}
+
+/// Writes what comes into the outlet, and the descriptors that go with it, until either end is gone.
+fn spawn_writer(socket: Socket) -> LauncherOutlet {
+    let (outlet, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, OrderFds)>();
+    tokio::spawn(async move {
+        while let Some((bytes, with)) = inbox.recv().await {
+            if socket.write_all_with(&bytes, Some(&with)).await.is_err() {
+                return;
+            }
+        }
+    });
+    outlet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_proto::frame;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    /// What the agent gets of a launcher that sends this and then waits, if it is used; else the connection is closed.
+    async fn inputs_of(said: &[LauncherEvent], is_used: bool) -> Vec<Input> {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let frames: Vec<u8> = said.iter().flat_map(frame::encode).collect();
+        far.write_all(&frames).unwrap();
+        if is_used {
+            far.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        let (inputs, mut inbox) = mpsc::unbounded_channel();
+        serve(Socket::new(near).unwrap(), &inputs).await;
+        if !is_used {
+            assert_eq!(far.read(&mut [0]).unwrap(), 0, "it is closed");
+        }
+        std::iter::from_fn(|| inbox.try_recv().ok()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_launcher_of_another_version_is_not_used() {
+        let of = |protocol: u32| {
+            LauncherEvent::Greeting(Greeting {
+                protocol,
+                release: "0.0.1".to_owned(),
+            })
+        };
+        let state = || LauncherEvent::State(Vec::new());
+        for said in [
+            vec![of(VERSIONS.oldest - 1), state()],
+            vec![LauncherEvent::Refused("update slurmd".to_owned())],
+        ] {
+            let began = tokio::time::Instant::now();
+            assert!(inputs_of(&said, false).await.is_empty());
+            assert!(began.elapsed() >= REFUSED_RETRY, "it is not asked at once");
+        }
+        let why = check_version(&of(VERSIONS.oldest - 1)).unwrap_err();
+        assert!(why.contains("muster 0.0.1"), "{why}");
+        // One of the same version, a newer one that has taken the agent, and one that does not say its version.
+        for said in [
+            vec![of(VERSIONS.newest), state()],
+            vec![of(VERSIONS.newest + 1), state()],
+            vec![state()],
+        ] {
+            match &*inputs_of(&said, true).await {
+                [
+                    Input::LauncherUp(_),
+                    Input::Event(AgentEvent::Launcher(first)),
+                    Input::LauncherLost,
+                ] => {
+                    assert!(matches!(**first, LauncherEvent::State(_)));
+                }
+                other => panic!("{} inputs", other.len()),
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Control channels to the step daemons of this node. Each is a socket pair, of which the daemon gets the other end by the
+//! launcher.
+
+use super::Input;
+use super::closing::Streams;
+use crate::descriptors;
+use crate::sys;
+use muster_node_core::agent::{AgentEvent, StepdId};
+use muster_node_core::messages::StepdEvent;
+use muster_proto::frame::Frames;
+use std::collections::HashMap;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct StepdChannels(HashMap<StepdId, StepdChannel>);
+
+/// This end of a channel.
+#[derive(Debug)]
+struct StepdChannel {
+    fd: Arc<AsyncFd<UnixStream>>,
+    input: Frames,
+    watcher: JoinHandle<()>,
+}
+
+impl Drop for StepdChannel {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+impl StepdChannel {
+    /// `id` comes with the input that says that there is something to read.
+    fn new(
+        stream: UnixStream,
+        id: StepdId,
+        inputs: mpsc::UnboundedSender<Input>,
+    ) -> io::Result<StepdChannel> {
+        stream.set_nonblocking(true)?;
+        let fd = Arc::new(sys::watch(stream, Interest::READABLE)?);
+        let watched = Arc::clone(&fd);
+        let watcher = tokio::spawn(async move {
+            while let Ok(mut ready) = watched.readable().await {
+                // The end stays to be read for ever.
+                let last = ready.ready().is_read_closed();
+                ready.clear_ready();
+                if inputs.send(Input::StepdReadable(id)).is_err() || last {
+                    return;
+                }
+            }
+        });
+        Ok(StepdChannel {
+            fd,
+            input: Frames::default(),
+            watcher,
+        })
+    }
+
+    /// Takes in what has come; whether more may come.
+    fn read(&mut self, events: &mut Vec<StepdEvent>) -> bool {
+        let mut chunk = [0; 4 << 10];
+        let open = loop {
+            match self.fd.get_ref().read(&mut chunk) {
+                Ok(0) => break false,
+                Ok(n) => self.input.push(&chunk[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break e.kind() == io::ErrorKind::WouldBlock,
+            }
+        };
+        loop {
+            match self.input.take() {
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => return open,
+                Err(e) => {
+                    log::error!("a step daemon is not understood: {e}");
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+impl StepdChannels {
+    /// Makes one; gives the daemon's end.
+    pub(super) fn open(
+        &mut self,
+        id: StepdId,
+        inputs: &mpsc::UnboundedSender<Input>,
+    ) -> io::Result<OwnedFd> {
+        let (near, far) = UnixStream::pair()?;
+        let channel = StepdChannel::new(near, id, inputs.clone())?;
+        self.0.insert(id, channel);
+        Ok(far.into())
+    }
+
+    pub(super) fn close(&mut self, id: StepdId) {
+        self.0.remove(&id);
+    }
+
+    /// What a daemon has sent, if it has sent something, or is gone.
+    pub(super) fn read(&mut self, id: StepdId) -> Option<AgentEvent> {
+        let mut events = Vec::new();
+        let is_open = self.0.get_mut(&id)?.read(&mut events);
+        (!is_open || !events.is_empty()).then_some(AgentEvent::StepdEvents {
+            stepd: id,
+            events,
+            is_open,
+        })
+    }
+
+    /// Sends a frame, as a whole or not at all as far as its reader is concerned; whether it was sent.
+    pub(super) fn send(&self, id: StepdId, frame: &[u8], with: Option<&Streams>) -> bool {
+        let with = with.map(Streams::numbers).unwrap_or_default();
+        // A daemon that waits for a step has read all, so that this much is taken at once.
+        let sent = self
+            .0
+            .get(&id)
+            .map(|channel| descriptors::send(channel.fd.get_ref(), frame, &with));
+        matches!(sent, Some(Ok(n)) if n == frame.len())
+    }
+
+    /// Sends streams alone; whether they were sent.
+    pub(super) fn send_streams(&self, id: StepdId, streams: &Streams) -> bool {
+        let channel = self.0.get(&id);
+        channel.is_some_and(|channel| streams.send(channel.fd.get_ref()))
+    }
+}

@@ -1,0 +1,572 @@
+//! The shim: one small single-threaded process per node that forks, executes and waits for jobs, so that the agent
+//! can crash, restart or be upgraded while they run. It decides nothing about jobs; it keeps how they ended until
+//! the agent says that the controller knows.
+//!
+//! It is started by the agent, leaves its session, and ends when ordered to (SIGTERM: once no job has processes;
+//! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
+//! write to the record file and one to the agent.
+
+mod controller_key;
+mod executor;
+mod files;
+mod groups;
+mod measure;
+mod membership;
+mod processes;
+mod programs;
+mod record_file;
+mod removal;
+mod script_start;
+mod scripts;
+mod search;
+mod stepd_start;
+mod stepds;
+mod timers;
+
+pub(crate) use files::{go_to, open_as, output_flags, say};
+pub(crate) use processes::{Containment, ProcessTree, all_pids, parent_of};
+pub(crate) use removal::Removal;
+
+use crate::descriptors::{self, OrderFds};
+use crate::options::AgentOptions;
+use crate::{now, sys};
+use executor::{Executor, Source};
+use muster_node_core::launcher::check_agent;
+use muster_node_core::launcher::event::{ConnId, Event};
+use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
+use muster_proto::frame::Frames;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
+use std::collections::VecDeque;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Name under which the binary's own executable is started as a shim.
+pub const SHIM_NAME: &str = "muster-shim";
+
+/// Exit code of a process that has panicked.
+const PANIC_EXIT: i32 = 101;
+/// Connections at the same time: an agent, the one before it, and commands.
+const CONNECTIONS_MAX: usize = 16;
+/// Bytes that an agent has not read. What it has missed, the next one receives when it attaches.
+const OUTPUT_MAX: usize = 512 << 20;
+/// Descriptors that have come and wait for their orders.
+const DESCRIPTORS_MAX: usize = 1024;
+
+/// Where the shim of a spool directory listens.
+pub(crate) fn socket_path(spool: &Path) -> PathBuf {
+    spool.join("shim.sock")
+}
+
+/// Runs the shim of a spool directory (the only argument), the probe of cross-memory attach, or what a user does with
+/// a user's files: writes a message, removes directories.
+/// Returns in the starting process once the shim listens;
+/// the shim itself goes on in the background.
+pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
+    let first = args.into_iter().next();
+    match first.as_deref() {
+        Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
+        Some(script_start::SCRIPT_ARGUMENT) => muster_script::main(),
+        Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
+        Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
+        Some(removal::CONTENT_ARGUMENT) => return removal::content_main(),
+        Some(groups::GROUPS_ARGUMENT) => return groups::groups_main(),
+        Some(measure::MEASURE_ARGUMENT) => return measure::measure_main(),
+        _ => {}
+    }
+    let Some(spool) = first.map(PathBuf::from) else {
+        eprintln!(
+            "{SHIM_NAME}: the spool directory is missing; the node agent starts this program itself"
+        );
+        return ExitCode::FAILURE;
+    };
+    match start(&spool) {
+        Ok(code) => code,
+        Err(e) => {
+            eprintln!("{SHIM_NAME}: {}: {e}", spool.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Forks into the background and waits until the shim is ready.
+fn start(spool: &Path) -> io::Result<ExitCode> {
+    // Whatever else the starter left open would stay open as long as jobs run.
+    sys::close_from(3);
+    sys::set_undumpable()?;
+    sys::change_own_limits()?;
+    end_at_panic();
+    let (mut parent_end, child_end) = UnixStream::pair()?;
+    match sys::fork()? {
+        sys::Fork::Parent(_) => {
+            drop(child_end);
+            let mut answer = String::new();
+            parent_end.read_to_string(&mut answer)?;
+            if answer == "ready" {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if answer.is_empty() {
+                answer.push_str("it ended before it was ready");
+            }
+            Err(io::Error::other(answer))
+        }
+        sys::Fork::Child => {
+            drop(parent_end);
+            let mut ready = child_end;
+            let run = Loop::open(spool).and_then(|mut launcher| {
+                ready.write_all(b"ready")?;
+                detach(spool)?;
+                if let Err(e) = sys::protect() {
+                    eprintln!("the kernel may end this process when memory runs out: {e}");
+                }
+                drop(std::mem::replace(&mut ready, UnixStream::pair()?.0));
+                launcher.run()
+            });
+            match run {
+                Ok(()) => sys::exit_now(0),
+                Err(e) => {
+                    // Before it was ready the starter reads this, afterwards the log does.
+                    let _ = write!(ready, "{e}");
+                    eprintln!("{SHIM_NAME}: {e}");
+                    sys::exit_now(1)
+                }
+            }
+        }
+    }
+}
+
+/// Has a panic end the process at once, with its place in the log. Shim and step daemons fork children without exec, so
+/// nothing may run on the way out of a child's panic.
+pub(crate) fn end_at_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("process {}: {panic}", std::process::id());
+        sys::exit_now(PANIC_EXIT);
+    }));
+}
+
+/// Leaves the starter's session and standard streams.
+fn detach(spool: &Path) -> io::Result<()> {
+    nix::unistd::setsid()?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        // It tells of all users' jobs.
+        .mode(0o600)
+        .open(spool.join("shim.log"))?;
+    make_private(&log)?;
+    sys::dup_to(null.as_raw_fd(), 0)?;
+    sys::dup_to(null.as_raw_fd(), 1)?;
+    sys::dup_to(log.as_raw_fd(), 2)
+}
+
+/// A file that an earlier version has left keeps the mode it had.
+fn make_private(file: &fs::File) -> io::Result<()> {
+    file.set_permissions(fs::Permissions::from_mode(0o600))
+}
+
+/// Listens on a fresh socket of that mode.
+pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path).map_err(|e| {
+        io::Error::new(
+            e.kind(),
+            format!("cannot listen on {}: {e}", path.display()),
+        )
+    })?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A connection of an agent or of `muster down`.
+struct Conn {
+    id: ConnId,
+    stream: UnixStream,
+    input: Frames,
+    /// What has come with messages.
+    descriptors: VecDeque<OwnedFd>,
+    output: Vec<u8>,
+    /// Nothing has come: what comes first is said by who has connected, which is root.
+    is_new: bool,
+    attached: bool,
+    open: bool,
+}
+
+struct Loop {
+    signals: SignalFd,
+    listener: UnixListener,
+    conns: Vec<Conn>,
+    last_conn: u64,
+    is_attached: bool,
+    executor: Executor,
+    path: PathBuf,
+    /// Keeps a second shim away as long as this process lives.
+    _lock: fs::File,
+}
+
+impl Loop {
+    fn open(spool: &Path) -> io::Result<Loop> {
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            // A process that can open it can lock it.
+            .mode(0o600)
+            .open(spool.join("shim.lock"))?;
+        make_private(&lock)?;
+        sys::lock_file(lock.as_fd())
+            .map_err(|_| io::Error::other("another shim serves this spool directory"))?;
+        sys::reset_signals();
+        sys::ignore_signal(libc::SIGHUP);
+        sys::ignore_signal(libc::SIGPIPE);
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGUSR1] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        sys::become_subreaper()?;
+        let executor = Executor::open(spool)?;
+        let path = socket_path(spool);
+        let listener = bind(&path, 0o600)?;
+        fs::write(spool.join("shim.pid"), format!("{}\n", std::process::id()))?;
+        Ok(Loop {
+            signals,
+            listener,
+            conns: Vec::new(),
+            last_conn: 0,
+            is_attached: false,
+            executor,
+            path,
+            _lock: lock,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.executor.finish_wakeup();
+            self.send();
+            if self.executor.may_exit() {
+                let _ = fs::remove_file(&self.path);
+                return Ok(());
+            }
+            self.wait()?;
+        }
+    }
+
+    /// Waits for something to happen and delivers it.
+    fn wait(&mut self) -> io::Result<()> {
+        let entry = |fd: i32, events: i16| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
+        let mut fds = vec![
+            entry(self.signals.as_fd().as_raw_fd(), libc::POLLIN),
+            entry(self.listener.as_raw_fd(), libc::POLLIN),
+        ];
+        for conn in &self.conns {
+            let out = if conn.output.is_empty() {
+                0
+            } else {
+                libc::POLLOUT
+            };
+            fds.push(entry(conn.stream.as_raw_fd(), libc::POLLIN | out));
+        }
+        let polled: Vec<(RawFd, Source)> = self.executor.polled().collect();
+        fds.extend(polled.iter().map(|(fd, _)| entry(*fd, libc::POLLIN)));
+        sys::poll(&mut fds, self.executor.timeout_ms())?;
+
+        let (conns, mut has_read) = (self.conns.len(), false);
+        for (conn, fd) in self.conns.iter_mut().zip(&fds[2..]) {
+            if fd.revents & !libc::POLLOUT != 0 {
+                conn.read();
+                has_read = true;
+            }
+        }
+        // Orders before ends of processes: what they start may already have ended when those are looked at.
+        if has_read {
+            self.executor.read_stepds();
+            self.take_orders();
+        }
+        if fds[0].revents != 0 || self.executor.may_have_ended {
+            self.take_signals();
+        }
+        for ((fd, source), seen) in polled.iter().zip(&fds[2 + conns..]) {
+            if seen.revents != 0 {
+                self.executor.take(*fd, *source);
+            }
+        }
+        if fds[1].revents != 0 {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    fn take_orders(&mut self) {
+        for at in 0..self.conns.len() {
+            while let Some(message) = self.conns[at].next() {
+                if !self.take_order(at, message) {
+                    eprintln!("a message that is no agent's is refused");
+                    self.conns[at].open = false;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Delivers a message; whether it may come by this connection.
+    fn take_order(&mut self, at: usize, message: LauncherCommand) -> bool {
+        let conn = &mut self.conns[at];
+        let event = match message {
+            LauncherCommand::Attach(attach) if conn.is_new => {
+                conn.is_new = false;
+                self.attach(at, *attach);
+                return true;
+            }
+            LauncherCommand::Stop { kill } if conn.is_new => Event::StopRequested {
+                conn: conn.id,
+                kill,
+            },
+            // Root attaches and stops; an agent has a connection on which that is done.
+            message if !conn.attached || message.is_roots() => return false,
+            LauncherCommand::StartStep(order) => {
+                let fds = OrderFds::take_by_launcher(&mut conn.descriptors);
+                let mut random = [0; 8];
+                // Without one, nothing is started: there are no names that nobody can guess.
+                let fds = sys::fill_randomly(&mut random).ok().map(|()| fds);
+                Event::StartStep {
+                    order,
+                    fds: fds.and_then(|fds| self.executor.hold(fds)),
+                    random: u64::from_ne_bytes(random),
+                }
+            }
+            LauncherCommand::OpenSession => {
+                let mut secret = [0; muster_trust::KEY];
+                let filled = sys::fill_randomly(&mut secret);
+                Event::OpenSession(filled.map(|()| secret).map_err(|e| e.to_string()))
+            }
+            LauncherCommand::Sealed { orders, seal } => Event::Sealed {
+                orders,
+                seal,
+                local_time: sys::local_time(now().unix_s()),
+            },
+            command => Event::Command(command),
+        };
+        self.executor.deliver(event);
+        true
+    }
+
+    /// The agent is here, or a new one: only the latest receives what happens.
+    fn attach(&mut self, at: usize, attach: Attach) {
+        if let Err(why) = check_agent(&attach) {
+            eprintln!("{why}; it is refused, jobs go on");
+            let answer = LauncherEvent::Refused(format!("{why}; update slurmd"));
+            let conn = &mut self.conns[at];
+            muster_proto::frame::encode_into(&answer, &mut conn.output);
+            // So little is taken at once.
+            conn.write();
+            conn.open = false;
+            return;
+        }
+        eprintln!("agent {} of node {} attached", attach.version, attach.node);
+        if attach.greeting.is_some() {
+            let answer = LauncherEvent::Greeting(VERSIONS.greeting());
+            muster_proto::frame::encode_into(&answer, &mut self.conns[at].output);
+        }
+        for conn in &mut self.conns {
+            if std::mem::take(&mut conn.attached) {
+                conn.open = false;
+            }
+        }
+        self.conns[at].attached = true;
+        self.is_attached = true;
+        self.executor.attach(attach);
+    }
+
+    fn take_signals(&mut self) {
+        const INFO: usize = size_of::<libc::signalfd_siginfo>();
+        let mut infos = [0; 4 * INFO];
+        // There are as many at most as signals are waited for, so one read gets them all.
+        let length = nix::unistd::read(&self.signals, &mut infos).unwrap_or(0);
+        let mut children = false;
+        for info in infos[..length].chunks_exact(INFO) {
+            // `ssi_signo` is the first field.
+            let number = info.first_chunk().map_or(0, |n| i32::from_ne_bytes(*n));
+            match number {
+                libc::SIGCHLD => children = true,
+                libc::SIGTERM => drop(self.executor.deliver(Event::ExitWhenIdle)),
+                libc::SIGUSR1 => drop(self.executor.deliver(Event::KillAll)),
+                _ => {}
+            }
+        }
+        if children || self.executor.may_have_ended {
+            self.executor.reap();
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if !is_trusted(&stream) || self.conns.len() >= CONNECTIONS_MAX {
+                eprintln!("a connection is refused");
+                continue;
+            }
+            if stream.set_nonblocking(true).is_ok() {
+                self.last_conn += 1;
+                self.conns.push(Conn {
+                    id: ConnId(self.last_conn),
+                    stream,
+                    input: Frames::default(),
+                    descriptors: VecDeque::new(),
+                    output: Vec::new(),
+                    is_new: true,
+                    attached: false,
+                    open: true,
+                });
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        let events = self.executor.take_output();
+        let answers = self.executor.take_answers();
+        for conn in &mut self.conns {
+            if conn.attached {
+                conn.output.extend_from_slice(&events);
+            }
+            for (_, answer) in answers.iter().filter(|(id, _)| *id == conn.id) {
+                muster_proto::frame::encode_into(answer, &mut conn.output);
+            }
+            conn.write();
+            if conn.output.len() > OUTPUT_MAX {
+                eprintln!("an agent does not read; its connection is closed");
+                conn.open = false;
+            }
+        }
+        self.conns.retain(|c| c.open);
+        let is_attached = self.conns.iter().any(|c| c.attached);
+        if std::mem::replace(&mut self.is_attached, is_attached) && !is_attached {
+            self.executor.deliver(Event::AgentLost);
+        }
+    }
+}
+
+/// Whether the other side runs as root or as this process's user.
+fn is_trusted(stream: &UnixStream) -> bool {
+    let uid = getsockopt(stream, PeerCredentials).map(|peer| peer.uid());
+    uid.is_ok_and(|uid| uid == 0 || uid == geteuid().as_raw())
+}
+
+impl Conn {
+    fn read(&mut self) {
+        // Small: after each fork the first write to a page copies it.
+        let mut chunk = [0; 4 << 10];
+        loop {
+            match descriptors::receive(&self.stream, &mut chunk, &mut self.descriptors) {
+                Ok(0) => self.open = false,
+                Ok(n) => {
+                    self.input.push(&chunk[..n]);
+                    if self.descriptors.len() > DESCRIPTORS_MAX {
+                        self.open = false;
+                        return;
+                    }
+                    // A read that did not fill the buffer emptied the socket.
+                    if n == chunk.len() {
+                        continue;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => self.open = false,
+            }
+            return;
+        }
+    }
+
+    /// The next whole message that has come.
+    fn next(&mut self) -> Option<LauncherCommand> {
+        match self.input.take() {
+            Ok(message) => message,
+            Err(e) => {
+                eprintln!(
+                    "a message from an agent is not understood ({e}); its connection is closed"
+                );
+                self.open = false;
+                self.input = Frames::default();
+                None
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        while !self.output.is_empty() && self.open {
+            match self.stream.write(&self.output) {
+                Ok(n) => drop(self.output.drain(..n)),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.open = false,
+            }
+        }
+    }
+}
+
+/// What a process that connects to the launcher says first, before an agent gets the connection.
+pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
+    let attach = Attach {
+        node: options.name.clone(),
+        cluster: options.cluster.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        claim: options.claim(),
+        greeting: Some(VERSIONS.greeting()),
+    };
+    muster_proto::frame::encode(&LauncherCommand::Attach(Box::new(attach)))
+}
+
+/// What became of [`stop_shim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShimStop {
+    /// It has exited.
+    Stopped,
+    /// None was running.
+    NotRunning,
+    /// It goes on: so many jobs have processes.
+    Busy(u32),
+}
+
+/// Stops the shim of a spool directory. With `kill`, all processes of its jobs are killed first; otherwise it stays
+/// while there are any.
+///
+/// # Errors
+/// What the socket gives.
+pub fn stop_shim(spool: &Path, kill: bool) -> io::Result<ShimStop> {
+    let mut stream = match UnixStream::connect(socket_path(spool)) {
+        Ok(stream) => stream,
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            return Ok(ShimStop::NotRunning);
+        }
+        Err(e) => return Err(e),
+    };
+    muster_proto::frame::write(&mut stream, &LauncherCommand::Stop { kill })?;
+    match muster_proto::frame::read(&mut stream) {
+        Ok(LauncherEvent::Busy(jobs)) => Ok(ShimStop::Busy(jobs)),
+        Ok(other) => Err(io::Error::other(format!("unexpected answer {other:?}"))),
+        // The connection closes when the process ends.
+        Err(_) => Ok(ShimStop::Stopped),
+    }
+}

@@ -1,0 +1,84 @@
+//! The key of a cluster's controller, as this node has seen it first.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Where the key of a cluster's controller is kept.
+fn key_path(spool: &Path, cluster: &str) -> PathBuf {
+    let name = cluster.replace('/', "_");
+    spool.join(format!("controller.{name}.x25519"))
+}
+
+/// Checks that a key is the one first seen for the cluster, which this one is if there was none.
+pub(super) fn check(spool: &Path, cluster: &str, key: &[u8]) -> Result<(), String> {
+    let path = &key_path(spool, cluster);
+    let failed = |e: io::Error| format!("{}: {e}", path.display());
+    match fs::read(path) {
+        Ok(known) if known == key => Ok(()),
+        Ok(_) => Err(format!(
+            "its key is not the one that this node knows; if the controller's state was made anew, remove {}",
+            path.display()
+        )),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => pin(path, key).map_err(failed),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+/// Keeps a controller's key: whole, whenever the disk is full or the machine stops, as a part of one would be another key.
+fn pin(path: &Path, key: &[u8]) -> io::Result<()> {
+    let next = path.with_extension("next");
+    let mut file = fs::File::create(&next)?;
+    file.write_all(key)?;
+    file.sync_all()?;
+    fs::rename(&next, path)?;
+    // Else the name may be gone after a power failure, and the next controller that answers would be believed.
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    fs::File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn dir(name: &str) -> PathBuf {
+        let name = format!("muster-session-{}-{name}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn another_controller_is_not_believed() {
+        let dir = dir("other");
+        check(&dir, "c", &[7; 32]).unwrap();
+        let error = check(&dir, "c", &[8; 32]).unwrap_err();
+        assert!(
+            error.contains("not the one that this node knows"),
+            "{error}"
+        );
+        check(&dir, "c", &[7; 32]).unwrap();
+        check(&dir, "d", &[8; 32]).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// `/dev/full` takes no byte, as a full disk does.
+    #[test]
+    fn a_full_disk_leaves_no_part_of_a_key() {
+        let dir = dir("pin");
+        let path = key_path(&dir, "c");
+        let next = path.with_extension("next");
+        symlink("/dev/full", &next).unwrap();
+        assert!(pin(&path, &[7; 32]).is_err());
+        assert!(!path.exists());
+        fs::remove_file(&next).unwrap();
+        // What an earlier try has left is no part of the next one.
+        fs::write(&next, [1; 99]).unwrap();
+        pin(&path, &[7; 32]).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [7; 32]);
+        assert!(!next.exists());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

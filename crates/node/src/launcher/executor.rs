@@ -1,0 +1,630 @@
+//! Carries out what the launcher decides ([`Launcher`]), in its order, and delivers what comes of it. It decides nothing.
+
+use super::files::Message;
+use super::membership::Membership;
+use super::record_file::{self, RecordFile};
+use super::removal::Removal;
+use super::script_start::ScriptStarter;
+use super::scripts::{Scripts, is_temporary};
+use super::search::Search;
+use super::stepds::{self, Stepds};
+use super::timers::Timers;
+use super::{controller_key, groups, measure, programs};
+use crate::descriptors::OrderFds;
+use crate::reaping::{self, After};
+use crate::{now, step_result, sys};
+use muster_model::ids::JobId;
+use muster_model::job::Usage;
+use muster_node_core::launcher::event::{
+    Action, ConnId, Event, Failure, FdsId, LaunchFiles, Recovered, ScriptFile,
+};
+use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup};
+use muster_node_core::messages::{Attach, JobAttempt, LauncherEvent};
+use muster_node_core::now::Now;
+use muster_node_core::stepd_reuse::result_path;
+use muster_proto::frame;
+use nix::unistd::geteuid;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Bytes that a look-up or a measurement answers: as many as the agent may receive at once.
+const ANSWER_MAX: usize = muster_model::limits::FRAME_BYTES_MAX / 2;
+
+/// A process that is to answer something.
+struct Question {
+    pid: i32,
+    answer: UnixStream,
+    bytes: Vec<u8>,
+    about: About,
+}
+
+/// What it is to answer.
+#[derive(Clone, PartialEq, Eq)]
+enum About {
+    Groups(Account),
+    Measurement(u64),
+}
+
+impl Question {
+    /// Receives what has come; whether that was all.
+    fn read(&mut self) -> bool {
+        let mut chunk = [0; 4 << 10];
+        loop {
+            match self.answer.read(&mut chunk) {
+                Ok(n) if n > 0 && self.bytes.len() + n <= ANSWER_MAX => {
+                    self.bytes.extend_from_slice(&chunk[..n]);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
+                _ => return true,
+            }
+        }
+    }
+}
+
+/// What a descriptor is of that is polled.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    Watched(i32),
+    Stepd(muster_node_core::launcher::event::StepdId),
+    Asked,
+    Question,
+}
+
+/// See the module.
+pub(super) struct Executor {
+    spool: PathBuf,
+    launcher: Launcher,
+    events: VecDeque<Event>,
+    timers: Timers,
+    records: RecordFile,
+    scripts: Scripts,
+    search: Search,
+    script_starter: ScriptStarter,
+    stepds: Stepds,
+    questions: Vec<Question>,
+    output: Vec<u8>,
+    answers: Vec<(ConnId, LauncherEvent)>,
+    /// More children may have ended than were collected.
+    pub(super) may_have_ended: bool,
+}
+
+fn failure(e: &io::Error) -> Failure {
+    Failure {
+        error: e.to_string(),
+        is_temporary: is_temporary(e),
+    }
+}
+
+impl Executor {
+    /// Takes over what an earlier launcher has left in a spool directory.
+    pub(super) fn open(spool: &Path) -> io::Result<Executor> {
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let text = RecordFile::read(spool)?;
+        let (mut records, attempts, same_boot) = Records::read(&text, boot_id.trim());
+        let file = RecordFile::create(spool, &records.rewritten())?;
+        let there = std::thread::available_parallelism();
+        let setup = Setup {
+            spool: spool.to_owned(),
+            uid: geteuid().as_raw(),
+            cpus: there.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
+            first_limits: sys::first_limits().to_vec(),
+        };
+        let mut executor = Executor {
+            spool: spool.to_owned(),
+            launcher: Launcher::new(setup, records),
+            events: VecDeque::new(),
+            timers: Timers::default(),
+            records: file,
+            scripts: Scripts::new(spool),
+            search: Search::new(Membership::open(spool)?),
+            script_starter: ScriptStarter::new()?,
+            stepds: Stepds::default(),
+            questions: Vec::new(),
+            output: Vec::new(),
+            answers: Vec::new(),
+            may_have_ended: false,
+        };
+        executor.recover(attempts, same_boot);
+        Ok(executor)
+    }
+
+    fn recover(&mut self, attempts: BTreeMap<JobAttempt, RecordedAttempt>, same_boot: bool) {
+        let is_known = |run: JobAttempt| same_boot && attempts.contains_key(&run);
+        self.search.members.recover(is_known);
+        let mut left = Recovered {
+            same_boot,
+            settings: record_file::read_settings(&self.spool),
+            ..Recovered::default()
+        };
+        for (run, old) in attempts.iter().filter(|_| same_boot) {
+            let noted = self.search.members.script_of(*run);
+            left.scripts.extend(noted.map(|pid| (*run, pid)));
+            let may_run = old.ended.is_none() && old.failed.is_none();
+            let script = old.pid.into_iter().chain(noted).filter(|_| may_run);
+            let live = old
+                .steps
+                .iter()
+                .filter(|(step, _)| !old.step_ends.contains_key(step));
+            for pid in script.chain(live.map(|(_, pid)| *pid)) {
+                let started = self.search.watch(pid);
+                left.processes.extend(started.map(|started| (pid, started)));
+            }
+        }
+        left.attempts = attempts;
+        self.deliver(Event::Recovered(Box::new(left)));
+    }
+
+    /// Delivers an event, and what comes of it. Whether anything did.
+    pub(super) fn deliver(&mut self, event: Event) -> bool {
+        self.events.push_back(event);
+        let (mut actions, mut has_acted) = (Vec::new(), false);
+        while let Some(event) = self.events.pop_front().or_else(|| self.stepds.next_event()) {
+            let now = Now {
+                wall: now(),
+                mono_ms: sys::boot_ms(),
+            };
+            self.launcher.on_event(event, now, &mut actions);
+            has_acted |= !actions.is_empty();
+            for action in actions.drain(..) {
+                self.carry_out(action);
+            }
+        }
+        has_acted
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        let spool = &self.spool;
+        match action {
+            Action::Log(line) => eprintln!("{line}"),
+            Action::SetTimer(key, at_ms) => self.timers.set(key, at_ms),
+            Action::StopTimer(key) => self.timers.stop(&key),
+            Action::AppendRecords(lines) => {
+                let written = self.records.append(&lines).map_err(|e| failure(&e));
+                // Held here too, it would have to be copied if it could not be written.
+                drop(lines);
+                self.events.push_back(Event::RecordsAppended(written));
+            }
+            Action::RewriteRecords(all) => {
+                let written = self.records.rewrite(&all).map_err(|e| e.to_string());
+                self.events.push_back(Event::RecordsRewritten(written));
+            }
+            Action::SendAgent(event) => frame::encode_into(&event, &mut self.output),
+            Action::Answer(conn, event) => self.answers.push((conn, event)),
+            Action::KeepSettings(bytes) => {
+                if let Err(e) = record_file::keep_settings(spool, &bytes) {
+                    eprintln!("{}: settings: {e}", spool.display());
+                }
+            }
+            Action::CheckControllerKey { cluster, key } => {
+                let checked = controller_key::check(spool, &cluster, &key);
+                self.events.push_back(Event::ControllerKeyChecked(checked));
+            }
+            Action::KeepScripts(used) => self.scripts.keep_only(&used),
+            Action::DropScript(id) => self.scripts.drop_blob(id),
+            Action::RemoveSocket(path) => drop(fs::remove_file(path)),
+            Action::RemoveResult(run, step) => {
+                let _ = fs::remove_file(result_path(spool, run, step));
+            }
+            Action::ReadResult(run, step, purpose) => {
+                let result = step_result::read(&result_path(spool, run, step));
+                self.events.push_back(Event::ResultRead {
+                    run,
+                    step,
+                    purpose,
+                    result,
+                });
+            }
+            Action::ListResults => {
+                let results = stepds::results(spool);
+                self.events.push_back(Event::ResultsListed(results));
+            }
+            Action::RemoveFilesOfOthers(jobs) => remove_files_of_others(spool, &jobs),
+            other => self.handle_processes(other),
+        }
+    }
+
+    /// Starts processes, and serves step daemons.
+    fn handle_processes(&mut self, action: Action) {
+        match action {
+            Action::PrepareLaunch {
+                run,
+                script,
+                prolog,
+                epilog,
+            } => {
+                let files = self.prepare_launch(script.as_ref(), prolog, epilog);
+                self.events.push_back(Event::LaunchPrepared(run, files));
+            }
+            Action::StartScript(launch) => {
+                let row = self.search.members.of_script(launch.run);
+                let started = self.script_starter.start(&launch, row);
+                self.events
+                    .push_back(Event::ScriptStarted(launch.run, started));
+            }
+            Action::StartPrograms {
+                run,
+                kind,
+                programs,
+                env,
+            } => {
+                let started = programs::start(kind, &programs, env).map_err(|e| failure(&e));
+                self.events
+                    .push_back(Event::ProgramsStarted(run, kind, started));
+            }
+            Action::StartMessage {
+                run,
+                kind,
+                user,
+                work_dir,
+                path,
+                line,
+            } => {
+                let message = Message {
+                    work_dir,
+                    path,
+                    line,
+                };
+                let started = message.start(&user).map_err(|e| e.to_string());
+                self.events
+                    .push_back(Event::MessageStarted(run, kind, started));
+            }
+            Action::StartSiteProgram { kind, program, env } => {
+                let started = programs::start_of_site(&program, &env);
+                let started = started.map_err(|e| e.to_string());
+                self.events
+                    .push_back(Event::SiteProgramStarted(kind, started));
+            }
+            Action::RemoveDirs(run, dirs) => {
+                let removal = Removal::begin(&dirs);
+                let started = removal.map(|r| Event::RemovalStarted(run, r.pid));
+                self.events.extend(started);
+            }
+            Action::LookUpGroups(account) => self.look_up_groups(account),
+            Action::StopLookUp(account) => self.drop_question(&About::Groups(account)),
+            Action::Measure { id, wanted, of } => {
+                let listed = measure::list(self.search.tree(), &of);
+                match measure::start(listed, wanted) {
+                    Ok(started) => self.ask(started, About::Measurement(id)),
+                    Err(e) => {
+                        eprintln!("no process to measure a job: {e}");
+                        self.events.push_back(Event::Measured(id, None));
+                    }
+                }
+            }
+            Action::StopMeasurement(id) => self.drop_question(&About::Measurement(id)),
+            other => self.handle_stepds(other),
+        }
+    }
+
+    fn handle_stepds(&mut self, action: Action) {
+        match action {
+            Action::StartStepd {
+                order,
+                socket,
+                fds,
+                listen,
+            } => {
+                let (run, step) = (order.step.order.run, order.step.order.launch.step);
+                let row = self.search.members.of_daemon(run);
+                let started = self
+                    .stepds
+                    .start(&order, &socket, fds, listen.as_deref(), row);
+                let started = started.map_err(|e| e.to_string());
+                self.events
+                    .push_back(Event::StepdStarted(run, step, started));
+            }
+            Action::GiveStep {
+                run,
+                step,
+                stepd,
+                frame,
+                fds,
+            } => {
+                let is_sent = self.stepds.give(stepd, &frame, fds);
+                self.events.push_back(Event::StepGiven(run, step, is_sent));
+            }
+            Action::SendStepd(stepd, command) => {
+                if !self.stepds.send(stepd, &command) {
+                    self.events.push_back(Event::NotSent(stepd, command));
+                }
+            }
+            Action::ListenTo(stepd) => self.stepds.listen_to(stepd),
+            Action::StopListening(stepd) => self.stepds.stop_listening(stepd),
+            Action::CloseStepd(stepd) => self.stepds.close(stepd),
+            Action::CloseFds(fds) => self.stepds.close_fds(fds),
+            Action::AskStepds => {
+                let events = self.stepds.ask_all(&self.spool);
+                self.events.extend(events);
+            }
+            Action::WatchStepd(run, step, pid) => {
+                let is_there = self.search.watch(pid).is_some();
+                let belongs = is_there.then(|| self.search.members.of(pid));
+                self.events
+                    .push_back(Event::StepdWatched(run, step, pid, belongs));
+            }
+            other => self.signal(other),
+        }
+    }
+
+    /// Signals processes, and looks for them.
+    fn signal(&mut self, action: Action) {
+        let (launcher, search) = (&self.launcher, &mut self.search);
+        let event = match action {
+            Action::Unwatch(pid) => {
+                search.unwatch(pid);
+                None
+            }
+            Action::Signal(pid, signal) => {
+                search.signal(pid, signal);
+                None
+            }
+            Action::SignalGroup(pid, signal) => {
+                sys::kill(-pid, signal);
+                None
+            }
+            Action::SignalScript { of, script, signal } => {
+                search.signal_script(launcher, of, script, signal);
+                None
+            }
+            Action::SignalBelow { of, roots, signal } => {
+                search.signal_below(of, &roots, signal);
+                None
+            }
+            Action::SignalStep {
+                of,
+                step,
+                pid,
+                signal,
+            } => search.signal_step(of, (step, pid), signal),
+            Action::SignalFound {
+                of,
+                found,
+                since_ms,
+                signal,
+            } => {
+                search.signal_found(of, &found, since_ms, signal);
+                None
+            }
+            Action::FindLeftovers(jobs) => Some(search.find_leftovers(launcher, &jobs)),
+            Action::KillOrphans => {
+                search.orphans(launcher);
+                None
+            }
+            Action::KillRemnants(of, daemon) => {
+                search.kill_remnants(launcher, of, daemon);
+                None
+            }
+            Action::RetireMember(run, pid) => {
+                search.members.retire(run, pid);
+                None
+            }
+            Action::ForgetScript(run) => {
+                search.members.forget_script(run);
+                None
+            }
+            Action::ForgetMembers(run) => {
+                search.members.forget(run);
+                None
+            }
+            // Carried out by the functions that lead here.
+            other => {
+                eprintln!("nothing carries out {other:?}");
+                None
+            }
+        };
+        self.events.extend(event);
+    }
+
+    fn prepare_launch(
+        &mut self,
+        script: Option<&ScriptFile>,
+        prolog: Option<String>,
+        epilog: Option<String>,
+    ) -> Result<LaunchFiles, Failure> {
+        let path = |s: &ScriptFile| self.scripts.path(s.id, s.uid, s.gid, &s.text);
+        let script = script.map(path).transpose();
+        Ok(LaunchFiles {
+            script: script.map_err(|e| failure(&e))?,
+            prolog: site_programs("Prolog", prolog),
+            epilog: site_programs("Epilog", epilog),
+        })
+    }
+
+    fn look_up_groups(&mut self, account: Account) {
+        match groups::start(&account) {
+            Ok(started) => self.ask(started, About::Groups(account)),
+            Err(e) => {
+                eprintln!("no process to look up the groups of {}: {e}", account.0);
+                let groups = vec![account.1];
+                self.events.push_back(Event::GroupsFound(account, groups));
+            }
+        }
+    }
+
+    fn ask(&mut self, (pid, answer): (i32, UnixStream), about: About) {
+        self.search.helpers.insert(pid);
+        self.questions.push(Question {
+            pid,
+            answer,
+            bytes: Vec::new(),
+            about,
+        });
+    }
+
+    fn drop_question(&mut self, about: &About) {
+        let is_it = |q: &Question| q.about == *about;
+        if let Some(at) = self.questions.iter().position(is_it) {
+            let question = self.questions.swap_remove(at);
+            sys::kill(question.pid, libc::SIGKILL);
+        }
+    }
+
+    fn read_answer(&mut self, fd: RawFd) {
+        let is_it = |q: &Question| q.answer.as_raw_fd() == fd;
+        let Some(at) = self.questions.iter().position(is_it) else {
+            return;
+        };
+        if !self.questions[at].read() {
+            return;
+        }
+        let Question { bytes, about, .. } = self.questions.swap_remove(at);
+        self.deliver(match about {
+            About::Groups(account) => {
+                let groups = groups::groups_of(&account, &bytes);
+                Event::GroupsFound(account, groups)
+            }
+            About::Measurement(id) => Event::Measured(id, Some(bytes)),
+        });
+    }
+
+    /// Descriptors that are polled for input, and what they are of: [`Executor::take`].
+    pub(super) fn polled(&self) -> impl Iterator<Item = (RawFd, Source)> {
+        let watched = self.search.watched();
+        let watched = watched.map(|(fd, pid)| (fd, Source::Watched(pid)));
+        let stepds = self.stepds.listened();
+        let stepds = stepds.map(|(fd, id)| (fd, Source::Stepd(id)));
+        let asked = self.stepds.asked().map(|fd| (fd, Source::Asked));
+        let questions = self.questions.iter();
+        let questions = questions.map(|q| (q.answer.as_raw_fd(), Source::Question));
+        // Step daemons before processes: what one has reported counts, however it ended then.
+        stepds.chain(asked).chain(questions).chain(watched)
+    }
+
+    /// Something is to be read from a descriptor.
+    pub(super) fn take(&mut self, fd: RawFd, source: Source) {
+        match source {
+            Source::Stepd(id) => {
+                self.stepds.listen_to(id);
+                self.deliver_unread();
+            }
+            Source::Asked => {
+                if let Some(event) = self.stepds.answer_of(fd) {
+                    self.deliver(event);
+                }
+            }
+            Source::Question => self.read_answer(fd),
+            Source::Watched(pid) => {
+                if let Some(event) = self.search.watched_ended(pid) {
+                    self.deliver(event);
+                }
+            }
+        }
+    }
+
+    fn deliver_unread(&mut self) {
+        if let Some(event) = self.stepds.next_event() {
+            self.deliver(event);
+        }
+    }
+
+    /// Delivers what step daemons have reported: what others say of them may come later than that.
+    pub(super) fn read_stepds(&mut self) {
+        self.stepds.read_ready();
+        self.deliver_unread();
+    }
+
+    /// Holds what came with an order to start a step.
+    pub(super) fn hold(&mut self, fds: OrderFds) -> Option<FdsId> {
+        fds.agent.is_some().then(|| self.stepds.hold(fds))
+    }
+
+    /// Another agent is here; what the one before has missed, this one receives.
+    pub(super) fn attach(&mut self, attach: Attach) {
+        self.output.clear();
+        let is_needed = self.launcher.needs_machine(&attach.claim);
+        let machine = is_needed.then(|| Box::new(crate::topology::read_machine(attach.claim)));
+        self.deliver(Event::Attached(Box::new(attach), machine));
+    }
+
+    /// Children have ended, or may have.
+    pub(super) fn reap(&mut self) {
+        let mut ended = Vec::new();
+        let after = reaping::each_ended(sys::reap, |child| ended.push(child));
+        self.may_have_ended = after == After::Burst;
+        self.read_stepds();
+        for child in ended {
+            self.search.helpers.remove(&child.pid);
+            let failure = self.script_starter.ended(child.pid);
+            let usage = Usage {
+                user_us: child.user_us,
+                system_us: child.system_us,
+                max_rss_kib: child.max_rss_kib,
+                pages: child.pages,
+                disk_read_bytes: child.blocks_in * 512,
+                disk_write_bytes: child.blocks_out * 512,
+                ..Usage::default()
+            };
+            self.deliver(Event::ChildEnded {
+                pid: child.pid,
+                status: child.status,
+                usage: Box::new(usage),
+                failure,
+            });
+        }
+    }
+
+    /// Delivers timers that are due, and has the launcher settle what the wake-up has brought.
+    pub(super) fn finish_wakeup(&mut self) {
+        while let Some(key) = self.timers.take_due(sys::boot_ms()) {
+            self.deliver(Event::TimerDue(key));
+        }
+        self.search.kill_more_remnants(&self.launcher);
+        while self.deliver(Event::WakeUpEnded) {}
+    }
+
+    /// What the agent is to receive; the records of it are on file before it is.
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// What root is to receive.
+    pub(super) fn take_answers(&mut self) -> Vec<(ConnId, LauncherEvent)> {
+        std::mem::take(&mut self.answers)
+    }
+
+    pub(super) fn may_exit(&self) -> bool {
+        self.launcher.may_exit()
+    }
+
+    /// Milliseconds to the next timer; -1 when there is none.
+    pub(super) fn timeout_ms(&self) -> i32 {
+        if self.may_have_ended || self.search.has_remnants() {
+            return 0;
+        }
+        self.timers.next().map_or(-1, |at_ms| {
+            let wait_ms = at_ms.saturating_sub(sys::boot_ms());
+            i32::try_from(wait_ms).unwrap_or(i32::MAX)
+        })
+    }
+}
+
+/// The programs that a key of slurm.conf names, which may be a pattern.
+fn site_programs(key: &str, value: Option<String>) -> Vec<String> {
+    let Some(value) = value else {
+        return Vec::new();
+    };
+    if !value.contains(['*', '?', '[']) {
+        return vec![value];
+    }
+    let found = sys::glob(&value);
+    if found.is_empty() {
+        eprintln!("{key}={value}: no file on this node fits the pattern");
+    }
+    found
+}
+
+/// Removes sockets and results of steps whose jobs are forgotten.
+fn remove_files_of_others(spool: &Path, jobs: &BTreeSet<JobId>) {
+    for (path, name) in stepds::step_files(spool) {
+        let number = name.strip_prefix("step-").and_then(|n| n.split('.').next());
+        let job = number.and_then(|n| n.parse().ok()).map(JobId);
+        if job.is_some_and(|job| !jobs.contains(&job)) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}

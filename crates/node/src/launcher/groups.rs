@@ -1,0 +1,120 @@
+//! Looks up groups of users in the system's user database, which loads modules of the site: each time by a process of its own
+//! that is executed afresh without privileges.
+
+use crate::role::{self, Start};
+use muster_node_core::launcher::Account;
+use muster_node_core::messages::User;
+use nix::unistd::{Gid, getgrouplist};
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+/// The argument with which the launcher's program looks up groups instead.
+pub(super) const GROUPS_ARGUMENT: &str = "--groups";
+/// The user and group that a look-up runs as: numbers that no account has. What it answers becomes groups of jobs, so no process of
+/// others may look into it or signal it, and there are such of the user nobody: jobs, and programs of the system.
+const LOOK_UP_ID: u32 = 65_530;
+
+/// The groups that an answer names, if it is whole; else only the primary one.
+pub(super) fn groups_of((name, gid): &Account, answer: &[u8]) -> Vec<u32> {
+    minicbor::decode(answer).unwrap_or_else(|_| {
+        eprintln!("the groups of {name} cannot be looked up");
+        vec![*gid]
+    })
+}
+
+/// Starts a look-up; gives its process and where it answers.
+pub(super) fn start(account: &Account) -> io::Result<(i32, UnixStream)> {
+    let (answer, far_end) = UnixStream::pair()?;
+    answer.set_nonblocking(true)?;
+    let pid = Start {
+        words: &[super::SHIM_NAME, GROUPS_ARGUMENT],
+        environment: Vec::new(),
+        user: &look_up_user(),
+        order: minicbor::to_vec(account).expect("writing to memory cannot fail"),
+        errors: None,
+        kept: vec![far_end.as_raw_fd()],
+        outlives: false,
+    }
+    .start()?;
+    Ok((pid, answer))
+}
+
+fn look_up_user() -> User {
+    User {
+        uid: LOOK_UP_ID,
+        gid: LOOK_UP_ID,
+        groups: Vec::new(),
+        name: String::new(),
+    }
+}
+
+/// All groups of a user, the primary one included. One who is not in the database has only that.
+fn look_up((user, gid): &Account) -> Vec<u32> {
+    let found = CString::new(user.as_str())
+        .ok()
+        .and_then(|name| getgrouplist(&name, Gid::from_raw(*gid)).ok());
+    found.map_or_else(
+        || vec![*gid],
+        |all| all.into_iter().map(Gid::as_raw).collect(),
+    )
+}
+
+/// The process that looks up groups.
+pub(super) fn groups_main() -> ExitCode {
+    let answer = || -> io::Result<()> {
+        let account: Account = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
+        let mut answer = File::from(role::take_descriptor(role::FIRST_FD)?);
+        let groups = look_up(&account);
+        answer.write_all(&minicbor::to_vec(groups).map_err(io::Error::other)?)
+    };
+    match answer() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    /// A command of a user whose only group has the same number.
+    fn command_of(id: u32, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).uid(id).gid(id);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// What it answers is believed: a job of the user nobody could have had any groups, root's with them.
+    #[test]
+    fn no_job_looks_into_a_look_up_or_signals_it() {
+        const NOBODY: u32 = 65_534;
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("only root starts processes of others; this test looked at nothing");
+            return;
+        }
+        let user = look_up_user();
+        assert_eq!(user.uid, user.gid);
+        let [of_look_up, of_nobody] = [user.uid, NOBODY].map(|id| {
+            let mut process = command_of(id, "sleep", &["600"]).spawn().unwrap();
+            let environment = format!("/proc/{}/environ", process.id());
+            let signal = format!("kill -0 {}", process.id());
+            let may = |program: &str, args: &[&str]| {
+                let status = command_of(NOBODY, program, args).status();
+                status.unwrap().success()
+            };
+            let done = (may("cat", &[&environment]), may("sh", &["-c", &signal]));
+            process.kill().unwrap();
+            process.wait().unwrap();
+            done
+        });
+        assert_eq!(of_look_up, (false, false));
+        assert_eq!(of_nobody, (true, true));
+    }
+}

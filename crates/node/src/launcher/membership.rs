@@ -1,0 +1,290 @@
+//! Which job a process belongs to, as the kernel says. Each batch script and each step daemon begins an audit session of its
+//! own (audit(7): /proc/PID/loginuid and sessionid) before it becomes the user. Everything that comes of it is in that
+//! session, whatever it does with its parents, its process group, its session or its environment: only a process that may
+//! change the audit configuration can leave. The numbers are noted by the children in a table that outlives the launcher.
+//!
+//! Where the kernel has no audit, or does not let this process set it, sessions of setsid(2) and the job of the process's user
+//! serve, if there is only one; what leaves its session while its user has several jobs here is then found when the
+//! last of them ends.
+
+use crate::sys::bare;
+use crate::sys::cells::{Cells, Noted};
+use crate::{audit_session, sys};
+use muster_model::ids::{Attempt, JobId};
+use muster_node_core::launcher::event::Belongs;
+use muster_node_core::messages::JobAttempt;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Scripts and step daemons that can be noted at the same time.
+const ROWS: usize = 1 << 16;
+/// Kinds of rows.
+const SCRIPT: u32 = 1;
+const DAEMON: u32 = 2;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Membership {
+    cells: Rc<Cells>,
+    free: Vec<usize>,
+    rows: HashMap<JobAttempt, Vec<usize>>,
+    /// Rows of step daemons that have ended: taken again when there are no others.
+    retired: VecDeque<(JobAttempt, usize)>,
+    /// Children begin sessions of their own.
+    works: bool,
+    /// This process's session, which is that of the site's programs.
+    own: Option<u32>,
+    /// Rows of an earlier launcher's.
+    old: Vec<(usize, Noted)>,
+}
+
+/// A row, for the child that it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    cells: Rc<Cells>,
+    at: usize,
+    works: bool,
+}
+
+impl Row {
+    /// In the child, before it gives up root: begins a session. Allocates nothing.
+    ///
+    /// # Errors
+    /// It could not, though this process may.
+    pub(crate) fn begin_session(&self, uid: u32) -> Result<(), bare::Errno> {
+        let session = match self.works {
+            true => bare::begin_audit_session(uid)?,
+            false => 0,
+        };
+        let pid = i32::try_from(bare::getpid()).unwrap_or(0);
+        self.cells.note(self.at, pid, session);
+        Ok(())
+    }
+}
+
+impl Membership {
+    pub(super) fn open(spool: &Path) -> io::Result<Membership> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(spool.join("members"))?;
+        Self::on(&file)
+    }
+
+    fn on(file: &File) -> io::Result<Membership> {
+        let cells = Cells::new(file, ROWS)?;
+        let noted = |at: usize| Some((at, cells.read(at))).filter(|(_, n)| n.kind != 0);
+        let old: Vec<(usize, Noted)> = (0..cells.count()).filter_map(noted).collect();
+        let taken: BTreeSet<usize> = old.iter().map(|(at, _)| *at).collect();
+        let free = (0..cells.count()).rev().filter(|at| !taken.contains(at));
+        let works = can_begin_sessions()?;
+        Ok(Membership {
+            free: free.collect(),
+            cells: Rc::new(cells),
+            rows: HashMap::new(),
+            retired: VecDeque::new(),
+            // Without it, what the site's programs start would be taken for somebody's.
+            own: match works {
+                true => audit_session::of("self")?,
+                false => None,
+            },
+            works,
+            old,
+        })
+    }
+
+    /// A row for the script of a job that is about to be started.
+    pub(super) fn of_script(&mut self, run: JobAttempt) -> Row {
+        self.row(run, SCRIPT)
+    }
+
+    /// A row for a step daemon.
+    pub(super) fn of_daemon(&mut self, run: JobAttempt) -> Row {
+        self.row(run, DAEMON)
+    }
+
+    fn row(&mut self, run: JobAttempt, kind: u32) -> Row {
+        let at = self.free.pop().or_else(|| {
+            let (owner, at) = self.retired.pop_front()?;
+            if let Some(rows) = self.rows.get_mut(&owner) {
+                rows.retain(|row| *row != at);
+            }
+            Some(at)
+        });
+        // Without a row it is as where there are no audit sessions.
+        let at = at.unwrap_or(usize::MAX);
+        if at < self.cells.count() {
+            self.rows.entry(run).or_default().push(at);
+        }
+        let noted = Noted {
+            job: run.job.0,
+            attempt: run.attempt.0,
+            kind,
+            pid: 0,
+            session: 0,
+        };
+        self.cells.write(at, noted);
+        Row {
+            cells: Rc::clone(&self.cells),
+            at,
+            works: self.works,
+        }
+    }
+
+    /// A step daemon has ended.
+    pub(super) fn retire(&mut self, run: JobAttempt, pid: i32) {
+        let rows = self.rows.get(&run).into_iter().flatten();
+        let its = rows.copied().find(|at| self.cells.read(*at).pid == pid);
+        self.retired.extend(its.map(|at| (run, at)));
+    }
+
+    /// A job is forgotten.
+    pub(super) fn forget(&mut self, run: JobAttempt) {
+        let rows = self.rows.remove(&run).unwrap_or_default();
+        self.retired.retain(|(owner, _)| *owner != run);
+        for at in rows {
+            self.release(at);
+        }
+    }
+
+    /// The script of a job was not started: its row is free again.
+    pub(super) fn forget_script(&mut self, run: JobAttempt) {
+        let Some(rows) = self.rows.get_mut(&run) else {
+            return;
+        };
+        let is_free = |noted: Noted| noted.kind == SCRIPT && noted.pid == 0;
+        let place = rows.iter().position(|at| is_free(self.cells.read(*at)));
+        if let Some(at) = place.map(|place| rows.remove(place)) {
+            self.release(at);
+        }
+    }
+
+    fn release(&mut self, at: usize) {
+        let free = Noted {
+            job: 0,
+            attempt: 0,
+            kind: 0,
+            pid: 0,
+            session: 0,
+        };
+        self.cells.write(at, free);
+        self.free.push(at);
+    }
+
+    /// Takes over the rows of jobs that are still known, and frees all others.
+    pub(super) fn recover(&mut self, is_known: impl Fn(JobAttempt) -> bool) {
+        for (at, noted) in std::mem::take(&mut self.old) {
+            let run = run_of(noted);
+            match is_known(run) {
+                true => self.rows.entry(run).or_default().push(at),
+                false => self.release(at),
+            }
+        }
+    }
+
+    /// The process of a job's script, if it has come so far as to note itself.
+    pub(super) fn script_of(&self, run: JobAttempt) -> Option<i32> {
+        let rows = self.rows.get(&run)?.iter();
+        let mut noted = rows.map(|at| self.cells.read(*at));
+        let script = noted.find(|n| n.kind == SCRIPT && n.pid > 0)?;
+        Some(script.pid)
+    }
+
+    /// The job whose script or step daemon began an audit session.
+    fn job_of_session(&self, session: u32) -> Option<JobAttempt> {
+        let rows = self.rows.values().flatten();
+        let mut noted = rows.map(|at| self.cells.read(*at));
+        noted.find(|n| n.session == session).map(run_of)
+    }
+
+    /// The audit session that a step daemon began.
+    pub(super) fn session_of_daemon(&self, run: JobAttempt, pid: i32) -> Option<u32> {
+        let rows = self.rows.get(&run)?.iter();
+        let mut noted = rows.map(|at| self.cells.read(*at));
+        let daemon = noted.find(|n| n.kind == DAEMON && n.pid == pid && n.session != 0);
+        daemon.map(|n| n.session)
+    }
+
+    /// The job that a process belongs to.
+    pub(super) fn of(&self, pid: i32) -> Belongs {
+        if !self.works {
+            return Belongs::Unknown;
+        }
+        self.of_session(audit_session::of(&pid.to_string()))
+    }
+
+    /// To what a process with this session belongs. One whose session cannot be read is not the site's, which would be left
+    /// alone: it is looked for by other marks.
+    fn of_session(&self, session: io::Result<Option<u32>>) -> Belongs {
+        let Ok(session) = session else {
+            return Belongs::Unknown;
+        };
+        let job = session.and_then(|session| self.job_of_session(session));
+        match job {
+            Some(run) => Belongs::To(run),
+            None if session == self.own => Belongs::ToSite,
+            None => Belongs::Unknown,
+        }
+    }
+
+    /// Whether sessions tell what processes belong to.
+    pub(super) fn knows_sessions(&self) -> bool {
+        self.works
+    }
+
+    /// Signals a process of a job that is no child of this one; not another that has got its number meanwhile. Sessions have
+    /// to [be known](Self::knows_sessions).
+    pub(super) fn signal(&self, run: JobAttempt, pid: i32, signal: i32) {
+        if let Ok(pidfd) = sys::pidfd(pid)
+            && self.of(pid) == Belongs::To(run)
+        {
+            let _ = sys::cells::signal_by(&pidfd, signal);
+        }
+    }
+}
+
+fn run_of(noted: Noted) -> JobAttempt {
+    JobAttempt::new(JobId(noted.job), Attempt(noted.attempt))
+}
+
+/// Whether a child of this process may begin an audit session.
+///
+/// # Errors
+/// That could not be found out. The launcher does not start then: it would do without for as long as it runs.
+fn can_begin_sessions() -> io::Result<bool> {
+    let uid = nix::unistd::geteuid().as_raw();
+    match sys::fork()? {
+        sys::Fork::Child => {
+            let begun = bare::begin_audit_session(uid).is_ok_and(|session| session != 0);
+            sys::exit_now(i32::from(!begun))
+        }
+        sys::Fork::Parent(pid) => Ok(sys::exit_code_of(pid) == Some(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A launcher without descriptors cannot read whose a process is. It was taken for the site's, and left alone, where the
+    /// launcher itself is in no session.
+    #[test]
+    fn a_session_that_cannot_be_read_is_not_the_sites() {
+        let dir = std::env::temp_dir().join(format!("muster-members.{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut members = Membership::open(&dir).unwrap();
+        members.own = None;
+        assert_eq!(members.of_session(Ok(None)), Belongs::ToSite);
+        let lack = io::Error::from_raw_os_error(libc::EMFILE);
+        assert_eq!(members.of_session(Err(lack)), Belongs::Unknown);
+        assert!(audit_session::of("0").is_err(), "there is no such process");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

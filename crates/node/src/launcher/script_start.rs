@@ -1,0 +1,216 @@
+//! A batch launch: what the launcher works out, and what its child does with it. What the process does that this becomes is a
+//! program of its own (`muster_script`).
+//!
+//! The child shares the launcher's memory ([`sys::vm_clone`]), so it stays root there and only executes another program: a
+//! change of identity would set the dumpable flag of that memory to `fs.suid_dumpable`, and a user could then look into it by
+//! another child that waits for a file of the user's. The new process has its order in a memory file and nothing else of the
+//! launcher's; it becomes the user, opens the user's files, which may take as long as the user likes, and executes the script.
+
+use super::membership::Row;
+use super::scripts::is_temporary;
+use crate::role;
+use crate::sys::bare::{self, Errno, Line};
+use crate::sys::vm_clone::VmCloneSpawner;
+use crate::sys::{self, SharedSlots, Words};
+use muster_model::environment::Environment;
+use muster_node_core::launcher::event::{Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted};
+use muster_script::{FaultOwner, Order, Strings};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+
+/// The argument with which the launcher's own program becomes a batch script instead.
+pub(super) const SCRIPT_ARGUMENT: &str = "--script";
+
+/// Launches whose child can tell of a failure before exec at the same time; further ones fail with an exit code.
+const SLOTS: usize = 4096;
+
+/// The first descriptor that no child gives to what it keeps.
+const FIRST_FREE: RawFd = 8;
+
+/// Takes a slot's message apart.
+fn failure(text: &str) -> ScriptFailure {
+    ScriptFailure {
+        is_nodes: text.starts_with(FaultOwner::Node.letter()),
+        error: text.get(1..).unwrap_or("").to_owned(),
+    }
+}
+
+/// Children that are about to execute the program that becomes a script.
+pub(super) struct ScriptStarter {
+    children: VmCloneSpawner<Child>,
+    /// That program, as a memory file. Without it, the launcher's own program is executed.
+    program: Option<OwnedFd>,
+    /// Where children report a failure before the exec.
+    slots: Rc<SharedSlots>,
+    free_slots: Vec<usize>,
+    /// Slots by process.
+    used_slots: HashMap<i32, usize>,
+    is_root: bool,
+}
+
+/// Such a child.
+struct Child {
+    words: Words<'static>,
+    environment: Words<'static>,
+    /// What it keeps, from descriptor 3 on: the order and the slots.
+    kept: [RawFd; 2],
+    /// The program that becomes a script.
+    program: Option<RawFd>,
+    /// Where it notes itself.
+    row: Row,
+    uid: u32,
+    /// CPUs that it may run on, as the kernel takes them.
+    cpus: Option<Vec<u64>>,
+    /// Where a failure before the exec is reported.
+    slots: Rc<SharedSlots>,
+    slot: usize,
+}
+
+impl ScriptStarter {
+    pub(super) fn new() -> io::Result<ScriptStarter> {
+        let program = match muster_script::PROGRAM {
+            [] => None,
+            program => {
+                // Its number must not be one of those that a child gives to what it keeps.
+                let made = sys::sealed_program(c"muster-script", program);
+                let made = made.and_then(|file| sys::dup_from(file.as_raw_fd(), FIRST_FREE));
+                let complain = |e| {
+                    eprintln!(
+                        "batch scripts are started by Muster's own program, which is slower: {e}"
+                    )
+                };
+                made.map_err(complain).ok()
+            }
+        };
+        Ok(ScriptStarter {
+            children: VmCloneSpawner::default(),
+            program,
+            slots: Rc::new(SharedSlots::new(SLOTS)?),
+            free_slots: (0..SLOTS).rev().collect(),
+            used_slots: HashMap::new(),
+            is_root: nix::unistd::geteuid().is_root(),
+        })
+    }
+
+    /// Starts a process that becomes a script; gives its process id.
+    pub(super) fn start(
+        &mut self,
+        launch: &ScriptLaunch,
+        row: Row,
+    ) -> Result<i32, ScriptNotStarted> {
+        let slot = self.free_slots.pop();
+        let started = self.start_with(launch, row, slot.unwrap_or(usize::MAX));
+        match (&started, slot) {
+            (Ok(pid), Some(slot)) => drop(self.used_slots.insert(*pid, slot)),
+            (Err(_), Some(slot)) => self.free_slots.push(slot),
+            (_, None) => {}
+        }
+        started
+    }
+
+    fn start_with(
+        &mut self,
+        launch: &ScriptLaunch,
+        row: Row,
+        slot: usize,
+    ) -> Result<i32, ScriptNotStarted> {
+        let failed = |e: io::Error| {
+            ScriptNotStarted::Failed(Failure {
+                is_temporary: is_temporary(&e),
+                error: e.to_string(),
+            })
+        };
+        let order = order_of(launch, self.is_root, slot).map_err(ScriptNotStarted::Wrong)?;
+        let file = role::memory_file(&order).map_err(failed)?;
+        let child = Child {
+            words: Words::with([c"muster-shim", c"--script"], Vec::new()),
+            environment: Words::new(Vec::new()),
+            kept: [file.as_raw_fd(), self.slots.as_raw_fd()],
+            program: self.program.as_ref().map(AsRawFd::as_raw_fd),
+            row,
+            uid: launch.user.uid,
+            cpus: launch.cpus.as_ref().map(sys::bitmap),
+            slots: Rc::clone(&self.slots),
+            slot,
+        };
+        self.children.start(child, Child::run).map_err(failed)
+    }
+
+    /// Such a process has ended: why, if it has not come to its script.
+    pub(super) fn ended(&mut self, pid: i32) -> Option<ScriptFailure> {
+        let slot = self.used_slots.remove(&pid)?;
+        self.free_slots.push(slot);
+        self.slots.take(slot).map(|text| failure(&text))
+    }
+}
+
+fn strings(environment: &Environment) -> Strings {
+    let mut all = Strings::default();
+    environment
+        .iter()
+        .for_each(|variable| all.push(&[variable]));
+    all
+}
+
+/// The order of a launch, as a file.
+///
+/// # Errors
+/// What of it is the job's fault.
+fn order_of(launch: &ScriptLaunch, root: bool, slot: usize) -> Result<Vec<u8>, String> {
+    let args = [&launch.script].into_iter().chain(&launch.args);
+    let context = &launch.context;
+    let user = &launch.user;
+    let order = Order {
+        path: &launch.script,
+        args: &Strings::of(args.map(|s| s.as_bytes())),
+        env: [&strings(&context.env), &strings(&launch.env)],
+        user: root.then_some((user.uid, user.gid, &user.groups[..])),
+        user_name: &user.name,
+        work_dir: &launch.work_dir,
+        stdin: &launch.stdin,
+        stdout: &launch.stdout,
+        stderr: launch.stderr.as_deref(),
+        append: launch.append,
+        umask: context.umask & 0o777,
+        limits: &sys::with_first_limits(&launch.limits),
+        slot,
+    };
+    match order.wrong_path() {
+        Some(wrong) => Err(wrong),
+        None => Ok(order.to_bytes()),
+    }
+}
+
+impl Child {
+    fn run(&mut self) -> ! {
+        let e = match self.prepare() {
+            Ok(()) => self.execute(),
+            Err(e) => e,
+        };
+        let node = FaultOwner::Node.letter();
+        let text = format_args!("{node}a process for the script cannot be started: {e}");
+        self.slots.put(self.slot, Line::<255>::of(text).as_bytes());
+        bare::exit(1)
+    }
+
+    fn prepare(&mut self) -> Result<(), Errno> {
+        bare::setsid()?;
+        if let Some(cpus) = &self.cpus {
+            // Before the kernel looks for a CPU for what is executed. The CPUs were there when the agent started; if some are not
+            // any more, the script runs wherever it may.
+            let _ = bare::set_affinity(cpus);
+        }
+        self.row.begin_session(self.uid)?;
+        bare::keep_only(&mut self.kept)
+    }
+
+    fn execute(&self) -> Errno {
+        if let Some(program) = self.program {
+            // Returns if the kernel does not execute memory files.
+            sys::exec_file_bare(program, &self.words, &self.environment);
+        }
+        sys::exec_bare(role::OWN_FILE, &self.words, &self.environment)
+    }
+}

@@ -1,0 +1,388 @@
+//! Finds processes of jobs, and signals them. Processes that are not children of this one are signalled by descriptors, each of
+//! which is looked at again once it is open: when such a process ends, its parent, which may be any process, collects it, and its
+//! number may be another process's at once.
+
+use super::membership::Membership;
+use super::processes::{self, Containment, ProcessTree, Stat};
+use crate::{audit_session, sys};
+use muster_model::ids::StepNo;
+use muster_node_core::launcher::Launcher;
+use muster_node_core::launcher::event::{Belongs, Event, Members, ProcessTraits};
+use muster_node_core::messages::JobAttempt;
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+
+/// The kernel counts start times by its ticks; a process may seem to have started so much too late.
+const TICK_MS: u64 = 10;
+
+/// A process that is not a child of this one.
+#[derive(Debug)]
+struct Watched {
+    pid: i32,
+    pidfd: OwnedFd,
+}
+
+/// The processes that a step daemon has left which was killed: its tasks go with it, but not what they had started.
+#[derive(Debug)]
+struct Remnant {
+    of: Members,
+    daemon: i32,
+    /// The audit session that it had begun.
+    session: Option<u32>,
+    killed: BTreeSet<i32>,
+}
+
+/// See the module.
+pub(super) struct Search {
+    tree: ProcessTree,
+    pub(super) members: Membership,
+    watched: Vec<Watched>,
+    /// Children that serve the executor itself: no job's.
+    pub(super) helpers: BTreeSet<i32>,
+    remnants: Vec<Remnant>,
+}
+
+impl Search {
+    pub(super) fn new(members: Membership) -> Search {
+        Search {
+            tree: ProcessTree::new(),
+            members,
+            watched: Vec::new(),
+            helpers: BTreeSet::new(),
+            remnants: Vec::new(),
+        }
+    }
+
+    pub(super) fn tree(&self) -> &ProcessTree {
+        &self.tree
+    }
+
+    /// Watches a process that is no child of this one; gives when it started, if it is there.
+    pub(super) fn watch(&mut self, pid: i32) -> Option<u64> {
+        // The descriptor first: what is found to have this number then, is what the descriptor is of, or has ended.
+        let pidfd = sys::pidfd(pid).ok()?;
+        let stat = Stat::of(pid).filter(|stat| !stat.zombie)?;
+        if !self.is_watched(pid) {
+            self.watched.push(Watched { pid, pidfd });
+        }
+        Some(stat.start_ms)
+    }
+
+    fn is_watched(&self, pid: i32) -> bool {
+        self.watched.iter().any(|w| w.pid == pid)
+    }
+
+    pub(super) fn unwatch(&mut self, pid: i32) {
+        self.watched.retain(|w| w.pid != pid);
+    }
+
+    /// Descriptors of watched processes, and the processes.
+    pub(super) fn watched(&self) -> impl Iterator<Item = (RawFd, i32)> {
+        self.watched.iter().map(|w| (w.pidfd.as_raw_fd(), w.pid))
+    }
+
+    /// A watched process has ended: its wait status, if anybody knows it.
+    pub(super) fn watched_ended(&mut self, pid: i32) -> Option<Event> {
+        let at = self.watched.iter().position(|w| w.pid == pid)?;
+        let watched = self.watched.swap_remove(at);
+        let zombie = Stat::of(pid).filter(|s| s.zombie).map(|s| s.exit);
+        let status = zombie.or_else(|| sys::exit_of_reaped(watched.pidfd.as_fd()));
+        Some(Event::WatchedEnded { pid, status })
+    }
+
+    /// Signals a process that belongs to a job: one that is watched by its descriptor, and a child by its number, which is
+    /// the child's until this process collects it.
+    pub(super) fn signal(&self, pid: i32, signal: i32) {
+        match self.watched.iter().find(|watched| watched.pid == pid) {
+            // It may have ended.
+            Some(watched) => drop(sys::cells::signal_by(&watched.pidfd, signal)),
+            None => drop(sys::kill(pid, signal)),
+        }
+    }
+
+    /// Signals a job's script, the processes that have left it, and everything below them: parents first.
+    pub(super) fn signal_script(
+        &mut self,
+        launcher: &Launcher,
+        of: Members,
+        script: Option<i32>,
+        signal: i32,
+    ) {
+        let since_ms = sys::boot_ms();
+        let mut roots: Vec<i32> = script.into_iter().collect();
+        let orphans = self.orphans(launcher);
+        roots.extend(of_job(&orphans, of.run));
+        if of.is_recovered {
+            roots.extend(self.strays(launcher, of.run));
+        }
+        let below = self.tree.below(&roots);
+        self.signal_members(of, (&roots, &below), (signal, since_ms));
+    }
+
+    pub(super) fn signal_below(&self, of: Members, roots: &[i32], signal: i32) {
+        let since_ms = sys::boot_ms();
+        let below = self.tree.below(roots);
+        self.signal_members(of, (&[], &below), (signal, since_ms));
+    }
+
+    pub(super) fn signal_step(
+        &self,
+        of: Members,
+        (step, daemon): (StepNo, i32),
+        signal: i32,
+    ) -> Option<Event> {
+        let since_ms = sys::boot_ms();
+        let tasks = self.tree.below(&[daemon]);
+        self.signal_members(of, (&[], &tasks), (signal, since_ms));
+        tasks
+            .is_empty()
+            .then_some(Event::StepHasNoTasks(of.run, step, signal))
+    }
+
+    pub(super) fn signal_found(&self, of: Members, found: &[i32], since_ms: u64, signal: i32) {
+        let below = self.tree.below(found);
+        self.signal_members(of, (found, &below), (signal, since_ms));
+    }
+
+    /// Signals processes that have been found to be a job's, and what comes of them, in a search that began at `since_ms`.
+    /// Numbers of this process's own children are theirs until it collects them; others may have gone to another process
+    /// meanwhile.
+    fn signal_members(
+        &self,
+        of: Members,
+        (roots, below): (&[i32], &[i32]),
+        (signal, since_ms): (i32, u64),
+    ) {
+        // Processes of root's may have left their session.
+        let signal_one = |pid: i32| match of.is_roots || !self.members.knows_sessions() {
+            true => signal_foreign(pid, signal, since_ms),
+            false => self.members.signal(of.run, pid, signal),
+        };
+        for pid in roots {
+            match of.is_recovered {
+                false => drop(sys::kill(*pid, signal)),
+                true => signal_one(*pid),
+            }
+        }
+        below.iter().copied().for_each(signal_one);
+    }
+
+    /// What is left of jobs of which no process is known.
+    pub(super) fn find_leftovers(&mut self, launcher: &Launcher, jobs: &[Members]) -> Event {
+        let since_ms = sys::boot_ms();
+        let orphans = self.orphans(launcher);
+        let is_unclear = orphans.iter().any(|(_, owner)| owner.is_none());
+        let mut left = Vec::with_capacity(jobs.len());
+        for of in jobs {
+            let mut found: Vec<i32> = of_job(&orphans, of.run).collect();
+            if of.is_recovered {
+                found.extend(self.strays(launcher, of.run));
+            }
+            left.push((of.run, found));
+        }
+        Event::LeftoversFound {
+            left,
+            is_unclear,
+            since_ms,
+        }
+    }
+
+    /// Children that this process did not start, with the jobs they come from. Those that no job can have left are killed.
+    pub(super) fn orphans(&self, launcher: &Launcher) -> Vec<(i32, Option<JobAttempt>)> {
+        let is_known = |pid: &i32| launcher.knows_process(*pid) || self.helpers.contains(pid);
+        let children = self.tree.own_children();
+        let mut found = Vec::new();
+        for pid in children.into_iter().filter(|pid| !is_known(pid)) {
+            let traits = self.traits(pid);
+            if is_of_site(launcher, pid, &traits) {
+                continue;
+            }
+            let owner = launcher.owner_of(&traits);
+            if owner.is_none() && traits.uid.is_some_and(|uid| launcher.has_no_job_of(uid)) {
+                eprintln!("process {pid} is left over from no job and is killed");
+                sys::kill(pid, libc::SIGKILL);
+            }
+            found.push((pid, owner));
+        }
+        found
+    }
+
+    fn traits(&self, pid: i32) -> ProcessTraits {
+        let belongs = self.members.of(pid);
+        if let Belongs::To(_) = belongs {
+            return ProcessTraits {
+                belongs,
+                ..ProcessTraits::default()
+            };
+        }
+        ProcessTraits {
+            belongs,
+            session: sys::session_of(pid),
+            uid: processes::owner(pid),
+        }
+    }
+
+    /// Processes of a job that are not this process's descendants. They are watched, so that their end is noticed.
+    fn strays(&mut self, launcher: &Launcher, run: JobAttempt) -> Vec<i32> {
+        let since_ms = sys::boot_ms();
+        let own = own_pid();
+        let mut found = Vec::new();
+        for pid in processes::all_pids() {
+            let Some(stat) = Stat::of(pid).filter(|s| pid != own && !s.zombie) else {
+                continue;
+            };
+            let is_one = match self.members.of(pid) {
+                Belongs::To(owner) => owner == run,
+                Belongs::ToSite => false,
+                Belongs::Unknown => launcher.owner_of_session(stat.session) == Some(run),
+            };
+            if is_one {
+                found.push(pid);
+            }
+        }
+        for &pid in &found {
+            if !self.is_watched(pid) && self.watch(pid).is_some_and(|start_ms| start_ms > since_ms)
+            {
+                self.unwatch(pid);
+            }
+        }
+        found
+    }
+
+    /// Kills what a step daemon has left: one round now, others with each wake-up, as processes may fork as fast as they are
+    /// looked for.
+    pub(super) fn kill_remnants(&mut self, launcher: &Launcher, of: Members, daemon: i32) {
+        let mut remnant = Remnant {
+            of,
+            daemon,
+            session: self.members.session_of_daemon(of.run, daemon),
+            killed: BTreeSet::new(),
+        };
+        if self.kill_round(launcher, &mut remnant) {
+            self.remnants.push(remnant);
+        }
+    }
+
+    /// One more round for each.
+    pub(super) fn kill_more_remnants(&mut self, launcher: &Launcher) {
+        let mut remnants = std::mem::take(&mut self.remnants);
+        remnants.retain_mut(|remnant| self.kill_round(launcher, remnant));
+        self.remnants = remnants;
+    }
+
+    /// Further rounds are due.
+    pub(super) fn has_remnants(&self) -> bool {
+        !self.remnants.is_empty()
+    }
+
+    /// Whether there were others than in the round before: one of them may have forked while it was looked for the others.
+    fn kill_round(&mut self, launcher: &Launcher, remnant: &mut Remnant) -> bool {
+        let of = remnant.of;
+        if !launcher.knows_job(of.run) {
+            return false;
+        }
+        let since_ms = sys::boot_ms();
+        let mut all = self.tree.below(&[own_pid()]);
+        if of.is_recovered {
+            all.extend(self.strays(launcher, of.run));
+        }
+        all.retain(|pid| match remnant.session {
+            // One that cannot be read is gone, as a rule; the end of the job looks for what is left.
+            Some(session) => {
+                audit_session::of(&pid.to_string()).is_ok_and(|found| found == Some(session))
+            }
+            None => sys::session_of(*pid) == Some(remnant.daemon),
+        });
+        let known = remnant.killed.len();
+        self.signal_members(of, (&[], &all), (libc::SIGKILL, since_ms));
+        remnant.killed.extend(all);
+        remnant.killed.len() != known
+    }
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+fn of_job(orphans: &[(i32, Option<JobAttempt>)], run: JobAttempt) -> impl Iterator<Item = i32> {
+    let of_job = orphans.iter().filter(move |(_, owner)| *owner == Some(run));
+    of_job.map(|(pid, _)| *pid)
+}
+
+/// Whether a process comes from a program of the site's.
+fn is_of_site(launcher: &Launcher, pid: i32, traits: &ProcessTraits) -> bool {
+    match traits.belongs {
+        Belongs::To(_) => false,
+        Belongs::ToSite => true,
+        // No program of a user's has all its identities root's: set-user-ID bits change only the effective ones.
+        Belongs::Unknown => {
+            let is_of_job = |session| launcher.owner_of_session(session).is_some();
+            processes::is_all_of(pid, 0) && !traits.session.is_some_and(is_of_job)
+        }
+    }
+}
+
+/// Signals a process that was found in a search which began at `since_ms`, milliseconds since boot. One that has started
+/// later has only taken its number.
+fn signal_foreign(pid: i32, signal: i32, since_ms: u64) {
+    let Ok(pidfd) = sys::pidfd(pid) else {
+        return;
+    };
+    let was_there = |stat: &Stat| stat.start_ms <= since_ms.saturating_add(TICK_MS);
+    if Stat::of(pid).is_some_and(|stat| was_there(&stat)) {
+        // It may have ended.
+        let _ = sys::cells::signal_by(&pidfd, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    fn pid(child: &Child) -> i32 {
+        child.id().try_into().unwrap()
+    }
+
+    fn is_killed(child: &mut Child) -> bool {
+        use std::os::unix::process::ExitStatusExt as _;
+        child.wait().unwrap().signal() == Some(libc::SIGKILL)
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_started_after_the_search_is_another_one() {
+        let mut child = sleeper();
+        let started = Stat::of(pid(&child)).unwrap().start_ms;
+        signal_foreign(pid(&child), libc::SIGKILL, started - TICK_MS - 1);
+        assert!(child.try_wait().unwrap().is_none());
+        signal_foreign(pid(&child), libc::SIGKILL, sys::boot_ms());
+        assert!(is_killed(&mut child));
+    }
+
+    /// As if the number of a process of an earlier launcher's job had gone to another process.
+    #[test]
+    fn a_number_that_has_gone_to_another_process_is_not_signalled() {
+        let spool = std::env::temp_dir().join(format!("muster-foreign.{}", std::process::id()));
+        std::fs::create_dir_all(&spool).unwrap();
+        let mut search = Search::new(Membership::open(&spool).unwrap());
+        let (ended, mut other) = (sleeper(), sleeper());
+        assert!(search.watch(pid(&ended)).is_some());
+        end(ended);
+        search.watched[0].pid = pid(&other);
+        search.signal(pid(&other), libc::SIGKILL);
+        assert!(other.try_wait().unwrap().is_none());
+        search.watched.clear();
+        search.signal(pid(&other), libc::SIGKILL);
+        assert!(is_killed(&mut other), "a child");
+        std::fs::remove_dir_all(&spool).unwrap();
+    }
+}

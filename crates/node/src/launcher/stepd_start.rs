@@ -1,0 +1,97 @@
+//! Starts step daemons: what the launcher works out, and what its child does with it up to the exec of this program's own
+//! file. The child shares the launcher's memory until then ([`sys::vm_clone`]), so everything that needs memory is done
+//! before. It stays root, and does nothing that a user could delay.
+
+use super::membership::Row;
+use crate::STEPD_NAME;
+use crate::role;
+use crate::sys::bare::{self, Errno, Line};
+use crate::sys::vm_clone::VmCloneSpawner;
+use crate::sys::{self, Words};
+use muster_node_core::messages::FirstOrder;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+
+/// Children that are about to become step daemons.
+#[derive(Default)]
+pub(super) struct StepdStarter(VmCloneSpawner<StartingStepd>);
+
+/// Such a child.
+struct StartingStepd {
+    step: String,
+    words: Words<'static>,
+    environment: Words<'static>,
+    /// What it keeps, from descriptor 3 on.
+    kept: Vec<RawFd>,
+    /// Where it notes itself.
+    row: Row,
+    uid: u32,
+}
+
+impl StepdStarter {
+    /// Starts a step daemon with these descriptors; gives its process id. `spool` is in its command line, for `ps`.
+    pub(super) fn start(
+        &mut self,
+        order: &FirstOrder,
+        descriptors: &[RawFd],
+        spool: &Path,
+        row: Row,
+    ) -> io::Result<i32> {
+        let of = &order.step.order;
+        let step = format!("{}.{}", of.run.job, of.launch.step);
+        let bytes = minicbor::to_vec(order).expect("writing to memory cannot fail");
+        let file = role::memory_file(&bytes)?;
+        let words = [
+            STEPD_NAME.as_bytes(),
+            spool.as_os_str().as_bytes(),
+            step.as_bytes(),
+        ];
+        // The agent has made this process's environment of what concerns the program itself.
+        let environment = std::env::vars_os().map(|(name, value)| {
+            let mut variable = name.into_vec();
+            variable.push(b'=');
+            variable.extend(value.into_vec());
+            CString::new(variable)
+        });
+        let stepd = StartingStepd {
+            words: Words::new(
+                words
+                    .map(CString::new)
+                    .into_iter()
+                    .collect::<Result<_, _>>()?,
+            ),
+            environment: Words::new(environment.collect::<Result<_, _>>()?),
+            kept: std::iter::once(file.as_raw_fd())
+                .chain(descriptors.iter().copied())
+                .collect(),
+            row,
+            uid: of.user.uid,
+            step,
+        };
+        self.0.start(stepd, StartingStepd::run)
+    }
+}
+
+impl StartingStepd {
+    /// In the child.
+    fn run(&mut self) -> ! {
+        let e = match self.prepare() {
+            Ok(()) => sys::exec_bare(role::OWN_FILE, &self.words, &self.environment),
+            Err(e) => e,
+        };
+        let step = &self.step;
+        let line = Line::<200>::of(format_args!("step {step}: its daemon cannot start: {e}\n"));
+        bare::write(2, line.as_bytes());
+        bare::exit(1)
+    }
+
+    fn prepare(&mut self) -> Result<(), Errno> {
+        // What comes of it is found by the sessions that it begins.
+        bare::setsid()?;
+        self.row.begin_session(self.uid)?;
+        bare::keep_only(&mut self.kept)
+    }
+}

@@ -1,0 +1,344 @@
+//! Connections to step daemons, and what comes with orders to start them.
+
+use super::membership::Row;
+use super::stepd_start::StepdStarter;
+use crate::descriptors::{self, OrderFds};
+use crate::sys;
+use muster_model::ids::StepNo;
+use muster_node_core::launcher::event::{Event, FdsId, StartedStepd, StepdId};
+use muster_node_core::launcher::{EncodedEnd, StepdEventRef, step_of_result};
+use muster_node_core::messages::{
+    FirstOrder, JobAttempt, RunningStep, StepdCommand, StepdEvent, VERSIONS,
+};
+use muster_proto::frame::{self, Frames};
+use muster_proto::step::ToStepd;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a launcher waits for answers before it listens itself. Later ones are sent to the agent when they come.
+const ANSWER_WAIT: Duration = Duration::from_millis(500);
+
+/// A connection.
+#[derive(Debug)]
+struct Channel {
+    stream: UnixStream,
+    input: Frames,
+    is_listening: bool,
+    is_closed: bool,
+}
+
+impl Channel {
+    fn new(stream: UnixStream) -> io::Result<Channel> {
+        stream.set_nonblocking(true)?;
+        Ok(Channel {
+            stream,
+            input: Frames::default(),
+            is_listening: false,
+            is_closed: false,
+        })
+    }
+
+    /// Receives what has come.
+    fn read(&mut self) {
+        // Small: it is cleared for each daemon that is looked at, and holds several short steps.
+        let mut chunk = [0; 2 << 10];
+        while !self.is_closed {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => self.is_closed = true,
+                Ok(n) => {
+                    self.input.push(&chunk[..n]);
+                    // A read that did not fill the buffer emptied the socket.
+                    if n < chunk.len() {
+                        return;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.is_closed = true,
+            }
+        }
+    }
+
+    /// Sends a message, and descriptors with it.
+    fn send(&self, frame: &[u8], fds: &[RawFd]) -> io::Result<()> {
+        let sent = descriptors::send(&self.stream, frame, fds)?;
+        (&self.stream).write_all(&frame[sent..])
+    }
+
+    /// What a daemon that was asked has answered, once it has.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn answer(&mut self) -> io::Result<Option<RunningStep>> {
+        self.read();
+        match self.input.take() {
+            Ok(Some(StepdEvent::StepRunning(running))) => Ok(Some(*running)),
+            Ok(None) if !self.is_closed => Ok(None),
+            Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
+            Err(e) => Err(io::Error::other(e.to_string())),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Stepds {
+    channels: BTreeMap<StepdId, Channel>,
+    /// Daemons of an earlier launcher's that have been asked what they run.
+    asked: Vec<(PathBuf, Channel)>,
+    /// Daemons that may have sent more than was delivered.
+    unread: Vec<StepdId>,
+    fds: HashMap<FdsId, OrderFds>,
+    last_id: u64,
+    starter: StepdStarter,
+}
+
+impl Stepds {
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Holds what came with an order.
+    pub(super) fn hold(&mut self, fds: OrderFds) -> FdsId {
+        let id = FdsId(self.next_id());
+        self.fds.insert(id, fds);
+        id
+    }
+
+    pub(super) fn close_fds(&mut self, id: FdsId) {
+        self.fds.remove(&id);
+    }
+
+    fn add(&mut self, channel: Channel) -> StepdId {
+        let id = StepdId(self.next_id());
+        self.channels.insert(id, channel);
+        id
+    }
+
+    /// Starts a step daemon.
+    pub(super) fn start(
+        &mut self,
+        order: &FirstOrder,
+        socket: &Path,
+        fds: FdsId,
+        listen: Option<&str>,
+        row: Row,
+    ) -> io::Result<StartedStepd> {
+        let user = &order.step.order.user;
+        let listener = super::bind(socket, 0o600)?;
+        // No message to a step daemon by this socket has any: see [`sys::refuse_descriptors`].
+        let _ = sys::refuse_descriptors(&listener);
+        if nix::unistd::geteuid().is_root() {
+            chown(socket, Some(user.uid), Some(user.gid))?;
+        }
+        let wire = listen.map(listen_at).transpose()?;
+        let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;
+        let (control, far_end) = UnixStream::pair()?;
+        let channel = Channel::new(control)?;
+        let mut with = vec![listener.as_raw_fd(), far_end.as_raw_fd()];
+        with.extend(wire.as_ref().map(AsRawFd::as_raw_fd));
+        with.extend(
+            self.fds
+                .get(&fds)
+                .map(OrderFds::numbers)
+                .unwrap_or_default(),
+        );
+        let pid = self.starter.start(order, &with, &order.spool, row)?;
+        Ok(StartedStepd {
+            stepd: self.add(channel),
+            pid,
+            wire: address.map(|a| a.to_string()),
+        })
+    }
+
+    /// Gives a daemon a step; whether it has it.
+    pub(super) fn give(&self, id: StepdId, frame: &[u8], fds: FdsId) -> bool {
+        let with = self.fds.get(&fds).map(OrderFds::numbers);
+        let channel = self.channels.get(&id);
+        channel.is_some_and(|c| c.send(frame, &with.unwrap_or_default()).is_ok())
+    }
+
+    /// Sends to a daemon; whether it takes it.
+    pub(super) fn send(&self, id: StepdId, command: &StepdCommand) -> bool {
+        let channel = self.channels.get(&id);
+        channel.is_some_and(|c| (&c.stream).write_all(&frame::encode(command)).is_ok())
+    }
+
+    /// Delivers what a daemon reports from now on: see [`Stepds::next_event`].
+    pub(super) fn listen_to(&mut self, id: StepdId) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.is_listening = true;
+            channel.read();
+            self.unread.push(id);
+        }
+    }
+
+    pub(super) fn stop_listening(&mut self, id: StepdId) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.is_listening = false;
+        }
+    }
+
+    pub(super) fn close(&mut self, id: StepdId) {
+        self.channels.remove(&id);
+    }
+
+    /// Descriptors of the daemons that are listened to.
+    pub(super) fn listened(&self) -> impl Iterator<Item = (RawFd, StepdId)> {
+        let listened = self.channels.iter().filter(|(_, c)| c.is_listening);
+        listened.map(|(id, c)| (c.stream.as_raw_fd(), *id))
+    }
+
+    /// Receives from those that have sent something.
+    pub(super) fn read_ready(&mut self) {
+        let (mut fds, ids): (Vec<libc::pollfd>, Vec<StepdId>) =
+            self.listened().map(|(fd, id)| (poll_entry(fd), id)).unzip();
+        if fds.is_empty() || sys::poll(&mut fds, 0).is_err() {
+            return;
+        }
+        for (fd, id) in fds.iter().zip(ids) {
+            if fd.revents != 0 {
+                self.listen_to(id);
+            }
+        }
+    }
+
+    /// The next event of those that daemons have sent; one at a time, as the launcher may want to leave the rest unread.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        while let Some(id) = self.unread.last().copied() {
+            let channel = self.channels.get_mut(&id).filter(|c| c.is_listening);
+            let Some(channel) = channel else {
+                self.unread.pop();
+                continue;
+            };
+            match StepdEventRef::next(&mut channel.input) {
+                Some(StepdEventRef::StepEnded(step, end)) => {
+                    return Some(Event::StepEnded(id, step, EncodedEnd::from_daemon(end)));
+                }
+                Some(StepdEventRef::StepRunning) => {}
+                None => {
+                    self.unread.pop();
+                    if channel.is_closed {
+                        channel.is_listening = false;
+                        return Some(Event::StepdClosed(id));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Asks all daemons that listen in a spool directory what they run, and waits for those that answer at once.
+    pub(super) fn ask_all(&mut self, spool: &Path) -> Vec<Event> {
+        for (path, name) in step_files(spool) {
+            if !name.ends_with(".sock") {
+                continue;
+            }
+            match ask(&path) {
+                Ok(channel) => self.asked.push((path, channel)),
+                // Its daemon has ended.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                    let _ = fs::remove_file(path);
+                }
+                Err(e) => eprintln!("{name}: {e}"),
+            }
+        }
+        let mut events = Vec::new();
+        let until = Instant::now() + ANSWER_WAIT;
+        while !self.asked.is_empty() {
+            let wait = until.saturating_duration_since(Instant::now()).as_millis();
+            let fds = self.asked.iter().map(|(_, c)| c.stream.as_raw_fd());
+            let mut fds: Vec<libc::pollfd> = fds.map(poll_entry).collect();
+            if wait == 0 || sys::poll(&mut fds, i32::try_from(wait).unwrap_or(0)).is_err() {
+                break;
+            }
+            for fd in fds.iter().filter(|fd| fd.revents != 0) {
+                events.extend(self.answer_of(fd.fd));
+            }
+        }
+        // A daemon that ended before it was asked has left its result by now.
+        events.push(Event::StepdsAsked);
+        events
+    }
+
+    /// Descriptors of daemons that have not answered.
+    pub(super) fn asked(&self) -> impl Iterator<Item = RawFd> {
+        self.asked.iter().map(|(_, c)| c.stream.as_raw_fd())
+    }
+
+    /// What a daemon that was asked has answered, if it has.
+    pub(super) fn answer_of(&mut self, fd: RawFd) -> Option<Event> {
+        let is_it = |(_, c): &(PathBuf, Channel)| c.stream.as_raw_fd() == fd;
+        let at = self.asked.iter().position(is_it)?;
+        let answer = self.asked[at].1.answer();
+        if let Ok(None) = answer {
+            return None;
+        }
+        let (socket, channel) = self.asked.swap_remove(at);
+        Some(match answer.transpose()? {
+            Ok(running) => {
+                let id = self.add(channel);
+                Event::StepdRunning(id, socket, Box::new(running))
+            }
+            // It has ended, or its version does not know the question.
+            Err(why) => {
+                eprintln!("{}: nobody says what runs: {why}", socket.display());
+                Event::StepdsAsked
+            }
+        })
+    }
+}
+
+pub(super) fn poll_entry(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// Asks the daemon that listens there what it runs.
+fn ask(socket: &Path) -> io::Result<Channel> {
+    let control = UnixStream::connect(socket)?;
+    let channel = Channel::new(control)?;
+    frame::write(
+        &mut &channel.stream,
+        &ToStepd::Adopt(Some(VERSIONS.greeting())),
+    )
+    .map_err(|e| io::Error::other(e.to_string()))?;
+    Ok(channel)
+}
+
+/// A listener for the step's other nodes, at a port of the kernel's choice.
+fn listen_at(ip: &str) -> io::Result<TcpListener> {
+    TcpListener::bind((ip, 0))
+        .map_err(|e| io::Error::new(e.kind(), format!("cannot listen at {ip}: {e}")))
+}
+
+/// Files of steps in the spool directory, with their names.
+pub(super) fn step_files(spool: &Path) -> Vec<(PathBuf, String)> {
+    let files = fs::read_dir(spool);
+    let named = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        name.starts_with("step-").then_some((path, name))
+    };
+    let files = files.into_iter().flatten().flatten();
+    files.filter_map(|file| named(file.path())).collect()
+}
+
+/// The steps of which there are results.
+pub(super) fn results(spool: &Path) -> Vec<(JobAttempt, StepNo)> {
+    let files = step_files(spool).into_iter();
+    files
+        .filter_map(|(_, name)| step_of_result(&name))
+        .collect()
+}
