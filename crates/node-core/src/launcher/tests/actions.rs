@@ -1,0 +1,284 @@
+//! What the model does about the launcher's actions.
+
+use super::*;
+
+impl World {
+    fn failure(&self) -> Failure {
+        Failure {
+            error: "it is full".to_owned(),
+            is_temporary: true,
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Log(line) => assert!(!line.contains("impossible"), "{line}"),
+            Action::SetTimer(key, at) => drop(self.timers.insert(key, at)),
+            Action::StopTimer(key) => drop(self.timers.remove(&key)),
+            Action::AppendRecords(lines) => {
+                let written = match self.is_full {
+                    true => Err(self.failure()),
+                    false => Ok(()),
+                };
+                if written.is_ok() {
+                    self.records.push_str(std::str::from_utf8(&lines).unwrap());
+                }
+                self.events.push_back(Event::RecordsAppended(written));
+            }
+            Action::RewriteRecords(all) => {
+                self.records = String::from_utf8(all).unwrap();
+                self.events.push_back(Event::RecordsRewritten(Ok(())));
+            }
+            Action::SendAgent(event) => self.send(event),
+            Action::CheckControllerKey { .. } => {
+                self.events.push_back(Event::ControllerKeyChecked(Ok(())));
+            }
+            Action::PrepareLaunch { run, script, .. } => {
+                let files = LaunchFiles {
+                    script: script.map(|_| "/spool/script".to_owned()),
+                    prolog: self.prolog.clone(),
+                    epilog: self.epilog.clone(),
+                };
+                let files = match self.is_full {
+                    true => Err(self.failure()),
+                    false => Ok(files),
+                };
+                self.events.push_back(Event::LaunchPrepared(run, files));
+            }
+            Action::StartScript(launch) => self.start_script(launch.run),
+            Action::StartPrograms { run, kind, .. } => {
+                self.check_recorded(run);
+                let started = self.spawn(Kind::Programs(run, kind));
+                match kind {
+                    ProgramKind::Prolog if started.is_ok() => self.prologs += 1,
+                    ProgramKind::Epilog(_) if started.is_ok() => self.epilogs += 1,
+                    _ => {}
+                }
+                self.events
+                    .push_back(Event::ProgramsStarted(run, kind, started));
+            }
+            Action::StartMessage { run, kind, .. } => {
+                let started = self.spawn(Kind::Helper).map_err(|e| e.error);
+                self.events
+                    .push_back(Event::MessageStarted(run, kind, started));
+            }
+            Action::RemoveDirs(run, _) => {
+                let started = self.spawn(Kind::Helper);
+                let started = started.map(|pid| Event::RemovalStarted(run, pid));
+                self.events.extend(started.ok());
+            }
+            Action::LookUpGroups(account) => drop(self.look_ups.insert(account)),
+            Action::StopLookUp(account) => drop(self.look_ups.remove(&account)),
+            other => self.serve_stepds(other),
+        }
+    }
+
+    fn start_script(&mut self, run: JobAttempt) {
+        self.check_recorded(run);
+        let started = self.spawn(Kind::Script(run));
+        if started.is_ok() {
+            *self.scripts.entry(run).or_default() += 1;
+            assert_eq!(self.scripts[&run], 1, "{run:?} is started twice");
+        }
+        let started = started.map_err(ScriptNotStarted::Failed);
+        self.events.push_back(Event::ScriptStarted(run, started));
+    }
+
+    fn check_recorded(&self, run: JobAttempt) {
+        let line = format!("L {} {} ", run.job, run.attempt.0);
+        let is_it = |found: &str| found.starts_with(&line);
+        assert!(self.records.lines().any(is_it), "{run:?} is on no file");
+    }
+
+    pub(super) fn count_step(&mut self, run: JobAttempt, step: StepNo) {
+        self.new_steps.insert((run, step));
+        let count = self.steps.entry((run, step)).or_default();
+        *count += 1;
+        assert_eq!(*count, 1, "step {step} of {run:?} is started twice");
+    }
+
+    fn serve_stepds(&mut self, action: Action) {
+        match action {
+            Action::StartStepd { order, fds, .. } => {
+                let (run, step) = (order.step.order.run, order.step.order.launch.step);
+                assert!(self.fds.contains(&fds));
+                let started = self.spawn(Kind::Stepd(run, Some(step)));
+                let started = started.map_err(|e| e.error).map(|pid| {
+                    self.count_step(run, step);
+                    let stepd = StepdId(self.next_id());
+                    let connection = Connection {
+                        pid,
+                        ..Connection::default()
+                    };
+                    self.stepds.insert(stepd, connection);
+                    StartedStepd {
+                        stepd,
+                        pid,
+                        wire: None,
+                    }
+                });
+                self.events
+                    .push_back(Event::StepdStarted(run, step, started));
+            }
+            Action::GiveStep {
+                run,
+                step,
+                stepd,
+                fds,
+                ..
+            } => {
+                assert!(self.fds.contains(&fds));
+                let pid = self.stepds[&stepd].pid;
+                let process = self.processes.get_mut(&pid);
+                let is_sent = process.is_some_and(|p| {
+                    let is_live = p.ended.is_none();
+                    assert!(!is_live || p.kind == Kind::Stepd(run, None));
+                    p.kind = Kind::Stepd(run, Some(step));
+                    is_live
+                });
+                if is_sent {
+                    self.count_step(run, step);
+                }
+                self.events.push_back(Event::StepGiven(run, step, is_sent));
+            }
+            Action::SendStepd(stepd, command) => self.send_stepd(stepd, command),
+            Action::ListenTo(stepd) => {
+                self.stepds.get_mut(&stepd).unwrap().is_listening = true;
+            }
+            Action::StopListening(stepd) => {
+                self.stepds.get_mut(&stepd).unwrap().is_listening = false;
+            }
+            Action::CloseStepd(stepd) => {
+                let closed = self.stepds.remove(&stepd);
+                assert!(closed.is_some(), "{stepd:?} is closed twice");
+            }
+            Action::CloseFds(fds) => assert!(self.fds.remove(&fds), "{fds:?} is closed twice"),
+            Action::AskStepds => {
+                for pid in self.pids(|kind| matches!(kind, Kind::Stepd(_, Some(_)))) {
+                    let Kind::Stepd(run, Some(step)) = self.processes[&pid].kind else {
+                        continue;
+                    };
+                    let stepd = StepdId(self.next_id());
+                    let connection = Connection {
+                        pid,
+                        ..Connection::default()
+                    };
+                    self.stepds.insert(stepd, connection);
+                    let running = RunningStep {
+                        run,
+                        step,
+                        pid,
+                        dirs: Vec::new(),
+                        kept: Vec::new(),
+                        greeting: self.stepd_greeting.clone(),
+                    };
+                    let socket = "/spool/socket".into();
+                    self.events
+                        .push_back(Event::StepdRunning(stepd, socket, Box::new(running)));
+                }
+                self.events.push_back(Event::StepdsAsked);
+            }
+            Action::ReadResult(run, step, purpose) => self.read_result(run, step, purpose),
+            Action::RemoveResult(run, step) => drop(self.results.remove(&(run, step))),
+            Action::ListResults => {
+                let results = self.results.iter().copied().collect();
+                self.events.push_back(Event::ResultsListed(results));
+            }
+            Action::WatchStepd(run, step, pid) => {
+                let process = self.processes.get(&pid).filter(|p| p.ended.is_none());
+                let belongs = process.map(|p| match p.kind {
+                    Kind::Stepd(of, _) => Belongs::To(of),
+                    _ => Belongs::Unknown,
+                });
+                if belongs.is_some() {
+                    self.watched.insert(pid);
+                }
+                self.events
+                    .push_back(Event::StepdWatched(run, step, pid, belongs));
+            }
+            Action::Unwatch(pid) => drop(self.watched.remove(&pid)),
+            other => self.signal(other),
+        }
+    }
+
+    fn read_result(&mut self, run: JobAttempt, step: StepNo, purpose: ResultPurpose) {
+        let is_there = self.results.contains(&(run, step));
+        self.events.push_back(Event::ResultRead {
+            run,
+            step,
+            purpose,
+            result: is_there.then(|| (end_of_step(), Vec::new())),
+        });
+    }
+
+    fn send_stepd(&mut self, stepd: StepdId, command: StepdCommand) {
+        let pid = self.stepds[&stepd].pid;
+        let is_live = |p: &&Process| p.ended.is_none();
+        if self.processes.get(&pid).filter(is_live).is_none() {
+            return self.events.push_back(Event::NotSent(stepd, command));
+        }
+        match command {
+            StepdCommand::EndStep => self.end_tasks(pid),
+            StepdCommand::Exit => self.end(pid, 0),
+            _ => {}
+        }
+    }
+
+    fn signal(&mut self, action: Action) {
+        match action {
+            Action::Signal(pid, signal) => {
+                self.signals.push((pid, signal));
+                match (signal, self.processes.get(&pid).map(|p| p.kind)) {
+                    (SIGKILL, _) => self.end(pid, SIGKILL),
+                    (SIGTERM, Some(Kind::Stepd(..))) => self.end_tasks(pid),
+                    _ => {}
+                }
+            }
+            Action::SignalGroup(pid, signal) => self.end(pid, signal),
+            Action::SignalScript { of, script, signal } => {
+                self.signals.extend(script.map(|pid| (pid, signal)));
+                if signal == SIGKILL {
+                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.run));
+                    let all = script.into_iter().chain(orphans);
+                    all.for_each(|pid| self.end(pid, SIGKILL));
+                }
+            }
+            Action::SignalBelow { roots, signal, .. } => {
+                assert_eq!(signal, SIGKILL);
+                roots.into_iter().for_each(|pid| self.end_tasks(pid));
+            }
+            Action::SignalStep { pid, signal, .. } => {
+                self.signals.push((pid, signal));
+                if signal == SIGKILL {
+                    self.end_tasks(pid);
+                }
+            }
+            Action::SignalFound { found, .. } => {
+                found.into_iter().for_each(|pid| self.end(pid, SIGKILL));
+            }
+            Action::FindLeftovers(jobs) => {
+                let left = jobs.iter().map(|of| {
+                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.run));
+                    (of.run, orphans)
+                });
+                let left = left.collect();
+                self.events.push_back(Event::LeftoversFound {
+                    left,
+                    is_unclear: false,
+                    since_ms: 0,
+                });
+            }
+            Action::KeepSettings(_)
+            | Action::KeepScripts(_)
+            | Action::DropScript(_)
+            | Action::RemoveSocket(_)
+            | Action::RemoveFilesOfOthers(_)
+            | Action::KillOrphans
+            | Action::KillRemnants(..)
+            | Action::RetireMember(..)
+            | Action::ForgetScript(_)
+            | Action::ForgetMembers(_) => {}
+            other => panic!("{other:?} is not modelled"),
+        }
+    }
+}
