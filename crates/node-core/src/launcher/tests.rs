@@ -19,7 +19,7 @@ use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_core::spec::{JobKind, JobSpec, Owner};
 use muster_core::time::{TimeLimit, Timestamp};
-use muster_proto::node::{Order, Orders};
+use muster_proto::node::{NodeSettings, Order, Orders};
 use muster_proto::step::{StepLaunch, StepSpec};
 use muster_trust::{KEY, KeyPair, Receiver, SessionPeers};
 use std::collections::VecDeque;
