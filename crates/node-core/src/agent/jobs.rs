@@ -52,15 +52,15 @@ impl Agent {
                 node_fault,
                 prolog,
                 lack,
-            } => self.conclude(
-                run,
-                Report::LaunchFailed {
+            } => {
+                let report = Report::LaunchFailed {
                     error,
                     node_fault,
                     prolog,
                     lack,
-                },
-            ),
+                };
+                self.conclude(run, report);
+            }
             LauncherEvent::NodeFault { run, error } => {
                 self.reports
                     .push(run.job, run.attempt, Report::NodeFault { error });
@@ -76,13 +76,12 @@ impl Agent {
                 pid,
             } => {
                 let address = format!("unix:{socket}");
-                self.stepds.place((run, step), (pid, address.clone()));
                 let listening = Listening {
                     address,
                     wire,
                     direct,
                 };
-                self.stepd_started(run, step, Ok(listening));
+                self.stepd_ready(run, step, pid, listening);
             }
             LauncherEvent::StepFailed { run, step, error } => {
                 self.stepd_started(run, step, Err(error));
@@ -101,6 +100,12 @@ impl Agent {
             }
             LauncherEvent::Busy(_) => {}
         }
+    }
+
+    fn stepd_ready(&mut self, run: JobAttempt, step: StepNo, pid: i32, listening: Listening) {
+        let place = (pid, listening.address.clone());
+        self.stepds.place((run, step), place);
+        self.stepd_started(run, step, Ok(listening));
     }
 
     fn batch_ended(&mut self, run: JobAttempt, status: i32, mut usage: Usage, at: Timestamp) {

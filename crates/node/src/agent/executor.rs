@@ -16,8 +16,8 @@ use minicbor::bytes::ByteVec;
 use muster_core::ids::{Attempt, JobId};
 use muster_core::time::Timestamp;
 use muster_node_core::agent::{
-    Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, RequestId, StdioId,
-    StepdId, Timer,
+    Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, PeerRequestId,
+    RequestId, StdioId, StepdId, Timer,
 };
 use muster_node_core::messages::{LauncherCommand, StepOrder};
 use muster_node_core::now::Now;
@@ -195,25 +195,9 @@ impl Executor {
                 launcher_key,
                 present,
             } => self.greet(dial, launcher_key, present),
-            AgentAction::TrustController(dial, result) => {
-                if let Some(trusted) = self.answered.remove(&dial) {
-                    // The connection may have broken meanwhile.
-                    let _ = trusted.send(result);
-                }
-            }
-            AgentAction::CloseController => {
-                if let Some(link) = self.controller.take() {
-                    link.close();
-                }
-            }
-            AgentAction::SendHealth => {
-                let (load_centi, free_mib) = info::health();
-                let health = ToCtld::Health {
-                    load_centi,
-                    free_mib,
-                };
-                frame::encode_into(&health, &mut self.to_controller);
-            }
+            AgentAction::TrustController(dial, result) => self.trust_controller(dial, result),
+            AgentAction::CloseController => self.close_controller(),
+            AgentAction::SendHealth => self.send_health(),
             AgentAction::SendReports(reports) => {
                 frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);
             }
@@ -229,28 +213,13 @@ impl Executor {
                 stepd,
                 frame,
                 stdio,
-            } => {
-                let streams = stdio.and_then(|stdio| self.streams.get(&stdio));
-                let is_written = self.stepds.send(stepd, &frame, streams);
-                let event = AgentEvent::StepOffered(stepd, is_written);
-                self.events.push_back(event);
-            }
+            } => self.offer_step(stepd, &frame, stdio),
             AgentAction::SendStdio { stepd, stdio } => self.send_stdio(stepd, stdio),
-            AgentAction::ReadStepds(stepds) => {
-                for stepd in stepds {
-                    self.events.extend(self.stepds.read(stepd));
-                }
-                self.events.push_back(AgentEvent::StepdsRead);
-            }
+            AgentAction::ReadStepds(stepds) => self.read_stepds(stepds),
             AgentAction::CloseStepd(stepd) => self.stepds.close(stepd),
             // They are closed where that delays nobody.
             AgentAction::CloseStdio(stdio) => drop(self.streams.remove(&stdio)),
-            AgentAction::Reply(request, reply) => {
-                if let Some(request) = self.requests.get(&request) {
-                    // The client may have disconnected.
-                    let _ = request.reply.send(reply);
-                }
-            }
+            AgentAction::Reply(request, reply) => self.reply(request, reply),
             AgentAction::ReleaseBytes(request) => {
                 if let Some(request) = self.requests.get_mut(&request) {
                     request.charge = None;
@@ -261,18 +230,63 @@ impl Executor {
                 request,
                 address,
                 body,
-            } => {
-                let (peers, inputs) = (self.peers.clone(), self.inputs.clone());
-                tokio::spawn(async move {
-                    let answer = peers.ask(&address, &body).await;
-                    let answer = answer.map_err(|e| format!("{e:#}"));
-                    let event = AgentEvent::PeerAnswered(request, answer);
-                    let _ = inputs.send(Input::Event(event));
-                });
-            }
+            } => self.ask_peer(request, address, body),
             AgentAction::SetTimer { timer, after_ms } => self.set_timer(timer, after_ms),
             AgentAction::Stop => self.is_stopping = true,
         }
+    }
+
+    fn trust_controller(&mut self, dial: DialId, result: Result<(), String>) {
+        if let Some(trusted) = self.answered.remove(&dial) {
+            // The connection may have broken meanwhile.
+            let _ = trusted.send(result);
+        }
+    }
+
+    fn close_controller(&mut self) {
+        if let Some(link) = self.controller.take() {
+            link.close();
+        }
+    }
+
+    fn send_health(&mut self) {
+        let (load_centi, free_mib) = info::health();
+        let health = ToCtld::Health {
+            load_centi,
+            free_mib,
+        };
+        frame::encode_into(&health, &mut self.to_controller);
+    }
+
+    fn offer_step(&mut self, stepd: StepdId, frame: &[u8], stdio: Option<StdioId>) {
+        let streams = stdio.and_then(|stdio| self.streams.get(&stdio));
+        let is_written = self.stepds.send(stepd, frame, streams);
+        self.events
+            .push_back(AgentEvent::StepOffered(stepd, is_written));
+    }
+
+    fn read_stepds(&mut self, stepds: Vec<StepdId>) {
+        for stepd in stepds {
+            self.events.extend(self.stepds.read(stepd));
+        }
+        self.events.push_back(AgentEvent::StepdsRead);
+    }
+
+    fn reply(&self, request: RequestId, reply: AgentReply) {
+        if let Some(request) = self.requests.get(&request) {
+            // The client may have disconnected.
+            let _ = request.reply.send(reply);
+        }
+    }
+
+    fn ask_peer(&self, request: PeerRequestId, address: String, body: Box<AgentRequest>) {
+        let (peers, inputs) = (self.peers.clone(), self.inputs.clone());
+        tokio::spawn(async move {
+            let answer = peers.ask(&address, &body).await;
+            let answer = answer.map_err(|e| format!("{e:#}"));
+            let event = AgentEvent::PeerAnswered(request, answer);
+            let _ = inputs.send(Input::Event(event));
+        });
     }
 
     fn set_timer(&self, timer: Timer, after_ms: u64) {
