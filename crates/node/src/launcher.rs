@@ -30,7 +30,7 @@ pub(crate) use removal::Removal;
 use crate::descriptors::{self, OrderFds};
 use crate::options::AgentOptions;
 use crate::{now, sys};
-use executor::{Executor, Source};
+use executor::{LauncherExecutor, Source};
 use muster_node_core::launcher::event::{ConnId, Event};
 use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent};
 use muster_proto::frame::Frames;
@@ -208,7 +208,7 @@ struct Loop {
     conns: Vec<Conn>,
     last_conn: u64,
     is_attached: bool,
-    executor: Executor,
+    executor: LauncherExecutor,
     path: PathBuf,
     /// Keeps a second launcher away as long as this process lives.
     _lock: fs::File,
@@ -236,7 +236,7 @@ impl Loop {
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         sys::become_subreaper()?;
-        let executor = Executor::open(spool)?;
+        let executor = LauncherExecutor::open(spool)?;
         let path = socket_path(spool);
         let listener = bind(&path, 0o600)?;
         fs::write(spool.join("shim.pid"), format!("{}\n", std::process::id()))?;
@@ -317,7 +317,6 @@ impl Loop {
         for at in 0..self.conns.len() {
             while let Some(message) = self.conns[at].next() {
                 if !self.take_order(at, message) {
-                    eprintln!("a message that is no agent's is refused");
                     self.conns[at].open = false;
                     break;
                 }
@@ -339,7 +338,10 @@ impl Loop {
                 kill,
             },
             // Root attaches and stops; an agent has a connection on which that is done.
-            message if !conn.attached || message.is_roots() => return false,
+            message if !conn.attached || message.is_roots() => {
+                eprintln!("a message that is no agent's is refused: {message:.60?}");
+                return false;
+            }
             LauncherCommand::StartStep(order) => {
                 let fds = OrderFds::take_by_launcher(&mut conn.descriptors);
                 let mut random = [0; 8];

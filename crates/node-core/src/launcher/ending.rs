@@ -26,7 +26,6 @@ impl Launcher {
             return;
         }
         self.actions.stop_timer(TimerKey::Retry(run));
-        self.without_groups.remove(&run);
         self.queued.retain(|queued| *queued != run);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
