@@ -2,11 +2,11 @@
 //! forks, executes and waits for the same script. `cargo run --release -p muster-node --example launch_rate [jobs]`
 
 use log::LevelFilter;
-use muster_core::cpuset::CpuSet;
-use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
-use muster_core::job::{Allocation, ArrayRole, NodeShare};
-use muster_core::spec::{ExecContext, JobSpec, Owner, StdioSpec};
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx};
+use muster_model::job::{Allocation, ArrayRole, NodeShare};
+use muster_model::spec::{ExecContext, JobSpec, Owner, StdioSpec};
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_node::{AGENT_NAME, AgentLog, AgentOptions, LAUNCHER_NAME, STEPD_NAME};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;

@@ -13,7 +13,7 @@ use crate::exit_status::exit_status;
 use crate::job_view::job_view;
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::signals;
-use muster_core::job_env;
+use muster_model::job_env;
 use muster_proto::node::JobGrant;
 
 impl Node {
