@@ -393,7 +393,7 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
         if !spool.exists() {
             continue;
         }
-        muster_node::stop_shim(&spool, true)
+        muster_node::stop_launcher(&spool, true)
             .with_context(|| format!("cannot end the processes of node {name}"))?;
     }
     if purge {

@@ -26,7 +26,7 @@ const DAEMONS: [(&str, Role, &str); 6] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Supervisor, "noded"),
     (muster_node::AGENT_NAME, Role::Agent, "agent"),
-    (muster_node::SHIM_NAME, Role::Shim, "shim"),
+    (muster_node::LAUNCHER_NAME, Role::Shim, "shim"),
     (muster_node::STEPD_NAME, Role::StepDaemon, "stepd"),
     (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
 ];
@@ -70,7 +70,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::Controller => crate::slurmctld::main(args),
         Role::Supervisor => crate::slurmd::main(args),
         Role::Agent => crate::slurmd::agent_main(),
-        Role::Shim => muster_node::shim_main(args.iter().cloned()),
+        Role::Shim => muster_node::launcher_main(args.iter().cloned()),
         Role::StepDaemon => muster_node::stepd_main(),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),

@@ -239,7 +239,7 @@ fn start(args: Args) -> Result<ExitCode> {
             .count()
             > 1,
         claimed_memory_mib: Some(node.real_memory_mib),
-        shim_program: None,
+        launcher_program: None,
         slurmd_user: config.slurmd_user.clone(),
     };
     let _pid_file = PidFile::take(&pid_file)?;

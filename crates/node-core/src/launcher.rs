@@ -7,6 +7,7 @@
 //! no file, and knows processes and descriptors by number only. Times are milliseconds since boot, as the kernel gives those at which
 //! processes have started.
 
+mod actions;
 mod checks;
 pub mod context;
 mod end;
@@ -17,6 +18,7 @@ mod job;
 mod launch;
 mod measure;
 mod membership;
+mod node;
 mod orders;
 mod phase;
 mod programs;
@@ -33,6 +35,7 @@ pub use checks::check_agent;
 pub use end::{EncodedEnd, StepdEventRef};
 pub use groups::Account;
 pub use measure::{JobProcesses, Wanted};
+pub use node::Setup;
 pub use phase::{Move, Phase};
 pub use records::{Fault, RecordedAttempt, Records};
 pub use steps::{is_step_dir, step_of_result};
@@ -40,7 +43,7 @@ pub use steps::{is_step_dir, step_of_result};
 use crate::binding::Machine;
 use crate::messages::{Attach, JobAttempt, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
 use crate::now::Now;
-use checks::Refusals;
+use actions::Actions;
 use context::Contexts;
 use event::{Action, ConnId, Event, MessageKind, TimerKey};
 use groups::Groups;
@@ -50,29 +53,13 @@ use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::ids::{BlobId, StepNo};
 use muster_model::job::Usage;
-use muster_proto::node::{JobGrant, NodeSettings};
+use muster_proto::node::JobGrant;
+use node::Node;
 use session::{Place, Session};
 use site::SitePrograms;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
 use std::rc::Rc;
 use steps::StepdPlace;
-
-/// `KillWait` where nothing else is said.
-const KILL_WAIT_MS: u64 = 30_000;
-
-/// What does not change while a launcher runs.
-#[derive(Clone, Debug, Default)]
-pub struct Setup {
-    /// The spool directory.
-    pub spool: PathBuf,
-    /// The launcher's own user.
-    pub uid: u32,
-    /// CPUs of the machine.
-    pub cpus: u32,
-    /// Soft limits of tasks where the user asks for none.
-    pub first_limits: Vec<(u32, u64)>,
-}
 
 /// What a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,15 +86,10 @@ enum Role {
 
 /// See the module.
 pub struct Launcher {
-    setup: Setup,
+    node: Node,
     now: Now,
-    actions: Vec<Action>,
-    /// Which node this is, as root says.
-    place: Place,
-    claim: MachineClaim,
-    machine: Option<Machine>,
+    actions: Actions,
     session: Session,
-    settings: NodeSettings,
     /// Scripts and contexts that the controller has sent in this session.
     blobs: HashMap<BlobId, Rc<[u8]>>,
     contexts: Contexts,
@@ -116,7 +98,6 @@ pub struct Launcher {
     groups: Groups,
     measurements: BTreeMap<u64, Measurement>,
     last_measurement: u64,
-    refusals: Refusals,
     site: SitePrograms,
     /// Launches that wait until the last holder of their share is gone, in order.
     queued: Vec<JobAttempt>,
@@ -124,7 +105,6 @@ pub struct Launcher {
     without_groups: BTreeSet<JobAttempt>,
     /// Jobs to which was announced that they will be stopped.
     stops: BTreeSet<JobAttempt>,
-    is_attached: bool,
     jobs: BTreeMap<JobAttempt, JobEntry>,
     /// Processes that this launcher has started, or watches.
     roles: BTreeMap<i32, Role>,
@@ -133,9 +113,6 @@ pub struct Launcher {
     /// Connections to step daemons.
     stepds: BTreeMap<event::StepdId, StepdPlace>,
     records: Records,
-    kill_wait_ms: u64,
-    /// How long after SIGKILL processes count as unkillable, and what is run then.
-    unkillable: Option<(u64, Option<String>)>,
     /// Jobs that are ending.
     ending: BTreeSet<JobAttempt>,
     /// Something may have changed for jobs that are ending.
@@ -157,33 +134,25 @@ impl Launcher {
     /// A launcher with these records, which does nothing before [`Event::Recovered`].
     pub fn new(setup: Setup, records: Records) -> Launcher {
         Launcher {
-            setup,
+            node: Node::new(setup),
             now: Now::default(),
-            actions: Vec::new(),
-            place: Place::default(),
-            claim: MachineClaim::default(),
-            machine: None,
+            actions: Actions::default(),
             session: Session::default(),
-            settings: NodeSettings::default(),
             blobs: HashMap::new(),
             contexts: Contexts::default(),
             stale_scripts: HashSet::new(),
             groups: Groups::default(),
             measurements: BTreeMap::new(),
             last_measurement: 0,
-            refusals: Refusals::default(),
             site: SitePrograms::default(),
             queued: Vec::new(),
             without_groups: BTreeSet::new(),
             stops: BTreeSet::new(),
-            is_attached: false,
             jobs: BTreeMap::new(),
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
             stepds: BTreeMap::new(),
             records,
-            kill_wait_ms: KILL_WAIT_MS,
-            unkillable: None,
             ending: BTreeSet::new(),
             is_unsettled: false,
             share_is_free: false,
@@ -198,9 +167,10 @@ impl Launcher {
     /// Takes an event, and appends what is to be done about it.
     pub fn on_event(&mut self, event: Event, now: Now, actions: &mut Vec<Action>) {
         self.now = now;
-        std::mem::swap(&mut self.actions, actions);
+        self.actions.now = now;
+        std::mem::swap(&mut self.actions.list, actions);
         self.handle(event);
-        std::mem::swap(&mut self.actions, actions);
+        std::mem::swap(&mut self.actions.list, actions);
     }
 
     fn handle(&mut self, event: Event) {
@@ -210,7 +180,7 @@ impl Launcher {
         match event {
             Event::Recovered(left) => self.recover(*left),
             Event::Attached(attach, machine) => self.attach(*attach, machine.map(|m| *m)),
-            Event::AgentLost => self.is_attached = false,
+            Event::AgentLost => self.actions.is_attached = false,
             Event::StopRequested { conn, kill } => self.stop(conn, kill),
             Event::ExitWhenIdle => self.is_exiting = true,
             Event::KillAll => self.kill_all(),
@@ -242,7 +212,7 @@ impl Launcher {
             Event::StepdClosed(stepd) => self.stepd_closed(stepd),
             Event::NotSent(stepd, command) => self.not_sent(stepd, &command),
             Event::StepdRunning(stepd, socket, step) => self.adopt(stepd, socket, *step),
-            Event::StepdsAsked => self.act(Action::ListResults),
+            Event::StepdsAsked => self.actions.push(Action::ListResults),
             Event::StepdWatched(run, step, pid, belongs) => {
                 self.stepd_watched((run, step), pid, belongs);
             }
@@ -278,31 +248,7 @@ impl Launcher {
             TimerKey::LookUp(account) => self.look_up_late(account),
             TimerKey::Measurement(id) => self.measurement_late(id),
             TimerKey::HealthCheck => self.check_health(),
-            TimerKey::SiteProgram(pid) => self.site_program_late(pid),
-        }
-    }
-
-    fn act(&mut self, action: Action) {
-        self.actions.push(action);
-    }
-
-    fn log(&mut self, line: impl Into<String>) {
-        self.actions.push(Action::Log(line.into()));
-    }
-
-    fn set_timer(&mut self, key: TimerKey, wait_ms: u64) {
-        let at = self.now.mono_ms.saturating_add(wait_ms);
-        self.actions.push(Action::SetTimer(key, at));
-    }
-
-    fn stop_timer(&mut self, key: TimerKey) {
-        self.actions.push(Action::StopTimer(key));
-    }
-
-    /// Sends to the agent. What it has missed, the next one receives when it attaches.
-    fn send(&mut self, event: LauncherEvent) {
-        if self.is_attached {
-            self.actions.push(Action::SendAgent(event));
+            TimerKey::SiteProgram(pid) => self.site.kill_late(pid, &mut self.actions),
         }
     }
 
@@ -314,7 +260,7 @@ impl Launcher {
         let from = entry.phase;
         let Some(next) = from.after(happens) else {
             debug_assert!(false, "job {}: {happens:?} in {from:?}", run.job);
-            self.log(format!(
+            self.actions.log(format!(
                 "job {}: {happens:?} is impossible in {from:?}",
                 run.job
             ));
@@ -332,7 +278,7 @@ impl Launcher {
     fn take_command(&mut self, command: LauncherCommand) {
         if let Some(why) = self.refusal(&command) {
             let line = format!("{why}: {:.200}", format!("{command:?}"));
-            self.log_refusal(&line);
+            self.actions.log_refusal(&line);
             if let LauncherCommand::StepAssigned { run, step, .. } = command {
                 self.report_lost(run, step);
             }
@@ -384,25 +330,27 @@ impl Launcher {
         }
         match self.busy() {
             0 => self.is_exiting = true,
-            jobs => self.act(Action::Answer(conn, LauncherEvent::Busy(jobs))),
+            jobs => self
+                .actions
+                .push(Action::Answer(conn, LauncherEvent::Busy(jobs))),
         }
     }
 
     /// A new agent: it is sent everything that was not forgotten.
     fn attach(&mut self, attach: Attach, machine: Option<Machine>) {
         self.stop_measurements();
-        self.place = Place {
+        self.node.place = Place {
             cluster: attach.cluster,
             node: attach.node,
         };
-        self.claim = attach.claim;
+        self.node.claim = attach.claim;
         if machine.is_some() {
-            self.machine = machine;
+            self.node.machine = machine;
         }
         // The one before belonged to a connection of the agent before.
         self.session = Session::default();
-        self.forget_health_check();
-        self.is_attached = true;
+        self.site.forget(&mut self.actions);
+        self.actions.is_attached = true;
         self.disown_stepds();
         let known = self.jobs.iter().map(|(&run, e)| KnownJob {
             run,
@@ -430,12 +378,14 @@ impl Launcher {
                 events.push(LauncherEvent::Released(run));
             }
         }
-        events.into_iter().for_each(|event| self.send(event));
+        events
+            .into_iter()
+            .for_each(|event| self.actions.send(event));
     }
 
     /// Whether [`Event::Attached`] has to bring the machine, as another is known for this claim.
     pub fn needs_machine(&self, claim: &MachineClaim) -> bool {
-        self.machine.is_none() || self.claim != *claim
+        self.node.machine.is_none() || self.node.claim != *claim
     }
 
     fn child_ended(
@@ -452,11 +402,11 @@ impl Launcher {
             }
             Some(Role::Step(run, step)) => {
                 self.stepd_ended(run, step);
-                self.act(Action::RetireMember(run, pid));
+                self.actions.push(Action::RetireMember(run, pid));
             }
             Some(Role::Spare(run)) => {
                 self.spare_ended(run, pid);
-                self.act(Action::RetireMember(run, pid));
+                self.actions.push(Action::RetireMember(run, pid));
             }
             Some(Role::Message(run, kind)) => {
                 self.writer_ended(run, pid);
@@ -465,7 +415,7 @@ impl Launcher {
             Some(Role::Remover(run)) => self.writer_ended(run, pid),
             Some(Role::Prolog(run)) => self.prolog_ended(run, status),
             Some(Role::Epilog(run)) => self.epilog_ended(run, status),
-            Some(Role::Site) => self.site_program_ended(pid, status),
+            Some(Role::Site) => self.site.ended(pid, status, &mut self.actions),
             Some(Role::Other) | None => {}
         }
     }
@@ -477,7 +427,8 @@ impl Launcher {
             Some(Role::Script(run)) => self.script_ended(run, status, Usage::default(), None),
             // It may have had others before, of whose end nobody knows.
             Some(Role::Step(run, _)) => {
-                let steps = self.live_steps_of(run, pid);
+                let entry = self.jobs.get(&run);
+                let steps = entry.map_or_else(Vec::new, |e| e.live_steps_in(pid));
                 steps
                     .into_iter()
                     .for_each(|step| self.stepd_ended(run, step));
@@ -532,7 +483,7 @@ impl Launcher {
 
     /// The script's part is over: reports it, and begins the job's end here.
     fn finish(&mut self, run: JobAttempt, outcome: LauncherEvent) {
-        self.send(outcome.clone());
+        self.actions.send(outcome.clone());
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -564,11 +515,11 @@ impl Launcher {
             self.drop_script(id);
         }
         if self.stops.remove(&run) {
-            self.stop_timer(TimerKey::Stop(run));
+            self.actions.stop_timer(TimerKey::Stop(run));
         }
         self.without_groups.remove(&run);
         self.sessions.retain(|_, owner| *owner != run);
-        self.act(Action::ForgetMembers(run));
+        self.actions.push(Action::ForgetMembers(run));
         self.records.forgotten(run);
     }
 
@@ -619,7 +570,7 @@ impl Launcher {
     fn write_records(&mut self) {
         if let Some(lines) = self.records.take_pending() {
             self.being_recorded = std::mem::take(&mut self.recording);
-            self.act(Action::AppendRecords(lines));
+            self.actions.push(Action::AppendRecords(lines));
         } else if !self.records.has_pending() {
             // What was noted of these is on file already: they have waited after that.
             let recorded = std::mem::take(&mut self.recording);
@@ -631,7 +582,7 @@ impl Launcher {
         let recorded = std::mem::take(&mut self.being_recorded);
         if self.records.appended(written.is_ok()) {
             let all = self.records.rewritten();
-            self.act(Action::RewriteRecords(all));
+            self.actions.push(Action::RewriteRecords(all));
         }
         match written {
             Ok(()) => recorded.into_iter().for_each(|run| self.begin(run)),
@@ -639,9 +590,9 @@ impl Launcher {
                 self.is_full = true;
                 // What is lost here costs a job a second report after a crash of the launcher, never a second launch: those
                 // wait until they are on file.
-                let spool = self.setup.spool.display();
+                let spool = self.node.setup.spool.display();
                 let line = format!("{spool}: attempts: {}", e.error);
-                self.log(line);
+                self.actions.log(line);
                 for run in recorded {
                     self.not_on_file(run, &e);
                 }
@@ -651,8 +602,8 @@ impl Launcher {
 
     fn records_rewritten(&mut self, written: Result<(), String>) {
         if let Err(e) = written {
-            let line = format!("{}: attempts: {e}", self.setup.spool.display());
-            self.log(line);
+            let line = format!("{}: attempts: {e}", self.node.setup.spool.display());
+            self.actions.log(line);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept of a step by its lead: by the shim, for the next life of the agent, and by the step's daemon, for a shim
+//! What is kept of a step by its lead: by the launcher, for the next life of the agent, and by the step's daemon, for a launcher
 //! that does not know the step.
 
 use crate::layout;

@@ -7,7 +7,7 @@ use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayRole, NodeShare};
 use muster_model::spec::{ExecContext, JobSpec, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
-use muster_node::{AGENT_NAME, AgentLog, AgentOptions, SHIM_NAME, STEPD_NAME};
+use muster_node::{AGENT_NAME, AgentLog, AgentOptions, LAUNCHER_NAME, STEPD_NAME};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders, Report, ToCtld, ToNode, Welcome};
@@ -25,8 +25,8 @@ const AT_ONCE: u64 = 16;
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args();
     let name = args.next().unwrap_or_default();
-    if name.ends_with(SHIM_NAME) {
-        muster_node::shim_main(args);
+    if name.ends_with(LAUNCHER_NAME) {
+        muster_node::launcher_main(args);
         return Ok(());
     }
     if name.ends_with(STEPD_NAME) {
@@ -58,7 +58,7 @@ fn main() -> anyhow::Result<()> {
     println!("ratio {:.2}", rate / bare);
     agent.kill()?;
     agent.wait()?;
-    muster_node::stop_shim(&dir.join("spool"), true)?;
+    muster_node::stop_launcher(&dir.join("spool"), true)?;
     std::fs::remove_dir_all(&dir)?;
     Ok(())
 }
@@ -74,7 +74,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         claimed_sockets: 0,
         shared_machine: true,
         claimed_memory_mib: None,
-        shim_program: None,
+        launcher_program: None,
         slurmd_user: String::new(),
     };
     let log = AgentLog {

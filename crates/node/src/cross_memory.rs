@@ -6,14 +6,14 @@ mod probe;
 
 pub(crate) use probe::main;
 
-use crate::launcher::SHIM_NAME;
+use crate::launcher::LAUNCHER_NAME;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// The argument with which the shim's program measures instead.
+/// The argument with which the launcher's program measures instead.
 pub(crate) const ARGUMENT: &str = "--cross-memory";
 
 /// What was found.
@@ -81,7 +81,7 @@ impl CrossMemory {
 fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command
-        .arg0(SHIM_NAME)
+        .arg0(LAUNCHER_NAME)
         .arg(ARGUMENT)
         .env_clear()
         .stdin(Stdio::null())

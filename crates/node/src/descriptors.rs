@@ -120,7 +120,7 @@ pub(crate) struct OrderFds {
 }
 
 impl OrderFds {
-    /// The next that have come with an order by the shim.
+    /// The next that have come with an order by the launcher.
     pub(crate) fn take_by_launcher(received: &mut VecDeque<OwnedFd>) -> OrderFds {
         OrderFds {
             agent: received.pop_front(),

@@ -1,10 +1,10 @@
-//! The shim: one small single-threaded process per node that forks, executes and waits for jobs, so that the agent
-//! can crash, restart or be upgraded while they run. It decides nothing about jobs; it keeps how they ended until
-//! the agent says that the controller knows.
+//! The launcher's process: one small single-threaded process per node that starts and waits for jobs, and outlives the agent. What
+//! it decides is [`muster_node_core::launcher`]'s; this executes it, and serves the connections of agent and root.
 //!
-//! It is started by the agent, leaves its session, and ends when ordered to (SIGTERM: once no job has processes;
+//! It is started by the supervisor, leaves its session, and ends when ordered to (SIGTERM: once no job has processes;
 //! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
-//! write to the record file and one to the agent.
+//! write to the record file and one to the agent. The names of process and files, `muster-shim` and `shim.*`, are those of
+//! earlier versions, which an update meets.
 
 mod controller_key;
 mod executor;
@@ -30,7 +30,7 @@ pub(crate) use removal::Removal;
 use crate::descriptors::{self, OrderFds};
 use crate::options::AgentOptions;
 use crate::{now, sys};
-use executor::{Executor, Source};
+use executor::{LauncherExecutor, Source};
 use muster_node_core::launcher::check_agent;
 use muster_node_core::launcher::event::{ConnId, Event};
 use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
@@ -48,8 +48,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Name under which the binary's own executable is started as a shim.
-pub const SHIM_NAME: &str = "muster-shim";
+/// Name under which the binary's own executable is started as a launcher.
+pub const LAUNCHER_NAME: &str = "muster-shim";
 
 /// Exit code of a process that has panicked.
 const PANIC_EXIT: i32 = 101;
@@ -60,16 +60,16 @@ const OUTPUT_MAX: usize = 512 << 20;
 /// Descriptors that have come and wait for their orders.
 const DESCRIPTORS_MAX: usize = 1024;
 
-/// Where the shim of a spool directory listens.
+/// Where the launcher of a spool directory listens.
 pub(crate) fn socket_path(spool: &Path) -> PathBuf {
     spool.join("shim.sock")
 }
 
-/// Runs the shim of a spool directory (the only argument), the probe of cross-memory attach, or what a user does with
+/// Runs the launcher of a spool directory (the only argument), the probe of cross-memory attach, or what a user does with
 /// a user's files: writes a message, removes directories.
-/// Returns in the starting process once the shim listens;
-/// the shim itself goes on in the background.
-pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
+/// Returns in the starting process once the launcher listens;
+/// the launcher itself goes on in the background.
+pub fn launcher_main(args: impl IntoIterator<Item = String>) -> ExitCode {
     let first = args.into_iter().next();
     match first.as_deref() {
         Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
@@ -83,20 +83,20 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
     }
     let Some(spool) = first.map(PathBuf::from) else {
         eprintln!(
-            "{SHIM_NAME}: the spool directory is missing; the node agent starts this program itself"
+            "{LAUNCHER_NAME}: the spool directory is missing; the node agent starts this program itself"
         );
         return ExitCode::FAILURE;
     };
     match start(&spool) {
         Ok(code) => code,
         Err(e) => {
-            eprintln!("{SHIM_NAME}: {}: {e}", spool.display());
+            eprintln!("{LAUNCHER_NAME}: {}: {e}", spool.display());
             ExitCode::FAILURE
         }
     }
 }
 
-/// Forks into the background and waits until the shim is ready.
+/// Forks into the background and waits until the launcher is ready.
 fn start(spool: &Path) -> io::Result<ExitCode> {
     // Whatever else the starter left open would stay open as long as jobs run.
     sys::close_from(3);
@@ -134,7 +134,7 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
                 Err(e) => {
                     // Before it was ready the starter reads this, afterwards the log does.
                     let _ = write!(ready, "{e}");
-                    eprintln!("{SHIM_NAME}: {e}");
+                    eprintln!("{LAUNCHER_NAME}: {e}");
                     sys::exit_now(1)
                 }
             }
@@ -142,7 +142,7 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
     }
 }
 
-/// Has a panic end the process at once, with its place in the log. Shim and step daemons fork children without exec, so
+/// Has a panic end the process at once, with its place in the log. Launcher and step daemons fork children without exec, so
 /// nothing may run on the way out of a child's panic.
 pub(crate) fn end_at_panic() {
     std::panic::set_hook(Box::new(|panic| {
@@ -209,9 +209,9 @@ struct Loop {
     conns: Vec<Conn>,
     last_conn: u64,
     is_attached: bool,
-    executor: Executor,
+    executor: LauncherExecutor,
     path: PathBuf,
-    /// Keeps a second shim away as long as this process lives.
+    /// Keeps a second launcher away as long as this process lives.
     _lock: fs::File,
 }
 
@@ -226,7 +226,7 @@ impl Loop {
             .open(spool.join("shim.lock"))?;
         make_private(&lock)?;
         sys::lock_file(lock.as_fd())
-            .map_err(|_| io::Error::other("another shim serves this spool directory"))?;
+            .map_err(|_| io::Error::other("another launcher serves this spool directory"))?;
         sys::reset_signals();
         sys::ignore_signal(libc::SIGHUP);
         sys::ignore_signal(libc::SIGPIPE);
@@ -237,7 +237,7 @@ impl Loop {
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         sys::become_subreaper()?;
-        let executor = Executor::open(spool)?;
+        let executor = LauncherExecutor::open(spool)?;
         let path = socket_path(spool);
         let listener = bind(&path, 0o600)?;
         fs::write(spool.join("shim.pid"), format!("{}\n", std::process::id()))?;
@@ -318,7 +318,6 @@ impl Loop {
         for at in 0..self.conns.len() {
             while let Some(message) = self.conns[at].next() {
                 if !self.take_order(at, message) {
-                    eprintln!("a message that is no agent's is refused");
                     self.conns[at].open = false;
                     break;
                 }
@@ -340,7 +339,10 @@ impl Loop {
                 kill,
             },
             // Root attaches and stops; an agent has a connection on which that is done.
-            message if !conn.attached || message.is_roots() => return false,
+            message if !conn.attached || message.is_roots() => {
+                eprintln!("a message that is no agent's is refused: {message:.60?}");
+                return false;
+            }
             LauncherCommand::StartStep(order) => {
                 let fds = OrderFds::take_by_launcher(&mut conn.descriptors);
                 let mut random = [0; 8];
@@ -533,9 +535,9 @@ pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
     muster_proto::frame::encode(&LauncherCommand::Attach(Box::new(attach)))
 }
 
-/// What became of [`stop_shim`].
+/// What became of [`stop_launcher`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShimStop {
+pub enum LauncherStop {
     /// It has exited.
     Stopped,
     /// None was running.
@@ -544,12 +546,12 @@ pub enum ShimStop {
     Busy(u32),
 }
 
-/// Stops the shim of a spool directory. With `kill`, all processes of its jobs are killed first; otherwise it stays
+/// Stops the launcher of a spool directory. With `kill`, all processes of its jobs are killed first; otherwise it stays
 /// while there are any.
 ///
 /// # Errors
 /// What the socket gives.
-pub fn stop_shim(spool: &Path, kill: bool) -> io::Result<ShimStop> {
+pub fn stop_launcher(spool: &Path, kill: bool) -> io::Result<LauncherStop> {
     let mut stream = match UnixStream::connect(socket_path(spool)) {
         Ok(stream) => stream,
         Err(e)
@@ -558,15 +560,15 @@ pub fn stop_shim(spool: &Path, kill: bool) -> io::Result<ShimStop> {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
             ) =>
         {
-            return Ok(ShimStop::NotRunning);
+            return Ok(LauncherStop::NotRunning);
         }
         Err(e) => return Err(e),
     };
     muster_proto::frame::write(&mut stream, &LauncherCommand::Stop { kill })?;
     match muster_proto::frame::read(&mut stream) {
-        Ok(LauncherEvent::Busy(jobs)) => Ok(ShimStop::Busy(jobs)),
+        Ok(LauncherEvent::Busy(jobs)) => Ok(LauncherStop::Busy(jobs)),
         Ok(other) => Err(io::Error::other(format!("unexpected answer {other:?}"))),
         // The connection closes when the process ends.
-        Err(_) => Ok(ShimStop::Stopped),
+        Err(_) => Ok(LauncherStop::Stopped),
     }
 }

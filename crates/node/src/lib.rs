@@ -1,9 +1,9 @@
 //! What runs on a node: the supervisor, which is slurmd's own process; the agent, which it executes without privileges and
-//! which speaks with the controller and with users; the shim that forks and waits for jobs and outlives both; and the step
-//! daemon (`stepd`) of each parallel step, which the shim starts.
+//! which speaks with the controller and with users; the launcher that forks and waits for jobs and outlives both; and the step
+//! daemon (`stepd`) of each parallel step, which the launcher starts.
 //!
 //! The binary calls [`run`] for the supervisor, and, when it is started under these names, which these processes do with
-//! their own executable, [`agent_main`] under [`AGENT_NAME`], [`shim_main`] under [`SHIM_NAME`], [`stepd_main`] under
+//! their own executable, [`agent_main`] under [`AGENT_NAME`], [`launcher_main`] under [`LAUNCHER_NAME`], [`stepd_main`] under
 //! [`STEPD_NAME`], and [`pmix_host_main`] under [`HOST_NAME`].
 #![warn(missing_docs)]
 
@@ -33,7 +33,7 @@ mod topology;
 pub use agent::agent_main;
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
-pub use launcher::{SHIM_NAME, ShimStop, shim_main, stop_shim};
+pub use launcher::{LAUNCHER_NAME, LauncherStop, launcher_main, stop_launcher};
 pub use options::AgentOptions;
 pub use stepd::{HOST_NAME, STEPD_NAME, pmix_host_main, stepd_main};
 pub use supervisor::{AGENT_NAME, AgentLog, check_account, run};

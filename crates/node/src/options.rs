@@ -34,10 +34,10 @@ pub struct AgentOptions {
     /// Memory that the configuration claims, MiB, likewise.
     #[n(8)]
     pub claimed_memory_mib: Option<u64>,
-    /// Executable that becomes the shim when it is started under the name [`crate::SHIM_NAME`]; this program's own
+    /// Executable that becomes the launcher when it is started under the name [`crate::LAUNCHER_NAME`]; this program's own
     /// when absent.
     #[n(9)]
-    pub shim_program: Option<PathBuf>,
+    pub launcher_program: Option<PathBuf>,
     /// `SlurmdUser`: the account of the agent, where slurmd is root's. Root, or nothing, stands for one of its own.
     #[n(10)]
     pub slurmd_user: String,

@@ -47,7 +47,7 @@ impl Start<'_> {
         match sys::fork()? {
             sys::Fork::Parent(pid) => Ok(pid),
             sys::Fork::Child => {
-                // The standard streams of shim and step daemon are /dev/null and the log.
+                // The standard streams of launcher and step daemon are /dev/null and the log.
                 let errors = self.errors.unwrap_or(0);
                 let failed = sys::dup_to(errors, 2)
                     .and_then(|()| sys::keep_only(&kept))

@@ -1,7 +1,7 @@
-//! The step daemon: one process per step and node, executed afresh by the shim ([`start`]). It starts the tasks, carries their streams to
+//! The step daemon: one process per step and node, executed afresh by the launcher ([`start`]). It starts the tasks, carries their streams to
 //! srun and back, tells how they ended, and leaves its result in a file of the spool, so that nothing else need be
 //! alive when it ends. One thread, one poll loop. A daemon whose step left nothing behind may be given the next step of
-//! its job by the shim, which costs less than another process.
+//! its job by the launcher, which costs less than another process.
 //!
 //! Its life: listens; waits for srun's key; forks all tasks, which open their files and wait for each other; lets
 //! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
@@ -50,7 +50,7 @@ use tree::Tree;
 const HELLO_WAIT: Duration = Duration::from_secs(30);
 /// How long srun may take to read the last output of a step that was ordered to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How often it is looked whether the shim has read how the steps before have ended.
+/// How often it is looked whether the launcher has read how the steps before have ended.
 const READ_WAIT: Duration = Duration::from_secs(1);
 /// How long the directories of a step may take to be removed.
 const REMOVAL_WAIT: Duration = Duration::from_secs(10);
@@ -66,10 +66,10 @@ pub(crate) struct Setting {
     pub(crate) kill_wait: Duration,
     /// File for the result.
     pub(crate) result: PathBuf,
-    /// Where an MPI step has its files, and where the memory that its tasks share. Removed at the end; by the shim if
+    /// Where an MPI step has its files, and where the memory that its tasks share. Removed at the end; by the launcher if
     /// this process is killed.
     pub(crate) dirs: Vec<PathBuf>,
-    /// What the agent has the shim keep of the step, for a shim that does not know the step: the one before, and the agent,
+    /// What the agent has the launcher keep of the step, for a launcher that does not know the step: the one before, and the agent,
     /// may be lost just after they gave the step.
     pub(crate) kept: KeptEntries,
 }
@@ -92,11 +92,11 @@ fn run(
     order: &StepOrder,
     setting: &Setting,
     listener: UnixListener,
-    (shim, agent, confines): (UnixStream, Option<UnixStream>, Confines),
+    (launcher, agent, confines): (UnixStream, Option<UnixStream>, Confines),
     wire: Option<TcpListener>,
     srun: Option<SrunStdio>,
 ) -> ! {
-    let mut runtime = match StepdRuntime::open(listener, shim, agent, confines) {
+    let mut runtime = match StepdRuntime::open(listener, launcher, agent, confines) {
         Ok(runtime) => runtime,
         Err(e) => {
             let end = broken(order, &e);
@@ -110,7 +110,7 @@ fn run(
     loop {
         let ended = StepdEvent::ended(step, &served.end);
         // The order matters: a process that receives the end later finds it where it was reported before.
-        if !served.reusable || !runtime.send_to_shim(&ended) {
+        if !served.reusable || !runtime.send_to_launcher(&ended) {
             if runtime.has_unread() {
                 runtime.leave_unread();
             }
@@ -358,7 +358,7 @@ impl<'a> Stepd<'a> {
         let raw = |fd: Option<i32>| fd.unwrap_or(-1);
         add(self.runtime.signals.as_fd().as_raw_fd(), libc::POLLIN);
         add(self.runtime.listener.as_raw_fd(), libc::POLLIN);
-        add(raw(self.runtime.shim_fd()), libc::POLLIN);
+        add(raw(self.runtime.launcher_fd()), libc::POLLIN);
         add(
             raw(self.ready.as_ref().map(|c| c.as_raw_fd())),
             libc::POLLIN,
@@ -635,7 +635,7 @@ impl<'a> Stepd<'a> {
         }
     }
 
-    /// What the shim wants said or done.
+    /// What the launcher wants said or done.
     fn take_control(&mut self) {
         for control in self.runtime.receive_commands() {
             match control {
@@ -645,7 +645,7 @@ impl<'a> Stepd<'a> {
                 }
                 StepdCommand::PrintStepLine(_) => {}
                 StepdCommand::PrintLine(line) => self.message(line),
-                // The job ends, and the shim does not know of this step, which the agent gave.
+                // The job ends, and the launcher does not know of this step, which the agent gave.
                 StepdCommand::EndStep | StepdCommand::Exit => self.begin_end(),
                 StepdCommand::SetTimeLimit(seconds) => {
                     self.limit = seconds.map(Duration::from_secs);

@@ -340,7 +340,7 @@ mod tests {
             claimed_sockets: 0,
             shared_machine: false,
             claimed_memory_mib: None,
-            shim_program: None,
+            launcher_program: None,
             slurmd_user: String::new(),
         };
         let serves = |listener: &UnixListener| {

@@ -122,7 +122,7 @@ pub(crate) enum Fork {
     Parent(i32),
 }
 
-/// Forks. Only called by processes with one thread (shim, stepd), so that the child may do anything.
+/// Forks. Only called by processes with one thread (launcher, stepd), so that the child may do anything.
 pub(crate) fn fork() -> io::Result<Fork> {
     // SAFETY: the callers have one thread, so no lock can be held by a thread that the child lacks.
     match unsafe { libc::fork() } {

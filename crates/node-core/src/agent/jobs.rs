@@ -22,10 +22,38 @@ impl Agent {
                 | LauncherEvent::Vanished(run)
                 | LauncherEvent::Released(run)
                 | LauncherEvent::StepEnded { run, .. } => Some(run),
-                _ => None,
+                LauncherEvent::State(_)
+                | LauncherEvent::LaunchFailed { .. }
+                | LauncherEvent::StepReady { .. }
+                | LauncherEvent::StepFailed { .. }
+                | LauncherEvent::Processes { .. }
+                | LauncherEvent::Measured { .. }
+                | LauncherEvent::Busy(_)
+                | LauncherEvent::NodeFault { .. }
+                | LauncherEvent::SessionKey(_)
+                | LauncherEvent::SessionBegun(_)
+                | LauncherEvent::SessionFailed(_)
+                | LauncherEvent::Greeting(_)
+                | LauncherEvent::Refused(_)
+                | LauncherEvent::StepFound { .. } => None,
             },
             AgentEvent::ConnClosed(conn) => self.steps.job_of_client(*conn),
-            _ => None,
+            AgentEvent::Dialed(_)
+            | AgentEvent::ControllerAnswered(..)
+            | AgentEvent::ControllerUp
+            | AgentEvent::Controller(_)
+            | AgentEvent::Orders { .. }
+            | AgentEvent::ControllerLost
+            | AgentEvent::LauncherUp
+            | AgentEvent::LauncherLost
+            | AgentEvent::StepdChannelFailed(..)
+            | AgentEvent::StepOffered(..)
+            | AgentEvent::StepdEvents { .. }
+            | AgentEvent::StepdsRead
+            | AgentEvent::Request(_)
+            | AgentEvent::PeerAnswered(..)
+            | AgentEvent::TimerDue(_)
+            | AgentEvent::Idle => None,
         }
     }
 

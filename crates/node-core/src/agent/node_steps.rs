@@ -7,6 +7,7 @@ use super::{Agent, AgentAction, ConnId, RequestId, StdioId, StepdId, Timer, enco
 use crate::kept::{self, kept_of_node};
 use crate::messages::{JobAttempt, LauncherCommand, NextStep, StepOrder};
 use crate::pmix_place;
+use crate::step_numbers::UsedStepNumbers;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -77,6 +78,8 @@ pub(super) struct NodeSteps {
     /// Requests that came before the job.
     early: BTreeMap<u64, Early>,
     parts: HashMap<StepKey, NodeStep>,
+    /// Steps that were ordered here, so that none is started twice.
+    used: HashMap<JobAttempt, UsedStepNumbers>,
     next_wait: u64,
 }
 
@@ -155,6 +158,7 @@ impl NodeSteps {
         };
         if let Ok(part) = minicbor::decode::<Part>(bytes) {
             let key = (run.job, step);
+            self.used.entry(run).or_default().insert(step);
             if self.step(key, run, NodeStepEvent::Adopted) {
                 self.set_part(key, part);
             }
@@ -168,6 +172,7 @@ impl NodeSteps {
     }
 
     pub(super) fn forget(&mut self, run: JobAttempt) {
+        self.used.remove(&run);
         let of_run = self.parts.iter().filter(|(_, step)| step.part.run == run);
         let keys: Vec<StepKey> = of_run.map(|(key, _)| *key).collect();
         for key in keys {
@@ -216,6 +221,16 @@ impl NodeSteps {
         step.state = next;
         step.part.run = run;
         true
+    }
+
+    /// A part is to start; whether it is new.
+    fn begin(&mut self, key: StepKey, run: JobAttempt) -> bool {
+        let used = self.used.entry(run).or_default();
+        if used.contains(key.1) {
+            return false;
+        }
+        used.insert(key.1);
+        self.step(key, run, NodeStepEvent::Ordered)
     }
 
     fn set_part(&mut self, key: StepKey, part: Part) {
@@ -281,8 +296,8 @@ impl Agent {
             lead: launch.lead.clone(),
             above: launch.above.clone(),
         };
-        if !self.node_steps.step(key, run, NodeStepEvent::Ordered) {
-            return self.step_refused(&launch, origin, "the step is here already");
+        if !self.node_steps.begin(key, run) {
+            return self.step_refused(&launch, origin, "the step has been started here");
         }
         let mut origin = self.start_below(&launch, origin);
         let stdio = match &mut origin {

@@ -108,6 +108,8 @@ struct Bench {
     agent: Agent,
     now: Now,
     requests: BTreeSet<RequestId>,
+    /// Those of agents that have no answer.
+    agents_requests: BTreeSet<RequestId>,
     with_bytes: BTreeSet<RequestId>,
     stdio: BTreeSet<StdioId>,
     /// Channels to step daemons, and the orders that made them.
@@ -150,6 +152,7 @@ impl Bench {
                 mono_ms: 1000,
             },
             requests: BTreeSet::new(),
+            agents_requests: BTreeSet::new(),
             with_bytes: BTreeSet::new(),
             stdio: BTreeSet::new(),
             stepds: BTreeMap::new(),
@@ -318,6 +321,9 @@ impl Bench {
         let (id, stdio_id) = (RequestId(self.next), StdioId(self.next));
         self.requests.insert(id);
         self.with_bytes.insert(id);
+        if conn == AGENT_CONN {
+            self.agents_requests.insert(id);
+        }
         if stdio {
             self.stdio.insert(stdio_id);
         }

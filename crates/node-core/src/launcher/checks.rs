@@ -3,7 +3,8 @@
 //! the reason is written to the log.
 
 use super::Launcher;
-use super::event::Action;
+use super::job::JobEntry;
+use super::node::Node;
 use crate::messages::{
     Attach, JobAttempt, LauncherCommand, PmixOrder, StepBounds, StepOrder, User, VERSIONS,
 };
@@ -18,35 +19,6 @@ use std::net::IpAddr;
 
 /// What an agent has kept of one job, bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// Refusals that are written to the log in a [`REFUSALS_MS`].
-const REFUSALS_MAX: u32 = 100;
-/// See above.
-const REFUSALS_MS: u64 = 60_000;
-
-/// Limits what refusals add to the log.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    since_ms: Option<u64>,
-    count: u32,
-}
-
-impl Refusals {
-    /// A line for the log, unless there were many.
-    fn log(&mut self, text: &str, now_ms: u64, actions: &mut Vec<Action>) {
-        let is_old = |since: u64| now_ms.saturating_sub(since) > REFUSALS_MS;
-        if self.since_ms.is_none_or(is_old) {
-            (self.since_ms, self.count) = (Some(now_ms), 0);
-        }
-        self.count += 1;
-        if self.count <= REFUSALS_MAX {
-            actions.push(Action::Log(format!("refused: {text}")));
-        }
-        if self.count == REFUSALS_MAX {
-            let line = "further refusals of this minute are not written here";
-            actions.push(Action::Log(line.to_owned()));
-        }
-    }
-}
 
 /// Whether an agent speaks a version that is spoken here.
 ///
@@ -61,16 +33,9 @@ pub fn check_agent(attach: &Attach) -> Result<(), String> {
     Ok(())
 }
 
-impl Launcher {
-    pub(super) fn log_refusal(&mut self, text: &str) {
-        let now_ms = self.now.mono_ms;
-        self.refusals.log(text, now_ms, &mut self.actions);
-    }
-
+impl Node {
     /// What steps of a job may be here, once its user's groups are known.
-    fn step_bounds(&self, run: JobAttempt) -> Result<StepBounds, String> {
-        let entry = self.jobs.get(&run);
-        let entry = entry.ok_or("the job is not on this node")?;
+    fn step_bounds(&self, entry: &JobEntry) -> Result<StepBounds, String> {
         let (Some(share), Some(user)) = (entry.share(), &entry.user) else {
             return Err("the job's grant is not known".to_owned());
         };
@@ -89,15 +54,21 @@ impl Launcher {
 
     /// Checks an order to start a step, and puts in it what is not the agent's to say. Gives what further steps of
     /// the job may be.
-    pub(super) fn confine_step(&self, order: &mut StepOrder) -> Result<StepBounds, String> {
+    ///
+    /// # Errors
+    /// Why the step may not start.
+    pub(super) fn confine_step(
+        &self,
+        entry: &JobEntry,
+        order: &mut StepOrder,
+    ) -> Result<StepBounds, String> {
         let (run, step) = (order.run, order.launch.step);
-        let bounds = self.step_bounds(run)?;
+        let bounds = self.step_bounds(entry)?;
         bounds.check(run, order)?;
-        let entry = self.jobs.get(&run);
-        if entry.is_some_and(|e| e.had_step(step)) {
+        if entry.had_step(step) {
             return Err("the step exists, or has existed".to_owned());
         }
-        let grant = entry.and_then(|e| e.grant.as_ref());
+        let grant = entry.grant.as_ref();
         let nodes = grant.map_or(&[][..], |g| &g.alloc.nodes);
         let own: &[NodeShare] = match order.launch.names.len() {
             1 => &[],
@@ -131,7 +102,9 @@ impl Launcher {
         pmix.nspace = pmix_place::namespace(&self.place.cluster, run, step);
         Ok(())
     }
+}
 
+impl Launcher {
     /// Why an agent's order is not carried out, if it is not. Steps are looked at where they start.
     pub(super) fn refusal(&self, message: &LauncherCommand) -> Option<String> {
         let known = |run: &JobAttempt| self.jobs.contains_key(run);
@@ -161,7 +134,7 @@ impl Launcher {
                 (kept > KEPT_BYTES_MAX).then(|| "too much is kept of the job".to_owned())
             }
             LauncherCommand::StepAssigned { step, .. }
-                if step.0 >= max_step_count(&self.settings) =>
+                if step.0 >= max_step_count(&self.node.settings) =>
             {
                 Some(format!("no step has the number {step}"))
             }

@@ -25,29 +25,29 @@ impl Launcher {
         if !self.advance(run, happens) {
             return;
         }
-        self.stop_timer(TimerKey::Retry(run));
-        self.without_groups.remove(&run);
+        self.actions.stop_timer(TimerKey::Retry(run));
         self.queued.retain(|queued| *queued != run);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
         let is_new = entry.kill_at_ms.is_none();
         if is_new && entry.phase.is_ending() {
-            entry.kill_at_ms = Some(self.now.mono_ms + self.kill_wait_ms);
+            entry.kill_at_ms = Some(self.now.mono_ms + self.node.kill_wait_ms);
         }
         self.dismiss_spares(run);
         if is_new {
-            self.set_timer(TimerKey::Kill(run), self.kill_wait_ms);
+            self.actions
+                .set_timer(TimerKey::Kill(run), self.node.kill_wait_ms);
         }
         self.is_unsettled = true;
     }
 
     pub(super) fn terminate(&mut self, run: JobAttempt, at_once: bool, message: Option<String>) {
         let Some(phase) = self.jobs.get(&run).map(|e| e.phase) else {
-            return self.send(LauncherEvent::Released(run));
+            return self.actions.send(LauncherEvent::Released(run));
         };
         if phase.is_released() {
-            return self.send(LauncherEvent::Released(run));
+            return self.actions.send(LauncherEvent::Released(run));
         }
         if self.end_unbegun(run) {
             return;
@@ -62,7 +62,7 @@ impl Launcher {
         } else if is_first {
             // The message comes before what the script writes when it is signalled, as in Slurm.
             let is_printed = message.as_ref().is_some_and(|text| {
-                let text = format!("*** JOB {} ON {} {text} ***", run.job, self.place.node);
+                let text = format!("*** JOB {} ON {} {text} ***", run.job, self.node.place.node);
                 self.print(run, &text, MessageKind::BeforeTerm)
             });
             if !is_printed {
@@ -107,7 +107,7 @@ impl Launcher {
             path: files.stderr.clone(),
             line: format!("slurmstepd: error: {text}\n"),
         };
-        self.act(action);
+        self.actions.push(action);
         true
     }
 
@@ -125,10 +125,11 @@ impl Launcher {
             Ok(pid) => {
                 entry.writers.insert(pid);
                 self.roles.insert(pid, Role::Message(run, kind));
-                self.set_timer(TimerKey::Writer(run, pid), MESSAGE_WAIT_MS);
+                self.actions
+                    .set_timer(TimerKey::Writer(run, pid), MESSAGE_WAIT_MS);
             }
             Err(e) => {
-                self.log(format!(
+                self.actions.log(format!(
                     "job {}: its message cannot be written: {e}",
                     run.job
                 ));
@@ -150,7 +151,7 @@ impl Launcher {
     /// Has directories of a job's removed; it ends when they are, or it has taken too long.
     pub(super) fn remove_dirs(&mut self, run: JobAttempt, dirs: Vec<PathBuf>) {
         if !dirs.is_empty() {
-            self.act(Action::RemoveDirs(run, dirs));
+            self.actions.push(Action::RemoveDirs(run, dirs));
         }
     }
 
@@ -158,13 +159,14 @@ impl Launcher {
         self.roles.insert(pid, Role::Remover(run));
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.removers.insert(pid);
-            self.set_timer(TimerKey::Writer(run, pid), REMOVAL_WAIT_MS);
+            self.actions
+                .set_timer(TimerKey::Writer(run, pid), REMOVAL_WAIT_MS);
         }
     }
 
     /// A process that wrote a message or removed directories has ended.
     pub(super) fn writer_ended(&mut self, run: JobAttempt, pid: i32) {
-        self.stop_timer(TimerKey::Writer(run, pid));
+        self.actions.stop_timer(TimerKey::Writer(run, pid));
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.writers.remove(&pid);
             entry.removers.remove(&pid);
@@ -175,7 +177,7 @@ impl Launcher {
     pub(super) fn writer_late(&mut self, run: JobAttempt, pid: i32) {
         let entry = self.jobs.get(&run);
         if entry.is_some_and(|e| e.writers.contains(&pid) || e.removers.contains(&pid)) {
-            self.act(Action::Signal(pid, signals::SIGKILL));
+            self.actions.push(Action::Signal(pid, signals::SIGKILL));
         }
     }
 
@@ -219,7 +221,7 @@ impl Launcher {
                 script: Some(pid), ..
             }) => {
                 let pid = *pid;
-                self.act(Action::Signal(pid, signal));
+                self.actions.push(Action::Signal(pid, signal));
             }
             Some(entry) => drop(entry.keep_signal(signal)),
             None => {}
@@ -237,7 +239,8 @@ impl Launcher {
         }
         let script = entry.script;
         let of = self.members(run);
-        self.act(Action::SignalScript { of, script, signal });
+        self.actions
+            .push(Action::SignalScript { of, script, signal });
     }
 
     /// Kills everything of a job but its step daemons, which end by themselves once their tasks are gone.
@@ -246,9 +249,10 @@ impl Launcher {
             return;
         }
         self.signal_script(run, signals::SIGKILL);
-        let (of, roots) = (self.members(run), self.daemons(run));
+        let roots = self.jobs.get(&run).map_or_else(Vec::new, JobEntry::daemons);
+        let of = self.members(run);
         if !roots.is_empty() {
-            self.act(Action::SignalBelow {
+            self.actions.push(Action::SignalBelow {
                 of,
                 roots,
                 signal: signals::SIGKILL,
@@ -260,10 +264,10 @@ impl Launcher {
         let writers: Vec<i32> = entry.writers.iter().copied().collect();
         if entry.phase != Phase::Epilog {
             entry.kill_at_ms = Some(self.now.mono_ms + AFTER_KILL_MS);
-            self.set_timer(TimerKey::Kill(run), AFTER_KILL_MS);
+            self.actions.set_timer(TimerKey::Kill(run), AFTER_KILL_MS);
         }
         for pid in writers {
-            self.act(Action::Signal(pid, signals::SIGKILL));
+            self.actions.push(Action::Signal(pid, signals::SIGKILL));
         }
         // A daemon that has no task yet must not start one.
         self.ask_steps_to_end(run);
@@ -279,12 +283,12 @@ impl Launcher {
             return;
         }
         if phase == Phase::Clearing {
-            for pid in self.daemons(run) {
+            for pid in self.jobs.get(&run).map_or_else(Vec::new, JobEntry::daemons) {
                 let job = run.job;
-                self.log(format!(
+                self.actions.log(format!(
                     "job {job}: step daemon {pid} does not end and is killed"
                 ));
-                self.act(Action::Signal(pid, signals::SIGKILL));
+                self.actions.push(Action::Signal(pid, signals::SIGKILL));
             }
         }
         self.kill_job(run);
@@ -293,7 +297,7 @@ impl Launcher {
 
     /// Processes that SIGKILL does not end make a node unfit: it is reported once, and the site's program is run.
     fn report_if_unkillable(&mut self, run: JobAttempt) {
-        let Some((timeout_ms, program)) = self.unkillable.clone() else {
+        let Some((timeout_ms, program)) = self.node.unkillable.clone() else {
             return;
         };
         let now_ms = self.now.mono_ms;
@@ -317,11 +321,11 @@ impl Launcher {
 
     /// The node is unfit for others: reported now, and to every agent that comes before the job is forgotten.
     pub(super) fn report_fault(&mut self, run: JobAttempt, error: String) {
-        self.log(format!("job {}: {error}", run.job));
+        self.actions.log(format!("job {}: {error}", run.job));
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.fault = Some(error.clone());
         }
-        self.send(LauncherEvent::NodeFault { run, error });
+        self.actions.send(LauncherEvent::NodeFault { run, error });
     }
 
     /// Looks for what is left of jobs that are ending and have no process that is known; whether there are such jobs.
@@ -331,7 +335,7 @@ impl Launcher {
         let done: Vec<_> = done.map(|run| self.members(*run)).collect();
         let is_any = !done.is_empty();
         if is_any {
-            self.act(Action::FindLeftovers(done));
+            self.actions.push(Action::FindLeftovers(done));
         }
         is_any
     }
@@ -356,7 +360,7 @@ impl Launcher {
                 }
             } else if entry.outcome.is_some() || entry.phase != Phase::Ending {
                 let of = self.members(run);
-                self.act(Action::SignalFound {
+                self.actions.push(Action::SignalFound {
                     of,
                     found,
                     since_ms,
@@ -366,7 +370,7 @@ impl Launcher {
         }
         if is_unclear {
             // With the last job of its user gone, an orphan that could have been any of several jobs' is nobody's.
-            self.act(Action::KillOrphans);
+            self.actions.push(Action::KillOrphans);
         }
     }
 
@@ -374,13 +378,13 @@ impl Launcher {
         if !self.advance(run, Move::Release) {
             return;
         }
-        self.stop_timer(TimerKey::Kill(run));
-        self.stop_timer(TimerKey::Retry(run));
+        self.actions.stop_timer(TimerKey::Kill(run));
+        self.actions.stop_timer(TimerKey::Retry(run));
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.files = None;
         }
         self.share_is_free = true;
         self.records.released(run);
-        self.send(LauncherEvent::Released(run));
+        self.actions.send(LauncherEvent::Released(run));
     }
 }

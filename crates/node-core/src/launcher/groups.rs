@@ -2,6 +2,7 @@
 //! and nobody but the user waits. This says when; the look-up itself is a process of its own.
 
 use super::Launcher;
+use super::actions::Actions;
 use super::event::{Action, TimerKey};
 use crate::messages::User;
 use muster_model::spec::Owner;
@@ -32,12 +33,7 @@ pub(super) struct Groups {
 
 impl Groups {
     /// All groups of a user, if they are known; else a look-up will give them.
-    fn get(
-        &mut self,
-        account: &Account,
-        now_ms: u64,
-        actions: &mut Vec<Action>,
-    ) -> Option<Rc<[u32]>> {
+    fn get(&mut self, account: &Account, now_ms: u64, actions: &mut Actions) -> Option<Rc<[u32]>> {
         let known = self.known.get(account);
         let age = known.map(|(at, _)| now_ms.saturating_sub(*at));
         let groups = known.map(|(_, groups)| Rc::clone(groups));
@@ -47,7 +43,7 @@ impl Groups {
         groups.filter(|_| age.is_some_and(|age| age < USABLE_MS))
     }
 
-    fn ask(&mut self, account: Account, now_ms: u64, actions: &mut Vec<Action>) {
+    fn ask(&mut self, account: Account, now_ms: u64, actions: &mut Actions) {
         if self.asked.contains(&account) || self.waiting.contains(&account) {
             return;
         }
@@ -60,7 +56,7 @@ impl Groups {
         self.asked.insert(account);
     }
 
-    fn ask_next(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
+    fn ask_next(&mut self, now_ms: u64, actions: &mut Actions) {
         if let Some(next) = self.waiting.pop_front() {
             self.ask(next, now_ms, actions);
         }
@@ -72,7 +68,7 @@ impl Groups {
         account: &Account,
         groups: Vec<u32>,
         now_ms: u64,
-        actions: &mut Vec<Action>,
+        actions: &mut Actions,
     ) -> bool {
         if !self.asked.remove(account) {
             return false;
@@ -86,7 +82,7 @@ impl Groups {
     }
 
     /// Begins a look-up anew that has taken too long, after those that wait.
-    fn repeat_late(&mut self, account: Account, now_ms: u64, actions: &mut Vec<Action>) {
+    fn repeat_late(&mut self, account: Account, now_ms: u64, actions: &mut Actions) {
         if !self.asked.remove(&account) {
             return;
         }
@@ -148,8 +144,8 @@ mod tests {
         (format!("u{number}"), number)
     }
 
-    fn asked(actions: &mut Vec<Action>) -> Vec<u32> {
-        let all = actions.drain(..).filter_map(|action| match action {
+    fn asked(actions: &mut Actions) -> Vec<u32> {
+        let all = actions.list.drain(..).filter_map(|action| match action {
             Action::LookUpGroups((_, gid)) => Some(gid),
             _ => None,
         });
@@ -158,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_user_whose_groups_do_not_come_delays_no_other() {
-        let (mut groups, mut actions) = (Groups::default(), Vec::new());
+        let (mut groups, mut actions) = (Groups::default(), Actions::default());
         assert_eq!(groups.get(&account(1), 0, &mut actions), None);
         assert_eq!(groups.get(&account(2), 0, &mut actions), None);
         assert_eq!(groups.get(&account(1), 0, &mut actions), None);
@@ -169,7 +165,12 @@ mod tests {
         assert!(asked(&mut actions).is_empty());
         // One that takes too long is begun anew, and an answer of the first is none.
         groups.repeat_late(account(1), LOOKUP_WAIT_MS, &mut actions);
-        assert!(actions.iter().any(|a| matches!(a, Action::StopLookUp(_))));
+        assert!(
+            actions
+                .list
+                .iter()
+                .any(|a| matches!(a, Action::StopLookUp(_)))
+        );
         assert_eq!(asked(&mut actions), [1]);
         groups.repeat_late(account(2), LOOKUP_WAIT_MS, &mut actions);
         assert!(asked(&mut actions).is_empty());
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_used_while_the_next_is_on_its_way() {
-        let (mut groups, mut actions) = (Groups::default(), Vec::new());
+        let (mut groups, mut actions) = (Groups::default(), Actions::default());
         groups.get(&account(1), 0, &mut actions);
         groups.found(&account(1), vec![1], 0, &mut actions);
         asked(&mut actions);
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn look_ups_beyond_a_number_wait_for_others() {
-        let (mut groups, mut actions) = (Groups::default(), Vec::new());
+        let (mut groups, mut actions) = (Groups::default(), Actions::default());
         let number = u32::try_from(LOOKUPS_MAX).unwrap();
         for one in 0..=number {
             groups.get(&account(one), 0, &mut actions);

@@ -9,6 +9,7 @@ use super::event::{
     Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, TimerKey,
 };
 use super::job::{JobEntry, Program, ScriptFiles};
+use super::node::Node;
 use super::records::Fault;
 use super::{Launcher, Move, Phase, Role, encoded};
 use crate::job_view::{array_of, job_view, propagated_limits};
@@ -118,7 +119,8 @@ impl Launcher {
             true => self.batch_of(&grant).map(Some),
             false => Ok(None),
         };
-        let may_run = self.check_user(grant.spec.owner.uid);
+        let may_run = self.node.check_user(grant.spec.owner.uid);
+        let may_run = may_run.map_err(Refused::of_job);
         let entry = JobEntry {
             uid: grant.spec.owner.uid,
             grant: Some(grant),
@@ -133,25 +135,13 @@ impl Launcher {
                 }
                 if self.must_wait(run) {
                     let line = format!("job {}: what had its share is still being killed", run.job);
-                    self.log(line);
+                    self.actions.log(line);
                     self.queued.push(run);
                 } else {
                     self.prepare(run);
                 }
             }
         }
-    }
-
-    /// Whether this launcher can run processes of a user.
-    fn check_user(&self, uid: u32) -> Result<(), Refused> {
-        let own = self.setup.uid;
-        if own == 0 || own == uid {
-            return Ok(());
-        }
-        let error = format!(
-            "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
-        );
-        Err(Refused::of_job(error))
     }
 
     /// What a batch job's script needs of what the controller has sent.
@@ -205,12 +195,12 @@ impl Launcher {
         });
         let is_recorded = entry.launch.is_recorded;
         let of_site = |program: &Option<String>| program.clone().filter(|_| !is_recorded);
-        let prolog = of_site(&self.settings.prolog);
-        let epilog = of_site(&self.settings.epilog);
+        let prolog = of_site(&self.node.settings.prolog);
+        let epilog = of_site(&self.node.settings.epilog);
         if script.is_none() && prolog.is_none() && epilog.is_none() {
             return self.launch_prepared(run, Ok(LaunchFiles::default()));
         }
-        self.act(Action::PrepareLaunch {
+        self.actions.push(Action::PrepareLaunch {
             run,
             script,
             prolog,
@@ -247,7 +237,9 @@ impl Launcher {
 
     /// Notes for the record file that a job came, once.
     fn note(&mut self, run: JobAttempt, files: LaunchFiles) {
-        let programs = self.programs_of(run, files);
+        let entry = self.jobs.get(&run);
+        let grant = entry.and_then(|e| e.grant.as_ref());
+        let programs = grant.and_then(|grant| self.node.programs_of(grant, files));
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -271,10 +263,11 @@ impl Launcher {
         };
         entry.launch.tries += 1;
         if entry.launch.tries == 1 {
-            self.log(format!("job {}: {error}; it is tried again", run.job));
+            self.actions
+                .log(format!("job {}: {error}; it is tried again", run.job));
         }
         if self.advance(run, Move::Lack) {
-            self.set_timer(TimerKey::Retry(run), RETRY_MS);
+            self.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
         }
     }
 
@@ -284,7 +277,7 @@ impl Launcher {
         let Some(entry) = self.jobs.get(&run).filter(is_recording) else {
             return;
         };
-        let spool = self.setup.spool.display();
+        let spool = self.node.setup.spool.display();
         let error = format!("cannot write {spool}/attempts: {}", e.error);
         if e.is_temporary && entry.launch.tries < TRIES_MAX {
             return self.try_later(run, &error);
@@ -321,7 +314,8 @@ impl Launcher {
 
     /// Starts the script of a job that is on file and has no prolog before it, if it has one here; its steps may start.
     pub(super) fn start_script(&mut self, run: JobAttempt) {
-        let Some(launch) = self.script_launch(run) else {
+        let entry = self.jobs.get(&run);
+        let Some(launch) = entry.and_then(|e| self.node.script_launch(run, e)) else {
             if self.advance(run, Move::Begin) {
                 if let Some(entry) = self.jobs.get_mut(&run) {
                     entry.early_signals.clear();
@@ -337,7 +331,7 @@ impl Launcher {
             entry.is_starting = true;
             entry.files = Some(ScriptFiles::of(&launch));
         }
-        self.act(Action::StartScript(Box::new(launch)));
+        self.actions.push(Action::StartScript(Box::new(launch)));
         self.start_early_steps(run);
     }
 
@@ -364,7 +358,7 @@ impl Launcher {
                     self.advance(run, Move::Begin);
                 }
                 if is_stopped {
-                    self.act(Action::Signal(pid, signals::SIGSTOP));
+                    self.actions.push(Action::Signal(pid, signals::SIGSTOP));
                 }
                 for signal in signals {
                     self.signal_script(run, signal);
@@ -376,7 +370,7 @@ impl Launcher {
     }
 
     fn script_lacks(&mut self, run: JobAttempt, e: &Failure) {
-        self.act(Action::ForgetScript(run));
+        self.actions.push(Action::ForgetScript(run));
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -393,10 +387,10 @@ impl Launcher {
         }
         if tries == 1 {
             let line = format!("job {}: fork: {}; it is tried again", run.job, e.error);
-            self.log(line);
+            self.actions.log(line);
         }
         if self.advance(run, Move::Lack) {
-            self.set_timer(TimerKey::Retry(run), RETRY_MS);
+            self.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
         }
     }
 
@@ -446,8 +440,8 @@ impl Launcher {
         self.recording.retain(|other| *other != run);
         self.being_recorded.retain(|other| *other != run);
         self.without_groups.remove(&run);
-        self.stop_timer(TimerKey::Retry(run));
-        self.send(LauncherEvent::Released(run));
+        self.actions.stop_timer(TimerKey::Retry(run));
+        self.actions.send(LauncherEvent::Released(run));
         self.start_early_steps(run);
         true
     }
@@ -483,10 +477,11 @@ impl Launcher {
         let mut all = self.jobs.iter();
         ending.any(leaves) && all.all(|(other, e)| e.phase.is_ending() || !in_the_way(*other, e))
     }
+}
 
+impl Node {
     /// The process of a job's script; none if that is on another node.
-    fn script_launch(&self, run: JobAttempt) -> Option<ScriptLaunch> {
-        let entry = self.jobs.get(&run)?;
+    fn script_launch(&self, run: JobAttempt, entry: &JobEntry) -> Option<ScriptLaunch> {
         let (grant, user) = (entry.grant.as_ref()?, entry.user.as_ref()?);
         let (batch, path) = (entry.launch.batch.as_ref()?, entry.launch.path.as_ref()?);
         let spec = &grant.spec;

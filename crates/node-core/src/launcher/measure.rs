@@ -66,19 +66,19 @@ impl Launcher {
         let none = wanted.answer(tag, &[]);
         let owner = self.jobs.iter().find(|(run, _)| run.job == job);
         let Some(uid) = owner.map(|(_, entry)| entry.uid) else {
-            return self.send(none);
+            return self.actions.send(none);
         };
         let under_way = self.measurements.values().filter(|m| m.uid == uid);
         if under_way.count() >= USER_MAX {
-            return self.send(none);
+            return self.actions.send(none);
         }
         self.last_measurement += 1;
         let id = self.last_measurement;
         let measurement = Measurement { tag, uid, wanted };
         self.measurements.insert(id, measurement);
         let of = self.processes_of(job);
-        self.set_timer(TimerKey::Measurement(id), WAIT_MS);
-        self.act(Action::Measure { id, wanted, of });
+        self.actions.set_timer(TimerKey::Measurement(id), WAIT_MS);
+        self.actions.push(Action::Measure { id, wanted, of });
     }
 
     fn processes_of(&self, job: JobId) -> JobProcesses {
@@ -97,21 +97,22 @@ impl Launcher {
         let Some(Measurement { tag, wanted, .. }) = self.measurements.remove(&id) else {
             return;
         };
-        self.stop_timer(TimerKey::Measurement(id));
-        self.send(wanted.answer(tag, bytes.unwrap_or_default()));
+        self.actions.stop_timer(TimerKey::Measurement(id));
+        self.actions
+            .send(wanted.answer(tag, bytes.unwrap_or_default()));
     }
 
     /// Ends a measurement that has taken too long.
     pub(super) fn measurement_late(&mut self, id: u64) {
-        self.act(Action::StopMeasurement(id));
+        self.actions.push(Action::StopMeasurement(id));
         self.measured(id, None);
     }
 
     /// The agent that has asked for them is gone.
     pub(super) fn stop_measurements(&mut self) {
         for id in std::mem::take(&mut self.measurements).into_keys() {
-            self.stop_timer(TimerKey::Measurement(id));
-            self.act(Action::StopMeasurement(id));
+            self.actions.stop_timer(TimerKey::Measurement(id));
+            self.actions.push(Action::StopMeasurement(id));
         }
     }
 }

@@ -27,11 +27,11 @@ fn end_message(why: TerminateReason, at: &str) -> Option<String> {
 impl Launcher {
     /// Carries out what the controller has sealed.
     pub(super) fn take_sealed(&mut self, orders: &[u8], seal: &[u8], local_time: &str) {
-        match self.session.check(&self.place, orders, seal) {
+        match self.session.check(&self.node.place, orders, seal) {
             Ok(orders) => self.carry_out(orders, local_time),
             Err(e) => {
-                self.log(format!("orders are refused: {e}"));
-                self.send(LauncherEvent::SessionFailed(e));
+                self.actions.log(format!("orders are refused: {e}"));
+                self.actions.send(LauncherEvent::SessionFailed(e));
             }
         }
     }
@@ -82,22 +82,13 @@ impl Launcher {
     }
 
     fn apply_settings(&mut self, settings: NodeSettings) {
-        if settings != self.settings {
+        if settings != self.node.settings {
             let bytes = minicbor::to_vec(&settings).expect("writing to memory cannot fail");
-            self.act(Action::KeepSettings(bytes));
+            self.actions.push(Action::KeepSettings(bytes));
         }
-        self.use_settings(settings);
-        self.configure_site_programs();
-    }
-
-    pub(super) fn use_settings(&mut self, settings: NodeSettings) {
-        if settings.kill_wait_s > 0 {
-            self.kill_wait_ms = u64::from(settings.kill_wait_s) * 1000;
-        }
-        let timeout = Some(settings.unkillable_timeout_s).filter(|s| *s > 0);
-        self.unkillable =
-            timeout.map(|s| (u64::from(s) * 1000, settings.unkillable_program.clone()));
-        self.settings = settings;
+        let wanted = settings.health_check.clone();
+        self.node.apply(settings);
+        self.site.configure(wanted, &mut self.actions);
     }
 
     fn signal_ordered(
@@ -116,7 +107,7 @@ impl Launcher {
             }
             (None, SignalScope::Full, signals::SIGCONT) => {
                 if self.stops.remove(&run) {
-                    self.stop_timer(TimerKey::Stop(run));
+                    self.actions.stop_timer(TimerKey::Stop(run));
                 }
                 signal
             }
@@ -127,13 +118,13 @@ impl Launcher {
 
     /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
     fn stop_is_announced(&mut self, run: JobAttempt) -> bool {
-        let grace_ms = u64::from(self.settings.suspend_grace_s) * 1000;
+        let grace_ms = u64::from(self.node.settings.suspend_grace_s) * 1000;
         let begun = |e: &JobEntry| !e.phase.has_not_begun();
         if grace_ms == 0 || !self.jobs.get(&run).is_some_and(begun) {
             return false;
         }
         if self.stops.insert(run) {
-            self.set_timer(TimerKey::Stop(run), grace_ms);
+            self.actions.set_timer(TimerKey::Stop(run), grace_ms);
         }
         true
     }
@@ -156,7 +147,7 @@ impl Launcher {
                 Some((spec.script?, spec.owner.uid))
             })
             .collect();
-        self.act(Action::KeepScripts(used));
+        self.actions.push(Action::KeepScripts(used));
     }
 
     /// Removes a script that the controller does not refer to any more, once no job here runs it.
@@ -165,7 +156,7 @@ impl Launcher {
         if grants.any(|grant| grant.spec.script == Some(id)) {
             self.stale_scripts.insert(id);
         } else {
-            self.act(Action::DropScript(id));
+            self.actions.push(Action::DropScript(id));
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::event::{Action, Failure, LaunchFiles, ProgramKind, TimerKey};
 use super::job::Program;
 use super::launch::{RETRY_MS, TRIES_MAX, fault_of};
+use super::node::Node;
 use super::records::Fault;
 use super::{Launcher, Move, Phase, Role};
 use crate::PrologEpilog;
@@ -13,19 +14,19 @@ use crate::job_view::job_view;
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::signals;
 use muster_model::job_env;
+use muster_proto::node::JobGrant;
 
-impl Launcher {
+impl Node {
     /// What the site runs around a job, if anything.
     pub(super) fn programs_of(
         &self,
-        run: JobAttempt,
+        grant: &JobGrant,
         files: LaunchFiles,
     ) -> Option<Box<PrologEpilog>> {
         let settings = &self.settings;
         if settings.prolog.is_none() && settings.epilog.is_none() {
             return None;
         }
-        let grant = self.jobs.get(&run)?.grant.as_ref()?;
         let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
         let view = job_view(grant, &self.place.cluster, settings);
         let mut env: Vec<String> = job_env::program_env(&view, position)
@@ -41,16 +42,18 @@ impl Launcher {
             epilog_timeout_s: settings.epilog_timeout_s,
         }))
     }
+}
 
+impl Launcher {
     fn start_programs(&mut self, run: JobAttempt, kind: ProgramKind, programs: Vec<String>) {
         let entry = self.jobs.get(&run);
         let around = entry.and_then(|e| e.prolog_epilog.as_ref());
         let mut env = around.map(|p| p.env.clone()).unwrap_or_default();
         if env.is_empty() {
             env.push(format!("SLURM_JOB_ID={}", run.job));
-            env.push(format!("SLURMD_NODENAME={}", self.place.node));
+            env.push(format!("SLURMD_NODENAME={}", self.node.place.node));
         }
-        self.act(Action::StartPrograms {
+        self.actions.push(Action::StartPrograms {
             run,
             kind,
             programs,
@@ -88,7 +91,7 @@ impl Launcher {
             (ProgramKind::Unkillable, Ok(pid)) => drop(self.roles.insert(pid, Role::Other)),
             (ProgramKind::Unkillable, Err(e)) => {
                 let line = format!("job {}: UnkillableStepProgram: fork: {}", run.job, e.error);
-                self.log(line);
+                self.actions.log(line);
             }
             (ProgramKind::Prolog, Ok(pid)) => {
                 self.roles.insert(pid, Role::Prolog(run));
@@ -97,7 +100,7 @@ impl Launcher {
             (ProgramKind::Epilog(_), Ok(pid)) => {
                 self.roles.insert(pid, Role::Epilog(run));
                 if self.advance(run, Move::StartEpilog) {
-                    self.stop_timer(TimerKey::Kill(run));
+                    self.actions.stop_timer(TimerKey::Kill(run));
                 }
                 self.program_runs(run, pid, |programs| programs.epilog_timeout_s);
             }
@@ -123,10 +126,11 @@ impl Launcher {
         let timeout_s = entry.prolog_epilog.as_ref().and_then(|p| timeout_s(p));
         if let Some(timeout_s) = timeout_s {
             let timer = TimerKey::Programs(run);
-            self.set_timer(timer, u64::from(timeout_s) * 1000);
+            self.actions.set_timer(timer, u64::from(timeout_s) * 1000);
         }
         if self.is_killing {
-            self.act(Action::SignalGroup(pid, signals::SIGKILL));
+            self.actions
+                .push(Action::SignalGroup(pid, signals::SIGKILL));
         }
     }
 
@@ -149,10 +153,10 @@ impl Launcher {
                     "job {}: Prolog: fork: {}; it is tried again",
                     run.job, e.error
                 );
-                self.log(line);
+                self.actions.log(line);
             }
             if self.advance(run, Move::Lack) {
-                self.set_timer(TimerKey::Retry(run), RETRY_MS);
+                self.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
             }
             return;
         }
@@ -170,7 +174,7 @@ impl Launcher {
         if status != 0 && !self.is_killing {
             let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
-            self.log(format!("job {}: {error}", run.job));
+            self.actions.log(format!("job {}: {error}", run.job));
             self.fail(run, error, Fault::Prolog);
         } else if entry.phase == Phase::Prolog {
             self.records.prolog_over(run, self.now.mono_ms);
@@ -204,7 +208,7 @@ impl Launcher {
 
     fn epilog_not_started(&mut self, run: JobAttempt, e: &Failure) {
         let line = format!("job {}: Epilog: fork: {}", run.job, e.error);
-        self.log(line);
+        self.actions.log(line);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -214,7 +218,7 @@ impl Launcher {
         }
         // No job ends without it because users have used up all processes.
         if self.advance(run, Move::Lack) {
-            self.set_timer(TimerKey::Retry(run), RETRY_MS);
+            self.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
         }
     }
 
@@ -232,7 +236,7 @@ impl Launcher {
 
     /// The programs around a job have ended; whether they had been killed because their time was over.
     fn program_ended(&mut self, run: JobAttempt) -> bool {
-        self.stop_timer(TimerKey::Programs(run));
+        self.actions.stop_timer(TimerKey::Programs(run));
         let entry = self.jobs.get_mut(&run);
         let program = entry.map(|e| std::mem::take(&mut e.program));
         matches!(program, Some(Program::Running { is_late: true, .. }))
@@ -246,7 +250,8 @@ impl Launcher {
         if let Program::Running { pid, is_late } = &mut entry.program {
             *is_late = true;
             let pid = *pid;
-            self.act(Action::SignalGroup(pid, signals::SIGKILL));
+            self.actions
+                .push(Action::SignalGroup(pid, signals::SIGKILL));
         }
     }
 
@@ -262,7 +267,8 @@ impl Launcher {
         for program in programs.collect::<Vec<_>>() {
             if let Program::Running { pid, .. } = program {
                 // They lead their sessions and thus their groups.
-                self.act(Action::SignalGroup(pid, signals::SIGKILL));
+                self.actions
+                    .push(Action::SignalGroup(pid, signals::SIGKILL));
             }
         }
     }

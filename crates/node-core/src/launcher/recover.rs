@@ -23,7 +23,7 @@ impl Launcher {
     pub(super) fn recover(&mut self, left: Recovered) {
         if let Some(settings) = left.settings {
             // Nobody has asked for a health check yet.
-            self.use_settings(settings);
+            self.node.apply(settings);
         }
         let mut processes = left.processes;
         for (run, old) in left.attempts {
@@ -33,14 +33,14 @@ impl Launcher {
         // Processes that are none of them have only got their numbers.
         for pid in processes.into_keys() {
             if !self.roles.contains_key(&pid) {
-                self.act(Action::Unwatch(pid));
+                self.actions.push(Action::Unwatch(pid));
             }
         }
         if left.same_boot {
-            self.act(Action::AskStepds);
+            self.actions.push(Action::AskStepds);
         }
         let jobs: BTreeSet<JobId> = self.jobs.keys().map(|run| run.job).collect();
-        self.act(Action::RemoveFilesOfOthers(jobs));
+        self.actions.push(Action::RemoveFilesOfOthers(jobs));
         self.is_unsettled = true;
     }
 
@@ -138,9 +138,10 @@ impl Launcher {
         let is_here = |e: &JobEntry| !e.phase.is_released();
         if self.jobs.get(&run).is_some_and(is_here) && self.advance(run, Move::Terminate) {
             if let Some(entry) = self.jobs.get_mut(&run) {
-                entry.kill_at_ms = Some(self.now.mono_ms + self.kill_wait_ms);
+                entry.kill_at_ms = Some(self.now.mono_ms + self.node.kill_wait_ms);
             }
-            self.set_timer(TimerKey::Kill(run), self.kill_wait_ms);
+            self.actions
+                .set_timer(TimerKey::Kill(run), self.node.kill_wait_ms);
         }
     }
 
@@ -178,7 +179,7 @@ impl Launcher {
         match minicbor::decode(bytes) {
             Ok(grant) => Some(Rc::new(grant)),
             Err(e) => {
-                self.log(format!(
+                self.actions.log(format!(
                     "job {}: its grant cannot be read back: {e}",
                     run.job
                 ));

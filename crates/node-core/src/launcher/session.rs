@@ -101,18 +101,19 @@ impl Launcher {
             }
             Err(e) => LauncherEvent::SessionFailed(format!("no random numbers: {e}")),
         };
-        self.send(answer);
+        self.actions.send(answer);
     }
 
     /// The controller has answered.
     pub(super) fn begin_session(&mut self, controller: &[u8]) {
-        match self.session.begin(&self.place, controller) {
+        match self.session.begin(&self.node.place, controller) {
             Ok(()) => {
-                let cluster = self.place.cluster.clone();
+                let cluster = self.node.place.cluster.clone();
                 let key = controller.to_vec();
-                self.act(Action::CheckControllerKey { cluster, key });
+                self.actions
+                    .push(Action::CheckControllerKey { cluster, key });
             }
-            Err(e) => self.send(LauncherEvent::SessionBegun(Some(e))),
+            Err(e) => self.actions.send(LauncherEvent::SessionBegun(Some(e))),
         }
     }
 
@@ -124,7 +125,7 @@ impl Launcher {
             self.contexts.clear();
             self.drop_unused_scripts();
         }
-        self.send(LauncherEvent::SessionBegun(begun.err()));
+        self.actions.send(LauncherEvent::SessionBegun(begun.err()));
     }
 }
 

@@ -3,6 +3,7 @@
 //! upon itself, with scontrol as a rule.
 
 use super::Launcher;
+use super::actions::Actions;
 use super::event::{Action, SiteProgram, TimerKey};
 use crate::signals;
 use muster_proto::node::HealthCheck;
@@ -21,25 +22,50 @@ pub(super) struct SitePrograms {
     running: BTreeMap<i32, (SiteProgram, String)>,
 }
 
-impl Launcher {
+impl SitePrograms {
     /// Takes over the settings. A clock that goes on as before is left alone.
-    pub(super) fn configure_site_programs(&mut self) {
-        let wanted = &self.settings.health_check;
-        if self.site.health_check != *wanted {
-            self.site.health_check = wanted.clone();
-            match self.site.health_check {
-                Some(_) => self.set_timer(TimerKey::HealthCheck, 0),
-                None => self.stop_timer(TimerKey::HealthCheck),
+    pub(super) fn configure(&mut self, wanted: Option<HealthCheck>, actions: &mut Actions) {
+        if self.health_check != wanted {
+            self.health_check = wanted;
+            match self.health_check {
+                Some(_) => actions.set_timer(TimerKey::HealthCheck, 0),
+                None => actions.stop_timer(TimerKey::HealthCheck),
             }
         }
     }
 
     /// An agent is new: the health of the node is checked when it has come to its controller.
-    pub(super) fn forget_health_check(&mut self) {
-        self.site.health_check = None;
-        self.stop_timer(TimerKey::HealthCheck);
+    pub(super) fn forget(&mut self, actions: &mut Actions) {
+        self.health_check = None;
+        actions.stop_timer(TimerKey::HealthCheck);
     }
 
+    fn runs_health_check(&self) -> bool {
+        let is_one = |running: &(SiteProgram, String)| running.0 == SiteProgram::HealthCheck;
+        self.is_starting || self.running.values().any(is_one)
+    }
+
+    /// Kills one that has run for too long.
+    pub(super) fn kill_late(&self, pid: i32, actions: &mut Actions) {
+        if let Some((_, what)) = self.running.get(&pid) {
+            actions.log(format!("{what}: killed, it ran for more than 60 s"));
+            // It leads its session and thus its group.
+            actions.push(Action::SignalGroup(pid, signals::SIGKILL));
+        }
+    }
+
+    pub(super) fn ended(&mut self, pid: i32, status: i32, actions: &mut Actions) {
+        actions.stop_timer(TimerKey::SiteProgram(pid));
+        if let Some((_, what)) = self.running.remove(&pid)
+            && status != 0
+        {
+            let status = super::programs::describe(status, false);
+            actions.log(format!("{what}: {status}"));
+        }
+    }
+}
+
+impl Launcher {
     pub(super) fn check_health(&mut self) {
         let Some(check) = self.site.health_check.clone() else {
             return;
@@ -47,36 +73,31 @@ impl Launcher {
         let once = check.interval_s == 0 || check.states.iter().any(|s| s == "START_ONLY");
         if !once {
             let interval_ms = u64::from(check.interval_s) * 1000;
-            self.set_timer(TimerKey::HealthCheck, interval_ms);
+            self.actions.set_timer(TimerKey::HealthCheck, interval_ms);
         }
-        let is_one = |running: &(SiteProgram, String)| running.0 == SiteProgram::HealthCheck;
-        let runs = self.site.is_starting || self.site.running.values().any(is_one);
-        if !runs && self.is_in_state(&check.states) {
+        if !self.site.runs_health_check() && self.is_in_state(&check.states) {
             self.site.is_starting = true;
-            self.start_site_program(SiteProgram::HealthCheck, check.program);
+            let (kind, env) = (SiteProgram::HealthCheck, self.node.site_env());
+            let program = check.program;
+            let start = Action::StartSiteProgram { kind, program, env };
+            self.actions.push(start);
         }
     }
 
     /// Runs `RebootProgram`. It may not come back.
     pub(super) fn reboot(&mut self) {
-        match self.settings.reboot_program.clone() {
+        match self.node.settings.reboot_program.clone() {
             Some(program) => {
-                self.log(format!("this node is rebooted by {program}"));
-                self.start_site_program(SiteProgram::Reboot, program);
+                self.actions
+                    .log(format!("this node is rebooted by {program}"));
+                let (kind, env) = (SiteProgram::Reboot, self.node.site_env());
+                let start = Action::StartSiteProgram { kind, program, env };
+                self.actions.push(start);
             }
-            None => self.log("a reboot is ordered, but there is no RebootProgram"),
+            None => self
+                .actions
+                .log("a reboot is ordered, but there is no RebootProgram"),
         }
-    }
-
-    /// A program of the site, with its arguments and variables, and nothing of this process's own.
-    fn start_site_program(&mut self, kind: SiteProgram, program: String) {
-        let env = vec![
-            "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin".to_owned(),
-            format!("SLURM_CONF={}", self.settings.conf_path),
-            format!("SLURM_CLUSTER_NAME={}", self.place.cluster),
-            format!("SLURMD_NODENAME={}", self.place.node),
-        ];
-        self.act(Action::StartSiteProgram { kind, program, env });
     }
 
     pub(super) fn site_program_started(&mut self, kind: SiteProgram, pid: Result<i32, String>) {
@@ -86,41 +107,23 @@ impl Launcher {
                 let check = self.site.health_check.as_ref();
                 ("HealthCheckProgram", check.map(|c| c.program.clone()))
             }
-            SiteProgram::Reboot => ("RebootProgram", self.settings.reboot_program.clone()),
+            SiteProgram::Reboot => ("RebootProgram", self.node.settings.reboot_program.clone()),
         };
         let what = format!("{key}={}", program.unwrap_or_default());
         match pid {
             Ok(pid) => {
-                self.set_timer(TimerKey::SiteProgram(pid), TIME_LIMIT_MS);
+                self.actions
+                    .set_timer(TimerKey::SiteProgram(pid), TIME_LIMIT_MS);
                 self.roles.insert(pid, super::Role::Site);
                 self.site.running.insert(pid, (kind, what));
             }
-            Err(e) => self.log(format!("{what}: fork: {e}")),
-        }
-    }
-
-    pub(super) fn site_program_late(&mut self, pid: i32) {
-        if let Some((_, what)) = self.site.running.get(&pid) {
-            let line = format!("{what}: killed, it ran for more than 60 s");
-            self.log(line);
-            // It leads its session and thus its group.
-            self.act(Action::SignalGroup(pid, signals::SIGKILL));
-        }
-    }
-
-    pub(super) fn site_program_ended(&mut self, pid: i32, status: i32) {
-        self.stop_timer(TimerKey::SiteProgram(pid));
-        if let Some((_, what)) = self.site.running.remove(&pid)
-            && status != 0
-        {
-            let status = super::programs::describe(status, false);
-            self.log(format!("{what}: {status}"));
+            Err(e) => self.actions.log(format!("{what}: fork: {e}")),
         }
     }
 
     /// Whether the node is in one of these states: IDLE, MIXED, ALLOC; others fit always.
     fn is_in_state(&self, states: &[String]) -> bool {
-        let cpus = self.claim.cpus.unwrap_or(self.setup.cpus);
+        let cpus = self.node.claim.cpus.unwrap_or(self.node.setup.cpus);
         let here = self.jobs.values().filter(|e| !e.phase.is_released());
         let shares = here.filter_map(|e| e.share());
         let now = match shares.map(|share| share.cpus.len()).sum() {

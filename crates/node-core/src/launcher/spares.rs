@@ -34,15 +34,16 @@ impl Launcher {
 
     /// Has a daemon without a step end.
     pub(super) fn dismiss(&mut self, stepd: Stepd) {
-        self.act(Action::RemoveSocket(stepd.socket));
+        self.actions.push(Action::RemoveSocket(stepd.socket));
         // If it is gone already, there is nothing to do.
-        self.act(Action::SendStepd(stepd.id, StepdCommand::Exit));
+        self.actions
+            .push(Action::SendStepd(stepd.id, StepdCommand::Exit));
         self.close_stepd(stepd.id);
     }
 
     pub(super) fn close_stepd(&mut self, id: StepdId) {
         self.stepds.remove(&id);
-        self.act(Action::CloseStepd(id));
+        self.actions.push(Action::CloseStepd(id));
     }
 
     /// Has the daemons of a job that wait for another step end.
@@ -56,21 +57,15 @@ impl Launcher {
 
     /// The agent has daemons enough that wait for a step.
     pub(super) fn release_stepd(&mut self, run: JobAttempt, pid: i32) {
-        if let Some(spare) = self.take_spare(run, pid) {
+        if let Some(spare) = self.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
             self.dismiss(spare);
         }
     }
 
-    fn take_spare(&mut self, run: JobAttempt, pid: i32) -> Option<Stepd> {
-        let spares = &mut self.jobs.get_mut(&run)?.spares;
-        let at = spares.iter().position(|spare| spare.pid == pid)?;
-        Some(spares.swap_remove(at))
-    }
-
     /// A daemon without a step has ended.
     pub(super) fn spare_ended(&mut self, run: JobAttempt, pid: i32) {
-        if let Some(spare) = self.take_spare(run, pid) {
-            self.act(Action::RemoveSocket(spare.socket));
+        if let Some(spare) = self.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
+            self.actions.push(Action::RemoveSocket(spare.socket));
             self.close_stepd(spare.id);
         }
     }
@@ -89,11 +84,11 @@ impl Launcher {
         if !self.may_have_step(run, step) {
             return self.report_lost(run, step);
         }
-        if let Some(spare) = self.take_spare(run, pid) {
+        if let Some(spare) = self.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
             let id = spare.id;
             self.enter_step(run, step, spare, Vec::new());
             // It may have ended, which was sent with the end of the one before.
-            return self.act(Action::ListenTo(id));
+            return self.actions.push(Action::ListenTo(id));
         }
         match self.roles.get(&pid) {
             // It has been dismissed meanwhile.
@@ -102,11 +97,12 @@ impl Launcher {
                 self.enter_assigned(run, step, pid);
             }
             Some(_) => {
-                self.log_refusal(&format!("process {pid} is not of the job"));
+                self.actions
+                    .log_refusal(&format!("process {pid} is not of the job"));
                 self.report_lost(run, step);
             }
             // An earlier launcher has started it, or the agent says what is not true.
-            None => self.act(Action::WatchStepd(run, step, pid)),
+            None => self.actions.push(Action::WatchStepd(run, step, pid)),
         }
     }
 
@@ -145,14 +141,15 @@ impl Launcher {
         if is_it {
             self.roles.insert(pid, Role::Step(run, step));
         } else if belongs.is_some() {
-            self.act(Action::Unwatch(pid));
+            self.actions.push(Action::Unwatch(pid));
         }
         match (is_adopted, is_it) {
             (true, true) => {}
             (true, false) => self.stepd_ended(run, step),
             (false, true) => self.enter_assigned(run, step, pid),
             (false, false) => {
-                self.log_refusal(&format!("process {pid} is not of the job"));
+                self.actions
+                    .log_refusal(&format!("process {pid} is not of the job"));
                 self.report_lost(run, step);
             }
         }
@@ -160,7 +157,8 @@ impl Launcher {
 
     /// A step that was given ended with its daemon before this process knew of it.
     pub(super) fn report_lost(&mut self, run: JobAttempt, step: StepNo) {
-        self.act(Action::ReadResult(run, step, ResultPurpose::Assigned));
+        self.actions
+            .push(Action::ReadResult(run, step, ResultPurpose::Assigned));
     }
 
     /// A daemon of an earlier launcher's has said what it runs, and is taken over. One whose version is not spoken here is left
@@ -179,10 +177,10 @@ impl Launcher {
         if is_too_old {
             let they = format!("the step daemon {pid} of step {}.{step}", run.job);
             let why = VERSIONS.difference(&theirs, &they, "the launcher");
-            self.log(format!(
+            self.actions.log(format!(
                 "{why}; it is left alone, and what comes of the step is reported when it has ended"
             ));
-            self.act(Action::CloseStepd(id));
+            self.actions.push(Action::CloseStepd(id));
         }
         let stepd = (!is_too_old).then_some(Stepd {
             id,
@@ -212,7 +210,7 @@ impl Launcher {
                 };
                 entry.enter_step(step, process);
                 self.note_found(run, step, kept);
-                self.act(Action::WatchStepd(run, step, pid));
+                self.actions.push(Action::WatchStepd(run, step, pid));
             }
         }
         if !is_too_old {
@@ -224,17 +222,18 @@ impl Launcher {
         }
         if !is_too_old {
             // It may have ended since.
-            self.act(Action::ListenTo(id));
+            self.actions.push(Action::ListenTo(id));
         }
     }
 
     /// Steps that a daemon had before this one have ended, which the launcher before had not received. A daemon that goes on
     /// to another step leaves what was not received.
     fn end_steps_before(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
-        for earlier in self.live_steps_of(run, pid) {
+        let entry = self.jobs.get(&run);
+        for earlier in entry.map_or_else(Vec::new, |e| e.live_steps_in(pid)) {
             if earlier != step {
                 let purpose = ResultPurpose::DaemonWentOn;
-                self.act(Action::ReadResult(run, earlier, purpose));
+                self.actions.push(Action::ReadResult(run, earlier, purpose));
             }
         }
     }
@@ -246,10 +245,10 @@ impl Launcher {
                 continue;
             };
             if entry.forgotten_steps.contains(&step) {
-                self.act(Action::RemoveResult(run, step));
+                self.actions.push(Action::RemoveResult(run, step));
             } else if !entry.steps.contains_key(&step) {
                 let purpose = ResultPurpose::Found;
-                self.act(Action::ReadResult(run, step, purpose));
+                self.actions.push(Action::ReadResult(run, step, purpose));
             }
         }
     }
@@ -272,12 +271,14 @@ impl Launcher {
 
     /// What was to be kept of a step that nobody had reported.
     fn note_found(&mut self, run: JobAttempt, step: StepNo, kept: KeptEntries) {
-        self.log(format!("step {}.{} was not on file", run.job, step.0));
+        self.actions
+            .log(format!("step {}.{} was not on file", run.job, step.0));
         for (key, bytes) in &kept {
             if !self.records.keeps(run, *key) {
                 self.records.keep(run, *key, bytes.clone());
             }
         }
-        self.send(LauncherEvent::StepFound { run, step, kept });
+        self.actions
+            .send(LauncherEvent::StepFound { run, step, kept });
     }
 }

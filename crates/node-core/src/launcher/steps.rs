@@ -4,6 +4,7 @@
 use super::end::{EncodedEnd, lost};
 use super::event::{Action, FdsId, ResultPurpose, StartedStepd, StepdId};
 use super::job::{EarlyStep, JobEntry};
+use super::node::Node;
 use super::{Launcher, Phase, Role};
 use crate::kept::is_kept_of;
 use crate::messages::StepBounds;
@@ -105,6 +106,62 @@ pub fn is_step_dir(path: &str) -> bool {
     name.is_some_and(|name| name.as_encoded_bytes().starts_with(STEP_DIR.as_bytes()))
 }
 
+impl JobEntry {
+    /// Processes of its step daemons.
+    pub(super) fn daemons(&self) -> Vec<i32> {
+        let live = self.steps.values();
+        let live = live.filter(|s| s.ended.is_none() && s.pid > 0);
+        live.map(|s| s.pid).collect()
+    }
+
+    /// Steps that have not ended as far as is known.
+    fn live_steps(&self) -> Vec<StepNo> {
+        let live = self.steps.iter().filter(|(_, p)| p.ended.is_none());
+        live.map(|(step, _)| *step).collect()
+    }
+
+    /// Those of them that are in this process.
+    pub(super) fn live_steps_in(&self, pid: i32) -> Vec<StepNo> {
+        let live = self.steps.iter();
+        let live = live.filter(|(_, p)| p.pid == pid && p.ended.is_none());
+        live.map(|(step, _)| *step).collect()
+    }
+
+    /// Takes a daemon that waits for a step, if this is one.
+    pub(super) fn take_spare(&mut self, pid: i32) -> Option<Stepd> {
+        let at = self.spares.iter().position(|spare| spare.pid == pid)?;
+        Some(self.spares.swap_remove(at))
+    }
+
+    /// A step that has not ended.
+    fn live_step(&self, step: StepNo) -> Option<&StepProcess> {
+        self.steps.get(&step).filter(|p| p.ended.is_none())
+    }
+}
+
+impl Node {
+    /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
+    /// has a directory of that name, not even of another cluster or emulated node, and nobody can make it first.
+    fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder, random: u64) -> Vec<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        self.setup.spool.hash(&mut hasher);
+        let (uid, node, place) = (order.user.uid, &self.place.node, hasher.finish());
+        let name = format!(
+            "{STEP_DIR}{uid}.{}.{node}.{place:016x}.{random:016x}",
+            pmix.nspace
+        );
+        let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
+        let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
+        dirs.dedup();
+        dirs
+    }
+
+    fn step_socket(&self, run: JobAttempt, step: StepNo) -> PathBuf {
+        let name = format!("step-{}.{}.sock", run.job, step.0);
+        self.setup.spool.join(name)
+    }
+}
+
 impl Launcher {
     /// Starts a step daemon, or gives one that is there a step.
     pub(super) fn start_step(&mut self, order: Box<StepOrder>, fds: Option<FdsId>, random: u64) {
@@ -117,14 +174,19 @@ impl Launcher {
             (None, _) => Err("the job is not on this node".to_owned()),
             (Some(e), _) if e.phase.is_leaving() => Err("the job is ending".to_owned()),
             (Some(_), None) => Err("what goes with its order did not come".to_owned()),
-            (Some(_), Some(fds)) => self.confine_step(&mut order).map(|bounds| (bounds, fds)),
+            (Some(e), Some(fds)) => {
+                let confined = self.node.confine_step(e, &mut order);
+                confined.map(|bounds| (bounds, fds))
+            }
         };
         match checked {
             Ok((bounds, fds)) => self.place_step(order, bounds, fds, random),
             Err(error) => {
-                self.log_refusal(&format!("step {}.{step}: {error}", run.job));
+                self.actions
+                    .log_refusal(&format!("step {}.{step}: {error}", run.job));
                 self.actions.extend(fds.map(Action::CloseFds));
-                self.send(LauncherEvent::StepFailed { run, step, error });
+                self.actions
+                    .send(LauncherEvent::StepFailed { run, step, error });
             }
         }
     }
@@ -159,7 +221,8 @@ impl Launcher {
                 let step = early.order.launch.step;
                 let error = "too many steps wait for the job to begin".to_owned();
                 self.actions.extend(early.fds.map(Action::CloseFds));
-                self.send(LauncherEvent::StepFailed { run, step, error });
+                self.actions
+                    .send(LauncherEvent::StepFailed { run, step, error });
                 None
             }
             None => Some(early),
@@ -171,8 +234,8 @@ impl Launcher {
         let is_direct = order.direct;
         let next = NextStep {
             order,
-            kill_wait_ms: self.kill_wait_ms,
-            result: result_path(&self.setup.spool, run, step)
+            kill_wait_ms: self.node.kill_wait_ms,
+            result: result_path(&self.node.setup.spool, run, step)
                 .to_string_lossy()
                 .into_owned(),
             kept: self.kept_of(run, step),
@@ -183,7 +246,7 @@ impl Launcher {
             fds,
             random,
             is_direct,
-            socket: self.step_socket(run, step),
+            socket: self.node.step_socket(run, step),
             dirs: Vec::new(),
             spare: None,
         };
@@ -213,7 +276,7 @@ impl Launcher {
                 let spare = entry.spares.swap_remove(at);
                 let (stepd, fds) = (spare.id, placing.fds);
                 placing.spare = Some(spare);
-                return self.act(Action::GiveStep {
+                return self.actions.push(Action::GiveStep {
                     run,
                     step,
                     stepd,
@@ -236,7 +299,7 @@ impl Launcher {
         };
         let pmix = next.order.pmix.as_ref();
         let listen = pmix.map(|pmix| pmix.listen.clone());
-        let dirs = pmix.map(|pmix| self.step_dirs(&next.order, pmix, random));
+        let dirs = pmix.map(|pmix| self.node.step_dirs(&next.order, pmix, random));
         let dirs = dirs.unwrap_or_default();
         if !dirs.is_empty() {
             self.records.step_dirs(run, step, &dirs);
@@ -250,42 +313,21 @@ impl Launcher {
         placing.dirs.clone_from(&dirs);
         let (socket, fds) = (placing.socket.clone(), placing.fds);
         let order = Box::new(FirstOrder {
-            node: self.place.node.clone(),
+            node: self.node.place.node.clone(),
             dirs,
             has_wire: listen.is_some(),
             has_agent: true,
-            first_limits: self.setup.first_limits.clone(),
+            first_limits: self.node.setup.first_limits.clone(),
             bounds,
-            spool: self.setup.spool.clone(),
+            spool: self.node.setup.spool.clone(),
             step: next,
         });
-        self.act(Action::StartStepd {
+        self.actions.push(Action::StartStepd {
             order,
             socket,
             fds,
             listen,
         });
-    }
-
-    /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
-    /// has a directory of that name, not even of another cluster or emulated node, and nobody can make it first.
-    fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder, random: u64) -> Vec<PathBuf> {
-        let mut hasher = DefaultHasher::new();
-        self.setup.spool.hash(&mut hasher);
-        let (uid, node, place) = (order.user.uid, &self.place.node, hasher.finish());
-        let name = format!(
-            "{STEP_DIR}{uid}.{}.{node}.{place:016x}.{random:016x}",
-            pmix.nspace
-        );
-        let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
-        let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
-        dirs.dedup();
-        dirs
-    }
-
-    fn step_socket(&self, run: JobAttempt, step: StepNo) -> PathBuf {
-        let name = format!("step-{}.{}.sock", run.job, step.0);
-        self.setup.spool.join(name)
     }
 
     fn take_placing(&mut self, run: JobAttempt, step: StepNo) -> Option<Placing> {
@@ -303,7 +345,7 @@ impl Launcher {
         let Some(placing) = self.take_placing(run, step) else {
             return;
         };
-        self.act(Action::CloseFds(placing.fds));
+        self.actions.push(Action::CloseFds(placing.fds));
         match started {
             Ok(StartedStepd { stepd, pid, wire }) => {
                 let stepd = Stepd {
@@ -316,7 +358,9 @@ impl Launcher {
                 self.sessions.insert(pid, run);
                 self.step_ready((run, step), stepd, placing, wire);
             }
-            Err(error) => self.send(LauncherEvent::StepFailed { run, step, error }),
+            Err(error) => self
+                .actions
+                .send(LauncherEvent::StepFailed { run, step, error }),
         }
     }
 
@@ -331,12 +375,13 @@ impl Launcher {
             let Some(placing) = self.take_placing(run, step) else {
                 return;
             };
-            self.act(Action::CloseFds(placing.fds));
+            self.actions.push(Action::CloseFds(placing.fds));
             spare.is_owned = true;
             return self.step_ready((run, step), spare, placing, None);
         }
-        self.act(Action::Signal(spare.pid, signals::SIGKILL));
-        self.act(Action::RemoveSocket(spare.socket));
+        self.actions
+            .push(Action::Signal(spare.pid, signals::SIGKILL));
+        self.actions.push(Action::RemoveSocket(spare.socket));
         self.close_stepd(spare.id);
         self.find_stepd(run, step);
     }
@@ -351,8 +396,8 @@ impl Launcher {
         let (id, pid) = (stepd.id, stepd.pid);
         let socket = stepd.socket.to_string_lossy().into_owned();
         self.enter_step(run, step, stepd, placing.dirs);
-        self.act(Action::ListenTo(id));
-        self.send(LauncherEvent::StepReady {
+        self.actions.push(Action::ListenTo(id));
+        self.actions.send(LauncherEvent::StepReady {
             run,
             step,
             socket,
@@ -398,12 +443,12 @@ impl Launcher {
             return;
         };
         process.is_reported = true;
-        self.act(Action::StopListening(id));
+        self.actions.push(Action::StopListening(id));
         self.records.step_ended(run, step, end.clone());
         self.end_of_step(run, step, end, stepd.is_owned);
         if stepd.is_adopted {
             self.roles.remove(&stepd.pid);
-            self.act(Action::Unwatch(stepd.pid));
+            self.actions.push(Action::Unwatch(stepd.pid));
             self.dismiss(stepd);
         } else {
             self.keep_spare(run, stepd);
@@ -412,7 +457,7 @@ impl Launcher {
 
     /// What it has not reported is in its file, or lost: the end of its process says so.
     pub(super) fn stepd_closed(&mut self, id: StepdId) {
-        self.act(Action::StopListening(id));
+        self.actions.push(Action::StopListening(id));
     }
 
     /// A step daemon ended: its result is read. One that was killed left none, perhaps processes, and files.
@@ -423,9 +468,10 @@ impl Launcher {
         }
         let stepd = process.and_then(|p| p.stepd.as_ref());
         let socket = stepd.map(|s| s.socket.clone());
-        let socket = socket.unwrap_or_else(|| self.step_socket(run, step));
-        self.act(Action::RemoveSocket(socket));
-        self.act(Action::ReadResult(run, step, ResultPurpose::DaemonEnded));
+        let socket = socket.unwrap_or_else(|| self.node.step_socket(run, step));
+        self.actions.push(Action::RemoveSocket(socket));
+        self.actions
+            .push(Action::ReadResult(run, step, ResultPurpose::DaemonEnded));
     }
 
     pub(super) fn result_read(
@@ -437,21 +483,22 @@ impl Launcher {
         let now = self.now.wall;
         match purpose {
             ResultPurpose::DaemonEnded | ResultPurpose::DaemonWentOn => {
-                let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
-                let Some(pid) = process.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
+                let entry = self.jobs.get(&run);
+                let Some(pid) = entry.and_then(|e| e.live_step(step)).map(|p| p.pid) else {
                     return;
                 };
                 if result.is_none() && purpose == ResultPurpose::DaemonEnded && pid > 0 {
                     let of = self.members(run);
-                    self.act(Action::KillRemnants(of, pid));
+                    self.actions.push(Action::KillRemnants(of, pid));
                 }
                 let end = result.map_or_else(|| lost(now), |(end, _)| end);
                 self.end_of_step(run, step, EncodedEnd::of(&end), false);
             }
             ResultPurpose::Assigned => {
-                self.act(Action::RemoveResult(run, step));
+                self.actions.push(Action::RemoveResult(run, step));
                 let end = Box::new(result.map_or_else(|| lost(now), |(end, _)| end));
-                self.send(LauncherEvent::StepEnded { run, step, end });
+                self.actions
+                    .send(LauncherEvent::StepEnded { run, step, end });
             }
             ResultPurpose::Found => {
                 if let Some((end, kept)) = result {
@@ -480,7 +527,8 @@ impl Launcher {
         self.remove_dirs(run, dirs);
         if !is_known {
             let end = Box::new(end.decoded(self.now.wall));
-            self.send(LauncherEvent::StepEnded { run, step, end });
+            self.actions
+                .send(LauncherEvent::StepEnded { run, step, end });
         }
         self.is_unsettled = true;
     }
@@ -497,67 +545,55 @@ impl Launcher {
         entry.steps.remove(&step);
         self.records.step_gone(run, step);
         if !is_reported {
-            self.act(Action::RemoveResult(run, step));
+            self.actions.push(Action::RemoveResult(run, step));
         }
-    }
-
-    /// Processes of the job's step daemons.
-    pub(super) fn daemons(&self, run: JobAttempt) -> Vec<i32> {
-        self.jobs.get(&run).map_or_else(Vec::new, |e| {
-            let live = e.steps.values().filter(|s| s.ended.is_none() && s.pid > 0);
-            live.map(|s| s.pid).collect()
-        })
-    }
-
-    /// Steps of a job in this process that have not ended as far as is known.
-    pub(super) fn live_steps_of(&self, run: JobAttempt, pid: i32) -> Vec<StepNo> {
-        let steps = self.jobs.get(&run).into_iter().flat_map(|e| &e.steps);
-        let live = steps.filter(|(_, p)| p.pid == pid && p.ended.is_none());
-        live.map(|(step, _)| *step).collect()
-    }
-
-    fn live_steps(&self, run: JobAttempt) -> Vec<StepNo> {
-        let steps = self.jobs.get(&run).into_iter().flat_map(|e| &e.steps);
-        let live = steps.filter(|(_, p)| p.ended.is_none());
-        live.map(|(step, _)| *step).collect()
     }
 
     /// Ends all steps of a job, and says why in their standard error.
     pub(super) fn end_all_steps(&mut self, run: JobAttempt, message: Option<&str>) {
-        for step in self.live_steps(run) {
+        for step in self
+            .jobs
+            .get(&run)
+            .map_or_else(Vec::new, JobEntry::live_steps)
+        {
             let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
             let stepd = process.and_then(|p| p.stepd.as_ref()).map(|s| s.id);
             if let (Some(text), Some(stepd)) = (message, stepd) {
-                let (job, node) = (run.job, &self.place.node);
+                let (job, node) = (run.job, &self.node.place.node);
                 let text = format!("slurmstepd: error: *** STEP {job}.{step} ON {node} {text} ***");
                 // A daemon that does not read is being killed anyway.
                 let line = StepdCommand::PrintStepLine(text);
-                self.act(Action::SendStepd(stepd, line));
+                self.actions.push(Action::SendStepd(stepd, line));
             }
             self.end_step(run, step);
         }
     }
 
     pub(super) fn ask_steps_to_end(&mut self, run: JobAttempt) {
-        for step in self.live_steps(run) {
+        for step in self
+            .jobs
+            .get(&run)
+            .map_or_else(Vec::new, JobEntry::live_steps)
+        {
             self.end_step(run, step);
         }
     }
 
     /// Has the daemon of a step end its tasks: TERM, after a while KILL.
     pub(super) fn end_step(&mut self, run: JobAttempt, step: StepNo) {
-        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
-        let Some(process) = process.filter(|p| p.ended.is_none()) else {
+        let entry = self.jobs.get(&run);
+        let Some(process) = entry.and_then(|e| e.live_step(step)) else {
             return;
         };
         match &process.stepd {
             Some(stepd) => {
                 let stepd = stepd.id;
-                self.act(Action::SendStepd(stepd, StepdCommand::EndStep));
+                self.actions
+                    .push(Action::SendStepd(stepd, StepdCommand::EndStep));
             }
             None if process.pid > 0 => {
                 let pid = process.pid;
-                self.act(Action::Signal(pid, signals::SIGTERM));
+                self.actions.push(Action::Signal(pid, signals::SIGTERM));
             }
             None => {}
         }
@@ -574,7 +610,7 @@ impl Launcher {
             && process.pid > 0
         {
             let pid = process.pid;
-            self.act(Action::Signal(pid, signals::SIGTERM));
+            self.actions.push(Action::Signal(pid, signals::SIGTERM));
         }
     }
 
@@ -599,12 +635,12 @@ impl Launcher {
 
     /// Signals all processes of a step; one that is to end it also ends a step whose tasks have not started.
     pub(super) fn signal_step(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
-        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
-        let Some(pid) = process.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
+        let entry = self.jobs.get(&run);
+        let Some(pid) = entry.and_then(|e| e.live_step(step)).map(|p| p.pid) else {
             return;
         };
         let of = self.members(run);
-        self.act(Action::SignalStep {
+        self.actions.push(Action::SignalStep {
             of,
             step,
             pid,

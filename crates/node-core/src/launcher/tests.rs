@@ -19,7 +19,7 @@ use muster_model::ids::{Attempt, JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_model::spec::{JobKind, JobSpec, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
-use muster_proto::node::{Order, Orders};
+use muster_proto::node::{NodeSettings, Order, Orders};
 use muster_proto::step::{StepLaunch, StepSpec};
 use muster_proto::version::Greeting;
 use muster_trust::{KEY, KeyPair, Receiver, SessionPeers};

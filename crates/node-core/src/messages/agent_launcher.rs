@@ -367,14 +367,14 @@ pub enum LauncherEvent {
 
 impl Message for LauncherEvent {}
 
-/// A job that the shim knows.
+/// A job that the launcher knows.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct KnownJob {
     /// Which.
     #[n(0)]
     pub run: JobAttempt,
-    /// Its grant; absent after the shim itself was lost.
+    /// Its grant; absent after the launcher itself was lost.
     #[n(1)]
     pub grant: Option<ByteVec>,
     /// What the agent asked to keep.

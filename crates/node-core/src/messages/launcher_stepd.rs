@@ -78,7 +78,7 @@ pub enum StepdEvent {
     /// This step has ended; there may be another.
     #[n(0)]
     StepEnded(#[n(0)] StepNo, #[n(1)] Box<StepEnd>),
-    /// To a shim that did not start it: this it runs.
+    /// To a launcher that did not start it: this it runs.
     #[n(1)]
     StepRunning(#[n(0)] Box<RunningStep>),
 }

@@ -1,6 +1,6 @@
 //! What the clients of one user may have at a time, and those of all users together: connections, and bytes of requests
 //! that are incomplete or wait. Root, whose the connections of other agents are, is not limited; nor is the user of the
-//! supervisor, where that is another. Each other agent has a share too: it may be somebody else's by now. The descriptors that are kept back are for them, the shim, the controller and the agent's own files.
+//! supervisor, where that is another. Each other agent has a share too: it may be somebody else's by now. The descriptors that are kept back are for them, the launcher, the controller and the agent's own files.
 
 use muster_closer::Sender;
 use std::collections::HashMap;

@@ -76,7 +76,7 @@ pub(super) enum Source {
 }
 
 /// See the module.
-pub(super) struct Executor {
+pub(super) struct LauncherExecutor {
     spool: PathBuf,
     launcher: Launcher,
     events: VecDeque<Event>,
@@ -100,9 +100,9 @@ fn failure(e: &io::Error) -> Failure {
     }
 }
 
-impl Executor {
+impl LauncherExecutor {
     /// Takes over what an earlier launcher has left in a spool directory.
-    pub(super) fn open(spool: &Path) -> io::Result<Executor> {
+    pub(super) fn open(spool: &Path) -> io::Result<LauncherExecutor> {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let text = RecordFile::read(spool)?;
         let (mut records, attempts, same_boot) = Records::read(&text, boot_id.trim());
@@ -114,7 +114,7 @@ impl Executor {
             cpus: there.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
             first_limits: sys::first_limits().to_vec(),
         };
-        let mut executor = Executor {
+        let mut executor = LauncherExecutor {
             spool: spool.to_owned(),
             launcher: Launcher::new(setup, records),
             events: VecDeque::new(),
@@ -482,7 +482,7 @@ impl Executor {
         });
     }
 
-    /// Descriptors that are polled for input, and what they are of: [`Executor::take`].
+    /// Descriptors that are polled for input, and what they are of: [`LauncherExecutor::take`].
     pub(super) fn polled(&self) -> impl Iterator<Item = (RawFd, Source)> {
         let watched = self.search.watched();
         let watched = watched.map(|(fd, pid)| (fd, Source::Watched(pid)));

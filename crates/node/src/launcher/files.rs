@@ -1,4 +1,4 @@
-//! What small forked children of the shim and stepd do with a job's directory and files, as its user.
+//! What small forked children of the launcher and stepd do with a job's directory and files, as its user.
 
 use crate::role::{self, Start};
 use crate::sys;
@@ -61,7 +61,7 @@ pub(crate) fn open_as(path: &str, flags: OFlag, target: i32) -> Result<(), Strin
     Ok(())
 }
 
-/// The argument with which the shim's program writes a message instead.
+/// The argument with which the launcher's program writes a message instead.
 pub(super) const MESSAGE_ARGUMENT: &str = "--message";
 
 /// A message for the standard error of a job's script.
@@ -79,7 +79,7 @@ impl Message {
     /// Starts a process that writes it as the job's user. It may not come to its end, as the user says where the file is.
     pub(super) fn start(&self, user: &User) -> io::Result<i32> {
         Start {
-            words: &[super::SHIM_NAME, MESSAGE_ARGUMENT],
+            words: &[super::LAUNCHER_NAME, MESSAGE_ARGUMENT],
             environment: Vec::new(),
             user,
             order: minicbor::to_vec(self).expect("writing to memory cannot fail"),

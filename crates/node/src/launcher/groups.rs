@@ -31,7 +31,7 @@ pub(super) fn start(account: &Account) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
     answer.set_nonblocking(true)?;
     let pid = Start {
-        words: &[super::SHIM_NAME, GROUPS_ARGUMENT],
+        words: &[super::LAUNCHER_NAME, GROUPS_ARGUMENT],
         environment: Vec::new(),
         user: &look_up_user(),
         order: minicbor::to_vec(account).expect("writing to memory cannot fail"),

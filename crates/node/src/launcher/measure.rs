@@ -75,7 +75,7 @@ pub(super) fn start(listed: Listed, wanted: Wanted) -> io::Result<(i32, UnixStre
         name: String::new(),
     };
     let pid = Start {
-        words: &[super::SHIM_NAME, MEASURE_ARGUMENT],
+        words: &[super::LAUNCHER_NAME, MEASURE_ARGUMENT],
         environment: Vec::new(),
         user: &own,
         order: minicbor::to_vec((listed, wanted)).map_err(io::Error::other)?,

@@ -15,7 +15,7 @@ pub(crate) trait Containment {
     fn own_children(&self) -> Vec<i32>;
 }
 
-/// Processes by descent. The shim adopts orphans (PR_SET_CHILD_SUBREAPER), so that nothing leaves the tree.
+/// Processes by descent. The launcher adopts orphans (PR_SET_CHILD_SUBREAPER), so that nothing leaves the tree.
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
     /// The kernel's list of this process's children, open for good: it is looked at with every burst of ended jobs.

@@ -60,7 +60,7 @@ fn run(programs: &[String], env: &[String]) -> i32 {
         eprintln!("a program around a job cannot be run: {e}");
         return 1;
     }
-    // Standard error stays the shim's log. This process may wait for programs, and must not keep the shim's sockets open.
+    // Standard error stays the launcher's log. This process may wait for programs, and must not keep the launcher's sockets open.
     sys::close_from(3);
     for (resource, soft) in sys::with_first_limits(&[]) {
         let _ = sys::set_soft_limit(resource, soft);

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The argument with which the shim's program removes directories instead, and the one for what is in them.
+/// The argument with which the launcher's program removes directories instead, and the one for what is in them.
 pub(super) const REMOVAL_ARGUMENT: &str = "--remove";
 pub(super) const CONTENT_ARGUMENT: &str = "--remove-content";
 
@@ -76,7 +76,7 @@ impl Removal {
 /// Starts a process of this user that removes directories, or what is in them.
 fn start(argument: &str, user: &User, dirs: Vec<PathBuf>, outlives: bool) -> io::Result<i32> {
     let started = Start {
-        words: &[super::SHIM_NAME, argument],
+        words: &[super::LAUNCHER_NAME, argument],
         environment: Vec::new(),
         user,
         order: minicbor::to_vec(Order(dirs)).expect("writing to memory cannot fail"),

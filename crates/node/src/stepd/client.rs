@@ -177,7 +177,7 @@ impl Stepd<'_> {
         }
     }
 
-    /// There is a new shim.
+    /// There is a new launcher.
     fn adopted(&mut self, stream: UnixStream) {
         // The last words of the one before.
         self.take_control();

@@ -1,4 +1,4 @@
-//! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
+//! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the launcher and to the agent,
 //! the signals that it takes. Of steps it knows only how to receive the next one and how to report an end.
 
 use super::Setting;
@@ -100,12 +100,12 @@ pub(super) struct StepdRuntime {
     /// same.
     asked_limits: Option<SoftLimits>,
     other_limits: SoftLimits,
-    shim: Option<ControlChannel>,
-    /// The agent that had the last step given by the shim, or gave it.
+    launcher: Option<ControlChannel>,
+    /// The agent that had the last step given by the launcher, or gave it.
     agent: Option<ControlChannel>,
-    /// A step that was given by the shim while another ran, which a lost agent had given.
+    /// A step that was given by the launcher while another ran, which a lost agent had given.
     early: Option<Given>,
-    /// Ends that were sent to the shim, which may not have read them: if it is lost, they are lost with it.
+    /// Ends that were sent to the launcher, which may not have read them: if it is lost, they are lost with it.
     unread: Vec<Unread>,
 }
 
@@ -115,12 +115,12 @@ struct Unread(PathBuf, StepEnd, KeptEntries);
 impl StepdRuntime {
     pub(super) fn open(
         listener: UnixListener,
-        shim: UnixStream,
+        launcher: UnixStream,
         agent: Option<UnixStream>,
         confines: Confines,
     ) -> io::Result<StepdRuntime> {
         sys::become_subreaper()?;
-        // The shim's mask blocks these already; a descriptor of the daemon's own takes them.
+        // The launcher's mask blocks these already; a descriptor of the daemon's own takes them.
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGUSR1] {
             mask.add(signal);
@@ -135,20 +135,20 @@ impl StepdRuntime {
             tree: ProcessTree::new(),
             asked_limits: None,
             other_limits: SoftLimits::new(),
-            shim: Some(ControlChannel::new(shim)?),
+            launcher: Some(ControlChannel::new(launcher)?),
             agent: agent.map(ControlChannel::new).transpose()?,
             early: None,
             unread: Vec::new(),
         })
     }
 
-    /// The line to the shim, to poll.
-    pub(super) fn shim_fd(&self) -> Option<RawFd> {
-        self.shim_stream().map(AsRawFd::as_raw_fd)
+    /// The line to the launcher, to poll.
+    pub(super) fn launcher_fd(&self) -> Option<RawFd> {
+        self.launcher_stream().map(AsRawFd::as_raw_fd)
     }
 
-    pub(super) fn shim_stream(&self) -> Option<&UnixStream> {
-        self.shim.as_ref().map(|line| &line.stream)
+    pub(super) fn launcher_stream(&self) -> Option<&UnixStream> {
+        self.launcher.as_ref().map(|line| &line.stream)
     }
 
     /// The line to the agent.
@@ -165,10 +165,10 @@ impl StepdRuntime {
         self.other_limits.clone()
     }
 
-    /// The shim's commands since the last call; a further step is kept.
+    /// The launcher's commands since the last call; a further step is kept.
     pub(super) fn receive_commands(&mut self) -> Vec<StepdCommand> {
         let mut messages = Vec::new();
-        let Some(mut line) = self.shim.take() else {
+        let Some(mut line) = self.launcher.take() else {
             return messages;
         };
         let all_read = sys::is_all_read(line.stream.as_fd());
@@ -193,7 +193,7 @@ impl StepdRuntime {
             }
         }
         // Where it is gone, that is no reason to end.
-        self.shim = Some(line).filter(|_| open);
+        self.launcher = Some(line).filter(|_| open);
         if !open {
             self.leave_unread();
         }
@@ -206,7 +206,7 @@ impl StepdRuntime {
         let open = line.read();
         let mut given = None;
         while let Ok(Some(message)) = line.input.take() {
-            // All else is for the shim to say.
+            // All else is for the launcher to say.
             let StepdCommand::StartStep(mut next) = message else {
                 continue;
             };
@@ -220,49 +220,49 @@ impl StepdRuntime {
         given
     }
 
-    /// There is a new shim, on this connection; it is sent what runs.
+    /// There is a new launcher, on this connection; it is sent what runs.
     pub(super) fn adopted(&mut self, stream: UnixStream, running: RunningStep) {
         // It looks for files when it has been answered.
         self.leave_unread();
         let line = ControlChannel::new(stream).ok();
-        self.shim = line.and_then(|mut line| {
+        self.launcher = line.and_then(|mut line| {
             let sent = line.say(&frame::encode(&StepdEvent::StepRunning(Box::new(running))));
             sent.then_some(line)
         });
     }
 
-    /// Sends the shim how the step ended; whether the shim was there.
-    pub(super) fn send_to_shim(&mut self, ended: &[u8]) -> bool {
+    /// Sends the launcher how the step ended; whether the launcher was there.
+    pub(super) fn send_to_launcher(&mut self, ended: &[u8]) -> bool {
         let all_read = self.is_all_read();
         // Half a frame is none: it learns the rest from the file.
-        let sent = self.shim.as_mut().is_some_and(|line| line.say(ended));
-        self.shim = self.shim.take().filter(|_| sent);
+        let sent = self.launcher.as_mut().is_some_and(|line| line.say(ended));
+        self.launcher = self.launcher.take().filter(|_| sent);
         if sent && all_read {
             self.unread.clear();
         }
         sent
     }
 
-    /// Keeps an end that was sent to the shim until the shim has read it; if the shim is lost, the end goes into the step's file.
+    /// Keeps an end that was sent to the launcher until the launcher has read it; if the launcher is lost, the end goes into the step's file.
     pub(super) fn keep_unread(&mut self, end: StepEnd, setting: &mut Setting) {
         let kept = std::mem::take(&mut setting.kept);
         self.unread.push(Unread(setting.result.clone(), end, kept));
     }
 
-    /// Whether there are ends that the shim is not known to have read. Looks whether it has, meanwhile.
+    /// Whether there are ends that the launcher is not known to have read. Looks whether it has, meanwhile.
     pub(super) fn has_unread(&mut self) -> bool {
-        if !self.unread.is_empty() && self.is_all_read() && !self.has_lost_shim() {
+        if !self.unread.is_empty() && self.is_all_read() && !self.has_lost_launcher() {
             self.unread.clear();
         }
         !self.unread.is_empty()
     }
 
     /// To be asked after what it has read: what one that is gone has not read is gone too, and nothing is left to be read.
-    fn has_lost_shim(&self) -> bool {
-        self.shim_stream().is_none_or(sys::has_hung_up)
+    fn has_lost_launcher(&self) -> bool {
+        self.launcher_stream().is_none_or(sys::has_hung_up)
     }
 
-    /// Leaves files of the ends that the shim is not known to have read.
+    /// Leaves files of the ends that the launcher is not known to have read.
     pub(super) fn leave_unread(&mut self) {
         for Unread(path, end, kept) in self.unread.drain(..) {
             leave(&path, &end, &kept);
@@ -270,7 +270,7 @@ impl StepdRuntime {
     }
 
     fn is_all_read(&self) -> bool {
-        let line = self.shim.as_ref();
+        let line = self.launcher.as_ref();
         line.is_some_and(|line| sys::is_all_read(line.stream.as_fd()))
     }
 
@@ -283,7 +283,7 @@ impl StepdRuntime {
     /// Waits for the job's next step; nothing when this process is not needed any more.
     pub(super) fn next_step(&mut self) -> Option<Given> {
         loop {
-            let has_caller = match self.early.is_none() && self.shim.is_some() {
+            let has_caller = match self.early.is_none() && self.launcher.is_some() {
                 true => self.wait()?,
                 false => true,
             };
@@ -306,7 +306,7 @@ impl StepdRuntime {
             }
             // The others come too late.
             drop(accepted);
-            self.shim.as_ref()?;
+            self.launcher.as_ref()?;
         }
     }
 
@@ -319,7 +319,7 @@ impl StepdRuntime {
             revents: 0,
         };
         let mut fds = [
-            entry(self.shim_fd()),
+            entry(self.launcher_fd()),
             entry(self.agent_stream().map(AsRawFd::as_raw_fd)),
             entry(Some(self.signals.as_fd().as_raw_fd())),
             entry(Some(self.listener.as_raw_fd())),

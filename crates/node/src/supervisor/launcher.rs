@@ -2,7 +2,7 @@
 
 use super::lines;
 use crate::descriptors;
-use crate::launcher::{SHIM_NAME, attach_frame, socket_path};
+use crate::launcher::{LAUNCHER_NAME, attach_frame, socket_path};
 use crate::options::AgentOptions;
 use anyhow::Context as _;
 use std::io::{self, Read as _};
@@ -48,7 +48,7 @@ fn reach(options: &AgentOptions) -> io::Result<OwnedFd> {
 pub(crate) fn program(options: &AgentOptions) -> PathBuf {
     let own = Path::new("/proc/self/exe");
     options
-        .shim_program
+        .launcher_program
         .clone()
         .unwrap_or_else(|| own.to_owned())
 }
@@ -57,7 +57,7 @@ fn command(options: &AgentOptions) -> Command {
     let kept = KEPT_VARIABLES.map(|name| Some((name, std::env::var_os(name)?)));
     let mut command = Command::new(program(options));
     command
-        .arg0(SHIM_NAME)
+        .arg0(LAUNCHER_NAME)
         .env_clear()
         .envs(kept.into_iter().flatten())
         .env(HEAP.0, HEAP.1)
@@ -76,7 +76,7 @@ pub(super) fn ensure(options: &AgentOptions) -> anyhow::Result<()> {
     }
     let output = command(options)
         .output()
-        .with_context(|| format!("starting {} as {SHIM_NAME}", program(options).display()))?;
+        .with_context(|| format!("starting {} as {LAUNCHER_NAME}", program(options).display()))?;
     anyhow::ensure!(
         output.status.success(),
         "{}",

@@ -1,7 +1,7 @@
 //! Children that share their parent's memory until they execute a program. A fork copies the parent's page tables, and
 //! both sides then take a fault for each page that they touch; for a process that does hardly anything between fork
 //! and exec, that is most of its cost. vfork(2) copies nothing, but stops the parent until the child executes: a user
-//! who stops the child, which already runs under their name, would stop the shim. So here both go on, and each child
+//! who stops the child, which already runs under their name, would stop the launcher. So here both go on, and each child
 //! has a stack of its own, which is used again when the kernel says that the child has left this memory.
 //!
 //! A child must not allocate, lock, panic or use the C library, not even `errno`: [`super::bare`] has what it needs.

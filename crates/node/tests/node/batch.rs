@@ -414,7 +414,7 @@ fn daemonised() {
 }
 
 fn stop_idle() {
-    use muster_node::{ShimStop, stop_shim};
+    use muster_node::{LauncherStop, stop_launcher};
     let dir = Dir::new("stop");
     let mut node = Node::start(&dir, "n1");
     let up = dir.path("up");
@@ -426,7 +426,16 @@ fn stop_idle() {
     ));
     read_to_string(&up).unwrap();
     node.kill_agent();
-    assert_eq!(stop_shim(&node.spool, false).unwrap(), ShimStop::Busy(1));
-    assert_eq!(stop_shim(&node.spool, true).unwrap(), ShimStop::Stopped);
-    assert_eq!(stop_shim(&node.spool, true).unwrap(), ShimStop::NotRunning);
+    assert_eq!(
+        stop_launcher(&node.spool, false).unwrap(),
+        LauncherStop::Busy(1)
+    );
+    assert_eq!(
+        stop_launcher(&node.spool, true).unwrap(),
+        LauncherStop::Stopped
+    );
+    assert_eq!(
+        stop_launcher(&node.spool, true).unwrap(),
+        LauncherStop::NotRunning
+    );
 }

@@ -386,7 +386,7 @@ impl Drop for Node {
             let _ = agent.kill();
             let _ = agent.wait();
         }
-        let stopped = muster_node::stop_shim(&self.spool, true);
+        let stopped = muster_node::stop_launcher(&self.spool, true);
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.spool.join("shim.log"));
             eprintln!(

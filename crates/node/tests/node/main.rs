@@ -21,7 +21,7 @@ mod versions;
 
 use log::LevelFilter;
 use muster_node::{
-    AGENT_NAME, AgentLog, AgentOptions, EmulateOptions, EmulatedNode, RunTime, SHIM_NAME,
+    AGENT_NAME, AgentLog, AgentOptions, EmulateOptions, EmulatedNode, LAUNCHER_NAME, RunTime,
 };
 use std::fs::File;
 use std::io::Read as _;
@@ -31,8 +31,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut args = std::env::args();
     let name = args.next().unwrap_or_default();
-    if name.ends_with(SHIM_NAME) {
-        return muster_node::shim_main(args);
+    if name.ends_with(LAUNCHER_NAME) {
+        return muster_node::launcher_main(args);
     }
     if name.ends_with(muster_node::STEPD_NAME) {
         return muster_node::stepd_main();
@@ -150,7 +150,7 @@ fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptio
         claimed_sockets: 0,
         shared_machine: true,
         claimed_memory_mib: Some(8000),
-        shim_program: None,
+        launcher_program: None,
         slurmd_user: String::new(),
     }
 }

@@ -1,7 +1,9 @@
 //! Random interleavings of what can happen to the agent of a job's first node: a step is started at most once and its end is
 //! reported once, whichever process stops when, and nothing is held when all is over.
 
+use super::scenarios::{launch_of_three, share};
 use super::*;
+use muster_proto::step::StepLaunch;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -10,6 +12,8 @@ use proptest::prelude::*;
 enum Move {
     /// srun asks for a step of so many nodes.
     Create { nodes: u32, streams: bool },
+    /// The lead on another node orders a step, with the node below or without; perhaps one that it has ordered before.
+    Order { below: bool, again: Option<usize> },
     /// An srun goes.
     CloseConn(usize),
     /// The launcher handles a command to start a daemon.
@@ -48,6 +52,8 @@ fn a_move() -> impl Strategy<Value = Move> {
     let index = || any::<prop::sample::Index>().prop_map(|i| i.index(64));
     prop_oneof![
         4 => (1_u32..3, any::<bool>()).prop_map(|(nodes, streams)| Move::Create { nodes, streams }),
+        4 => (any::<bool>(), prop::option::weighted(0.2, index()))
+            .prop_map(|(below, again)| Move::Order { below, again }),
         1 => index().prop_map(Move::CloseConn),
         5 => Just(Move::LauncherWorks),
         6 => Just(Move::LauncherAnswer),
@@ -81,7 +87,7 @@ struct World {
     started: BTreeSet<StepNo>,
     running: BTreeMap<StepNo, Option<StepdId>>,
     ended: BTreeSet<StepNo>,
-    /// The same on the other node; an end stays there until the lead has answered.
+    /// The same on the other node, with its position; an end stays there until it was taken.
     peer_started: BTreeMap<StepNo, u32>,
     peer_running: BTreeSet<StepNo>,
     peer_ended: BTreeSet<StepNo>,
@@ -89,6 +95,14 @@ struct World {
     next_conn: u64,
     /// How many nodes the job has.
     nodes: u32,
+    /// The number of this node. The first leads.
+    node: usize,
+    /// Steps that the lead has ordered, with the node below or without.
+    ordered: BTreeMap<StepNo, bool>,
+    /// Requests of agents that are not answered, and the step whose end each is about.
+    unanswered: BTreeMap<RequestId, Option<StepNo>>,
+    /// Ends that the lead on another node knows, by position.
+    known_ends: BTreeSet<(StepNo, u32)>,
 }
 
 fn nth<T: Copy>(mut all: impl ExactSizeIterator<Item = T>, which: usize) -> Option<T> {
@@ -97,9 +111,9 @@ fn nth<T: Copy>(mut all: impl ExactSizeIterator<Item = T>, which: usize) -> Opti
 }
 
 impl World {
-    fn new(nodes: u32) -> World {
+    fn new(nodes: u32, node: usize) -> World {
         let mut world = World {
-            bench: Bench::of_node(1),
+            bench: Bench::of_node(node),
             launcher_up: false,
             controller_up: false,
             commands: VecDeque::new(),
@@ -114,6 +128,10 @@ impl World {
             open: BTreeSet::new(),
             next_conn: 0,
             nodes,
+            node,
+            ordered: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
+            known_ends: BTreeSet::new(),
         };
         world.launcher_up();
         world.launcher_answers();
@@ -144,7 +162,11 @@ impl World {
                 _ => {}
             }
         }
-        self.bench.replies.clear();
+        for (request, reply) in std::mem::take(&mut self.bench.replies) {
+            if self.bench.agents_requests.remove(&request) {
+                self.agent_answered(request, &reply);
+            }
+        }
         if self.bench.controller_closed > 0 {
             self.bench.controller_closed = 0;
             self.controller_up = false;
@@ -154,6 +176,9 @@ impl World {
 
     fn apply(&mut self, what: Move) {
         match what {
+            Move::Create { .. } if self.node > 1 => {}
+            Move::Order { .. } if self.node == 1 => {}
+            Move::Order { below, again } => self.order(below, again),
             Move::Create { nodes, streams } => {
                 self.next_conn += 1;
                 self.open.insert(self.next_conn);
@@ -175,7 +200,7 @@ impl World {
             Move::LauncherLost => self.launcher_lost(),
             Move::LauncherUp => self.launcher_up(),
             Move::AgentLost => {
-                if self.nodes == 1 {
+                if self.nodes != 2 {
                     self.agent_lost();
                 }
             }
@@ -279,13 +304,43 @@ impl World {
         }
     }
 
-    /// The job, with one or two nodes.
     fn grant(&self) -> JobGrant {
-        let mut grant = grant(0);
-        let mut alloc = Allocation::clone(&grant.alloc);
-        alloc.nodes.truncate(self.nodes as usize);
-        grant.alloc = alloc.into();
-        grant
+        grant_of(self.nodes, u32::try_from(self.node - 1).unwrap())
+    }
+
+    fn order(&mut self, below: bool, again: Option<usize>) {
+        let next = StepNo(u32::try_from(self.ordered.len()).unwrap());
+        let before = again.and_then(|which| nth(self.ordered.iter().map(|(a, b)| (*a, *b)), which));
+        let (step, below) = before.unwrap_or((next, below));
+        self.ordered.insert(step, below);
+        let launch = StepLaunch {
+            step,
+            ..launch_of_three(1)
+        };
+        let below = match below {
+            true => vec![share(3)],
+            false => Vec::new(),
+        };
+        let request = AgentRequest::StartStep(Box::new(launch), below);
+        let id = self.bench.request(AGENT_CONN, request, false);
+        self.unanswered.insert(id, None);
+    }
+
+    /// A request of another agent was answered, for the first and last time.
+    fn agent_answered(&mut self, request: RequestId, reply: &AgentReply) {
+        let Some(about) = self.unanswered.remove(&request) else {
+            panic!("{request:?} was answered before: {reply:?}");
+        };
+        let Some(step) = about else {
+            return;
+        };
+        let position = self.peer_started[&step];
+        if self.node > 1 && *reply == AgentReply::Done {
+            assert!(self.known_ends.contains(&(step, position)), "{step}");
+        }
+        // Without that, the peer turns to the lead.
+        self.known_ends.insert((step, position));
+        self.peer_ended.remove(&step);
     }
 
     /// The agent is lost, with what it has not done, and another one starts. What it has sent is received; srun and daemons see
@@ -293,7 +348,12 @@ impl World {
     fn agent_lost(&mut self) {
         let reports = std::mem::take(&mut self.bench.reports);
         let next = self.bench.next;
-        self.bench = Bench::of_node(1);
+        self.bench = Bench::of_node(self.node);
+        // The peers see that their connections end, and turn to the lead.
+        for step in std::mem::take(&mut self.unanswered).into_values().flatten() {
+            self.known_ends.insert((step, self.peer_started[&step]));
+            self.peer_ended.remove(&step);
+        }
         (self.bench.reports, self.bench.next) = (reports, next);
         self.bench.now.wall.0 += i64::try_from(next).unwrap() * 1000;
         self.bench.agent.reports = Reports::new(self.bench.now.wall);
@@ -344,7 +404,11 @@ impl World {
             AgentRequest::StartStep(launch, below) => {
                 assert!(below.is_empty());
                 let before = self.peer_started.insert(launch.step, launch.position);
-                assert_eq!(before, None, "started twice there");
+                assert!(before.is_none() || self.node > 1, "started twice there");
+                if before.is_some() {
+                    let refusal = AgentReply::Refused(RefusalCode::JobNotHere.into());
+                    return self.bench.event(AgentEvent::PeerAnswered(id, Ok(refusal)));
+                }
                 self.peer_running.insert(launch.step);
                 AgentReply::Started {
                     address: "unix:/n2".to_owned(),
@@ -358,6 +422,18 @@ impl World {
                 }
                 AgentReply::Done
             }
+            AgentRequest::StepNodeEnded {
+                step,
+                position,
+                others,
+                ..
+            } => {
+                let others = others.into_iter().map(|(position, _)| position);
+                for position in others.chain([position]) {
+                    self.known_ends.insert((step, position));
+                }
+                AgentReply::Done
+            }
             other => panic!("{other:?}"),
         };
         let answer = answers.then_some(reply).ok_or("no answer".to_owned());
@@ -365,7 +441,9 @@ impl World {
     }
 
     fn peer_reports(&mut self, which: usize) {
-        let Some(step) = nth(self.peer_ended.iter().copied(), which) else {
+        let is_free = |step: &StepNo| !self.unanswered.values().any(|s| *s == Some(*step));
+        let free: Vec<StepNo> = self.peer_ended.iter().copied().filter(is_free).collect();
+        let Some(step) = nth(free.into_iter(), which) else {
             return;
         };
         let request = AgentRequest::StepNodeEnded {
@@ -375,13 +453,10 @@ impl World {
             position: self.peer_started[&step],
             end: Box::new(end()),
             others: Vec::new(),
-            onwards: false,
+            onwards: self.node > 1,
         };
         let id = self.bench.request(AGENT_CONN, request, false);
-        let reply = self.bench.replies_to(id);
-        if reply == [&AgentReply::Done] {
-            self.peer_ended.remove(&step);
-        }
+        self.unanswered.insert(id, Some(step));
     }
 
     /// All that is under way comes to its end, and so does the job.
@@ -410,18 +485,24 @@ impl World {
             ] {
                 self.apply(what);
             }
+            for _ in 0..self.bench.timers.len() {
+                self.apply(Move::Timer(0));
+            }
             let is_over = self.running.is_empty()
                 && self.answers.is_empty()
                 && self.bench.asks.is_empty()
                 && self.bench.unread.is_empty()
                 && self.peer_running.is_empty()
-                && self.peer_ended.is_empty();
+                && self.peer_ended.is_empty()
+                && self.bench.agent.node_steps.is_quiet()
+                && self.bench.agent.tree.is_quiet();
             if is_over {
                 break;
             }
         }
         self.bench.acknowledge();
         self.bench.end_job();
+        assert_eq!(self.unanswered, BTreeMap::new());
     }
 }
 
@@ -457,7 +538,7 @@ fn reported(world: &World, once: bool) -> (BTreeSet<StepNo>, BTreeSet<StepNo>) {
 proptest! {
     #[test]
     fn steps_start_at_most_once_and_end_once(moves in vec(a_move(), 0..120)) {
-        let mut world = World::new(2);
+        let mut world = World::new(2, 1);
         for what in moves {
             world.apply(what);
         }
@@ -470,7 +551,7 @@ proptest! {
     /// launcher, and that no agent remembers, goes with its job.
     #[test]
     fn ends_survive_the_agent(moves in vec(a_move(), 0..120)) {
-        let mut world = World::new(1);
+        let mut world = World::new(1, 1);
         for what in moves {
             world.apply(what);
         }
@@ -478,5 +559,20 @@ proptest! {
         let (begun, over) = reported(&world, false);
         let ran = begun.intersection(&world.started).copied().collect::<BTreeSet<_>>();
         prop_assert!(ran.is_subset(&over), "{:?} {:?}", ran, over);
+    }
+
+    /// On a node that does not lead: the lead learns how each part ended that ran, and each agent that asks is answered once.
+    #[test]
+    fn the_lead_learns_of_each_part(moves in vec(a_move(), 0..120)) {
+        let mut world = World::new(3, 2);
+        for what in moves {
+            world.apply(what);
+        }
+        world.finish();
+        let ran = world.started.iter().map(|step| (*step, 1));
+        let below = world.peer_started.iter().map(|(step, position)| (*step, *position));
+        for part in ran.chain(below) {
+            prop_assert!(world.known_ends.contains(&part), "{:?}", part);
+        }
     }
 }

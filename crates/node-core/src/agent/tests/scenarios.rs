@@ -465,6 +465,10 @@ fn the_lead_learns_of_an_end_however_long_it_takes() {
     assert_eq!(states, [((RUN.job, STEP), NodeStepState::Ended)]);
     bench.answer(Ok(AgentReply::Done));
     assert_eq!(bench.agent.node_steps.states(), []);
+    // Nor does it run again in the daemon that waits for a step.
+    let late = bench.request(AGENT_CONN, start(), false);
+    assert_eq!(refusal(bench.replies_to(late)[0]), RefusalCode::JobNotHere);
+    assert!(bench.offered.is_empty() && bench.starts.is_empty());
     bench.end_job();
 }
 
@@ -502,7 +506,7 @@ fn ends_from_below_go_up_together() {
     bench.end_job();
 }
 
-fn share(node: usize) -> StepShare {
+pub(super) fn share(node: usize) -> StepShare {
     StepShare {
         address: address(node),
         cpus: CpuSet::first(4),
@@ -512,7 +516,7 @@ fn share(node: usize) -> StepShare {
 }
 
 /// Of three nodes, the second starts the third.
-fn launch_of_three(position: u32) -> StepLaunch {
+pub(super) fn launch_of_three(position: u32) -> StepLaunch {
     StepLaunch {
         tasks: vec![vec![0], vec![1], vec![2]],
         names: vec!["n1".to_owned(), "n2".to_owned(), "n3".to_owned()],

@@ -472,6 +472,20 @@ fn a_process_that_is_not_of_the_job_runs_no_step() {
 }
 
 #[test]
+fn steps_that_wait_for_groups_are_refused_when_their_job_ends() {
+    let mut world = World::new();
+    let job = batch(&mut world);
+    // The next launcher has to ask for the groups anew.
+    world.crash();
+    world.start_step(job, StepNo(0));
+    world.terminate(job, false);
+    world.answer_look_ups();
+    let is_refusal = |e: &LauncherEvent| matches!(e, LauncherEvent::StepFailed { .. });
+    assert!(world.sent.iter().any(is_refusal));
+    assert!(world.fds.is_empty() && world.steps.is_empty());
+}
+
+#[test]
 fn everything_is_killed_before_the_launcher_ends() {
     let mut world = World::new();
     world.epilog = vec!["/epilog".to_owned()];

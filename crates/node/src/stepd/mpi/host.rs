@@ -24,7 +24,7 @@ use std::process::ExitCode;
 /// Name under which the binary's own executable is started as a PMIx host.
 pub const HOST_NAME: &str = "muster-pmix";
 
-/// Variables of the shim's environment, which the agent made, that concern libraries of the site and messages.
+/// Variables of the launcher's environment, which the agent made, that concern libraries of the site and messages.
 const INHERITED: [&str; 4] = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];
 
 /// Bytes of the host's standard error that are logged in one call.

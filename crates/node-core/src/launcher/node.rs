@@ -1,0 +1,85 @@
+//! What the launcher knows of its node.
+
+use super::session::Place;
+use crate::binding::Machine;
+use crate::messages::MachineClaim;
+use muster_proto::node::NodeSettings;
+use std::path::PathBuf;
+
+/// `KillWait` where nothing else is said.
+const KILL_WAIT_MS: u64 = 30_000;
+
+/// What does not change while a launcher runs.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The spool directory.
+    pub spool: PathBuf,
+    /// The launcher's own user.
+    pub uid: u32,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Soft limits of tasks where the user asks for none.
+    pub first_limits: Vec<(u32, u64)>,
+}
+
+/// The node.
+pub(super) struct Node {
+    pub(super) setup: Setup,
+    /// Which it is, as root says.
+    pub(super) place: Place,
+    pub(super) claim: MachineClaim,
+    pub(super) machine: Option<Machine>,
+    /// The controller's.
+    pub(super) settings: NodeSettings,
+    pub(super) kill_wait_ms: u64,
+    /// How long after SIGKILL processes count as unkillable, and what is run then.
+    pub(super) unkillable: Option<(u64, Option<String>)>,
+}
+
+impl Node {
+    pub(super) fn new(setup: Setup) -> Node {
+        Node {
+            setup,
+            place: Place::default(),
+            claim: MachineClaim::default(),
+            machine: None,
+            settings: NodeSettings::default(),
+            kill_wait_ms: KILL_WAIT_MS,
+            unkillable: None,
+        }
+    }
+
+    pub(super) fn apply(&mut self, settings: NodeSettings) {
+        if settings.kill_wait_s > 0 {
+            self.kill_wait_ms = u64::from(settings.kill_wait_s) * 1000;
+        }
+        let timeout = Some(settings.unkillable_timeout_s).filter(|s| *s > 0);
+        self.unkillable =
+            timeout.map(|s| (u64::from(s) * 1000, settings.unkillable_program.clone()));
+        self.settings = settings;
+    }
+
+    /// Whether this launcher can run processes of a user.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn check_user(&self, uid: u32) -> Result<(), String> {
+        let own = self.setup.uid;
+        if own == 0 || own == uid {
+            return Ok(());
+        }
+        Err(format!(
+            "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
+        ))
+    }
+
+    /// Environment of programs that have to do with the node, with nothing of this process's own.
+    pub(super) fn site_env(&self) -> Vec<String> {
+        vec![
+            "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin".to_owned(),
+            format!("SLURM_CONF={}", self.settings.conf_path),
+            format!("SLURM_CLUSTER_NAME={}", self.place.cluster),
+            format!("SLURMD_NODENAME={}", self.place.node),
+        ]
+    }
+}
