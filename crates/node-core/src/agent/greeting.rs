@@ -6,7 +6,7 @@ use super::{Agent, AgentAction, DialId};
 use crate::messages::LauncherCommand;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{Attempt, JobId};
-use muster_proto::node::{NodeSettings, ToNode};
+use muster_proto::node::ToNode;
 use std::collections::VecDeque;
 
 /// What a connection to the controller ends with whose key was a lost launcher's.
@@ -124,11 +124,6 @@ impl Agent {
                 }
             }
         }
-    }
-
-    pub(super) fn apply_settings(&mut self, settings: NodeSettings) {
-        self.node.apply(settings);
-        self.sample_all();
     }
 
     pub(super) fn launcher_up(&mut self) {

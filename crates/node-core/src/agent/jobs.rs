@@ -245,7 +245,8 @@ impl Agent {
             seal: launcher_seal,
         });
         if let Some(settings) = orders.settings {
-            self.apply_settings(*settings);
+            self.node.apply(*settings);
+            self.sample_all();
         }
         for order in orders.orders {
             match order {
