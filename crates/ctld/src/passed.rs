@@ -162,7 +162,7 @@ mod tests {
         drop(peer);
     }
 
-    /// Whoever closes waits for this.
+    /// A close waits for this.
     static GATE: Mutex<()> = Mutex::new(());
 
     fn close_late(descriptor: OwnedFd) {

@@ -363,7 +363,7 @@ pub(crate) async fn accept(shared: Rc<Shared>, users: UnixListener, daemons: Uni
     loop {
         let accepted = async {
             tokio::select! {
-                // Whoever waits here comes first. There is one connection of each agent.
+                // A daemon that waits here comes first. There is one connection of each agent.
                 biased;
                 daemon = daemons.accept() => daemon,
                 user = users.accept() => user,
