@@ -592,7 +592,7 @@ impl Agent {
             if end == without_samples && self.only_node_ended(key, &end) {
                 return;
             }
-            self.node_ended(key, part.position, end);
+            self.nodes_ended(key, vec![(part.position, end)]);
             return self.end_delivered(key);
         }
         if job.is_none_or(|j| j.grant.is_none()) {

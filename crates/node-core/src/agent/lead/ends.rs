@@ -45,11 +45,6 @@ impl Agent {
         true
     }
 
-    /// A node's part of a step has ended.
-    pub(in crate::agent) fn node_ended(&mut self, key: StepKey, position: u32, end: StepEnd) {
-        self.nodes_ended(key, vec![(position, end)]);
-    }
-
     /// Parts of a step have ended.
     pub(in crate::agent) fn nodes_ended(&mut self, key: StepKey, ends: Vec<(u32, StepEnd)>) {
         let Some(step) = self.steps.placed.get_mut(&key) else {
