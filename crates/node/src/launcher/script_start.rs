@@ -13,6 +13,7 @@ use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, SharedSlots, Words};
 use muster_model::environment::Environment;
+use muster_node_core::launcher::context::Context;
 use muster_node_core::launcher::event::{Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted};
 use muster_script::{FaultOwner, Order, Strings};
 use std::collections::HashMap;
@@ -47,6 +48,8 @@ pub(super) struct ScriptStarter {
     free_slots: Vec<usize>,
     /// Slots by process.
     used_slots: HashMap<i32, usize>,
+    /// The environment of the last script's context: tasks of an array have the same.
+    last_context: (Rc<Context>, Strings),
     is_root: bool,
 }
 
@@ -90,6 +93,7 @@ impl ScriptStarter {
             slots: Rc::new(SharedSlots::new(SLOTS)?),
             free_slots: (0..SLOTS).rev().collect(),
             used_slots: HashMap::new(),
+            last_context: (Rc::default(), Strings::default()),
             is_root: nix::unistd::geteuid().is_root(),
         })
     }
@@ -122,7 +126,9 @@ impl ScriptStarter {
                 error: e.to_string(),
             })
         };
-        let order = order_of(launch, self.is_root, slot).map_err(ScriptNotStarted::Wrong)?;
+        let order = self
+            .order_of(launch, slot)
+            .map_err(ScriptNotStarted::Wrong)?;
         let file = role::memory_file(&order).map_err(failed)?;
         let child = Child {
             words: Words::with([c"muster-shim", c"--script"], Vec::new()),
@@ -136,6 +142,40 @@ impl ScriptStarter {
             slot,
         };
         self.children.start(child, Child::run).map_err(failed)
+    }
+
+    /// The order of a launch, as a file.
+    ///
+    /// # Errors
+    /// What of it is the job's fault.
+    fn order_of(&mut self, launch: &ScriptLaunch, slot: usize) -> Result<Vec<u8>, String> {
+        let args = [&launch.script].into_iter().chain(&launch.args);
+        let context = &launch.context;
+        if !Rc::ptr_eq(&self.last_context.0, context) {
+            self.last_context = (Rc::clone(context), strings(&context.env));
+        }
+        let user = &launch.user;
+        let order = Order {
+            path: &launch.script,
+            args: &Strings::of(args.map(|s| s.as_bytes())),
+            env: [&self.last_context.1, &strings(&launch.env)],
+            user: self
+                .is_root
+                .then_some((user.uid, user.gid, &user.groups[..])),
+            user_name: &user.name,
+            work_dir: &launch.work_dir,
+            stdin: &launch.stdin,
+            stdout: &launch.stdout,
+            stderr: launch.stderr.as_deref(),
+            append: launch.append,
+            umask: context.umask & 0o777,
+            limits: &sys::with_first_limits(&launch.limits),
+            slot,
+        };
+        match order.wrong_path() {
+            Some(wrong) => Err(wrong),
+            None => Ok(order.to_bytes()),
+        }
     }
 
     /// Such a process has ended: why, if it has not come to its script.
@@ -152,35 +192,6 @@ fn strings(environment: &Environment) -> Strings {
         .iter()
         .for_each(|variable| all.push(&[variable]));
     all
-}
-
-/// The order of a launch, as a file.
-///
-/// # Errors
-/// What of it is the job's fault.
-fn order_of(launch: &ScriptLaunch, root: bool, slot: usize) -> Result<Vec<u8>, String> {
-    let args = [&launch.script].into_iter().chain(&launch.args);
-    let context = &launch.context;
-    let user = &launch.user;
-    let order = Order {
-        path: &launch.script,
-        args: &Strings::of(args.map(|s| s.as_bytes())),
-        env: [&strings(&context.env), &strings(&launch.env)],
-        user: root.then_some((user.uid, user.gid, &user.groups[..])),
-        user_name: &user.name,
-        work_dir: &launch.work_dir,
-        stdin: &launch.stdin,
-        stdout: &launch.stdout,
-        stderr: launch.stderr.as_deref(),
-        append: launch.append,
-        umask: context.umask & 0o777,
-        limits: &sys::with_first_limits(&launch.limits),
-        slot,
-    };
-    match order.wrong_path() {
-        Some(wrong) => Err(wrong),
-        None => Ok(order.to_bytes()),
-    }
 }
 
 impl Child {
