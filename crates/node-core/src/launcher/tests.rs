@@ -177,6 +177,9 @@ struct World {
     steps: BTreeMap<(JobAttempt, StepNo), u32>,
     /// Those of this launcher's time.
     new_steps: BTreeSet<(JobAttempt, StepNo)>,
+    /// Daemons to which the agent has a connection, and steps of which it knows the end by that.
+    owned: BTreeSet<StepdId>,
+    known_ends: BTreeSet<(JobAttempt, StepNo)>,
     signals: Vec<(i32, i32)>,
     /// Jobs of which the controller knows how they ended.
     forgotten: BTreeSet<JobAttempt>,
@@ -216,6 +219,8 @@ impl World {
             scripts: BTreeMap::new(),
             steps: BTreeMap::new(),
             new_steps: BTreeSet::new(),
+            owned: BTreeSet::new(),
+            known_ends: BTreeSet::new(),
             signals: Vec::new(),
             forgotten: BTreeSet::new(),
             prologs: 0,
@@ -245,6 +250,8 @@ impl World {
             greeting: None,
         };
         self.sent.clear();
+        self.owned.clear();
+        self.known_ends.clear();
         self.deliver(Event::Attached(Box::new(attach), None));
         self.deliver(Event::OpenSession(Ok([3; KEY])));
         let controller = KeyPair::of([7; KEY]);
@@ -352,16 +359,42 @@ impl World {
             .iter_mut()
             .find(|(_, c)| c.is_listening && !c.unread.is_empty())?;
         let step = connection.unread.pop_front()?;
+        let process = self.processes.get(&connection.pid);
+        if let Some(Kind::Stepd(run, _)) = process.map(|p| p.kind)
+            && self.owned.contains(id)
+        {
+            self.known_ends.insert((run, step));
+        }
         Some(Event::StepEnded(*id, step, EncodedEnd::of(&end_of_step())))
     }
 
     fn finish_wakeup(&mut self) {
         for _ in 0..100 {
             if !self.deliver(Event::WakeUpEnded) {
-                return;
+                return self.check_ends();
             }
         }
         panic!("a wake-up does not end");
+    }
+
+    /// The agent knows of each end that the launcher knows.
+    fn check_ends(&self) {
+        let is_attached = self.launcher.actions.is_attached;
+        for (run, entry) in self.launcher.jobs.iter().filter(|_| is_attached) {
+            for (step, _) in entry.steps.iter().filter(|(_, p)| p.ended.is_some()) {
+                let is_end = |event: &LauncherEvent| match event {
+                    LauncherEvent::StepEnded {
+                        run: of, step: no, ..
+                    } => (of, no) == (run, step),
+                    _ => false,
+                };
+                let is_known = self.known_ends.contains(&(*run, *step));
+                assert!(
+                    is_known || self.sent.iter().any(is_end),
+                    "the end of step {step} of {run:?} is reported to nobody"
+                );
+            }
+        }
     }
 
     /// Delivers ends of processes.
@@ -526,6 +559,16 @@ impl World {
             !self.sent.iter().any(is_same),
             "{event:?} is reported twice"
         );
+        if let LauncherEvent::Released(run) = event {
+            let left = self.processes.values().find(|p| match p.kind {
+                Kind::Script(of)
+                | Kind::Stepd(of, Some(_))
+                | Kind::Programs(of, ProgramKind::Prolog | ProgramKind::Epilog(_)) => of == run,
+                Kind::Orphan(of) => of == run && p.ended.is_none(),
+                _ => false,
+            });
+            assert!(left.is_none(), "{run:?} is released and has {left:?}");
+        }
         self.sent.push(event);
     }
 

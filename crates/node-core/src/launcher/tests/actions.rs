@@ -111,6 +111,7 @@ impl World {
                         ..Connection::default()
                     };
                     self.stepds.insert(stepd, connection);
+                    self.owned.insert(stepd);
                     StartedStepd {
                         stepd,
                         pid,
@@ -137,6 +138,7 @@ impl World {
                     is_live
                 });
                 if is_sent {
+                    self.owned.insert(stepd);
                     self.count_step(run, step);
                 }
                 self.events.push_back(Event::StepGiven(run, step, is_sent));
