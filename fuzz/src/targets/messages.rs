@@ -16,6 +16,7 @@ use muster_proto::client::{Request, Response};
 use muster_proto::frame::{self, Frames};
 use muster_proto::node::{Orders, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};
+use muster_proto::version::Greeting;
 
 fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
     minicbor::to_vec(value).expect("writing to memory cannot fail")
@@ -98,7 +99,7 @@ pub(super) fn seeds_of_protocol() -> Vec<Vec<u8>> {
         .map(|sample| headed(&[3], &Value::of(&sample.request)));
     let others = [
         headed(&[4], &Value::of(&AgentReply::Queued("x".to_owned()))),
-        headed(&[5], &Value::of(&ToStepd::Hello(vec![1; 32].into()))),
+        headed(&[5], &Value::of(&ToStepd::Hello(vec![1; 32].into(), Some(Greeting::default())))),
         headed(&[5], &Value::of(&ToStepd::Down(1, Box::new(ToStepd::Left)))),
         headed(&[6], &Value::of(&FromStepd::Started(vec![1, 2]))),
         headed(
