@@ -99,7 +99,13 @@ pub(super) fn seeds_of_protocol() -> Vec<Vec<u8>> {
         .map(|sample| headed(&[3], &Value::of(&sample.request)));
     let others = [
         headed(&[4], &Value::of(&AgentReply::Queued("x".to_owned()))),
-        headed(&[5], &Value::of(&ToStepd::Hello(vec![1; 32].into(), Some(Greeting::default())))),
+        headed(
+            &[5],
+            &Value::of(&ToStepd::Hello(
+                vec![1; 32].into(),
+                Some(Greeting::default()),
+            )),
+        ),
         headed(&[5], &Value::of(&ToStepd::Down(1, Box::new(ToStepd::Left)))),
         headed(&[6], &Value::of(&FromStepd::Started(vec![1, 2]))),
         headed(
