@@ -4,6 +4,7 @@
 use crate::policy::priority::calculate_scale;
 use crate::state::State;
 use crate::state::limit_use::{AccrualGroup, Counted};
+use crate::state::queue_size::QueueSize;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
 use muster_model::node::{Node, NodeLink};
@@ -322,7 +323,7 @@ impl State {
             due.filter_map(|n| Some((power_due(n, config)?, n.idx)))
                 .collect()
         });
-        self.tasks_in_records = self.arrays.values().map(in_record).sum();
+        self.queue_size = QueueSize::count(self);
         self.index_partitions();
         self.scale = calculate_scale(self);
     }
