@@ -8,10 +8,11 @@ mod specs;
 
 use crate::event::{Event, JobChange};
 use crate::fair_share;
-use crate::index::{Counts, Keys, in_record};
+use crate::index::{Counts, Keys};
 use crate::policy::limits::{Charge, charged};
 use crate::policy::priority::calculate_scale;
 use crate::state::limit_use::AccrualGroup;
+use crate::state::queue_size::in_record;
 use crate::state::{Blob, Note, State};
 use muster_model::accounts::Accounts;
 use muster_model::config::{ClusterConfig, PartitionConfig};

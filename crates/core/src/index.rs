@@ -102,11 +102,6 @@ impl Counts {
     }
 }
 
-/// Tasks that are in the record of their array, without the first.
-pub(crate) fn in_record(info: &ArrayInfo) -> u64 {
-    u64::from(info.pending.saturating_sub(1))
-}
-
 /// The key under which `job` waits for what `term` names; `None` for `singleton`.
 pub(crate) fn dependency_key(job: &Job, term: &DependencyTerm) -> Option<(JobId, Option<u32>)> {
     match term {

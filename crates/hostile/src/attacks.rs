@@ -10,7 +10,7 @@ mod layout;
 mod mail;
 mod memory;
 mod processes;
-mod queue;
+pub(crate) mod queue;
 mod steps;
 mod texts;
 

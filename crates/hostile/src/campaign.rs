@@ -107,6 +107,7 @@ impl Report {
         for user in [ATTACKER, NAMELESS, VICTIM] {
             crate::attacks::clear(target, user, &mut outcome);
         }
+        crate::attacks::queue::until_queue_is_empty(target);
         self.examine(target, &before, &mut outcome);
         self.add("load: another user", outcome) || found
     }

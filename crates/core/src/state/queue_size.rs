@@ -1,7 +1,7 @@
 //! How many jobs there are, as `MaxJobCount` counts them, in all and of each user.
 
-use crate::index::in_record;
-use crate::state::State;
+use super::State;
+use muster_model::job::ArrayInfo;
 use std::collections::BTreeMap;
 
 /// Numbers of jobs; each task of an array is one, whether it has a record of its own or not. Jobs that have ended count until
@@ -52,4 +52,9 @@ impl QueueSize {
             self.of_users.remove(&uid);
         }
     }
+}
+
+/// Tasks that are in the record of their array, without the first, for which the record itself counts.
+pub(crate) fn in_record(info: &ArrayInfo) -> u64 {
+    u64::from(info.pending.saturating_sub(1))
 }
