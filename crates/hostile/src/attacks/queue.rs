@@ -1,21 +1,17 @@
 //! All records that the queue may have, taken by one user.
 
 use super::{finished, small_job, submitted, victim_works};
+use crate::jobs::until_queue_is_empty;
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::requests::{self, range};
-use crate::sys::{ATTACKER, ROOT};
-use crate::target::{Target, until};
+use crate::sys::ATTACKER;
+use crate::target::Target;
 use muster_model::spec::{ArraySpec, JobSpec};
 use std::time::Duration;
 
 /// More submissions than the queue of the cluster has records.
 const SUBMISSIONS: u32 = 2500;
-
-/// Waits until the records of jobs that have ended are purged: others need the room.
-pub(crate) fn until_queue_is_empty(target: &Target) {
-    until(|| target.run(ROOT, "squeue -h -t all -o %i").out.is_empty());
-}
 
 /// Submissions until one is refused; another user's is not.
 pub(super) fn full_queue(target: &Target, _: &mut Random) -> Outcome {
