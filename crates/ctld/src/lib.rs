@@ -20,6 +20,7 @@ pub mod forecaster;
 mod frames;
 mod identity;
 pub mod keys;
+mod link_queue;
 mod links;
 pub mod mail;
 mod mail_address;

@@ -4,8 +4,10 @@
 use crate::clock::now;
 use crate::frames::{Frame, FrameReader};
 use crate::keys::Keys;
+use crate::link_queue::LinkQueue;
 use crate::mail::{Link, ToLink, ToWriter};
 use crate::shared::Shared;
+use crate::stats::Stats;
 use log::{info, warn};
 use minicbor::bytes::ByteVec;
 use muster_model::command::Identity;
@@ -23,11 +25,14 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// Blobs that an agent keeps.
 const BLOBS_KEPT: usize = 256;
 /// Messages sent in one write.
 const BATCH: usize = 1024;
+/// Signals and notices leave at most so often, that those which are equal meet: nodes get the first at once.
+const SIGNALS_EVERY: Duration = Duration::from_millis(20);
 /// An agent that is silent for this long is asked whether it is there, and given up after as long again.
 const PING: Duration = Duration::from_secs(15);
 
@@ -114,29 +119,107 @@ enum End {
     Silent,
 }
 
+/// What is being sent to an agent.
+struct Sending {
+    outgoing: Outgoing,
+    queue: LinkQueue,
+    /// Frames, and how much of them is written.
+    frames: Vec<u8>,
+    written: usize,
+    /// When signals may leave next.
+    signals_at: Instant,
+}
+
+impl Sending {
+    fn new(outgoing: Outgoing) -> Sending {
+        Sending {
+            outgoing,
+            queue: LinkQueue::default(),
+            frames: Vec::new(),
+            written: 0,
+            signals_at: Instant::now(),
+        }
+    }
+
+    fn is_writing(&self) -> bool {
+        self.written < self.frames.len()
+    }
+
+    fn unwritten(&self) -> &[u8] {
+        &self.frames[self.written..]
+    }
+
+    /// Encodes what is to leave next, once all before is written.
+    fn fill(&mut self, stats: &Stats) -> io::Result<()> {
+        if self.is_writing() {
+            return Ok(());
+        }
+        let mut batch = self.queue.take_first(BATCH);
+        if self.queue.has_signals() && Instant::now() >= self.signals_at {
+            batch.extend(self.queue.take_signals(BATCH));
+            self.signals_at = Instant::now() + SIGNALS_EVERY;
+        }
+        let (frames, count) = self.outgoing.encode(batch.into_iter())?;
+        stats.to_nodes.fetch_add(count, Relaxed);
+        (self.frames, self.written) = (frames, 0);
+        Ok(())
+    }
+
+    /// So many bytes are written.
+    fn wrote(&mut self, count: usize) -> io::Result<()> {
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.written += count;
+        Ok(())
+    }
+
+    /// Writes all that waits.
+    async fn finish(mut self, write: &mut OwnedWriteHalf, stats: &Stats) -> io::Result<()> {
+        self.queue.put_all_first();
+        loop {
+            self.fill(stats)?;
+            if !self.is_writing() {
+                return Ok(());
+            }
+            write.write_all(self.unwritten()).await?;
+            self.written = self.frames.len();
+        }
+    }
+}
+
 async fn talk(
     shared: &Shared,
     node: NodeIdx,
     generation: u64,
-    mut outgoing: Outgoing,
+    outgoing: Outgoing,
     reader: &mut FrameReader,
     write: &mut OwnedWriteHalf,
     orders: &mut mpsc::UnboundedReceiver<ToLink>,
 ) -> io::Result<End> {
     let mut messages = Vec::new();
+    let mut sending = Sending::new(outgoing);
     let mut asked = false;
     // Agents have no limits.
     let share = shared.users().unlimited();
     loop {
+        sending.fill(&shared.stats)?;
+        let has_signals = !sending.is_writing() && sending.queue.has_signals();
         tokio::select! {
             biased;
+            written = write.write(sending.unwritten()), if sending.is_writing() => {
+                sending.wrote(written?)?;
+            }
+            // Taken in while the agent does not read too: it is merged.
             count = orders.recv_many(&mut messages, BATCH) => {
-                if count == 0 || messages.iter().any(|m| matches!(m, ToLink::Replaced)) {
+                if messages.iter().any(|m| matches!(m, ToLink::Replaced)) {
                     return Ok(End::Replaced);
                 }
-                let (bytes, frames) = outgoing.encode(messages.drain(..))?;
-                shared.stats.to_nodes.fetch_add(frames, Relaxed);
-                write.write_all(&bytes).await?;
+                if count == 0 {
+                    sending.finish(write, &shared.stats).await?;
+                    return Ok(End::Replaced);
+                }
+                messages.drain(..).for_each(|m| sending.queue.push(m));
             }
             frame = reader.next(&share) => {
                 asked = false;
@@ -152,11 +235,12 @@ async fn talk(
                     shared.to_writer(ToWriter::Reports { node, generation, reports })?;
                 }
             }
+            () = tokio::time::sleep_until(sending.signals_at), if has_signals => {}
             () = tokio::time::sleep(PING) => {
                 if std::mem::replace(&mut asked, true) {
                     return Ok(End::Silent);
                 }
-                write.write_all(&frame::encode(&ToNode::Ping)).await?;
+                frame::encode_into(&ToNode::Ping, &mut sending.frames);
             }
         }
     }

@@ -385,7 +385,7 @@ pub struct JobSelection {
 }
 
 /// The processes of a job that get a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum SignalScope {
     /// All steps, not the batch shell (scancel's default).

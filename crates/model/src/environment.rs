@@ -1,11 +1,15 @@
 //! The environment of a process in one piece of memory: it is read, made, sent, taken in and given to a program without a
 //! string of its own for each variable. On the wire it is a list of strings of bytes.
 
+use crate::limits::ENVIRONMENT_VARIABLES_MAX;
 use crate::validate::{Bounds, Invalid, Validate};
 use minicbor::decode::{self, Decoder};
 use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
 use std::ffi::CStr;
+
+/// Variables that are taken in: those of a user, and those that are added to them.
+const DECODED_MAX: usize = 2 * ENVIRONMENT_VARIABLES_MAX;
 
 /// `NAME=value`, many times, in order; bytes, since values need not be UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,10 +155,15 @@ impl<'b, C> Decode<'b, C> for Environment {
         let count = d.array()?.ok_or_else(|| {
             decode::Error::message("an environment says how many variables it has")
         })?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        if count > DECODED_MAX {
+            return Err(decode::Error::message(format!(
+                "an environment has {count} variables, the most is {ENVIRONMENT_VARIABLES_MAX}"
+            )));
+        }
         // What follows is not much longer.
         let left = d.input().len().saturating_sub(d.position());
-        let count_max = usize::try_from(count).unwrap_or(usize::MAX).min(left);
-        let mut all = Environment::with_capacity(count_max.min(1 << 16), left.min(1 << 20));
+        let mut all = Environment::with_capacity(count.min(left), left.min(1 << 20));
         for _ in 0..count {
             all.push(&[d.bytes()?]);
         }
@@ -185,6 +194,18 @@ mod tests {
         assert_eq!(minicbor::decode::<Environment>(&bytes).unwrap(), own);
         assert_eq!(own.strings().collect::<Vec<_>>(), [c"A=1", c"EMPTY="]);
         assert_eq!(own.size_bytes(), 11);
+    }
+
+    /// Eight million of them fit into the bytes that a job may bring.
+    #[test]
+    fn no_more_variables_are_taken_in_than_there_may_be() {
+        let list = |count: usize| minicbor::to_vec(vec![ByteVec::from(Vec::new()); count]);
+        let most = list(DECODED_MAX).unwrap();
+        let taken = minicbor::decode::<Environment>(&most).unwrap();
+        assert_eq!(taken.count(), DECODED_MAX);
+        let more = list(DECODED_MAX + 1).unwrap();
+        let refused = minicbor::decode::<Environment>(&more).unwrap_err();
+        assert!(refused.to_string().contains("the most is 65536"));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod listing_codec;
 pub mod node;
 pub mod node_state;
 pub mod order_config;
+pub mod pending;
 pub mod power;
 pub mod preemption;
 pub mod private_data;

@@ -8,6 +8,10 @@ pub const SCRIPT_BYTES_DEFAULT: usize = 4 << 20;
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of an execution context (environment).
 pub const CONTEXT_BYTES_MAX: usize = 8 << 20;
+/// Variables of an execution context: what starts a program takes time and memory for each, however short it is.
+pub const ENVIRONMENT_VARIABLES_MAX: usize = 64 << 10;
+/// Arguments of a program, and lines of a `--multi-prog` file.
+pub const ARGUMENTS_MAX: usize = 256 << 10;
 /// Bytes of a command line where `SchedulerParameters=max_submit_line_size` says nothing (Slurm's default).
 pub const SUBMIT_LINE_BYTES_DEFAULT: usize = 1 << 20;
 /// Bytes of a command line, whatever `max_submit_line_size` says. The kernel takes no longer ones.

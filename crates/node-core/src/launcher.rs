@@ -19,6 +19,7 @@ mod launch;
 mod measure;
 mod membership;
 mod node;
+mod notices;
 mod orders;
 mod phase;
 mod programs;
@@ -30,6 +31,7 @@ mod spares;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use checks::check_agent;
 pub use end::{EncodedEnd, StepdEventRef};
@@ -55,11 +57,13 @@ use muster_model::ids::{BlobId, StepNo};
 use muster_model::job::Usage;
 use muster_proto::node::JobGrant;
 use node::Node;
+use notices::Notices;
 use session::{Place, Session};
 use site::SitePrograms;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use steps::StepdPlace;
+use waiting::WaitingSignals;
 
 /// What a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +110,8 @@ pub struct Launcher {
     /// Jobs to which was announced that they will be stopped.
     stops: BTreeSet<JobAttempt>,
     jobs: BTreeMap<JobAttempt, JobEntry>,
+    waiting: WaitingSignals,
+    notices: Notices,
     /// Processes that this launcher has started, or watches.
     roles: BTreeMap<i32, Role>,
     /// Sessions that scripts and step daemons lead or led, by their number.
@@ -149,6 +155,8 @@ impl Launcher {
             without_groups: BTreeSet::new(),
             stops: BTreeSet::new(),
             jobs: BTreeMap::new(),
+            waiting: WaitingSignals::default(),
+            notices: Notices::default(),
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
             stepds: BTreeMap::new(),
@@ -247,6 +255,8 @@ impl Launcher {
             TimerKey::Writer(run, pid) => self.writer_late(run, pid),
             TimerKey::LookUp(account) => self.look_up_late(account),
             TimerKey::Measurement(id) => self.measurement_late(id),
+            // It is the wake-up that matters.
+            TimerKey::Signals => {}
             TimerKey::HealthCheck => self.check_health(),
             TimerKey::SiteProgram(pid) => self.site.kill_late(pid, &mut self.actions),
         }
@@ -293,9 +303,9 @@ impl Launcher {
             | LauncherCommand::Sealed { .. } => {}
             LauncherCommand::BeginSession(key) => self.begin_session(&key),
             LauncherCommand::SignalStep { run, step, signal } => {
-                self.signal(run, Some(step), signal, SignalScope::Steps);
+                self.signal_in_turn(run, Some(step), signal, SignalScope::Steps);
             }
-            LauncherCommand::EndStep { run, step } => self.end_step(run, step),
+            LauncherCommand::EndStep { run, step } => self.end_step_in_turn(run, step),
             LauncherCommand::PrintLine {
                 run,
                 text,
@@ -304,7 +314,7 @@ impl Launcher {
             } => self.print_in_step(run, step, &text),
             LauncherCommand::PrintLine {
                 run, text, kill, ..
-            } => self.print_in_script(run, &text, kill),
+            } => self.print_in_script(run, text, kill),
             LauncherCommand::StepAssigned { run, step, pid } => {
                 self.step_assigned(run, step, pid);
             }
@@ -517,6 +527,8 @@ impl Launcher {
         if self.stops.remove(&run) {
             self.actions.stop_timer(TimerKey::Stop(run));
         }
+        self.drop_waiting(run);
+        self.notices.take(run);
         self.without_groups.remove(&run);
         self.sessions.retain(|_, owner| *owner != run);
         self.actions.push(Action::ForgetMembers(run));
@@ -550,9 +562,18 @@ impl Launcher {
         self.is_exiting && self.busy() == 0 && self.ending.is_empty()
     }
 
+    /// What is left to do in a wake-up: signals that wait come after all else.
+    fn finish_wakeup(&mut self) {
+        let before = self.actions.list.len();
+        self.settle_wakeup();
+        if self.actions.list.len() == before {
+            self.deliver_waiting();
+        }
+    }
+
     /// Writes what has been noted, begins jobs that are on file, and settles those that end: one of it at a time, as the
     /// later depends on the earlier.
-    fn finish_wakeup(&mut self) {
+    fn settle_wakeup(&mut self) {
         if !self.recording.is_empty() && !self.is_full {
             return self.write_records();
         }

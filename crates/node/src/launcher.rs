@@ -55,6 +55,8 @@ pub const LAUNCHER_NAME: &str = "muster-shim";
 const PANIC_EXIT: i32 = 101;
 /// Connections at the same time: an agent, the one before it, and commands.
 const CONNECTIONS_MAX: usize = 16;
+/// Bytes that are read from a connection in one wake-up: what they bring is carried out before more is read.
+const READ_MAX: usize = 1 << 20;
 /// Bytes that an agent has not read. What it has missed, the next one receives when it attaches.
 const OUTPUT_MAX: usize = 512 << 20;
 /// Descriptors that have come and wait for their orders.
@@ -474,7 +476,7 @@ impl Conn {
     fn read(&mut self) {
         // Small: after each fork the first write to a page copies it.
         let mut chunk = [0; 4 << 10];
-        loop {
+        for _ in 0..READ_MAX / chunk.len() {
             match descriptors::receive(&self.stream, &mut chunk, &mut self.descriptors) {
                 Ok(0) => self.open = false,
                 Ok(n) => {

@@ -13,8 +13,8 @@ use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{ArrayRole, Hold, Job, Reason};
 use muster_model::licenses;
 use muster_model::limits::{
-    CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX,
-    SCRIPT_BYTES_DEFAULT, SIGNAL_MAX, TEXT_BYTES_MAX,
+    ARGUMENTS_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, ENVIRONMENT_VARIABLES_MAX,
+    JOB_PARTITIONS_MAX, NAME_BYTES_MAX, SCRIPT_BYTES_DEFAULT, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
@@ -333,6 +333,15 @@ fn check_context(bytes: &[u8]) -> Result<(), Refusal> {
         Refusal::new(RefusalCode::InvalidValue, text)
     };
     let context: ExecContext = minicbor::decode(bytes).map_err(|e| invalid(e.to_string()))?;
+    let count = context.environment.count();
+    if count > ENVIRONMENT_VARIABLES_MAX {
+        return Err(Refusal::new(
+            RefusalCode::TooLong,
+            format!(
+                "the job's environment has {count} variables, the most is {ENVIRONMENT_VARIABLES_MAX}"
+            ),
+        ));
+    }
     context.validate().map_err(|e| invalid(e.to_string()))
 }
 
@@ -423,6 +432,13 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
             .rev()
             .find(|at| submit_line.is_char_boundary(*at));
         submit_line.truncate(end.unwrap_or(0));
+    }
+    if argv.len() > ARGUMENTS_MAX {
+        let count = argv.len();
+        return Err(Refusal::new(
+            RefusalCode::TooLong,
+            format!("the script has {count} arguments, the most is {ARGUMENTS_MAX}"),
+        ));
     }
     let arguments: usize = argv.iter().map(|argument| argument.len() + 1).sum();
     if arguments > line_max {

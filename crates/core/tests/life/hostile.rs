@@ -13,6 +13,7 @@ use muster_model::command::{
 use muster_model::config::ClusterConfig;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::index_set::IndexSet;
+use muster_model::limits::{ARGUMENTS_MAX, ENVIRONMENT_VARIABLES_MAX};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{
     ArraySpec, ExecContext, GresAsk, JobKind, JobSpec, Owner, ResourceAsk, StdioSpec,
@@ -170,6 +171,40 @@ fn scripts_and_environments_are_what_they_should_be() {
     };
     let many = minicbor::to_vec(&many).unwrap();
     assert_eq!(answer(good, Some(&many)), RefusalCode::InvalidValue);
+    // Empty variables: each costs a node more than the byte that it takes here.
+    let variables = |count: usize| {
+        let environment = std::iter::repeat_n("", count).collect();
+        minicbor::to_vec(&ExecContext {
+            environment,
+            ..ExecContext::default()
+        })
+        .unwrap()
+    };
+    let more = variables(ENVIRONMENT_VARIABLES_MAX + 1);
+    assert_eq!(answer(good, Some(&more)), RefusalCode::TooLong);
+    let millions = variables(8_000_000);
+    assert_eq!(answer(good, Some(&millions)), RefusalCode::InvalidValue);
+}
+
+#[test]
+fn a_script_has_no_more_arguments_than_there_may_be() {
+    let mut world = World::new();
+    let mut submit = |count: usize| {
+        let command = UserCommand::Submit {
+            spec: Box::new(JobSpec {
+                argv: vec![String::new(); count],
+                ..spec("j")
+            }),
+            blobs: vec![(SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+            test_only: false,
+        };
+        world.user(1000, command)
+    };
+    assert!(matches!(submit(ARGUMENTS_MAX), Reply::Submitted { .. }));
+    match submit(ARGUMENTS_MAX + 1) {
+        Reply::Refused(refusal) => assert_eq!(refusal.code, RefusalCode::TooLong),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -290,6 +290,8 @@ pub enum TimerKey {
     LookUp(Account),
     /// A measurement is late.
     Measurement(u64),
+    /// More signals wait than a wake-up delivers.
+    Signals,
     /// `HealthCheckProgram` is run.
     HealthCheck,
     /// A program of the site has run for too long.
@@ -429,7 +431,7 @@ pub enum Action {
         /// Their environment, as `NAME=value`.
         env: Vec<String>,
     },
-    /// Write a line into a file of a job's, as its user, which may not come to its end.
+    /// Write lines into a file of a job's, as its user, which may not come to its end.
     StartMessage {
         /// The job.
         run: JobAttempt,
@@ -441,7 +443,7 @@ pub enum Action {
         work_dir: String,
         /// The file.
         path: String,
-        /// The line.
+        /// The lines.
         line: String,
     },
     /// Start a program of the site.

@@ -69,7 +69,7 @@ impl Launcher {
                     limit,
                 } => self.limit_step(JobAttempt::new(job, attempt), step, limit.seconds()),
                 Order::Tell { job, attempt, text } => {
-                    self.print_in_script(JobAttempt::new(job, attempt), &text, false);
+                    self.print_in_script(JobAttempt::new(job, attempt), text, false);
                 }
                 Order::Reboot => self.reboot(),
             }
@@ -113,7 +113,7 @@ impl Launcher {
             }
             _ => signal,
         };
-        self.signal(run, step, signal, scope);
+        self.signal_in_turn(run, step, signal, scope);
     }
 
     /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
@@ -133,7 +133,7 @@ impl Launcher {
     pub(super) fn stop_announced(&mut self, run: JobAttempt) {
         let is_here = |e: &JobEntry| !e.phase.is_released();
         if self.stops.remove(&run) && self.jobs.get(&run).is_some_and(is_here) {
-            self.signal(run, None, signals::SIGSTOP, SignalScope::Full);
+            self.signal_in_turn(run, None, signals::SIGSTOP, SignalScope::Full);
         }
     }
 

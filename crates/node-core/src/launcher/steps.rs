@@ -120,6 +120,11 @@ impl JobEntry {
         live.map(|(step, _)| *step).collect()
     }
 
+    /// How many there are.
+    pub(super) fn live_step_count(&self) -> usize {
+        self.steps.values().filter(|p| p.ended.is_none()).count()
+    }
+
     /// Those of them that are in this process.
     pub(super) fn live_steps_in(&self, pid: i32) -> Vec<StepNo> {
         let live = self.steps.iter();

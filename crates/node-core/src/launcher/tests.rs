@@ -2,6 +2,7 @@
 //! checks with each action that nothing is started twice or before it is on file, and that each thing held is given back once.
 
 mod actions;
+mod floods;
 mod random;
 mod scenarios;
 
@@ -181,6 +182,8 @@ struct World {
     owned: BTreeSet<StepdId>,
     known_ends: BTreeSet<(JobAttempt, StepNo)>,
     signals: Vec<(i32, i32)>,
+    /// Lines of each message.
+    messages: Vec<usize>,
     /// Jobs of which the controller knows how they ended.
     forgotten: BTreeSet<JobAttempt>,
     prologs: u32,
@@ -222,6 +225,7 @@ impl World {
             owned: BTreeSet::new(),
             known_ends: BTreeSet::new(),
             signals: Vec::new(),
+            messages: Vec::new(),
             forgotten: BTreeSet::new(),
             prologs: 0,
             epilogs: 0,

@@ -2,14 +2,13 @@
 //! held to the same bounds. Whether it fits into the allocation is the layout's to say.
 
 use muster_model::limits::{
-    CONTEXT_BYTES_MAX, NAME_BYTES_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, TASKS_MAX, TEXT_BYTES_MAX,
+    ARGUMENTS_MAX, CONTEXT_BYTES_MAX, ENVIRONMENT_VARIABLES_MAX, NAME_BYTES_MAX, NODE_CPUS_MAX,
+    NODE_DEVICES_MAX, TASKS_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{DeviceAsk, GresAsk};
 use muster_proto::step::StepSpec;
 
-/// Arguments of a step's program, and lines of a `--multi-prog` file.
-const ARGUMENTS_MAX: usize = 256 << 10;
 /// Bytes of a `--multi-prog` file.
 const PROGRAMS_BYTES_MAX: usize = 4 << 20;
 /// Variables that srun adds.
@@ -58,6 +57,12 @@ fn check_programs(spec: &StepSpec) -> Result<(), Refusal> {
     let bytes = extra_bytes.saturating_add(spec.context.environment.size_bytes());
     if bytes > CONTEXT_BYTES_MAX || extra.len() > EXTRA_VARIABLES_MAX {
         return too_long("the environment");
+    }
+    let count = spec.context.environment.count();
+    if count > ENVIRONMENT_VARIABLES_MAX {
+        let what =
+            format!("an environment of {count} variables; the most is {ENVIRONMENT_VARIABLES_MAX}");
+        return too_long(&what);
     }
     if spec.context.soft_limits.len() > SOFT_LIMITS_MAX {
         return too_long("the list of resource limits");
@@ -158,12 +163,16 @@ mod tests {
         };
         assert_eq!(check_request(&sound()), Ok(()));
         let long = || "a".repeat(SUBMIT_LINE_BYTES_MAX + 1);
-        let changes: [fn(&mut StepSpec, String); 15] = [
+        let changes: [fn(&mut StepSpec, String); 16] = [
             |s, _| s.argv.clear(),
             |s, _| s.argv = vec![String::new(); ARGUMENTS_MAX + 1],
             |s, t| s.argv = vec![t; 9],
             |s, t| s.multi_prog = vec![("0".to_owned(), t); 5],
             |s, t| s.extra_env = vec![("A".to_owned(), t); 9],
+            |s, _| {
+                let variables = std::iter::repeat_n("", ENVIRONMENT_VARIABLES_MAX + 1);
+                s.context.environment = variables.collect();
+            },
             |s, t| s.name = t,
             |s, t| s.nodelist = Some(t),
             |s, t| s.submit_line = t,

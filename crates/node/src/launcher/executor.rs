@@ -169,6 +169,7 @@ impl LauncherExecutor {
                 mono_ms: sys::boot_ms(),
             };
             self.launcher.on_event(event, now, &mut actions);
+            self.search.forget_found();
             has_acted |= !actions.is_empty();
             for action in actions.drain(..) {
                 self.carry_out(action);
@@ -178,6 +179,11 @@ impl LauncherExecutor {
     }
 
     fn carry_out(&mut self, action: Action) {
+        let is_signal =
+            |a: &Action| matches!(a, Action::SignalScript { .. } | Action::SignalStep { .. });
+        if !is_signal(&action) {
+            self.search.forget_found();
+        }
         let spool = &self.spool;
         match action {
             Action::Log(line) => eprintln!("{line}"),

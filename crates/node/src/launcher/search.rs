@@ -32,9 +32,24 @@ struct Remnant {
     killed: BTreeSet<i32>,
 }
 
+/// Processes that were found for a signal. Signals of one job that are delivered one right after the other share them.
+#[derive(Debug)]
+struct Found {
+    of: Members,
+    /// A job's script, or a step's daemon.
+    below: Option<i32>,
+    roots: Vec<i32>,
+    processes: Vec<i32>,
+    since_ms: u64,
+}
+
 /// See the module.
 pub(super) struct Search {
     tree: ProcessTree,
+    /// What signals before this one have found.
+    found: Vec<Found>,
+    /// Searches for signals.
+    searches: u64,
     pub(super) members: Membership,
     watched: Vec<Watched>,
     /// Children that serve the executor itself: no job's.
@@ -46,6 +61,8 @@ impl Search {
     pub(super) fn new(members: Membership) -> Search {
         Search {
             tree: ProcessTree::new(),
+            found: Vec::new(),
+            searches: 0,
             members,
             watched: Vec::new(),
             helpers: BTreeSet::new(),
@@ -108,15 +125,47 @@ impl Search {
         script: Option<i32>,
         signal: i32,
     ) {
-        let since_ms = sys::boot_ms();
-        let mut roots: Vec<i32> = script.into_iter().collect();
-        let orphans = self.orphans(launcher);
-        roots.extend(of_job(&orphans, of.run));
-        if of.is_recovered {
-            roots.extend(self.strays(launcher, of.run));
-        }
-        let below = self.tree.below(&roots);
-        self.signal_members(of, (&roots, &below), (signal, since_ms));
+        let found = match self.take_found(of, script, signal) {
+            Some(found) => found,
+            None => {
+                let since_ms = sys::boot_ms();
+                let mut roots: Vec<i32> = script.into_iter().collect();
+                let orphans = self.orphans(launcher);
+                roots.extend(of_job(&orphans, of.run));
+                if of.is_recovered {
+                    roots.extend(self.strays(launcher, of.run));
+                }
+                Found {
+                    of,
+                    below: script,
+                    processes: self.tree.below(&roots),
+                    roots,
+                    since_ms,
+                }
+            }
+        };
+        self.signal_found_by(found, signal);
+    }
+
+    /// What an earlier signal of the job has found below this process. SIGKILL is to leave nothing: it searches again.
+    fn take_found(&mut self, of: Members, below: Option<i32>, signal: i32) -> Option<Found> {
+        let is_it = |found: &Found| found.of == of && found.below == below;
+        let at = self.found.iter().position(is_it);
+        let found = at.map(|at| self.found.swap_remove(at));
+        let found = found.filter(|_| signal != libc::SIGKILL);
+        self.searches += u64::from(found.is_none());
+        found
+    }
+
+    fn signal_found_by(&mut self, found: Found, signal: i32) {
+        let members = (&*found.roots, &*found.processes);
+        self.signal_members(found.of, members, (signal, found.since_ms));
+        self.found.push(found);
+    }
+
+    /// What was found is old: something else has happened.
+    pub(super) fn forget_found(&mut self) {
+        self.found.clear();
     }
 
     pub(super) fn signal_below(&self, of: Members, roots: &[i32], signal: i32) {
@@ -126,17 +175,27 @@ impl Search {
     }
 
     pub(super) fn signal_step(
-        &self,
+        &mut self,
         of: Members,
         (step, daemon): (StepNo, i32),
         signal: i32,
     ) -> Option<Event> {
-        let since_ms = sys::boot_ms();
-        let tasks = self.tree.below(&[daemon]);
-        self.signal_members(of, (&[], &tasks), (signal, since_ms));
-        tasks
-            .is_empty()
-            .then_some(Event::StepHasNoTasks(of.run, step, signal))
+        let found = match self.take_found(of, Some(daemon), signal) {
+            Some(found) => found,
+            None => {
+                let since_ms = sys::boot_ms();
+                Found {
+                    of,
+                    below: Some(daemon),
+                    roots: Vec::new(),
+                    processes: self.tree.below(&[daemon]),
+                    since_ms,
+                }
+            }
+        };
+        let is_empty = found.processes.is_empty();
+        self.signal_found_by(found, signal);
+        is_empty.then_some(Event::StepHasNoTasks(of.run, step, signal))
     }
 
     pub(super) fn signal_found(&self, of: Members, found: &[i32], since_ms: u64, signal: i32) {
@@ -356,6 +415,32 @@ mod tests {
     fn end(mut child: Child) {
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// A user may send all signals that there are, to all that a job has.
+    #[test]
+    fn signals_of_a_job_that_come_together_share_a_search() {
+        let spool = std::env::temp_dir().join(format!("muster-shared.{}", std::process::id()));
+        std::fs::create_dir_all(&spool).unwrap();
+        let mut search = Search::new(Membership::open(&spool).unwrap());
+        let of = Members {
+            run: JobAttempt::default(),
+            is_roots: false,
+            is_recovered: false,
+        };
+        let daemon = sleeper();
+        let step = (StepNo(0), pid(&daemon));
+        for signal in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGTERM] {
+            search.signal_step(of, step, signal);
+        }
+        assert_eq!(search.searches, 1);
+        search.signal_step(of, step, libc::SIGKILL);
+        assert_eq!(search.searches, 2, "it is to miss nothing");
+        search.forget_found();
+        search.signal_step(of, step, libc::SIGUSR1);
+        assert_eq!(search.searches, 3);
+        end(daemon);
+        std::fs::remove_dir_all(&spool).unwrap();
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `SlurmdSpoolDir`: taken by one supervisor at a time, and written by root alone.
+//! `SlurmdSpoolDir`: taken by one supervisor at a time, and written by root alone. Others find in it what they know by name, such
+//! as the socket of a step that they started, and cannot list it: names and owners of its files tell of all users' jobs.
 
 use crate::sys;
 use anyhow::Context as _;
@@ -43,7 +44,7 @@ fn own_lock(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses a directory in which others could put or move something: root writes there.
+/// Refuses a directory in which others could put or move something, as root writes there, and lets nobody else list it.
 fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
     let found = std::fs::metadata(spool)?;
     if found.uid() != nix::unistd::geteuid().as_raw() {
@@ -54,9 +55,30 @@ fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
         return Err(io::Error::other(text));
     }
     let mode = found.mode() & 0o7777;
-    if mode & 0o022 == 0 {
-        return Ok(());
+    if mode & 0o022 != 0 {
+        log::warn!("{}: others may not write there any more", spool.display());
     }
-    log::warn!("{}: others may not write there any more", spool.display());
-    std::fs::set_permissions(spool, Permissions::from_mode(mode & !0o022))
+    match mode & 0o066 {
+        0 => Ok(()),
+        _ => std::fs::set_permissions(spool, Permissions::from_mode(mode & !0o066)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `PrivateData=jobs` too, the sockets of steps said whose jobs run here.
+    #[test]
+    fn others_reach_files_by_name_and_list_none() {
+        let spool = std::env::temp_dir().join(format!("muster-spool.{}", std::process::id()));
+        for (before, after) in [(0o755, 0o711), (0o777, 0o711), (0o700, 0o700)] {
+            std::fs::create_dir_all(&spool).unwrap();
+            std::fs::set_permissions(&spool, Permissions::from_mode(before)).unwrap();
+            keep_to_ourselves(&spool).unwrap();
+            let mode = std::fs::metadata(&spool).unwrap().mode() & 0o7777;
+            assert_eq!(mode, after, "{before:o}");
+        }
+        std::fs::remove_dir_all(&spool).unwrap();
+    }
 }

@@ -57,7 +57,10 @@ impl World {
                 self.events
                     .push_back(Event::ProgramsStarted(run, kind, started));
             }
-            Action::StartMessage { run, kind, .. } => {
+            Action::StartMessage {
+                run, kind, line, ..
+            } => {
+                self.messages.push(line.lines().count());
                 let started = self.spawn(Kind::Helper).map_err(|e| e.error);
                 self.events
                     .push_back(Event::MessageStarted(run, kind, started));

@@ -1,0 +1,289 @@
+//! What waits to be sent to a node. Signals and notices, which users can send as fast as they like and which change nothing
+//! here, wait apart from the rest and bounded: equal signals of a job are one, and of the notices of a job the last few
+//! count. The rest goes first; an order that begins or ends a job takes along what waits for that job.
+
+use crate::mail::ToLink;
+use log::debug;
+use muster_model::command::SignalScope;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::pending::Pending;
+use muster_proto::node::Order;
+use std::collections::{HashMap, VecDeque};
+
+/// Notices that wait for one job; of more the oldest are dropped.
+const NOTICES_MAX: usize = 8;
+/// Orders of one job before it is the next one's turn.
+const TURN: usize = 16;
+
+/// One launch of a job.
+type Run = (JobId, Attempt);
+
+/// What a signal is told apart by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Signal {
+    step: Option<StepNo>,
+    signal: u32,
+    scope: SignalScope,
+}
+
+/// What waits for one job.
+#[derive(Default)]
+struct Waiting {
+    signals: Pending<Signal>,
+    notices: VecDeque<String>,
+    dropped: u64,
+}
+
+impl Waiting {
+    fn pop(&mut self, (job, attempt): Run) -> Option<ToLink> {
+        let order = match self.signals.pop() {
+            Some(Signal {
+                step,
+                signal,
+                scope,
+            }) => Order::Signal {
+                job,
+                attempt,
+                step,
+                signal,
+                scope,
+            },
+            None => {
+                let text = self.notices.pop_front()?;
+                Order::Tell { job, attempt, text }
+            }
+        };
+        Some(ToLink::Order(order, Vec::new()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.signals.is_empty() && self.notices.is_empty()
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct LinkQueue {
+    first: VecDeque<ToLink>,
+    jobs: HashMap<Run, Waiting>,
+    /// Jobs with signals and notices, each once.
+    turns: VecDeque<Run>,
+}
+
+impl LinkQueue {
+    /// Adds a message.
+    pub(crate) fn push(&mut self, message: ToLink) {
+        match message {
+            ToLink::Order(
+                Order::Signal {
+                    job,
+                    attempt,
+                    step,
+                    signal,
+                    scope,
+                },
+                _,
+            ) => {
+                let waiting = self.waiting((job, attempt));
+                let delivery = Signal {
+                    step,
+                    signal,
+                    scope,
+                };
+                if !waiting.signals.push(delivery, signal) {
+                    waiting.dropped += 1;
+                }
+            }
+            ToLink::Order(Order::Tell { job, attempt, text }, _) => {
+                let waiting = self.waiting((job, attempt));
+                waiting.notices.push_back(text);
+                if waiting.notices.len() > NOTICES_MAX {
+                    waiting.notices.pop_front();
+                    waiting.dropped += 1;
+                }
+            }
+            other => {
+                match &other {
+                    ToLink::Order(order, _) => self.take_along(order),
+                    // Nothing is sent after it.
+                    ToLink::Stop(_) => self.put_all_first(),
+                    ToLink::Welcome(..)
+                    | ToLink::Ack(_)
+                    | ToLink::Settings(_)
+                    | ToLink::Replaced => {}
+                }
+                self.first.push_back(other);
+            }
+        }
+    }
+
+    fn waiting(&mut self, run: Run) -> &mut Waiting {
+        self.jobs.entry(run).or_insert_with(|| {
+            self.turns.push_back(run);
+            Waiting::default()
+        })
+    }
+
+    /// What was sent to a job before this order reaches it before.
+    fn take_along(&mut self, order: &Order) {
+        match order {
+            Order::Launch(grant) => self.put_first((grant.job, grant.attempt)),
+            Order::Terminate { job, attempt, .. } | Order::StepLimit { job, attempt, .. } => {
+                self.put_first((*job, *attempt));
+            }
+            Order::Signal { .. } | Order::Tell { .. } | Order::Reboot => {}
+        }
+    }
+
+    fn put_first(&mut self, run: Run) {
+        if let Some(mut waiting) = self.jobs.remove(&run) {
+            self.turns.retain(|waits| *waits != run);
+            self.first.extend(std::iter::from_fn(|| waiting.pop(run)));
+        }
+    }
+
+    /// Nothing waits apart any more.
+    pub(crate) fn put_all_first(&mut self) {
+        while let Some(run) = self.turns.front() {
+            self.put_first(*run);
+        }
+    }
+
+    /// Removes so many messages at most, in their order, and no signals and notices that wait apart.
+    pub(crate) fn take_first(&mut self, most: usize) -> Vec<ToLink> {
+        let count = self.first.len().min(most);
+        self.first.drain(..count).collect()
+    }
+
+    /// Removes so many signals and notices at most; jobs take turns.
+    pub(crate) fn take_signals(&mut self, most: usize) -> Vec<ToLink> {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some(run) = self.turns.pop_front()
+        {
+            let Some(waiting) = self.jobs.get_mut(&run) else {
+                continue;
+            };
+            let turn = TURN.min(most - taken.len());
+            taken.extend(std::iter::from_fn(|| waiting.pop(run)).take(turn));
+            let dropped = std::mem::take(&mut waiting.dropped);
+            if dropped > 0 {
+                debug!(
+                    "job {}: {dropped} signals or notices are dropped, too many wait",
+                    run.0
+                );
+            }
+            if waiting.is_empty() {
+                self.jobs.remove(&run);
+            } else {
+                self.turns.push_back(run);
+            }
+        }
+        taken
+    }
+
+    /// Whether signals or notices wait apart.
+    pub(crate) fn has_signals(&self) -> bool {
+        !self.turns.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::effect::TerminateReason;
+    use muster_model::pending::PENDING_MAX;
+
+    fn signal(job: u64, step: Option<u32>, signal: u32) -> ToLink {
+        let order = Order::Signal {
+            job: JobId(job),
+            attempt: Attempt(1),
+            step: step.map(StepNo),
+            signal,
+            scope: SignalScope::Full,
+        };
+        ToLink::Order(order, Vec::new())
+    }
+
+    fn notice(job: u64, text: &str) -> ToLink {
+        let order = Order::Tell {
+            job: JobId(job),
+            attempt: Attempt(1),
+            text: text.to_owned(),
+        };
+        ToLink::Order(order, Vec::new())
+    }
+
+    fn terminate(job: u64) -> ToLink {
+        let order = Order::Terminate {
+            job: JobId(job),
+            attempt: Attempt(1),
+            now: false,
+            why: TerminateReason::Cancelled,
+        };
+        ToLink::Order(order, Vec::new())
+    }
+
+    fn texts(messages: Vec<ToLink>) -> Vec<String> {
+        let text = |message| match message {
+            ToLink::Order(Order::Signal { job, signal, .. }, _) => format!("{job} {signal}"),
+            ToLink::Order(Order::Tell { job, text, .. }, _) => format!("{job} {text}"),
+            ToLink::Order(Order::Terminate { job, .. }, _) => format!("{job} end"),
+            ToLink::Ack(seq) => format!("ack {seq}"),
+            ToLink::Stop(_) => "stop".to_owned(),
+            _ => panic!("another message"),
+        };
+        messages.into_iter().map(text).collect()
+    }
+
+    /// Signals and notices as fast as users can send them, while the node does not read.
+    #[test]
+    fn what_waits_for_a_node_is_bounded_whatever_users_send() {
+        let mut queue = LinkQueue::default();
+        for round in 0..10_000 {
+            for number in [10, 12, 15] {
+                queue.push(signal(7, None, number));
+            }
+            queue.push(notice(7, &round.to_string()));
+        }
+        let sent = texts(queue.take_signals(usize::MAX));
+        assert_eq!(sent.len(), 3 + NOTICES_MAX);
+        assert_eq!(sent[..3], ["7 10", "7 12", "7 15"]);
+        assert_eq!(sent.last().unwrap(), "7 9999", "the last count");
+        assert!(!queue.has_signals());
+        // Different ones too.
+        for step in 0..100_000 {
+            queue.push(signal(7, Some(step), 10));
+        }
+        assert_eq!(queue.take_signals(usize::MAX).len(), PENDING_MAX);
+        assert!(queue.take_first(usize::MAX).is_empty());
+    }
+
+    #[test]
+    fn ends_overtake_signals_of_other_jobs_and_none_of_their_own() {
+        let mut queue = LinkQueue::default();
+        queue.push(signal(7, None, 15));
+        queue.push(signal(8, None, 15));
+        queue.push(notice(8, "bye"));
+        queue.push(ToLink::Ack(3));
+        queue.push(terminate(8));
+        let first = texts(queue.take_first(usize::MAX));
+        assert_eq!(first, ["ack 3", "8 15", "8 bye", "8 end"]);
+        assert_eq!(texts(queue.take_signals(usize::MAX)), ["7 15"]);
+        // When the controller stops, nothing is left behind.
+        queue.push(signal(7, None, 10));
+        queue.push(ToLink::Stop(true));
+        assert_eq!(texts(queue.take_first(usize::MAX)), ["7 10", "stop"]);
+    }
+
+    #[test]
+    fn jobs_take_turns() {
+        let mut queue = LinkQueue::default();
+        for step in 0..1000 {
+            queue.push(signal(7, Some(step), 10));
+        }
+        queue.push(signal(8, None, 15));
+        let sent = texts(queue.take_signals(TURN + 1));
+        assert_eq!(sent.last().unwrap(), "8 15");
+    }
+}

@@ -1,0 +1,215 @@
+//! What users order faster than it can be carried out: it is counted what the launcher does about it.
+
+use super::super::notices::NOTICES_MAX;
+use super::super::waiting::SEARCHES_MAX;
+use super::*;
+use crate::signals::{SIGCONT, SIGSTOP};
+
+const FLOOD: usize = 10_000;
+const OTHER: u32 = 2000;
+
+fn signal_order(run: JobAttempt, signal: i32) -> Order {
+    Order::Signal {
+        job: run.job,
+        attempt: run.attempt,
+        step: None,
+        signal: signal.unsigned_abs(),
+        scope: SignalScope::Full,
+    }
+}
+
+fn notice(run: JobAttempt, text: impl ToString) -> Order {
+    Order::Tell {
+        job: run.job,
+        attempt: run.attempt,
+        text: text.to_string(),
+    }
+}
+
+fn launch_of(run: JobAttempt, uid: u32) -> Order {
+    let mut grant = grant(run, JobKind::Batch);
+    let spec = std::sync::Arc::make_mut(&mut grant.spec);
+    spec.owner.uid = uid;
+    Order::Launch(Box::new(grant))
+}
+
+impl World {
+    /// Jobs of a user, which run.
+    fn run_jobs(&mut self, uid: u32, numbers: std::ops::Range<u64>) -> Vec<JobAttempt> {
+        let runs: Vec<JobAttempt> = numbers.map(run).collect();
+        for run in &runs {
+            self.order(launch_of(*run, uid));
+            self.answer_look_ups();
+            assert_eq!(self.phase(*run), Phase::Running);
+        }
+        self.signals.clear();
+        runs
+    }
+
+    fn wake_up(&mut self, orders: Vec<Order>) {
+        self.orders(orders, None);
+        self.finish_wakeup();
+    }
+
+    fn signals_of(&self, run: JobAttempt) -> Vec<i32> {
+        let script = self.script(run);
+        let its = self.signals.iter().filter(|(pid, _)| *pid == script);
+        its.map(|(_, signal)| *signal).collect()
+    }
+
+    fn writers(&self) -> Vec<i32> {
+        self.pids(|kind| *kind == Kind::Helper)
+    }
+}
+
+#[test]
+fn equal_signals_that_wait_are_one() {
+    let mut world = World::new();
+    let job = world.run_jobs(UID, 1..2)[0];
+    let flood = (0..FLOOD).flat_map(|_| [signal_order(job, 10), signal_order(job, 12)]);
+    world.wake_up(flood.collect());
+    assert_eq!(world.signals_of(job), [10, 12]);
+    // The next is another.
+    world.wake_up(vec![signal_order(job, 10)]);
+    assert_eq!(world.signals_of(job), [10, 12, 10]);
+}
+
+#[test]
+fn different_signals_come_in_their_order() {
+    let mut world = World::new();
+    let job = world.run_jobs(UID, 1..2)[0];
+    let orders = [SIGTERM, 10, SIGSTOP, SIGCONT, SIGTERM, SIGSTOP];
+    world.wake_up(orders.map(|signal| signal_order(job, signal)).to_vec());
+    // A job that was stopped last is stopped.
+    assert_eq!(world.signals_of(job), [SIGTERM, 10, SIGCONT, SIGSTOP]);
+    world.signals.clear();
+    // The end comes after them.
+    let end = Order::Terminate {
+        job: job.job,
+        attempt: job.attempt,
+        now: true,
+        why: TerminateReason::Cancelled,
+    };
+    let script = world.script(job);
+    world.wake_up(vec![signal_order(job, SIGTERM), end]);
+    assert_eq!(world.signals[..2], [(script, SIGTERM), (script, SIGKILL)]);
+}
+
+/// The flood of one user, on as many jobs as the node has, delays neither a launch nor an end nor a signal of another's.
+#[test]
+fn signals_of_a_user_wait_for_each_other_and_others_do_not_wait_for_them() {
+    let mut world = World::new();
+    let flooded = world.run_jobs(UID, 1..101);
+    let others = world.run_jobs(OTHER, 201..203);
+    let all: Vec<Order> = flooded
+        .iter()
+        .flat_map(|run| {
+            (1..9)
+                .chain(34..64)
+                .map(|signal| signal_order(*run, signal))
+        })
+        .collect();
+    let count = all.len();
+    let launch = launch_of(run(301), OTHER);
+    let end = Order::Terminate {
+        job: others[1].job,
+        attempt: others[1].attempt,
+        now: true,
+        why: TerminateReason::Cancelled,
+    };
+    world.wake_up(
+        all.into_iter()
+            .chain([signal_order(others[0], SIGTERM), launch, end])
+            .collect(),
+    );
+    assert_eq!(world.phase(run(301)), Phase::Running);
+    assert_eq!(world.signals_of(others[0]), [SIGTERM]);
+    let carried_out = |world: &World| {
+        let of = |run: &JobAttempt| world.signals_of(*run).len();
+        flooded.iter().map(of).sum::<usize>()
+    };
+    assert_eq!(carried_out(&world), SEARCHES_MAX);
+    // Each wake-up goes on with it, until nothing waits.
+    let mut rounds = 1;
+    while world.timers.contains_key(&TimerKey::Signals) {
+        let before = carried_out(&world);
+        world.timers.remove(&TimerKey::Signals);
+        world.deliver(Event::TimerDue(TimerKey::Signals));
+        world.finish_wakeup();
+        rounds += 1;
+        assert!(carried_out(&world) - before <= SEARCHES_MAX);
+    }
+    assert_eq!(carried_out(&world), count);
+    assert_eq!(rounds, count.div_ceil(SEARCHES_MAX));
+}
+
+/// A signal for all of a job costs a search for each of its steps.
+#[test]
+fn signals_for_many_steps_count_as_many() {
+    let mut world = World::new();
+    let job = world.run_jobs(UID, 1..2)[0];
+    let steps = 3 * SEARCHES_MAX;
+    for step in 0..steps {
+        world.start_step(job, StepNo(u32::try_from(step).unwrap()));
+    }
+    world.wake_up(vec![signal_order(job, 10), signal_order(job, 12)]);
+    assert_eq!(world.signals.len(), 1 + steps, "one of them");
+    assert!(world.fire_timer());
+    assert_eq!(world.signals.len(), 2 * (1 + steps));
+}
+
+#[test]
+fn a_step_ends_after_the_signals_that_it_was_sent() {
+    let mut world = World::new();
+    let job = world.run_jobs(UID, 1..2)[0];
+    let step = StepNo(0);
+    world.start_step(job, step);
+    world.deliver(Event::Command(LauncherCommand::SignalStep {
+        run: job,
+        step,
+        signal: 10,
+    }));
+    world.deliver(Event::Command(LauncherCommand::EndStep { run: job, step }));
+    assert!(world.signals.is_empty() && world.launcher.jobs[&job].has_live_step());
+    world.finish_wakeup();
+    assert_eq!(world.signals.len(), 1);
+    assert!(!world.launcher.jobs[&job].has_live_step());
+}
+
+#[test]
+fn one_process_writes_the_notices_of_a_user_and_the_last_lines_count() {
+    let mut world = World::new();
+    let jobs = world.run_jobs(UID, 1..3);
+    let other = world.run_jobs(OTHER, 3..4)[0];
+    world.wake_up((0..FLOOD).map(|at| notice(jobs[0], at)).collect());
+    world.wake_up(vec![notice(jobs[1], "second"), notice(other, "other")]);
+    assert_eq!(world.writers().len(), 2, "one for each user");
+    assert_eq!(world.messages, [1, 1]);
+    while let Some(writer) = world.writers().pop() {
+        world.end_and_reap(writer, 0);
+        assert!(world.writers().len() <= 2);
+    }
+    assert_eq!(world.messages, [1, 1, NOTICES_MAX, 1]);
+    // One that cannot be started is not waited for.
+    world.lacks = true;
+    world.wake_up(vec![notice(jobs[0], "lost")]);
+    world.lacks = false;
+    world.wake_up(vec![notice(jobs[0], "written")]);
+    assert_eq!(world.writers().len(), 1);
+}
+
+#[test]
+fn notices_that_wait_are_written_with_the_end() {
+    let mut world = World::new();
+    let job = world.run_jobs(UID, 1..2)[0];
+    world.wake_up((0..3).map(|at| notice(job, at)).collect());
+    world.terminate(job, false);
+    assert_eq!(world.messages, [1, 3], "two notices and the end");
+    world.reap();
+    for pid in world.writers() {
+        world.end_and_reap(pid, 0);
+    }
+    world.end_and_reap(world.script(job), SIGTERM);
+    assert!(world.is_released(job));
+    assert_eq!(world.messages.len(), 2);
+}
