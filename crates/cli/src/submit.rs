@@ -18,8 +18,6 @@ mod signals;
 mod srun;
 mod zone;
 
-pub(crate) use srun::tasks::signal_text;
-
 use muster_model::command::UserCommand;
 use say::Say;
 use std::process::ExitCode;

@@ -9,7 +9,6 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 /// A request, after what says which version is spoken here: both are written at once.
 fn greeted(request: &AgentRequest) -> Vec<u8> {
@@ -77,15 +76,11 @@ impl AgentStream {
     /// Waits for one answer.
     pub(crate) fn receive(&mut self) -> io::Result<AgentReply> {
         await_answer(self);
-        frame::read(self)
+        self.read_reply()
     }
 
-    /// Waits no longer than this for an answer.
-    pub(crate) fn receive_within(&mut self, patience: Duration) -> io::Result<AgentReply> {
-        match self {
-            AgentStream::Unix(s) => s.set_read_timeout(Some(patience)),
-            AgentStream::Tcp(s) => s.set_read_timeout(Some(patience)),
-        }?;
+    /// Reads an answer, the beginning of which is there.
+    pub(crate) fn read_reply(&mut self) -> io::Result<AgentReply> {
         frame::read(self)
     }
 }

@@ -1,50 +1,41 @@
 //! srun: a program, many times, on the nodes of an allocation: of the one that srun is called in, or of one that it
 //! asks for first.
 
+mod executor;
 mod het;
 mod input;
 mod linked;
 mod multi_prog;
 mod output;
+mod peer;
 mod request;
-mod session;
 mod stdio_passing;
-pub(super) mod tasks;
 mod terminal;
 
-use super::agent::AgentStream;
 use super::holder::{Holder, NotGranted};
 use super::line::{self, Line};
-use super::say::{self, Say};
+use super::say;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::process;
-use muster_conf::endpoint;
+use executor::Executor;
+use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_model::ids::JobId;
-use muster_model::job::ExitStatus;
 use muster_model::job_env;
-use muster_model::refusal::RefusalCode;
-use muster_model::spec::ExecContext;
+use muster_node_core::srun::config::{
+    ExitCodes, Lead, NumberSource, SrunConfig, StepPart, StepRules, Streams,
+};
 use muster_proto::client::{AllocationInfo, Query, Response};
-use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
-use request::Streams;
-use session::Session;
 use std::process::ExitCode;
-use std::time::Duration;
-use stdio_passing::StepdChannel;
 
 const PREFIX: &str = "Unable to allocate resources";
 
-/// How srun and the tasks of its step reach each other. srun chooses it once, before it asks for the step: *direct* for a
-/// step in an allocation that exists, whose first node is this host, and of whose only task nobody would notice that it
-/// reads and writes srun's own streams (`stdio_passing::can_pass_stdio`); *attached* for all others. The node may know more,
-/// such as a program of the site's before each task: it then declines the streams (`StepCreated::direct`), and srun attaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StepTransport {
-    /// The task has srun's streams. All that srun need know comes by a connection to the step daemon that is sent with them.
-    Direct,
-    /// srun connects to the step daemons, which carry the streams.
-    Attached,
+/// How srun was called, and where.
+#[derive(Clone, Copy)]
+struct Call<'c> {
+    args: &'c [String],
+    /// `KillWait`, seconds.
+    kill_wait_s: u32,
 }
 
 /// Runs srun.
@@ -78,11 +69,15 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         return Err(say.fatal("No command given to execute."));
     }
     let job = own_job(&lines[0].chosen).map_err(|e| say.option_error(&e))?;
+    let call = Call {
+        args,
+        kill_wait_s: site.map_or(endpoint::KILL_WAIT_S, |site: Endpoint| site.kill_wait_s),
+    };
     match (job, het::groups(&lines).map_err(|e| say.option_error(&e))?) {
-        (Some(job), Some(groups)) => het::inside(lines, &groups, job, args),
-        (Some(job), None) => inside(&mut lines[0], job, args),
-        (None, _) if lines.len() > 1 => het::outside(lines, args),
-        (None, _) => outside(&mut lines[0], args),
+        (Some(job), Some(groups)) => het::inside(lines, &groups, job, call),
+        (Some(job), None) => inside(&mut lines[0], job, call),
+        (None, _) if lines.len() > 1 => het::outside(lines, call),
+        (None, _) => outside(&mut lines[0], call),
     }
 }
 
@@ -178,90 +173,99 @@ fn own_job(chosen: &Chosen) -> Result<Option<JobId>, OptionError> {
 }
 
 /// A step in an allocation that exists.
-fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, ExitCode> {
+fn inside(line: &mut Line, job: JobId, call: Call<'_>) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     request::forget_other_counts(&mut line.chosen);
     let made =
-        request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
+        request::step(line, call.args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut spec, streams) = made;
     spec.job = job;
     spec.resizes = own_resizes();
     let can_pass_stdio = stdio_passing::can_pass_stdio(&line.chosen, &spec, &streams);
-    // Close to the request, for the agent to be woken once for both.
-    let (stream, info) = reach_lead(&say, job, own_lead(job))?;
-    let transport = match can_pass_stdio && stream.is_local() {
-        true => StepTransport::Direct,
-        false => StepTransport::Attached,
+    let config = config(line, call, streams, spec.kill_on_bad_exit)?;
+    let part = StepPart {
+        spec: Box::new(spec),
+        lead: own_lead(job),
     };
-    if let Some(info) = info {
-        spec.key = Some(info.key.clone());
-        spec.resizes = info.job.resizes;
-    }
-    if own_het_job(job) {
-        // Numbers of steps are the whole job's.
-        let (step, proof) = het::take_number(&say, job)?;
-        spec.het = Some(HetStep {
-            step,
-            proof: Some(proof),
-            ..HetStep::default()
-        });
-    }
-    let (stream, created, stepd) = create(&say, stream, &mut spec, transport)?;
-    // A lead that has reported the end is not needed any more.
-    let done = stepd.as_ref().is_some_and(|channel| channel.done);
-    let leads = Vec::from_iter(Some(stream).filter(|_| !done));
-    let session = Session::start(&say, line, vec![(spec, created)], streams, stepd)?;
-    let outcome = session.run(leads, None);
-    Ok(outcome.code)
+    let config = SrunConfig {
+        can_pass_stdio,
+        number: own_het_job(job).then(|| number_source(job)),
+        parts: vec![part],
+        ..config
+    };
+    Ok(Executor::new(config, None).run())
 }
 
 /// A job of its own for the step.
-fn outside(line: &mut Line, args: &[String]) -> Result<ExitCode, ExitCode> {
+fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     let mut spec = line::build(line, PREFIX)?.spec;
     if spec.name.is_empty() {
         spec.name = line::base_name(&line.words[0]);
     }
     spec.argv = line.words.clone();
-    spec.submit_line = line::submit_line("srun", args);
+    spec.submit_line = line::submit_line("srun", call.args);
     spec.stdio =
         muster_conf::options::job::stdio(&line.chosen).map_err(|e| say.option_error(&e))?;
     let ask = spec.ask.clone();
     // What is wrong with the step is found before anyone waits for nodes.
     let made =
-        request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
+        request::step(line, call.args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut step, streams) = made;
+    let config = config(line, call, streams, step.kill_on_bad_exit)?;
     let holder = Holder::obtain(line, vec![spec], PREFIX).map_err(|NotGranted(code)| code)?;
     request::fill_allocation(&mut step, &holder, &ask);
-    let launched = launch(line, &holder, step, streams);
-    match launched {
-        Ok((session, stream)) => {
-            let outcome = session.run(vec![stream], Some(holder));
-            Ok(outcome.code)
-        }
-        Err(code) => {
-            holder.finish(ExitStatus { code: 1, signal: 0 });
-            Err(code)
-        }
-    }
+    let info = holder.info.as_ref();
+    let address = info.and_then(|info| info.addresses.first().cloned());
+    let part = StepPart {
+        spec: Box::new(step),
+        lead: Lead::At(address.unwrap_or_default()),
+    };
+    let config = SrunConfig {
+        has_allocation: true,
+        parts: vec![part],
+        ..config
+    };
+    Ok(Executor::new(config, Some(holder)).run())
 }
 
-fn launch(
+/// What srun knows when it begins, but for the parts of the step. `kills` is whether a bad exit of a task ends all.
+fn config(
     line: &Line,
-    holder: &Holder,
-    mut step: StepSpec,
+    call: Call<'_>,
     streams: Streams,
-) -> Result<(Session, AgentStream), ExitCode> {
-    let say = line.say;
-    let address = holder
-        .info
-        .as_ref()
-        .and_then(|i| i.addresses.first().cloned())
-        .unwrap_or_default();
-    let stream = AgentStream::connect(&address).map_err(|e| unreachable(&say, &address, &e))?;
-    let (stream, created, _) = create(&say, stream, &mut step, StepTransport::Attached)?;
-    let session = Session::start(&say, line, vec![(step, created)], streams, None)?;
-    Ok((session, stream))
+    kills: bool,
+) -> Result<SrunConfig, ExitCode> {
+    let (say, chosen) = (&line.say, &line.chosen);
+    let wait_s = seconds(chosen, "wait").map_err(|e| say.option_error(&e))?;
+    let exit_msg = process::variable("SLURM_SRUN_REDUCE_TASK_EXIT_MSG");
+    let program = |long| chosen.value(long).map(str::to_owned);
+    let is_named = |p: &String| !p.is_empty() && !p.eq_ignore_ascii_case("none");
+    Ok(SrunConfig {
+        quiet: say.quiet,
+        verbose: say.verbose > 0,
+        rules: StepRules {
+            kill_on_bad_exit: kills,
+            keeps_going: chosen.has("kill-on-bad-exit") && !kills,
+            wait_s: wait_s.unwrap_or(0),
+            disable_status: chosen.has("disable-status"),
+            quit_on_interrupt: chosen.has("quit-on-interrupt"),
+            label: chosen.has("label"),
+            print_once: exit_msg.is_some_and(|v| v != "0"),
+            prolog: program("prolog").filter(is_named),
+            epilog: program("epilog").filter(is_named),
+            kill_wait_s: call.kill_wait_s,
+        },
+        streams,
+        exit_codes: ExitCodes {
+            error: say::exit_variable("SLURM_EXIT_ERROR").unwrap_or(1),
+            immediate: say::exit_variable("SLURM_EXIT_IMMEDIATE"),
+        },
+        has_allocation: false,
+        can_pass_stdio: false,
+        number: None,
+        parts: Vec::new(),
+    })
 }
 
 /// How often the own job has lost nodes, from the environment.
@@ -280,34 +284,26 @@ fn own_user() -> String {
     line::user(&uid).map_or(uid, |u| u.name)
 }
 
-/// The address of the agent of the first node of the job that srun is called in, where it is on this host.
-fn own_lead(job: JobId) -> Option<String> {
-    let address = process::variable("MUSTER_NODE").filter(|_| is_own(job))?;
-    address.starts_with("unix:").then(|| address.to_owned())
+/// The agent of the first node of a job: inside the job its address is in the environment; outside of it the controller knows it.
+fn own_lead(job: JobId) -> Lead {
+    let address = process::variable("MUSTER_NODE").filter(|_| is_own(job));
+    match address.filter(|address| address.starts_with("unix:")) {
+        Some(address) => Lead::Local(address.to_owned()),
+        None => Lead::Unknown,
+    }
+}
+
+/// Where the number of a step of a heterogeneous job comes from.
+fn number_source(leader: JobId) -> NumberSource {
+    NumberSource {
+        leader,
+        lead: own_lead(leader),
+    }
 }
 
 /// Whether srun is called in that job.
 fn is_own(job: JobId) -> bool {
     process::variable("SLURM_JOB_ID").is_some_and(|id| id == job.to_string())
-}
-
-/// The agent of the job's first node. Inside the job its address is in the environment; outside of it the controller
-/// knows it.
-fn reach_lead(
-    say: &Say,
-    job: JobId,
-    own: Option<String>,
-) -> Result<(AgentStream, Option<Box<AllocationInfo>>), ExitCode> {
-    if let Some(address) = own
-        && let Ok(stream) = AgentStream::connect(&address)
-    {
-        return Ok((stream, None));
-    }
-    let info = allocation(job)
-        .map_err(|e| say.connect_error("Unable to confirm allocation for job", &e))?;
-    let address = info.addresses.first().cloned().unwrap_or_default();
-    let stream = AgentStream::connect(&address).map_err(|e| unreachable(say, &address, &e))?;
-    Ok((stream, Some(info)))
 }
 
 fn allocation(job: JobId) -> Result<Box<AllocationInfo>, ConnectError> {
@@ -318,109 +314,7 @@ fn allocation(job: JobId) -> Result<Box<AllocationInfo>, ConnectError> {
     }
 }
 
-fn unreachable(say: &Say, address: &str, error: &std::io::Error) -> ExitCode {
-    say.error(&format!(
-        "Unable to reach the agent of the job's first node at {address}: {error}"
-    ));
-    say.failed()
-}
-
-/// Asks for the step and waits for its turn. With the connection to the agent comes the one to the step daemon, where
-/// the task has srun's streams.
-fn create(
-    say: &Say,
-    mut stream: AgentStream,
-    spec: &mut StepSpec,
-    transport: StepTransport,
-) -> Result<(AgentStream, StepCreated, Option<StepdChannel>), ExitCode> {
-    request::add_addresses(spec, stream.own_ip());
-    let job = spec.job;
-    let lost = |e: std::io::Error| {
-        say.error(&format!(
-            "Unable to create step for job {job}: connection to the agent lost: {e}"
-        ));
-        say.failed()
-    };
-    let mut stepd = ask(&mut stream, spec, transport).map_err(lost)?;
-    let mut queued = false;
-    loop {
-        match stdio_passing::answer(&mut stream, &mut stepd).map_err(lost)? {
-            AgentReply::Queued(why) => {
-                if !queued {
-                    let why = if why.is_empty() {
-                        "Requested nodes are busy"
-                    } else {
-                        why.as_str()
-                    };
-                    say.info(&format!(
-                        "Job {job} step creation temporarily disabled, retrying ({why})"
-                    ));
-                }
-                queued = true;
-            }
-            AgentReply::Created(created) => {
-                if queued {
-                    say.info(&format!("Step created for StepId={job}.{}", created.step));
-                }
-                // What the tasks inherit is with them.
-                spec.context = ExecContext::default();
-                let stepd = stepd.filter(|_| created.direct);
-                return Ok((stream, *created, stepd));
-            }
-            AgentReply::Refused(refusal)
-                if spec.key.is_none() && refusal.code == RefusalCode::JobNotHere =>
-            {
-                // Who is in an allocation may be ahead of the node's own word of it. With the job's key the node waits.
-                let info = allocation(job).map_err(|_| {
-                    say.refusal(&format!("Unable to create step for job {job}"), &refusal)
-                })?;
-                spec.key = Some(info.key.clone());
-                stepd = ask(&mut stream, spec, transport).map_err(lost)?;
-            }
-            AgentReply::Refused(refusal) => {
-                let code = say.refusal(&format!("Unable to create step for job {job}"), &refusal);
-                return Err(match say::exit_variable("SLURM_EXIT_IMMEDIATE") {
-                    Some(own) if spec.immediate => ExitCode::from(own),
-                    _ => code,
-                });
-            }
-            other => {
-                say.error(&format!("unexpected answer of the agent: {other:.60?}"));
-                return Err(say.failed());
-            }
-        }
-    }
-}
-
-fn ask(
-    stream: &mut AgentStream,
-    spec: &mut StepSpec,
-    transport: StepTransport,
-) -> std::io::Result<Option<StepdChannel>> {
-    spec.hands_streams = transport == StepTransport::Direct;
-    spec.has_stepd_channel = spec.hands_streams;
-    // It is lent: a copy of it, with its environment, would be a good part of what this program does.
-    let request = AgentRequest::Create(Box::new(std::mem::take(spec)));
-    let sent = match transport {
-        StepTransport::Direct => stream
-            .send_with_streams(&request)
-            .map(|near| Some(StepdChannel::new(near))),
-        StepTransport::Attached => stream.send(&request).map(|()| None),
-    };
-    if let AgentRequest::Create(lent) = request {
-        *spec = *lent;
-    }
-    sent
-}
-
-/// Between TERM and KILL when srun ends a step: `KillWait`, read when it is needed.
-fn kill_wait() -> Duration {
-    let site = endpoint::read(&endpoint::conf_path());
-    let seconds = site.map_or(endpoint::KILL_WAIT_S, |site| site.kill_wait_s);
-    Duration::from_secs(seconds.into())
-}
-
-/// A limit that `--wait`, `--kill-on-bad-exit` and their like give as text.
+/// A limit that `--wait` and its like give as text.
 fn seconds(chosen: &Chosen, long: &'static str) -> Result<Option<u32>, OptionError> {
     match chosen.value(long) {
         None => Ok(None),

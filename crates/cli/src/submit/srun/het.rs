@@ -1,22 +1,20 @@
 //! Steps over components of a heterogeneous job: `srun --het-group=0,1`, `srun a : b`. Each component has a step of its
 //! own under one number; srun holds them together, and their tasks are numbered over all of them.
 
-use super::request::{self, Streams};
-use super::session::Session;
-use super::{PREFIX, StepTransport, allocation, create, reach_lead, unreachable};
-use crate::submit::agent::AgentStream;
+use super::executor::Executor;
+use super::request;
+use super::{Call, PREFIX, allocation, config, number_source};
 use crate::submit::holder::{Holder, NotGranted};
 use crate::submit::line::{self, Line, Variables};
 use crate::submit::say::Say;
-use minicbor::bytes::ByteVec;
 use muster_conf::options::{Chosen, OptionError, Source, values};
 use muster_model::ids::JobId;
 use muster_model::job::ExitStatus;
 use muster_model::job_env;
 use muster_model::job_env::HetComponent;
-use muster_model::refusal::RefusalCode;
+use muster_node_core::srun::config::{Lead, SrunConfig, StepPart, Streams};
 use muster_proto::client::AllocationInfo;
-use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
+use muster_proto::step::{HetStep, StepSpec};
 use std::process::ExitCode;
 
 /// The text before errors of a step.
@@ -77,7 +75,7 @@ pub(super) fn inside(
     lines: Vec<Line>,
     groups: &[Vec<u32>],
     job: JobId,
-    args: &[String],
+    call: Call<'_>,
 ) -> Result<ExitCode, ExitCode> {
     let say = lines[0].say;
     let info = allocation(job)
@@ -85,7 +83,7 @@ pub(super) fn inside(
     let highest = groups.iter().flatten().max().copied().unwrap_or(0);
     if info.components.is_empty() && highest == 0 {
         let mut line = lines.into_iter().next().expect("there is a first line");
-        return super::inside(&mut line, job, args);
+        return super::inside(&mut line, job, call);
     }
     let most = info.components.len().saturating_sub(1);
     if highest as usize > most {
@@ -102,16 +100,22 @@ pub(super) fn inside(
             own.words = words.clone();
             request::forget_other_counts(&mut own.chosen);
             let asked = own.chosen.has("ntasks") || own.chosen.has("ntasks-per-node");
-            parts.push((group as usize, part(&own, args, asked)?));
+            parts.push((group as usize, part(&own, call.args, asked)?));
         }
     }
     parts.sort_by_key(|(group, _)| *group);
-    let made = components(&say, parts, &info)?;
-    run(&say, &lines[0], made, None)
+    let config = config_of(&lines[0], call, &parts)?;
+    let (leader, parts) = components(&say, parts, &info)?;
+    let config = SrunConfig {
+        number: Some(number_source(leader)),
+        parts,
+        ..config
+    };
+    Ok(Executor::new(config, None).run())
 }
 
 /// An allocation of several components, and a step over all of them.
-pub(super) fn outside(mut lines: Vec<Line>, args: &[String]) -> Result<ExitCode, ExitCode> {
+pub(super) fn outside(mut lines: Vec<Line>, call: Call<'_>) -> Result<ExitCode, ExitCode> {
     let say = lines[0].say;
     let words = programs(&lines);
     let mut specs = Vec::with_capacity(lines.len());
@@ -123,15 +127,16 @@ pub(super) fn outside(mut lines: Vec<Line>, args: &[String]) -> Result<ExitCode,
             spec.name = line::base_name(&line.words[0]);
         }
         spec.argv = line.words.clone();
-        spec.submit_line = line::submit_line("srun", args);
+        spec.submit_line = line::submit_line("srun", call.args);
         spec.stdio =
             muster_conf::options::job::stdio(&line.chosen).map_err(|e| say.option_error(&e))?;
         // The holder of the first component holds all.
         spec.interactive = number == 0;
         let asked = spec.ask.ntasks.is_some();
         specs.push(spec);
-        parts.push((number, part(line, args, asked)?));
+        parts.push((number, part(line, call.args, asked)?));
     }
+    let config = config_of(&lines[0], call, &parts)?;
     let holder = Holder::obtain(&lines[0], specs, PREFIX).map_err(|NotGranted(code)| code)?;
     let info = holder
         .info
@@ -143,7 +148,15 @@ pub(super) fn outside(mut lines: Vec<Line>, args: &[String]) -> Result<ExitCode,
         }
     }
     match components(&say, parts, &info) {
-        Ok(made) => run(&say, &lines[0], made, Some(holder)),
+        Ok((leader, parts)) => {
+            let config = SrunConfig {
+                has_allocation: true,
+                number: Some(number_source(leader)),
+                parts,
+                ..config
+            };
+            Ok(Executor::new(config, Some(holder)).run())
+        }
         Err(code) => {
             holder.finish(ExitStatus { code: 1, signal: 0 });
             Err(code)
@@ -197,67 +210,55 @@ fn part(line: &Line, args: &[String], asked: bool) -> Result<Part, ExitCode> {
     })
 }
 
-/// A step that was made in each of the components.
-struct Made {
-    parts: Vec<(StepSpec, StepCreated)>,
-    leads: Vec<AgentStream>,
-    streams: Streams,
+/// What srun knows without the parts. What the first one says of streams and bad exits holds for all.
+fn config_of(line: &Line, call: Call<'_>, parts: &[(usize, Part)]) -> Result<SrunConfig, ExitCode> {
+    match parts.first() {
+        Some((_, first)) => config(
+            line,
+            call,
+            first.streams.clone(),
+            first.spec.kill_on_bad_exit,
+        ),
+        None => Err(line.say.fatal("No command given to execute.")),
+    }
 }
 
-/// Makes the steps, in the order of the components.
+/// The first component's job, and the parts of the step in the order of the components, with their tasks numbered over all.
 fn components(
     say: &Say,
     parts: Vec<(usize, Part)>,
     info: &AllocationInfo,
-) -> Result<Made, ExitCode> {
+) -> Result<(JobId, Vec<StepPart>), ExitCode> {
     let leader = info
         .components
         .first()
         .map_or(info.job.id, |first| first.job);
-    let (step, proof) = take_number(say, leader)?;
-    let of = |group: usize| -> Result<&HetComponent, ExitCode> {
-        info.components.get(group).ok_or_else(|| {
+    let mut placed = Vec::with_capacity(parts.len());
+    for (group, part) in parts {
+        let Some(component) = info.components.get(group) else {
             say.error(&format!("component {group} of job {leader} has no nodes"));
-            say.failed()
-        })
-    };
-    let mut counts = Vec::with_capacity(parts.len());
-    for (group, part) in &parts {
-        counts.push(tasks_of(part, of(*group)?));
+            return Err(say.failed());
+        };
+        let tasks = tasks_of(&part, component);
+        placed.push((part.spec, component, tasks));
     }
-    let total = counts.iter().sum();
-    let mut made = Made {
-        parts: Vec::new(),
-        leads: Vec::new(),
-        streams: match parts.first() {
-            Some((_, first)) => first.streams.clone(),
-            None => return Err(say.fatal("No command given to execute.")),
-        },
-    };
+    let total = placed.iter().map(|(_, _, tasks)| tasks).sum();
     let mut first_task = 0;
-    for ((group, part), tasks) in parts.into_iter().zip(counts) {
-        let component = of(group)?;
-        let mut spec = part.spec;
+    let parts = placed.into_iter().map(|(mut spec, component, tasks)| {
         spec.job = component.job;
         spec.ntasks = Some(tasks);
         spec.het = Some(HetStep {
-            step,
             first_task,
             total_tasks: Some(total),
-            proof: Some(proof.clone()),
+            ..HetStep::default()
         });
         first_task += tasks;
-        // The controller has the key by which the agent knows us even if its own order is still on the way.
-        let own = allocation(component.job)
-            .map_err(|e| say.connect_error("Unable to confirm allocation for job", &e))?;
-        spec.key = Some(own.key.clone());
-        let address = &component.lead_address;
-        let stream = AgentStream::connect(address).map_err(|e| unreachable(say, address, &e))?;
-        let (stream, created, _) = create(say, stream, &mut spec, StepTransport::Attached)?;
-        made.leads.push(stream);
-        made.parts.push((spec, created));
-    }
-    Ok(made)
+        StepPart {
+            spec: Box::new(spec),
+            lead: Lead::Component(component.lead_address.clone()),
+        }
+    });
+    Ok((leader, parts.collect()))
 }
 
 /// How many tasks a part has: as asked for, or as the component has.
@@ -267,41 +268,4 @@ fn tasks_of(part: &Part, component: &HetComponent) -> u32 {
         .or(part.spec.ntasks)
         .or_else(|| Some(part.spec.ntasks_per_node?.saturating_mul(nodes)))
         .unwrap_or_else(|| component.alloc.ntasks.max(nodes))
-}
-
-fn run(say: &Say, line: &Line, made: Made, holder: Option<Holder>) -> Result<ExitCode, ExitCode> {
-    let session = Session::start(say, line, made.parts, made.streams, None)?;
-    Ok(session.run(made.leads, holder).code)
-}
-
-/// A number for a step of a heterogeneous job, from the agent of its leader's first node, and the proof that it is from there.
-pub(super) fn take_number(say: &Say, leader: JobId) -> Result<(u32, ByteVec), ExitCode> {
-    let (mut stream, info) = reach_lead(say, leader, super::own_lead(leader))?;
-    let mut ask = |key: Option<ByteVec>| {
-        let request = AgentRequest::TakeStepNumber { job: leader, key };
-        stream.send(&request).and_then(|()| stream.receive())
-    };
-    let key = info.map(|info| info.key.clone());
-    let without = key.is_none();
-    let mut answer = ask(key);
-    if let Ok(AgentReply::Refused(refusal)) = &answer
-        && without
-        && refusal.code == RefusalCode::JobNotHere
-        && let Ok(info) = allocation(leader)
-    {
-        // As when a step is created: the node's own word of the job may be on its way.
-        answer = ask(Some(info.key.clone()));
-    }
-    match answer {
-        Ok(AgentReply::StepNumber { number, proof }) => Ok((number, proof)),
-        Ok(AgentReply::Refused(refusal)) => Err(say.refusal(STEP, &refusal)),
-        Ok(other) => {
-            say.error(&format!("unexpected answer of the agent: {other:.60?}"));
-            Err(say.failed())
-        }
-        Err(error) => {
-            say.error(&format!("{STEP}: connection to the agent lost: {error}"));
-            Err(say.failed())
-        }
-    }
 }

@@ -16,43 +16,8 @@ use muster_model::job::StepMaker;
 use muster_model::job_env;
 use muster_model::job_env::HetComponent;
 use muster_model::spec::{ResourceAsk, StdioSpec};
+use muster_node_core::srun::config::{Feed, Sink, Streams};
 use muster_proto::step::{StdinTask, StepSpec};
-use std::net::IpAddr;
-
-/// Where one output stream of the tasks goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Sink {
-    /// srun's own stream.
-    Own,
-    /// srun's own stream, but only of this task.
-    OwnOf(u32),
-    /// A file that srun opens; the pattern has nothing that differs by task.
-    File(String),
-    /// Files that the nodes open.
-    Nodes,
-}
-
-/// Where srun's input for the tasks comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Feed {
-    /// srun's own standard input.
-    Own,
-    /// A file.
-    File(String),
-    /// Nothing, or files that the nodes open.
-    Nothing,
-}
-
-/// The three standard streams.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Streams {
-    /// Input.
-    pub(super) stdin: Feed,
-    /// Output.
-    pub(super) stdout: Sink,
-    /// Error output.
-    pub(super) stderr: Sink,
-}
 
 /// Counts in the environment describe the whole allocation. Some of them make no sense beside what the command line
 /// says of the step.
@@ -314,17 +279,6 @@ pub(super) fn fill_component(
     spec.immediate = false;
     spec.time_limit = None;
     tasks
-}
-
-/// Where the tasks find srun.
-pub(super) fn add_addresses(spec: &mut StepSpec, own: IpAddr) {
-    for name in ["SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST"] {
-        spec.extra_env.push((name.to_owned(), own.to_string()));
-    }
-    // srun listens to nobody: it connects to the nodes.
-    for name in ["SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT"] {
-        spec.extra_env.push((name.to_owned(), "0".to_owned()));
-    }
 }
 
 fn work_dir(chosen: &Chosen) -> String {

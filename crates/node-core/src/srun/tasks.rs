@@ -1,6 +1,6 @@
 //! The tasks of a step: which still run, how the others ended, and the lines that report it.
 
-use muster_conf::options::values::signal_name;
+use crate::signals::signal_text;
 use muster_model::hostlist;
 use muster_model::job::ExitStatus;
 use muster_proto::step::StepNode;
@@ -170,31 +170,6 @@ fn how(exit: ExitStatus, oom: bool) -> String {
         };
     }
     signal_text(exit.signal)
-}
-
-/// A signal in words, as strsignal(3) has them.
-pub(crate) fn signal_text(signal: u32) -> String {
-    match signal_name(signal) {
-        "HUP" => "Hangup".to_owned(),
-        "INT" => "Interrupt".to_owned(),
-        "QUIT" => "Quit".to_owned(),
-        "ILL" => "Illegal instruction".to_owned(),
-        "TRAP" => "Trace/breakpoint trap".to_owned(),
-        "ABRT" => "Aborted".to_owned(),
-        "BUS" => "Bus error".to_owned(),
-        "FPE" => "Floating point exception".to_owned(),
-        "KILL" => "Killed".to_owned(),
-        "USR1" => "User defined signal 1".to_owned(),
-        "SEGV" => "Segmentation fault".to_owned(),
-        "USR2" => "User defined signal 2".to_owned(),
-        "PIPE" => "Broken pipe".to_owned(),
-        "ALRM" => "Alarm clock".to_owned(),
-        "TERM" => "Terminated".to_owned(),
-        "XCPU" => "CPU time limit exceeded".to_owned(),
-        "XFSZ" => "File size limit exceeded".to_owned(),
-        "SYS" => "Bad system call".to_owned(),
-        _ => format!("Signal {signal}"),
-    }
 }
 
 #[cfg(test)]
