@@ -1,5 +1,6 @@
 //! Slurm's user commands. Each speaks to the controller over one blocking connection and starts in milliseconds.
 
+mod agent;
 pub mod catalogue;
 pub mod connect;
 pub mod listing;
@@ -7,6 +8,7 @@ pub mod options;
 mod people;
 pub mod process;
 pub mod submit;
+mod targets;
 
 use std::process::ExitCode;
 

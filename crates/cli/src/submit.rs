@@ -1,7 +1,6 @@
 //! sbatch, srun, salloc, scancel, scontrol: what they ask for. What a command line means is in `muster_conf::options`;
 //! here are the conversations with controller and agents, and what users read on their terminals.
 
-pub(crate) mod agent;
 mod capture;
 mod components;
 mod holder;

@@ -6,10 +6,10 @@ use super::sacct::{cell, names_in_rows};
 use super::sacct_fields::{Field, find};
 use super::{Failure, complain, print};
 use crate::SLURM_VERSION;
+use crate::agent::AgentStream;
 use crate::connect::{Client, unexpected};
 use crate::options::{Arg, Opt, Spec, also, flag, opt};
-use crate::submit::agent::AgentStream;
-use crate::submit::scancel::{job_target, step_number};
+use crate::targets::{job_target, step_number};
 use muster_model::command::JobTarget;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
@@ -320,7 +320,7 @@ fn task_id(client: &mut Client, base: JobId, text: &str) -> Option<JobId> {
         ids: vec![base],
         ..JobFilter::default()
     };
-    let jobs = crate::submit::scontrol::query_jobs(client, filter).ok()?;
+    let jobs = client.query_jobs(filter).ok()?;
     let task = jobs.iter().find(|job| job.task_index() == Some(index));
     task.map(|job| job.id)
 }

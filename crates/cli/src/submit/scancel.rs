@@ -6,9 +6,10 @@ use super::say::{self, Say};
 use crate::connect::{Client, ConnectError};
 use crate::listing::this_cluster;
 use crate::options::{Arg, Opt, Spec, also, flag, opt};
+use crate::targets::{job_target, step_number};
 use muster_conf::options::values;
 use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::StepNo;
 use muster_model::index_set::IndexSet;
 use muster_model::job::JobState;
 use muster_model::refusal::RefusalCode;
@@ -293,37 +294,6 @@ fn target(text: &str) -> Option<Target> {
     })
 }
 
-/// `J`, `J_1`, `J_[1-3]`, `J_*`, `J+1`.
-pub(crate) fn job_target(text: &str) -> Option<JobTarget> {
-    let (text, component) = match text.split_once('+') {
-        Some((job, component)) if !job.contains('_') => (job, Some(component.parse().ok()?)),
-        Some(_) => return None,
-        None => (text, None),
-    };
-    let (job, tasks) = match text.split_once('_') {
-        Some((job, "*")) => (job, None),
-        Some((job, tasks)) => (job, Some(values::indices(tasks)?)),
-        None => (text, None),
-    };
-    let digits = !job.is_empty() && job.bytes().all(|b| b.is_ascii_digit());
-    let job = job.parse().ok().filter(|n| digits && *n > 0)?;
-    Some(JobTarget {
-        job: JobId(job),
-        tasks,
-        component,
-    })
-}
-
-/// A step's number or name.
-pub(crate) fn step_number(text: &str) -> Option<StepNo> {
-    match text {
-        "batch" => Some(StepNo::BATCH),
-        "extern" => Some(StepNo::EXTERN),
-        "interactive" => Some(StepNo::INTERACTIVE),
-        _ => text.parse().ok().map(StepNo),
-    }
-}
-
 fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> ExitCode {
     if request.interactive {
         match ask_for_each(say, client, &request) {
@@ -525,6 +495,7 @@ fn matches(filter: &JobSelection, job: &muster_model::job::Job) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::ids::JobId;
 
     #[test]
     fn ids() {

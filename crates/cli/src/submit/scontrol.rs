@@ -10,8 +10,6 @@ pub(crate) mod table;
 pub(crate) mod update;
 pub(crate) mod update_job;
 
-pub(crate) use jobs::query_jobs;
-
 use super::line;
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError};

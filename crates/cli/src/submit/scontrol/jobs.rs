@@ -1,13 +1,13 @@
 //! Commands that take a list of jobs: hold, release, requeue, suspend, resume, top.
 
 use super::Session;
-use crate::connect::{Client, ConnectError, unexpected};
+use crate::connect::{ConnectError, unexpected};
 use crate::submit::line;
-use crate::submit::scancel::job_target;
+use crate::targets::job_target;
 use muster_model::command::{JobTarget, Reply, UserCommand};
 use muster_model::job::{ArrayRole, Job};
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_proto::client::{JobFilter, Query, Response};
+use muster_proto::client::{JobFilter, Response};
 
 impl Session {
     /// Runs one of them on every job named.
@@ -81,7 +81,7 @@ impl Session {
             uids: uid.into_iter().collect(),
             ..JobFilter::default()
         };
-        let jobs = query_jobs(self.client()?, filter)?;
+        let jobs = self.client()?.query_jobs(filter)?;
         let found: Vec<(String, JobTarget)> = jobs
             .into_iter()
             .filter(|job| job.spec.name == name && !job.state.is_ended())
@@ -239,24 +239,6 @@ pub(super) fn ids(word: &str) -> Vec<String> {
     .filter(|part| !part.is_empty())
     .map(str::to_owned)
     .collect()
-}
-
-/// All records that a filter finds.
-pub(crate) fn query_jobs(client: &mut Client, filter: JobFilter) -> Result<Vec<Job>, ConnectError> {
-    let mut jobs = Vec::new();
-    let mut answer = client.query(Query::Jobs(filter))?;
-    loop {
-        match answer {
-            Response::Jobs(part) => {
-                jobs.extend(part.jobs.into_jobs());
-                if !part.more {
-                    return Ok(jobs);
-                }
-            }
-            other => return Err(unexpected(&other)),
-        }
-        answer = client.receive()?;
-    }
 }
 
 /// A user's number, by name or number.

@@ -1,13 +1,12 @@
 //! `scontrol listpids` and `pidinfo`: what the agent of a node says about the processes of jobs.
 
 use super::Session;
-use super::jobs::query_jobs;
+use crate::agent::AgentStream;
 use crate::connect::{ConnectError, unexpected};
-use crate::submit::agent::AgentStream;
 use crate::submit::line;
 use crate::submit::say;
-use crate::submit::scancel::{job_target, step_number};
 use crate::submit::zone;
+use crate::targets::{job_target, step_number};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Job, JobState};
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
@@ -108,7 +107,7 @@ impl Session {
             states: vec![JobState::Running, JobState::Suspended],
             ..JobFilter::default()
         };
-        let jobs = query_jobs(self.client()?, filter)?;
+        let jobs = self.client()?.query_jobs(filter)?;
         Ok(jobs.into_iter().map(|j| j.id).collect())
     }
 

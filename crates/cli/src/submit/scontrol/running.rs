@@ -3,7 +3,7 @@
 use super::Session;
 use super::update::Pair;
 use crate::connect::unexpected;
-use crate::submit::scancel::{job_target, step_number};
+use crate::targets::{job_target, step_number};
 use muster_conf::options::job::read_limit;
 use muster_model::command::{JobTarget, UserCommand};
 use muster_model::ids::StepNo;

@@ -1,11 +1,10 @@
 //! Commands about the daemons, and the few that read something.
 
 use super::Session;
-use super::jobs::query_jobs;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::submit::say;
-use crate::submit::scancel::job_target;
 use crate::submit::zone;
+use crate::targets::job_target;
 use muster_conf::endpoint;
 use muster_model::command::UserCommand;
 use muster_model::ids::JobId;
@@ -214,7 +213,7 @@ impl Session {
     fn completing(&mut self) {
         match self
             .client()
-            .and_then(|c| query_jobs(c, JobFilter::default()))
+            .and_then(|c| c.query_jobs(JobFilter::default()))
         {
             Ok(jobs) => {
                 for job in jobs.iter().filter(|j| j.completing) {

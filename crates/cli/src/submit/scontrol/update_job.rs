@@ -2,7 +2,7 @@
 //! whole.
 
 use super::Session;
-use super::jobs::{ids, query_jobs, uid};
+use super::jobs::{ids, uid};
 use super::update::Pair;
 use crate::connect::ConnectError;
 use crate::submit::zone::{self, LocalZone};
@@ -430,7 +430,7 @@ impl Session {
                 ids: first.into_iter().collect(),
                 ..JobFilter::default()
             };
-            let job = query_jobs(client, filter)?.into_iter().next();
+            let job = client.query_jobs(filter)?.into_iter().next();
             job.ok_or_else(|| Refusal::from(RefusalCode::InvalidJobId).into())
         };
         let mut change = Change {
@@ -516,7 +516,7 @@ impl Session {
             ids: vec![target.job],
             ..JobFilter::default()
         };
-        let job = match self.client().and_then(|c| query_jobs(c, filter)) {
+        let job = match self.client().and_then(|c| c.query_jobs(filter)) {
             Ok(jobs) => jobs.into_iter().next(),
             Err(error) => return self.error(&error.to_string()),
         };

@@ -1,6 +1,6 @@
 //! The connection to one step daemon: what it has sent, and what it has still to take.
 
-use crate::submit::agent::AgentStream;
+use crate::agent::AgentStream;
 use crate::submit::incoming::Incoming;
 use muster_node_core::srun::interface::StepdId;
 use muster_proto::step::FromStepd;
