@@ -44,7 +44,8 @@ const CAUGHT: [Signal; 9] = [
 /// srun, with all that it holds.
 pub(super) struct Executor {
     srun: Srun,
-    started: Instant,
+    /// When time began for the machine: when it first could matter. A short step never asks the kernel for it.
+    started: Option<Instant>,
     /// Events that follow from actions, in order.
     events: VecDeque<SrunEvent>,
     agents: Vec<(AgentId, AgentStream)>,
@@ -73,7 +74,7 @@ impl Executor {
     pub(super) fn new(config: SrunConfig, holder: Option<Holder>) -> Executor {
         Executor {
             srun: Srun::new(config),
-            started: Instant::now(),
+            started: None,
             events: VecDeque::new(),
             agents: Vec::new(),
             stepds: Vec::new(),
@@ -103,8 +104,8 @@ impl Executor {
         let mut actions = Vec::new();
         let mut next = Some(event);
         while let Some(event) = next {
-            let now_ms = self.started.elapsed().as_millis();
-            let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+            let since = self.started.map_or(Duration::ZERO, |at| at.elapsed());
+            let now_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
             self.srun.on_event(event, now_ms, &mut actions);
             for action in actions.drain(..) {
                 self.execute(action);
@@ -147,9 +148,15 @@ impl Executor {
         self.handle(SrunEvent::Idle);
     }
 
-    fn wait(&self, interest: &Interest) -> Ready {
+    fn wait(&mut self, interest: &Interest) -> Ready {
+        if interest.until_ms.is_some() || self.signals.is_some() {
+            self.started.get_or_insert_with(Instant::now);
+        }
         let due = interest.until_ms.map(Duration::from_millis);
-        let due = due.map(|since| self.started + since);
+        let due = self
+            .started
+            .zip(due)
+            .map(|(started, since)| started + since);
         let holder = self.holder.as_ref().filter(|_| interest.reads_controller);
         let until = [due, holder.and_then(Holder::wake)];
         let until = until.into_iter().flatten().min();
