@@ -24,7 +24,7 @@ use config::{ExitCodes, Feed, SrunConfig, Streams};
 use creation::{CreatedStep, Creation, Progress};
 use interface::{AgentId, Interest, SrunAction, SrunEvent, StepdId, StreamsToOpen};
 use muster_model::job::ExitStatus;
-use muster_proto::step::{FromStepd, StdinTask, ToStepd};
+use muster_proto::step::{FromStepd, StdinTask};
 use output::{OutputRules, Outputs};
 use running::RunningStep;
 use std::collections::VecDeque;
@@ -144,36 +144,13 @@ impl Srun {
 
     fn handle(&mut self, event: SrunEvent) {
         match event {
-            SrunEvent::Started => {
-                let progress = self.creation.begin(&mut self.cx.out);
-                self.created_more(progress);
-            }
-            SrunEvent::Allocation(answer) => {
-                let progress = self.creation.allocation(&mut self.cx.out, answer);
-                self.created_more(progress);
-            }
-            SrunEvent::AgentConnected {
-                is_local, own_ip, ..
-            } => {
-                let progress = self.creation.connected(&mut self.cx.out, is_local, own_ip);
-                self.created_more(progress);
-            }
-            SrunEvent::AgentUnreachable(_, error) => {
-                let progress = self.creation.unreachable(&mut self.cx.out, &error);
-                self.created_more(progress);
-            }
-            SrunEvent::RequestSent { request, error, .. } => {
-                let progress = self.creation.sent(&mut self.cx.out, *request, error);
-                self.created_more(progress);
-            }
-            SrunEvent::AgentReplied(agent, reply) => match self.cx.state {
-                SrunState::Recording => self.lead_answered(agent),
-                _ => self.agent_replied(agent, |creation, out| creation.replied(out, *reply)),
-            },
-            SrunEvent::AgentLost(agent, error) => match self.cx.state {
-                SrunState::Recording => self.lead_answered(agent),
-                _ => self.agent_replied(agent, |creation, out| creation.agent_lost(out, &error)),
-            },
+            SrunEvent::Started
+            | SrunEvent::Allocation(_)
+            | SrunEvent::AgentConnected { .. }
+            | SrunEvent::AgentUnreachable(..)
+            | SrunEvent::RequestSent { .. }
+            | SrunEvent::AgentReplied(..)
+            | SrunEvent::AgentLost(..) => self.on_agent_event(event),
             event @ (SrunEvent::StepdMessages(..) | SrunEvent::StepdLost(..)) => {
                 self.on_stepd_event(event);
             }
@@ -188,31 +165,46 @@ impl Srun {
                 self.cx.out.fatal(&format!("signalfd: {error}"));
                 self.fail_with(self.exit_codes.error);
             }
-            SrunEvent::Signal(signal) if self.cx.is_running() => {
-                self.step.on_signal(&mut self.cx, signal)
-            }
-            SrunEvent::Window(rows, columns) if self.cx.is_running() => {
-                let message = ToStepd::Window(rows, columns);
-                self.step.nodes.send(&mut self.cx.out, message);
-            }
-            SrunEvent::Input(bytes) if self.cx.is_running() => {
-                self.step.on_input(&mut self.cx, bytes)
-            }
-            SrunEvent::JobEnded(state) if self.cx.is_running() => {
-                self.step.job_ended(&mut self.cx, state)
-            }
-            SrunEvent::ControllerFailed(error) if self.cx.is_running() => {
-                self.cx.out.error(&error);
-                self.cx.advance(SrunStateEvent::EndOrdered);
-            }
-            // The step is over, or not there yet.
             SrunEvent::Signal(_)
             | SrunEvent::Window(..)
             | SrunEvent::Input(_)
             | SrunEvent::JobEnded(_)
-            | SrunEvent::ControllerFailed(_) => {}
+            | SrunEvent::ControllerFailed(_) => {
+                // Otherwise the step is over, or not there yet.
+                if self.cx.is_running() {
+                    self.step.on_user_event(&mut self.cx, event);
+                }
+            }
             SrunEvent::Idle => self.on_idle(),
         }
+    }
+
+    /// Handles an event of the conversation with agents, or of its end.
+    fn on_agent_event(&mut self, event: SrunEvent) {
+        let (creation, out) = (&mut self.creation, &mut self.cx.out);
+        let progress = match event {
+            SrunEvent::AgentReplied(agent, _) | SrunEvent::AgentLost(agent, _)
+                if self.cx.state == SrunState::Recording =>
+            {
+                return self.lead_answered(agent);
+            }
+            SrunEvent::AgentReplied(agent, _) | SrunEvent::AgentLost(agent, _)
+                if creation.agent() != Some(agent) =>
+            {
+                return;
+            }
+            SrunEvent::Started => creation.begin(out),
+            SrunEvent::Allocation(answer) => creation.allocation(out, answer),
+            SrunEvent::AgentConnected {
+                is_local, own_ip, ..
+            } => creation.connected(out, is_local, own_ip),
+            SrunEvent::AgentUnreachable(_, error) => creation.unreachable(out, &error),
+            SrunEvent::RequestSent { request, error, .. } => creation.sent(out, *request, error),
+            SrunEvent::AgentReplied(_, reply) => creation.replied(out, *reply),
+            SrunEvent::AgentLost(_, error) => creation.agent_lost(out, &error),
+            _ => return,
+        };
+        self.created_more(progress);
     }
 
     /// Handles an event of a step daemon, or keeps it until the step runs.
@@ -233,17 +225,6 @@ impl Srun {
             (state, event) if state < SrunState::Running => later.push_back(event),
             // Nothing of it matters any more.
             _ => {}
-        }
-    }
-
-    fn agent_replied(
-        &mut self,
-        agent: AgentId,
-        take: impl FnOnce(&mut Creation, &mut Actions) -> Progress,
-    ) {
-        if self.creation.agent() == Some(agent) {
-            let progress = take(&mut self.creation, &mut self.cx.out);
-            self.created_more(progress);
         }
     }
 

@@ -111,6 +111,24 @@ impl RunningStep {
         self.nodes.connect_next(&mut cx.out);
     }
 
+    /// Handles an event of the user, or of the allocation that srun holds.
+    pub(super) fn on_user_event(&mut self, cx: &mut Context, event: SrunEvent) {
+        match event {
+            SrunEvent::Signal(signal) => self.on_signal(cx, signal),
+            SrunEvent::Window(rows, columns) => {
+                let message = ToStepd::Window(rows, columns);
+                self.nodes.send(&mut cx.out, message);
+            }
+            SrunEvent::Input(bytes) => self.on_input(cx, bytes),
+            SrunEvent::JobEnded(state) => self.job_ended(cx, state),
+            SrunEvent::ControllerFailed(error) => {
+                cx.out.error(&error);
+                cx.advance(SrunStateEvent::EndOrdered);
+            }
+            _ => {}
+        }
+    }
+
     pub(super) fn on_node_event(&mut self, cx: &mut Context, event: NodeEvent) {
         match event {
             NodeEvent::Message(at, message) => self.on_message(cx, at, message),
@@ -275,7 +293,7 @@ impl RunningStep {
     }
 
     /// Passes input on.
-    pub(super) fn on_input(&mut self, cx: &mut Context, bytes: Vec<u8>) {
+    fn on_input(&mut self, cx: &mut Context, bytes: Vec<u8>) {
         let task = match self.stdin_task {
             StdinTask::All => None,
             StdinTask::One(task) => Some(task),
@@ -286,7 +304,7 @@ impl RunningStep {
     }
 
     /// The allocation that srun holds has ended. The nodes end the tasks; srun waits for their reports.
-    pub(super) fn job_ended(&mut self, cx: &mut Context, state: JobState) {
+    fn job_ended(&mut self, cx: &mut Context, state: JobState) {
         if state != JobState::Timeout {
             let job = self.job;
             cx.out.info(&format!("Force Terminated job {job}"));

@@ -12,7 +12,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::AllocationInfo;
-use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepNode, StepSpec};
+use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepNode, StepSpec, ToStepd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
