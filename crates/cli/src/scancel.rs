@@ -294,6 +294,9 @@ fn target(text: &str) -> Option<Target> {
     })
 }
 
+/// Jobs that one request names: fewer than the refusals that an answer tells one by one.
+const TARGETS_MAX: usize = 5_000;
+
 fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> ExitCode {
     if request.interactive {
         match ask_for_each(say, client, &request) {
@@ -325,11 +328,18 @@ fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> Exit
         for target in &jobs {
             announce(say, &request, target);
         }
-        let selection = JobSelection {
-            targets: jobs.iter().map(|t| t.job.clone()).collect(),
-            ..request.filter.clone()
-        };
-        failed |= send(say, client, &request, selection, &jobs);
+        // Without targets there is one request, of the filters alone.
+        let mut parts: Vec<&[Target]> = jobs.chunks(TARGETS_MAX).collect();
+        if parts.is_empty() {
+            parts.push(&[]);
+        }
+        for part in parts {
+            let selection = JobSelection {
+                targets: part.iter().map(|t| t.job.clone()).collect(),
+                ..request.filter.clone()
+            };
+            failed |= send(say, client, &request, selection, part);
+        }
     }
     if failed {
         say.failed()

@@ -48,3 +48,4 @@ pub mod topology;
 pub mod tree;
 pub mod usage;
 pub mod validate;
+pub mod visible_text;
