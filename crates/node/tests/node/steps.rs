@@ -12,6 +12,7 @@ use muster_proto::node::{Order, Report};
 use muster_proto::step::{
     AgentReply, AgentRequest, FromStepd, StdinTask, StepCreated, StepSpec, ToStepd,
 };
+use muster_proto::version::Versions;
 use muster_trust::{JobKeyUse, derive_job_key};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -134,7 +135,7 @@ impl Srun {
             let path = node.address.strip_prefix("unix:").unwrap();
             let mut stepd = UnixStream::connect(path).unwrap();
             stepd.set_read_timeout(Some(PATIENCE)).unwrap();
-            frame::write(&mut stepd, &ToStepd::Hello(created.key.clone(), None)).unwrap();
+            frame::write(&mut stepd, &hello(&created.key)).unwrap();
             self.stepds.push(stepd);
         }
         self
@@ -648,6 +649,12 @@ fn listed() {
     assert_eq!(batch.count(), 1);
 }
 
+/// What srun says first to a step daemon.
+pub fn hello(key: &[u8]) -> ToStepd {
+    let greeting = Versions::CLUSTER.greeting();
+    ToStepd::Hello(key.to_vec().into(), Some(greeting))
+}
+
 fn strangers() {
     let dir = Dir::new("strange");
     let mut node = Node::start(&dir, "n1");
@@ -656,7 +663,7 @@ fn strangers() {
     let created = srun.created.clone().unwrap();
     let path = created.nodes[0].address.strip_prefix("unix:").unwrap();
     let mut stranger = UnixStream::connect(path).unwrap();
-    frame::write(&mut stranger, &ToStepd::Hello(vec![0; 16].into(), None)).unwrap();
+    frame::write(&mut stranger, &hello(&[0; 16])).unwrap();
     assert!(
         frame::read::<FromStepd>(&mut stranger).is_err(),
         "a wrong key is hung up on"
@@ -686,7 +693,7 @@ fn strangers() {
         false => eprintln!("this kernel has no SO_PASSRIGHTS; descriptors were not looked at"),
     }
     let mut stepd = UnixStream::connect(path).unwrap();
-    frame::write(&mut stepd, &ToStepd::Hello(created.key, None)).unwrap();
+    frame::write(&mut stepd, &hello(&created.key)).unwrap();
     assert!(matches!(
         frame::read(&mut stepd).unwrap(),
         FromStepd::Started(_)
