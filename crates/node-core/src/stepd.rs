@@ -11,6 +11,8 @@ mod host;
 mod interface;
 pub mod phase;
 mod step;
+#[cfg(test)]
+mod tests;
 pub mod tree;
 
 pub use interface::{Action, ClientId, Event, Giver, HostCommand, HostEvent, Setup, StartedTasks};
