@@ -14,6 +14,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+mod upward;
 
 pub use interface::{Action, ClientId, Event, Giver, HostCommand, HostEvent, Setup, StartedTasks};
 
@@ -31,7 +32,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use step::Step;
 
-/// The end of a step, and where it is told.
+/// The end of a step, and where it is left.
 #[derive(Debug)]
 struct Ended {
     /// The file of the step's result.
@@ -87,7 +88,9 @@ impl Stepd {
 
     /// When [`Event::TimeUp`] is to be sent, in milliseconds of the clock that never goes back.
     pub fn deadline(&self) -> Option<u64> {
-        self.step.as_ref()?.deadline()
+        let step = self.step.as_ref()?;
+        let all = [step.timers.first(), step.up.adoption_by];
+        all.into_iter().flatten().min()
     }
 
     /// It has no step, and waits for one.
@@ -102,7 +105,7 @@ impl Stepd {
 
     /// srun is so far behind with what it acknowledges that tasks have to wait.
     pub fn is_full(&self) -> bool {
-        let tree = self.step.as_ref().and_then(|step| step.tree.as_ref());
+        let tree = self.step.as_ref().and_then(|step| step.up.tree.as_ref());
         tree.is_some_and(tree::Tree::is_full)
     }
 
@@ -253,10 +256,10 @@ impl Stepd {
         self.finish(end, false);
     }
 
-    /// The step is over: what it had goes, and its end is told.
+    /// The step is over: what it had goes, and its end is reported.
     fn finish(&mut self, end: StepEnd, is_reusable: bool) {
         let Some(step) = self.step.take() else { return };
-        let (srun, other) = match step.client.map(|client| client.id) {
+        let (srun, other) = match step.up.client() {
             Some(client) if step.order.direct => (Some(client), None),
             other => (None, other),
         };

@@ -14,6 +14,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub const AGENT_NAME: &str = "muster-agent";
 /// Name under which the binary's own executable is started as a launcher.
 pub const LAUNCHER_NAME: &str = "muster-shim";
+/// Name under which the binary's own executable is started as a step daemon.
+pub const STEPD_NAME: &str = "muster-stepd";
+/// Name under which the binary's own executable is started as a PMIx host.
+pub const HOST_NAME: &str = "muster-pmix";
 
 /// Descriptor of the order, which the role reads when it starts; what else it keeps follows.
 const ORDER_FD: RawFd = 3;

@@ -13,6 +13,7 @@
 
 mod around;
 mod bind;
+mod connections;
 mod control_channel;
 mod executor;
 mod mpi;
@@ -25,12 +26,12 @@ mod task_set;
 
 use crate::descriptors::SrunStdio;
 use crate::{now, sys};
-use executor::{Ends, Executor};
-pub use mpi::host::{HOST_NAME, pmix_host_main};
+use executor::{Ends, StepdExecutor};
+pub use mpi::host::pmix_host_main;
 use muster_model::job::StepEnd;
 use muster_node_core::messages::{KeptEntries, NextStep};
 use muster_node_core::stepd::Setup;
-pub use start::{STEPD_NAME, stepd_main};
+pub use start::stepd_main;
 use std::path::{Path, PathBuf};
 
 /// Runs the daemon from its first step on. Never returns.
@@ -41,7 +42,7 @@ fn run(
     dirs: Vec<PathBuf>,
     srun: Option<SrunStdio>,
 ) -> ! {
-    match Executor::open(setup, ends) {
+    match StepdExecutor::open(setup, ends) {
         Ok(executor) => executor.run(first, dirs, srun),
         Err(e) => {
             let (job, step) = (first.order.run.job, first.order.launch.step);

@@ -1,52 +1,27 @@
-//! srun, or the node above: who may be it, what it asks for, what it is sent.
+//! srun, or the node above: which connection is its, and what it asks for.
 
 use super::actions::Actions;
 use super::interface::{Action, ClientId, HostCommand};
 use super::phase::Phase;
-use super::step::{Client, Step};
-use super::tree::Tree;
-use muster_proto::step::{Attach, FromStepd, StepCreated, StepNode, ToStepd};
+use super::step::Step;
+use muster_proto::step::{Attach, FromStepd, StepCreated, StepLaunch, StepNode, ToStepd};
 use muster_proto::version::{Greeting, Versions};
-use std::rc::Rc;
-
-/// How long a node whose connection upwards is lost waits for srun.
-const ADOPTION_WAIT_MS: u64 = 60_000;
-
-/// Whether nobody is kept waiting if a message comes a little later.
-fn is_patient(message: &FromStepd) -> bool {
-    match message {
-        FromStepd::Created(_) | FromStepd::Started(_) => true,
-        FromStepd::Stdout { bytes, .. } | FromStepd::Stderr { bytes, .. } => bytes.is_empty(),
-        // The last one is followed by the end of the step.
-        FromStepd::Exited { exit, .. } => exit.is_ok(),
-        _ => false,
-    }
-}
-
-impl Client {
-    fn new(id: ClientId) -> Client {
-        Client {
-            id,
-            is_flushed: false,
-            is_flush_awaited: false,
-            was_told_over: false,
-        }
-    }
-}
 
 impl Step {
     /// A connection has sent its first message: it is srun's, or the node's above, if that is the key.
     pub(super) fn greeted(&mut self, client: ClientId, message: ToStepd, out: &mut Actions) {
-        let is_free = self.client.is_none() && self.phase == Phase::Waiting;
+        let is_free = !self.up.is_there() && self.phase == Phase::Waiting;
         let key = &self.order.launch.step_key;
         match message {
             ToStepd::Hello(shown, greeting) if is_free && shown == *key => {
                 if speaks(client, greeting.as_ref(), out) {
-                    self.take_client(client, out);
+                    self.up.take(client, out);
                     self.start(out);
                 }
             }
-            ToStepd::Attach(attach) if attach.key == *key && (is_free || self.tree.is_some()) => {
+            ToStepd::Attach(attach)
+                if attach.key == *key && (is_free || self.up.tree.is_some()) =>
+            {
                 if speaks(client, attach.greeting.as_ref(), out) {
                     self.attach(client, &attach, out);
                 }
@@ -68,54 +43,24 @@ impl Step {
         }
     }
 
-    fn take_client(&mut self, client: ClientId, out: &mut Actions) {
-        if let Some(before) = self.client.replace(Client::new(client)) {
-            out.push(Action::CloseClient(before.id));
-        }
-        out.push(Action::TakeClient(client));
-    }
-
     /// srun has handed its streams over: the only task starts with them.
     pub(super) fn start_direct(&mut self, client: ClientId, out: &mut Actions) {
-        self.client = Some(Client::new(client));
+        self.up.set_direct(client);
         if self.order.launch.spec.has_stepd_channel {
-            self.tell_created(out);
+            let created = created(&self.order.launch);
+            self.up.send(FromStepd::Created(Box::new(created)), out);
         }
         self.start(out);
     }
 
-    /// What the agent would tell srun of a step of one task.
-    fn tell_created(&mut self, out: &mut Actions) {
-        let launch = &self.order.launch;
-        let at = self.position();
-        let name = launch.names.get(at).cloned().unwrap_or_default();
-        let created = StepCreated {
-            step: launch.step,
-            hostlist: name.clone(),
-            nodes: vec![StepNode {
-                name,
-                // It is connected.
-                address: String::new(),
-                tasks: launch.tasks.get(at).cloned().unwrap_or_default(),
-            }],
-            key: launch.step_key.clone(),
-            wires: Vec::new(),
-            width: launch.width,
-            direct: true,
-        };
-        self.send(FromStepd::Created(Box::new(created)), out);
-    }
-
     /// srun, or the node above, is there: at first, or in the place of one that is lost.
     fn attach(&mut self, client: ClientId, attach: &Attach, out: &mut Actions) {
-        self.take_client(client, out);
-        self.timers.adoption_by = None;
-        if let Some(tree) = &mut self.tree {
+        self.up.take(client, out);
+        if let Some(tree) = &mut self.up.tree {
             tree.set_by_srun(attach.srun);
-            return self.say_again(&attach.seen, out);
+            return self.up.say_again(&attach.seen, out);
         }
-        let (tree, below) = Tree::new(&self.order.launch, attach);
-        self.tree = Some(tree);
+        let below = self.up.join(&self.order.launch, attach);
         match below.is_empty() {
             true => self.start(out),
             false => out.push(Action::ConnectBelow(below)),
@@ -123,7 +68,7 @@ impl Step {
     }
 
     pub(super) fn below_connected(&mut self, lost: Vec<u32>, out: &mut Actions) {
-        if let Some(tree) = &mut self.tree {
+        if let Some(tree) = &mut self.up.tree {
             lost.iter().for_each(|position| tree.close(*position));
         }
         self.lost = lost;
@@ -142,86 +87,49 @@ impl Step {
             }
             ToStepd::Window(rows, columns) => out.push(Action::SetWindow(rows, columns)),
             ToStepd::Down(number, message) => {
-                let Some(tree) = &mut self.tree else { return };
-                let (new, below) = tree.take(number, *message, &self.order.launch);
-                out.send_below(below);
-                if let Some(message) = new {
+                let launch = &self.order.launch;
+                if let Some(message) = self.up.pass_down(number, *message, launch, out) {
                     self.on_request(message, out);
                 }
-                if self.tree.as_mut().is_some_and(Tree::owes_acknowledgement) {
-                    self.send(FromStepd::Acknowledged, out);
-                }
+                self.up.acknowledge(out);
             }
-            ToStepd::Again(seen) => self.say_again(&seen, out),
-            ToStepd::Seen(position, count) => {
-                if let Some(tree) = &mut self.tree {
-                    out.send_below(tree.seen(position, count));
-                }
-            }
+            ToStepd::Again(seen) => self.up.say_again(&seen, out),
+            ToStepd::Seen(position, count) => self.up.seen(position, count, out),
             ToStepd::Left => self.srun_left(out),
         }
     }
 
-    /// Sends again what srun has not received.
-    fn say_again(&mut self, seen: &[u64], out: &mut Actions) {
-        if let (Some(tree), Some(client)) = (&mut self.tree, &mut self.client) {
-            let (frames, below) = tree.again(seen);
-            out.send_below(below);
-            client.is_flushed = false;
-            out.push(Action::SendFrame(Rc::new(frames), false));
-        }
-    }
-
-    /// The connection upwards is gone. Where it was to a node, srun is awaited, which has others to say so; otherwise srun is
-    /// gone, and with it the reason for the tasks to be.
+    /// The connection upwards is gone: where srun is, so is the reason for the tasks to be.
     pub(super) fn client_lost(&mut self, out: &mut Actions) {
-        let Some(client) = self.client.take() else {
-            return;
-        };
-        out.push(Action::CloseClient(client.id));
-        if let Some(tree) = &mut self.tree {
-            if tree.awaits_srun() {
-                // srun has all, and need not come.
-                if !client.was_told_over {
-                    self.timers.adoption_by = Some(out.after(ADOPTION_WAIT_MS));
-                }
-                return;
-            }
-            out.send_below(tree.leave());
-        }
-        if !self.phase.has_no_tasks() {
+        if self.up.lose(out) && !self.phase.has_no_tasks() {
             self.begin_end(out);
         }
     }
 
     /// srun is gone, says the node above.
     pub(super) fn srun_left(&mut self, out: &mut Actions) {
-        if let Some(tree) = &mut self.tree {
-            out.send_below(tree.leave());
-        }
+        self.up.leave(out);
         self.begin_end(out);
     }
+}
 
-    pub(super) fn send(&mut self, message: FromStepd, out: &mut Actions) {
-        let may_wait = is_patient(&message);
-        match (&mut self.tree, &mut self.client) {
-            (Some(tree), client) => {
-                let frame = tree.say(message);
-                if let Some(client) = client {
-                    client.is_flushed = false;
-                    out.push(Action::SendFrame(frame, may_wait));
-                }
-            }
-            (None, Some(client)) => {
-                client.is_flushed = false;
-                out.push(Action::Send(message, may_wait));
-            }
-            (None, None) => {}
-        }
-    }
-
-    pub(super) fn message(&mut self, line: String, out: &mut Actions) {
-        self.send(FromStepd::Message(line), out);
+/// What the agent would send srun of a step of one task.
+fn created(launch: &StepLaunch) -> StepCreated {
+    let at = launch.position as usize;
+    let name = launch.names.get(at).cloned().unwrap_or_default();
+    StepCreated {
+        step: launch.step,
+        hostlist: name.clone(),
+        nodes: vec![StepNode {
+            name,
+            // It is connected.
+            address: String::new(),
+            tasks: launch.tasks.get(at).cloned().unwrap_or_default(),
+        }],
+        key: launch.step_key.clone(),
+        wires: Vec::new(),
+        width: launch.width,
+        direct: true,
     }
 }
 

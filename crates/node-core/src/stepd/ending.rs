@@ -4,12 +4,8 @@ use super::actions::Actions;
 use super::interface::Action;
 use super::phase::Phase;
 use super::step::{Step, Task};
-use super::tree::Tree;
 use crate::signals::SIGTERM;
 use muster_model::job::{ExitStatus, JobState, StepEnd};
-use muster_proto::frame;
-use muster_proto::step::FromStepd;
-use std::rc::Rc;
 
 /// The greater, the worse: a step has the status of its worst task.
 fn weight(exit: &ExitStatus) -> u32 {
@@ -38,41 +34,10 @@ impl Step {
                 if (is_left || self.outputs > 0) && !gave_up {
                     return false;
                 }
-                gave_up || self.has_taken_leave(out)
+                // srun of a direct step gets the last word once the end is recorded.
+                gave_up || self.order.direct || self.up.has_taken_leave(out)
             }
         }
-    }
-
-    /// The last messages have been sent, and read.
-    fn has_taken_leave(&mut self, out: &mut Actions) -> bool {
-        let is_absent = self.client.is_none();
-        if is_absent && (self.tree.is_none() || self.timers.adoption_by.is_none()) {
-            return true;
-        }
-        if self.order.direct {
-            // That is said once the end is recorded.
-            return true;
-        }
-        if !std::mem::replace(&mut self.is_closed_sent, true) {
-            self.send(FromStepd::Closed, out);
-        }
-        let Some(client) = &mut self.client else {
-            return false;
-        };
-        if let Some(tree) = &self.tree {
-            if !Tree::is_over(tree) {
-                return false;
-            }
-            if !std::mem::replace(&mut client.was_told_over, true) {
-                client.is_flushed = false;
-                let frame = frame::encode(&FromStepd::Over);
-                out.push(Action::SendFrame(Rc::new(frame), false));
-            }
-        }
-        if !client.is_flushed && !std::mem::replace(&mut client.is_flush_awaited, true) {
-            out.push(Action::AwaitFlush);
-        }
-        client.is_flushed
     }
 
     /// Nothing of the step is left that another step in this process could meet.

@@ -4,7 +4,7 @@
 use super::actions::Actions;
 use super::interface::{Action, HostCommand, HostEvent};
 use super::step::{Step, Task};
-use minicbor::bytes::ByteVec;
+use crate::messages::StepOrder;
 use muster_model::job::ExitStatus;
 use muster_proto::step::{FromStepd, ProgramKind};
 use std::collections::BTreeSet;
@@ -63,19 +63,20 @@ impl Step {
 
     /// All tasks have ended: what they left goes, and so does the host.
     pub(super) fn stop_host(&mut self, out: &mut Actions) {
-        let ended_well = self.all_ended_well();
+        let have_ended_well = |t: &Task| t.exit.is_some_and(|exit| exit.is_ok());
+        let have_ended_well = self.tasks.iter().all(have_ended_well);
         let Some(host) = &mut self.host else { return };
+        let note = note_apart(&self.order);
+        let are_apart = host.connected.is_empty() && have_ended_well;
+        if let Some(note) = note.filter(|_| are_apart) {
+            self.up.send(note, out);
+        }
         out.push(Action::RemoveLeftovers {
-            is_searched: !ended_well || host.connected.len() > host.finalized.len(),
+            is_searched: !have_ended_well || host.connected.len() > host.finalized.len(),
         });
         if !host.has_ended && !std::mem::replace(&mut host.is_stopped, true) {
             out.push(Action::SendHost(HostCommand::Stop));
         }
-    }
-
-    fn all_ended_well(&self) -> bool {
-        let ended_well = |t: &Task| t.exit.is_some_and(|exit| exit.is_ok());
-        self.tasks.iter().all(ended_well)
     }
 
     pub(super) fn on_host(&mut self, event: HostEvent, out: &mut Actions) {
@@ -92,20 +93,29 @@ impl Step {
                 // It may have been another kind's program before.
                 host.finalized.remove(&rank);
                 if is_first {
-                    self.send(FromStepd::Joined, out);
+                    self.up.send(FromStepd::Joined, out);
                 }
             }
             HostEvent::Finalized(rank) => {
                 host.finalized.insert(rank);
             }
             HostEvent::Abort { rank, status, text } => self.aborted(rank, status, &text, out),
-            HostEvent::Note(line) => self.send(FromStepd::Note(line), out),
+            HostEvent::Note(line) => self.up.send(FromStepd::Note(line), out),
             HostEvent::Message(text) => {
                 for line in text.lines() {
-                    self.message(line.to_owned(), out);
+                    self.up.message(line.to_owned(), out);
                 }
             }
-            HostEvent::Output(is_error, bytes) => self.host_output(is_error, bytes, out),
+            HostEvent::Output(is_error, bytes) => {
+                // Output of a step that a task spawned comes out as the first task's here.
+                if let Some(task) = self.tasks.first().map(|t| t.global) {
+                    let message = match is_error {
+                        true => FromStepd::Stderr { task, bytes },
+                        false => FromStepd::Stdout { task, bytes },
+                    };
+                    self.up.send(message, out);
+                }
+            }
             HostEvent::Signal(ranks, signal) => {
                 if ranks.is_empty() {
                     out.push(Action::SignalTasks(signal));
@@ -125,7 +135,7 @@ impl Step {
 
     /// All is known that the host has said before tasks, or itself, ended.
     pub(super) fn host_read(&mut self, out: &mut Actions) {
-        for local in std::mem::take(&mut self.unheard) {
+        for local in std::mem::take(&mut self.unread) {
             self.task_ended(local, out);
         }
         let Some(host) = &mut self.host else { return };
@@ -143,29 +153,9 @@ impl Step {
         }
     }
 
-    /// Output of a step that a task spawned comes out as the first task's here.
-    fn host_output(&mut self, is_error: bool, bytes: ByteVec, out: &mut Actions) {
-        if let Some(task) = self.tasks.first().map(|t| t.global) {
-            let message = match is_error {
-                true => FromStepd::Stderr { task, bytes },
-                false => FromStepd::Stdout { task, bytes },
-            };
-            self.send(message, out);
-        }
-    }
-
-    /// What tasks find each other by, in messages.
-    fn mpi_kind(&self) -> &'static str {
-        match &self.order.pmix {
-            Some(order) if order.pmi => "pmi2",
-            Some(order) if order.any => "auto",
-            _ => "pmix",
-        }
-    }
-
     /// Tasks cannot be started, or cannot go on.
     fn host_failed(&mut self, why: &str, out: &mut Actions) {
-        let (node, kind) = (&self.node, self.mpi_kind());
+        let (node, kind) = (&self.node, mpi_kind(&self.order));
         let line = format!("slurmstepd: error: mpi/{kind}: {node}: {why}");
         self.host_error.get_or_insert(line);
         self.tell_host_error(out);
@@ -173,11 +163,11 @@ impl Step {
 
     /// Tells srun, once it is there, why there is no PMIx; the step fails with that.
     pub(super) fn tell_host_error(&mut self, out: &mut Actions) {
-        if self.client.is_none() || self.phase.was_ended() {
+        if !self.up.is_there() || self.phase.was_ended() {
             return;
         }
         if let Some(line) = self.host_error.clone() {
-            self.message(line, out);
+            self.up.message(line, out);
             let exit = ExitStatus { code: 1, signal: 0 };
             let task = self.tasks.first().map_or(0, |t| t.global);
             let failed = FromStepd::Failed {
@@ -186,7 +176,7 @@ impl Step {
                 joined: true,
                 line: None,
             };
-            self.send(failed, out);
+            self.up.send(failed, out);
             self.fail(exit, out);
         }
     }
@@ -201,7 +191,7 @@ impl Step {
         } else {
             format!(": {}", text.trim_end())
         };
-        let kind = self.mpi_kind();
+        let kind = mpi_kind(&self.order);
         let line = format!(
             "slurmstepd: error: mpi/{kind}: {node}: task {rank} aborts StepId={job}.{step} with status {status}{words}"
         );
@@ -217,7 +207,7 @@ impl Step {
             joined: true,
             line: Some(line),
         };
-        self.send(failed, out);
+        self.up.send(failed, out);
         let at = out.after(ABORT_WAIT_MS);
         self.timers.abort_at.get_or_insert((at, exit));
     }
@@ -229,7 +219,7 @@ impl Step {
         exit: ExitStatus,
         out: &mut Actions,
     ) -> Option<FromStepd> {
-        let kind = self.mpi_kind();
+        let kind = mpi_kind(&self.order);
         let host = self.host.as_mut()?;
         let joined = host.connected.contains(&rank);
         let was_ended = self.phase.was_ended();
@@ -256,42 +246,46 @@ impl Step {
             line,
         })
     }
+}
 
-    /// Tells the user of tasks that will not find each other because the site has said so.
-    pub(super) fn tell_of_singletons_ahead(&mut self, out: &mut Actions) {
-        let spec = &self.order.launch.spec;
-        let tasks = self.task_count();
-        let is_mpi = spec.program == ProgramKind::Mpi && spec.mpi.is_none();
-        if is_mpi && tasks > 1 && self.order.pmix.is_none() {
-            let name = spec.argv.first().map_or("", String::as_str);
-            let note = format!(
-                "slurmstepd: warning: mpi/none: {name} is linked to MPI, but MpiDefault is none: each of its {tasks} tasks \
-                 will take itself for the only one; with srun --mpi=auto they find each other"
-            );
-            self.send(FromStepd::Note(note), out);
-        }
+/// What tasks find each other by, in messages.
+fn mpi_kind(order: &StepOrder) -> &'static str {
+    match &order.pmix {
+        Some(order) if order.pmi => "pmi2",
+        Some(order) if order.any => "auto",
+        _ => "pmix",
     }
+}
 
-    /// Tells the user of tasks that have all ended well and have not found each other, though they are MPI's.
-    pub(super) fn tell_of_singletons(&mut self, out: &mut Actions) {
-        let spec = &self.order.launch.spec;
-        let tasks = self.task_count();
-        let is_any = self.order.pmix.as_ref().is_some_and(|order| order.any);
-        let apart = |host: &Host| !is_any && host.connected.is_empty();
-        let are_apart = self.host.as_ref().is_some_and(apart);
-        if spec.program == ProgramKind::Mpi && are_apart && tasks > 1 && self.all_ended_well() {
-            let kind = self.mpi_kind();
-            let name = spec.argv.first().map_or("", String::as_str);
-            let note = format!(
-                "slurmstepd: warning: mpi/{kind}: {name} has not looked for {kind}: if it has called MPI_Init, each of its \
-                 {tasks} tasks took itself for the only one; srun --mpi=list tells what else there is"
-            );
-            self.send(FromStepd::Note(note), out);
-        }
-    }
+/// Tasks of the whole step, where the program is one of MPI's and there are several; and its name.
+fn tasks_of_mpi(order: &StepOrder) -> Option<(usize, &str)> {
+    let spec = &order.launch.spec;
+    let tasks = order.launch.tasks.iter().map(Vec::len).sum();
+    let name = spec.argv.first().map_or("", String::as_str);
+    (spec.program == ProgramKind::Mpi && tasks > 1).then_some((tasks, name))
+}
 
-    /// Tasks of the whole step.
-    fn task_count(&self) -> usize {
-        self.order.launch.tasks.iter().map(Vec::len).sum()
+/// For the user of tasks that will not find each other because the site has said so.
+pub(super) fn note_ahead(order: &StepOrder) -> Option<FromStepd> {
+    let (tasks, name) = tasks_of_mpi(order)?;
+    if order.launch.spec.mpi.is_some() || order.pmix.is_some() {
+        return None;
     }
+    Some(FromStepd::Note(format!(
+        "slurmstepd: warning: mpi/none: {name} is linked to MPI, but MpiDefault is none: each of its {tasks} tasks \
+         will take itself for the only one; with srun --mpi=auto they find each other"
+    )))
+}
+
+/// For the user of tasks that have all ended well and have not found each other, though they are MPI's.
+fn note_apart(order: &StepOrder) -> Option<FromStepd> {
+    let (tasks, name) = tasks_of_mpi(order)?;
+    let kind = mpi_kind(order);
+    if order.pmix.as_ref().is_some_and(|order| order.any) {
+        return None;
+    }
+    Some(FromStepd::Note(format!(
+        "slurmstepd: warning: mpi/{kind}: {name} has not looked for {kind}: if it has called MPI_Init, each of its \
+         {tasks} tasks took itself for the only one; srun --mpi=list tells what else there is"
+    )))
 }

@@ -88,7 +88,7 @@ pub enum HostEvent {
     Note(String),
 }
 
-/// What the MPI host is told.
+/// What the MPI host is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostCommand {
     /// Where the hosts of the other nodes are.

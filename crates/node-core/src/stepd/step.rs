@@ -1,10 +1,10 @@
 //! One step: its tasks, from their start to the end of their last output.
 
 use super::actions::Actions;
-use super::host::Host;
-use super::interface::{Action, ClientId, Event, StartedTasks};
+use super::host::{Host, note_ahead};
+use super::interface::{Action, Event, StartedTasks};
 use super::phase::{Move, Phase};
-use super::tree::Tree;
+use super::upward::Upward;
 use crate::exit_status::exit_status;
 use crate::messages::{KeptEntries, StepOrder, StepdCommand};
 use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
@@ -40,17 +40,6 @@ struct Epilog {
     failed: Option<FromStepd>,
 }
 
-/// srun, or the node above.
-#[derive(Debug)]
-pub(super) struct Client {
-    pub(super) id: ClientId,
-    /// All that it was sent is written.
-    pub(super) is_flushed: bool,
-    pub(super) is_flush_awaited: bool,
-    /// It was told that this connection is over.
-    pub(super) was_told_over: bool,
-}
-
 /// When what happens, in milliseconds of the clock that never goes back.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
@@ -64,12 +53,11 @@ pub(super) struct Timers {
     pub(super) give_up_at: Option<u64>,
     /// Tasks of this node end by an abort of one of them, should srun not end the step before.
     pub(super) abort_at: Option<(u64, ExitStatus)>,
-    /// The connection upwards is lost, and srun is awaited until then.
-    pub(super) adoption_by: Option<u64>,
 }
 
 impl Timers {
-    fn first(&self) -> Option<u64> {
+    /// What comes first.
+    pub(super) fn first(&self) -> Option<u64> {
         let abort_at = self.abort_at.map(|(at, _)| at);
         [
             self.hello_by,
@@ -77,7 +65,6 @@ impl Timers {
             self.kill_at,
             self.give_up_at,
             abort_at,
-            self.adoption_by,
         ]
         .into_iter()
         .flatten()
@@ -99,10 +86,8 @@ pub(super) struct Step {
     /// What the agent has the launcher keep of the step.
     pub(super) kept: KeptEntries,
     pub(super) phase: Phase,
-    pub(super) client: Option<Client>,
-    /// This node's place among the step's, where srun does not speak to every one itself.
-    pub(super) tree: Option<Tree>,
-    /// Nodes below that srun is to be told of once tasks are started.
+    pub(super) up: Upward,
+    /// Nodes below that are lost, which srun learns once tasks are started.
     pub(super) lost: Vec<u32>,
     pub(super) timers: Timers,
     pub(super) tasks: Vec<Task>,
@@ -123,10 +108,8 @@ pub(super) struct Step {
     /// Why there is none.
     pub(super) host_error: Option<String>,
     /// Tasks, by local number, whose last words to the host were not read when they had ended.
-    pub(super) unheard: Vec<usize>,
+    pub(super) unread: Vec<usize>,
     pub(super) usage: Usage,
-    /// srun was sent the last message.
-    pub(super) is_closed_sent: bool,
     /// The daemon has no children any more, and so, as orphans become its children, the tasks have left none.
     pub(super) is_childless: bool,
 }
@@ -142,8 +125,7 @@ impl Step {
             dirs: Vec::new(),
             kept: KeptEntries::default(),
             phase: Phase::default(),
-            client: None,
-            tree: None,
+            up: Upward::default(),
             lost: Vec::new(),
             timers: Timers {
                 hello_by: Some(out.after(HELLO_WAIT_MS)),
@@ -161,15 +143,10 @@ impl Step {
             failed: None,
             host: None,
             host_error: None,
-            unheard: Vec::new(),
+            unread: Vec::new(),
             usage: Usage::default(),
-            is_closed_sent: false,
             is_childless: false,
         }
-    }
-
-    pub(super) fn deadline(&self) -> Option<u64> {
-        self.timers.first()
     }
 
     pub(super) fn on_event(&mut self, event: Event, out: &mut Actions) {
@@ -181,17 +158,13 @@ impl Step {
             } => self.greeted(client, message, out),
             Event::Client(message) => self.on_request(message, out),
             Event::ClientClosed => self.client_lost(out),
-            Event::Flushed => {
-                if let Some(client) = &mut self.client {
-                    client.is_flushed |= std::mem::take(&mut client.is_flush_awaited);
-                }
-            }
+            Event::Flushed => self.up.flushed(),
             Event::BelowConnected(lost) => self.below_connected(lost, out),
             Event::BelowClosed { position, is_over } => {
-                if let Some(tree) = &mut self.tree {
+                if let Some(tree) = &mut self.up.tree {
                     tree.close(position);
                     if !is_over {
-                        self.send(FromStepd::Lost(position), out);
+                        self.up.send(FromStepd::Lost(position), out);
                     }
                 }
             }
@@ -213,7 +186,7 @@ impl Step {
                     true => FromStepd::Stderr { task, bytes },
                     false => FromStepd::Stdout { task, bytes },
                 };
-                self.send(message, out);
+                self.up.send(message, out);
             }
             Event::ChildEnded { pid, status, usage } => {
                 self.child_ended(pid, exit_status(status), *usage, out);
@@ -242,9 +215,9 @@ impl Step {
         match command {
             // Every node receives it; one of them prints it.
             StepdCommand::PrintStepLine(line) if self.order.launch.position == 0 => {
-                self.message(line, out);
+                self.up.message(line, out);
             }
-            StepdCommand::PrintLine(line) => self.message(line, out),
+            StepdCommand::PrintLine(line) => self.up.message(line, out),
             // The job ends, and the launcher does not know of this step, which the agent gave.
             StepdCommand::EndStep | StepdCommand::Exit => self.begin_end(out),
             StepdCommand::SetTimeLimit(seconds) => {
@@ -279,7 +252,12 @@ impl Step {
     }
 
     fn tasks_started(&mut self, started: StartedTasks, out: &mut Actions) {
-        let globals = self.globals();
+        let here = self
+            .order
+            .launch
+            .tasks
+            .get(self.order.launch.position as usize);
+        let globals = here.cloned().unwrap_or_default();
         self.tasks.extend(
             globals
                 .into_iter()
@@ -293,7 +271,8 @@ impl Step {
         self.outputs = started.outputs;
         self.are_held = started.are_held;
         if let Some(e) = started.error {
-            self.message(format!("slurmstepd: error: cannot start tasks: {e}"), out);
+            self.up
+                .message(format!("slurmstepd: error: cannot start tasks: {e}"), out);
             self.move_by(Move::StartFailed, out);
             out.push(Action::SignalTasks(SIGKILL));
         }
@@ -306,19 +285,9 @@ impl Step {
             self.run_tasks(out);
         }
         for position in std::mem::take(&mut self.lost) {
-            self.send(FromStepd::Lost(position), out);
+            self.up.send(FromStepd::Lost(position), out);
         }
         self.tell_host_error(out);
-    }
-
-    /// Global numbers of the tasks here.
-    fn globals(&self) -> Vec<u32> {
-        let here = self.order.launch.tasks.get(self.position());
-        here.cloned().unwrap_or_default()
-    }
-
-    pub(super) fn position(&self) -> usize {
-        self.order.launch.position as usize
     }
 
     /// Works out when the time of the tasks is up.
@@ -342,16 +311,17 @@ impl Step {
         self.move_by(Move::Release, out);
         // srun knows that the task of a direct step is started with the step.
         if !self.order.direct {
-            self.tell_of_singletons_ahead(out);
+            let note = note_ahead(&self.order);
+            note.into_iter().for_each(|note| self.up.send(note, out));
             let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
-            self.send(FromStepd::Started(pids), out);
+            self.up.send(FromStepd::Started(pids), out);
         }
     }
 
     fn child_ended(&mut self, pid: i32, exit: ExitStatus, used: Usage, out: &mut Actions) {
         if let Some(at) = self.epilogs.iter().position(|e| e.pid == Some(pid)) {
             let epilog = self.epilogs.swap_remove(at);
-            return self.send(epilog.exited, out);
+            return self.up.send(epilog.exited, out);
         }
         if let Some(host) = self.host.as_mut().filter(|host| host.is_process(pid)) {
             host.exit = Some(exit);
@@ -367,7 +337,7 @@ impl Step {
         match self.host {
             // What the task wrote to the host before it ended has arrived by now.
             Some(_) => {
-                self.unheard.push(local);
+                self.unread.push(local);
                 out.push(Action::ReadHost);
             }
             None => self.task_ended(local, out),
@@ -397,9 +367,9 @@ impl Step {
             let local = u32::try_from(local).unwrap_or(u32::MAX);
             return out.push(Action::StartEpilog { local, task });
         }
-        self.send(exited, out);
+        self.up.send(exited, out);
         if let Some(failed) = failed {
-            self.send(failed, out);
+            self.up.send(failed, out);
         }
     }
 
@@ -413,11 +383,11 @@ impl Step {
             Some(_) => self.epilogs[at].pid = pid,
             None => {
                 let epilog = self.epilogs.swap_remove(at);
-                self.send(epilog.exited, out);
+                self.up.send(epilog.exited, out);
             }
         }
         if let Some(failed) = failed {
-            self.send(failed, out);
+            self.up.send(failed, out);
         }
     }
 
@@ -441,7 +411,6 @@ impl Step {
                 self.timers.give_up_at.get_or_insert(at);
             }
         }
-        self.tell_of_singletons(out);
         self.stop_host(out);
         out.push(Action::EndInput);
         if self.phase.was_ended() {
@@ -492,7 +461,7 @@ impl Step {
                     "slurmstepd: error: *** STEP {}.{} ON {} CANCELLED AT {local_time} DUE TO TIME LIMIT ***",
                     self.order.run.job, self.order.launch.step, self.node
                 );
-                self.message(line, out);
+                self.up.message(line, out);
             }
             self.begin_end(out);
         }
@@ -506,8 +475,8 @@ impl Step {
             self.timers.abort_at = None;
             self.fail(exit, out);
         }
-        if out.has_come(self.timers.adoption_by) {
-            self.timers.adoption_by = None;
+        if out.has_come(self.up.adoption_by) {
+            self.up.adoption_by = None;
             self.srun_left(out);
         }
     }

@@ -1,6 +1,6 @@
 //! The daemon driven by events, with a model of what is around it: processes and their output, srun, the launcher, the agent, an MPI
 //! host. It checks with each action that no task is started twice, let go before all are prepared, or left when its step is
-//! over, and that no end is told twice or lost.
+//! over, and that no end is reported twice or lost.
 
 mod actions;
 mod random;
@@ -230,7 +230,7 @@ struct World {
     begun: BTreeSet<StepNo>,
     reported: BTreeSet<StepNo>,
     /// Ends that the agent has been sent.
-    told: BTreeSet<StepNo>,
+    sent: BTreeSet<StepNo>,
     /// Ends that a launcher has read, and those in files.
     known: BTreeSet<StepNo>,
     files: BTreeMap<PathBuf, StepEnd>,
@@ -290,7 +290,7 @@ impl World {
             given: 0,
             begun: BTreeSet::new(),
             reported: BTreeSet::new(),
-            told: BTreeSet::new(),
+            sent: BTreeSet::new(),
             known: BTreeSet::new(),
             files: BTreeMap::new(),
             last_end: None,

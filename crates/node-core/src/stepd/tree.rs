@@ -44,7 +44,7 @@ pub struct Branch {
     pub position: u32,
     /// Where it listens.
     pub address: String,
-    /// What it is told first, as a frame.
+    /// What it is sent first, as a frame.
     pub greeting: Rc<Vec<u8>>,
 }
 
@@ -204,7 +204,7 @@ impl Tree {
         (kept.copied().collect(), below)
     }
 
-    /// srun is gone: those below are told.
+    /// srun is gone: those below learn of it.
     pub fn leave(&mut self) -> Vec<Below> {
         self.has_left = true;
         let frame = Rc::new(frame::encode(&ToStepd::Left));

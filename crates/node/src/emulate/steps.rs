@@ -395,8 +395,8 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
             client.send(&FromStepd::Over, false);
             client.write();
         }
-        let is_told = is_over_sent && client.wire.output.is_empty();
-        if place.has_left || !client.wire.open || is_told {
+        let is_flushed = is_over_sent && client.wire.output.is_empty();
+        if place.has_left || !client.wire.open || is_flushed {
             return Ok(());
         }
         let writes = if client.wire.output.is_empty() {

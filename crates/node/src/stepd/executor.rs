@@ -1,5 +1,6 @@
 //! Carries out what the daemon's state machine decides, and gives it what happens: one thread, one poll loop.
 
+use super::connections::{Connections, Written};
 use super::control_channel::ControlChannel;
 use super::mpi::Pmix;
 use super::task_set::{LimitCache, TaskSet};
@@ -14,10 +15,8 @@ use muster_node_core::messages::{NextStep, RunningStep, StepdCommand, StepdEvent
 use muster_node_core::now::Now;
 use muster_node_core::stepd::{Action, ClientId, Event, Giver, Setup, StartedTasks, Stepd};
 use muster_proto::frame;
-use muster_proto::step::{FromStepd, ToStepd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
@@ -29,33 +28,19 @@ use std::time::{Duration, Instant};
 
 /// How long the directories of a step may take to be removed.
 const REMOVAL_WAIT: Duration = Duration::from_secs(10);
-/// Connections that have not shown the key. With more, the oldest is closed: srun shows it at once.
-const STRANGERS_MAX: usize = 64;
-/// Bytes of the first message of a connection: a key, and the addresses of the nodes below.
-const GREETING_BYTES_MAX: usize = 4 << 20;
-
 /// The daemon, and all that its numbers stand for.
-pub(super) struct Executor {
+pub(super) struct StepdExecutor {
     pub(super) stepd: Stepd,
     spool: PathBuf,
     node: Rc<str>,
     clock: Instant,
     pub(super) signals: SignalFd,
-    pub(super) listener: UnixListener,
+    pub(super) connections: Connections,
     pub(super) launcher: Option<ControlChannel>,
     /// The agent that had the last step given by the launcher, or gave it.
     pub(super) agent: Option<ControlChannel>,
     /// Where the first step's MPI host listens.
     wire: Option<TcpListener>,
-    /// Connections that have not shown the key.
-    pub(super) strangers: Vec<(ClientId, Client)>,
-    /// The one whose first message is looked at.
-    greeted: Option<(ClientId, Client)>,
-    pub(super) client: Option<(ClientId, Client)>,
-    /// The machine waits until all that the client was sent is written.
-    is_flush_awaited: bool,
-    /// What came with the step that is being given.
-    handed_over: Option<(ClientId, SrunStdio)>,
     /// Of the step that runs.
     pub(super) tasks: Option<TaskSet>,
     processes: ProcessTree,
@@ -64,7 +49,6 @@ pub(super) struct Executor {
     pub(super) may_have_ended: bool,
     /// Answers to actions, which come before all other events.
     events: VecDeque<Event>,
-    last_id: u64,
     is_over: bool,
 }
 
@@ -76,8 +60,8 @@ pub(super) struct Ends {
     pub(super) wire: Option<TcpListener>,
 }
 
-impl Executor {
-    pub(super) fn open(setup: Setup, ends: Ends) -> io::Result<Executor> {
+impl StepdExecutor {
+    pub(super) fn open(setup: Setup, ends: Ends) -> io::Result<StepdExecutor> {
         sys::become_subreaper()?;
         // The launcher's mask blocks these already; a descriptor of the daemon's own takes them.
         let mut mask = SigSet::empty();
@@ -86,27 +70,21 @@ impl Executor {
         }
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Executor {
+        Ok(StepdExecutor {
             spool: setup.spool.clone(),
             node: Rc::from(&*setup.node),
             stepd: Stepd::new(setup),
             clock: Instant::now(),
             signals,
-            listener: ends.listener,
+            connections: Connections::new(ends.listener),
             launcher: Some(ControlChannel::new(ends.launcher)?),
             agent: ends.agent.map(ControlChannel::new).transpose()?,
             wire: ends.wire,
-            strangers: Vec::new(),
-            greeted: None,
-            client: None,
-            is_flush_awaited: false,
-            handed_over: None,
             tasks: None,
             processes: ProcessTree::new(),
             limits: LimitCache::default(),
             may_have_ended: false,
             events: VecDeque::new(),
-            last_id: 0,
             is_over: false,
         })
     }
@@ -156,30 +134,24 @@ impl Executor {
         match action {
             Action::Log(line) => eprintln!("{line}"),
             Action::BeginStep(order, srun) => {
-                self.begin_step(TaskSet::new(order, Rc::clone(&self.node)), srun)
+                let mut tasks = TaskSet::new(order, Rc::clone(&self.node));
+                tasks.direct = srun.and_then(|srun| self.connections.take_stdio(srun));
+                self.tasks = Some(tasks);
             }
             Action::Send(message, may_wait) => {
-                if let Some((_, client)) = &mut self.client {
+                if let Some(client) = self.connections.client_mut() {
                     client.send(&message, may_wait);
                 }
             }
             Action::SendFrame(frame, may_wait) => {
-                if let Some((_, client)) = &mut self.client {
+                if let Some(client) = self.connections.client_mut() {
                     client.send_frame(&frame, may_wait);
                 }
             }
-            Action::AwaitFlush => self.is_flush_awaited = true,
-            Action::Refuse(id, refusal) => {
-                if let Some((_, mut client)) = self.greeted.take_if(|(of, _)| *of == id) {
-                    client.send(&FromStepd::Refused(refusal), false);
-                    client.write();
-                }
-            }
-            Action::TakeClient(id) => {
-                self.client = self.greeted.take_if(|(of, _)| *of == id);
-                self.is_flush_awaited = false;
-            }
-            Action::CloseClient(id) => self.close_client(id),
+            Action::AwaitFlush => self.connections.await_flush(),
+            Action::Refuse(id, refusal) => self.connections.refuse(id, refusal),
+            Action::TakeClient(id) => self.connections.take_client(id),
+            Action::CloseClient(id) => self.connections.close(id),
             Action::AdoptLauncher(id, running) => self.adopt_launcher(id, running),
             Action::ReportEnd(frame) => self.report_end(&frame),
             Action::SendAgent(frame) => {
@@ -198,7 +170,7 @@ impl Executor {
             }
             Action::EndStep => {
                 self.tasks = None;
-                self.strangers.clear();
+                self.connections.strangers.clear();
             }
             Action::Exit => self.is_over = true,
             action => self.execute_for_tasks(action),
@@ -260,29 +232,9 @@ impl Executor {
         }
     }
 
-    fn begin_step(&mut self, mut tasks: TaskSet, srun: Option<ClientId>) {
-        if let Some((id, stdio)) = self.handed_over.take_if(|(id, _)| Some(*id) == srun) {
-            tasks.direct = Some([stdio.stdin, stdio.stdout, stdio.stderr]);
-            // Where it cannot be used, srun reads its end.
-            let client = Client::new(UnixStream::from(stdio.line));
-            self.client = client.ok().map(|client| (id, client));
-            self.is_flush_awaited = false;
-        }
-        self.tasks = Some(tasks);
-    }
-
-    fn close_client(&mut self, id: ClientId) {
-        if let Some((_, mut client)) = self.client.take_if(|(of, _)| *of == id) {
-            client.hurry();
-            client.write();
-        }
-        self.greeted.take_if(|(of, _)| *of == id);
-        self.handed_over.take_if(|(of, _)| *of == id);
-    }
-
     fn adopt_launcher(&mut self, id: ClientId, running: Box<RunningStep>) {
-        let client = self.greeted.take_if(|(of, _)| *of == id);
-        let channel = client.and_then(|(_, client)| ControlChannel::new(client.wire.stream).ok());
+        let stream = self.connections.take_launcher(id);
+        let channel = stream.and_then(|stream| ControlChannel::new(stream).ok());
         self.launcher = channel.and_then(|mut channel| {
             let frame = frame::encode(&StepdEvent::StepRunning(running));
             channel.send(&frame).then_some(channel)
@@ -314,33 +266,18 @@ impl Executor {
 
     /// Gives the machine a step.
     fn give(&mut self, next: NextStep, giver: Giver, srun: Option<SrunStdio>) {
-        self.handed_over = srun.map(|srun| (self.next_id(), srun));
-        let id = self.handed_over.as_ref().map(|(id, _)| *id);
-        self.deliver(Event::StepGiven(Box::new(next), giver, id));
-        self.handed_over = None;
-    }
-
-    fn next_id(&mut self) -> ClientId {
-        self.last_id += 1;
-        ClientId(self.last_id)
+        let srun = self.connections.hand_over(srun);
+        self.deliver(Event::StepGiven(Box::new(next), giver, srun));
     }
 
     /// Writes what waits for srun; whether that was news for the machine.
     fn write_to_client(&mut self) -> bool {
-        let Some((_, client)) = &mut self.client else {
-            return false;
-        };
-        client.write();
-        if !client.wire.open {
-            self.deliver(Event::ClientClosed);
-            return true;
+        match self.connections.write() {
+            Some(Written::Closed) => self.deliver(Event::ClientClosed),
+            Some(Written::Flushed) => self.deliver(Event::Flushed),
+            None => return false,
         }
-        let is_flushed = self.is_flush_awaited && client.wire.output.is_empty();
-        if is_flushed {
-            self.is_flush_awaited = false;
-            self.deliver(Event::Flushed);
-        }
-        is_flushed
+        true
     }
 
     /// Takes in what the launcher says.
@@ -395,61 +332,36 @@ impl Executor {
 
     /// Takes in what srun, or the node above, says.
     pub(super) fn read_client(&mut self) {
-        if let Some((_, client)) = &mut self.client {
+        if let Some(client) = self.connections.client_mut() {
             client.wire.read();
         }
         self.deliver_requests();
     }
 
     fn deliver_requests(&mut self) {
-        while let Some(message) = self.client.as_mut().and_then(|(_, c)| c.next()) {
+        while let Some(message) = self.connections.client_mut().and_then(Client::next) {
             self.deliver(Event::Client(message));
         }
-        if self.client.as_ref().is_some_and(|(_, c)| !c.wire.open) {
+        if self.connections.client().is_some_and(|c| !c.wire.open) {
             self.deliver(Event::ClientClosed);
-        }
-    }
-
-    /// Takes in who has connected.
-    pub(super) fn accept(&mut self) {
-        // Others have their turn before the next so many.
-        for _ in 0..STRANGERS_MAX {
-            let Ok((stream, _)) = self.listener.accept() else {
-                return;
-            };
-            if self.strangers.len() >= STRANGERS_MAX {
-                self.strangers.remove(0);
-            }
-            if let Ok(client) = Client::new(stream) {
-                let id = self.next_id();
-                self.strangers.push((id, client));
-            }
         }
     }
 
     /// Someone connected: the first message says who it is.
     pub(super) fn read_stranger(&mut self, at: usize) {
-        let (client, mut stranger) = self.strangers.swap_remove(at);
-        stranger.wire.read();
-        let Some(message) = stranger.next() else {
-            // Too much without a message: the connection is dropped.
-            if stranger.wire.open && stranger.wire.received <= GREETING_BYTES_MAX {
-                self.strangers.push((client, stranger));
-            }
+        let Some((client, message, is_own)) = self.connections.read_stranger(at) else {
             return;
         };
-        let is_own = matches!(message, ToStepd::Adopt(_)) && is_own(&stranger.wire.stream);
         if is_own {
             // The last words of the launcher before.
             self.read_launcher();
         }
-        self.greeted = Some((client, stranger));
         self.deliver(Event::Greeted {
             client,
             message,
             is_own,
         });
-        self.greeted = None;
+        self.connections.drop_greeted();
         self.deliver_requests();
     }
 
@@ -460,7 +372,8 @@ impl Executor {
         };
         // Without a way up it is dropped: they will be asked to say it again.
         let mut nowhere = Vec::new();
-        let up = self.client.as_mut().map_or(&mut nowhere, |(_, client)| {
+        let client = self.connections.client_mut();
+        let up = client.map_or(&mut nowhere, |client| {
             client.hurry();
             &mut client.wire.output
         });
@@ -510,12 +423,6 @@ impl Executor {
         let are_none = after == reaping::After::Childless;
         self.deliver(Event::ChildrenCollected { are_none });
     }
-}
-
-/// Whether the other end belongs to the user of this process, which is no job's unless all jobs are of one user.
-fn is_own(stream: &UnixStream) -> bool {
-    let peer = getsockopt(stream, PeerCredentials);
-    peer.is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw())
 }
 
 fn usage(ended: &sys::Reaped) -> Usage {

@@ -1,6 +1,6 @@
 //! What the daemon waits for, and in which order it takes what has come.
 
-use super::executor::Executor;
+use super::executor::StepdExecutor;
 use crate::step_links::Client;
 use crate::sys;
 use muster_node_core::stepd::Event;
@@ -22,7 +22,7 @@ const AGENT: usize = 6;
 const REST: usize = 7;
 
 /// Waits until something happens, and delivers it.
-pub(super) fn wait(executor: &mut Executor) -> io::Result<()> {
+pub(super) fn wait(executor: &mut StepdExecutor) -> io::Result<()> {
     match executor.stepd.is_idle() {
         true => wait_for_step(executor),
         false => wait_in_step(executor),
@@ -39,12 +39,15 @@ fn entry(fd: Option<RawFd>, events: i16) -> libc::pollfd {
 }
 
 /// Between two steps.
-fn wait_for_step(executor: &mut Executor) -> io::Result<()> {
+fn wait_for_step(executor: &mut StepdExecutor) -> io::Result<()> {
     let launcher = executor.launcher.as_ref().map(|l| l.stream.as_raw_fd());
     let agent = executor.agent.as_ref().map(|a| a.stream.as_raw_fd());
     let mut fds = [
         entry(Some(executor.signals.as_fd().as_raw_fd()), libc::POLLIN),
-        entry(Some(executor.listener.as_raw_fd()), libc::POLLIN),
+        entry(
+            Some(executor.connections.listener.as_raw_fd()),
+            libc::POLLIN,
+        ),
         entry(launcher, libc::POLLIN),
         entry(agent, libc::POLLIN),
     ];
@@ -56,7 +59,7 @@ fn wait_for_step(executor: &mut Executor) -> io::Result<()> {
     // Who has come for the next step has come after the word of it, which is read after this. To find nobody costs as much as
     // a connection.
     if fds[1].revents != 0 {
-        executor.accept();
+        executor.connections.accept();
     }
     if fds[2].revents != 0 {
         executor.read_launcher();
@@ -67,18 +70,18 @@ fn wait_for_step(executor: &mut Executor) -> io::Result<()> {
     }
     if executor.stepd.is_idle() {
         // They come too late.
-        executor.strangers.clear();
+        executor.connections.strangers.clear();
     }
     Ok(())
 }
 
 /// While a step runs.
-fn wait_in_step(executor: &mut Executor) -> io::Result<()> {
+fn wait_in_step(executor: &mut StepdExecutor) -> io::Result<()> {
     let (mut fds, below) = entries(executor);
     let timeout = timeout_ms(executor);
     sys::poll(&mut fds, timeout)?;
     let seen = |at: usize| fds[at].revents;
-    let strangers = executor.strangers.len();
+    let strangers = executor.connections.strangers.len();
     let streams = REST + strangers + below;
 
     for at in streams..fds.len() {
@@ -129,22 +132,22 @@ fn wait_in_step(executor: &mut Executor) -> io::Result<()> {
         executor.read_signals();
     }
     if seen(LISTENER) != 0 {
-        executor.accept();
+        executor.connections.accept();
     }
     Ok(())
 }
 
 /// What to poll, and how many of it are nodes below.
-fn entries(executor: &Executor) -> (Vec<libc::pollfd>, usize) {
+fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
     let tasks = executor.tasks.as_ref();
-    let client = executor.client.as_ref().map(|(_, client)| client);
+    let client = executor.connections.client();
     let is_choked = client.is_some_and(|c| c.wire.output.len() > OUTPUT_MAX);
     let is_full = is_choked || executor.stepd.is_full();
     let streams = tasks.map_or(0, |t| t.streams.len());
-    let mut fds = Vec::with_capacity(REST + 1 + executor.strangers.len() + streams);
+    let mut fds = Vec::with_capacity(REST + 1 + executor.connections.strangers.len() + streams);
     let input = |fd: Option<RawFd>| entry(fd, libc::POLLIN);
     fds.push(input(Some(executor.signals.as_fd().as_raw_fd())));
-    fds.push(input(Some(executor.listener.as_raw_fd())));
+    fds.push(input(Some(executor.connections.listener.as_raw_fd())));
     let launcher = executor.launcher.as_ref().map(|l| l.stream.as_raw_fd());
     fds.push(input(launcher));
     let ready = tasks.and_then(|t| t.ready.as_ref());
@@ -164,7 +167,7 @@ fn entries(executor: &Executor) -> (Vec<libc::pollfd>, usize) {
     fds.push(entry(Some(host), events));
     let agent = executor.agent.as_ref().map(|a| a.stream.as_raw_fd());
     fds.push(input(agent));
-    for (_, stranger) in &executor.strangers {
+    for (_, stranger) in &executor.connections.strangers {
         fds.push(input(Some(stranger.wire.stream.as_raw_fd())));
     }
     let before = fds.len();
@@ -180,14 +183,14 @@ fn entries(executor: &Executor) -> (Vec<libc::pollfd>, usize) {
 }
 
 /// How long to wait, at most.
-fn timeout_ms(executor: &mut Executor) -> i32 {
+fn timeout_ms(executor: &mut StepdExecutor) -> i32 {
     if executor.may_have_ended {
         return 0;
     }
     if executor.stepd.has_unread() && executor.has_launcher_read() {
         executor.deliver(Event::LauncherHasRead);
     }
-    let client = executor.client.as_ref().map(|(_, client)| client);
+    let client = executor.connections.client();
     let company = client.and_then(Client::waits_until);
     let company = company.map(|until| until.saturating_duration_since(Instant::now()));
     let reading = executor.stepd.has_unread().then_some(READ_WAIT);

@@ -5,7 +5,7 @@
 use super::executor::Ends;
 use crate::descriptors::SrunStdio;
 use crate::failure::end_at_panic;
-use crate::role;
+use crate::role::{self, STEPD_NAME};
 use crate::sys;
 use muster_node_core::messages::FirstOrder;
 use muster_node_core::stepd::Setup;
@@ -14,9 +14,6 @@ use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// Name under which the binary's own executable is started as a step daemon.
-pub const STEPD_NAME: &str = "muster-stepd";
 
 /// How long a daemon waits for the streams of a direct step, which the agent sends when it learns that the daemon is there.
 const STREAMS_WAIT: Duration = Duration::from_secs(20);

@@ -126,7 +126,7 @@ impl TaskSet {
         let found = found.filter(|_| self.order.direct);
         let program = Program::new(self.argv(global), Words::with(inherited, of_task));
         let mut program = program.found_at(found);
-        let limits = limits.to_set(&self.order.limits);
+        let limits = limits.missing(&self.order.limits);
         let place = Place {
             local: 0,
             global,

@@ -166,7 +166,7 @@ pub(super) struct LimitCache {
 
 impl LimitCache {
     /// Those of these soft limits that are to be set.
-    pub(super) fn to_set(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
+    pub(super) fn missing(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
         if self.asked.as_deref() != Some(asked) {
             self.asked = Some(asked.to_vec());
             self.other = sys::other_limits(&sys::with_first_limits(asked));

@@ -2,6 +2,7 @@
 
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, env_of, fifo};
+use super::versions::hello;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd};
@@ -12,7 +13,6 @@ use muster_proto::node::{Order, Report};
 use muster_proto::step::{
     AgentReply, AgentRequest, FromStepd, StdinTask, StepCreated, StepSpec, ToStepd,
 };
-use muster_proto::version::Versions;
 use muster_trust::{JobKeyUse, derive_job_key};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -649,12 +649,6 @@ fn listed() {
     assert_eq!(batch.count(), 1);
 }
 
-/// What srun says first to a step daemon.
-pub fn hello(key: &[u8]) -> ToStepd {
-    let greeting = Versions::CLUSTER.greeting();
-    ToStepd::Hello(key.to_vec().into(), Some(greeting))
-}
-
 fn strangers() {
     let dir = Dir::new("strange");
     let mut node = Node::start(&dir, "n1");
@@ -673,9 +667,7 @@ fn strangers() {
     let half = [&(60u32 << 20).to_be_bytes()[..], &vec![0; 8 << 20]].concat();
     assert!(long.write_all(&half).is_err(), "a long greeting is cut off");
     let mut first = UnixStream::connect(path).unwrap();
-    let others: Vec<UnixStream> = (0..64)
-        .map(|_| UnixStream::connect(path).unwrap())
-        .collect();
+    let others = [(); 64].map(|()| UnixStream::connect(path).unwrap());
     assert_eq!(first.read(&mut [0]).unwrap(), 0, "the oldest is hung up on");
     let rights = [others[0].as_raw_fd()];
     let rights = [ControlMessage::ScmRights(&rights)];

@@ -2,13 +2,13 @@
 
 use super::Test;
 use super::cluster::{Dir, Node, PATIENCE};
-use super::steps::{Srun, allocate, another_shim, hello, spec, step_end};
+use super::steps::{Srun, allocate, another_shim, spec, step_end};
 use minicbor::Encode;
 use muster_model::effect::TerminateReason;
 use muster_proto::PROTOCOL;
 use muster_proto::frame;
 use muster_proto::step::{FromStepd, ToStepd};
-use muster_proto::version::Greeting;
+use muster_proto::version::{Greeting, Versions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -19,6 +19,12 @@ pub const TESTS: &[Test] = &[
     ("launcher_of_another_version_is_refused", older_launcher),
     ("step_daemon_of_another_version_is_left_alone", older_daemon),
 ];
+
+/// What srun says first to a step daemon.
+pub fn hello(key: &[u8]) -> ToStepd {
+    let greeting = Versions::CLUSTER.greeting();
+    ToStepd::Hello(key.to_vec().into(), Some(greeting))
+}
 
 /// A version before all others.
 fn ancient() -> Greeting {

@@ -45,7 +45,7 @@ impl World {
             Action::SendAgent(frame) => {
                 let step = ended(&frame).0;
                 assert!(self.reported.contains(&step), "the agent knows first");
-                assert!(self.told.insert(step), "the agent is told twice");
+                assert!(self.sent.insert(step), "the agent is sent an end twice");
             }
             Action::CheckLauncher => {
                 let has_read = self.launcher.as_ref().is_some_and(Vec::is_empty);
@@ -271,8 +271,8 @@ impl World {
         if !self.is_broken {
             assert_eq!(self.pids(is_of_step), [], "tasks outlive the step");
             let has_srun = self.srun.as_ref().is_some_and(|s| s.is_greeted);
-            let is_told = self.closed_sent > 0 || (order.direct && has_srun);
-            if is_told {
+            let is_complete = self.closed_sent > 0 || (order.direct && has_srun);
+            if is_complete {
                 let ends: Vec<u32> = self.exits.keys().copied().collect();
                 assert_eq!(ends.len(), self.started, "ends are missing: {ends:?}");
             }

@@ -30,8 +30,8 @@ enum Incident {
     Prepare(usize),
     /// A task, an epilog, an orphan or the host ends.
     Ends { which: Index, status: i32 },
-    /// A task leaves a process behind, which has its output.
-    Orphan(Index),
+    /// A task leaves a process behind, which has its output or not.
+    Orphan { of: Index, has_output: bool },
     /// A process ignores SIGTERM.
     IgnoreTerm(Index),
     /// The MPI host says something.
@@ -135,7 +135,8 @@ fn incident() -> impl Strategy<Value = Incident> {
         5 => (1_usize..4).prop_map(Incident::Prepare),
         8 => (any::<Index>(), prop_oneof![3 => Just(0), 1 => Just(256), 1 => Just(9)])
             .prop_map(|(which, status)| Incident::Ends { which, status }),
-        1 => any::<Index>().prop_map(Incident::Orphan),
+        1 => (any::<Index>(), any::<bool>())
+            .prop_map(|(of, has_output)| Incident::Orphan { of, has_output }),
         1 => any::<Index>().prop_map(Incident::IgnoreTerm),
         4 => host_word().prop_map(Incident::Host),
         2 => command().prop_map(Incident::Command),
@@ -199,12 +200,12 @@ impl World {
                     self.end(pid, status);
                 }
             }
-            Incident::Orphan(which) => {
+            Incident::Orphan { of, has_output } => {
                 let is_task = |p: &Process| matches!(p.role, Role::Task(_)) && !p.is_held;
-                if let Some(of) = choose(&self.pids(is_task), which)
+                if let Some(of) = choose(&self.pids(is_task), of)
                     && let Some(pid) = self.spawn(Role::Orphan, false)
                 {
-                    let outputs = self.outputs.iter_mut();
+                    let outputs = self.outputs.iter_mut().filter(|_| has_output);
                     for output in outputs.filter(|o| o.holders.contains(&of)) {
                         output.holders.insert(pid);
                     }
@@ -410,7 +411,7 @@ impl World {
                 "nobody knows how step {step} has ended"
             );
         }
-        assert!(self.told.is_subset(&self.reported));
+        assert!(self.sent.is_subset(&self.reported));
     }
 
     fn run(plant: Option<Plant>, first: Kind, incidents: Vec<Incident>) {

@@ -90,7 +90,7 @@ fn a_step_runs_and_its_daemon_gets_the_next() {
     world.end_tasks(256);
     assert_eq!(world.exits.len(), 1);
     assert_eq!(world.closed_sent, 1);
-    assert_eq!(world.told, BTreeSet::from([STEP]));
+    assert_eq!(world.sent, BTreeSet::from([STEP]));
     let end = world.last_end.take().unwrap();
     assert_eq!((end.state, end.exit.code), (JobState::Failed, 1));
     assert!(world.stepd.is_idle() && world.stepd.has_unread());
@@ -144,7 +144,7 @@ fn tasks_wait_for_their_host() {
 fn a_host_that_fails_fails_the_step() {
     let mut world = World::with_step(with_host());
     world.host(HostEvent::Failed("no libpmix".to_owned()));
-    assert!(world.order.is_some(), "srun is to be told");
+    assert!(world.order.is_some(), "srun is to learn why");
     world.connect(hello());
     world.wake_up(ALL);
     let is_line =
@@ -191,7 +191,7 @@ fn an_abort_ends_the_step_where_srun_does_not() {
 }
 
 #[test]
-fn a_task_that_leaves_the_others_waiting_is_told_of() {
+fn a_task_that_leaves_the_others_waiting_is_reported() {
     let mut world = World::running(with_host());
     world.prepare(2);
     world.is_host_ready = true;
@@ -281,7 +281,7 @@ fn only_srun_is_let_in() {
     let wrong = ToStepd::Hello(vec![0; 16].into(), Some(Versions::CLUSTER.greeting()));
     let stranger = greet(&mut world, wrong, true);
     assert_eq!(world.closed, [stranger]);
-    // Who does not say which version it speaks is told so.
+    // Who does not say which version it speaks is refused.
     let silent = greet(&mut world, ToStepd::Hello(KEY.to_vec().into(), None), false);
     assert_eq!(world.refused, [silent]);
     let other = greet(&mut world, ToStepd::Adopt(Some(VERSIONS.greeting())), false);
@@ -320,6 +320,17 @@ fn what_a_task_leaves_behind_is_killed() {
         world.reported.contains(&STEP),
         "and so there may be another"
     );
+}
+
+#[test]
+fn a_daemon_that_has_something_left_gets_no_other_step() {
+    let mut world = World::running(tasks(1));
+    world.spawn(Role::Orphan, false).unwrap();
+    let task = world.tasks()[0];
+    world.end(task, 0);
+    world.wake_up(ALL);
+    assert!(world.is_over, "it is killed, and not collected");
+    assert_eq!(world.end_of(STEP).state, JobState::Completed);
 }
 
 #[test]
@@ -380,6 +391,20 @@ fn ends_that_a_lost_launcher_has_not_read_are_in_files() {
     world.launcher = None;
     world.wake_up(ALL);
     assert!(world.is_over && world.is_known(StepNo(1)));
+}
+
+#[test]
+fn all_ends_that_a_lost_launcher_has_not_read_are_in_files() {
+    let mut world = World::running(tasks(1));
+    world.end_tasks(0);
+    world.agent_gives(1, tasks(1));
+    world.connect(hello());
+    world.wake_up(ALL);
+    world.end_tasks(0);
+    assert_eq!(world.launcher, Some(vec![STEP, StepNo(1)]));
+    world.launcher = None;
+    world.wake_up(ALL);
+    assert_eq!(world.files.len(), 2);
 }
 
 #[test]
@@ -446,6 +471,19 @@ fn nothing_is_lost_with_the_node_above() {
 }
 
 #[test]
+fn srun_that_has_come_for_a_node_above_is_not_awaited_again() {
+    let mut world = World::running(in_tree());
+    for is_srun in [false, true] {
+        assert_eq!(world.signals, []);
+        world.connect(attach(is_srun, world.seen));
+        world.wake_up(ALL);
+        world.srun.as_mut().unwrap().is_gone = true;
+        world.wake_up(ALL);
+    }
+    assert_eq!(world.signals, [SIGCONT, SIGTERM]);
+}
+
+#[test]
 fn a_node_that_srun_does_not_come_to_ends_the_step() {
     let mut world = World::running(in_tree());
     world.srun.as_mut().unwrap().is_gone = true;
@@ -455,7 +493,7 @@ fn a_node_that_srun_does_not_come_to_ends_the_step() {
 }
 
 #[test]
-fn a_node_that_cannot_be_reached_is_told_of() {
+fn a_node_that_cannot_be_reached_is_reported() {
     let mut world = World::with_step(in_tree());
     world.lacks = true;
     world.connect(attach(true, 0));
