@@ -18,9 +18,7 @@ mod upward;
 
 pub use interface::{Action, ClientId, Event, Giver, HostCommand, HostEvent, Setup, StartedTasks};
 
-use crate::messages::{
-    KeptEntries, NextStep, RunningStep, StepOrder, StepdCommand, StepdEvent, VERSIONS,
-};
+use crate::messages::{KeptEntries, NextStep, RunningStep, StepdCommand, StepdEvent, VERSIONS};
 use crate::now::Now;
 use crate::stepd_reuse::result_path;
 use actions::Actions;
@@ -193,14 +191,10 @@ impl Stepd {
     }
 
     fn begin(&mut self, next: NextStep, dirs: Vec<PathBuf>, srun: Option<ClientId>) {
-        let order: Rc<StepOrder> = Rc::from(next.order);
-        let mut step = Step::new(Rc::clone(&order), Rc::clone(&self.node), &self.out);
-        step.kill_wait_ms = next.kill_wait_ms.min(u32::MAX.into());
-        step.result = PathBuf::from(next.result);
-        step.kept = next.kept;
-        step.dirs = dirs;
-        self.out.push(Action::BeginStep(Rc::clone(&order), srun));
-        if order.pmix.is_some() {
+        let mut step = Step::new(next, dirs, Rc::clone(&self.node), &self.out);
+        let order = Rc::clone(&step.order);
+        self.out.push(Action::BeginStep(order, srun));
+        if step.order.pmix.is_some() {
             self.out.push(Action::StartHost(step.dirs.clone()));
         }
         if let Some(srun) = srun {

@@ -199,7 +199,7 @@ pub enum Action {
     Log(String),
     /// From now on it is about this step. srun's connection and streams, if it handed them over, are the step's.
     BeginStep(Rc<StepOrder>, Option<ClientId>),
-    /// Start the MPI host. Its files are in these directories; the result file says where the spool directory is.
+    /// Start the MPI host. Its files are in these directories.
     StartHost(Vec<PathBuf>),
     /// Start all tasks.
     StartTasks,

@@ -6,7 +6,7 @@ use super::interface::{Action, Event, StartedTasks};
 use super::phase::{Move, Phase};
 use super::upward::Upward;
 use crate::exit_status::exit_status;
-use crate::messages::{KeptEntries, StepOrder, StepdCommand};
+use crate::messages::{KeptEntries, NextStep, StepOrder, StepdCommand};
 use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
 use muster_model::job::{ExitStatus, Usage};
 use muster_proto::step::FromStepd;
@@ -78,7 +78,8 @@ pub(super) struct Step {
     pub(super) order: Rc<StepOrder>,
     /// This node.
     pub(super) node: Rc<str>,
-    pub(super) kill_wait_ms: u64,
+    /// Time between TERM and KILL.
+    kill_wait_ms: u64,
     /// File for the result.
     pub(super) result: PathBuf,
     /// Where an MPI step has its files, and where the memory that its tasks share.
@@ -115,15 +116,17 @@ pub(super) struct Step {
 }
 
 impl Step {
-    pub(super) fn new(order: Rc<StepOrder>, node: Rc<str>, out: &Actions) -> Step {
-        let limit = order.launch.spec.time_limit.and_then(|l| l.seconds());
+    /// A step that waits for srun.
+    pub(super) fn new(next: NextStep, dirs: Vec<PathBuf>, node: Rc<str>, out: &Actions) -> Step {
+        let limit = next.order.launch.spec.time_limit;
+        let limit = limit.and_then(|limit| limit.seconds());
         Step {
-            order,
+            order: Rc::from(next.order),
             node,
-            kill_wait_ms: 0,
-            result: PathBuf::new(),
-            dirs: Vec::new(),
-            kept: KeptEntries::default(),
+            kill_wait_ms: next.kill_wait_ms.min(u32::MAX.into()),
+            result: PathBuf::from(next.result),
+            dirs,
+            kept: next.kept,
             phase: Phase::default(),
             up: Upward::default(),
             lost: Vec::new(),
@@ -252,27 +255,19 @@ impl Step {
     }
 
     fn tasks_started(&mut self, started: StartedTasks, out: &mut Actions) {
-        let here = self
-            .order
-            .launch
-            .tasks
-            .get(self.order.launch.position as usize);
-        let globals = here.cloned().unwrap_or_default();
-        self.tasks.extend(
-            globals
-                .into_iter()
-                .zip(started.pids)
-                .map(|(global, pid)| Task {
-                    global,
-                    pid,
-                    exit: None,
-                }),
-        );
+        let launch = &self.order.launch;
+        let here = launch.tasks.get(launch.position as usize);
+        let started_here = here.into_iter().flatten().zip(started.pids);
+        self.tasks.extend(started_here.map(|(global, pid)| Task {
+            global: *global,
+            pid,
+            exit: None,
+        }));
         self.outputs = started.outputs;
         self.are_held = started.are_held;
         if let Some(e) = started.error {
-            self.up
-                .message(format!("slurmstepd: error: cannot start tasks: {e}"), out);
+            let line = format!("slurmstepd: error: cannot start tasks: {e}");
+            self.up.message(line, out);
             self.move_by(Move::StartFailed, out);
             out.push(Action::SignalTasks(SIGKILL));
         }

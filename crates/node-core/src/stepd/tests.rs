@@ -7,7 +7,7 @@ mod random;
 mod scenarios;
 
 use super::*;
-use crate::messages::{JobAttempt, PmixOrder, StepBounds, TaskBinding, User};
+use crate::messages::{JobAttempt, PmixOrder, StepBounds, StepOrder, TaskBinding, User};
 use crate::signals::{SIGKILL, SIGTERM};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
