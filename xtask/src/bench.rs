@@ -10,7 +10,6 @@ mod site;
 
 pub(crate) use scale::{ASK, asks};
 
-use crate::cluster;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
@@ -127,7 +126,7 @@ enum Beside {
 
 /// Runs the sections.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let place = cluster::target();
+    let place = crate::build::target();
     let mut bench = Bench {
         scale: 1.0,
         large: false,

@@ -1,6 +1,5 @@
 //! `cargo xtask build`: Muster with its user commands linked statically inside, where the toolchain can do that.
 
-use crate::cluster::target;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ fn static_target() -> String {
 }
 
 /// A program to be used instead of one that is built.
-static GIVEN: OnceLock<PathBuf> = OnceLock::new();
+pub(crate) static GIVEN: OnceLock<PathBuf> = OnceLock::new();
 
 /// From now on, this program is used, and none is built.
 ///
@@ -77,48 +76,6 @@ fn with_commands(profile: Profile, commands: Option<&Path>) -> Result<PathBuf> {
     Ok(fs::canonicalize(built(&target(), profile).join("muster"))?)
 }
 
-/// Builds a release, by a profile of what it does where the toolchain can do that, and says where it is. Its symbols lie
-/// beside it, where debuggers and its own backtraces find them.
-pub(crate) fn profiled() -> Result<PathBuf> {
-    if let Some(given) = GIVEN.get() {
-        return Ok(given.clone());
-    }
-    let commands = commands(Profile::Release)?;
-    let triple = host()?;
-    let Some(flag) = crate::profile::flag(&triple, commands.as_deref())? else {
-        return muster(Profile::Release);
-    };
-    let program = with_flag(&triple, &flag, commands.as_deref())?;
-    let file = built(&target(), Profile::Release).join("muster");
-    fs::create_dir_all(built(&target(), Profile::Release))?;
-    // A link would change when the next build with counters writes its program.
-    let beside = file.with_extension("new");
-    fs::copy(&program, &beside)?;
-    split_symbols(&beside, &file.with_extension("debug"))?;
-    fs::rename(&beside, &file)?;
-    Ok(fs::canonicalize(file)?)
-}
-
-/// Moves a program's symbols into a file of their own, which it then names. They are nine tenths of it.
-fn split_symbols(program: &Path, symbols: &Path) -> Result<()> {
-    // Strings, so that the name in the program is the file's alone.
-    let link = format!("--add-gnu-debuglink={}", symbols.display());
-    let (program, symbols) = (program.as_os_str(), symbols.as_os_str());
-    for words in [
-        &["--only-keep-debug".as_ref(), program, symbols][..],
-        &["--strip-all".as_ref(), link.as_ref(), program],
-    ] {
-        match Command::new("objcopy").args(words).status() {
-            Ok(status) => ensure!(status.success(), "objcopy {words:?} failed"),
-            Err(error) => {
-                eprintln!("Symbols stay in the program: objcopy does not start ({error}).");
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Builds it for release with a flag for the compiler that commands, macros and build scripts do not get.
 pub(crate) fn with_flag(triple: &str, flag: &str, commands: Option<&Path>) -> Result<PathBuf> {
     let flags = format!("target.{triple}.rustflags=[{flag:?}]");
@@ -168,7 +125,7 @@ fn cargo(words: &[&str], profile: Profile) -> Command {
     cargo
 }
 
-fn built(target: &Path, profile: Profile) -> PathBuf {
+pub(crate) fn built(target: &Path, profile: Profile) -> PathBuf {
     target.join(profile.folder())
 }
 
@@ -183,4 +140,9 @@ fn fetch(triple: &str) -> bool {
     let mut rustup = Command::new("rustup");
     rustup.args(["target", "add", triple]).stdout(Stdio::null());
     rustup.status().is_ok_and(|status| status.success())
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }

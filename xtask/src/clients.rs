@@ -2,7 +2,8 @@
 //! tests/clients/use_NAME.py is one; its first line names the packages it needs. They are installed from the
 //! package index, so this is no part of `cargo xtask check`.
 
-use crate::cluster::{Cluster, target};
+use crate::build::target;
+use crate::cluster::Cluster;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -79,8 +79,3 @@ impl Drop for Cluster {
         }
     }
 }
-
-/// Where cargo builds.
-pub(crate) fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
-}

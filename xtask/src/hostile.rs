@@ -1,6 +1,7 @@
 //! `cargo xtask hostile`: attacks against a cluster of real processes, until their time is over.
 
-use crate::cluster::{Cluster, target};
+use crate::build::target;
+use crate::cluster::Cluster;
 use anyhow::{Context, Result, bail, ensure};
 use muster_hostile::attacks::{ATTACKS, Attack};
 use muster_hostile::campaign::{PROCESSES, Report, Round};

@@ -5,7 +5,8 @@
 //! What a job is to exit with is part of its script, so a mixed-up record shows. Jobs that a killed machine took with
 //! it run again with a restart count; what may never happen is that the same count runs twice.
 
-use crate::cluster::{Cluster, target};
+use crate::build::target;
+use crate::cluster::Cluster;
 use crate::hostile::Attackers;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

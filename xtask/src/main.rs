@@ -64,7 +64,7 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["build"] => build::profiled().map(|_| ()),
+        ["build"] => profile::profiled().map(|_| ()),
         ["build", "--plain"] => build::muster(build::Profile::Release).map(|_| ()),
         ["build", "--debug"] => build::muster(build::Profile::Dev).map(|_| ()),
         ["check"] => check::run(build::Profile::Dev),

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         _ => bail!("there is --muster FILE, and nothing else"),
     }
     let muster = crate::build::muster(crate::build::Profile::Release)?;
-    let place = crate::cluster::target().join("numa");
+    let place = crate::build::target().join("numa");
     fs::create_dir_all(&place)?;
     let place = fs::canonicalize(place)?;
     install()?;

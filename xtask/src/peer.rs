@@ -224,7 +224,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     drop((muster, peers));
     let _ = fs::remove_dir_all(&dir);
     result?;
-    let out = crate::cluster::target().join("bench-peer.json");
+    let out = crate::build::target().join("bench-peer.json");
     fs::write(&out, serde_json::to_string_pretty(&Value::Array(rows))?)?;
     println!(
         "\nEach figure is the median of {reps} runs, taken in turns. JSON: {}",
@@ -343,7 +343,7 @@ fn start_muster(home: &Path) -> Result<Product> {
 pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result<Product> {
     // Once: nothing is to be built between two measurements.
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| crate::build::profiled().ok());
+    let built = BUILT.get_or_init(|| crate::profile::profiled().ok());
     let muster = built.as_ref().context("muster does not build")?;
     let home_text = home.display().to_string();
     let guard = Guard::new(

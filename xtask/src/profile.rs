@@ -2,7 +2,7 @@
 //! counted. Where code that runs together lies together, the processor waits less for it: the scheduler's passes and the
 //! controller's turns are bound by that, not by what they compute.
 
-use crate::cluster::target;
+use crate::build::{self, GIVEN, Profile, built, target, with_flag};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ pub(crate) fn flag(triple: &str, commands: Option<&Path>) -> Result<Option<Strin
     let (raw, merged) = (place.join("raw"), place.join("muster.profdata"));
     eprintln!("Muster is built with counters, to learn which of its code runs most.");
     let generate = format!("-Cprofile-generate={}", raw.display());
-    let counting = crate::build::with_flag(triple, &generate, commands)?;
+    let counting = with_flag(triple, &generate, commands)?;
     if is_older(&merged, &counting) {
         eprintln!("Muster does what it is for, and counts.");
         train(&counting, &place, &raw)?;
@@ -114,4 +114,46 @@ fn merge_program() -> Result<Option<PathBuf>> {
         let _ = rustup.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
     Ok(Some(program).filter(|program| program.exists()))
+}
+
+/// Builds a release, by a profile of what it does where the toolchain can do that, and says where it is. Its symbols lie
+/// beside it, where debuggers and its own backtraces find them.
+pub(crate) fn profiled() -> Result<PathBuf> {
+    if let Some(given) = GIVEN.get() {
+        return Ok(given.clone());
+    }
+    let commands = build::commands(Profile::Release)?;
+    let triple = build::host()?;
+    let Some(flag) = flag(&triple, commands.as_deref())? else {
+        return build::muster(Profile::Release);
+    };
+    let program = with_flag(&triple, &flag, commands.as_deref())?;
+    let file = built(&target(), Profile::Release).join("muster");
+    fs::create_dir_all(built(&target(), Profile::Release))?;
+    // A link would change when the next build with counters writes its program.
+    let beside = file.with_extension("new");
+    fs::copy(&program, &beside)?;
+    split_symbols(&beside, &file.with_extension("debug"))?;
+    fs::rename(&beside, &file)?;
+    Ok(fs::canonicalize(file)?)
+}
+
+/// Moves a program's symbols into a file of their own, which it then names. They are nine tenths of it.
+fn split_symbols(program: &Path, symbols: &Path) -> Result<()> {
+    // Strings, so that the name in the program is the file's alone.
+    let link = format!("--add-gnu-debuglink={}", symbols.display());
+    let (program, symbols) = (program.as_os_str(), symbols.as_os_str());
+    for words in [
+        &["--only-keep-debug".as_ref(), program, symbols][..],
+        &["--strip-all".as_ref(), link.as_ref(), program],
+    ] {
+        match Command::new("objcopy").args(words).status() {
+            Ok(status) => ensure!(status.success(), "objcopy {words:?} failed"),
+            Err(error) => {
+                eprintln!("Symbols stay in the program: objcopy does not start ({error}).");
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
 }

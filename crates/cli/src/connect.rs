@@ -5,7 +5,7 @@ use muster_model::command::{Reply, UserCommand};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::shared_spec::SpecTable;
 use muster_proto::client::{Query, Request, RequestBody, Response};
-use muster_proto::{PROTOCOL, frame};
+use muster_proto::{PROTOCOL, client, frame};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -150,7 +150,7 @@ impl Client {
         self.fill(length)?;
         let body = &self.bytes[self.taken..self.taken + length];
         self.taken += length;
-        frame::decode_answer(body, &mut self.specs)
+        client::decode_answer(body, &mut self.specs)
     }
 
     /// Reads until so many bytes are there that were not taken.

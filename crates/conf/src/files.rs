@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::diagnostic::{Diagnostic, Findings, Origin};
 use crate::keys::{self, Table};
-use crate::load::{Checker, Reader, Settings};
+use crate::load::Checker;
 use crate::model::Setting;
+use crate::reader::{Reader, Settings};
 use crate::source::{self, Pair, ReadFile};
 use crate::value;
 use muster_model::hostlist;

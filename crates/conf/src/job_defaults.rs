@@ -1,7 +1,7 @@
 //! `DefCpuPerGPU` and `DefMemPerGPU` of slurm.conf and of partitions, as keys of their own or as words of `JobDefaults`.
 
 use crate::diagnostic::Findings;
-use crate::load::Reader;
+use crate::reader::Reader;
 use crate::value;
 use muster_model::config::JobDefaults;
 

@@ -17,6 +17,7 @@ pub mod options;
 mod order;
 mod partitions;
 mod power;
+mod reader;
 pub mod scheduler_parameters;
 mod show;
 mod slurmctld_parameters;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use crate::diagnostic::{Findings, Origin};
 use crate::keys;
-use crate::load::{Reader, Record};
 use crate::model::{DownNodes, GresCount, NodeDef};
+use crate::reader::{Reader, Record};
 use crate::value;
 use muster_model::gpu_parts::is_part;
 use muster_model::hostlist;

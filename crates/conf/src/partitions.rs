@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::diagnostic::{Findings, Origin};
 use crate::job_defaults;
 use crate::keys;
-use crate::load::{Reader, Record};
 use crate::model::{NodeSet, OverSubscribe, PartitionDef, PartitionState, SelectUnit};
 use crate::nodes::{self, MAX_NODES, Nodes};
+use crate::reader::{Reader, Record};
 use crate::value::{self, TimeLimit};
 use muster_model::hostlist;
 

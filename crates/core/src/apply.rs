@@ -8,10 +8,11 @@ mod specs;
 
 use crate::event::{Event, JobChange};
 use crate::fair_share;
-use crate::index::{Counts, Keys, in_record};
+use crate::index::{Counts, Keys};
 use crate::policy::limits::{Charge, charged};
 use crate::policy::priority::calculate_scale;
 use crate::state::limit_use::AccrualGroup;
+use crate::state::queue_size::in_record;
 use crate::state::{Blob, Note, State};
 use muster_model::accounts::Accounts;
 use muster_model::config::{ClusterConfig, PartitionConfig};
@@ -355,30 +356,27 @@ impl State {
             return;
         };
         let (after, counts_after) = (self.keys_of(job), Counts::of(job));
+        let owner = job.spec.owner.uid;
         self.reindex(id, keys, &after);
         if counts != counts_after
             && let Some(info) = self.arrays.get(&base)
         {
             let counts = Counts::of_array(info).moved(counts, counts_after);
-            self.store_counts(base, counts);
+            self.store_counts(base, owner, counts);
         }
     }
 
-    /// Writes the counts of an array, and keeps what is counted over all arrays.
-    fn store_counts(&mut self, base: JobId, counts: Counts) {
+    /// Writes the counts of a user's array, and counts its tasks in the queue.
+    fn store_counts(&mut self, base: JobId, owner: u32, counts: Counts) {
         let Some(info) = self.arrays.get_mut(&base) else {
             return;
         };
         let before = in_record(info);
         counts.store(info);
         let after = in_record(info);
-        let without = self.tasks_in_records.saturating_sub(before);
-        self.tasks_in_records = without.saturating_add(after);
-    }
-
-    /// Jobs as `MaxJobCount` counts them: each task of an array is one, whether it has a record of its own or not.
-    pub fn job_count(&self) -> u64 {
-        (self.jobs.len() as u64).saturating_add(self.tasks_in_records)
+        self.queue_size
+            .subtract(owner, before.saturating_sub(after));
+        self.queue_size.add(owner, after.saturating_sub(before));
     }
 
     fn submit(&mut self, event: &Event) {
@@ -396,7 +394,7 @@ impl State {
         if let Some(array) = &job.spec.array {
             let info = array_info(&array.indices, array.throttle);
             self.arrays.insert(id, info);
-            self.store_counts(id, Counts::of(&job));
+            self.store_counts(id, job.spec.owner.uid, Counts::of(&job));
         }
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
         fair_share::ensure_association(&mut self.accounts, account, user, job.submit_time);
@@ -407,6 +405,7 @@ impl State {
     fn insert(&mut self, job: Job) {
         let (id, keys) = (job.id, self.keys_of(&job));
         self.use_blobs(&job.spec);
+        self.queue_size.add(job.spec.owner.uid, 1);
         self.jobs.insert(id, job);
         self.reindex(id, &Keys::default(), &keys);
     }
@@ -431,6 +430,7 @@ impl State {
             self.next_job_id = id.0 + 1;
             let task = job::task(record, id, index);
             let counted = self.counted(record);
+            let owner = task.spec.owner.uid;
             if let Some(job) = self.jobs.get_mut(&base) {
                 job::apply_event(job, event);
             }
@@ -443,7 +443,7 @@ impl State {
             if let Some(info) = self.arrays.get(&base) {
                 let mut counts = Counts::of_array(info);
                 counts.pending = counts.pending.saturating_sub(1);
-                self.store_counts(base, counts);
+                self.store_counts(base, owner, counts);
             }
         }
         if let Some(info) = self.arrays.get_mut(&base) {
@@ -495,6 +495,7 @@ impl State {
         job::apply_event(&mut job, event);
         let keys = self.keys_of(&job);
         self.reindex(id, &keys, &Keys::default());
+        self.queue_size.subtract(job.spec.owner.uid, 1);
         self.drop_blobs(&job.spec);
         if id == job.submission() {
             self.unshare_spec(&job.spec);

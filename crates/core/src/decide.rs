@@ -21,6 +21,7 @@ mod reboot;
 mod requeue;
 mod reservation;
 mod resize;
+mod room;
 mod submit;
 mod suspend;
 mod target;

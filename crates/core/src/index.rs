@@ -4,6 +4,7 @@
 use crate::policy::priority::calculate_scale;
 use crate::state::State;
 use crate::state::limit_use::{AccrualGroup, Counted};
+use crate::state::queue_size::QueueSize;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
 use muster_model::node::{Node, NodeLink};
@@ -99,11 +100,6 @@ impl Counts {
         info.failed = self.failed;
         info.unstarted = self.unstarted;
     }
-}
-
-/// Tasks that are in the record of their array, without the first.
-pub(crate) fn in_record(info: &ArrayInfo) -> u64 {
-    u64::from(info.pending.saturating_sub(1))
 }
 
 /// The key under which `job` waits for what `term` names; `None` for `singleton`.
@@ -322,7 +318,7 @@ impl State {
             due.filter_map(|n| Some((power_due(n, config)?, n.idx)))
                 .collect()
         });
-        self.tasks_in_records = self.arrays.values().map(in_record).sum();
+        self.queue_size = QueueSize::count(self);
         self.index_partitions();
         self.scale = calculate_scale(self);
     }

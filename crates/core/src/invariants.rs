@@ -1,9 +1,10 @@
 //! Invariants of the state after every event. They read the whole state: for tests and the simulator.
 
 use crate::apply;
-use crate::index::{Counts, in_record};
+use crate::index::Counts;
 use crate::policy::priority::calculate_scale;
 use crate::state::State;
+use crate::state::queue_size::QueueSize;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
@@ -34,9 +35,9 @@ impl State {
             self.check_array(*base, info)?;
         }
         ensure!(
-            self.tasks_in_records == self.arrays.values().map(in_record).sum::<u64>(),
-            "{} tasks are counted in records of arrays",
-            self.tasks_in_records
+            self.queue_size == QueueSize::count(self),
+            "jobs are counted wrongly: {:?}",
+            self.queue_size
         );
         self.check_blobs()?;
         self.check_indexes()

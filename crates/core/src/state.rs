@@ -2,6 +2,7 @@
 
 pub mod job_table;
 pub mod limit_use;
+pub mod queue_size;
 pub mod run_times;
 mod scale;
 
@@ -9,6 +10,7 @@ pub use self::scale::Scale;
 
 use self::job_table::JobTable;
 use self::limit_use::{AccrualGroup, InUse};
+use self::queue_size::QueueSize;
 use self::run_times::RunTimes;
 use foldhash::fast::RandomState;
 use minicbor::bytes::ByteVec;
@@ -101,8 +103,8 @@ pub struct State {
     /// When the scheduler looked at what waits in each partition, by position; shown, and not history. Empty where it
     /// has not looked yet.
     pub evaluated: Vec<Timestamp>,
-    /// Index: tasks that are in the records of their arrays, without the first of each, for which the record stands.
-    pub tasks_in_records: u64,
+    /// Index: how many jobs there are, in all and of each user.
+    pub queue_size: QueueSize,
     /// Index: positions in `partitions` of the partitions that each node is in.
     pub partitions_of: Vec<Vec<usize>>,
 }

@@ -181,7 +181,7 @@ fn reply(
         let part = AccountingPart {
             jobs,
             more,
-            now: crate::writer::now(),
+            now: crate::clock::now(),
             withheld: *scope != JobScope::All,
         };
         answer

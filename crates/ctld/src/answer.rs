@@ -3,8 +3,9 @@
 mod jobs;
 mod rows;
 
+use crate::clock::now;
 use crate::keys::Keys;
-use crate::writer::{addresses, cluster_name, components, now};
+use crate::writer::{addresses, cluster_name, components};
 use muster_core::event::Event;
 use muster_core::policy::access;
 use muster_core::policy::access::privacy::{self, JobScope, hides, sees_reservation, shows_node};

@@ -2,7 +2,6 @@
 //! have run no longer and no shorter than before. The difference is worked off slowly, or at once where no job runs.
 //! [`SteadyClock`] is the rule, without any I/O; [`now`] applies it to this machine's clocks.
 
-use crate::writer::wall;
 use log::warn;
 use muster_core::state::State;
 use muster_model::time::Timestamp;
@@ -139,6 +138,12 @@ pub fn latest(state: &State) -> Timestamp {
     });
     let lost = state.lost_nodes.iter().map(|(at, _)| *at);
     jobs.chain(lost).max().unwrap_or_default()
+}
+
+/// The system clock.
+fn wall() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Timestamp(since.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)))
 }
 
 /// The controller's time; the wall clock before [`start`].

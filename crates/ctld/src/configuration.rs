@@ -1,6 +1,6 @@
 //! From slurm.conf to what decisions, agents and listings need.
 
-use crate::writer::now;
+use crate::clock::now;
 use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;

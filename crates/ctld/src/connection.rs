@@ -10,11 +10,11 @@ use crate::mail_address;
 use crate::passed;
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, ReplyTo};
-use crate::server::Shared;
+use crate::shared::Shared;
 use log::debug;
 use muster_core::policy::access::privacy::{JobScope, hides};
 use muster_core::state::State;
-use muster_model::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
+use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -603,27 +603,6 @@ impl Connection {
         for job in self.held {
             self.shared.cancel(self.identity.clone(), job);
         }
-    }
-}
-
-impl Shared {
-    /// Cancels an allocation that lost its holder.
-    pub(crate) fn cancel(&self, identity: Identity, job: JobId) {
-        let selection = JobSelection {
-            targets: vec![JobTarget {
-                job,
-                tasks: None,
-                component: None,
-            }],
-            ..JobSelection::default()
-        };
-        let (reply, _) = oneshot::channel();
-        let command = Box::new(UserCommand::Cancel { selection });
-        let _ = self.to_writer(ToWriter::User {
-            identity,
-            command,
-            reply: reply.into(),
-        });
     }
 }
 

@@ -2,10 +2,10 @@
 //! neither the writer nor other readers wait for them; what was worked out serves until the state has changed and the
 //! work may be done again.
 
+use crate::clock::now;
 use crate::failure::{self, Panicked, caught};
 use crate::fault;
-use crate::mail::ToReplica;
-use crate::writer::now;
+use crate::mail::{Foreseen, ToReplica};
 use log::error;
 use muster_core::policy::access::privacy::JobScope;
 use muster_core::state::State;
@@ -14,13 +14,12 @@ use muster_model::command::{Identity, Reply};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
-use muster_model::time::Timestamp;
 use muster_proto::client::{JobFilter, Response};
 use muster_proto::frame;
 use muster_sched::explain;
 use muster_sched::forecast::{Bounds, Forecast, forecast, would_start};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
 /// After so long expected starts are worked out again though nothing has changed: time has passed.
@@ -36,15 +35,6 @@ pub(crate) struct Asked {
     pub(crate) filter: JobFilter,
     /// Where the answer goes.
     pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
-}
-
-/// A forecast.
-pub struct Foreseen {
-    forecast: Forecast,
-    /// Position of the last event that it knows.
-    position: Position,
-    at: Timestamp,
-    took: Duration,
 }
 
 /// Something to work out.

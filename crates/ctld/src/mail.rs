@@ -1,7 +1,6 @@
 //! Messages between the controller's threads.
 
-use crate::forecaster::Foreseen;
-use crate::programs::ProgramSettings;
+use crate::program_settings::ProgramSettings;
 use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
 use muster_core::event::Event;
@@ -12,9 +11,12 @@ use muster_model::config::ClusterConfig;
 use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_model::refusal::Refusal;
 use muster_model::spec::JobSpec;
+use muster_model::time::Timestamp;
 use muster_proto::client::Query;
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Order, Welcome};
+use muster_sched::forecast::Forecast;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// To the one thread that owns the state.
@@ -125,6 +127,15 @@ pub enum ToLink {
 
 /// A short look at the state.
 pub type Look = Box<dyn FnOnce(&State) + Send>;
+
+/// A forecast.
+pub struct Foreseen {
+    pub(crate) forecast: Forecast,
+    /// Position of the last event that it knows.
+    pub(crate) position: Position,
+    pub(crate) at: Timestamp,
+    pub(crate) took: Duration,
+}
 
 /// To the replica.
 pub enum ToReplica {

@@ -1,11 +1,11 @@
 //! A node agent's connection: orders leave sealed and in batches, reports come in batches. When the controller stops, it ends
 //! with what the writer has sent last.
 
+use crate::clock::now;
 use crate::frames::{Frame, FrameReader};
 use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToWriter};
-use crate::server::Shared;
-use crate::writer::now;
+use crate::shared::Shared;
 use log::{info, warn};
 use minicbor::bytes::ByteVec;
 use muster_model::command::Identity;

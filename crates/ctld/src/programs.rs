@@ -11,11 +11,10 @@ mod power;
 use crate::failure;
 use crate::mail::ToWriter;
 use crate::mail_address;
+use crate::program_settings::{Completion, ProgramSettings};
 use crate::sys;
-use completion::Completion;
 use job_mail::JobMails;
 use log::{error, warn};
-use muster_conf::Config;
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::ids::{Attempt, JobId};
@@ -37,49 +36,6 @@ use std::time::Duration;
 
 /// Programs that run at the same time; further ones wait.
 const AT_ONCE: usize = 64;
-
-/// Settings of these programs, from slurm.conf.
-#[derive(Clone, Debug, Default)]
-pub struct ProgramSettings {
-    mail_program: String,
-    mail_domain: Option<String>,
-    prolog: Option<String>,
-    epilog: Option<String>,
-    completion: Completion,
-    power: power::PowerPrograms,
-    cluster: String,
-    conf_path: String,
-}
-
-impl ProgramSettings {
-    /// Reads them.
-    pub(crate) fn read(config: &Config) -> ProgramSettings {
-        let text = |key: &str| {
-            let value = config.text(key).filter(|v| !v.is_empty() && *v != "(null)");
-            value.map(str::to_owned)
-        };
-        ProgramSettings {
-            mail_program: mail_program(config),
-            mail_domain: text("MailDomain"),
-            prolog: text("PrologSlurmctld"),
-            epilog: text("EpilogSlurmctld"),
-            completion: Completion::read(config),
-            power: power::PowerPrograms::read(config),
-            cluster: config.cluster_name.clone(),
-            conf_path: config.path.display().to_string(),
-        }
-    }
-}
-
-/// `MailProg`; the default is where the system has it.
-fn mail_program(config: &Config) -> String {
-    let given = config.raw.get("MailProg").map(|s| s.value.clone());
-    given.unwrap_or_else(|| {
-        let usual = ["/bin/mail", "/usr/bin/mail"];
-        let found = usual.iter().find(|p| PathBuf::from(p).exists());
-        (*found.unwrap_or(&usual[0])).to_owned()
-    })
-}
 
 /// Watches events and has a thread of its own do what follows from them.
 pub(crate) struct Programs {
@@ -406,7 +362,7 @@ fn dispatch(inbox: &Receiver<Task>, mails: &Sender<(u32, Invocation)>, writer: &
         let task = match later.keys().next() {
             None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some((at, _)) => {
-                let wait = at.since_ms(crate::writer::now());
+                let wait = at.since_ms(crate::clock::now());
                 inbox.recv_timeout(Duration::from_millis(wait))
             }
         };
@@ -431,7 +387,7 @@ fn dispatch(inbox: &Receiver<Task>, mails: &Sender<(u32, Invocation)>, writer: &
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let now = crate::writer::now();
+        let now = crate::clock::now();
         while let Some(entry) = later.first_entry().filter(|e| e.key().0 <= now) {
             let _ = mails.send(entry.remove());
         }

@@ -333,13 +333,13 @@ impl Replica {
             Query::Priorities => send(answer::priorities(&self.state, identity)),
             Query::Reservations => send(answer::reservations(&self.state, identity)),
             Query::Licenses => {
-                let licenses = self.state.licenses(crate::writer::now());
+                let licenses = self.state.licenses(crate::clock::now());
                 send(Response::Licenses(licenses));
             }
             Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),
             Query::Config => {
                 let mut config = self.config.clone();
-                config.now = crate::writer::now();
+                config.now = crate::clock::now();
                 config.started = self.started;
                 let next = config
                     .pairs
@@ -367,7 +367,7 @@ impl Replica {
             }
             Query::Diag | Query::ResetDiag => {
                 if matches!(query, Query::ResetDiag) {
-                    self.counted_since = crate::writer::now();
+                    self.counted_since = crate::clock::now();
                     self.stats.reset();
                     self.waiting.reset();
                 }

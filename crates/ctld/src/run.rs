@@ -4,6 +4,7 @@ use crate::accounting::Accounting;
 use crate::answer;
 use crate::audit;
 use crate::clock;
+use crate::clock::now;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
@@ -15,17 +16,19 @@ use crate::notify::Notify;
 use crate::passed;
 use crate::patience::Patience;
 use crate::priority;
-use crate::programs::{ProgramSettings, Programs};
+use crate::program_settings::ProgramSettings;
+use crate::programs::Programs;
 use crate::quarantine::Quarantine;
 use crate::quota::{Users, raise_descriptors};
 use crate::rate_limit::RateLimit;
 use crate::recover::{self, Opened, Recovered, Without};
 use crate::replica::Replica;
-use crate::server::{self, Shared};
+use crate::server;
+use crate::shared::{self, Shared};
 use crate::stats::Stats;
 use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
-use crate::writer::{Parts, Rebuild, Writer, now};
+use crate::writer::{Parts, Rebuild, Writer};
 use crate::{failure, fault};
 use anyhow::{Context, Result, bail};
 use log::{info, warn};
@@ -204,7 +207,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
             false
         }
     };
-    let shared = Shared::new(server::Parts {
+    let shared = Shared::new(shared::Parts {
         keys,
         stats,
         accounting,

@@ -15,6 +15,7 @@ mod tests;
 
 use crate::accounted::{Accounted, StoredPosition};
 use crate::audit::Entry;
+use crate::clock::now;
 use crate::disk::Reserve;
 use crate::failure::{Panicked, caught};
 use crate::fault;
@@ -737,17 +738,6 @@ pub fn cluster_name(state: &State) -> String {
         .as_ref()
         .map(|c| c.cluster_name.clone())
         .unwrap_or_default()
-}
-
-/// The time that is handed to the core: it does not jump when the system clock is set.
-pub fn now() -> Timestamp {
-    crate::clock::now()
-}
-
-/// The system clock.
-pub(crate) fn wall() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Timestamp(since.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)))
 }
 
 fn micros(d: Duration) -> u64 {

@@ -105,8 +105,9 @@ impl Report {
             found |= self.add(name, of_process);
         }
         for user in [ATTACKER, NAMELESS, VICTIM] {
-            crate::attacks::clear(target, user, &mut outcome);
+            crate::jobs::clear(target, user, &mut outcome);
         }
+        crate::jobs::until_queue_is_empty(target);
         self.examine(target, &before, &mut outcome);
         self.add("load: another user", outcome) || found
     }

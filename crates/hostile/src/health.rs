@@ -1,7 +1,7 @@
 //! What must hold after each attack, whatever it was: the same daemons, in little memory, with all nodes in use, serving
 //! another user.
 
-use crate::attacks::victim_works;
+use crate::jobs::victim_works;
 use crate::sys::{ROOT, VICTIM};
 use crate::target::{Target, alive};
 use std::fs;

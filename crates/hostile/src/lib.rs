@@ -10,6 +10,7 @@ pub mod attacks;
 pub mod campaign;
 pub mod cbor;
 pub mod health;
+mod jobs;
 pub mod load;
 pub mod mutate;
 pub mod outcome;

@@ -1,7 +1,7 @@
 //! Every request with every role: outsiders are refused and change nothing, owners and root are not refused for who they
 //! are.
 
-use crate::attacks::{clear, must_submit, running_job, small_job};
+use crate::jobs::{clear, must_submit, running_job, small_job};
 use crate::outcome::Outcome;
 use crate::peer::{self, Answer};
 use crate::random::Random;

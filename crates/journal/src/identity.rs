@@ -3,10 +3,7 @@
 //! log id is part of every checksum, so that files of two journals cannot be mixed. Text, for
 //! people; the last line is a CRC-32 of the lines before it.
 
-use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-
+use crate::log_id::LogId;
 use crate::storage::{Storage, read_full};
 use crate::{Error, format};
 
@@ -15,32 +12,6 @@ pub(crate) const FILE: &str = "journal.id";
 const TEMPORARY: &str = "journal.id.tmp";
 /// An identity file is far shorter, bytes.
 const MAX_LEN: usize = 4096;
-
-/// Tells one journal from every other. Not a secret between administrators, but users must not
-/// know it: checksums start from it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct LogId(pub [u8; 16]);
-
-impl LogId {
-    /// A new one, from the system's random numbers.
-    pub fn random() -> io::Result<LogId> {
-        let mut bytes = [0; 16];
-        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        Ok(LogId(bytes))
-    }
-}
-
-impl fmt::Display for LogId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for LogId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LogId({self})")
-    }
-}
 
 /// What the identity file says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod spawn;
 
 use crate::collective::{Collectives, Entry, Finish, Outcome, Outgoing, neighbours};
 use crate::control::{Environments, FromHost, ToHost};
+use crate::ends::{Control, Endpoints, poll};
 use crate::info::{Infos, Value};
 use crate::job::{self, Job, Local};
 use crate::library::{Library, library};
@@ -17,13 +18,11 @@ use crate::ucx::{Ucx, UcxChoice};
 use crate::upcall::{Done, Modex, Upcall};
 use crate::{ProcName, status};
 use minicbor::{Decode, Encode};
-use muster_proto::frame::{self, Frames};
 use names::Names;
 use spawn::Spawns;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CStr;
-use std::io::{self, Read, Write};
-use std::net::TcpListener;
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
@@ -116,15 +115,6 @@ impl Default for Tuning {
     }
 }
 
-/// The connections of a host.
-#[derive(Debug)]
-pub struct Endpoints {
-    /// To the step daemon.
-    pub control: UnixStream,
-    /// For other hosts, and the address by which they reach it.
-    pub listener: Option<(TcpListener, String)>,
-}
-
 /// Serves until the step daemon says that it is over, or is gone. With `beside`, what it says is served by PMI, too, over
 /// these sockets of the tasks, and alone where there is no library.
 ///
@@ -178,45 +168,6 @@ fn open(setup: &HostSetup) -> io::Result<Server> {
         )));
     }
     start(library, setup)
-}
-
-/// The socket to the step daemon.
-pub(crate) struct Control {
-    pub(crate) stream: UnixStream,
-    input: Frames,
-    pub(crate) open: bool,
-}
-
-impl Control {
-    pub(crate) fn new(stream: UnixStream) -> io::Result<Control> {
-        stream.set_nonblocking(false)?;
-        Ok(Control {
-            stream,
-            input: Frames::default(),
-            open: true,
-        })
-    }
-
-    /// The step daemon reads always: this does not wait for long.
-    pub(crate) fn send(&mut self, message: &FromHost) {
-        if self.stream.write_all(&frame::encode(message)).is_err() {
-            self.open = false;
-        }
-    }
-
-    /// Reads what is there; called when there is something.
-    pub(crate) fn read(&mut self) -> Vec<ToHost> {
-        let mut chunk = [0; 64 << 10];
-        match self.stream.read(&mut chunk) {
-            Ok(0) | Err(_) => self.open = false,
-            Ok(n) => self.input.push(&chunk[..n]),
-        }
-        let mut out = Vec::new();
-        while let Ok(Some(message)) = self.input.take() {
-            out.push(message);
-        }
-        out
-    }
 }
 
 /// A question to another host whose answer the library waits for.
@@ -676,18 +627,4 @@ fn start(library: &'static Library, setup: &HostSetup) -> io::Result<Server> {
         infos.add("pmix.srvr.share", Value::Bool(true));
     }
     Server::start(library, &mut infos)
-}
-
-#[allow(unsafe_code)]
-pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
-    let count = libc::nfds_t::try_from(fds.len()).unwrap_or(0);
-    // SAFETY: pointer and length describe a live slice.
-    if unsafe { libc::poll(fds.as_mut_ptr(), count, timeout_ms) } < 0 {
-        let e = io::Error::last_os_error();
-        if e.kind() != io::ErrorKind::Interrupted {
-            return Err(e);
-        }
-        fds.iter_mut().for_each(|f| f.revents = 0);
-    }
-    Ok(())
 }

@@ -9,6 +9,7 @@
 
 mod collective;
 pub mod control;
+mod ends;
 mod exchange;
 mod host;
 mod info;
@@ -26,7 +27,8 @@ mod ucx;
 mod upcall;
 mod wire;
 
-pub use host::{Endpoints, HostSetup, Tuning, run};
+pub use ends::Endpoints;
+pub use host::{HostSetup, Tuning, run};
 pub use library::{Library, library};
 pub use rehearsal::{FenceFigures, rehearse_fence};
 pub use ucx::{UcxChoice, ucx_version};

@@ -478,7 +478,7 @@ mod tests {
                 events,
                 revents: 0,
             });
-            crate::host::poll(&mut fds, 10_000).unwrap();
+            crate::ends::poll(&mut fds, 10_000).unwrap();
             near.serve(key, "127.0.0.1:1", None);
             got.extend(far.serve(other, &address, None));
         }

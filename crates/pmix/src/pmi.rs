@@ -7,8 +7,8 @@ mod server;
 mod spawn;
 
 use crate::control::{Environments, FromHost, ToHost};
+use crate::ends::{Control, Endpoints, poll};
 use crate::exchange::Exchange;
-use crate::host::{Control, Endpoints, poll};
 use crate::mesh::{Mesh, MeshEvent};
 use crate::srun::{Runs, SpawnRequest};
 use crate::status;

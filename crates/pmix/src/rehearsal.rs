@@ -1,8 +1,8 @@
 //! A fence among many hosts in one process, over the sockets that real ones use, to see how it grows: each host is a
 //! thread with its own connections. There are no tasks and no libpmix.
 
+use crate::ends::poll;
 use crate::exchange::Exchange;
-use crate::host::poll;
 use crate::mesh::{Mesh, MeshEvent};
 use crate::wire::Wire;
 use std::collections::BTreeMap;

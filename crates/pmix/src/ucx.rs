@@ -399,7 +399,7 @@ mod tests {
                 revents: 0,
             });
             let patience = if rest == [true, true] { 20_000 } else { 0 };
-            crate::host::poll(&mut fds, patience).unwrap();
+            crate::ends::poll(&mut fds, patience).unwrap();
             let idle = fds.iter().all(|fd| fd.revents == 0);
             assert!(patience == 0 || !idle, "nothing comes");
         }

@@ -1,7 +1,7 @@
 //! Clients and the controller.
 
 use crate::acct::{AcctJob, AcctQuery};
-use crate::frame::Message;
+use crate::frame::{FrameError, Message};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::accounts::Accounts;
@@ -19,8 +19,10 @@ use muster_model::order_config::Multifactor;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::Refusal;
 use muster_model::reservation::Reservation;
+use muster_model::shared_spec::SpecCodec;
 use muster_model::time::Timestamp;
 use muster_model::validate::{Bounds, Invalid, Validate};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where a controller with this socket for users has another one for the agents of nodes, which wait behind no user there.
@@ -626,6 +628,16 @@ pub struct StepTarget {
     pub step: StepNo,
 }
 
+/// Decodes what the controller answers a command. Commands trust their controller, so this is neither measured nor
+/// validated: listings are long.
+///
+/// # Errors
+/// `InvalidData` when it is no answer.
+pub fn decode_answer<C: SpecCodec>(body: &[u8], specs: &mut C) -> io::Result<Response> {
+    let malformed = |e: minicbor::decode::Error| FrameError::Malformed(e.to_string());
+    Ok(minicbor::decode_with(body, specs).map_err(malformed)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -673,7 +685,7 @@ mod tests {
                 ..WrittenPart::default()
             });
             let bytes = frame::encode(&written);
-            let mut read = frame::decode_answer(&bytes[4..], &mut reads).unwrap();
+            let mut read = super::decode_answer(&bytes[4..], &mut reads).unwrap();
             if let Response::Jobs(part) = &mut read {
                 part.jobs = std::mem::take(&mut part.jobs).into_jobs().into();
             }

@@ -1,11 +1,9 @@
 //! Frames over blocking streams; daemons do the same over their asynchronous ones with [`encode`] and [`Frames`].
 
-use crate::client::Response;
 use crate::shape::{self, ShapeError};
 use minicbor::{Decode, Encode};
 use muster_model::limits::{FRAME_BYTES_MAX, FRAME_ITEMS_MAX};
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::shared_spec::SpecCodec;
 use muster_model::validate::{Fault, Invalid, Validate};
 use std::io::{self, Read, Write};
 
@@ -154,16 +152,6 @@ fn decode_message<'b, T: Decode<'b, ()> + Message>(body: &'b [u8]) -> Result<T, 
     let message: T = minicbor::decode(body).map_err(malformed)?;
     message.validate()?;
     Ok(message)
-}
-
-/// Decodes what the controller answers a command. Commands trust their controller, so this is neither measured nor
-/// validated: listings are long.
-///
-/// # Errors
-/// `InvalidData` when it is no answer.
-pub fn decode_answer<C: SpecCodec>(body: &[u8], specs: &mut C) -> io::Result<Response> {
-    let malformed = |e: minicbor::decode::Error| FrameError::Malformed(e.to_string());
-    Ok(minicbor::decode_with(body, specs).map_err(malformed)?)
 }
 
 /// Writes one message.

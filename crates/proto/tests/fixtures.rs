@@ -2,6 +2,7 @@
 
 use minicbor::{Decode, Encode};
 use muster_fixtures::{Root, check};
+use muster_proto::client;
 use muster_proto::client::Request;
 use muster_proto::frame::{self, Message};
 use muster_proto::node::{Orders, ToCtld, ToNode};
@@ -20,7 +21,7 @@ where
 
 /// Answers, which commands do not validate.
 fn answer(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let answer = frame::decode_answer(bytes, &mut ()).map_err(|error| error.to_string())?;
+    let answer = client::decode_answer(bytes, &mut ()).map_err(|error| error.to_string())?;
     Ok(frame::encode(&answer)[4..].to_vec())
 }
 

@@ -111,7 +111,7 @@ fn hyperqueue(bench: &Bench, count: u32, script: &Path) -> Result<Option<f64>> {
     if !bench.peers {
         return Ok(None);
     }
-    let place = crate::cluster::target().join("bench-hyperqueue");
+    let place = crate::build::target().join("bench-hyperqueue");
     let python = place.join("bin/python3");
     if !python.exists() {
         let made = Command::new("python3")

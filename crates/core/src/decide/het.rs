@@ -3,7 +3,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::{commit, submit};
+use super::{commit, room, submit};
 use crate::apply;
 use crate::event::Event;
 use minicbor::bytes::ByteVec;
@@ -76,15 +76,9 @@ pub(super) fn prepare(
             "heterogeneous jobs have no arrays",
         ));
     }
-    let config = draft.state.config.as_ref();
-    if config.is_some_and(|c| {
-        let jobs = draft.state.job_count().saturating_add(specs.len() as u64);
-        jobs > u64::from(c.max_job_count)
-    }) {
-        return Err(Refusal::new(
-            RefusalCode::TooManyJobs,
-            "the queue has no room for all components (MaxJobCount)",
-        ));
+    if let (Some(config), Some(first)) = (&draft.state.config, specs.first()) {
+        let owner = submit::owner(draft, identity, first)?;
+        room::check(draft.state, config, owner.uid, u64::from(size))?;
     }
     let leader = draft.next_job_id();
     let mut jobs: Vec<Job> = Vec::with_capacity(specs.len());

@@ -1,7 +1,7 @@
 //! Submission: every check that a job passes before it is accepted, and what the core fills in.
 
 use super::draft::Draft;
-use super::{ask, dependency, partition_access, reservation};
+use super::{ask, dependency, partition_access, reservation, room};
 use crate::apply;
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -140,7 +140,8 @@ pub(super) fn prepare(
     check_licenses(state, spec.licenses.as_deref())?;
     reservation::check_access(state, identity, &spec)?;
     check_array(config, &mut spec)?;
-    check_room(state, config, &spec)?;
+    let tasks = spec.array.as_ref().map_or(1, |array| array.indices.len());
+    room::check(state, config, spec.owner.uid, tasks)?;
     let asked = spec.time_limit;
     let limit_in = |partition: &PartitionConfig| time_limit(asked, partition);
     let (partitions, limits) = partition_access::choose(state, identity, &spec, limit_in)?;
@@ -210,7 +211,11 @@ pub(super) fn time_limit(asked: Option<TimeLimit>, partition: &PartitionConfig) 
 
 /// The caller, or whom root or SlurmUser names. Groups are those of the caller: root's to give, and else only one that
 /// the user database has the caller in.
-fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner, Refusal> {
+pub(super) fn owner(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    spec: &JobSpec,
+) -> Result<Owner, Refusal> {
     let denied = |why: String| Err(Refusal::new(RefusalCode::AccessDenied, why));
     let own = Owner {
         uid: identity.uid,
@@ -546,26 +551,6 @@ fn check_array(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         return Err(Refusal::new(
             RefusalCode::InvalidArray,
             "only batch jobs have arrays",
-        ));
-    }
-    Ok(())
-}
-
-/// Refuses a job for which the queue has no room. Each task of an array counts as one job, whether it has a record of its
-/// own already or not: it can get one at any time.
-fn check_room(state: &State, config: &ClusterConfig, spec: &JobSpec) -> Result<(), Refusal> {
-    let tasks = spec.array.as_ref().map_or(1, |array| array.indices.len());
-    let most = u64::from(config.max_job_count);
-    if tasks > most {
-        return Err(Refusal::new(
-            RefusalCode::ArrayTooLarge,
-            format!("{tasks} tasks are more than MaxJobCount={most}"),
-        ));
-    }
-    if state.job_count().saturating_add(tasks) > most {
-        return Err(Refusal::new(
-            RefusalCode::TooManyJobs,
-            format!("the queue holds MaxJobCount={most} jobs"),
         ));
     }
     Ok(())

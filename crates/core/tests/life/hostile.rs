@@ -477,10 +477,39 @@ fn every_task_of_an_array_counts_towards_the_queue() {
     };
     world.must(1000, UserCommand::Cancel { selection });
     assert_eq!(world.state.jobs.len(), 33);
-    assert_eq!(world.state.job_count(), 100);
+    assert_eq!(world.state.queue_size.total(), 100);
     assert_eq!(world.refusal(spec("j")), RefusalCode::TooManyJobs);
     world.pass(301);
-    assert_eq!(world.state.job_count(), 70);
+    assert_eq!(world.state.queue_size.total(), 70);
+    world.check_replay();
+}
+
+#[test]
+fn nobody_fills_the_queue_for_all_others() {
+    let mut world = World::with(ClusterConfig {
+        max_job_count: 100,
+        ..config()
+    });
+    let tasks = |first: u32, last: u32| JobSpec {
+        array: array(first, last, None),
+        ..spec("a")
+    };
+    world.submit(tasks(0, 99));
+    assert_eq!(world.refusal(spec("j")), RefusalCode::TooManyJobs);
+    // Another user has an eighth of the queue, and no more.
+    let by_other = |world: &mut World, spec: JobSpec| submitted(world, user(1001), spec);
+    for _ in 0..2 {
+        by_other(&mut world, tasks(0, 5)).unwrap();
+    }
+    let refused = by_other(&mut world, spec("j")).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::TooManyJobs);
+    // So have all such users together.
+    let refused = submitted(&mut world, user(1002), spec("j")).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::TooManyJobs);
+    assert_eq!(world.state.queue_size.of_user(1000), 100);
+    assert_eq!(world.state.queue_size.of_user(1001), 12);
+    assert_eq!(world.state.queue_size.total(), 112);
+    world.state.check_invariants().unwrap();
     world.check_replay();
 }
 

@@ -1,7 +1,7 @@
 //! Listings of jobs. They leave in parts, and say once what records have in common ([`muster_model::listing_codec`]).
 
 use super::rows::{Row, Rows};
-use crate::writer::now;
+use crate::clock::now;
 use muster_core::policy::access::privacy::JobScope;
 use muster_core::state::{Scale, State};
 use muster_model::het::HetPart;

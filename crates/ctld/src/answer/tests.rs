@@ -15,7 +15,7 @@ use muster_model::node_state::InitialState;
 use muster_model::shared_spec::SpecTable;
 use muster_model::spec::{JobSpec, Owner};
 use muster_model::time::TimeLimit;
-use muster_proto::frame;
+use muster_proto::client;
 use std::sync::Arc;
 
 const OWNER: u32 = 1000;
@@ -214,7 +214,7 @@ fn who_may_not_see_a_job_cannot_wait_for_it() {
             false => waiting.wait_ended(&state, &who, JobId(1), false, out),
         }
         let bytes = answers.try_recv().unwrap();
-        frame::decode_answer(&bytes[4..], &mut SpecTable::default()).unwrap()
+        client::decode_answer(&bytes[4..], &mut SpecTable::default()).unwrap()
     };
     let code = |response: Response| match response {
         Response::Refused(refusal) => Some(refusal.code),

@@ -1,34 +1,8 @@
 //! Records of ended jobs: `JobCompType=jobcomp/filetxt` appends a line to a file, `jobcomp/script` runs a program.
 
 use super::variable;
-use muster_conf::Config;
 use muster_model::job::Job;
 use muster_model::time::{TimeLimit, Timestamp};
-use std::path::PathBuf;
-
-/// Where records go.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum Completion {
-    /// Nowhere.
-    #[default]
-    None,
-    /// A line each into this file.
-    File(PathBuf),
-    /// This program is run for each.
-    Script(String),
-}
-
-impl Completion {
-    pub(super) fn read(config: &Config) -> Completion {
-        let kind = config.text("JobCompType").unwrap_or_default();
-        let place = config.text("JobCompLoc").unwrap_or_default().to_owned();
-        match kind.trim_start_matches("jobcomp/") {
-            "filetxt" => Completion::File(PathBuf::from(place)),
-            "script" => Completion::Script(place),
-            _ => Completion::None,
-        }
-    }
-}
 
 /// The record of a job as a line.
 pub(super) fn line(job: &Job, cluster: &str) -> String {

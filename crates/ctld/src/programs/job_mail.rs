@@ -178,7 +178,7 @@ pub(super) fn of_limit(job: &Job) -> Vec<(Timestamp, JobMail)> {
             let word = format!("Reached {percent}% of time limit");
             (at, after_run(job, at, &word, &kind, false))
         })
-        .filter(|(at, _)| *at > crate::writer::now())
+        .filter(|(at, _)| *at > crate::clock::now())
         .collect()
 }
 

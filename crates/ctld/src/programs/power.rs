@@ -1,8 +1,8 @@
 //! `SuspendProgram`, `ResumeProgram` and `ResumeFailProgram`: run once for all nodes that the events of a turn power
 //! down or up. When the controller starts they are run again for nodes that are on their way.
 
-use super::{Invocation, ProgramSettings, variable};
-use muster_conf::Config;
+use super::{Invocation, variable};
+use crate::program_settings::ProgramSettings;
 use muster_core::event::NodeChange;
 use muster_core::state::State;
 use muster_model::hostlist;
@@ -10,32 +10,6 @@ use muster_model::ids::NodeIdx;
 use muster_model::job::Job;
 use muster_model::power::Power;
 use std::fmt::Write as _;
-use std::path::PathBuf;
-
-/// The programs, from slurm.conf.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PowerPrograms {
-    suspend: Option<String>,
-    resume: Option<String>,
-    resume_failed: Option<String>,
-    /// Where files for them lie.
-    dir: PathBuf,
-}
-
-impl PowerPrograms {
-    pub(super) fn read(config: &Config) -> PowerPrograms {
-        let text = |key: &str| {
-            let value = config.text(key).filter(|v| !v.is_empty() && *v != "(null)");
-            value.map(str::to_owned)
-        };
-        PowerPrograms {
-            suspend: text("SuspendProgram"),
-            resume: text("ResumeProgram"),
-            resume_failed: text("ResumeFailProgram"),
-            dir: config.paths.state_save_location.clone(),
-        }
-    }
-}
 
 /// Nodes that events were about.
 #[derive(Debug, Default)]

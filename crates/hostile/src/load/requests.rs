@@ -193,7 +193,7 @@ pub(super) fn own_job(target: &Target, outcome: &mut Outcome, budget: &Budget) -
         &socket,
         submit(spec, "#!/bin/sh\nexec sleep 600\n"),
     );
-    let job = crate::attacks::submitted(&answer)?;
+    let job = crate::jobs::submitted(&answer)?;
     let agent = target.agent("n1");
     while budget.lasts(outcome) {
         if let Answer::Accepted(_) = peer::ask_agent(&agent, &AgentRequest::Inspect { job }) {

@@ -104,7 +104,7 @@ impl Pair {
                 .collect();
             let eager = [0, 1].map(|i| self.ends[i].is_eager()) != [false, false];
             let patience = if eager { 0 } else { 60_000 };
-            crate::host::poll(&mut fds, patience).unwrap();
+            crate::ends::poll(&mut fds, patience).unwrap();
             let seen: Vec<bool> = fds.iter().map(|fd| fd.revents != 0).collect();
             assert!(eager || seen.contains(&true), "nothing comes");
             let (first, second) = seen.split_at(interests[0].len());

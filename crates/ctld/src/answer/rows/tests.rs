@@ -8,8 +8,8 @@ use muster_model::job::JobState;
 use muster_model::shared_spec::SpecTable;
 use muster_model::spec::{JobSpec, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_proto::client;
 use muster_proto::client::{JobFilter, Response};
-use muster_proto::frame;
 use proptest::prelude::*;
 
 /// What happens to one job, of one of some specifications.
@@ -133,7 +133,7 @@ fn listed_in(
         rows,
         asked,
         None,
-        &mut |bytes| match frame::decode_answer(&bytes[4..], &mut specs).unwrap() {
+        &mut |bytes| match client::decode_answer(&bytes[4..], &mut specs).unwrap() {
             Response::Jobs(part) => {
                 jobs.extend(part.jobs.into_jobs());
                 unknown.extend(part.unknown);

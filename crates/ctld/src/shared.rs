@@ -1,0 +1,318 @@
+//! What all connections share.
+
+use crate::accounting::Accounting;
+use crate::audit::Entry;
+use crate::configuration;
+use crate::debug_level;
+use crate::failure;
+use crate::identity::Directory;
+use crate::keys::Keys;
+use crate::links::Links;
+use crate::mail::{ToReplica, ToWriter};
+use crate::patience::Patience;
+use crate::program_settings::ProgramSettings;
+use crate::quota::{Agents, Users};
+use crate::stats::Stats;
+use crate::watchdog::Pulses;
+use log::warn;
+use muster_core::policy::access::role_of;
+use muster_core::state::State;
+use muster_model::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{self, Request, Role};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+/// How long after a restart the holder of an interactive allocation has to come back.
+const RETURN: Duration = Duration::from_secs(60);
+
+/// A thread that has been at one piece of work for longer than this does not answer as far as `scontrol ping` goes.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// State that all connections share.
+pub(crate) struct Shared {
+    pub(crate) keys: Keys,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) directory: Rc<Directory>,
+    pub(crate) accounting: Accounting,
+    writer: Sender<ToWriter>,
+    replica: Sender<ToReplica>,
+    config: crate::configuration::Source,
+    pub(crate) admins: RefCell<Vec<u32>>,
+    generation: Cell<u64>,
+    stopping: Cell<bool>,
+    pub(crate) stopped: Notify,
+    /// Allocations whose holder has not come back since the controller started.
+    unheld: RefCell<HashMap<JobId, Identity>>,
+    /// Levels that the log was started above what the configuration says (`-v`).
+    more_debug: usize,
+    pub(crate) pulses: Pulses,
+    pub(crate) users: Rc<Users>,
+    pub(crate) agents: Rc<Agents>,
+    pub(crate) links: Rc<Links>,
+    pub(crate) patience: Patience,
+    /// The kernel refuses descriptors that are sent to the socket.
+    pub(crate) refuses_descriptors: bool,
+}
+
+/// The parts of a server.
+pub(crate) struct Parts {
+    pub(crate) keys: Keys,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) accounting: Accounting,
+    pub(crate) writer: Sender<ToWriter>,
+    pub(crate) replica: Sender<ToReplica>,
+    pub(crate) config: crate::configuration::Source,
+    pub(crate) admins: Vec<u32>,
+    pub(crate) unheld: HashMap<JobId, Identity>,
+    pub(crate) more_debug: usize,
+    pub(crate) pulses: Pulses,
+    pub(crate) users: Rc<Users>,
+    pub(crate) patience: Patience,
+    pub(crate) refuses_descriptors: bool,
+}
+
+impl Shared {
+    /// Puts it together.
+    pub(crate) fn new(parts: Parts) -> Shared {
+        Shared {
+            keys: parts.keys,
+            stats: parts.stats,
+            directory: Rc::default(),
+            accounting: parts.accounting,
+            writer: parts.writer,
+            replica: parts.replica,
+            config: parts.config,
+            admins: RefCell::new(parts.admins),
+            generation: Cell::new(0),
+            stopping: Cell::new(false),
+            stopped: Notify::new(),
+            unheld: RefCell::new(parts.unheld),
+            more_debug: parts.more_debug,
+            pulses: parts.pulses,
+            users: parts.users,
+            agents: Rc::default(),
+            links: Rc::default(),
+            patience: parts.patience,
+            refuses_descriptors: parts.refuses_descriptors,
+        }
+    }
+
+    /// Looks at the state that acknowledged commands have made.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let (answer, seen) = oneshot::channel();
+        let look = move |state: &State| drop(answer.send(look(state)));
+        self.to_replica(ToReplica::Look(Box::new(look)))?;
+        seen.await.map_err(|_| gone())
+    }
+
+    /// The role of the client. Root and `SlurmUser` are known without a look at the state.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn role(&self, identity: &Identity) -> io::Result<Role> {
+        if identity.uid == 0 {
+            return Ok(Role::Root);
+        }
+        if self.admins.borrow().contains(&identity.uid) {
+            return Ok(Role::SlurmUser);
+        }
+        let identity = identity.clone();
+        self.look(move |state| role_of(state, &identity)).await
+    }
+
+    /// Whether someone's role suffices for a request; the audit log gets a line if not.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn may(
+        &self,
+        identity: &Identity,
+        request: Request,
+        pid: u32,
+    ) -> io::Result<Result<Entry, Refusal>> {
+        let role = self.role(identity).await?;
+        let entry = Entry::new(role, identity, request, pid);
+        if request.least().role().is_some_and(|least| role >= least) {
+            return Ok(Ok(entry));
+        }
+        let refusal = rights::denied(request);
+        entry.refused(&refusal);
+        Ok(Err(refusal))
+    }
+
+    /// To the writer.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) fn to_writer(&self, message: ToWriter) -> io::Result<()> {
+        self.writer.send(message).map_err(|_| gone())
+    }
+
+    /// To the replica.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) fn to_replica(&self, message: ToReplica) -> io::Result<()> {
+        self.replica.send(message).map_err(|_| gone())
+    }
+
+    /// A number for a new node connection.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.generation.set(self.generation.get() + 1);
+        self.generation.get()
+    }
+
+    /// Stops the controller, and the node agents if asked.
+    pub(crate) fn stop(&self, nodes: bool) {
+        if !self.stopping.replace(true) {
+            failure::stopping();
+            let _ = self.writer.send(ToWriter::Stop { nodes });
+            self.stopped.notify_one();
+        }
+    }
+
+    /// Whether it stops: then closing connections mean nothing.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// The quotas in use, by user.
+    pub(crate) fn users(&self) -> &Rc<Users> {
+        &self.users
+    }
+
+    /// Whether the kernel refuses descriptors that clients send.
+    pub(crate) fn refuses_descriptors(&self) -> bool {
+        self.refuses_descriptors
+    }
+
+    /// Why the controller does not work, though it listens.
+    pub(crate) fn unwell(&self) -> Option<String> {
+        self.pulses.unwell(PATIENCE)
+    }
+
+    /// The holder of an allocation came back.
+    pub(crate) fn held_again(&self, job: JobId) {
+        self.unheld.borrow_mut().remove(&job);
+    }
+
+    /// Reads slurm.conf again.
+    pub(crate) async fn reconfigure(&self, identity: &Identity, pid: u32) -> Reply {
+        let entry = match self.may(identity, Request::Reconfigure, pid).await {
+            Ok(Ok(entry)) => entry,
+            Ok(Err(refusal)) => return Reply::Refused(refusal),
+            Err(_) => return Reply::Refused(RefusalCode::Busy.into()),
+        };
+        let reply = self.read_again().await;
+        entry.replied(&reply);
+        reply
+    }
+
+    async fn read_again(&self) -> Reply {
+        let read = match self.config.read() {
+            Ok(read) => read,
+            Err(e) => {
+                let detail = format!("the configuration stays as it is: {e:#}");
+                return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
+            }
+        };
+        *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
+        self.users.rates.configure(read.config.rate_limits);
+        if let Some(level) = debug_level::filter(read.config.slurmctld_debug, self.more_debug) {
+            log::set_max_level(level);
+        }
+        let (done, applied) = oneshot::channel();
+        let message = ToWriter::Configure {
+            config: read.cluster,
+            settings: Box::new(read.settings),
+            keep: configuration::kept_partitions(&read.config),
+            done: Some(done),
+        };
+        let programs = Box::new(ProgramSettings::read(&read.config));
+        let _ = self.replica.send(ToReplica::Programs(programs));
+        let _ = self.replica.send(ToReplica::Config(Box::new(read.answer)));
+        if self.writer.send(message).is_err() || applied.await.is_err() {
+            return Reply::Refused(RefusalCode::Busy.into());
+        }
+        Reply::Done {
+            changed: 1,
+            refused: Vec::new(),
+        }
+    }
+
+    /// The changes that reading slurm.conf again would make.
+    ///
+    /// # Errors
+    /// For those who may not reconfigure, and for files with errors.
+    pub(crate) async fn differences(
+        &self,
+        identity: &Identity,
+        pid: u32,
+    ) -> Result<Vec<String>, Refusal> {
+        let may = self.may(identity, Request::Differences, pid).await;
+        may.map_err(|_| Refusal::from(RefusalCode::Busy))??;
+        let read = self.config.read().map_err(|e| {
+            let detail = format!("the configuration would not be taken: {e:#}");
+            Refusal::new(RefusalCode::InvalidValue, detail)
+        })?;
+        let (answer, lines) = oneshot::channel();
+        let message = ToReplica::Compare {
+            cluster: read.cluster,
+            pairs: read.answer.pairs,
+            answer,
+        };
+        let busy = || Refusal::from(RefusalCode::Busy);
+        self.replica.send(message).map_err(|_| busy())?;
+        let mut all = read.warnings;
+        all.extend(lines.await.map_err(|_| busy())?);
+        Ok(all)
+    }
+
+    /// Cancels an allocation that lost its holder.
+    pub(crate) fn cancel(&self, identity: Identity, job: JobId) {
+        let selection = JobSelection {
+            targets: vec![JobTarget {
+                job,
+                tasks: None,
+                component: None,
+            }],
+            ..JobSelection::default()
+        };
+        let (reply, _) = oneshot::channel();
+        let command = Box::new(UserCommand::Cancel { selection });
+        let _ = self.to_writer(ToWriter::User {
+            identity,
+            command,
+            reply: reply.into(),
+        });
+    }
+
+    pub(crate) async fn give_up_unheld(&self) {
+        tokio::time::sleep(RETURN).await;
+        let left: Vec<_> = self.unheld.borrow_mut().drain().collect();
+        for (job, owner) in left {
+            warn!(
+                "job {job}: nobody holds this allocation since the controller restarted, it ends"
+            );
+            self.cancel(owner, job);
+        }
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
+}
