@@ -177,6 +177,13 @@ mod tests {
         );
         let silent = Versions::CLUSTER.check(&Greeting::default(), "srun", "this slurmd");
         assert_eq!(silent, Ok(()), "no greeting is version 1");
+        let said = Versions::CLUSTER.greeting();
+        let checked = Versions::CLUSTER.check_said(Some(&said), "srun", "this slurmd");
+        assert_eq!(checked, Ok(()));
+        let checked = Versions::CLUSTER.check_said(None, "srun", "this slurmd");
+        let refusal = checked.unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::ProtocolError);
+        assert!(refusal.detail.ends_with("update srun"), "{refusal}");
     }
 
     #[test]
