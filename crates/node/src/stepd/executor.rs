@@ -49,6 +49,8 @@ pub(super) struct StepdExecutor {
     pub(super) may_have_ended: bool,
     /// Answers to actions, which come before all other events.
     events: VecDeque<Event>,
+    /// Room for actions, empty between events.
+    actions: Vec<Action>,
     is_over: bool,
 }
 
@@ -85,6 +87,7 @@ impl StepdExecutor {
             limits: LimitCache::default(),
             may_have_ended: false,
             events: VecDeque::new(),
+            actions: Vec::new(),
             is_over: false,
         })
     }
@@ -115,7 +118,7 @@ impl StepdExecutor {
 
     /// Gives the machine an event, and then what its actions bring.
     pub(super) fn deliver(&mut self, event: Event) {
-        let mut actions = Vec::new();
+        let mut actions = std::mem::take(&mut self.actions);
         let mut next = Some(event);
         while let Some(event) = next {
             let now = Now {
@@ -128,6 +131,7 @@ impl StepdExecutor {
             }
             next = self.events.pop_front();
         }
+        self.actions = actions;
     }
 
     fn execute(&mut self, action: Action) {
