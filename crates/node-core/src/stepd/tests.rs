@@ -197,7 +197,7 @@ struct World {
     last_id: u64,
     /// The step that runs.
     order: Option<Rc<StepOrder>>,
-    /// It has ended by [`Event::Broken`].
+    /// It, or the one before, has ended by [`Event::Broken`].
     is_broken: bool,
     processes: BTreeMap<i32, Process>,
     outputs: Vec<OutputStream>,

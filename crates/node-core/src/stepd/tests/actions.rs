@@ -52,6 +52,10 @@ impl World {
                 self.events.push_back(Event::LauncherChecked(has_read));
             }
             Action::LeaveResult(path, end, _) => {
+                let is_last = self.begun.last().map(|s| result_file(*s)) == Some(path.clone());
+                if is_last && !self.is_broken {
+                    assert_eq!(end.usage.user_us, self.started as u64, "tasks and ends");
+                }
                 if self.plant != Some(Plant::ResultNotLeft) {
                     self.last_end = Some((*end).clone());
                     let before = self.files.insert(path, *end);
@@ -142,6 +146,7 @@ impl World {
         assert!(self.begun.insert(step), "step {step} begins twice");
         self.order = Some(order);
         (self.started, self.prepared) = (0, 0);
+        self.is_broken = false;
         (self.seen, self.said) = (0, 0);
         self.exits.clear();
         self.was_started_sent = false;
@@ -286,7 +291,7 @@ impl World {
         let (step, end) = ended(frame);
         assert!(self.begun.contains(&step));
         assert_eq!(self.processes.len(), 0, "another step meets what is left");
-        assert_eq!(end.usage.user_us, self.started as u64);
+        assert_eq!(end.usage.user_us, self.started as u64, "tasks and ends");
         self.last_end = Some(end);
         let had_read = self.launcher.as_ref().is_some_and(Vec::is_empty);
         let is_sent = self.launcher.is_some();

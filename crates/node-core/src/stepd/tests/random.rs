@@ -233,7 +233,6 @@ impl World {
             Incident::Break => {
                 self.is_broken = true;
                 self.deliver(Event::Broken("poll".to_owned()));
-                self.is_broken = false;
                 self.end_wakeup();
             }
         }
