@@ -478,6 +478,16 @@ fn controllers(whole: &Origin, found: &mut Found, findings: &mut Findings) -> Ve
     hosts
 }
 
+/// Paths of daemons' own files and directories.
+const ABSOLUTE: [&str; 6] = [
+    "StateSaveLocation",
+    "SlurmctldPidFile",
+    "SlurmctldLogFile",
+    "SlurmdSpoolDir",
+    "SlurmdPidFile",
+    "SlurmdLogFile",
+];
+
 fn paths(reader: &Reader<'_>, findings: &mut Findings) -> Paths {
     let text = |key| reader.text(key).unwrap_or("").to_owned();
     let given = |key| {
@@ -493,6 +503,15 @@ fn paths(reader: &Reader<'_>, findings: &mut Findings) -> Paths {
             format!("StateSaveLocation and SlurmdSpoolDir are the same directory, {path}");
         let help = "give each its own: one holds the controller's state, the other a node's";
         findings.warn(&setting.origin, "StateSaveLocation", message, help);
+    }
+    for key in ABSOLUTE {
+        if let Some(setting) = reader.settings.get(key)
+            && given(key).is_some_and(|path| !path.starts_with('/'))
+        {
+            let message = format!("{key} is no absolute path: '{}'", setting.value);
+            let help = "daemons start in different directories; write the path from / on";
+            findings.error(&setting.origin, key, message, help);
+        }
     }
     Paths {
         slurmctld_pid_file: text("SlurmctldPidFile").into(),

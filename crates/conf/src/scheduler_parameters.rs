@@ -515,9 +515,23 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
     };
     let all = name == "bf_promises" && value == "all";
     if !all && value.parse::<u32>().is_err() {
-        let message =
-            format!("SchedulerParameters: `{value}` is no number for {name}, which is ignored");
-        findings.warn(origin, "SchedulerParameters", message, "");
+        let message = format!("SchedulerParameters: `{value}` is no number for {name}");
+        // What bounds users is not left out.
+        if ["max_array_tasks", "max_script_size", "max_submit_line_size"].contains(&name) {
+            findings.error(
+                origin,
+                "SchedulerParameters",
+                message,
+                "write a number, of bytes for sizes",
+            );
+        } else {
+            findings.warn(
+                origin,
+                "SchedulerParameters",
+                message + ", which is ignored",
+                "",
+            );
+        }
     }
 }
 

@@ -334,7 +334,11 @@ impl Share {
         if !passes {
             // Requests that wait are looked at often: never a line for each.
             let often = Some(self.users.rates.log_every().max(NAMED_AT_MOST));
-            self.users.held_back(user.uid, &"RPC rate limit", often);
+            self.users.held_back(
+                user.uid,
+                &"RPC rate limit (SlurmctldParameters=rl_enable)",
+                often,
+            );
         }
         passes
     }

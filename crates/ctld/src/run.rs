@@ -31,7 +31,7 @@ use crate::watchdog::{Pulse, Pulses, Watchdog};
 use crate::writer::{Parts, Rebuild, Writer};
 use crate::{failure, fault};
 use anyhow::{Context, Result, bail};
-use log::{info, warn};
+use log::{error, info, warn};
 use muster_acct::{Follower, NoStore, Reader, SqliteStore, Store, changes};
 use muster_conf::endpoint::controller_socket;
 use muster_core::state::State;
@@ -41,6 +41,7 @@ use muster_model::ids::JobId;
 use muster_proto::client::daemon_socket;
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -75,6 +76,8 @@ pub struct Options {
     pub without_jobs: Vec<JobId>,
     /// How long clients may take.
     pub patience: Patience,
+    /// Opens the log file anew.
+    pub reopen_log: fn() -> io::Result<()>,
 }
 
 /// Runs a controller until it is stopped. `ready` is called when clients can connect.
@@ -217,6 +220,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         admins,
         unheld,
         more_debug: debug_level::above(read.config.slurmctld_debug),
+        slurm_user: read.config.slurm_user.clone(),
         pulses: pulses.clone(),
         users,
         patience: options.patience,
@@ -252,7 +256,13 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         Notify::from_environment().send("READY=1");
         ready();
     };
-    let served = serve(Rc::new(shared), listeners, &socket, ready);
+    let served = serve(
+        Rc::new(shared),
+        listeners,
+        &socket,
+        options.reopen_log,
+        ready,
+    );
     // From here on the watchdog sees to it that this comes to an end.
     failure::stopping();
     Notify::from_environment().send("STOPPING=1");
@@ -421,10 +431,19 @@ fn listen(socket: &Path, backlog: i32) -> Result<std::os::unix::net::UnixListene
     Ok(listener)
 }
 
+/// Logs to a new file: the old one was moved away (slurmctld(8), SIGUSR2).
+fn reopen(reopen_log: fn() -> io::Result<()>, signal: &str) {
+    match reopen_log() {
+        Ok(()) => info!("{signal}: the log file was opened anew"),
+        Err(e) => error!("{signal}: {e}; messages still go to the old file"),
+    }
+}
+
 fn serve(
     shared: Rc<Shared>,
     listeners: Listeners,
     socket: &Path,
+    reopen_log: fn() -> io::Result<()>,
     ready: impl FnOnce(),
 ) -> Result<()> {
     priority::urgent();
@@ -442,17 +461,30 @@ fn serve(
             .with_context(|| format!("cannot open {} to users", socket.display()))?;
         let mut term = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
         let mut int = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;
+        let mut usr2 = signal(SignalKind::user_defined2()).context("cannot catch SIGUSR2")?;
         let mut hup = signal(SignalKind::hangup()).context("cannot catch SIGHUP")?;
-        info!("listening on {}", socket.display());
+        let (user, version) = (nix::unistd::geteuid(), env!("CARGO_PKG_VERSION"));
+        info!(
+            "muster {version} runs as uid {user} and listens on {}",
+            socket.display()
+        );
         ready();
         let accepting = server::accept(Rc::clone(&shared), users, daemons);
         tokio::pin!(accepting);
         loop {
             tokio::select! {
                 () = &mut accepting => break,
-                _ = term.recv() => break,
-                _ = int.recv() => break,
+                _ = term.recv() => {
+                    info!("SIGTERM: the controller stops");
+                    break;
+                }
+                _ = int.recv() => {
+                    info!("SIGINT: the controller stops");
+                    break;
+                }
+                _ = usr2.recv() => reopen(reopen_log, "SIGUSR2"),
                 _ = hup.recv() => {
+                    reopen(reopen_log, "SIGHUP");
                     let root = Identity { user: "root".to_owned(), ..Identity::default() };
                     let reply = shared.reconfigure(&root, 0).await;
                     info!("SIGHUP: the configuration was read again: {reply:?}");

@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     unheld: RefCell<HashMap<JobId, Identity>>,
     /// Levels that the log was started above what the configuration says (`-v`).
     more_debug: usize,
+    /// `SlurmUser`, as the controller was started.
+    slurm_user: String,
     pub(crate) pulses: Pulses,
     pub(crate) users: Rc<Users>,
     pub(crate) agents: Rc<Agents>,
@@ -73,6 +75,7 @@ pub(crate) struct Parts {
     pub(crate) admins: Vec<u32>,
     pub(crate) unheld: HashMap<JobId, Identity>,
     pub(crate) more_debug: usize,
+    pub(crate) slurm_user: String,
     pub(crate) pulses: Pulses,
     pub(crate) users: Rc<Users>,
     pub(crate) patience: Patience,
@@ -96,6 +99,7 @@ impl Shared {
             stopped: Notify::new(),
             unheld: RefCell::new(parts.unheld),
             more_debug: parts.more_debug,
+            slurm_user: parts.slurm_user,
             pulses: parts.pulses,
             users: parts.users,
             agents: Rc::default(),
@@ -230,6 +234,13 @@ impl Shared {
                 return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
             }
         };
+        if read.config.slurm_user != self.slurm_user {
+            let (now, other) = (&self.slurm_user, &read.config.slurm_user);
+            let detail = format!(
+                "the configuration stays as it is: SlurmUser={other} instead of {now} takes a restart of the controller"
+            );
+            return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
+        }
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
         self.users.rates.configure(read.config.rate_limits);
         if let Some(level) = debug_level::filter(read.config.slurmctld_debug, self.more_debug) {

@@ -67,6 +67,17 @@ impl Home {
         config.nodes.into_iter().map(|node| node.name).collect()
     }
 
+    /// What lies in one of its directories and is named so.
+    fn list(&self, dir: &str, start: &str, end: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.at(dir)).into_iter().flatten().flatten();
+        let named = entries.filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with(start) && name.ends_with(end)
+        });
+        named.map(|entry| entry.path()).collect()
+    }
+
     /// A Unix socket's path may be 107 bytes long.
     fn check_length(&self) -> Result<()> {
         let longest = self.at("spool.a-node-name-of-some-length/step-1234567890.1234567890.sock");
@@ -81,8 +92,8 @@ impl Home {
 }
 
 struct UpArgs {
-    nodes: u32,
-    cpus: u32,
+    nodes: Option<u32>,
+    cpus: Option<u32>,
     conf: Option<PathBuf>,
     /// One process speaks for all nodes; jobs run for so long.
     emulate: Option<String>,
@@ -91,10 +102,9 @@ struct UpArgs {
 }
 
 fn up_args(args: &[String]) -> Result<UpArgs> {
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let mut parsed = UpArgs {
-        nodes: 4,
-        cpus,
+        nodes: None,
+        cpus: None,
         conf: None,
         emulate: None,
         numa: None,
@@ -116,8 +126,8 @@ fn up_args(args: &[String]) -> Result<UpArgs> {
             n.with_context(|| format!("{what} takes a number from 1 to {max}, not '{text}'"))
         };
         match name {
-            "--nodes" | "-n" => parsed.nodes = number(value()?, "--nodes", 10_000)?,
-            "--cpus" | "-c" => parsed.cpus = number(value()?, "--cpus", 65_536)?,
+            "--nodes" | "-n" => parsed.nodes = Some(number(value()?, "--nodes", 10_000)?),
+            "--cpus" | "-c" => parsed.cpus = Some(number(value()?, "--cpus", 65_536)?),
             "--file" | "-f" => parsed.conf = Some(value()?.into()),
             "--emulate" => {
                 parsed.emulate.get_or_insert("0".to_owned());
@@ -152,7 +162,7 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
     }
     install::into(&home.at("bin"))?;
-    write_conf(&home, &args)?;
+    prepare_conf(&home, &args)?;
     let names = home.names();
     let agents: &[String] = if args.emulate.is_some() { &[] } else { &names };
     for name in agents {
@@ -233,48 +243,122 @@ fn own_name() -> String {
         .unwrap_or_else(|| "muster".to_owned())
 }
 
-fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
+/// Nodes of a private cluster of which nothing is said.
+const NODES: u32 = 4;
+
+/// Sees to slurm.conf: what is there stays as it is, unless another is asked for.
+fn prepare_conf(home: &Home, args: &UpArgs) -> Result<()> {
     let path = home.conf();
-    let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
-    let user = User::from_uid(geteuid())?.map_or_else(|| geteuid().to_string(), |user| user.name);
-    let own = muster_conf::write_minimal(&muster_conf::Minimal {
-        host: &host,
-        port: 6817,
-        user: &user,
-        home: &home.0,
-        nodes: args.nodes,
-        cpus: args.cpus,
-        memory_mib: memory_mib()?,
-    });
-    let own = own + &format!("TmpFS={}/tmp.%n\n", home.0.display());
-    let text = match &args.conf {
-        None => {
-            refuse_other_size(home, args.nodes)?;
-            check_own(&path, &own)?;
-            own
-        }
-        Some(given) => {
+    let there = fs::read_to_string(&path).ok();
+    let text = match (&args.conf, &there) {
+        (Some(given), _) => {
+            let own = own_conf(home, NODES, default_cpus(), memory_mib()?)?;
             let adapted = given_conf::adapt(given, &path, &own)?;
             for warning in &adapted.warnings {
                 complain!("muster up: {warning}");
             }
+            if there.as_ref() != Some(&adapted.text) {
+                refuse_while_running(home)?;
+                refuse_other_cluster(home, given)?;
+            }
             given_conf::bring_companions(given, &path)?;
             adapted.text
+        }
+        (None, Some(there)) => match other_size(home, args, there)? {
+            Some(text) => text,
+            None => return Ok(()),
+        },
+        (None, None) => {
+            let (nodes, cpus) = (args.nodes.unwrap_or(NODES), args.cpus);
+            let text = own_conf(
+                home,
+                nodes,
+                cpus.unwrap_or_else(default_cpus),
+                memory_mib()?,
+            )?;
+            check_own(&path, &text)?;
+            text
         }
     };
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A cluster that runs keeps its number of nodes.
-fn refuse_other_size(home: &Home, nodes: u32) -> Result<()> {
-    if daemon::alive(&home.ctld_pid_file()).is_none() {
+fn default_cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}
+
+/// The slurm.conf of a private cluster.
+fn own_conf(home: &Home, nodes: u32, cpus: u32, memory_mib: u64) -> Result<String> {
+    let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
+    let user = User::from_uid(geteuid())?.map_or_else(|| geteuid().to_string(), |user| user.name);
+    let text = muster_conf::write_minimal(&muster_conf::Minimal {
+        host: &host,
+        port: 6817,
+        user: &user,
+        home: &home.0,
+        nodes,
+        cpus,
+        memory_mib,
+    });
+    Ok(text + &format!("TmpFS={}/tmp.%n\n", home.0.display()))
+}
+
+/// The slurm.conf of the size that is asked for, if the one that is there is of another. One that somebody has edited is never
+/// written over.
+fn other_size(home: &Home, args: &UpArgs, there: &str) -> Result<Option<String>> {
+    let path = home.conf();
+    let (config, _) = muster_conf::load(&path);
+    let size = u32::try_from(config.nodes.len()).unwrap_or(u32::MAX);
+    let (cpus, memory_mib) = config
+        .nodes
+        .first()
+        .map_or((0, 0), |node| (node.cpus, node.real_memory_mib));
+    let (nodes_now, cpus_now) = (args.nodes.unwrap_or(size), args.cpus.unwrap_or(cpus));
+    if (nodes_now, cpus_now) == (size, cpus) {
+        return Ok(None);
+    }
+    if daemon::alive(&home.ctld_pid_file()).is_some() {
+        bail!(
+            "a cluster of {size} nodes with {cpus} CPUs runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
+            home.0.display()
+        );
+    }
+    if own_conf(home, size, cpus, memory_mib)? != there {
+        bail!(
+            "{} has {size} nodes with {cpus} CPUs and was edited or given: change its NodeName lines, or remove it with \
+             'muster down --purge'",
+            path.display()
+        );
+    }
+    let text = own_conf(home, nodes_now, cpus_now, self::memory_mib()?)?;
+    check_own(&path, &text)?;
+    Ok(Some(text))
+}
+
+/// Refuses another configuration under a cluster that runs.
+fn refuse_while_running(home: &Home) -> Result<()> {
+    if daemon::alive(&home.ctld_pid_file()).is_some() {
+        bail!(
+            "a cluster with another configuration runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
+            home.0.display()
+        );
+    }
+    Ok(())
+}
+
+/// Refuses the configuration of another cluster than the one whose state is there.
+fn refuse_other_cluster(home: &Home, given: &Path) -> Result<()> {
+    if !home.conf().exists() || !home.at("state/journal.id").exists() {
         return Ok(());
     }
-    let running = home.names().len();
-    if running != nodes as usize {
+    let name = |path: &Path| muster_conf::load(path).0.cluster_name;
+    let (there, other) = (name(&home.conf()), name(given));
+    if there != other {
         bail!(
-            "a cluster of {running} nodes runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
-            home.0.display()
+            "{} has the state of cluster '{there}', and {} is of cluster '{other}': remove that state with \
+             'muster down --purge', or give another MUSTER_HOME",
+            home.0.display(),
+            given.display()
         );
     }
     Ok(())
@@ -377,24 +461,16 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
         say!("There is no cluster in {}.\n", home.0.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let names = home.names();
-    let mut pids: Vec<i32> = names
-        .iter()
-        .filter_map(|n| daemon::alive(&home.node_pid_file(n)))
-        .collect();
-    pids.extend(daemon::alive(&home.emulator_pid_file()));
-    pids.extend(daemon::alive(&home.ctld_pid_file()));
+    // Also what an earlier configuration had.
+    let pid_files = home.list("run", "", ".pid");
+    let pids: Vec<i32> = pid_files.iter().filter_map(|f| daemon::alive(f)).collect();
     for pid in &pids {
         let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
     }
     wait_for_end(&pids)?;
-    for name in &names {
-        let spool = home.at(&format!("spool.{name}"));
-        if !spool.exists() {
-            continue;
-        }
+    for spool in home.list("", "spool.", "") {
         muster_node::stop_launcher(&spool, true)
-            .with_context(|| format!("cannot end the processes of node {name}"))?;
+            .with_context(|| format!("cannot end the processes of {}", spool.display()))?;
     }
     if purge {
         fs::remove_dir_all(&home.0)

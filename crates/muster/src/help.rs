@@ -44,8 +44,8 @@ const UP: &str = "\
 Usage: muster up [OPTIONS]
 Starts a private cluster on this machine, or what of it does not run, and waits until all its nodes are up.
 
-  -n, --nodes N     so many nodes, named n1, n2, ... (default 4)
-  -c, --cpus C      so many CPUs each (default: as many as this machine has)
+  -n, --nodes N     so many nodes, named n1, n2, ... (default: those of the slurm.conf that is there, or 4)
+  -c, --cpus C      so many CPUs each (default: likewise, or as many as this machine has)
   -f, --file FILE   the cluster of this slurm.conf instead. Host, ports, accounts and paths become this cluster's own,
                     but SlurmUser and SlurmdUser are kept where root starts it and this host has the account.
                     gres.conf, topology.conf, topology.yaml and mpi.conf beside FILE come along
@@ -54,6 +54,7 @@ Starts a private cluster on this machine, or what of it does not run, and waits 
   --numa N[:L,S,R]  with --emulate: NUMA domains of each node
   -h, --help        print this help
 
+A slurm.conf that is there, and may have been edited, is kept; only -f puts another in its place, while nothing runs.
 The cluster lives in $MUSTER_HOME: slurm.conf, logs, state, commands. By default that is /var/lib/muster for root and
 ~/.local/state/muster for others. 'muster env' says how to use it, 'muster down' stops it.
 ";

@@ -1,13 +1,17 @@
 //! The daemons' log: one line a message, as slurmctld and slurmd write theirs.
 
 use log::{LevelFilter, Log, Metadata, Record};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The file that is logged to.
+static FILE: Mutex<Option<File>> = Mutex::new(None);
+/// Its path, where this process opens it again.
+static PATH: OnceLock<PathBuf> = OnceLock::new();
 
 struct Logger {
-    file: Option<Mutex<File>>,
     stderr: bool,
 }
 
@@ -32,8 +36,7 @@ impl Log for Logger {
             log::Level::Trace => "debug2: ",
         };
         let line = format!("[{time}] {level}{}\n", record.args());
-        if let Some(file) = &self.file {
-            let mut file = file.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(file) = current().as_mut() {
             let _ = file.write_all(line.as_bytes());
         }
         if self.stderr {
@@ -50,7 +53,18 @@ impl Log for Logger {
 /// When the file cannot be opened.
 pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io::Result<()> {
     start_with(file.map(open).transpose()?, stderr, level);
+    if let Some(file) = file {
+        let _ = PATH.set(file.to_path_buf());
+    }
     Ok(())
+}
+
+/// Opens the file that [`start`] has opened anew: what was there was moved away.
+///
+/// # Errors
+/// When it cannot be opened; the old one is logged to then.
+pub(crate) fn reopen() -> io::Result<()> {
+    PATH.get().map_or(Ok(()), |path| Ok(replace(open(path)?)))
 }
 
 /// Opens a log file.
@@ -58,17 +72,26 @@ pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io
 /// # Errors
 /// Those of open(2).
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let open = OpenOptions::new().create(true).append(true).open(path);
-    open.map_err(|e| {
+    muster_node::open_log(path).map_err(|e| {
         let text = format!("cannot open the log file {}: {e}", path.display());
         io::Error::new(e.kind(), text)
     })
 }
 
+/// Logs to another file from now on.
+pub(crate) fn replace(file: File) {
+    // Closed after the lock is given back.
+    let _old = current().replace(file);
+}
+
+fn current() -> MutexGuard<'static, Option<File>> {
+    FILE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Logs to a file that is open, to standard error, or both.
 pub(crate) fn start_with(file: Option<File>, stderr: bool, level: LevelFilter) {
-    let file = file.map(Mutex::new);
-    if log::set_boxed_logger(Box::new(Logger { file, stderr })).is_ok() {
+    *current() = file;
+    if log::set_boxed_logger(Box::new(Logger { stderr })).is_ok() {
         log::set_max_level(level);
         // A daemon's standard error is /dev/null.
         muster_ctld::failure::log_panics();

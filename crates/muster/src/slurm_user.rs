@@ -2,9 +2,10 @@
 //! made before it: directories and files in places that belong to root. Everything else, the log included, is opened after it.
 
 use crate::daemon::lock_path;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use muster_conf::Config;
 use muster_conf::endpoint::controller_socket;
+use muster_node::only_root_leads_to;
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, User, fchown, geteuid, initgroups, setresgid, setresuid};
 use std::ffi::CString;
@@ -65,8 +66,12 @@ fn prepare(config: &Config, log: Option<&Path>, user: &User) -> Result<()> {
     }
 }
 
-/// Sees to a directory of the user's. One that is there already is taken if it is the user's, or root's and empty.
+/// Sees to a directory of the user's. One that is there already is taken if it is the user's, or root's and empty. Where others
+/// than root could have put a link on the way to it, root makes and gives away nothing: the user makes it, later.
 fn own_directory(path: &Path, mode: u32, user: &User) -> Result<()> {
+    if !only_root_leads_to(path).with_context(|| format!("cannot look at {}", path.display()))? {
+        return check_owner(path, user);
+    }
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)
             .with_context(|| format!("cannot create {}", parent.display()))?;
@@ -78,28 +83,41 @@ fn own_directory(path: &Path, mode: u32, user: &User) -> Result<()> {
         _ => {}
     }
     let dir = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let owner = dir.metadata()?.uid();
-    if owner == user.uid.as_raw() {
-        return Ok(());
-    }
     let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    if owner != 0 || !is_empty() {
-        bail!(
-            "{} belongs to uid {owner}, and SlurmUser is {}: 'chown -R {} {}' gives it to that user",
-            path.display(),
-            user.name,
-            user.name,
-            path.display()
-        );
+    if dir.metadata()?.uid() != 0 || !is_empty() {
+        return check_owner(path, user);
     }
     fchown(&dir, Some(user.uid), Some(user.gid))
         .with_context(|| format!("cannot give {} to {}", path.display(), user.name))
+}
+
+/// Refuses a directory that is there and somebody else's.
+fn check_owner(path: &Path, user: &User) -> Result<()> {
+    let owner = match fs::metadata(path) {
+        Ok(found) => found.uid(),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e).with_context(|| format!("cannot look at {}", path.display())),
+    };
+    ensure!(
+        owner == user.uid.as_raw(),
+        "{} belongs to uid {owner}, and SlurmUser is {}: 'chown -R {} {}' gives it to that user",
+        path.display(),
+        user.name,
+        user.name,
+        path.display()
+    );
+    Ok(())
 }
 
 /// Sees to a file that the user writes, where only root can make one. In other directories the user makes it, later: there,
 /// root could be led to a file of somebody else.
 fn own_file(path: &Path, user: &User) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
+    let roots =
+        only_root_leads_to(dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+    if !roots {
+        return Ok(());
+    }
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let place = fs::metadata(dir).with_context(|| dir.display().to_string())?;
     if place.uid() != 0 || place.mode() & 0o022 != 0 {
@@ -166,6 +184,45 @@ mod tests {
         fs::write(old.join("journal"), "x").unwrap();
         let error = format!("{:#}", own_directory(&old, 0o700, &user).unwrap_err());
         assert!(error.contains("chown -R nobody"), "{error}");
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    /// A user's link on the way to a directory, or in its place, would have root give away what it leads to.
+    #[test]
+    fn root_gives_no_directory_away_that_others_chose() {
+        if !geteuid().is_root() {
+            eprintln!("not root: nothing can be given away; this test looked at nothing");
+            return;
+        }
+        let place = dir("slurm-user-dir");
+        let user = find("nobody").unwrap();
+        let (roots, users) = (place.join("roots"), place.join("users"));
+        for dir in [&roots, &roots.join("bin"), &users] {
+            fs::create_dir(dir).unwrap();
+        }
+        std::os::unix::fs::chown(&users, Some(user.uid.as_raw()), None).unwrap();
+        std::os::unix::fs::symlink(roots.join("bin"), users.join("state")).unwrap();
+        std::os::unix::fs::symlink(&roots, users.join("way")).unwrap();
+        for path in [
+            users.join("state"),
+            users.join("way/bin"),
+            roots.join("../users/state"),
+        ] {
+            let refused = own_directory(&path, 0o700, &user).unwrap_err();
+            assert!(
+                format!("{refused:#}").contains("belongs to uid 0"),
+                "{refused:#}"
+            );
+        }
+        assert_eq!(fs::metadata(roots.join("bin")).unwrap().uid(), 0);
+        // The user makes it, once the process is the user's.
+        own_directory(&users.join("new"), 0o700, &user).unwrap();
+        assert!(!users.join("new").exists());
+        // A link that is root's is another matter.
+        std::os::unix::fs::symlink(&roots, place.join("link")).unwrap();
+        own_directory(&place.join("link/state"), 0o700, &user).unwrap();
+        let owner = fs::metadata(roots.join("state")).unwrap().uid();
+        assert_eq!(owner, user.uid.as_raw());
         fs::remove_dir_all(&place).unwrap();
     }
 

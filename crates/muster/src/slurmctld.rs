@@ -1,5 +1,6 @@
 //! `slurmctld`: the controller, with the options of slurmctld(8).
 
+use crate::controller_host;
 use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag};
 use crate::logging;
@@ -112,6 +113,7 @@ fn start(args: Args) -> Result<()> {
     let conf = std::fs::canonicalize(&conf)
         .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
     let (config, _) = muster_conf::load(&conf);
+    controller_host::check(&config)?;
     let ready = if args.foreground {
         Ready::foreground()
     } else {
@@ -131,6 +133,7 @@ fn start(args: Args) -> Result<()> {
         clear: args.clear,
         without_jobs: args.without_jobs,
         patience: Patience::default(),
+        reopen_log: logging::reopen,
     };
     muster_ctld::run(&options, || ready.tell())
 }

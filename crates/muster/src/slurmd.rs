@@ -73,7 +73,10 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 /// Runs what the supervisor starts without privileges.
 pub(crate) fn agent_main() -> ExitCode {
-    muster_node::agent_main(|log| logging::start_with(log.file, log.to_stderr, log.level))
+    muster_node::agent_main(
+        |log| logging::start_with(log.file, log.to_stderr, log.level),
+        logging::replace,
+    )
 }
 
 fn parse(args: &[String]) -> Result<Option<Args>> {
@@ -218,6 +221,8 @@ fn start(args: Args) -> Result<ExitCode> {
         .or_else(|| paths.slurmd_log_file.as_deref().map(expand));
     let log = AgentLog {
         file: log_file.as_deref().map(logging::open).transpose()?,
+        path: log_file,
+        replace: logging::replace,
         to_stderr: args.foreground,
         level: logging::level(config.slurmd_debug, args.verbose),
     };

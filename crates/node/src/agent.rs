@@ -33,6 +33,7 @@ use launcher_link::LauncherOutlet;
 use minicbor::bytes::ByteVec;
 use muster_node_core::agent::{AgentEvent, DialId, StepdId};
 use muster_proto::step::{AgentReply, AgentRequest};
+use std::fs::File;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use supervisor_link::{Dialer, PeerDialer};
@@ -75,10 +76,10 @@ enum Input {
 
 /// Runs as an agent, as the supervisor has started this process, until it is ordered to stop (SIGTERM, SIGINT, or the
 /// controller). First it says where to log.
-pub fn agent_main(start_log: impl FnOnce(AgentLog)) -> ExitCode {
+pub fn agent_main(start_log: impl FnOnce(AgentLog), replace_log: fn(File)) -> ExitCode {
     let inherited = sys::set_undumpable()
         .context("this process cannot be protected from others")
-        .and_then(|()| supervisor::inherited());
+        .and_then(|()| supervisor::inherited(replace_log));
     let inherited = match inherited {
         Ok((inherited, log)) => {
             start_log(log);
@@ -93,7 +94,7 @@ pub fn agent_main(start_log: impl FnOnce(AgentLog)) -> ExitCode {
     if let Err(e) = syscall_filter::apply() {
         log::warn!("the agent runs without a filter of system calls: {e:#}");
     }
-    match run(inherited) {
+    match run(inherited, replace_log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             log::error!("{e:#}");
@@ -102,12 +103,12 @@ pub fn agent_main(start_log: impl FnOnce(AgentLog)) -> ExitCode {
     }
 }
 
-fn run(inherited: Inherited) -> anyhow::Result<()> {
+fn run(inherited: Inherited, replace_log: fn(File)) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the asynchronous runtime")?
-        .block_on(serve(inherited))
+        .block_on(serve(inherited, replace_log))
 }
 
 /// What is found out when an agent starts.
@@ -119,13 +120,17 @@ struct Found {
     listens_at: Option<IpAddr>,
 }
 
-async fn serve(inherited: Inherited) -> anyhow::Result<()> {
+async fn serve(inherited: Inherited, replace_log: fn(File)) -> anyhow::Result<()> {
     let found = Found {
         cross_memory: inherited.cross_memory,
         listens_at: mpi_probe::own_address(&inherited.options.address),
     };
     let (inputs, mut inbox) = mpsc::unbounded_channel();
     let (requests, options) = (inherited.requests, inherited.options);
+    tokio::spawn(supervisor_link::log_to_new_files(
+        inherited.logs,
+        replace_log,
+    ));
     let dialer = PeerDialer::new(inherited.peers, requests.clone())?;
     let peers = Peers::by_supervisor(dialer);
     let mut executor = Executor::new(options.clone(), found, peers, inputs.clone());

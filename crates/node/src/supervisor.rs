@@ -24,6 +24,7 @@ use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::role::{self, AGENT_NAME};
+use crate::root_files::open_log;
 use crate::sys;
 use anyhow::Context as _;
 use launcher::Starting;
@@ -76,7 +77,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         has_log_file: log.file.is_some(),
         supervisor_uid: nix::unistd::geteuid().as_raw(),
     };
-    let mut supervisor = Supervisor::start(options, &order, &socket, log.file, &account, signals)?;
+    let mut supervisor = Supervisor::start(options, &order, &socket, log, &account, signals)?;
     let ended = supervisor.serve();
     // A client that asks now has no agent to wait for.
     drop(socket);
@@ -95,10 +96,15 @@ fn close_terminal() -> io::Result<()> {
 }
 
 fn watch_signals() -> io::Result<SignalFd> {
-    sys::ignore_signal(libc::SIGHUP);
     sys::ignore_signal(libc::SIGPIPE);
     let mut mask = SigSet::empty();
-    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+    for signal in [
+        Signal::SIGCHLD,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGUSR2,
+    ] {
         mask.add(signal);
     }
     mask.thread_block()?;
@@ -117,6 +123,9 @@ struct Supervisor {
     launcher: OwnedFd,
     controller: OwnedFd,
     peers: OwnedFd,
+    /// Where files to log to go.
+    logs: OwnedFd,
+    log: AgentLog,
     /// A launcher that is being started, for which the agent waits.
     starting: Option<Starting>,
 }
@@ -127,17 +136,17 @@ impl Supervisor {
         options: AgentOptions,
         order: &Order,
         socket: &NodeSocket,
-        log: Option<File>,
+        log: AgentLog,
         account: &User,
         signals: SignalFd,
     ) -> anyhow::Result<Supervisor> {
-        let lines = || -> io::Result<_> { Ok([answers()?, answers()?, answers()?]) };
-        let [launcher, controller, peers] = lines().context("connections to the agent")?;
+        let lines = || -> io::Result<_> { Ok([answers()?, answers()?, answers()?, answers()?]) };
+        let [launcher, controller, peers, logs] = lines().context("connections to the agent")?;
         let (requests, sender) = lines::requests().context("connections to the agent")?;
-        let ends = [&sender, &launcher.1, &controller.1, &peers.1];
+        let ends = [&sender, &launcher.1, &controller.1, &peers.1, &logs.1];
         let mut kept: Vec<RawFd> = ends.map(|end| end.as_raw_fd()).into();
         kept.push(socket.number());
-        kept.extend(log.as_ref().map(File::as_raw_fd));
+        kept.extend(log.file.as_ref().map(File::as_raw_fd));
         let environment = KEPT_VARIABLES.iter().filter_map(|name| {
             let value = std::env::var(name).ok()?;
             CString::new(format!("{name}={value}")).ok()
@@ -161,6 +170,8 @@ impl Supervisor {
             launcher: launcher.0,
             controller: controller.0,
             peers: peers.0,
+            logs: logs.0,
+            log,
             starting: None,
         })
     }
@@ -200,12 +211,30 @@ impl Supervisor {
         }
     }
 
-    /// Passes signals on to the agent; gives the agent's status if it has ended.
+    /// Opens the log file anew, for this process and the agent: what was there was moved away (slurmd(8), SIGUSR2).
+    fn reopen_log(&self) {
+        let Some(path) = &self.log.path else {
+            return;
+        };
+        let opened = open_log(path).and_then(|file| Ok((file.try_clone()?, file)));
+        match opened {
+            Ok((own, agents)) => {
+                (self.log.replace)(own);
+                answer(&self.logs, 0, Ok(agents.into()));
+                log::info!("the log file was opened anew");
+            }
+            Err(e) => log::error!("the log file {} cannot be opened anew: {e}", path.display()),
+        }
+    }
+
+    /// Passes signals on to the agent, but those about the log; gives the agent's status if it has ended.
     fn take_signals(&mut self) -> Option<ExitCode> {
         while let Ok(Some(info)) = self.signals.read_signal() {
             let signal = i32::try_from(info.ssi_signo).unwrap_or(0);
-            if signal != libc::SIGCHLD {
-                sys::kill(self.agent, signal);
+            match signal {
+                libc::SIGCHLD => {}
+                libc::SIGHUP | libc::SIGUSR2 => self.reopen_log(),
+                _ => drop(sys::kill(self.agent, signal)),
             }
         }
         while let sys::Reap::Ended(child) = sys::reap() {

@@ -44,3 +44,59 @@ fn errors_and_warnings_name_the_sites_files_and_lines() {
         "ClusterName=c\nPartitionName=p Nodes=ALL Default=YES State=UP"
     );
 }
+
+/// What `muster up` says on standard error when it fails.
+fn refused(c: &Cluster, args: &[&str]) -> String {
+    let output = c.muster("up", args);
+    assert!(!output.status.success(), "{args:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_configuration_that_is_there_is_kept() {
+    let c = Cluster::start(2, 2);
+    c.ok("echo PrivateData=jobs >> $SLURM_CONF");
+    let edited = c.ok("cat $SLURM_CONF");
+    let said = refused(&c, &["-n", "3"]);
+    assert!(said.contains("a cluster of 2 nodes"), "{said}");
+    c.write(
+        "other.conf",
+        "ClusterName=other\nNodeName=m1 CPUs=2\nPartitionName=p Nodes=ALL\n",
+    );
+    let other = c.dir.join("other.conf");
+    let said = refused(&c, &["-f", other.to_str().unwrap()]);
+    assert!(said.contains("'muster down'"), "{said}");
+    c.kill(c.controller());
+    c.up_again(&["-n", "2"]);
+    assert_eq!(c.ok("cat $SLURM_CONF"), edited);
+    assert!(
+        c.ok("scontrol show config | grep PrivateData")
+            .ends_with("= jobs")
+    );
+    assert!(c.muster("down", &[]).status.success());
+    let said = refused(&c, &["-n", "3"]);
+    assert!(said.contains("was edited"), "{said}");
+    let said = refused(&c, &["-f", other.to_str().unwrap()]);
+    assert!(said.contains("the state of cluster 'muster'"), "{said}");
+    c.up_again(&[]);
+    assert_eq!(c.ok("cat $SLURM_CONF"), edited);
+    assert_eq!(c.ok("sinfo -h -o %D"), "2");
+}
+
+#[test]
+fn nodes_that_the_configuration_has_no_more_are_stopped_too() {
+    let c = Cluster::start(2, 2);
+    let launcher: i32 = c
+        .read_if_there("../spool.n2/shim.pid")
+        .trim()
+        .parse()
+        .unwrap();
+    let agent = c.agent("n2");
+    c.ok("sed -i 's/NodeName=n.1-2./NodeName=n1/; s/Nodes=n.1-2./Nodes=n1/' $SLURM_CONF");
+    assert!(c.muster("down", &[]).status.success());
+    for pid in [agent, launcher] {
+        c.until("the node's daemons are gone", || {
+            !crate::cluster::alive(pid)
+        });
+    }
+}

@@ -20,6 +20,7 @@ mod het;
 mod hostile;
 mod imb;
 mod interactive;
+mod logs;
 mod mpi;
 mod mpi_default;
 mod mpich;

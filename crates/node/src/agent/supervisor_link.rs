@@ -3,6 +3,7 @@
 use super::socket::Socket;
 use crate::supervisor::lines::{RequestSender, SupervisorRequest, take_answer};
 use crate::sys;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -46,6 +47,21 @@ impl Dialer {
             if of == number {
                 return Socket::new(UnixStream::from(connected?));
             }
+        }
+    }
+}
+
+/// Logs to each file that the supervisor opens, as long as it is there.
+pub(super) async fn log_to_new_files(line: OwnedFd, replace: fn(File)) {
+    let line = match sys::watch(line, Interest::READABLE) {
+        Ok(line) => line,
+        Err(e) => return log::error!("the log file is not followed when it is opened anew: {e}"),
+    };
+    let take = |line: &OwnedFd| take_answer(line);
+    while let Ok((_, opened)) = line.async_io(Interest::READABLE, take).await {
+        match opened {
+            Ok(file) => replace(file.into()),
+            Err(e) => log::error!("no other log file came: {e}"),
         }
     }
 }

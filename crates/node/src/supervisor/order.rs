@@ -9,12 +9,17 @@ use minicbor::{Decode, Encode};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
 /// Where an agent logs.
 #[derive(Debug)]
 pub struct AgentLog {
     /// To this file, which is open.
     pub file: Option<File>,
+    /// Where that file is; nothing in an agent, which gets files from its supervisor.
+    pub path: Option<PathBuf>,
+    /// Has this process log to another file.
+    pub replace: fn(File),
     /// To standard error.
     pub to_stderr: bool,
     /// Messages of this level, and more important ones.
@@ -60,6 +65,8 @@ pub(crate) struct Inherited {
     pub(crate) controller: OwnedFd,
     /// Brings connections to other agents.
     pub(crate) peers: OwnedFd,
+    /// Brings files to log to.
+    pub(crate) logs: OwnedFd,
     /// Where srun and other agents connect.
     pub(crate) listener: UnixListener,
 }
@@ -68,7 +75,7 @@ pub(crate) struct Inherited {
 ///
 /// # Errors
 /// It was started by somebody else.
-pub(crate) fn inherited() -> anyhow::Result<(Inherited, AgentLog)> {
+pub(crate) fn inherited(replace: fn(File)) -> anyhow::Result<(Inherited, AgentLog)> {
     let order = role::read_order()?;
     let order: Order = minicbor::decode(&order).context("the order cannot be read")?;
     let mut next = role::FIRST_FD;
@@ -85,6 +92,7 @@ pub(crate) fn inherited() -> anyhow::Result<(Inherited, AgentLog)> {
         launcher: take()?,
         controller: take()?,
         peers: take()?,
+        logs: take()?,
         listener: take()?.into(),
     };
     let log = AgentLog {
@@ -92,6 +100,8 @@ pub(crate) fn inherited() -> anyhow::Result<(Inherited, AgentLog)> {
             true => Some(take()?.into()),
             false => None,
         },
+        path: None,
+        replace,
         to_stderr: order.log_to_stderr,
         level: order.log_level.parse().context("its level of messages")?,
     };

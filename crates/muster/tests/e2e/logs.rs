@@ -1,0 +1,32 @@
+//! Log files: what rotates them, and who reads them.
+
+use crate::cluster::Cluster;
+use std::os::unix::fs::PermissionsExt as _;
+
+#[test]
+fn logs_that_are_moved_away_are_begun_anew() {
+    let c = Cluster::start(1, 2);
+    let (controller, agent) = (c.controller(), c.agent("n1"));
+    for (log, pid) in [("log/ctld.log", controller), ("log/noded.n1.log", agent)] {
+        let path = c.path(log);
+        for signal in ["USR2", "HUP"] {
+            let old = path.with_extension(signal);
+            std::fs::rename(&path, &old).unwrap();
+            c.ok(&format!("kill -{signal} {pid}"));
+            c.until("the log is begun anew", || {
+                std::fs::read_to_string(&path).is_ok_and(|text| text.contains("opened anew"))
+            });
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o640, "{log}");
+        }
+    }
+    // The agent, which opens no files of its own, writes to the new one too.
+    c.kill(controller);
+    c.until("the agent logs there", || {
+        let text = std::fs::read_to_string(c.path("log/noded.n1.log"));
+        text.is_ok_and(|text| text.contains("controller"))
+    });
+    assert_eq!(c.start_controller().code, 0);
+    c.until_prints("sinfo -h -o %T", "idle");
+    assert_eq!(c.agent("n1"), agent);
+}

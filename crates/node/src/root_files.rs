@@ -1,0 +1,120 @@
+//! Files that root opens by paths from the configuration. Others may own directories on the way, such as SlurmUser that of the
+//! logs: then they could have put links there that lead to files of root's.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+/// Links on the way to a file that are followed at most.
+const LINKS_MAX: u32 = 40;
+
+/// Whether only root decides what a path leads to, as far as it exists: all directories on the way are root's, links included,
+/// and others add names at most where they cannot take root's away (`/tmp`).
+///
+/// # Errors
+/// Those of lstat(2), and a path with too many links.
+pub fn only_root_leads_to(path: &Path) -> io::Result<bool> {
+    let mut left: Vec<PathBuf> = components(&std::path::absolute(path)?);
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    while let Some(name) = left.pop() {
+        let dir = fs::symlink_metadata(&at)?;
+        let others_write = dir.mode() & 0o022 != 0;
+        let sticky = dir.mode() & libc::S_ISVTX != 0;
+        if dir.uid() != 0 || others_write && !sticky {
+            return Ok(false);
+        }
+        let next = at.join(&name);
+        let found = match fs::symlink_metadata(&next) {
+            Ok(found) => found,
+            // A user who may add names here may do so meanwhile.
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(!others_write),
+            Err(e) => return Err(e),
+        };
+        if others_write && found.uid() != 0 {
+            return Ok(false);
+        }
+        if !found.is_symlink() {
+            at = match name.as_os_str() == ".." {
+                true => at.parent().map_or(PathBuf::from("/"), Path::to_path_buf),
+                false => next,
+            };
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        let target = fs::read_link(&next)?;
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        left.extend(components(&target));
+    }
+    Ok(true)
+}
+
+/// The names of a path, last first.
+fn components(path: &Path) -> Vec<PathBuf> {
+    let names = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(PathBuf::from(name)),
+        Component::ParentDir => Some(PathBuf::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    let mut names: Vec<PathBuf> = names.collect();
+    names.reverse();
+    names
+}
+
+/// Opens a log file to append to it. Only its owner and group read it, since it names users and their jobs.
+///
+/// # Errors
+/// Those of open(2); and for root, where others could have put a link in the file's place, what is no plain file of one name.
+pub fn open_log(path: &Path) -> io::Result<File> {
+    let mut open = OpenOptions::new();
+    open.create(true).append(true).mode(0o640);
+    if !nix::unistd::geteuid().is_root() || only_root_leads_to(path)? {
+        return open.open(path);
+    }
+    let file = open
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.nlink() != 1 {
+        return Err(io::Error::other(
+            "others than root write to its directory, and it is no plain file with one name",
+        ));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+
+    #[test]
+    fn root_logs_to_no_file_that_others_chose() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("not root: there is nothing to be led to; this test looked at nothing");
+            return;
+        }
+        let place = std::env::temp_dir().join(format!("muster-open-log-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        let theirs = place.join("theirs");
+        fs::create_dir_all(&theirs).unwrap();
+        chown(&theirs, Some(65534), None).unwrap();
+        let secret = place.join("secret");
+        fs::write(&secret, "root's").unwrap();
+        symlink(&secret, theirs.join("link")).unwrap();
+        fs::hard_link(&secret, theirs.join("name")).unwrap();
+        assert!(open_log(&theirs.join("link")).is_err());
+        assert!(open_log(&theirs.join("name")).is_err());
+        let log = open_log(&theirs.join("slurmd.log")).unwrap();
+        assert_eq!(log.metadata().unwrap().mode() & 0o777, 0o640);
+        // Root's own links are followed.
+        symlink(&secret, place.join("link")).unwrap();
+        open_log(&place.join("link")).unwrap();
+        fs::remove_dir_all(&place).unwrap();
+    }
+}
