@@ -21,6 +21,7 @@ pub mod srun;
 pub mod step_bounds;
 pub mod step_numbers;
 pub mod step_variables;
+pub mod stepd;
 pub mod stepd_reuse;
 
 pub use prolog_epilog::PrologEpilog;

@@ -3,7 +3,7 @@
 //! root's; it renames the directories, and removes them when they are empty, which follows nothing of the user's. What is in
 //! them is removed by the second, which is their owner's.
 
-use crate::role::{self, Start};
+use crate::role::{self, LAUNCHER_NAME, Start};
 use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_node_core::messages::User;
@@ -19,8 +19,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// The argument with which the launcher's program removes directories instead, and the one for what is in them.
-pub(super) const REMOVAL_ARGUMENT: &str = "--remove";
-pub(super) const CONTENT_ARGUMENT: &str = "--remove-content";
+pub(crate) const REMOVAL_ARGUMENT: &str = "--remove";
+pub(crate) const CONTENT_ARGUMENT: &str = "--remove-content";
 
 /// A group that has rights to nothing: what counts is the owner.
 const NO_GROUP: u32 = 65534;
@@ -76,7 +76,7 @@ impl Removal {
 /// Starts a process of this user that removes directories, or what is in them.
 fn start(argument: &str, user: &User, dirs: Vec<PathBuf>, outlives: bool) -> io::Result<i32> {
     let started = Start {
-        words: &[super::LAUNCHER_NAME, argument],
+        words: &[LAUNCHER_NAME, argument],
         environment: Vec::new(),
         user,
         order: minicbor::to_vec(Order(dirs)).expect("writing to memory cannot fail"),
@@ -111,7 +111,7 @@ fn read_dirs() -> io::Result<Vec<PathBuf>> {
 }
 
 /// The process that removes directories: root's, as a rule.
-pub(super) fn removal_main() -> ExitCode {
+pub(crate) fn removal_main() -> ExitCode {
     let Ok(dirs) = read_dirs() else {
         return ExitCode::FAILURE;
     };
@@ -148,7 +148,7 @@ pub(super) fn removal_main() -> ExitCode {
 }
 
 /// The process that removes what is in them: their owner's.
-pub(super) fn content_main() -> ExitCode {
+pub(crate) fn content_main() -> ExitCode {
     let Ok(dirs) = read_dirs() else {
         return ExitCode::FAILURE;
     };

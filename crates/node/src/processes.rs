@@ -1,5 +1,5 @@
 //! Which processes there are, and what comes of which. [`ProcessTree`] finds them by descent, with what every kernel has.
-//! Whose they are is for [`super::membership`] to say.
+//! Whose they are is for the launcher to say.
 
 use crate::sys;
 use std::collections::HashSet;
