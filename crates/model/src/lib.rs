@@ -49,3 +49,4 @@ pub mod topology;
 pub mod tree;
 pub mod usage;
 pub mod validate;
+pub mod visible_text;

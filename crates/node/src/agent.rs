@@ -23,6 +23,7 @@ pub(crate) use peers::Peers;
 
 use crate::cross_memory::CrossMemory;
 use crate::failure;
+use crate::role::AGENT_NAME;
 use crate::supervisor::{self, AgentLog, Inherited};
 use crate::sys;
 use anyhow::Context as _;
@@ -85,7 +86,7 @@ pub fn agent_main(start_log: impl FnOnce(AgentLog), replace_log: fn(File)) -> Ex
             inherited
         }
         Err(e) => {
-            eprintln!("{}: {e:#}", supervisor::AGENT_NAME);
+            eprintln!("{}: {e:#}", AGENT_NAME);
             return ExitCode::FAILURE;
         }
     };

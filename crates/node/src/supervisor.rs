@@ -23,7 +23,7 @@ use crate::cross_memory;
 use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
-use crate::role;
+use crate::role::{self, AGENT_NAME};
 use crate::root_files::open_log;
 use crate::sys;
 use anyhow::Context as _;
@@ -47,9 +47,6 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Name under which the binary's own executable is started as an agent.
-pub const AGENT_NAME: &str = "muster-agent";
 
 /// Variables that the agent gets of the supervisor's.
 const KEPT_VARIABLES: [&str; 2] = ["TZ", "RUST_BACKTRACE"];
