@@ -18,7 +18,7 @@ const TURN: usize = 16;
 /// One launch of a job.
 type Run = (JobId, Attempt);
 
-/// What a signal is told apart by.
+/// What distinguishes a signal from others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Signal {
     step: Option<StepNo>,

@@ -63,7 +63,7 @@ use site::SitePrograms;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use steps::StepdPlace;
-use waiting::WaitingSignals;
+use waiting::{Delivery, WaitingSignals};
 
 /// What a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +242,15 @@ impl Launcher {
                 since_ms,
             } => self.leftovers_found(left, is_unclear, since_ms),
             Event::TimerDue(key) => self.timer_due(key),
-            Event::WakeUpEnded => self.finish_wakeup(),
+            Event::WakeUpEnded => {
+                let before = self.actions.list.len();
+                self.finish_wakeup();
+                // Signals that wait come after all else.
+                if self.actions.list.len() == before {
+                    let round = self.waiting.take_round(&self.jobs, &mut self.actions);
+                    self.deliver(round);
+                }
+            }
         }
     }
 
@@ -303,9 +311,14 @@ impl Launcher {
             | LauncherCommand::Sealed { .. } => {}
             LauncherCommand::BeginSession(key) => self.begin_session(&key),
             LauncherCommand::SignalStep { run, step, signal } => {
-                self.signal_in_turn(run, Some(step), signal, SignalScope::Steps);
+                let delivery = Delivery::signal(Some(step), signal, SignalScope::Steps);
+                let job = (self.jobs.get(&run), &mut self.actions);
+                self.waiting.add(job, run, delivery);
             }
-            LauncherCommand::EndStep { run, step } => self.end_step_in_turn(run, step),
+            LauncherCommand::EndStep { run, step } => {
+                let job = (self.jobs.get(&run), &mut self.actions);
+                self.waiting.add(job, run, Delivery::EndStep(step));
+            }
             LauncherCommand::PrintLine {
                 run,
                 text,
@@ -527,8 +540,8 @@ impl Launcher {
         if self.stops.remove(&run) {
             self.actions.stop_timer(TimerKey::Stop(run));
         }
-        self.drop_waiting(run);
-        self.notices.take(run);
+        self.waiting.take_last(run, None);
+        self.notices.forget(run);
         self.without_groups.remove(&run);
         self.sessions.retain(|_, owner| *owner != run);
         self.actions.push(Action::ForgetMembers(run));
@@ -562,18 +575,9 @@ impl Launcher {
         self.is_exiting && self.busy() == 0 && self.ending.is_empty()
     }
 
-    /// What is left to do in a wake-up: signals that wait come after all else.
-    fn finish_wakeup(&mut self) {
-        let before = self.actions.list.len();
-        self.settle_wakeup();
-        if self.actions.list.len() == before {
-            self.deliver_waiting();
-        }
-    }
-
     /// Writes what has been noted, begins jobs that are on file, and settles those that end: one of it at a time, as the
     /// later depends on the earlier.
-    fn settle_wakeup(&mut self) {
+    fn finish_wakeup(&mut self) {
         if !self.recording.is_empty() && !self.is_full {
             return self.write_records();
         }

@@ -53,7 +53,8 @@ impl Launcher {
             return;
         }
         let is_first = !phase.is_ending();
-        self.deliver_before_end(run);
+        let last = self.waiting.take_last(run, self.jobs.get(&run));
+        self.deliver(last);
         if is_first {
             self.records.ending(run);
         }
@@ -64,7 +65,8 @@ impl Launcher {
             // The message comes before what the script writes when it is signalled, as in Slurm.
             let is_printed = message.as_ref().is_some_and(|text| {
                 let text = format!("*** JOB {} ON {} {text} ***", run.job, self.node.place.node);
-                self.print_last(run, text, MessageKind::BeforeTerm)
+                let outlet = (&mut self.jobs, &mut self.actions);
+                (self.notices).print(outlet, run, Some(text), MessageKind::BeforeTerm)
             });
             if !is_printed {
                 self.ask_to_end(run);
@@ -81,43 +83,12 @@ impl Launcher {
 
     /// Prints a line for a script, and then kills it if that is wanted: it is printed before its end.
     pub(super) fn print_in_script(&mut self, run: JobAttempt, text: String, kill: bool) {
+        let outlet = (&mut self.jobs, &mut self.actions);
         if !kill {
-            self.print_notice(run, &text);
-        } else if !self.print_last(run, text, MessageKind::BeforeKill) {
+            self.notices.add(outlet, run, text);
+        } else if !(self.notices).print(outlet, run, Some(text), MessageKind::BeforeKill) {
             self.signal_script(run, signals::SIGKILL);
         }
-    }
-
-    /// Prints a line after those that wait.
-    fn print_last(&mut self, run: JobAttempt, text: String, kind: MessageKind) -> bool {
-        let mut lines = self.notices.take(run);
-        lines.push(text);
-        self.print(run, &lines, kind)
-    }
-
-    /// Has a process write lines into the standard error of the job's script, as its owner; whether there is one.
-    pub(super) fn print(&mut self, run: JobAttempt, lines: &[String], kind: MessageKind) -> bool {
-        let has_script = |e: &&mut JobEntry| e.script.is_some();
-        let Some(entry) = self.jobs.get_mut(&run).filter(has_script) else {
-            return false;
-        };
-        let Some(files) = &entry.files else {
-            return false;
-        };
-        entry.starting_writers += 1;
-        let action = Action::StartMessage {
-            run,
-            kind,
-            user: files.user.clone(),
-            work_dir: files.work_dir.clone(),
-            path: files.stderr.clone(),
-            line: lines
-                .iter()
-                .map(|text| format!("slurmstepd: error: {text}\n"))
-                .collect(),
-        };
-        self.actions.push(action);
-        true
     }
 
     pub(super) fn message_started(
@@ -151,7 +122,10 @@ impl Launcher {
     /// A message was written, or cannot be.
     pub(super) fn message_written(&mut self, run: JobAttempt, kind: MessageKind) {
         match kind {
-            MessageKind::Notice => self.notices_written(run),
+            MessageKind::Notice => {
+                let outlet = (&mut self.jobs, &mut self.actions);
+                self.notices.written(outlet, run);
+            }
             MessageKind::BeforeTerm => self.ask_to_end(run),
             MessageKind::BeforeKill => self.signal_script(run, signals::SIGKILL),
         }

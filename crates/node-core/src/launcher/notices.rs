@@ -1,8 +1,9 @@
 //! Notices for the standard error of jobs' scripts. A process writes them, as the job's user, and starting one takes long: each
 //! user has one at a time, and of what waits for a job meanwhile the last lines count.
 
-use super::Launcher;
-use super::event::MessageKind;
+use super::JobEntry;
+use super::actions::Actions;
+use super::event::{Action, MessageKind};
 use crate::messages::JobAttempt;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,81 +27,97 @@ pub(super) struct Notices {
     writing: BTreeMap<u32, JobAttempt>,
 }
 
+/// What of the launcher they are written by.
+pub(super) type Outlet<'a> = (&'a mut BTreeMap<JobAttempt, JobEntry>, &'a mut Actions);
+
 impl Notices {
-    fn push(&mut self, run: JobAttempt, uid: u32, text: &str) {
+    /// Prints a line for a script when it is its turn.
+    pub(super) fn add(&mut self, outlet: Outlet<'_>, run: JobAttempt, text: String) {
+        let Some(job) = outlet.0.get(&run).filter(|e| e.script.is_some()) else {
+            return;
+        };
+        let uid = job.uid;
         let waiting = self.waiting.entry(run).or_insert_with(|| {
             self.turns.entry(uid).or_default().push_back(run);
             Lines::default()
         });
-        waiting.lines.push_back(text.to_owned());
+        waiting.lines.push_back(text);
         if waiting.lines.len() > NOTICES_MAX {
             waiting.lines.pop_front();
             waiting.dropped += 1;
         }
+        self.write_next(outlet, uid);
     }
 
-    /// The next lines of a user, if no process writes for that user.
-    fn next(&mut self, uid: u32) -> Option<(JobAttempt, Lines)> {
+    /// The process that wrote for a job has ended, or has not begun.
+    pub(super) fn written(&mut self, outlet: Outlet<'_>, run: JobAttempt) {
+        let writing = self.writing.iter().find(|(_, of)| **of == run);
+        if let Some(uid) = writing.map(|(uid, _)| *uid) {
+            self.writing.remove(&uid);
+            self.write_next(outlet, uid);
+        }
+    }
+
+    fn write_next(&mut self, (jobs, actions): Outlet<'_>, uid: u32) {
         if self.writing.contains_key(&uid) {
-            return None;
-        }
-        while let Some(run) = self.turns.get_mut(&uid)?.pop_front() {
-            if let Some(lines) = self.waiting.remove(&run) {
-                return Some((run, lines));
-            }
-        }
-        self.turns.remove(&uid);
-        None
-    }
-
-    /// What is to be written for a job before its end is announced.
-    pub(super) fn take(&mut self, run: JobAttempt) -> Vec<String> {
-        let taken = self.waiting.remove(&run).unwrap_or_default();
-        if !taken.lines.is_empty() {
-            for turns in self.turns.values_mut() {
-                turns.retain(|waits| *waits != run);
-            }
-        }
-        taken.lines.into()
-    }
-
-    /// The process that wrote for a job has ended, or has not begun: whose it was.
-    fn written(&mut self, run: JobAttempt) -> Option<u32> {
-        let (&uid, _) = self.writing.iter().find(|(_, of)| **of == run)?;
-        self.writing.remove(&uid);
-        Some(uid)
-    }
-}
-
-impl Launcher {
-    /// Prints a line for a script when it is its turn.
-    pub(super) fn print_notice(&mut self, run: JobAttempt, text: &str) {
-        let Some(entry) = self.jobs.get(&run).filter(|e| e.script.is_some()) else {
             return;
-        };
-        let uid = entry.uid;
-        self.notices.push(run, uid, text);
-        self.write_notices(uid);
-    }
-
-    /// Lines of a job are written.
-    pub(super) fn notices_written(&mut self, run: JobAttempt) {
-        if let Some(uid) = self.notices.written(run) {
-            self.write_notices(uid);
         }
-    }
-
-    fn write_notices(&mut self, uid: u32) {
-        while let Some((run, Lines { lines, dropped })) = self.notices.next(uid) {
-            if dropped > 0 {
-                let line = format!("job {}: {dropped} notices are dropped", run.job);
-                self.actions.log_refusal(&line);
-            }
+        while let Some(run) = self.turns.get_mut(&uid).and_then(VecDeque::pop_front) {
             // Its script may have ended.
-            if self.print(run, &Vec::from(lines), MessageKind::Notice) {
-                self.notices.writing.insert(uid, run);
+            if self.print((jobs, actions), run, None, MessageKind::Notice) {
+                self.writing.insert(uid, run);
                 return;
             }
         }
+        self.turns.remove(&uid);
+    }
+
+    /// Has a process write the lines that wait, and a last one, into the standard error of the job's script, as its owner;
+    /// whether there is such a script.
+    pub(super) fn print(
+        &mut self,
+        (jobs, actions): Outlet<'_>,
+        run: JobAttempt,
+        last: Option<String>,
+        kind: MessageKind,
+    ) -> bool {
+        let Lines { lines, dropped } = self.drop_waiting(run);
+        let Some(job) = jobs.get_mut(&run).filter(|e| e.script.is_some()) else {
+            return false;
+        };
+        let Some(files) = &job.files else {
+            return false;
+        };
+        if dropped > 0 {
+            actions.log_refusal(&format!("job {}: {dropped} notices are dropped", run.job));
+        }
+        job.starting_writers += 1;
+        let lines = lines.into_iter().chain(last);
+        actions.push(Action::StartMessage {
+            run,
+            kind,
+            user: files.user.clone(),
+            work_dir: files.work_dir.clone(),
+            path: files.stderr.clone(),
+            line: lines
+                .map(|text| format!("slurmstepd: error: {text}\n"))
+                .collect(),
+        });
+        true
+    }
+
+    fn drop_waiting(&mut self, run: JobAttempt) -> Lines {
+        let Some(waiting) = self.waiting.remove(&run) else {
+            return Lines::default();
+        };
+        for turns in self.turns.values_mut() {
+            turns.retain(|waits| *waits != run);
+        }
+        waiting
+    }
+
+    /// A job is no more.
+    pub(super) fn forget(&mut self, run: JobAttempt) {
+        self.drop_waiting(run);
     }
 }

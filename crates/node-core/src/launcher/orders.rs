@@ -1,6 +1,7 @@
 //! What the controller orders, from the batches that it has sealed: nothing else makes, signals or ends a job here.
 
 use super::event::{Action, TimerKey};
+use super::waiting::Delivery;
 use super::{JobEntry, Launcher};
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::signals;
@@ -113,7 +114,9 @@ impl Launcher {
             }
             _ => signal,
         };
-        self.signal_in_turn(run, step, signal, scope);
+        let delivery = Delivery::signal(step, signal, scope);
+        let job = (self.jobs.get(&run), &mut self.actions);
+        self.waiting.add(job, run, delivery);
     }
 
     /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
@@ -133,7 +136,9 @@ impl Launcher {
     pub(super) fn stop_announced(&mut self, run: JobAttempt) {
         let is_here = |e: &JobEntry| !e.phase.is_released();
         if self.stops.remove(&run) && self.jobs.get(&run).is_some_and(is_here) {
-            self.signal_in_turn(run, None, signals::SIGSTOP, SignalScope::Full);
+            let delivery = Delivery::signal(None, signals::SIGSTOP, SignalScope::Full);
+            let job = (self.jobs.get(&run), &mut self.actions);
+            self.waiting.add(job, run, delivery);
         }
     }
 

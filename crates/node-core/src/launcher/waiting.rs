@@ -2,6 +2,7 @@
 //! done: equal signals of a job are one while they wait, and with each wake-up of the process every user gets so much of this.
 //! What begins and ends jobs and steps does not wait for it.
 
+use super::actions::Actions;
 use super::event::TimerKey;
 use super::{JobEntry, Launcher};
 use crate::messages::JobAttempt;
@@ -14,6 +15,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 pub(super) const SEARCHES_MAX: usize = 16;
 /// Wait before the next wake-up, where there is more to do.
 const NEXT_ROUND_MS: u64 = 1;
+
+/// What is delivered now.
+pub(super) type Round = Vec<(JobAttempt, Delivery)>;
 
 /// What waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,18 +32,33 @@ pub(super) enum Delivery {
 }
 
 impl Delivery {
-    fn signal(self) -> u32 {
+    /// A signal for a job, or for a step of it, which gets the same whatever the scope.
+    pub(super) fn signal(step: Option<StepNo>, signal: i32, scope: SignalScope) -> Delivery {
+        let scope = match step {
+            Some(_) => SignalScope::Steps,
+            None => scope,
+        };
+        Delivery::Signal {
+            step,
+            signal,
+            scope,
+        }
+    }
+
+    fn number(self) -> u32 {
         match self {
             Delivery::Signal { signal, .. } => signal.unsigned_abs(),
             Delivery::EndStep(_) => 0,
         }
     }
 
-    /// For all steps of the job.
-    fn is_for_steps(self) -> bool {
+    /// What it costs: a search, and one for each step of a job that gets it.
+    fn searches(self, job: Option<&JobEntry>) -> usize {
         match self {
-            Delivery::Signal { step, scope, .. } => step.is_none() && scope != SignalScope::Batch,
-            Delivery::EndStep(_) => false,
+            Delivery::Signal {
+                step: None, scope, ..
+            } if scope != SignalScope::Batch => 1 + job.map_or(0, JobEntry::live_step_count),
+            Delivery::Signal { .. } | Delivery::EndStep(_) => 1,
         }
     }
 }
@@ -55,14 +74,29 @@ pub(super) struct WaitingSignals {
 }
 
 impl WaitingSignals {
-    fn push(&mut self, (run, uid): (JobAttempt, u32), delivery: Delivery) -> bool {
+    /// Adds what a job that is here is to get in its turn.
+    pub(super) fn add(
+        &mut self,
+        (job, actions): (Option<&JobEntry>, &mut Actions),
+        run: JobAttempt,
+        delivery: Delivery,
+    ) {
+        let Some(job) = job.filter(|job| !job.phase.is_released()) else {
+            return;
+        };
         let pending = self.jobs.entry(run).or_insert_with(|| {
-            self.turns.entry(uid).or_default().push_back(run);
+            self.turns.entry(job.uid).or_default().push_back(run);
             Pending::default()
         });
-        pending.push(delivery, delivery.signal())
+        if !pending.push(delivery, delivery.number()) {
+            let line = format!("job {}: too many signals wait: {delivery:?}", run.job);
+            actions.log_refusal(&line);
+        }
+        // It comes from outside: with a new wake-up.
+        self.has_had_round = false;
     }
 
+    /// Removes what waits for a job.
     fn remove(&mut self, run: JobAttempt) -> Option<Pending<Delivery>> {
         let pending = self.jobs.remove(&run)?;
         for turns in self.turns.values_mut() {
@@ -72,12 +106,27 @@ impl WaitingSignals {
         Some(pending)
     }
 
-    /// What each user's jobs get now: `searches` says what one delivery costs.
-    fn take_round(
+    /// What a job is still to get before it is ended, as far as a user has a turn for that. The rest is dropped.
+    pub(super) fn take_last(&mut self, run: JobAttempt, job: Option<&JobEntry>) -> Round {
+        let mut round = Round::new();
+        if let Some(mut pending) = self.remove(run) {
+            let mut left = SEARCHES_MAX;
+            take_turn(&mut pending, &mut left, (run, job), &mut round);
+        }
+        round
+    }
+
+    /// Once nothing else is left to do in a wake-up: what each user's jobs get now.
+    pub(super) fn take_round(
         &mut self,
-        searches: impl Fn(JobAttempt, Delivery) -> usize,
-    ) -> Vec<(JobAttempt, Delivery)> {
-        let mut round = Vec::new();
+        jobs: &BTreeMap<JobAttempt, JobEntry>,
+        actions: &mut Actions,
+    ) -> Round {
+        let mut round = Round::new();
+        if std::mem::take(&mut self.has_had_round) || self.jobs.is_empty() {
+            return round;
+        }
+        self.has_had_round = true;
         for turns in self.turns.values_mut() {
             let mut left = SEARCHES_MAX;
             while left > 0
@@ -86,12 +135,7 @@ impl WaitingSignals {
                 let Some(pending) = self.jobs.get_mut(&run) else {
                     continue;
                 };
-                while left > 0
-                    && let Some(delivery) = pending.pop()
-                {
-                    left = left.saturating_sub(searches(run, delivery));
-                    round.push((run, delivery));
-                }
+                take_turn(pending, &mut left, (run, jobs.get(&run)), &mut round);
                 if pending.is_empty() {
                     self.jobs.remove(&run);
                 } else {
@@ -100,108 +144,39 @@ impl WaitingSignals {
             }
         }
         self.turns.retain(|_, turns| !turns.is_empty());
+        if !self.jobs.is_empty() {
+            actions.set_timer(TimerKey::Signals, NEXT_ROUND_MS);
+        }
         round
     }
 }
 
+fn take_turn(
+    pending: &mut Pending<Delivery>,
+    left: &mut usize,
+    (run, job): (JobAttempt, Option<&JobEntry>),
+    round: &mut Round,
+) {
+    while *left > 0
+        && let Some(delivery) = pending.pop()
+    {
+        *left = left.saturating_sub(delivery.searches(job));
+        round.push((run, delivery));
+    }
+}
+
 impl Launcher {
-    /// Signals a job, or a step of it, when it is its turn.
-    pub(super) fn signal_in_turn(
-        &mut self,
-        run: JobAttempt,
-        step: Option<StepNo>,
-        signal: i32,
-        scope: SignalScope,
-    ) {
-        // A step gets the same, whatever the scope.
-        let scope = match step {
-            Some(_) => SignalScope::Steps,
-            None => scope,
-        };
-        self.deliver_in_turn(
-            run,
-            Delivery::Signal {
-                step,
-                signal,
-                scope,
-            },
-        );
-    }
-
-    /// Ends a step, after the signals that the job was sent before.
-    pub(super) fn end_step_in_turn(&mut self, run: JobAttempt, step: StepNo) {
-        match self.waiting.jobs.contains_key(&run) {
-            true => self.deliver_in_turn(run, Delivery::EndStep(step)),
-            false => self.end_step(run, step),
-        }
-    }
-
-    fn deliver_in_turn(&mut self, run: JobAttempt, delivery: Delivery) {
-        let is_here = |e: &&JobEntry| !e.phase.is_released();
-        let Some(uid) = self.jobs.get(&run).filter(is_here).map(|e| e.uid) else {
-            return;
-        };
-        if !self.waiting.push((run, uid), delivery) {
-            let line = format!("job {}: too many signals wait: {delivery:?}", run.job);
-            self.actions.log_refusal(&line);
-        }
-    }
-
-    /// Delivers what a job is still to get before it is ended, as far as a user has a turn for that.
-    pub(super) fn deliver_before_end(&mut self, run: JobAttempt) {
-        let Some(mut pending) = self.waiting.remove(run) else {
-            return;
-        };
-        let mut left = SEARCHES_MAX;
-        while left > 0
-            && let Some(delivery) = pending.pop()
-        {
-            left = left.saturating_sub(self.searches(run, delivery));
-            self.deliver(run, delivery);
-        }
-    }
-
-    /// A job is no more.
-    pub(super) fn drop_waiting(&mut self, run: JobAttempt) {
-        self.waiting.remove(run);
-    }
-
-    /// Each user's turn, once nothing else is left to do in a wake-up.
-    pub(super) fn deliver_waiting(&mut self) {
-        if self.waiting.jobs.is_empty() || self.waiting.has_had_round {
-            // Nothing comes of this: the wake-up is over.
-            self.waiting.has_had_round = false;
-            return;
-        }
-        let before = self.actions.list.len();
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let round = waiting.take_round(|run, delivery| self.searches(run, delivery));
-        self.waiting = waiting;
+    /// Carries out what had to wait for its turn.
+    pub(super) fn deliver(&mut self, round: Round) {
         for (run, delivery) in round {
-            self.deliver(run, delivery);
-        }
-        if !self.waiting.jobs.is_empty() {
-            self.actions.set_timer(TimerKey::Signals, NEXT_ROUND_MS);
-        }
-        self.waiting.has_had_round = self.actions.list.len() > before;
-    }
-
-    /// What a delivery costs.
-    fn searches(&self, run: JobAttempt, delivery: Delivery) -> usize {
-        match self.jobs.get(&run).filter(|_| delivery.is_for_steps()) {
-            Some(entry) => 1 + entry.live_step_count(),
-            None => 1,
-        }
-    }
-
-    fn deliver(&mut self, run: JobAttempt, delivery: Delivery) {
-        match delivery {
-            Delivery::Signal {
-                step,
-                signal,
-                scope,
-            } => self.signal(run, step, signal, scope),
-            Delivery::EndStep(step) => self.end_step(run, step),
+            match delivery {
+                Delivery::Signal {
+                    step,
+                    signal,
+                    scope,
+                } => self.signal(run, step, signal, scope),
+                Delivery::EndStep(step) => self.end_step(run, step),
+            }
         }
     }
 }
