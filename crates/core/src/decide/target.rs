@@ -51,7 +51,7 @@ impl Item {
     }
 }
 
-/// Refusals of one answer that are told one by one; a frame has room for as many.
+/// Refusals of one answer that are reported one by one; a frame has room for as many.
 const REFUSALS_MAX: usize = 10_000;
 
 /// The outcome of a command on several targets.
