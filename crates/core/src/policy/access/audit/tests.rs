@@ -1,3 +1,5 @@
+//! What lines say of commands, and that they have an end.
+
 use super::*;
 use muster_model::command::{
     JobUpdate, NameList, NodeUpdate, QosAsk, ReservationAsk, TermsAsk, WckeysAsk,
