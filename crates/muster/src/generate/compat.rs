@@ -45,8 +45,9 @@ What is different and in no list:
 const FILES: &str = "\
 # Configuration
 
-`muster config check FILE` says the same of each line of a file that asks for more than the default, or `none`. A key that is not implemented yet is read, warned of,
-and ignored; in the lists below it is among those without effect.
+`muster config check FILE` says the same of each line of a file that asks for something other than the default or `none`.
+A key that is not implemented yet is read, warned of, and ignored; in the lists below it is among those without effect.
+Where a value asks for protection that Muster does not give, the file is refused.
 ";
 
 /// Something and its status.
