@@ -27,7 +27,7 @@ pub fn only_root_leads_to(path: &Path) -> io::Result<bool> {
         let next = at.join(&name);
         let found = match fs::symlink_metadata(&next) {
             Ok(found) => found,
-            // Whoever may add names here may do so meanwhile.
+            // Those who may add names here may do so meanwhile.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(!others_write),
             Err(e) => return Err(e),
         };
