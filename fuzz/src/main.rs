@@ -8,6 +8,7 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use muster_hostile::cbor::Value;
 use muster_hostile::mutate;
 use muster_hostile::random::Random;
+use nix::sys::resource::{UsageWho, getrusage};
 use std::sync::LazyLock;
 use targets::{Form, TARGETS, Target};
 
@@ -17,7 +18,22 @@ static TARGET: LazyLock<&Target> = LazyLock::new(|| {
     named.unwrap_or_else(|| panic!("FUZZ_TARGET={name}: no such target"))
 });
 
-fuzz_target!(init: write_seeds(), |data: &[u8]| (TARGET.run)(data));
+fuzz_target!(init: write_seeds(), |data: &[u8]| {
+    let before = peak_mib();
+    (TARGET.run)(data);
+    // The engine looks at memory now and then, and would name another input.
+    let took = peak_mib().saturating_sub(before);
+    assert!(took < INPUT_MIB, "this input took {took} MiB");
+});
+
+/// Memory that one input may take, MiB.
+const INPUT_MIB: u64 = 200;
+
+/// The most memory that this process has had, MiB.
+fn peak_mib() -> u64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts memory");
+    u64::try_from(usage.max_rss()).unwrap_or(0) >> 10
+}
 
 /// Writes the inputs that targets begin with, for a directory that the environment names, and ends.
 fn write_seeds() {

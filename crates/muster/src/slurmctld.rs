@@ -5,12 +5,12 @@ use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag};
 use crate::logging;
 use crate::slurm_user;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use muster_conf::endpoint::conf_path;
 use muster_ctld::patience::Patience;
 use muster_ctld::priority;
 use muster_model::ids::JobId;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// slurmctld.
@@ -108,12 +108,47 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
     Ok(Some(parsed))
 }
 
+/// What is said at the start of a controller that stays root.
+const ROOT_WARNING: &str = "SlurmUser is not set, or is root: the controller runs as root, and so do MailProg and \
+    PrologSlurmctld; make an account for it and name it in slurm.conf (SlurmUser=slurm)";
+
+/// Directories that are others' as well: the controller closes its own to everybody else.
+const SHARED_DIRECTORIES: [&str; 13] = [
+    "/",
+    "/etc",
+    "/home",
+    "/opt",
+    "/root",
+    "/run",
+    "/srv",
+    "/tmp",
+    "/usr",
+    "/var",
+    "/var/lib",
+    "/var/spool",
+    "/var/tmp",
+];
+
+fn check_state_directory(dir: &Path) -> Result<()> {
+    let plain: PathBuf = dir.components().collect();
+    ensure!(
+        !SHARED_DIRECTORIES
+            .iter()
+            .any(|shared| plain == Path::new(shared)),
+        "StateSaveLocation is {}, which is not the controller's alone: name a directory of its own in slurm.conf, such as \
+         /var/spool/slurmctld",
+        dir.display()
+    );
+    Ok(())
+}
+
 fn start(args: Args) -> Result<()> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
         .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
     let (config, _) = muster_conf::load(&conf);
     controller_host::check(&config)?;
+    check_state_directory(&config.paths.state_save_location)?;
     let ready = if args.foreground {
         Ready::foreground()
     } else {
@@ -127,6 +162,9 @@ fn start(args: Args) -> Result<()> {
     slurm_user::assume(&config, log_file.as_deref())?;
     let level = logging::level(config.slurmctld_debug, args.verbose);
     logging::start(log_file.as_deref(), args.foreground, level)?;
+    if nix::unistd::geteuid().is_root() {
+        log::warn!("{ROOT_WARNING}");
+    }
     let _pid_file = PidFile::take(&config.paths.slurmctld_pid_file)?;
     let options = muster_ctld::Options {
         conf,
@@ -136,4 +174,21 @@ fn start(args: Args) -> Result<()> {
         reopen_log: logging::reopen,
     };
     muster_ctld::run(&options, || ready.tell())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_directory_of_the_whole_system_is_taken() {
+        for dir in ["/", "/var/spool", "/var/spool/", "/tmp/."] {
+            let refused = check_state_directory(Path::new(dir)).unwrap_err();
+            assert!(
+                refused.to_string().contains("StateSaveLocation"),
+                "{refused}"
+            );
+        }
+        assert!(check_state_directory(Path::new("/var/spool/slurmctld")).is_ok());
+    }
 }

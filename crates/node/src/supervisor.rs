@@ -3,10 +3,10 @@
 //! which users and other nodes reach this one, starts the launcher unless one runs, and executes this program afresh
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
 //!
-//! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, to the agent of
-//! another node on this machine, and the socket of a job. Requests name no path but that of another agent's socket, which is
-//! looked at, and no descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent
-//! ends, so does the supervisor, with its status; when the supervisor is killed, the kernel kills the agent.
+//! Meanwhile the agent may ask for three things ([`lines`]): a connection to the launcher, to the controller, and to the agent
+//! of another node on this machine. Requests name no path but that of another agent's socket, which is looked at, and no
+//! descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent ends, so does the supervisor, with its
+//! status; when the supervisor is killed, the kernel kills the agent.
 
 mod account;
 mod launcher;
