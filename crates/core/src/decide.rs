@@ -62,7 +62,9 @@ pub struct Decision {
 pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
     let mut draft = Draft::new(state, now);
     let reply = match command {
-        Command::User(identity, command) => match user(&mut draft, identity, command) {
+        Command::User(identity, command) => match user(&mut draft, identity, command)
+            .and_then(|reply| draft.check_size().map(|()| reply))
+        {
             Ok(reply) => reply,
             Err(refusal) => {
                 return Decision {

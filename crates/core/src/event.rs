@@ -410,6 +410,9 @@ pub enum JobChange {
         #[cbor(with = "muster_model::cbor::arc")]
         Arc<JobSpec>,
     ),
+    /// The specification that this job has now: another task of the same array was changed alike, and has it already.
+    #[n(23)]
+    SpecOf(#[n(0)] JobId),
     /// Held or released; the priority that goes with it.
     #[n(1)]
     Hold {

@@ -40,6 +40,7 @@ impl State {
             self.queue_size
         );
         self.check_blobs()?;
+        self.check_stored()?;
         self.check_indexes()
     }
 
@@ -255,6 +256,24 @@ impl State {
             Some((id, _)) => Err(format!("blob {id:?} is used and not stored")),
             None => Ok(()),
         }
+    }
+
+    fn check_stored(&self) -> Result<(), String> {
+        let (stored, owners) = self.stored();
+        ensure!(
+            self.stored_bytes == stored,
+            "bytes of users are counted wrongly: {:?}",
+            self.stored_bytes
+        );
+        for (id, blob) in &self.blobs {
+            let found = owners.get(id).cloned().unwrap_or_default();
+            ensure!(
+                blob.owners == found,
+                "blob {id:?} counts other owners than it has: {:?}",
+                blob.owners
+            );
+        }
+        Ok(())
     }
 
     fn check_indexes(&self) -> Result<(), String> {

@@ -102,7 +102,13 @@ impl State {
                         .into_iter()
                         .map(|(id, users, bytes)| {
                             let bytes = Arc::new(bytes);
-                            (id, Blob { bytes, users })
+                            let owners = Default::default();
+                            let blob = Blob {
+                                bytes,
+                                users,
+                                owners,
+                            };
+                            (id, blob)
                         })
                         .collect();
                 }
@@ -121,6 +127,7 @@ impl State {
         // Snapshots of older releases do not say how often a CPU is used.
         state.recount_nodes();
         state.rebuild_indexes();
+        state.count_stored();
         Ok(state)
     }
 
