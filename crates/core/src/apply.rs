@@ -16,7 +16,7 @@ use crate::state::queue_size::in_record;
 use crate::state::{Blob, Note, State};
 use muster_model::accounts::Accounts;
 use muster_model::config::{ClusterConfig, PartitionConfig};
-use muster_model::ids::{BlobId, JobId, NodeIdx};
+use muster_model::ids::{JobId, NodeIdx};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState};
 use muster_model::node::Node;
@@ -419,7 +419,8 @@ impl State {
     /// A record comes; one of a task has the specification of its array.
     fn insert(&mut self, job: Job, array: Option<JobId>) {
         let (id, keys) = (job.id, self.keys_of(&job));
-        self.store_record(id, &job.spec, array);
+        self.stored_bytes
+            .add_record(&mut self.blobs, (id, &job.spec), array);
         self.queue_size.add(job.spec.owner.uid, 1);
         self.jobs.insert(id, job);
         self.reindex(id, &Keys::default(), &keys);
@@ -471,7 +472,8 @@ impl State {
             return;
         };
         let (old, base) = (job.spec.clone(), job.submission());
-        self.change_record(id, &old, spec);
+        self.stored_bytes
+            .change_record(&mut self.blobs, id, (&old, spec));
         if id == base {
             self.unshare_spec(&old);
             self.share_spec(spec);
@@ -489,7 +491,8 @@ impl State {
         let keys = self.keys_of(&job);
         self.reindex(id, &keys, &Keys::default());
         self.queue_size.subtract(job.spec.owner.uid, 1);
-        self.drop_record(id, &job.spec);
+        self.stored_bytes
+            .remove_record(&mut self.blobs, id, &job.spec);
         if id == job.submission() {
             self.unshare_spec(&job.spec);
         }
@@ -602,11 +605,6 @@ fn billing(job: &Job) -> u64 {
         (JobState::Running, Some(alloc)) if !job.completing => alloc.billing_milli,
         _ => 0,
     }
-}
-
-/// The blobs that a specification names.
-pub(crate) fn blobs_of(spec: &JobSpec) -> impl Iterator<Item = BlobId> {
-    spec.script.into_iter().chain(spec.context)
 }
 
 fn array_info(indices: &IndexSet, throttle: Option<u32>) -> ArrayInfo {

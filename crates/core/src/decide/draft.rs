@@ -11,7 +11,6 @@ use crate::event::{Event, JobChange};
 use crate::index::Counts;
 use crate::policy::limits::amounts;
 use crate::state::limit_use::InUse;
-use crate::state::stored_bytes::carried_bytes;
 use crate::state::{LicenseUse, Note, Scale, State};
 use muster_model::account_limits::Scope;
 use muster_model::command::Reply;
@@ -109,7 +108,7 @@ impl<'a> Draft<'a> {
 
     /// Refuses a decision whose events carry too much: a command is a few bytes, and the jobs that it is about are many.
     pub(super) fn check_size(&self) -> Result<(), Refusal> {
-        let bytes: u64 = self.events.iter().map(carried_bytes).sum();
+        let bytes: u64 = self.events.iter().map(Event::carried_bytes).sum();
         if bytes <= DECISION_BYTES_MAX {
             return Ok(());
         }

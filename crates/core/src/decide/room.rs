@@ -1,8 +1,8 @@
 //! Whether the queue has room for new jobs: `MaxJobCount`, and room beyond it for users with few jobs; and for what they bring.
 
-use crate::apply::blobs_of;
+use crate::event::spec_bytes;
 use crate::state::State;
-use crate::state::stored_bytes::spec_bytes;
+use crate::state::stored_bytes::blobs_of;
 use minicbor::bytes::ByteVec;
 use muster_model::command::Identity;
 use muster_model::config::ClusterConfig;
@@ -16,7 +16,7 @@ const BEYOND: u64 = 8;
 /// Bytes that the queue keeps of each user at least, whatever `MaxJobCount` is: a hundred submissions of the largest scripts
 /// that there are by default fit.
 const USER_BYTES: u64 = 512 << 20;
-/// The same for each job of `MaxJobCount`, so that whoever may fill the queue can do so with ordinary jobs, each of which has
+/// The same for each job of `MaxJobCount`, so that a user who may fill the queue can do so with ordinary jobs, each of which has
 /// a script and an environment of its own.
 const USER_BYTES_PER_JOB: u64 = 16 << 10;
 
