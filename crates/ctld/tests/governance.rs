@@ -63,6 +63,7 @@ fn start() -> Server {
             idle: Duration::from_secs(2),
             answer: Duration::from_secs(2),
         },
+        reopen_log: || Ok(()),
     };
     let (ready, is_ready) = mpsc::channel();
     std::thread::spawn(move || run(&options, move || ready.send(()).unwrap()).unwrap());
