@@ -20,6 +20,8 @@ use crate::store::{Store, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::collections::HashMap;
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,6 +50,7 @@ impl SqliteStore {
             path: path.to_owned(),
             source,
         };
+        keep_from_others(path);
         let mut connection = Connection::open(path).map_err(failed)?;
         set_up(&connection).map_err(failed)?;
         schema::migrate(&mut connection, path)?;
@@ -135,6 +138,24 @@ fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     set_up(&connection).map_err(failed)?;
     Ok(connection)
+}
+
+/// Makes the file, so that only its owner may read it, or takes it from others. The files that SQLite makes beside it have
+/// its mode. What fails here fails in SQLite, which says more.
+fn keep_from_others(path: &Path) {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
+    let _ = file.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)));
+    for beside in ["-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(beside);
+        // An earlier version may have left them.
+        let _ = fs::set_permissions(&name, Permissions::from_mode(0o600));
+    }
 }
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {

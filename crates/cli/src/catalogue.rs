@@ -2,13 +2,12 @@
 //! completion and the compatibility page are made from it.
 
 use crate::listing::format::{Field, Record};
-use crate::listing::{
-    job_fields, node_fields, sacct, sacct_fields, sacctmgr, sdiag, sinfo, sprio, squeue, sreport,
-    sshare, sstat, step_fields, why,
-};
+use crate::listing::{job_fields, node_fields, step_fields};
 use crate::options::{Arg, Spec, Status};
-use crate::submit::scancel;
-use crate::submit::scontrol::{partition, reservation, table, update, update_job};
+use crate::sacct::fields as sacct_fields;
+use crate::scancel;
+use crate::scontrol::{partition, reservation, table, update, update_job};
+use crate::{sacct, sacctmgr, sdiag, sinfo, sprio, squeue, sreport, sshare, sstat, why};
 use muster_conf::options::{self as submission, Command as Submission};
 
 /// A command.
@@ -262,7 +261,7 @@ fn scontrol_lists() -> Vec<List> {
         let name = format!("{} {}", k.name, k.arguments);
         (name.trim_end().to_owned(), k.help.to_owned(), k.status)
     });
-    let shown = crate::listing::scontrol::ENTITIES
+    let shown = crate::scontrol::show::ENTITIES
         .iter()
         .map(|(name, _, _, status)| plain(name, *status));
     let job = update_job::fields().map(|name| plain(name, Status::Works));

@@ -2,9 +2,10 @@
 
 use muster_conf::endpoint::{self, Endpoint};
 use muster_model::command::{Reply, UserCommand};
+use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::shared_spec::SpecTable;
-use muster_proto::client::{Query, Request, RequestBody, Response};
+use muster_proto::client::{JobFilter, Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, client, frame};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
@@ -207,6 +208,27 @@ impl Client {
     /// See [`Client::call`].
     pub fn query(&mut self, query: Query) -> Result<Response, ConnectError> {
         self.call(RequestBody::Query(Box::new(query)))
+    }
+
+    /// All records of jobs that a filter finds.
+    ///
+    /// # Errors
+    /// See [`Client::call`].
+    pub(crate) fn query_jobs(&mut self, filter: JobFilter) -> Result<Vec<Job>, ConnectError> {
+        let mut jobs = Vec::new();
+        let mut answer = self.query(Query::Jobs(filter))?;
+        loop {
+            match answer {
+                Response::Jobs(part) => {
+                    jobs.extend(part.jobs.into_jobs());
+                    if !part.more {
+                        return Ok(jobs);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+            answer = self.receive()?;
+        }
     }
 
     /// The stream, to poll it beside others.

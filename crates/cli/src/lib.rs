@@ -1,36 +1,56 @@
 //! Slurm's user commands. Each speaks to the controller over one blocking connection and starts in milliseconds.
 
+mod agent;
 pub mod catalogue;
 pub mod connect;
-pub mod listing;
+mod listing;
 pub mod options;
 mod people;
 pub mod process;
-pub mod submit;
+mod sacct;
+mod sacctmgr;
+mod salloc;
+mod say;
+mod sbatch;
+mod scancel;
+mod scontrol;
+mod sdiag;
+mod sinfo;
+mod sprio;
+mod squeue;
+mod sreport;
+mod srun;
+mod sshare;
+mod sstat;
+mod submit;
+mod targets;
+mod why;
+mod zone;
 
+use muster_model::command::UserCommand;
 use std::process::ExitCode;
 
 /// The version of Slurm whose behaviour the commands follow, as `--version` prints it.
 pub const SLURM_VERSION: &str = "25.05.4";
 
 /// What a command does, with its arguments (its own name left out).
-type Main = fn(name: &str, args: &[String]) -> ExitCode;
+type Main = fn(args: &[String]) -> ExitCode;
 
 const COMMANDS: [(&str, Main); 14] = [
-    ("sbatch", submit::main),
-    ("srun", submit::main),
-    ("salloc", submit::main),
-    ("scancel", submit::main),
-    ("scontrol", submit::main),
-    ("squeue", listing::main),
-    ("sinfo", listing::main),
-    ("sacct", listing::main),
-    ("sacctmgr", listing::main),
-    ("sdiag", listing::main),
-    ("sprio", listing::main),
-    ("sreport", listing::main),
-    ("sshare", listing::main),
-    ("sstat", listing::main),
+    ("sbatch", sbatch::main),
+    ("srun", srun::main),
+    ("salloc", salloc::main),
+    ("scancel", scancel::main),
+    ("scontrol", scontrol::main),
+    ("squeue", |args| listing::report(squeue::run(args))),
+    ("sinfo", |args| listing::report(sinfo::run(args))),
+    ("sacct", |args| listing::report(sacct::run(args))),
+    ("sacctmgr", |args| listing::report(sacctmgr::run(args))),
+    ("sdiag", |args| listing::report(sdiag::run(args))),
+    ("sprio", |args| listing::report(sprio::run(args))),
+    ("sreport", |args| listing::report(sreport::run(args))),
+    ("sshare", |args| listing::report(sshare::run(args))),
+    ("sstat", |args| listing::report(sstat::run(args))),
 ];
 
 /// The names of the commands.
@@ -42,5 +62,19 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 #[must_use]
 pub fn run(name: &str, args: &[String]) -> Option<ExitCode> {
     let (_, main) = COMMANDS.iter().find(|(known, _)| *known == name)?;
-    Some(main(name, args))
+    Some(main(args))
+}
+
+/// `muster why`: what a job waits for.
+#[must_use]
+pub fn why(args: &[String]) -> ExitCode {
+    listing::report(why::run(args))
+}
+
+/// What sbatch with these arguments asks the controller for.
+///
+/// # Errors
+/// The exit code of sbatch, after it has written why.
+pub fn submission(args: &[String]) -> Result<UserCommand, ExitCode> {
+    sbatch::request(args)
 }

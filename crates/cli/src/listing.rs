@@ -1,68 +1,33 @@
-//! squeue, sinfo, scontrol show, sacct, sdiag: what they print. One table of fields per kind of record feeds every
-//! format; views over the wire's records (`job`, `node`, `account`) hold the rules. Nothing here changes the cluster.
+//! What commands share that list things: squeue, sinfo, scontrol show, sacct and others. One table of fields per kind of record
+//! feeds every format; views over the wire's records (`job`, `node`, `account`) hold the rules. Nothing here changes the cluster.
 
-mod account;
-mod context;
-mod document;
+pub(crate) mod account;
+pub(crate) mod context;
+pub(crate) mod document;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub(crate) mod format;
-mod job;
-mod job_document;
+pub(crate) mod job;
+pub(crate) mod job_document;
 pub(crate) mod job_fields;
-mod node;
-mod node_document;
+pub(crate) mod node;
+pub(crate) mod node_document;
 pub(crate) mod node_fields;
-mod query;
-mod reservation;
-pub(crate) mod sacct;
-mod sacct_document;
-pub(crate) mod sacct_fields;
-mod sacct_filter;
-pub(crate) mod sacctmgr;
-pub mod scontrol;
-pub(crate) mod sdiag;
-mod show_job;
-mod show_node;
-#[cfg(test)]
-mod show_tests;
-mod show_topology;
-pub(crate) mod sinfo;
-pub(crate) mod sprio;
-pub(crate) mod squeue;
-pub(crate) mod sreport;
-pub(crate) mod sshare;
-pub(crate) mod sstat;
-mod states;
+pub(crate) mod query;
+pub(crate) mod reservation;
+pub(crate) mod states;
 pub(crate) mod step_fields;
-mod table;
-mod text;
+pub(crate) mod table;
+pub(crate) mod text;
 pub(crate) mod time_input;
-pub(crate) mod why;
 
-use crate::SLURM_VERSION;
 use crate::connect::ConnectError;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs one of squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sreport, sshare and sstat with its arguments (without argv[0]).
-pub fn main(name: &str, args: &[String]) -> ExitCode {
-    let result = match name {
-        "squeue" => squeue::run(args),
-        "sinfo" => sinfo::run(args),
-        "sacct" => sacct::run(args),
-        "sacctmgr" => sacctmgr::run(args),
-        "sdiag" => sdiag::run(args),
-        "sprio" => sprio::run(args),
-        "sshare" => sshare::run(args),
-        "sreport" => sreport::run(args),
-        "sstat" => sstat::run(args),
-        "why" => why::run(args),
-        _ => Err(Failure::new(format!(
-            "{name}: not a listing command; known are squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sreport, sshare and sstat"
-        ))),
-    };
+/// The exit code of a command, after a failure was reported.
+pub(crate) fn report(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -90,7 +55,8 @@ impl Failure {
         Failure::new("")
     }
 
-    fn report(self) -> ExitCode {
+    /// Says why, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
         if !self.text.is_empty() {
             complain(&self.text);
         }

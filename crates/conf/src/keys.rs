@@ -34,6 +34,9 @@ pub enum Status {
     Honoured,
     /// It is read and has no effect; the text says why.
     NoEffect(&'static str),
+    /// It has no effect, for the same reason; a value that is not of its kind asks for protection that Muster does not
+    /// give, and is an error.
+    Protection(&'static str),
     /// Not implemented yet; the text may add a note.
     Later(&'static str),
 }
@@ -482,6 +485,7 @@ fn row(name: &'static str, rest: &'static str) -> Key {
         status: match letter {
             "H" => Status::Honoured,
             "N" => Status::NoEffect(note.trim()),
+            "E" => Status::Protection(note.trim()),
             _ => Status::Later(note.trim()),
         },
         about,
@@ -558,7 +562,7 @@ mod tests {
                         key.name
                     );
                 }
-                if let Status::NoEffect(why) = key.status {
+                if let Status::NoEffect(why) | Status::Protection(why) = key.status {
                     assert!(!why.is_empty(), "{name} {}: say why", key.name);
                 }
             }

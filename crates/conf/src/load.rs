@@ -97,9 +97,14 @@ impl<'a> Checker<'a> {
             // A plugin of Slurm that Muster does not use at all may be any plugin.
             Err(_) if is_unused_plugin(key) => self.status(key, pair, &[], what),
             Err(error) => {
-                let message = format!("{}: {error}", key.name);
-                self.findings
-                    .error(&pair.origin, key.name, message, describe(key));
+                let (message, help) = match key.status {
+                    Status::Protection(why) => (
+                        format!("{}={} is not supported: {why}", key.name, pair.value),
+                        format!("remove {} if the site can do without it", key.name),
+                    ),
+                    _ => (format!("{}: {error}", key.name), describe(key)),
+                };
+                self.findings.error(&pair.origin, key.name, message, help);
                 return None;
             }
         }
@@ -141,7 +146,7 @@ impl<'a> Checker<'a> {
         let name = key.name;
         match key.status {
             Status::Honoured if later.is_empty() => return,
-            Status::NoEffect(why) => {
+            Status::NoEffect(why) | Status::Protection(why) => {
                 let message = format!("{name} has no effect in Muster: {why}");
                 self.findings
                     .add(crate::Severity::NoEffect, &pair.origin, name, message, "");

@@ -4,13 +4,14 @@
 //! and cut.
 
 use log::{Level, Record};
-use muster_core::policy::access::audit::{beyond_own, target, text};
+use muster_core::policy::access::audit::{beyond_own, subject};
 use muster_core::policy::access::role_of;
 use muster_core::state::State;
+use muster_model::audit::{Line, LineKind, LineLimits, SUMMARY_MS, text};
 use muster_model::command::{Identity, Reply, UserCommand};
+use muster_model::ids::JobId;
 use muster_model::refusal::Refusal;
 use muster_model::rights::{Request, Role};
-use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -18,14 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Lines that wait to be written.
 const QUEUE: usize = 4096;
-/// Lines that a user may have at once, of each kind of result.
-const BURST: u32 = 50;
-/// Time after which there may be one more.
-const REFILL: Duration = Duration::from_millis(200);
 /// How often the number of those that were left out is logged.
-const SUMMARY: Duration = Duration::from_secs(60);
-/// Users whose lines are counted.
-const USERS_MAX: usize = 10_000;
+const SUMMARY: Duration = Duration::from_millis(SUMMARY_MS);
 
 static LOG: OnceLock<SyncSender<Entry>> = OnceLock::new();
 /// Lines for which the queue had no room.
@@ -55,7 +50,8 @@ pub(crate) struct Entry {
     /// Process id of the peer; 0 if it is not known.
     pid: u32,
     request: Request,
-    target: String,
+    /// Object and changed keys, escaped and cut.
+    subject: String,
     /// Whether it makes a line though it is carried out.
     always: bool,
     /// Why it was refused.
@@ -73,7 +69,7 @@ impl Entry {
         LOG.get()?;
         Some(Entry {
             always: beyond_own(state, identity, command),
-            target: target(command),
+            subject: subject(state, command),
             ..Entry::new(
                 role_of(state, identity),
                 identity,
@@ -91,7 +87,7 @@ impl Entry {
             role,
             pid,
             request,
-            target: String::new(),
+            subject: String::new(),
             always: true,
             refused: None,
         }
@@ -100,7 +96,7 @@ impl Entry {
     /// The subject.
     pub(crate) fn about(self, words: &str) -> Entry {
         Entry {
-            target: text(words),
+            subject: text(words),
             ..self
         }
     }
@@ -108,14 +104,21 @@ impl Entry {
     /// The command was answered: makes a line if the answer is worth one.
     pub(crate) fn replied(self, reply: &Reply) {
         match reply {
+            Reply::Submitted { id, .. } => self.submitted(*id),
             Reply::Refused(refusal) => self.refused(refusal),
             Reply::Done { changed, refused } => match refused.first() {
                 Some((_, refusal)) => self.refused_in_part(*changed, refused.len(), refusal),
                 None => self.done(),
             },
-            Reply::Submitted { .. } | Reply::WouldStart { .. } | Reply::Reserved { .. } => {
-                self.done();
-            }
+            Reply::WouldStart { .. } | Reply::Reserved { .. } => self.done(),
+        }
+    }
+
+    /// The submission has this number.
+    fn submitted(mut self, id: JobId) {
+        if self.always {
+            self.subject.insert_str(0, &format!("job {id} "));
+            self.send();
         }
     }
 
@@ -152,41 +155,36 @@ impl Entry {
 
     /// The line.
     fn line(&self) -> String {
-        let from = match self.pid {
-            0 => "local".to_owned(),
-            pid => format!("pid {pid}"),
-        };
         let Entry { uid, role, .. } = self;
-        let (user, target) = (text(&self.user), &self.target);
-        let request = self.request.name();
-        match &self.refused {
-            None => {
-                format!("audit: {user}({uid}) as {role} from {from}: {request} \"{target}\": done")
-            }
-            Some(why) => format!(
-                "audit: {user}({uid}) as {role} from {from}: {request} \"{target}\": refused: \"{why}\""
-            ),
-        }
+        let line = Line {
+            who: &format!("{}({uid}) as {role}", text(&self.user)),
+            pid: self.pid,
+            request: self.request.name(),
+            subject: &self.subject,
+            refused: self.refused.as_deref(),
+        };
+        line.to_string()
     }
 }
 
 fn write(entries: &Receiver<Entry>) {
-    let mut limits = Limits::default();
+    let (mut limits, clock) = (LineLimits::default(), Instant::now());
+    let now_ms = || u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
     loop {
         match entries.recv_timeout(SUMMARY) {
             Ok(entry) => {
-                let kind = (entry.uid, entry.refused.is_some());
-                if limits.admits(kind, Instant::now()) {
+                let kind = LineKind {
+                    uid: entry.uid,
+                    refused: entry.refused.is_some(),
+                };
+                if limits.admits(kind, now_ms()) {
                     say(&entry.line());
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        limits
-            .summary(Instant::now())
-            .iter()
-            .for_each(|line| say(line));
+        limits.summary(now_ms()).iter().for_each(|line| say(line));
         match LOST.swap(0, Relaxed) {
             0 => {}
             lost => say(&format!("audit: {lost} lines were lost: too many at once")),
@@ -205,80 +203,6 @@ fn say(line: &str) {
             .args(format_args!("{line}"))
             .build(),
     );
-}
-
-/// How many lines each user has had, of requests that were carried out and of refused ones.
-#[derive(Default)]
-struct Limits {
-    users: HashMap<(u32, bool), Bucket>,
-    summarised: Option<Instant>,
-}
-
-struct Bucket {
-    left: u32,
-    since: Instant,
-    left_out: u64,
-}
-
-impl Limits {
-    /// Whether there is room for one more line.
-    fn admits(&mut self, kind: (u32, bool), now: Instant) -> bool {
-        if self.users.len() >= USERS_MAX && !self.users.contains_key(&kind) {
-            // Full buckets say nothing that a new one would not.
-            self.users.retain(|_, bucket| {
-                bucket.refill(now);
-                bucket.left < BURST || bucket.left_out > 0
-            });
-        }
-        let bucket = self.users.entry(kind).or_insert(Bucket {
-            left: BURST,
-            since: now,
-            left_out: 0,
-        });
-        bucket.refill(now);
-        match bucket.left {
-            0 => {
-                bucket.left_out += 1;
-                false
-            }
-            _ => {
-                bucket.left -= 1;
-                true
-            }
-        }
-    }
-
-    /// Lines about what was left out, once in a while.
-    fn summary(&mut self, now: Instant) -> Vec<String> {
-        let summarised = *self.summarised.get_or_insert(now);
-        if now.saturating_duration_since(summarised) < SUMMARY {
-            return Vec::new();
-        }
-        self.summarised = Some(now);
-        let mut lines = Vec::new();
-        for ((uid, refused), bucket) in &mut self.users {
-            let count = std::mem::take(&mut bucket.left_out);
-            if count > 0 {
-                let what = if *refused { "refused" } else { "done" };
-                lines.push(format!(
-                    "audit: uid {uid}: {count} more requests were {what}"
-                ));
-            }
-        }
-        lines.sort_unstable();
-        lines
-    }
-}
-
-impl Bucket {
-    fn refill(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.since);
-        let more = u32::try_from(passed.as_millis() / REFILL.as_millis()).unwrap_or(u32::MAX);
-        if more > 0 {
-            self.left = self.left.saturating_add(more).min(BURST);
-            self.since = now;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -312,31 +236,5 @@ mod tests {
             line.contains("refused: \"Access/permission denied"),
             "{line}"
         );
-    }
-
-    #[test]
-    fn a_user_has_so_many_lines_and_the_rest_is_counted() {
-        let (mut limits, start) = (Limits::default(), Instant::now());
-        let many =
-            |limits: &mut Limits, kind, at| (0..1000).filter(|_| limits.admits(kind, at)).count();
-        assert_eq!(many(&mut limits, (1, true), start), BURST as usize);
-        // What is carried out, and other users, have lines of their own.
-        assert_eq!(many(&mut limits, (1, false), start), BURST as usize);
-        assert!(limits.admits((2, true), start));
-        assert!(limits.summary(start).is_empty());
-        let later = start + SUMMARY;
-        assert_eq!(many(&mut limits, (1, true), start + REFILL), 1);
-        let lines = limits.summary(later);
-        assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(
-            lines.contains(&"audit: uid 1: 1949 more requests were refused".to_owned()),
-            "{lines:?}"
-        );
-        assert!(limits.summary(later + SUMMARY).is_empty());
-        // Users who have come and gone are forgotten.
-        (0..30_000).for_each(|uid| {
-            let _ = limits.admits((uid, true), later + REFILL * uid);
-        });
-        assert!(limits.users.len() <= USERS_MAX);
     }
 }

@@ -296,16 +296,25 @@ impl Connection {
                 Served::Next
             }
             RequestBody::Hold(job) => self.hold(job).await?,
-            RequestBody::NodeHello(hello) => match self.may(rights::Request::NodeHello).await? {
+            RequestBody::NodeHello(hello) => match self
+                .may(rights::Request::NodeHello, &format!("node {}", hello.name))
+                .await?
+            {
                 Ok(_) => return Ok(Served::Node(hello)),
                 Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
             },
-            RequestBody::ServeNode(node) => match self.may(rights::Request::ServeNode).await? {
+            RequestBody::ServeNode(node) => match self
+                .may(rights::Request::ServeNode, &format!("node {node}"))
+                .await?
+            {
                 Ok(_) => self.serve_node(node).await?,
                 Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
             },
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
-            RequestBody::Shutdown { nodes } => match self.may(rights::Request::Shutdown).await? {
+            RequestBody::Shutdown { nodes } => match self
+                .may(rights::Request::Shutdown, shutdown_subject(nodes))
+                .await?
+            {
                 Ok(entry) => {
                     self.send(&frame::encode(&Response::Stopping)).await?;
                     entry.done();
@@ -375,8 +384,8 @@ impl Connection {
     }
 
     async fn set_debug(&mut self, level: &str) -> io::Result<Served> {
-        let entry = match self.may(rights::Request::SetDebug).await? {
-            Ok(entry) => entry.about(level),
+        let entry = match self.may(rights::Request::SetDebug, level).await? {
+            Ok(entry) => entry,
             Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
         };
         let Some(filter) = crate::debug_level::filter(level, 0) else {
@@ -475,6 +484,7 @@ impl Connection {
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
         let request = rights::Request::from(&query);
+        let subject = query_subject(&query);
         match query {
             Query::Accounting(query) => {
                 let usage = query.usage;
@@ -506,7 +516,7 @@ impl Connection {
         while let Some(bytes) = parts.recv().await {
             self.send(&bytes).await?;
             if let Some(request) = first.take() {
-                self.note_answer(request, &bytes).await?;
+                self.note_answer(request, &subject, &bytes).await?;
             }
             if !parts.is_empty() {
                 pause().await;
@@ -516,7 +526,12 @@ impl Connection {
     }
 
     /// The audit log gets a line if a read that needs a right was refused, or if it changed something.
-    async fn note_answer(&self, request: rights::Request, bytes: &[u8]) -> io::Result<()> {
+    async fn note_answer(
+        &self,
+        request: rights::Request,
+        subject: &str,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         let response = bytes.get(4..).map(frame::decode::<Response>);
         let refusal = match response {
             Some(Ok(Response::Refused(refusal))) if refusal.code == RefusalCode::AccessDenied => {
@@ -526,7 +541,7 @@ impl Connection {
             _ => return Ok(()),
         };
         let role = self.shared.role(&self.identity).await?;
-        let entry = Entry::new(role, &self.identity, request, self.pid);
+        let entry = Entry::new(role, &self.identity, request, self.pid).about(subject);
         match refusal {
             Some(refusal) => entry.refused(&refusal),
             None => entry.done(),
@@ -542,15 +557,21 @@ impl Connection {
     }
 
     /// Whether the client's role suffices for a request.
-    async fn may(&self, request: rights::Request) -> io::Result<Result<Entry, Refusal>> {
-        self.shared.may(&self.identity, request, self.pid).await
+    async fn may(
+        &self,
+        request: rights::Request,
+        subject: &str,
+    ) -> io::Result<Result<Entry, Refusal>> {
+        self.shared
+            .may(&self.identity, request, subject, self.pid)
+            .await
     }
 
     /// The client becomes the holder of an allocation: it is notified of its end, and the allocation ends with it.
     async fn hold(&mut self, job: JobId) -> io::Result<Served> {
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
-        // Asking for the script proves ownership without a request of its own.
+        // Only who may have the key to the allocation may hold it.
         let query = Box::new(Query::Allocation(job));
         self.shared.to_replica(ToReplica::Query {
             identity,
@@ -643,6 +664,36 @@ pub fn name_blobs(command: &mut UserCommand) {
     }
 }
 
+/// What the audit log calls that which a shutdown stops.
+fn shutdown_subject(nodes: bool) -> &'static str {
+    match nodes {
+        true => "controller and nodes",
+        false => "controller",
+    }
+}
+
+/// What the audit log calls that which a read is about.
+fn query_subject(query: &Query) -> String {
+    match query {
+        Query::Script(job) | Query::Allocation(job) | Query::Why(job) => format!("job {job}"),
+        Query::ResetDiag => "counters".into(),
+        Query::Ping
+        | Query::Jobs(_)
+        | Query::Listing(_)
+        | Query::Cluster
+        | Query::Partitions
+        | Query::Config
+        | Query::Accounting(_)
+        | Query::NodeEvents(_)
+        | Query::Diag
+        | Query::Reservations
+        | Query::Licenses
+        | Query::Differences
+        | Query::Accounts
+        | Query::Priorities => String::new(),
+    }
+}
+
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
 }
@@ -706,6 +757,15 @@ mod tests {
     use super::*;
     use muster_model::ids::BlobId;
     use muster_model::spec::JobSpec;
+
+    #[test]
+    fn an_audit_line_says_which_job_is_read_and_what_is_shut_down() {
+        let job = JobId(7);
+        for query in [Query::Script(job), Query::Allocation(job)] {
+            assert_eq!(query_subject(&query), "job 7");
+        }
+        assert_ne!(shutdown_subject(true), shutdown_subject(false));
+    }
 
     #[test]
     fn blobs_get_their_ids_by_content() {

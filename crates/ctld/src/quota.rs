@@ -1,6 +1,6 @@
 //! What each user may have of the controller at the same time: connections, requests, bytes of requests that have not come
-//! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root, SlurmUser and agents have no
-//! limits, and descriptors are kept in reserve for them.
+//! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root and SlurmUser have no limits, a
+//! node's agent has a few connections ([`AgentConnection`]), and descriptors are kept in reserve for them.
 
 use crate::passed;
 use crate::rate_limit::RateLimit;

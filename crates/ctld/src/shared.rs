@@ -146,10 +146,11 @@ impl Shared {
         &self,
         identity: &Identity,
         request: Request,
+        subject: &str,
         pid: u32,
     ) -> io::Result<Result<Entry, Refusal>> {
         let role = self.role(identity).await?;
-        let entry = Entry::new(role, identity, request, pid);
+        let entry = Entry::new(role, identity, request, pid).about(subject);
         if request.least().role().is_some_and(|least| role >= least) {
             return Ok(Ok(entry));
         }
@@ -216,7 +217,10 @@ impl Shared {
 
     /// Reads slurm.conf again.
     pub(crate) async fn reconfigure(&self, identity: &Identity, pid: u32) -> Reply {
-        let entry = match self.may(identity, Request::Reconfigure, pid).await {
+        let entry = match self
+            .may(identity, Request::Reconfigure, "configuration", pid)
+            .await
+        {
             Ok(Ok(entry)) => entry,
             Ok(Err(refusal)) => return Reply::Refused(refusal),
             Err(_) => return Reply::Refused(RefusalCode::Busy.into()),
@@ -274,7 +278,9 @@ impl Shared {
         identity: &Identity,
         pid: u32,
     ) -> Result<Vec<String>, Refusal> {
-        let may = self.may(identity, Request::Differences, pid).await;
+        let may = self
+            .may(identity, Request::Differences, "configuration", pid)
+            .await;
         may.map_err(|_| Refusal::from(RefusalCode::Busy))??;
         let read = self.config.read().map_err(|e| {
             let detail = format!("the configuration would not be taken: {e:#}");

@@ -10,7 +10,9 @@ pub use reservation::{NameList, ReservationAsk};
 use crate::config::ClusterConfig;
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
-use crate::limits::{HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX};
+use crate::limits::{
+    HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
+};
 use crate::node::NodeInfo;
 use crate::refusal::Refusal;
 use crate::spec::{Dependency, JobSpec, ResourceAsk};
@@ -348,6 +350,7 @@ pub struct JobTarget {
 pub struct JobSelection {
     /// Jobs or tasks.
     #[n(0)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub targets: Vec<JobTarget>,
     /// A step of the (single) target.
     #[n(1)]
@@ -375,6 +378,7 @@ pub struct JobSelection {
     pub reservation: Option<String>,
     /// `--nodelist`, node names.
     #[n(9)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub nodes: Vec<String>,
     /// `--wckey`.
     #[n(10)]

@@ -4,6 +4,9 @@
 /// Most alternatives that `[a|b]` groups of one expression may multiply to.
 const ALTERNATIVES_MAX: usize = 64;
 
+/// Most features that an expression may name.
+const FEATURES_MAX: usize = 256;
+
 /// An expression without `[..]` groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expr {
@@ -66,6 +69,7 @@ pub fn alternatives(text: &str) -> Option<Vec<Alternative>> {
         text,
         at: 0,
         depth: 0,
+        features: 0,
     };
     let out = parser.any()?;
     if parser.at != text.len() {
@@ -83,6 +87,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
+    features: usize,
 }
 
 impl Parser<'_> {
@@ -142,7 +147,8 @@ impl Parser<'_> {
                     .find(['&', '|', '(', ')', '[', ']', ',', '*'])
                     .unwrap_or(rest.len());
                 let name = rest[..end].trim();
-                if name.is_empty() {
+                self.features += 1;
+                if name.is_empty() || self.features > FEATURES_MAX {
                     return None;
                 }
                 self.at += end;
@@ -181,15 +187,22 @@ impl Parser<'_> {
 fn product(parts: &[Vec<Expr>], join: fn(Vec<Expr>) -> Expr) -> Option<Vec<Expr>> {
     let mut choices: Vec<Vec<Expr>> = vec![Vec::new()];
     for part in parts {
+        if let [only] = part.as_slice() {
+            choices
+                .iter_mut()
+                .for_each(|choice| choice.push(only.clone()));
+            continue;
+        }
         if choices.len() * part.len() > ALTERNATIVES_MAX {
             return None;
         }
+        let with = |choice: &Vec<Expr>, next: &Expr| {
+            let choice = choice.iter().chain([next]);
+            choice.cloned().collect::<Vec<_>>()
+        };
         choices = choices
             .iter()
-            .flat_map(|c| {
-                part.iter()
-                    .map(move |e| c.iter().cloned().chain([e.clone()]).collect::<Vec<_>>())
-            })
+            .flat_map(|choice| part.iter().map(move |next| with(choice, next)))
             .collect();
     }
     Some(choices.into_iter().map(join).collect())
@@ -243,5 +256,17 @@ mod tests {
             assert_eq!(alternatives(text), None, "{text}");
         }
         assert_eq!(alternatives(&"(".repeat(100_000)), None);
+    }
+
+    /// What grows with the square of a text is work that one user has done for all.
+    #[test]
+    fn an_expression_has_a_bounded_number_of_features() {
+        let joined = |n: usize, sign: &str| vec!["a"; n].join(sign);
+        for sign in ["&", "|", ","] {
+            assert!(alternatives(&joined(FEATURES_MAX, sign)).is_some());
+            assert_eq!(alternatives(&joined(FEATURES_MAX + 1, sign)), None);
+        }
+        let groups = format!("[{}]&{}", joined(64, "|"), joined(192, "&"));
+        assert_eq!(alternatives(&groups).map(|all| all.len()), Some(64));
     }
 }

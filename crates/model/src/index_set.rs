@@ -9,6 +9,16 @@ use std::collections::BTreeMap;
 #[cbor(transparent)]
 pub struct IndexSet(#[n(0)] BTreeMap<u32, u32>);
 
+impl FromIterator<u32> for IndexSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(indices: I) -> IndexSet {
+        let mut set = IndexSet::default();
+        for index in indices {
+            set.insert(index);
+        }
+        set
+    }
+}
+
 impl IndexSet {
     /// The set of one index.
     pub fn single(index: u32) -> IndexSet {

@@ -10,6 +10,7 @@ extern crate self as muster_model;
 
 pub mod account_limits;
 pub mod accounts;
+pub mod audit;
 pub mod binding;
 pub mod cbor;
 pub mod command;
@@ -48,3 +49,4 @@ pub mod topology;
 pub mod tree;
 pub mod usage;
 pub mod validate;
+pub mod visible_text;

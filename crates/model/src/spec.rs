@@ -229,6 +229,20 @@ pub struct StdioSpec {
     pub append: Option<bool>,
 }
 
+impl StdioSpec {
+    /// Whether the job's name is part of a file's (`%x`, also `%5x`).
+    pub fn has_job_name(&self) -> bool {
+        let files = [&self.stdin, &self.stdout, &self.stderr];
+        let named = |pattern: &String| {
+            pattern.split('%').skip(1).any(|rest| {
+                rest.trim_start_matches(|c: char| c.is_ascii_digit())
+                    .starts_with('x')
+            })
+        };
+        files.into_iter().flatten().any(named)
+    }
+}
+
 /// Memory asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub enum MemoryAsk {

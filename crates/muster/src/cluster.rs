@@ -348,7 +348,7 @@ fn refuse_while_running(home: &Home) -> Result<()> {
 
 /// Refuses the configuration of another cluster than the one whose state is there.
 fn refuse_other_cluster(home: &Home, given: &Path) -> Result<()> {
-    if !home.conf().exists() || !home.at("state/journal.id").exists() {
+    if !home.conf().exists() || !home.at("state/journal/journal.id").exists() {
         return Ok(());
     }
     let name = |path: &Path| muster_conf::load(path).0.cluster_name;

@@ -5,7 +5,7 @@ use muster_conf::Config;
 use std::net::{TcpListener, ToSocketAddrs};
 
 /// Refuses to start where another host is named: two controllers that have the same state directory by mistake, or nodes
-/// that look for the controller elsewhere, are harder to find out about later.
+/// that look for the controller on another host, are harder to find out about later.
 ///
 /// # Errors
 /// Neither this host's name nor an address of it is what `SlurmctldHost` says.

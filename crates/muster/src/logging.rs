@@ -64,7 +64,10 @@ pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io
 /// # Errors
 /// When it cannot be opened; the old one is logged to then.
 pub(crate) fn reopen() -> io::Result<()> {
-    PATH.get().map_or(Ok(()), |path| Ok(replace(open(path)?)))
+    if let Some(path) = PATH.get() {
+        replace(open(path)?);
+    }
+    Ok(())
 }
 
 /// Opens a log file.

@@ -78,7 +78,7 @@ fn muster(args: &[String]) -> ExitCode {
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
         scratch::guard::COMMAND => report(scratch::guard::main(rest)),
-        "why" => muster_cli::listing::main("why", rest),
+        "why" => muster_cli::why(rest),
         "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),

@@ -108,6 +108,10 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
     Ok(Some(parsed))
 }
 
+/// What is said at the start of a controller that stays root.
+const ROOT_WARNING: &str = "SlurmUser is not set, or is root: the controller runs as root, and so do MailProg and \
+    PrologSlurmctld; make an account for it and name it in slurm.conf (SlurmUser=slurm)";
+
 fn start(args: Args) -> Result<()> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
@@ -127,6 +131,9 @@ fn start(args: Args) -> Result<()> {
     slurm_user::assume(&config, log_file.as_deref())?;
     let level = logging::level(config.slurmctld_debug, args.verbose);
     logging::start(log_file.as_deref(), args.foreground, level)?;
+    if nix::unistd::geteuid().is_root() {
+        log::warn!("{ROOT_WARNING}");
+    }
     let _pid_file = PidFile::take(&config.paths.slurmctld_pid_file)?;
     let options = muster_ctld::Options {
         conf,

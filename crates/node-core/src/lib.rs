@@ -1,5 +1,5 @@
-//! What the processes of a node decide, and the messages between them, without I/O: no sockets, files, clocks or threads.
-//! `muster-node` executes it.
+//! What the processes of a node decide, the messages between them, and what srun decides, which asks them for steps; without I/O:
+//! no sockets, files, clocks or threads. `muster-node` and `muster-cli` execute it.
 #![warn(missing_docs)]
 
 pub mod agent;
@@ -17,9 +17,11 @@ pub mod pmix_place;
 mod prolog_epilog;
 pub mod record;
 pub mod signals;
+pub mod srun;
 pub mod step_bounds;
 pub mod step_numbers;
 pub mod step_variables;
+pub mod stepd;
 pub mod stepd_reuse;
 
 pub use prolog_epilog::PrologEpilog;

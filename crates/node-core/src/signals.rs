@@ -1,7 +1,9 @@
-//! Numbers of signals on Linux, on all processors that Muster runs on.
+//! Numbers of signals on Linux, on all processors that Muster runs on, and how they are reported.
 
 /// Asks a process to end, as from a terminal.
 pub const SIGINT: i32 = 2;
+/// Asks a process to end, and to leave a core file, as from a terminal.
+pub const SIGQUIT: i32 = 3;
 /// Ends a process.
 pub const SIGKILL: i32 = 9;
 /// Asks a process to end.
@@ -14,3 +16,29 @@ pub const SIGSTOP: i32 = 19;
 pub const SIGTSTP: i32 = 20;
 /// The highest signal.
 pub const SIGRTMAX: i32 = 64;
+
+/// A signal in words, as strsignal(3) has them.
+pub fn signal_text(signal: u32) -> String {
+    let text = match signal {
+        1 => "Hangup",
+        2 => "Interrupt",
+        3 => "Quit",
+        4 => "Illegal instruction",
+        5 => "Trace/breakpoint trap",
+        6 => "Aborted",
+        7 => "Bus error",
+        8 => "Floating point exception",
+        9 => "Killed",
+        10 => "User defined signal 1",
+        11 => "Segmentation fault",
+        12 => "User defined signal 2",
+        13 => "Broken pipe",
+        14 => "Alarm clock",
+        15 => "Terminated",
+        24 => "CPU time limit exceeded",
+        25 => "File size limit exceeded",
+        31 => "Bad system call",
+        _ => return format!("Signal {signal}"),
+    };
+    text.to_owned()
+}

@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     if name.ends_with(AGENT_NAME) {
-        muster_node::agent_main(|_| ());
+        muster_node::agent_main(|_| (), drop);
         return Ok(());
     }
     let args: Vec<String> = args.collect();
@@ -79,6 +79,8 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
     };
     let log = AgentLog {
         file: None,
+        path: None,
+        replace: drop,
         to_stderr: true,
         level: LevelFilter::Off,
     };

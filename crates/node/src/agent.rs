@@ -5,6 +5,7 @@
 //! What it decides is in [`muster_node_core::agent`], a state machine. One task gives the machine what happens and carries out its
 //! actions; other tasks only move bytes.
 
+mod audit;
 mod closing;
 mod controller;
 mod descriptor_limit;
@@ -23,6 +24,7 @@ pub(crate) use peers::Peers;
 
 use crate::cross_memory::CrossMemory;
 use crate::failure;
+use crate::role::AGENT_NAME;
 use crate::supervisor::{self, AgentLog, Inherited};
 use crate::sys;
 use anyhow::Context as _;
@@ -30,6 +32,7 @@ use controller::Link;
 use executor::Executor;
 use launcher_link::LauncherOutlet;
 use minicbor::bytes::ByteVec;
+use muster_model::refusal::Refusal;
 use muster_node_core::agent::{AgentEvent, DialId, StepdId};
 use muster_proto::step::{AgentReply, AgentRequest};
 use std::fs::File;
@@ -60,6 +63,10 @@ enum Input {
     LauncherLost,
     /// A step daemon has sent something, or is gone.
     StepdReadable(StepdId),
+    /// A connection was closed for want of rights to this.
+    Denied(audit::AuditedRequest, Refusal),
+    /// Lines of the audit log were left out a while ago.
+    AuditSummary,
     /// A client asks for something.
     Request {
         /// The client.
@@ -85,7 +92,7 @@ pub fn agent_main(start_log: impl FnOnce(AgentLog), replace_log: fn(File)) -> Ex
             inherited
         }
         Err(e) => {
-            eprintln!("{}: {e:#}", supervisor::AGENT_NAME);
+            eprintln!("{}: {e:#}", AGENT_NAME);
             return ExitCode::FAILURE;
         }
     };

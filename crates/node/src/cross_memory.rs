@@ -6,7 +6,7 @@ mod probe;
 
 pub(crate) use probe::main;
 
-use crate::launcher::LAUNCHER_NAME;
+use crate::role::LAUNCHER_NAME;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -6,6 +6,15 @@ use crate::sys;
 /// Exit status after a panic, as Rust's own.
 const STATUS: i32 = 101;
 
+/// Has a panic end the process at once, with its place in the log. Launcher and step daemons fork children without exec, so
+/// nothing may run on the way out of a child's panic.
+pub(crate) fn end_at_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("process {}: {panic}", std::process::id());
+        sys::exit_now(STATUS);
+    }));
+}
+
 /// From now on a panic of any thread or task ends the process.
 pub(crate) fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {

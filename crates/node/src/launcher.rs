@@ -12,10 +12,8 @@ mod files;
 mod groups;
 mod measure;
 mod membership;
-mod processes;
 mod programs;
 mod record_file;
-mod removal;
 mod script_start;
 mod scripts;
 mod search;
@@ -23,13 +21,11 @@ mod stepd_start;
 mod stepds;
 mod timers;
 
-pub(crate) use files::{go_to, open_as, output_flags, say};
-pub(crate) use processes::{Containment, ProcessTree, all_pids, parent_of};
-pub(crate) use removal::Removal;
-
 use crate::descriptors::{self, OrderFds};
+use crate::failure::end_at_panic;
 use crate::options::AgentOptions;
-use crate::{now, sys};
+use crate::role::LAUNCHER_NAME;
+use crate::{now, removal, sys};
 use executor::{LauncherExecutor, Source};
 use muster_node_core::launcher::check_agent;
 use muster_node_core::launcher::event::{ConnId, Event};
@@ -48,11 +44,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Name under which the binary's own executable is started as a launcher.
-pub const LAUNCHER_NAME: &str = "muster-shim";
-
-/// Exit code of a process that has panicked.
-const PANIC_EXIT: i32 = 101;
 /// Connections at the same time: an agent, the one before it, and commands.
 const CONNECTIONS_MAX: usize = 16;
 /// Bytes that an agent has not read. What it has missed, the next one receives when it attaches.
@@ -140,15 +131,6 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
             }
         }
     }
-}
-
-/// Has a panic end the process at once, with its place in the log. Launcher and step daemons fork children without exec, so
-/// nothing may run on the way out of a child's panic.
-pub(crate) fn end_at_panic() {
-    std::panic::set_hook(Box::new(|panic| {
-        eprintln!("process {}: {panic}", std::process::id());
-        sys::exit_now(PANIC_EXIT);
-    }));
 }
 
 /// Leaves the starter's session and standard streams.

@@ -17,14 +17,18 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod info;
+mod job_files;
 mod launcher;
 #[doc(hidden)]
 pub mod liar;
 mod numa;
 mod options;
+mod processes;
 mod reaping;
+mod removal;
 mod role;
 mod root_files;
+mod step_links;
 mod step_result;
 mod stepd;
 mod supervisor;
@@ -34,11 +38,12 @@ mod topology;
 pub use agent::agent_main;
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
-pub use launcher::{LAUNCHER_NAME, LauncherStop, launcher_main, stop_launcher};
+pub use launcher::{LauncherStop, launcher_main, stop_launcher};
 pub use options::AgentOptions;
+pub use role::{AGENT_NAME, HOST_NAME, LAUNCHER_NAME, STEPD_NAME};
 pub use root_files::{only_root_leads_to, open_log};
-pub use stepd::{HOST_NAME, STEPD_NAME, pmix_host_main, stepd_main};
-pub use supervisor::{AGENT_NAME, AgentLog, check_account, run};
+pub use stepd::{pmix_host_main, stepd_main};
+pub use supervisor::{AgentLog, check_account, run};
 pub use sys::pidfd;
 pub use topology::{Shape, SocketUnit};
 

@@ -2,7 +2,6 @@
 //! always an exec. The new process has nothing of this one's memory, an empty environment unless one is given, and only
 //! the descriptors that are named here.
 
-use crate::AGENT_NAME;
 use crate::sys::{self, Words};
 use muster_node_core::messages::User;
 use nix::unistd::{Uid, chdir};
@@ -10,6 +9,15 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Name under which the binary's own executable is started as an agent.
+pub const AGENT_NAME: &str = "muster-agent";
+/// Name under which the binary's own executable is started as a launcher.
+pub const LAUNCHER_NAME: &str = "muster-shim";
+/// Name under which the binary's own executable is started as a step daemon.
+pub const STEPD_NAME: &str = "muster-stepd";
+/// Name under which the binary's own executable is started as a PMIx host.
+pub const HOST_NAME: &str = "muster-pmix";
 
 /// Descriptor of the order, which the role reads when it starts; what else it keeps follows.
 const ORDER_FD: RawFd = 3;

@@ -1,9 +1,9 @@
 //! Files that root opens by paths from the configuration. Others may own directories on the way, such as SlurmUser that of the
 //! logs: then they could have put links there that lead to files of root's.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 /// Links on the way to a file that are followed at most.
@@ -27,7 +27,7 @@ pub fn only_root_leads_to(path: &Path) -> io::Result<bool> {
         let next = at.join(&name);
         let found = match fs::symlink_metadata(&next) {
             Ok(found) => found,
-            // Whoever may add names here may do so meanwhile.
+            // A user who may add names here may do so meanwhile.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(!others_write),
             Err(e) => return Err(e),
         };
@@ -66,15 +66,18 @@ fn components(path: &Path) -> Vec<PathBuf> {
     names
 }
 
+/// Mode of a log file.
+const LOG_MODE: u32 = 0o640;
+
 /// Opens a log file to append to it. Only its owner and group read it, since it names users and their jobs.
 ///
 /// # Errors
 /// Those of open(2); and for root, where others could have put a link in the file's place, what is no plain file of one name.
 pub fn open_log(path: &Path) -> io::Result<File> {
     let mut open = OpenOptions::new();
-    open.create(true).append(true).mode(0o640);
+    open.create(true).append(true).mode(LOG_MODE);
     if !nix::unistd::geteuid().is_root() || only_root_leads_to(path)? {
-        return open.open(path);
+        return open.open(path).and_then(keep_from_others);
     }
     let file = open
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
@@ -85,6 +88,17 @@ pub fn open_log(path: &Path) -> io::Result<File> {
             "others than root write to its directory, and it is no plain file with one name",
         ));
     }
+    keep_from_others(file)
+}
+
+/// A log that an earlier version, or logrotate, has made may be everybody's to read.
+fn keep_from_others(file: File) -> io::Result<File> {
+    let found = file.metadata()?;
+    let mode = found.mode() & 0o7777;
+    let is_ours = found.uid() == nix::unistd::geteuid().as_raw();
+    if found.is_file() && is_ours && mode & !LOG_MODE != 0 {
+        file.set_permissions(Permissions::from_mode(mode & LOG_MODE))?;
+    }
     Ok(file)
 }
 
@@ -92,6 +106,30 @@ pub fn open_log(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use std::os::unix::fs::{chown, symlink};
+
+    #[test]
+    fn a_log_is_not_for_others_to_read() {
+        let dir = std::env::temp_dir().join(format!("muster-log-mode-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        let new = dir.join("new.log");
+        open_log(&new).unwrap();
+        assert_eq!(mode(&new) & 0o007, 0);
+        let old = dir.join("old.log");
+        for (before, after) in [(0o644, 0o640), (0o600, 0o600)] {
+            fs::write(&old, "a line\n").unwrap();
+            fs::set_permissions(&old, Permissions::from_mode(before)).unwrap();
+            open_log(&old).unwrap();
+            assert_eq!(mode(&old), after);
+            assert_eq!(fs::read_to_string(&old).unwrap(), "a line\n");
+        }
+        // What is no file keeps its mode.
+        let null = mode(Path::new("/dev/null"));
+        open_log(Path::new("/dev/null")).unwrap();
+        assert_eq!(mode(Path::new("/dev/null")), null);
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn root_logs_to_no_file_that_others_chose() {

@@ -3,10 +3,10 @@
 //! which users and other nodes reach this one, starts the launcher unless one runs, and executes this program afresh
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
 //!
-//! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, to the agent of
-//! another node on this machine, and the socket of a job. Requests name no path but that of another agent's socket, which is
-//! looked at, and no descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent
-//! ends, so does the supervisor, with its status; when the supervisor is killed, the kernel kills the agent.
+//! Meanwhile the agent may ask for three things ([`lines`]): a connection to the launcher, to the controller, and to the agent
+//! of another node on this machine. Requests name no path but that of another agent's socket, which is looked at, and no
+//! descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent ends, so does the supervisor, with its
+//! status; when the supervisor is killed, the kernel kills the agent.
 
 mod account;
 mod launcher;
@@ -23,7 +23,7 @@ use crate::cross_memory;
 use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
-use crate::role;
+use crate::role::{self, AGENT_NAME};
 use crate::root_files::open_log;
 use crate::sys;
 use anyhow::Context as _;
@@ -47,9 +47,6 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Name under which the binary's own executable is started as an agent.
-pub const AGENT_NAME: &str = "muster-agent";
 
 /// Variables that the agent gets of the supervisor's.
 const KEPT_VARIABLES: [&str; 2] = ["TZ", "RUST_BACKTRACE"];

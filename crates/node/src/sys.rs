@@ -1,5 +1,6 @@
-//! System calls that neither std nor nix offers in the form needed here. All `unsafe` of this crate is in this file
-//! and those below it; nothing here knows what a job is.
+//! System calls that neither std nor nix offers in the form needed here. Nearly all `unsafe` of this crate is in this
+//! file and those below it, and nothing here knows what a job is. The rest is in `cross_memory::probe`, a program of its own that
+//! measures one system call, and in the test of the agent's filter of them.
 #![allow(unsafe_code)]
 
 pub(crate) mod cells;

@@ -554,7 +554,8 @@ pub struct StepShare {
 /// srun to stepd.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum ToStepd {
-    /// First message: the step's key. Tasks are held until it came (or the stepd gives up waiting).
+    /// First message: the step's key, and which version the sender speaks; refused without that. Tasks are held until it came
+    /// (or the stepd gives up waiting).
     #[n(0)]
     Hello(#[n(0)] ByteVec, #[n(1)] Option<Greeting>),
     /// Standard input for a task, or for all.
@@ -622,7 +623,7 @@ pub struct Attach {
     /// How many messages of this node and of those below have come, by position; empty at first.
     #[n(3)]
     pub seen: Vec<u64>,
-    /// Which version the sender speaks.
+    /// Which version the sender speaks; refused without.
     #[n(4)]
     pub greeting: Option<Greeting>,
 }

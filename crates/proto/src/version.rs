@@ -83,6 +83,28 @@ impl Versions {
         Err(Refusal::new(RefusalCode::ProtocolError, detail))
     }
 
+    /// As [`check`](Versions::check), where the peer has to say which version it speaks.
+    ///
+    /// # Errors
+    /// It does not say, or its version is not spoken here.
+    pub fn check_said(
+        self,
+        theirs: Option<&Greeting>,
+        they: &str,
+        we: &str,
+    ) -> Result<(), Refusal> {
+        match theirs {
+            Some(theirs) => self.check(theirs, they, we),
+            None => {
+                let own = self.greeting();
+                let detail = format!(
+                    "{they} does not say which version it speaks, {we} speaks {own}; update {they}"
+                );
+                Err(Refusal::new(RefusalCode::ProtocolError, detail))
+            }
+        }
+    }
+
     /// Whether a peer is too old, where both sides wait for what the other says of itself: one that is newer decides whether it
     /// still speaks this version.
     #[must_use]
@@ -155,6 +177,13 @@ mod tests {
         );
         let silent = Versions::CLUSTER.check(&Greeting::default(), "srun", "this slurmd");
         assert_eq!(silent, Ok(()), "no greeting is version 1");
+        let said = Versions::CLUSTER.greeting();
+        let checked = Versions::CLUSTER.check_said(Some(&said), "srun", "this slurmd");
+        assert_eq!(checked, Ok(()));
+        let checked = Versions::CLUSTER.check_said(None, "srun", "this slurmd");
+        let refusal = checked.unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::ProtocolError);
+        assert!(refusal.detail.ends_with("update srun"), "{refusal}");
     }
 
     #[test]

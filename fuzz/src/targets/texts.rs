@@ -86,10 +86,11 @@ pub(super) fn options(data: &[u8]) {
         assert!(!array.indices.is_empty());
         assert!(array.indices.first() <= array.indices.last());
     }
-    let _ = (values::dependency(text), values::switches(text));
-    if let Some(signal) = values::signal(text) {
-        values::signal_name(signal);
-    }
+    let _ = (
+        values::dependency(text),
+        values::switches(text),
+        values::signal(text),
+    );
     let _ = values::warn_signal(text);
     let _ = (
         values::gres(text),

@@ -140,3 +140,19 @@ fn a_transaction_that_failed_leaves_nothing_behind() {
             .all(|job| job.partition == "batch" && job.qos == "normal")
     );
 }
+
+#[test]
+fn nobody_else_reads_the_file() {
+    use std::fs::{Permissions, metadata, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = Directory::new();
+    let path = directory.file("acct.db");
+    write(&path, "").unwrap();
+    set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let mut store = SqliteStore::open(&path).unwrap();
+    store.write(&[], 7).unwrap();
+    for name in ["acct.db", "acct.db-wal", "acct.db-shm"] {
+        let mode = metadata(directory.file(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}

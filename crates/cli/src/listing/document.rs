@@ -1,9 +1,10 @@
 //! JSON and YAML output: a streaming writer, so that ten thousand jobs never are one value in memory, and the two
 //! dialects that clients read: Slurm 22.05's (`v0.0.38`), and the one since 23.11 with its `set`/`infinite` numbers.
 
+use super::Failure;
 use super::context::Ctx;
 use super::text::put;
-use super::{Failure, SLURM_VERSION};
+use crate::SLURM_VERSION;
 use muster_model::job::ExitStatus;
 use muster_model::time::Timestamp;
 

@@ -675,7 +675,7 @@ fn write_term(out: &mut String, term: &DependencyTerm, hopeless: bool) {
 /// `RaisedSignal:9(Killed)`.
 fn raised(number: u32) -> Cow<'static, str> {
     let name = Reason::RaisedSignal.name();
-    let text = crate::submit::signal_text(number).replace(' ', "_");
+    let text = muster_node_core::signals::signal_text(number).replace(' ', "_");
     format!("{name}:{number}({text})").into()
 }
 

@@ -3,7 +3,7 @@
 
 /// A cell of a column.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Cell {
+pub(crate) enum Cell {
     /// A word, cut to its column.
     Text(String),
     /// An amount, never cut.
@@ -12,18 +12,18 @@ pub(super) enum Cell {
 
 /// A column.
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(crate) struct Column {
     /// Its name above.
-    pub(super) header: String,
+    pub(crate) header: String,
     /// Characters.
-    pub(super) width: usize,
+    pub(crate) width: usize,
     /// Words begin at its left edge.
-    pub(super) left: bool,
+    pub(crate) left: bool,
 }
 
 impl Column {
     /// One whose contents end at its right edge.
-    pub(super) fn new(header: impl Into<String>, width: usize) -> Column {
+    pub(crate) fn new(header: impl Into<String>, width: usize) -> Column {
         Column {
             header: header.into(),
             width,
@@ -34,29 +34,29 @@ impl Column {
 
 /// What surrounds and separates columns.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Style {
+pub(crate) struct Style {
     /// No title and no names of columns.
-    pub(super) bare: bool,
+    pub(crate) bare: bool,
     /// Bars between fields, and whether one at the end.
-    pub(super) bars: Option<bool>,
+    pub(crate) bars: Option<bool>,
 }
 
 /// A report.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// Lines between the two rules above; without any there are no rules.
-    pub(super) title: Vec<String>,
+    pub(crate) title: Vec<String>,
     /// Its columns.
-    pub(super) columns: Vec<Column>,
+    pub(crate) columns: Vec<Column>,
     /// Its lines.
-    pub(super) rows: Vec<Vec<Cell>>,
+    pub(crate) rows: Vec<Vec<Cell>>,
 }
 
 const RULE: usize = 80;
 
 impl Table {
     /// The text.
-    pub(super) fn render(&self, style: Style) -> String {
+    pub(crate) fn render(&self, style: Style) -> String {
         let mut out = String::new();
         if !style.bare {
             let rule = (!self.title.is_empty()).then(|| "-".repeat(RULE));

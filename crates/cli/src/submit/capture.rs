@@ -1,8 +1,8 @@
 //! State of the shell that a job or step inherits: environment, file mode mask, resource limits. Only
 //! what differs by shell is in it, never what differs by job, so that a thousand submissions share one copy.
 
-use super::say::Say;
 use crate::process;
+use crate::say::Say;
 use muster_conf::options::Chosen;
 use muster_model::environment::{self, Environment};
 use muster_model::job_env;
@@ -34,7 +34,7 @@ fn is_of_an_allocation(name: &str) -> bool {
 }
 
 /// The caller's environment without variables of some names.
-pub(super) fn own_without(is_other: impl Fn(&[u8]) -> bool) -> Environment {
+pub(crate) fn own_without(is_other: impl Fn(&[u8]) -> bool) -> Environment {
     let all = process::variables();
     let size: usize = all.iter().map(|v| v.count_bytes() + 1).sum();
     // A few are added.
@@ -49,7 +49,7 @@ pub(super) fn own_without(is_other: impl Fn(&[u8]) -> bool) -> Environment {
 }
 
 /// The variables as a command is given them.
-pub(super) fn pairs(environment: &Environment) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+pub(crate) fn pairs(environment: &Environment) -> impl Iterator<Item = (&OsStr, &OsStr)> {
     environment.iter().map(|variable| {
         let name = environment::name(variable);
         let value = variable.get(name.len() + 1..).unwrap_or_default();
@@ -58,23 +58,23 @@ pub(super) fn pairs(environment: &Environment) -> impl Iterator<Item = (&OsStr, 
 }
 
 /// The caller's environment without what belongs to an allocation it may be in.
-pub(super) fn own_environment() -> Environment {
+pub(crate) fn own_environment() -> Environment {
     own_without(|name| str::from_utf8(name).is_ok_and(is_of_an_allocation))
 }
 
 /// Which variables a batch job gets.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Selection<'a> {
+pub(crate) struct Selection<'a> {
     /// All of the caller's.
-    pub(super) all: bool,
+    pub(crate) all: bool,
     /// The user's login environment below them.
-    pub(super) login: bool,
+    pub(crate) login: bool,
     /// Names, with a value of their own or the caller's.
-    pub(super) named: Vec<(&'a str, Option<&'a str>)>,
+    pub(crate) named: Vec<(&'a str, Option<&'a str>)>,
 }
 
 /// `--export`: `ALL`, `NONE`, `NIL`, or a list in which values may be quoted.
-pub(super) fn selection(text: Option<&str>) -> Selection<'_> {
+pub(crate) fn selection(text: Option<&str>) -> Selection<'_> {
     let mut selection = Selection {
         all: false,
         login: false,
@@ -134,7 +134,7 @@ fn unquoted(value: &str) -> &str {
 }
 
 /// The environment that `--export` selects from `own`, the caller's.
-pub(super) fn select(
+pub(crate) fn select(
     own: Environment,
     selection: &Selection<'_>,
     login: Environment,
@@ -170,7 +170,7 @@ pub(super) fn select(
 ///
 /// # Errors
 /// Lines for the user.
-pub(super) fn batch_context(chosen: &Chosen, say: &Say) -> Result<ExecContext, String> {
+pub(crate) fn batch_context(chosen: &Chosen, say: &Say) -> Result<ExecContext, String> {
     let selection = match chosen.get("export") {
         Some(given) => selection(given.value.as_deref().or(Some("ALL"))),
         None => selection(None),
@@ -217,7 +217,7 @@ fn exported_file(name: &str) -> Result<Environment, String> {
 }
 
 /// `NAME=value` pairs between zero bytes.
-pub(super) fn split_environment(bytes: &[u8]) -> Environment {
+pub(crate) fn split_environment(bytes: &[u8]) -> Environment {
     bytes
         .split(|b| *b == 0)
         .filter(|pair| !pair.starts_with(b"=") && pair.contains(&b'='))
@@ -225,7 +225,7 @@ pub(super) fn split_environment(bytes: &[u8]) -> Environment {
 }
 
 /// Says where a submission was made.
-pub(super) fn set_submission(environment: &mut Environment) {
+pub(crate) fn set_submission(environment: &mut Environment) {
     let here = super::line::current_dir();
     environment.set(b"SLURM_SUBMIT_DIR", here.as_os_str().as_bytes());
     environment.set(b"SLURM_SUBMIT_HOST", super::line::host().as_bytes());
@@ -235,7 +235,7 @@ pub(super) fn set_submission(environment: &mut Environment) {
 ///
 /// # Errors
 /// A limit that has no such name; an environment that is too large.
-pub(super) fn context(
+pub(crate) fn context(
     mut environment: Environment,
     propagate: Option<Option<&str>>,
 ) -> Result<ExecContext, String> {
@@ -315,7 +315,7 @@ fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<(u32, u64)>, Strin
 }
 
 /// An encoded context.
-pub(super) fn encoded(context: &ExecContext) -> Vec<u8> {
+pub(crate) fn encoded(context: &ExecContext) -> Vec<u8> {
     let mut bytes = Vec::new();
     minicbor::encode(context, &mut bytes).expect("writing to memory cannot fail");
     bytes

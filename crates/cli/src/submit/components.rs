@@ -62,14 +62,14 @@ const PASSED_ON: [&str; 49] = [
 ];
 
 /// One component's options and words, as they stand.
-pub(super) type Part = Parsed<'static, OptionRow>;
+pub(crate) type Part = Parsed<'static, OptionRow>;
 
 /// Takes a command line apart. sbatch and salloc have words after the last component only; with srun each may have a
 /// program of its own.
 ///
 /// # Errors
 /// getopt_long's sentence.
-pub(super) fn split(command: Command, args: &[String]) -> Result<Vec<Part>, String> {
+pub(crate) fn split(command: Command, args: &[String]) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     let mut rest: Option<Vec<String>> = Some(args.to_vec());
     while let Some(args) = rest.take() {
@@ -92,7 +92,7 @@ pub(super) fn split(command: Command, args: &[String]) -> Result<Vec<Part>, Stri
 }
 
 /// Gives a component what the one before it passes on.
-pub(super) fn pass_on(from: &Chosen, to: &mut Chosen, source: Source) {
+pub(crate) fn pass_on(from: &Chosen, to: &mut Chosen, source: Source) {
     for given in from.iter().filter(|given| given.source == source) {
         if PASSED_ON.contains(&given.row.long) {
             to.give(given.row, given.value.clone(), source);

@@ -3,9 +3,9 @@
 
 use super::incoming::Incoming;
 use super::line::{self, Line};
-use super::say::Say;
 use super::signals::Signals;
 use crate::connect::{Client, ConnectError, unexpected};
+use crate::say::Say;
 use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::job::{ExitStatus, JobState};
@@ -26,35 +26,35 @@ const RECONNECT: Duration = Duration::from_millis(500);
 
 /// How an allocation ended without us.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// Its state.
-    pub(super) state: JobState,
+    pub(crate) state: JobState,
 }
 
 /// A held allocation.
-pub(super) struct Holder {
+pub(crate) struct Holder {
     client: Client,
     incoming: Incoming,
     /// The connection broke; when to try again.
     retry: Option<Instant>,
     /// The job.
-    pub(super) job: JobId,
+    pub(crate) job: JobId,
     /// Its allocation; set when it has started.
-    pub(super) info: Option<Box<AllocationInfo>>,
+    pub(crate) info: Option<Box<AllocationInfo>>,
     /// Its end, once it is known.
-    pub(super) ended: Option<Ended>,
+    pub(crate) ended: Option<Ended>,
     say: Say,
 }
 
 /// An error on the way to an allocation.
-pub(super) struct NotGranted(pub(super) ExitCode);
+pub(crate) struct NotGranted(pub(crate) ExitCode);
 
 impl Holder {
     /// Submits an allocation, of several components if there are several specifications, and waits until it is granted.
     ///
     /// # Errors
     /// The exit code, after the user was informed.
-    pub(super) fn obtain(
+    pub(crate) fn obtain(
         line: &Line,
         mut specs: Vec<JobSpec>,
         prefix: &str,
@@ -90,10 +90,10 @@ impl Holder {
                 partition,
                 id,
             }) => {
-                super::say::stderr(&format!(
+                crate::say::stderr(&format!(
                     "{}: Job {id} to start at {} using {cpus} processors on nodes {nodes} in partition {partition}\n",
                     say.name,
-                    super::zone::show(at)
+                    crate::zone::show(at)
                 ));
                 return Err(NotGranted(ExitCode::SUCCESS));
             }
@@ -200,12 +200,12 @@ impl Holder {
     }
 
     /// The connection, to poll it beside others; absent while there is none.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.retry.is_none().then(|| self.client.stream().as_fd())
     }
 
     /// When [`Holder::read`] wants to be called even though nothing came.
-    pub(super) fn wake(&self) -> Option<Instant> {
+    pub(crate) fn wake(&self) -> Option<Instant> {
         self.retry
     }
 
@@ -213,7 +213,7 @@ impl Holder {
     ///
     /// # Errors
     /// A refusal, such as of a job that no longer exists.
-    pub(super) fn read(&mut self) -> Result<(), ConnectError> {
+    pub(crate) fn read(&mut self) -> Result<(), ConnectError> {
         if let Some(at) = self.retry {
             if Instant::now() >= at {
                 self.reconnect()?;
@@ -270,7 +270,7 @@ impl Holder {
     }
 
     /// Gives the allocation back with the status that it ended with.
-    pub(super) fn finish(mut self, exit: ExitStatus) {
+    pub(crate) fn finish(mut self, exit: ExitStatus) {
         if self.ended.is_some() {
             return;
         }
@@ -303,7 +303,7 @@ impl Holder {
     }
 
     /// Ends the job at once.
-    pub(super) fn cancel(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         let selection = muster_model::command::JobSelection {
             targets: vec![muster_model::command::JobTarget {
                 job: self.job,
@@ -342,7 +342,7 @@ impl Holder {
     }
 
     /// Variables for what runs in the allocation.
-    pub(super) fn variables(&self) -> Variables {
+    pub(crate) fn variables(&self) -> Variables {
         let conf = self.client.endpoint.conf.to_string_lossy();
         self.info
             .as_deref()
@@ -351,7 +351,7 @@ impl Holder {
 }
 
 /// Variables that describe an allocation.
-pub(super) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
+pub(crate) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
     let job = &info.job;
     let Some(alloc) = job.alloc.as_deref() else {
         return Vec::new();
@@ -383,14 +383,14 @@ fn submit_error(say: &Say, prefix: &str, error: &ConnectError, immediate: bool) 
         error,
         ConnectError::Refused(r) if matches!(r.code, RefusalCode::NotImmediate | RefusalCode::Busy)
     );
-    match super::say::exit_variable("SLURM_EXIT_IMMEDIATE") {
+    match crate::say::exit_variable("SLURM_EXIT_IMMEDIATE") {
         Some(own) if immediate && refused_now => ExitCode::from(own),
         _ => code,
     }
 }
 
 /// A moment as a timeout of poll(2), rounded up so that it has passed when poll returns.
-pub(super) fn timeout(until: Option<Instant>) -> PollTimeout {
+pub(crate) fn timeout(until: Option<Instant>) -> PollTimeout {
     match until {
         None => PollTimeout::NONE,
         Some(until) => {

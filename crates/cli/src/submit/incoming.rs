@@ -15,7 +15,7 @@ const ROOM_MAX: usize = 64 << 10;
 
 /// Bytes received, and how many of them were handed out.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     bytes: Vec<u8>,
     start: usize,
     /// How much is read at once.
@@ -34,7 +34,7 @@ impl Default for Incoming {
 
 impl Incoming {
     /// Takes what is there. `false` when the peer has closed.
-    pub(super) fn fill(&mut self, socket: &impl AsRawFd) -> io::Result<bool> {
+    pub(crate) fn fill(&mut self, socket: &impl AsRawFd) -> io::Result<bool> {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -62,7 +62,7 @@ impl Incoming {
     }
 
     /// The next message, if all of it has arrived.
-    pub(super) fn next<T: for<'b> Decode<'b, ()> + Message>(&mut self) -> io::Result<Option<T>> {
+    pub(crate) fn next<T: for<'b> Decode<'b, ()> + Message>(&mut self) -> io::Result<Option<T>> {
         let rest = &self.bytes[self.start..];
         let Some(header) = rest.first_chunk::<4>() else {
             return Ok(None);

@@ -2,11 +2,11 @@
 //! job before it is sent.
 
 use super::components;
-use super::say::{self, Say};
-use super::zone::{self, LocalZone};
 use crate::connect::{Client, ConnectError};
 use crate::people;
 use crate::process;
+use crate::say::{self, Say};
+use crate::zone::{self, LocalZone};
 use muster_conf::endpoint;
 use muster_conf::options::job::{self, Ambient, Built};
 use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help};
@@ -17,36 +17,36 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long commands wait for a controller that restarts.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command line that asks for work.
-pub(super) struct Line {
+pub(crate) struct Line {
     /// Options of command line and environment.
-    pub(super) chosen: Chosen,
+    pub(crate) chosen: Chosen,
     /// Script or program, and its arguments.
-    pub(super) words: Vec<String>,
+    pub(crate) words: Vec<String>,
     /// The command's voice.
-    pub(super) say: Say,
+    pub(crate) say: Say,
 }
 
 /// Reads command line and environment: one line for each component, with what the one before it passes on.
 ///
 /// # Errors
 /// The exit code, when there is nothing more to do: help was printed, or an option was wrong.
-pub(super) fn read(command: Command, args: &[String]) -> Result<Vec<Line>, ExitCode> {
+pub(crate) fn read(command: Command, args: &[String]) -> Result<Vec<Line>, ExitCode> {
     read_in(command, args, |own, _, name| own.value(name))
 }
 
 /// The caller's variables that can be options: a hundred names are looked for, and to walk the whole environment for each
 /// of them would be a quarter of what sbatch does, and more of what srun does in an allocation.
-pub(super) struct Variables {
+pub(crate) struct Variables {
     all: Vec<(&'static str, &'static str)>,
     /// Marks of names that there are: most of those that are looked for bear none of them.
     marks: [u64; 4],
 }
 
 impl Variables {
-    pub(super) fn read() -> Variables {
+    pub(crate) fn read() -> Variables {
         let given = process::variables().iter().map(|v| v.to_bytes());
         let mut all = Vec::with_capacity(given.len());
         let mut marks = [0; 4];
@@ -62,7 +62,7 @@ impl Variables {
     }
 
     /// The value of one.
-    pub(super) fn value(&self, name: &str) -> Option<String> {
+    pub(crate) fn value(&self, name: &str) -> Option<String> {
         let (word, bit) = mark(name);
         if self.marks[word] & bit == 0 {
             return None;
@@ -85,7 +85,7 @@ fn mark(name: &str) -> (usize, u64) {
 ///
 /// # Errors
 /// As [`read`].
-pub(super) fn read_in(
+pub(crate) fn read_in(
     command: Command,
     args: &[String],
     variable: impl Fn(&Variables, usize, &str) -> Option<String>,
@@ -149,7 +149,7 @@ fn print(text: &str) -> ExitCode {
 ///
 /// # Errors
 /// The exit code, after what is wrong was printed.
-pub(super) fn build(line: &mut Line, prefix: &str) -> Result<Built, ExitCode> {
+pub(crate) fn build(line: &mut Line, prefix: &str) -> Result<Built, ExitCode> {
     let say = line.say;
     read_node_files(&mut line.chosen).map_err(|e| say.option_error(&e))?;
     let zone = LocalZone::default();
@@ -247,7 +247,7 @@ fn owner(chosen: &Chosen) -> Result<Owner, OptionError> {
 }
 
 /// A user by name or number.
-pub(super) fn user(text: &str) -> Option<nix::unistd::User> {
+pub(crate) fn user(text: &str) -> Option<nix::unistd::User> {
     match text.parse() {
         Ok(uid) => people::user_of_uid(uid),
         Err(_) => people::user_named(text),
@@ -262,12 +262,12 @@ fn group(text: &str) -> Option<nix::unistd::Group> {
 }
 
 /// Where the command was called.
-pub(super) fn current_dir() -> PathBuf {
+pub(crate) fn current_dir() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
 }
 
 /// This host's name without its domain.
-pub(super) fn host() -> String {
+pub(crate) fn host() -> String {
     let name = nix::unistd::gethostname().unwrap_or_default();
     let name = name.to_string_lossy();
     name.split('.').next().unwrap_or_default().to_owned()
@@ -279,7 +279,7 @@ fn session_id() -> u32 {
 }
 
 /// A command line as accounting keeps it.
-pub(super) fn submit_line(name: &str, args: &[String]) -> String {
+pub(crate) fn submit_line(name: &str, args: &[String]) -> String {
     let mut text = name.to_owned();
     for arg in args {
         text.push(' ');
@@ -292,7 +292,7 @@ pub(super) fn submit_line(name: &str, args: &[String]) -> String {
 ///
 /// # Errors
 /// The exit code, after what is wrong was printed.
-pub(super) fn connect(line: &Line, prefix: &str) -> Result<Client, ExitCode> {
+pub(crate) fn connect(line: &Line, prefix: &str) -> Result<Client, ExitCode> {
     let say = line.say;
     let client = Client::connect_patiently(PATIENCE).map_err(|e| unreachable(&say, prefix, &e))?;
     if let Some(names) = line.chosen.value("clusters") {
@@ -315,7 +315,7 @@ fn unreachable(say: &Say, prefix: &str, error: &ConnectError) -> ExitCode {
 }
 
 /// A path's last part.
-pub(super) fn base_name(path: &str) -> String {
+pub(crate) fn base_name(path: &str) -> String {
     Path::new(path)
         .file_name()
         .map_or_else(|| path.to_owned(), |n| n.to_string_lossy().into_owned())

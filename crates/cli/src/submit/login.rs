@@ -2,7 +2,7 @@
 
 use super::capture::split_environment;
 use super::line;
-use super::say::Say;
+use crate::say::Say;
 use muster_model::environment::{self, Environment};
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Asks the user's login shell. When it fails or takes too long the user gets a message, and the job gets the few variables
 /// that every login has.
-pub(super) fn environment(say: &Say) -> Environment {
+pub(crate) fn environment(say: &Say) -> Environment {
     let uid = nix::unistd::getuid().as_raw().to_string();
     let user = line::user(&uid);
     let (name, home, shell) = match user {

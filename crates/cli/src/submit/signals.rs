@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Signals that were caught.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     fd: SignalFd,
     mask: SigSet,
 }
@@ -17,7 +17,7 @@ impl Signals {
     ///
     /// # Errors
     /// When the kernel has no descriptor left.
-    pub(super) fn catch(signals: &[Signal]) -> std::io::Result<Signals> {
+    pub(crate) fn catch(signals: &[Signal]) -> std::io::Result<Signals> {
         let mask: SigSet = signals.iter().copied().collect();
         mask.thread_block()?;
         let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
@@ -25,12 +25,12 @@ impl Signals {
     }
 
     /// To poll.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
     /// The next one that came.
-    pub(super) fn take(&self) -> Option<Signal> {
+    pub(crate) fn take(&self) -> Option<Signal> {
         let info = self.fd.read_signal().ok().flatten()?;
         Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
     }

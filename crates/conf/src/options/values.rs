@@ -237,14 +237,6 @@ pub fn signal(text: &str) -> Option<u32> {
     SIGNALS.iter().find(|(n, _)| *n == name).map(|(_, n)| *n)
 }
 
-/// A signal's name without `SIG`; empty for one without a name.
-pub fn signal_name(number: u32) -> &'static str {
-    SIGNALS
-        .iter()
-        .find(|(_, n)| *n == number)
-        .map_or("", |(name, _)| name)
-}
-
 /// `--signal=[{R|B}:]signal[@seconds]`.
 pub fn warn_signal(text: &str) -> Option<WarnSignal> {
     let (flags, rest) = match text.split_once(':') {

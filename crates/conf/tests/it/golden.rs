@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use muster_conf::files::{self, Flat};
 use muster_conf::{
-    Config, Diagnostic, Facts, check, check_with, format_row, load, show_config, topology,
+    Config, Diagnostic, Facts, Severity, check, check_with, format_row, load, show_config, topology,
 };
 use muster_model::hostlist;
 
@@ -229,4 +229,63 @@ fn ten_thousand_nodes_are_quick_and_resolved() {
             .iter()
             .all(|p| p.nodes.len() == 10_000)
     );
+}
+
+/// Who asks for protection that there is none of is told so, and is not served without it.
+#[test]
+fn protection_that_is_not_given_is_an_error() {
+    const BASE: &str = "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 State=UNKNOWN\n\
+                        PartitionName=p Nodes=ALL\n";
+    let found = |line: &str| {
+        let text = format!("{BASE}{line}\n");
+        let read = move |path: &Path| match path.ends_with("slurm.conf") {
+            true => Ok(text.clone().into_bytes()),
+            false => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        let report = check_with(Path::new("/c/slurm.conf"), &read);
+        let about = report.diagnostics.into_iter();
+        let key = line.split('=').next().unwrap_or_default();
+        about.filter(|d| d.key == key).collect::<Vec<Diagnostic>>()
+    };
+    for refused in [
+        "TLSType=tls/s2n",
+        "TLSType=tls/openssl",
+        "AuthType=auth/jwt",
+        "AuthAltTypes=auth/jwt",
+        "AuthAltTypes=auth/munge,auth/jwt",
+        "CredType=cred/other",
+        "CryptoType=crypto/other",
+    ] {
+        let found = found(refused);
+        let [one] = &*found else {
+            panic!("{refused}: {found:?}");
+        };
+        assert_eq!(one.severity, Severity::Error, "{one}");
+        assert!(one.message.contains("is not supported: "), "{one}");
+    }
+    assert!(
+        found("TLSType=tls/s2n")[0]
+            .message
+            .contains("nothing is encrypted")
+    );
+    // What says who somebody is, the socket does.
+    for met in [
+        "TLSType=tls/none",
+        "AuthType=auth/munge",
+        "AuthType=auth/none",
+        "CredType=cred/munge",
+        "CredType=cred/none",
+        "CryptoType=crypto/munge",
+    ] {
+        assert_eq!(found(met), [], "{met}");
+    }
+    for line in [
+        "AuthType=auth/slurm",
+        "CryptoType=crypto/openssl",
+        "TLSParameters=ca_cert_file=/x",
+    ] {
+        let found = found(line);
+        assert_eq!(found.len(), 1, "{line}");
+        assert_eq!(found[0].severity, Severity::NoEffect, "{line}");
+    }
 }

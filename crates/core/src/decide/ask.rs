@@ -1,7 +1,7 @@
 //! Whether what a job asks for makes sense and can ever be had: counts, memory, features, devices, node names.
 
 use super::partition_access::max_memory;
-use super::submit::too_long;
+use super::submit::one_line;
 use super::target::node_names;
 use crate::state::State;
 use muster_model::config::PartitionConfig;
@@ -96,7 +96,7 @@ fn check_texts(ask: &ResourceAsk) -> Result<(), Refusal> {
         ("--exclude", &ask.exclude, HOSTLIST_BYTES_MAX),
     ];
     for (option, text, most) in texts {
-        too_long(option, text.as_deref().unwrap_or_default(), most)?;
+        one_line(option, text.as_deref().unwrap_or_default(), most)?;
     }
     let lists = ask.device_lists();
     if lists.iter().any(|list| list.len() > DEVICE_KINDS_MAX) {
@@ -106,9 +106,9 @@ fn check_texts(ask: &ResourceAsk) -> Result<(), Refusal> {
         ));
     }
     for gres in lists.into_iter().flatten() {
-        too_long("the name of a device", &gres.name, NAME_BYTES_MAX)?;
+        one_line("the name of a device", &gres.name, NAME_BYTES_MAX)?;
         let kind = gres.kind.as_deref().unwrap_or_default();
-        too_long("the type of a device", kind, NAME_BYTES_MAX)?;
+        one_line("the type of a device", kind, NAME_BYTES_MAX)?;
     }
     Ok(())
 }

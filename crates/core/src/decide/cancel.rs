@@ -3,16 +3,18 @@
 use super::draft::Draft;
 use super::ending::{self, End};
 use super::het;
-use super::target::{self, Item, Tally};
+use super::target::{self, Filter, Item, Tally};
 use crate::policy::access;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
 use muster_model::effect::Effect;
 use muster_model::ids::{JobId, StepNo};
+use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, Job, Phase};
 use muster_model::limits::SIGNAL_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
 use muster_model::spec::JobKind;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// SIGKILL on Linux.
 const SIGKILL: u32 = 9;
@@ -122,34 +124,86 @@ fn for_selection(
         }
         return Ok(Some(tally.reply()));
     }
+    let mut chosen = Chosen::new(draft, selection);
     for wanted in &selection.targets {
-        act_on_target(draft, caller, selection, wanted, &mut act, &mut tally);
+        act_on_target(draft, caller, &mut chosen, wanted, &mut act, &mut tally)?;
     }
     Ok(Some(tally.reply()))
 }
 
-fn act_on_target(
+/// What of a selection's targets was looked at: each record is, once, however often targets name it.
+struct Chosen<'a> {
+    filter: Filter<'a>,
+    /// Targets that were seen.
+    targets: HashSet<(JobId, Option<u32>, Option<&'a IndexSet>)>,
+    /// Jobs of others, with whether they pass the filters.
+    foreign: HashMap<JobId, Option<(Refusal, bool)>>,
+    items: BTreeSet<Item>,
+    /// Jobs and tasks that the targets may still name. All that there are may be named twice over.
+    left: u64,
+}
+
+impl<'a> Chosen<'a> {
+    fn new(draft: &Draft<'_>, selection: &'a JobSelection) -> Chosen<'a> {
+        let all = draft.state.queue_size.total();
+        Chosen {
+            filter: Filter::new(selection),
+            targets: HashSet::new(),
+            foreign: HashMap::new(),
+            items: BTreeSet::new(),
+            left: all.saturating_mul(2).saturating_add(ITEMS_LEAST),
+        }
+    }
+
+    /// Counts what a target names.
+    fn charge(&mut self, items: usize) -> Result<(), Refusal> {
+        let left = self.left.checked_sub(items as u64);
+        self.left = left.ok_or_else(|| {
+            Refusal::new(
+                RefusalCode::InvalidValue,
+                "the request names jobs and tasks again and again",
+            )
+        })?;
+        Ok(())
+    }
+}
+
+/// Jobs and tasks that one request may name, however few there are.
+const ITEMS_LEAST: u64 = 100_000;
+
+fn act_on_target<'a>(
     draft: &mut Draft<'_>,
     caller: Caller<'_>,
-    selection: &JobSelection,
-    wanted: &JobTarget,
+    chosen: &mut Chosen<'a>,
+    wanted: &'a JobTarget,
     act: &mut impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
     tally: &mut Tally,
-) {
-    let foreign = target::any_record(draft, wanted.job).and_then(|job| {
-        let (identity, request) = (caller.identity, caller.request);
-        let refusal = access::require_job(draft.state, identity, request, job).err()?;
-        Some((refusal, target::matches(draft, job, selection)))
+) -> Result<(), Refusal> {
+    let name = (wanted.job, wanted.component, wanted.tasks.as_ref());
+    if !chosen.targets.insert(name) {
+        return Ok(());
+    }
+    let filter = &chosen.filter;
+    let foreign = chosen.foreign.entry(wanted.job).or_insert_with(|| {
+        let job = target::any_record(draft, wanted.job)?;
+        let refusal =
+            access::require_job(draft.state, caller.identity, caller.request, job).err()?;
+        Some((refusal, target::matches(draft, job, filter)))
     });
-    match foreign {
-        Some((refusal, true)) => return tally.refuse(target::text(wanted), refusal),
-        Some((_, false)) => return,
-        None => {}
+    if let Some((refusal, matches)) = foreign {
+        if *matches {
+            tally.refuse(target::text(wanted), refusal.clone());
+        }
+        return Ok(());
     }
     let items = match target::resolve(draft, wanted) {
         Ok(items) => items,
-        Err(refusal) => return tally.refuse(target::text(wanted), refusal),
+        Err(refusal) => {
+            tally.refuse(target::text(wanted), refusal);
+            return Ok(());
+        }
     };
+    chosen.charge(items.len())?;
     let whole_array = items.len() > 1;
     let mut refusals = Vec::new();
     let mut done = false;
@@ -157,7 +211,7 @@ fn act_on_target(
         let Some(job) = draft.job(item.record()) else {
             continue;
         };
-        if !target::matches(draft, job, selection) {
+        if !chosen.items.insert(item) || !target::matches(draft, job, &chosen.filter) {
             continue;
         }
         let outcome = access::require_job(draft.state, caller.identity, caller.request, job)
@@ -177,6 +231,7 @@ fn act_on_target(
     for (what, refusal) in refusals {
         tally.refuse(what, refusal);
     }
+    Ok(())
 }
 
 fn cancel_item(draft: &mut Draft<'_>, item: Item, uid: u32) -> Result<(), Refusal> {

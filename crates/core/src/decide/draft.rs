@@ -226,7 +226,11 @@ impl<'a> Draft<'a> {
     /// Those of `tasks` that are in the record of array `base`. Costs as much as `tasks` has ranges and the result has.
     pub(super) fn pending_among(&self, base: JobId, tasks: &IndexSet) -> Option<IndexSet> {
         let (indices, left) = self.record_indices(base)?;
-        let mut out = indices.intersection(tasks);
+        let mut out = match tasks.len() {
+            // However many ranges the array has.
+            0..=8 => tasks.iter().filter(|i| indices.contains(*i)).collect(),
+            _ => indices.intersection(tasks),
+        };
         let (Some(first), Some(last), Some(left)) = (out.first(), out.last(), left) else {
             return Some(out);
         };
@@ -251,6 +255,14 @@ impl<'a> Draft<'a> {
             return self.task_record(base, first).into_iter().collect();
         }
         let known = self.state.arrays.get(&base).map(|info| &info.tasks);
+        // Few tasks of many are looked up one by one.
+        let (named, has) = (tasks.len(), known.map_or(0, |known| known.len() as u64));
+        if named < has / 8 {
+            let records = tasks
+                .iter()
+                .filter_map(|index| self.task_record(base, index));
+            return records.collect();
+        }
         let known = known.into_iter().flat_map(|k| k.range(first..=last));
         let mut all: BTreeMap<u32, JobId> = known.map(|(index, id)| (*index, *id)).collect();
         let new = self.tasks.range((base, first)..=(base, last));

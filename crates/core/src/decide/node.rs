@@ -12,6 +12,7 @@ use muster_model::job::{ExitStatus, Job, JobState, Phase, Reason, Step, StepEnd}
 use muster_model::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
 use muster_model::node::{NodeInfo, NodeLink, NodeReason};
 use muster_model::spec::JobKind;
+use muster_model::visible_text::make_visible;
 
 /// Takes in what a node tells.
 pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
@@ -268,10 +269,11 @@ fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt), s
     let is_news = current(draft, idx, launch).is_some_and(|(_, job)| !job.knows_step(step.step));
     if is_news {
         launched(draft, idx);
-        draft.emit(Event::StepStarted {
-            id: launch.0,
-            step: Box::new(step.clone()),
-        });
+        let mut step = Box::new(step.clone());
+        make_visible(&mut step.name);
+        make_visible(&mut step.submit_line);
+        let id = launch.0;
+        draft.emit(Event::StepStarted { id, step });
     }
 }
 

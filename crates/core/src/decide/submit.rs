@@ -13,14 +13,15 @@ use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{ArrayRole, Hold, Job, Reason};
 use muster_model::licenses;
 use muster_model::limits::{
-    CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX,
-    SCRIPT_BYTES_DEFAULT, SIGNAL_MAX, TEXT_BYTES_MAX,
+    CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, SIGNAL_MAX,
+    TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
 use muster_model::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::validate::Validate;
+use muster_model::visible_text::{is_control, make_visible, visible};
 use std::sync::Arc;
 
 /// The text that administrators alone set.
@@ -283,12 +284,11 @@ pub(super) fn check_blobs(
                 format!("the submission names a {name} that it does not carry"),
             )
         })?;
-        // What is stored was looked at when it came.
-        if !draft.state.blobs.contains_key(&id) || bytes.len() > SCRIPT_BYTES_DEFAULT {
-            match name {
-                "script" => check_script(config, bytes)?,
-                _ => check_context(bytes)?,
-            }
+        match name {
+            "script" => check_script(config, bytes)?,
+            // What is stored was looked at when it came, though perhaps as a script.
+            _ if draft.state.blobs.contains_key(&id) && !is_script(bytes) => {}
+            _ => check_context(bytes)?,
         }
     }
     if spec.kind == JobKind::Batch && spec.script.is_none() {
@@ -298,6 +298,11 @@ pub(super) fn check_blobs(
         ));
     }
     Ok(())
+}
+
+/// Whether bytes can have been stored as a script: an environment begins otherwise.
+fn is_script(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"#!")
 }
 
 fn check_script(config: &ClusterConfig, script: &[u8]) -> Result<(), Refusal> {
@@ -311,7 +316,7 @@ fn check_script(config: &ClusterConfig, script: &[u8]) -> Result<(), Refusal> {
             ),
         ));
     }
-    let why = if !script.starts_with(b"#!") {
+    let why = if !is_script(script) {
         "the job's script does not begin with #! and the path of an interpreter"
     } else if script.contains(&0) {
         "the job's script contains a zero byte"
@@ -393,7 +398,6 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
     let longest = partitions.iter().max_by_key(|p| p.len());
     let (mail_type, mail_user) = mail.as_ref().map(|(kind, user)| (kind, user)).unzip();
     let names = [
-        ("--job-name", Some(&*name)),
         ("--account", account.as_ref()),
         ("--qos", qos.as_ref()),
         ("--wckey", wckey.as_ref()),
@@ -403,18 +407,20 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         ("--mail-user", mail_user),
     ];
     for (what, text) in names {
-        too_long(what, text.map_or("", String::as_str), NAME_BYTES_MAX)?;
+        one_line(what, text.map_or("", String::as_str), NAME_BYTES_MAX)?;
     }
+    too_long("--job-name", name, NAME_BYTES_MAX)?;
     let texts = [
         ("--chdir", Some(&*work_dir)),
         ("the script's path", Some(&*command)),
-        ("--comment", comment.as_ref()),
-        ("--export", export.as_ref()),
         ("--licenses", licenses.as_ref()),
         ("--reservation", reservation.as_ref()),
     ];
     for (what, text) in texts {
-        too_long(what, text.map_or("", String::as_str), TEXT_BYTES_MAX)?;
+        one_line(what, text.map_or("", String::as_str), TEXT_BYTES_MAX)?;
+    }
+    for (what, text) in [("--comment", &*comment), ("--export", &*export)] {
+        too_long(what, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
     }
     check_files(stdio)?;
     check_shown(shown)?;
@@ -425,6 +431,12 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
             .rev()
             .find(|at| submit_line.is_char_boundary(*at));
         submit_line.truncate(end.unwrap_or(0));
+    }
+    for text in [name, submit_line].into_iter().chain(comment) {
+        make_visible(text);
+    }
+    for (_, text) in shown {
+        make_visible(text);
     }
     let arguments: usize = argv.iter().map(|argument| argument.len() + 1).sum();
     if arguments > line_max {
@@ -450,7 +462,7 @@ pub(super) fn check_files(stdio: &StdioSpec) -> Result<(), Refusal> {
         ("--error", stderr),
     ];
     for (what, text) in files {
-        too_long(what, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
+        one_line(what, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
     }
     Ok(())
 }
@@ -467,6 +479,18 @@ pub(super) fn check_shown(shown: &[(String, String)]) -> Result<(), Refusal> {
         too_long(key, text, TEXT_BYTES_MAX)?;
     }
     Ok(())
+}
+
+/// Refuses a text that is longer than it may be, or has characters that would make a line of their own where it is printed.
+pub(super) fn one_line(what: &str, text: &str, most: usize) -> Result<(), Refusal> {
+    too_long(what, text, most)?;
+    match text.contains(is_control) {
+        false => Ok(()),
+        true => Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("{what} has a control character: {:.80}", visible(text)),
+        )),
+    }
 }
 
 /// Refuses a text that is longer than it may be.

@@ -8,7 +8,7 @@ use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// One thing to act upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,9 @@ impl Item {
     }
 }
 
+/// Refusals of one answer that are told one by one; a frame has room for as many.
+const REFUSALS_MAX: usize = 10_000;
+
 /// The outcome of a command on several targets.
 #[derive(Default)]
 pub(super) struct Tally {
@@ -66,7 +69,9 @@ impl Tally {
 
     /// One was refused.
     pub(super) fn refuse(&mut self, what: String, refusal: Refusal) {
-        self.refused.push((what, refusal));
+        if self.refused.len() < REFUSALS_MAX {
+            self.refused.push((what, refusal));
+        }
     }
 
     /// The answer, job by job.
@@ -247,9 +252,23 @@ fn for_items(
     tally
 }
 
+/// A selection whose filters are asked of many records.
+pub(super) struct Filter<'a> {
+    selection: &'a JobSelection,
+    nodes: HashSet<&'a str>,
+}
+
+impl<'a> Filter<'a> {
+    /// Prepares the filters.
+    pub(super) fn new(selection: &'a JobSelection) -> Filter<'a> {
+        let nodes = selection.nodes.iter().map(String::as_str).collect();
+        Filter { selection, nodes }
+    }
+}
+
 /// Whether a record passes the filters of a selection.
-pub(super) fn matches(draft: &Draft<'_>, job: &Job, selection: &JobSelection) -> bool {
-    let spec = &job.spec;
+pub(super) fn matches(draft: &Draft<'_>, job: &Job, filter: &Filter<'_>) -> bool {
+    let (spec, selection) = (&job.spec, filter.selection);
     let same = |wanted: &Option<String>, has: &Option<String>| {
         wanted.is_none() || wanted.as_deref() == has.as_deref()
     };
@@ -258,7 +277,7 @@ pub(super) fn matches(draft: &Draft<'_>, job: &Job, selection: &JobSelection) ->
         names
             .zip(0u32..)
             .filter(|(_, position)| job.nodes_held.contains(*position))
-            .any(|(share, _)| selection.nodes.contains(&share.name))
+            .any(|(share, _)| filter.nodes.contains(share.name.as_str()))
     };
     selection.uid.is_none_or(|uid| uid == spec.owner.uid)
         && selection.name.as_ref().is_none_or(|n| *n == spec.name)
@@ -314,12 +333,13 @@ pub(super) fn by_filter(
         None => state.pending.union(&state.active).copied().collect(),
     };
     let candidates: BTreeSet<JobId> = candidates.into_iter().collect();
+    let filter = Filter::new(selection);
     candidates
         .into_iter()
         .filter(|id| {
             draft
                 .job(*id)
-                .filter(|job| !job.is_over() && matches(draft, job, selection))
+                .filter(|job| !job.is_over() && matches(draft, job, &filter))
                 .is_some_and(|job| all || access::may_job(state, identity, request, job))
         })
         .map(Item::Record)

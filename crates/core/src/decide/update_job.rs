@@ -2,7 +2,7 @@
 //! not at all.
 
 use super::draft::Draft;
-use super::submit::{ADMIN_COMMENT, check_times, too_long};
+use super::submit::{ADMIN_COMMENT, check_times, one_line, too_long};
 use super::target::{self, Item};
 use super::{ask, dependency, partition_access, reservation, resize, room};
 use crate::event::{JobChange, spec_bytes};
@@ -18,6 +18,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
 use muster_model::spec::{JobKind, JobSpec};
 use muster_model::time::TimeLimit;
+use muster_model::visible_text::visible;
 use std::sync::Arc;
 
 /// A change of a specification, for tasks that have the same.
@@ -75,7 +76,9 @@ fn update_item(
             ));
         }
     };
-    if update.stdio.is_some() || update.work_dir.is_some() {
+    // Names of files may have the job's name in them (%x).
+    let names_files = update.name.is_some() && job.spec.stdio.has_job_name();
+    if update.stdio.is_some() || update.work_dir.is_some() || names_files {
         access::require_job(draft.state, identity, Request::UpdatePaths, job)?;
     }
     let (mut kept, mut rest) = (None, None);
@@ -357,7 +360,7 @@ fn new_spec(
         spec.time_min = Some(time_min);
     }
     if let Some(licenses) = &update.licenses {
-        too_long("Licenses", licenses, TEXT_BYTES_MAX)?;
+        one_line("Licenses", licenses, TEXT_BYTES_MAX)?;
         let licenses = Some(licenses.clone()).filter(|text| !text.is_empty());
         super::submit::check_licenses(state, licenses.as_deref())?;
         spec.licenses = licenses;
@@ -420,15 +423,15 @@ fn new_spec(
 
 fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
     if let Some(name) = &update.reservation {
-        too_long("ReservationName", name, NAME_BYTES_MAX)?;
+        one_line("ReservationName", name, NAME_BYTES_MAX)?;
         spec.reservation = Some(name.clone()).filter(|name| !name.is_empty());
     }
     if let Some(name) = &update.name {
         too_long("JobName", name, NAME_BYTES_MAX)?;
-        spec.name = name.clone();
+        spec.name = visible(name).into_owned();
     }
     if let Some(dir) = &update.work_dir {
-        too_long("WorkDir", dir, TEXT_BYTES_MAX)?;
+        one_line("WorkDir", dir, TEXT_BYTES_MAX)?;
         spec.work_dir = dir.clone();
     }
     let texts = [
@@ -449,28 +452,32 @@ fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
     ];
     for (what, given, field, most) in texts {
         if let Some(text) = given {
-            too_long(what, text, most)?;
-            *field = Some(text.clone()).filter(|t| !t.is_empty());
+            match what {
+                "Comment" => too_long(what, text, most)?,
+                _ => one_line(what, text, most)?,
+            }
+            *field = Some(visible(text).into_owned()).filter(|t| !t.is_empty());
         }
     }
     for (key, value) in &update.shown {
         let mail = || spec.mail.clone().unwrap_or_default();
         match key.as_str() {
             "mail-type" => {
-                too_long("MailType", value, NAME_BYTES_MAX)?;
+                one_line("MailType", value, NAME_BYTES_MAX)?;
                 spec.mail = Some((value.clone(), mail().1));
                 continue;
             }
             "mail-user" => {
-                too_long("MailUser", value, NAME_BYTES_MAX)?;
+                one_line("MailUser", value, NAME_BYTES_MAX)?;
                 spec.mail = Some((mail().0, value.clone()));
                 continue;
             }
             _ => super::submit::check_shown(&[(key.clone(), value.clone())])?,
         }
+        let value = visible(value).into_owned();
         match spec.shown.iter_mut().find(|(known, _)| known == key) {
-            Some((_, old)) => *old = value.clone(),
-            None => spec.shown.push((key.clone(), value.clone())),
+            Some((_, old)) => *old = value,
+            None => spec.shown.push((key.clone(), value)),
         }
     }
     Ok(())

@@ -8,15 +8,17 @@ use self::bytes::busy_world;
 use crate::world::{SCRIPT, World, array, config, spec, target, task, user};
 use minicbor::bytes::ByteVec;
 use muster_model::command::{
-    Command, Identity, JobSelection, JobTarget, JobUpdate, Reply, UserCommand,
+    Command, Identity, JobSelection, JobTarget, JobUpdate, Reply, SignalScope, UserCommand,
 };
 use muster_model::config::ClusterConfig;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::index_set::IndexSet;
+use muster_model::limits::QUERY_ITEMS_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{
     ArraySpec, ExecContext, GresAsk, JobKind, JobSpec, Owner, ResourceAsk, StdioSpec,
 };
+use muster_model::validate::Validate as _;
 
 fn submitted(world: &mut World, identity: Identity, spec: JobSpec) -> Result<JobId, Refusal> {
     let blobs = vec![(SCRIPT, b"#!/bin/sh\n".to_vec().into())];
@@ -510,6 +512,139 @@ fn nobody_fills_the_queue_for_all_others() {
     assert_eq!(world.state.queue_size.of_user(1001), 12);
     assert_eq!(world.state.queue_size.total(), 112);
     world.state.check_invariants().unwrap();
+    world.check_replay();
+}
+
+/// A selection that names the same jobs and tasks in many ways.
+fn named(targets: Vec<JobTarget>, nodes: Vec<String>) -> JobSelection {
+    JobSelection {
+        targets,
+        nodes,
+        ..JobSelection::default()
+    }
+}
+
+#[test]
+fn what_a_request_names_again_is_done_once() {
+    let mut world = World::new();
+    let base = world.submit(JobSpec {
+        array: array(0, 499, None),
+        ..spec("a")
+    });
+    // All tasks have records of their own.
+    for index in 0..500 {
+        let target = task(base, index);
+        world.must(1000, UserCommand::Hold { target, user: true });
+    }
+    // None of them runs, and each says so: once.
+    let signal = |targets: Vec<JobTarget>| UserCommand::Signal {
+        selection: named(targets, Vec::new()),
+        signal: 10,
+        scope: SignalScope::Full,
+    };
+    let again = |count: u32| (0..count).map(|_| target(base)).collect::<Vec<_>>();
+    for count in [1, 12_000] {
+        let Reply::Done { changed, refused } = world.user(1000, signal(again(count))) else {
+            panic!("signalled");
+        };
+        assert_eq!((changed, refused.len()), (0, 500), "{count} times");
+    }
+    // Different names of the same tasks: each answers once, and there is a bound.
+    let except = |left_out: u32| JobTarget {
+        tasks: Some((0..500).filter(|i| *i != left_out).collect()),
+        ..target(base)
+    };
+    let two = vec![except(1), except(2)];
+    let Reply::Done { refused, .. } = world.user(1000, signal(two)) else {
+        panic!("signalled");
+    };
+    assert!(refused.len() <= 500, "{}", refused.len());
+    let many = (0..500).map(except).collect();
+    let Reply::Refused(refusal) = world.user(1000, signal(many)) else {
+        panic!("refused");
+    };
+    assert!(refusal.detail.contains("again and again"), "{refusal}");
+    world.check_replay();
+}
+
+#[test]
+fn a_request_names_a_bounded_number_of_jobs_and_nodes() {
+    let cancel = |targets: usize, nodes: usize| {
+        let selection = named(
+            vec![target(JobId(1)); targets],
+            vec!["n1".to_owned(); nodes],
+        );
+        UserCommand::Cancel { selection }.validate()
+    };
+    assert!(cancel(QUERY_ITEMS_MAX, QUERY_ITEMS_MAX).is_ok());
+    assert!(cancel(QUERY_ITEMS_MAX + 1, 0).is_err());
+    assert!(cancel(0, QUERY_ITEMS_MAX + 1).is_err());
+}
+
+#[test]
+fn an_environment_that_is_stored_as_a_script_is_looked_at_again() {
+    let mut world = World::new();
+    world.submit(JobSpec {
+        hold: true,
+        ..spec("j")
+    });
+    // The bytes of the script that is there, as an environment.
+    let spec = JobSpec {
+        context: Some(SCRIPT),
+        ..spec("k")
+    };
+    let refused = submitted(&mut world, user(1000), spec).unwrap_err();
+    assert!(refused.detail.contains("environment"), "{refused}");
+}
+
+#[test]
+fn texts_that_others_see_are_one_line_of_plain_characters() {
+    let mut world = World::new();
+    let evil = "x\u{1b}[2J\nJobId=1 UserId=root";
+    let id = world.submit(JobSpec {
+        name: evil.to_owned(),
+        comment: Some(evil.to_owned()),
+        submit_line: evil.to_owned(),
+        shown: vec![("extra".to_owned(), evil.to_owned())],
+        ..spec("j")
+    });
+    let shown = "x?[2J JobId=1 UserId=root";
+    let job = world.job(id).spec.clone();
+    assert_eq!((&*job.name, &*job.submit_line), (shown, shown));
+    assert_eq!(job.comment.as_deref(), Some(shown));
+    assert_eq!(job.shown[0].1, shown);
+    for odd in [
+        JobSpec {
+            work_dir: evil.to_owned(),
+            ..spec("j")
+        },
+        JobSpec {
+            account: Some(evil.to_owned()),
+            ..spec("j")
+        },
+        JobSpec {
+            stdio: StdioSpec {
+                stdout: Some(evil.to_owned()),
+                ..StdioSpec::default()
+            },
+            ..spec("j")
+        },
+    ] {
+        assert_eq!(world.refusal(odd), RefusalCode::InvalidValue);
+    }
+    let update = JobUpdate {
+        name: Some(evil.to_owned()),
+        ..JobUpdate::default()
+    };
+    let target = target(id);
+    world.must(
+        1000,
+        UserCommand::UpdateJob {
+            target,
+            update: Box::new(update),
+        },
+    );
+    assert_eq!(world.job(id).spec.name, shown);
     world.check_replay();
 }
 

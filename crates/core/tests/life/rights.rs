@@ -14,13 +14,13 @@ use muster_core::event::Event;
 use muster_core::policy::access;
 use muster_core::policy::access::role_of;
 use muster_model::command::{
-    AccountsAsk, Command, JobSelection, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
+    AccountsAsk, Command, JobSelection, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
 };
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::rights::{self, Group, Least, Request, Role};
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, StdioSpec};
 use muster_model::time::TimeLimit;
 use std::collections::BTreeSet;
 
@@ -171,6 +171,38 @@ fn parts_with_a_right_of_their_own() {
     let all = Request::ALL.iter().copied();
     let wanted: BTreeSet<Request> = all.filter(|r| r.group() == Group::Part).collect();
     assert_eq!(seen, wanted, "each row is tried");
+}
+
+/// A coordinator or operator could otherwise have another user's output written where he reads it.
+#[test]
+fn a_name_that_is_part_of_a_files_is_the_owners_to_change() {
+    let (mut w, _, _) = world();
+    for (pattern, may) in [
+        ("logs/%x-%j.out", false),
+        ("logs/%5x", false),
+        ("logs/%j.x", true),
+    ] {
+        let id = w.submit(JobSpec {
+            account: Some("optics".into()),
+            stdio: StdioSpec {
+                stdout: Some(pattern.into()),
+                ..StdioSpec::default()
+            },
+            ..spec("x")
+        });
+        let rename = || UserCommand::UpdateJob {
+            target: target(id),
+            update: Box::new(JobUpdate {
+                name: Some("../elsewhere".into()),
+                ..JobUpdate::default()
+            }),
+        };
+        match may {
+            true => assert_eq!(w.must(OPERATOR, rename()), 1),
+            false => assert_eq!(w.refused(OPERATOR, rename()), RefusalCode::AccessDenied),
+        }
+        assert_eq!(w.must(OWNER, rename()), 1, "{pattern}");
+    }
 }
 
 #[test]

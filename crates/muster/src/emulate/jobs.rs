@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A bad command line, no controller, or a submission that is refused.
 pub(super) fn main(words: &[String]) -> Result<ExitCode> {
     let args = parse(words)?;
-    let command = match muster_cli::submit::request(&args.sbatch) {
+    let command = match muster_cli::submission(&args.sbatch) {
         Ok(command) => command,
         Err(code) => return Ok(code),
     };

@@ -45,8 +45,9 @@ What is different and in no list:
 const FILES: &str = "\
 # Configuration
 
-`muster config check FILE` says the same of each line of a file. A key that is not implemented yet is read, warned of,
-and ignored; in the lists below it is among those without effect.
+`muster config check FILE` says the same of each line of a file that asks for something other than the default or `none`.
+A key that is not implemented yet is read, warned of, and ignored; in the lists below it is among those without effect.
+Where a value asks for protection that Muster does not give, the file is refused.
 ";
 
 /// Something and its status.
@@ -176,6 +177,18 @@ fn code(name: &str) -> String {
     format!("`{name}`")
 }
 
+/// The values of a key that are an error.
+fn other_than(kind: &Kind) -> String {
+    match kind {
+        Kind::One(words) | Kind::Many(words) | Kind::Plugin(_, words) => {
+            let mut words: Vec<&str> = words.iter().map(|w| w.word).collect();
+            words.retain(|word| !word.contains('/'));
+            format!("a value other than {}", words.join(", "))
+        }
+        _ => "any value".to_owned(),
+    }
+}
+
 /// A key; none for those that nobody can set.
 fn of_key(key: &Key) -> Option<Item> {
     const LATER: &str = "not implemented yet; a warning says so";
@@ -196,6 +209,10 @@ fn of_key(key: &Key) -> Option<Item> {
             Status::Partly(format!("not yet {later}; a warning says so").leak())
         }
         keys::Status::NoEffect(why) => Status::StoredOnly { why, warn: false },
+        keys::Status::Protection(why) => Status::StoredOnly {
+            why: format!("{why}; {} is an error", other_than(&key.kind)).leak(),
+            warn: false,
+        },
         keys::Status::Later("") => Status::StoredOnly {
             why: LATER,
             warn: true,

@@ -1,4 +1,5 @@
-//! The part of docs/security.md that is made from tables: who may make which request, and what `PrivateData` hides.
+//! The part of docs/security.md that is made from a table: who may make which request. What `PrivateData` hides is written by
+//! hand there.
 
 use muster_model::rights::{Group, Request};
 use std::fmt::Write as _;

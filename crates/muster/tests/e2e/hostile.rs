@@ -26,7 +26,7 @@ fn attacked() -> Option<(Cluster, Target)> {
 
 #[test]
 fn attacks_that_once_worked_are_refused_and_change_nothing() {
-    let Some((_cluster, target)) = attacked() else {
+    let Some((cluster, target)) = attacked() else {
         return;
     };
     let (mut report, mut random) = (Report::default(), Random::new(1));
@@ -37,6 +37,9 @@ fn attacks_that_once_worked_are_refused_and_change_nothing() {
     println!("{}", report.table());
     let findings = report.findings();
     assert!(findings.is_empty(), "{}", findings.join("\n"));
+    // What agents have refused is in their logs.
+    let logs = cluster.ok("cd ../log; grep -l ' audit: .* as user from pid [0-9]*: [A-Za-z]* \"job [0-9]*\": refused: \"Access' *.log");
+    assert!(logs.lines().any(|log| log != "ctld.log"), "{logs}");
 }
 
 /// A process of a load is this test program, which then runs this test alone.

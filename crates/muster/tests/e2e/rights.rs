@@ -172,12 +172,22 @@ fn each_role_does_what_it_may_and_the_audit_log_says_so() {
         ],
         [
             "man(6) as administrator from pid ",
-            ": UpdateNodes \"n1\"",
+            ": UpdateNodes \"n1 Weight=3\"",
             ": done",
         ],
         [
+            "man(6) as administrator from pid ",
+            ": UpdatePartition \"batch MaxTime=1-0\"",
+            ": done",
+        ],
+        [
+            "bin(2) as user from pid ",
+            &format!(": Script \"job {runs}\""),
+            "refused: \"Access/permission denied",
+        ],
+        [
             "sys(3) as user from pid ",
-            ": AddAccounts \"lasers\"",
+            ": AddAccounts \"lasers",
             ": done",
         ],
         [
@@ -192,13 +202,16 @@ fn each_role_does_what_it_may_and_the_audit_log_says_so() {
         ],
         [
             "root(0) as root from pid ",
-            ": SetAdminLevel \"games level None\"",
+            ": SetAdminLevel \"games AdminLevel=None\"",
             ": done",
         ],
     ] {
         assert!(audit(&words), "{words:?}\n{}", log());
     }
     assert!(!log().lines().any(|line| line.starts_with("forged")));
+    // This controller has nobody else to be.
+    assert!(log().contains("warning: SlurmUser is not set, or is root"));
+    assert_eq!(c.ok("stat -c %a ../log/ctld.log"), "640");
     // One's own jobs make no lines.
     assert!(!audit(&["daemon(1)"]), "{}", log());
 }

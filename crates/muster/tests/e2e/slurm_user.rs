@@ -40,6 +40,10 @@ fn the_controller_has_nothing_of_root() {
     }
     let owners = "stat -c %u ../state ../state/controller.key ../state/journal ../run/ctld.pid ../log/ctld.log";
     assert_eq!(c.ok(owners), "1\n1\n1\n1\n1");
+    let modes =
+        "stat -c %a ../state ../state/controller.key ../state/accounting.db ../log/ctld.log";
+    assert_eq!(c.ok(modes), "700\n600\n600\n640");
+    assert!(!c.read("../log/ctld.log").contains("SlurmUser is not set"));
     // Others of that user cannot read its memory, in which the secrets are.
     let traced = c.run(&format!(
         "setpriv --reuid=1 --regid=1 --clear-groups head -c 1 /proc/{}/environ",

@@ -12,7 +12,9 @@ use muster_proto::frame::{self, Message};
 use muster_proto::version::Greeting;
 use std::path::PathBuf;
 
-/// What a step daemon receives at its start. Launcher and daemon are of one file, so nothing here outlives a version.
+/// What a step daemon receives at its start. The launcher executes its own file for it, so this is read by the version that has
+/// written it. What is in it is not always: a [`NextStep`] comes from agents of other versions, too, and what the daemon keeps of
+/// it launchers of other versions receive.
 ///
 /// Its descriptors, in this order: the listener for srun; the connection to the launcher; if the order says so, the listener
 /// for the step's other nodes and the connection to the agent, by which come, for a direct step, srun's streams.

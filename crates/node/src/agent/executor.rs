@@ -1,6 +1,7 @@
 //! Carries out what the agent's state machine decides, and gives it what happens. What a burst of events brings leaves in one
 //! write per peer.
 
+use super::audit::{AuditLog, AuditedRequest};
 use super::closing::Streams;
 use super::controller::Link;
 use super::launcher_link::LauncherOutlet;
@@ -13,7 +14,9 @@ use crate::descriptors::OrderFds;
 use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
 use minicbor::bytes::ByteVec;
+use muster_model::audit::SUMMARY_MS;
 use muster_model::ids::{Attempt, JobId};
+use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::{
     Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, PeerRequestId,
@@ -32,6 +35,8 @@ use tokio::sync::{mpsc, oneshot};
 /// A request that is not over.
 struct OpenRequest {
     reply: mpsc::UnboundedSender<AgentReply>,
+    /// What the audit log says of it if it is refused.
+    audited: AuditedRequest,
     /// Counts against what its user may have waiting here.
     charge: Option<Charge>,
 }
@@ -60,6 +65,9 @@ pub(super) struct Executor {
     dialed: HashMap<DialId, Dialed>,
     answered: HashMap<DialId, oneshot::Sender<Result<(), String>>>,
     requests: HashMap<RequestId, OpenRequest>,
+    audit: AuditLog,
+    /// What was left out of it will be counted.
+    is_summary_due: bool,
     streams: HashMap<StdioId, Streams>,
     next_id: u64,
     stepds: StepdChannels,
@@ -100,6 +108,8 @@ impl Executor {
             dialed: HashMap::new(),
             answered: HashMap::new(),
             requests: HashMap::new(),
+            audit: AuditLog::new(),
+            is_summary_due: false,
             streams: HashMap::new(),
             next_id: 0,
             stepds: StepdChannels::default(),
@@ -143,6 +153,15 @@ impl Executor {
                 Some(AgentEvent::LauncherLost)
             }
             Input::StepdReadable(stepd) => self.stepds.read(stepd),
+            Input::Denied(audited, refusal) => {
+                self.note_refusal(&audited, &refusal);
+                None
+            }
+            Input::AuditSummary => {
+                self.is_summary_due = false;
+                self.audit.write_summary();
+                None
+            }
             Input::Request {
                 asker,
                 request,
@@ -272,10 +291,30 @@ impl Executor {
         self.events.push_back(AgentEvent::StepdsRead);
     }
 
-    fn reply(&self, request: RequestId, reply: AgentReply) {
-        if let Some(request) = self.requests.get(&request) {
-            // The client may have disconnected.
-            let _ = request.reply.send(reply);
+    fn reply(&mut self, request: RequestId, reply: AgentReply) {
+        let Some(open) = self.requests.get(&request) else {
+            return;
+        };
+        let denied = match &reply {
+            AgentReply::Refused(refusal) => Some((open.audited.clone(), refusal.clone())),
+            _ => None,
+        };
+        // The client may have disconnected.
+        let _ = open.reply.send(reply);
+        if let Some((audited, refusal)) = denied {
+            self.note_refusal(&audited, &refusal);
+        }
+    }
+
+    /// Writes a line of the audit log, or sees to it that those that are left out are counted.
+    fn note_refusal(&mut self, audited: &AuditedRequest, refusal: &Refusal) {
+        if self.audit.note(audited, refusal) && !self.is_summary_due {
+            self.is_summary_due = true;
+            let inputs = self.inputs.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(SUMMARY_MS)).await;
+                let _ = inputs.send(Input::AuditSummary);
+            });
         }
     }
 
@@ -366,6 +405,7 @@ impl Executor {
         let (id, stdio) = (RequestId(self.next_id), StdioId(self.next_id));
         let open = OpenRequest {
             reply,
+            audited: AuditedRequest::new(asker.uid, asker.pid, asker.is_agent, &request),
             charge: Some(asker.charge),
         };
         self.requests.insert(id, open);

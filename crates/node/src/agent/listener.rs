@@ -1,6 +1,7 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
 use super::Input;
+use super::audit::AuditedRequest;
 use super::closing::{self, Sender, Streams, WAITING_MAX};
 use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
@@ -147,6 +148,7 @@ async fn serve(
     conn: u64,
     inputs: mpsc::UnboundedSender<Input>,
 ) {
+    let pid = getsockopt(&stream, PeerCredentials).map_or(0, |peer| peer.pid().unsigned_abs());
     let socket = match Socket::new(stream) {
         Ok(socket) => socket,
         Err(e) => return log::error!("connection {conn}: {e}"),
@@ -157,6 +159,7 @@ async fn serve(
     let mut reader = Reader {
         socket,
         client,
+        pid,
         reply,
         conn,
         inputs: inputs.clone(),
@@ -235,6 +238,8 @@ impl From<io::Error> for Ended {
 struct Reader {
     socket: Socket,
     client: Client,
+    /// The client's process; 0 if it is not known.
+    pid: u32,
     reply: mpsc::UnboundedSender<AgentReply>,
     conn: u64,
     inputs: mpsc::UnboundedSender<Input>,
@@ -350,7 +355,7 @@ impl Reader {
             if let AgentRequest::ServeNode(node, greeting) = &request {
                 // Only who is believed for which node it speaks, and before anything else.
                 if self.client.is_limited() || *requests > 1 {
-                    return Err(Ended::refused(RefusalCode::AccessDenied, "no supervisor"));
+                    return Err(self.denied(&request, "no supervisor"));
                 }
                 let is_full =
                     closing::waiting_of(Sender::Agent(node.as_str().into())) >= WAITING_MAX;
@@ -370,7 +375,7 @@ impl Reader {
             }
             if self.client.is_agent() && !is_of_agents(&request) {
                 let why = "this connection is another agent's";
-                return Err(Ended::refused(RefusalCode::AccessDenied, why));
+                return Err(self.denied(&request, why));
             }
             let streams = match &request {
                 AgentRequest::Create(spec) if spec.hands_streams => {
@@ -382,6 +387,7 @@ impl Reader {
                 asker: Asker {
                     conn: self.conn,
                     uid: self.client.uid(),
+                    pid: self.pid,
                     is_agent: self.client.is_agent(),
                     charge,
                 },
@@ -391,6 +397,15 @@ impl Reader {
             });
         }
         Ok(())
+    }
+
+    /// Ends the connection for want of rights, with a line in the audit log.
+    fn denied(&self, request: &AgentRequest, why: &'static str) -> Ended {
+        let (uid, is_agent) = (self.client.uid(), self.client.is_agent());
+        let audited = AuditedRequest::new(uid, self.pid, is_agent, request);
+        let refusal = Refusal::new(RefusalCode::AccessDenied, why);
+        let _ = self.inputs.send(Input::Denied(audited, refusal));
+        Ended::refused(RefusalCode::AccessDenied, why)
     }
 }
 
@@ -407,6 +422,8 @@ pub(super) struct Asker {
     pub(super) conn: u64,
     /// Who.
     pub(super) uid: u32,
+    /// Its process; 0 if it is not known.
+    pub(super) pid: u32,
     /// Another agent, and nobody else, whatever the uid.
     pub(super) is_agent: bool,
     /// Counts against what the user may have waiting here.

@@ -7,8 +7,7 @@
 
 use crate::agent::Peers;
 use crate::agent::quota::{Client, Quotas};
-use crate::stepd::client::Client as Srun;
-use crate::stepd::tree::Tree;
+use crate::step_links::{Below, Client as Srun};
 use crate::{info, now, sys};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
@@ -16,6 +15,7 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::agent::{branches_below, ends_request};
+use muster_node_core::stepd::tree::{self, Tree};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{
     AgentReply, AgentRequest, BelowStarted, FromStepd, StepLaunch, StepShare, ToStepd,
@@ -380,23 +380,23 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
         bail!("srun did not come");
     }
     let mut client = Srun::new(listener.accept()?.0)?;
-    let mut tree = None;
-    let mut left = false;
+    let mut place = Place::default();
+    let mut is_over_sent = false;
     loop {
         while let Some(message) = client.next() {
-            let said = on_message(launch, &mut tree, message, &mut left)?;
+            let said = place.on_message(launch, message)?;
             client.wire.output.extend(said);
         }
         client.write();
-        let over = tree.as_ref().is_none_or(Tree::is_over);
+        let tree = place.tree.as_ref();
         // One without a tree has said all in one go.
-        let spoken = !client.end_sent && tree.is_some() && over;
-        if spoken {
-            client.end_sent = true;
-            client.send(&FromStepd::Over);
+        if !is_over_sent && tree.is_some_and(Tree::is_over) {
+            is_over_sent = true;
+            client.send(&FromStepd::Over, false);
             client.write();
         }
-        if left || !client.wire.open || (client.end_sent && client.wire.output.is_empty()) {
+        let is_flushed = is_over_sent && client.wire.output.is_empty();
+        if place.has_left || !client.wire.open || is_flushed {
             return Ok(());
         }
         let writes = if client.wire.output.is_empty() {
@@ -405,16 +405,19 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
             libc::POLLOUT
         };
         let mut fds = vec![entry(client.wire.stream.as_raw_fd(), libc::POLLIN | writes)];
-        let below = tree.iter().flat_map(|t: &Tree| t.interests(false));
+        let below = place.below.interests(false);
         fds.extend(below.map(|(fd, events)| entry(fd, events)));
         sys::poll(&mut fds, -1)?;
         let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
-        if let Some(tree) = &mut tree {
-            for position in tree.serve(&seen[1..], &mut client.wire.output) {
-                client
-                    .wire
-                    .output
-                    .extend_from_slice(tree.say(&FromStepd::Lost(position)));
+        let gone = place.below.serve(&seen[1..], &mut client.wire.output);
+        for (position, is_over) in gone {
+            let Some(tree) = &mut place.tree else {
+                continue;
+            };
+            tree.close(position);
+            if !is_over {
+                let lost = tree.say(FromStepd::Lost(position));
+                client.wire.output.extend_from_slice(&lost);
             }
         }
         if seen[0] {
@@ -423,46 +426,70 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
     }
 }
 
-/// What is answered to a message.
-fn on_message(
-    launch: &StepLaunch,
-    tree: &mut Option<Tree>,
-    message: ToStepd,
-    left: &mut bool,
-) -> anyhow::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    match (message, tree.as_mut()) {
-        (ToStepd::Attach(attach), None) => {
-            if attach.key != launch.step_key {
-                bail!("someone came with a wrong key");
+/// A node's place among those of a step.
+#[derive(Default)]
+struct Place {
+    /// Where there is a tree.
+    tree: Option<Tree>,
+    below: Below,
+    /// srun is gone.
+    has_left: bool,
+}
+
+impl Place {
+    /// What is answered to a message.
+    fn on_message(&mut self, launch: &StepLaunch, message: ToStepd) -> anyhow::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        match (message, self.tree.as_mut()) {
+            (ToStepd::Attach(attach), None) => {
+                if attach.key != launch.step_key {
+                    bail!("someone came with a wrong key");
+                }
+                let (mut own, branches) = Tree::new(launch, &attach);
+                let lost = self.below.connect(branches, None);
+                lost.iter().for_each(|position| own.close(*position));
+                let lost = lost.into_iter().map(FromStepd::Lost);
+                for word in words(launch).into_iter().chain(lost) {
+                    out.extend_from_slice(&own.say(word));
+                }
+                self.tree = Some(own);
             }
-            let (mut own, lost) = Tree::new(launch, &attach, None);
-            let lost = lost.into_iter().map(FromStepd::Lost);
-            for word in words(launch).into_iter().chain(lost) {
-                out.extend_from_slice(own.say(&word));
+            (ToStepd::Hello(key, _), None) => {
+                if key != launch.step_key {
+                    bail!("someone came with a wrong key");
+                }
+                words(launch)
+                    .iter()
+                    .for_each(|word| frame::encode_into(word, &mut out));
             }
-            *tree = Some(own);
-        }
-        (ToStepd::Hello(key, _), None) => {
-            if key != launch.step_key {
-                bail!("someone came with a wrong key");
+            (ToStepd::Down(number, message), Some(tree)) => {
+                let (_, frames) = tree.take(number, *message, launch);
+                self.pass_on(frames);
             }
-            words(launch)
-                .iter()
-                .for_each(|word| frame::encode_into(word, &mut out));
+            (ToStepd::Seen(position, count), Some(tree)) => {
+                let frame = tree.seen(position, count);
+                self.pass_on(frame);
+            }
+            (ToStepd::Again(seen), Some(tree)) => {
+                let (again, frames) = tree.again(&seen);
+                out = again;
+                self.pass_on(frames);
+            }
+            (ToStepd::Left, Some(tree)) => {
+                let frames = tree.leave();
+                self.pass_on(frames);
+                self.has_left = true;
+            }
+            _ => {}
         }
-        (ToStepd::Down(number, message), Some(tree)) => {
-            tree.take(number, *message, launch);
-        }
-        (ToStepd::Seen(position, count), Some(tree)) => tree.seen(position, count),
-        (ToStepd::Again(seen), Some(tree)) => out = tree.again(&seen),
-        (ToStepd::Left, Some(tree)) => {
-            tree.leave();
-            *left = true;
-        }
-        _ => {}
+        Ok(out)
     }
-    Ok(out)
+
+    fn pass_on(&mut self, frames: impl IntoIterator<Item = tree::Below>) {
+        for (position, frame) in frames {
+            self.below.send(position, &frame);
+        }
+    }
 }
 
 /// All that a node whose tasks do nothing has to say.

@@ -3,7 +3,6 @@
 use super::files::Message;
 use super::membership::Membership;
 use super::record_file::{self, RecordFile};
-use super::removal::Removal;
 use super::script_start::ScriptStarter;
 use super::scripts::{Scripts, is_temporary};
 use super::search::Search;
@@ -12,6 +11,7 @@ use super::timers::Timers;
 use super::{controller_key, groups, measure, programs};
 use crate::descriptors::OrderFds;
 use crate::reaping::{self, After};
+use crate::removal::Removal;
 use crate::{now, step_result, sys};
 use muster_model::ids::JobId;
 use muster_model::job::Usage;

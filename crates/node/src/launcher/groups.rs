@@ -1,7 +1,7 @@
 //! Looks up groups of users in the system's user database, which loads modules of the site: each time by a process of its own
 //! that is executed afresh without privileges.
 
-use crate::role::{self, Start};
+use crate::role::{self, LAUNCHER_NAME, Start};
 use muster_node_core::launcher::Account;
 use muster_node_core::messages::User;
 use nix::unistd::{Gid, getgrouplist};
@@ -31,7 +31,7 @@ pub(super) fn start(account: &Account) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
     answer.set_nonblocking(true)?;
     let pid = Start {
-        words: &[super::LAUNCHER_NAME, GROUPS_ARGUMENT],
+        words: &[LAUNCHER_NAME, GROUPS_ARGUMENT],
         environment: Vec::new(),
         user: &look_up_user(),
         order: minicbor::to_vec(account).expect("writing to memory cannot fail"),

@@ -4,8 +4,8 @@
 
 mod reading;
 
-use super::processes::{self, Containment, ProcessTree};
-use crate::role::{self, Start};
+use crate::processes::{self, Containment, ProcessTree};
+use crate::role::{self, LAUNCHER_NAME, Start};
 use minicbor::{Decode, Encode};
 use muster_model::ids::StepNo;
 use muster_node_core::launcher::{JobProcesses, Wanted};
@@ -75,7 +75,7 @@ pub(super) fn start(listed: Listed, wanted: Wanted) -> io::Result<(i32, UnixStre
         name: String::new(),
     };
     let pid = Start {
-        words: &[super::LAUNCHER_NAME, MEASURE_ARGUMENT],
+        words: &[LAUNCHER_NAME, MEASURE_ARGUMENT],
         environment: Vec::new(),
         user: &own,
         order: minicbor::to_vec((listed, wanted)).map_err(io::Error::other)?,

@@ -3,7 +3,7 @@
 //! number may be another process's at once.
 
 use super::membership::Membership;
-use super::processes::{self, Containment, ProcessTree, Stat};
+use crate::processes::{self, Containment, ProcessTree, Stat};
 use crate::{audit_session, sys};
 use muster_model::ids::StepNo;
 use muster_node_core::launcher::Launcher;

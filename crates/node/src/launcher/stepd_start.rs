@@ -3,8 +3,7 @@
 //! before. It stays root, and does nothing that a user could delay.
 
 use super::membership::Row;
-use crate::STEPD_NAME;
-use crate::role;
+use crate::role::{self, STEPD_NAME};
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, Words};

@@ -1,16 +1,16 @@
 //! Programs around a task: `TaskProlog`, `TaskEpilog` and the step's own, run as the user. A prolog's output changes the
 //! task's environment, as srun(1) says: `export NAME=value`, `unset NAME`, and `print TEXT` for its standard output.
 
-use super::Stepd;
 use super::program::TASK_PID;
-use crate::launcher::{go_to, say};
+use super::task_set::TaskSet;
+use crate::job_files::{go_to, say};
 use crate::sys;
 use nix::unistd::Uid;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
-impl Stepd<'_> {
+impl TaskSet {
     /// In a task's child, before exec: runs the prologs and applies what they say.
     ///
     /// # Errors
@@ -49,16 +49,10 @@ impl Stepd<'_> {
         Ok(())
     }
 
-    /// Forks a child that runs the epilogs of a task; nothing if there are none.
-    pub(super) fn fork_epilog(&self, global: u32) -> Option<i32> {
+    /// Forks a child that runs the epilogs of a task.
+    pub(super) fn start_epilogs(&self, local: u32, global: u32) -> Option<i32> {
         let programs = [&self.order.launch.spec.task_epilog, &self.order.task_epilog];
         let programs: Vec<&String> = programs.into_iter().flatten().collect();
-        if programs.is_empty() {
-            return None;
-        }
-        let position = self.order.launch.position as usize;
-        let here = self.order.launch.tasks.get(position)?;
-        let local = u32::try_from(here.iter().position(|t| *t == global)?).ok()?;
         match sys::fork() {
             Ok(sys::Fork::Parent(pid)) => return Some(pid),
             Err(_) => return None,

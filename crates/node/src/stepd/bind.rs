@@ -1,7 +1,7 @@
 //! A task binds itself to its CPUs and memory, and says so if the user wants to know. The agent has worked out what
 //! to bind to.
 
-use super::Stepd;
+use super::task_set::TaskSet;
 use crate::sys::{self, MemoryMode};
 use muster_model::binding::mask_text;
 use muster_model::cpuset::CpuSet;
@@ -10,7 +10,7 @@ use muster_model::job_env::{self, Variables};
 use muster_node_core::messages::MemoryPolicy;
 use std::io::{self, Write};
 
-impl Stepd<'_> {
+impl TaskSet {
     /// In a task's child, before exec, with its streams in place.
     pub(super) fn bind_task(&self, local: u32, global: u32) -> Result<(), String> {
         let binding = &self.order.binding;
@@ -33,7 +33,7 @@ impl Stepd<'_> {
                 set,
             );
             if let (0, Some(note)) = (local, &binding.note) {
-                let line = format!("slurmstepd: {}: {note}\n", self.setting.node);
+                let line = format!("slurmstepd: {}: {note}\n", self.node);
                 let _ = io::stderr().write_all(line.as_bytes());
             }
         }
@@ -112,7 +112,7 @@ impl Stepd<'_> {
     fn tell(&self, what: &str, local: u32, global: u32, mask: &CpuSet, how: &str) {
         let mask = mask_text(mask, 1).to_ascii_lowercase();
         let pid = std::process::id();
-        let node = &self.setting.node;
+        let node = &self.node;
         let line =
             format!("{what} - {node}, task {global:2} {local:2} [{pid}]: mask {mask}{how}\n");
         // Nothing can be done when standard error cannot be written.

@@ -1,24 +1,21 @@
 //! The PMIx host beside the step daemon: a program executed as the job's user ([`host`]) that opens libpmix and serves
-//! the tasks. Here is the daemon's side: it starts the host before srun has come, hands each task what the host says it is
-//! to find in its environment, follows who has joined and who has taken leave, and cleans up.
+//! the tasks. What the daemon decides of it is in
+//! [`muster_node_core::stepd`]; here it is started and spoken to, each task is handed what the host says it is to find in its
+//! environment, and what is left is cleaned up.
 
 mod hints;
 pub(super) mod host;
 mod leftovers;
 
-use super::task::Task;
-use super::{Setting, Stepd};
-use crate::launcher::Removal;
+use crate::removal::Removal;
 use crate::sys;
-use minicbor::bytes::ByteVec;
 use muster_model::cpuset::CpuSet;
-use muster_model::job::ExitStatus;
 use muster_node_core::messages::{PmixOrder, StepOrder, UcxOrder};
+use muster_node_core::stepd::{Action, HostCommand, HostEvent};
 use muster_pmix::control::{Environments, FromHost, ToHost};
 use muster_pmix::pmi::PMI_FD;
 use muster_pmix::{HostSetup, Tuning, UcxChoice};
 use muster_proto::frame::{self, Frames};
-use muster_proto::step::{FromStepd, ProgramKind};
 use nix::unistd::Uid;
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -29,7 +26,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, lchown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// How variables begin by which launchers around srun tell their own processes where their server is. They would lead a
 /// task to another than its own, or to none.
@@ -62,9 +59,6 @@ pub(super) fn is_foreign(variable: &[u8]) -> bool {
     FOREIGN.iter().any(begins) && !begins(&"PMIX_MCA_")
 }
 
-/// So long srun has to end a step of which a task aborts; where it does not, this node's tasks end.
-const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Bytes for a host that does not read, beyond which it is killed. Only srun of the same user brings so many.
 const UNSENT_MAX: usize = 16 << 20;
 /// Bytes of a message of the host's. The longest is about environments of the node's tasks.
@@ -90,14 +84,10 @@ pub(super) struct Pmix {
     environments: File,
     /// Sockets of the tasks, by local number, where they speak PMI; until they have been forked.
     sockets: Vec<OwnedFd>,
-    /// It is written.
-    pub(super) ready: bool,
-    /// It was ordered to exit.
-    stopped: bool,
+    /// They are written.
+    ready: bool,
     /// It has exited.
     pub(super) ended: bool,
-    connected: BTreeSet<u32>,
-    finalized: BTreeSet<u32>,
     /// For files of tasks and library, and, last, for memory that tasks share; they may be one.
     dirs: Vec<PathBuf>,
     /// Memory of tasks that were ordered to end, outside the step's directories.
@@ -111,14 +101,16 @@ pub(super) struct Pmix {
 }
 
 impl Pmix {
-    /// Forks the host.
+    /// Forks the host of a step that is to have one. `spool` names this node, for `ps`.
     pub(super) fn start(
         order: &StepOrder,
-        pmix: &PmixOrder,
-        setting: &Setting,
+        spool: &Path,
+        dirs: Vec<PathBuf>,
         listener: Option<TcpListener>,
     ) -> io::Result<Pmix> {
-        let dirs = setting.dirs.clone();
+        let Some(pmix) = &order.pmix else {
+            return Err(io::Error::other("the step is to have none"));
+        };
         for dir in &dirs {
             make_dir(order, dir)?;
         }
@@ -159,11 +151,10 @@ impl Pmix {
             sockets.push(OwnedFd::from(own));
             far_ends.push(far);
         }
-        let spool = setting.result.parent().unwrap_or(Path::new("/"));
         let place = (order, pmix, &*spool.to_string_lossy());
         let started = host::start(place, setup, listener.as_ref(), &far_end, &far_ends)?;
         control.set_nonblocking(true)?;
-        let mut host = Pmix {
+        Ok(Pmix {
             pid: started.pid,
             control,
             input: Frames::default(),
@@ -173,20 +164,13 @@ impl Pmix {
             environments,
             sockets,
             ready: false,
-            stopped: false,
             ended: false,
-            connected: BTreeSet::new(),
-            finalized: BTreeSet::new(),
             dirs,
             shared: BTreeSet::new(),
             since: SystemTime::now(),
             order: pmix.clone(),
             crowded,
-        };
-        if order.launch.names.len() == 1 {
-            host.send(&ToHost::Peers(vec![String::new()]));
-        }
-        Ok(host)
+        })
     }
 
     /// What to poll for. While srun is behind with its output (`full`), the host waits.
@@ -204,7 +188,7 @@ impl Pmix {
     }
 
     /// Sends the host a message, or keeps it until the host reads. The host is the user's process, which may be stopped.
-    pub(super) fn send(&mut self, message: &ToHost) {
+    fn send(&mut self, message: &ToHost) {
         if self.ended {
             return;
         }
@@ -236,15 +220,61 @@ impl Pmix {
         sys::kill(self.pid, libc::SIGKILL);
     }
 
-    /// The last task has ended.
-    pub(super) fn stop(&mut self) {
-        if !self.ended && !std::mem::replace(&mut self.stopped, true) {
-            self.send(&ToHost::Stop);
+    /// Carries out what is decided about the host, and about memory of the tasks, which are `user`'s.
+    pub(super) fn execute(&mut self, action: Action, user: u32) {
+        match action {
+            Action::SendHost(HostCommand::Peers(peers)) => self.send(&ToHost::Peers(peers)),
+            Action::SendHost(HostCommand::TaskFailed(rank)) => {
+                self.send(&ToHost::TaskFailed { rank });
+            }
+            Action::SendHost(HostCommand::Stop) => self.send(&ToHost::Stop),
+            Action::KillHost => drop(sys::kill(self.pid, libc::SIGKILL)),
+            Action::RemoveLeftovers { is_searched } => {
+                if is_searched {
+                    leftovers::find(self.since, user, &mut self.shared);
+                }
+                leftovers::remove(&std::mem::take(&mut self.shared), user);
+            }
+            other => eprintln!("there is nothing to do this to: {other:?}"),
+        }
+    }
+
+    /// Tasks are about to be signalled: what they would leave behind is noted if they may end by it.
+    pub(super) fn note_leftovers(&mut self, tasks: &[i32], signal: i32) {
+        if matches!(signal, libc::SIGTERM | libc::SIGKILL | libc::SIGINT) {
+            for pid in tasks {
+                leftovers::note(*pid, &mut self.shared);
+            }
+        }
+    }
+
+    /// Sends what the host has not read yet, and gives what it says.
+    pub(super) fn receive(&mut self) -> Vec<HostEvent> {
+        self.flush();
+        let messages = self.read();
+        messages.into_iter().map(|m| self.event(m)).collect()
+    }
+
+    fn event(&mut self, message: FromHost) -> HostEvent {
+        match message {
+            FromHost::Ready(environments) => match self.keep(&environments) {
+                Ok(()) => HostEvent::Ready,
+                Err(e) => HostEvent::Failed(format!("the tasks' environment cannot be kept: {e}")),
+            },
+            FromHost::Failed(why) => HostEvent::Failed(why),
+            FromHost::Connected(rank) => HostEvent::Connected(rank),
+            FromHost::Finalized(rank) => HostEvent::Finalized(rank),
+            FromHost::Abort { rank, status, text } => HostEvent::Abort { rank, status, text },
+            FromHost::Message(text) => HostEvent::Message(text),
+            FromHost::Output(is_error, bytes) => HostEvent::Output(is_error, bytes),
+            FromHost::Signal(ranks, signal) => HostEvent::Signal(ranks, signal),
+            FromHost::PeerLost(position) => HostEvent::PeerLost(position),
+            FromHost::Note(line) => HostEvent::Note(line),
         }
     }
 
     /// Messages that have come, as many as are read at once.
-    fn receive(&mut self) -> Vec<FromHost> {
+    fn read(&mut self) -> Vec<FromHost> {
         let mut chunk = [0; 64 << 10];
         for _ in 0..READS_AT_ONCE {
             match self.control.read(&mut chunk) {
@@ -322,282 +352,6 @@ impl Pmix {
     /// All tasks have been forked: they alone have their sockets.
     pub(super) fn tasks_have_sockets(&mut self) {
         self.sockets.clear();
-    }
-}
-
-impl Stepd<'_> {
-    /// Starts the host if the step wants one. A failure is sent to srun when it connects.
-    pub(super) fn start_pmix(&mut self, listener: Option<TcpListener>) {
-        let Some(order) = &self.order.pmix else {
-            return;
-        };
-        match Pmix::start(self.order, order, self.setting, listener) {
-            Ok(host) => self.pmix = Some(host),
-            Err(e) => self.pmix_failed(&format!("the PMIx host cannot be started: {e}")),
-        }
-    }
-
-    /// Tells the user of tasks that will not find each other because the site has said so.
-    pub(super) fn tell_of_singletons_ahead(&mut self) {
-        let spec = &self.order.launch.spec;
-        let tasks = self.task_count();
-        let is_mpi = spec.program == ProgramKind::Mpi && spec.mpi.is_none();
-        if is_mpi && tasks > 1 && self.order.pmix.is_none() {
-            let name = spec.argv.first().map_or("", String::as_str);
-            self.send(&FromStepd::Note(format!(
-                "slurmstepd: warning: mpi/none: {name} is linked to MPI, but MpiDefault is none: each of its {tasks} tasks \
-                 will take itself for the only one; with srun --mpi=auto they find each other"
-            )));
-        }
-    }
-
-    /// Tells the user of tasks that have all ended well and have not found each other, though they are MPI's.
-    fn tell_of_singletons(&mut self) {
-        let tasks = self.task_count();
-        let is_mpi = self.order.launch.spec.program == ProgramKind::Mpi;
-        let ended_well = |t: &Task| t.exit.is_some_and(|exit| exit.is_ok());
-        let apart = |p: &Pmix| !p.order.any && p.connected.is_empty();
-        let apart = self.pmix.as_ref().is_some_and(apart);
-        if is_mpi && apart && tasks > 1 && self.tasks.iter().all(ended_well) {
-            let kind = self.mpi_kind();
-            let name = self
-                .order
-                .launch
-                .spec
-                .argv
-                .first()
-                .map_or("", String::as_str);
-            self.send(&FromStepd::Note(format!(
-                "slurmstepd: warning: mpi/{kind}: {name} has not looked for {kind}: if it has called MPI_Init, each of its \
-                 {tasks} tasks took itself for the only one; srun --mpi=list tells what else there is"
-            )));
-        }
-    }
-
-    /// Tasks of the whole step.
-    fn task_count(&self) -> usize {
-        self.order.launch.tasks.iter().map(Vec::len).sum()
-    }
-
-    /// Tasks cannot be started, or cannot go on.
-    fn pmix_failed(&mut self, why: &str) {
-        let (node, kind) = (&self.setting.node, self.mpi_kind());
-        let line = format!("slurmstepd: error: mpi/{kind}: {node}: {why}");
-        self.pmix_error.get_or_insert(line);
-        self.tell_pmix_error();
-    }
-
-    /// Tells srun, once it is there, why there is no PMIx; the step fails with that.
-    pub(super) fn tell_pmix_error(&mut self) {
-        if self.client.is_none() || self.ending {
-            return;
-        }
-        if let Some(line) = self.pmix_error.clone() {
-            self.message(line);
-            let exit = ExitStatus { code: 1, signal: 0 };
-            let task = self.tasks.first().map_or(0, |t| t.global);
-            self.send(&FromStepd::Failed {
-                task,
-                exit,
-                joined: true,
-                line: None,
-            });
-            self.fail(exit);
-        }
-    }
-
-    /// Tasks are about to be signalled: what they would leave behind is noted if they may end by it.
-    pub(super) fn note_leftovers(&mut self, tasks: &[i32], signal: i32) {
-        let ends = matches!(signal, libc::SIGTERM | libc::SIGKILL | libc::SIGINT);
-        if let Some(pmix) = self.pmix.as_mut().filter(|_| ends) {
-            for pid in tasks {
-                leftovers::note(*pid, &mut pmix.shared);
-            }
-        }
-    }
-
-    /// All tasks have ended: what they left goes.
-    pub(super) fn remove_leftovers(&mut self) {
-        self.tell_of_singletons();
-        if let Some(pmix) = &mut self.pmix {
-            let well = self
-                .tasks
-                .iter()
-                .all(|t| t.exit.is_some_and(|exit| exit.is_ok()));
-            if !well || pmix.connected.len() > pmix.finalized.len() {
-                leftovers::find(pmix.since, self.order.user.uid, &mut pmix.shared);
-            }
-            leftovers::remove(&std::mem::take(&mut pmix.shared), self.order.user.uid);
-        }
-    }
-
-    /// Where the hosts of the other nodes are.
-    pub(super) fn pmix_peers(&mut self, peers: Vec<String>) {
-        if let Some(pmix) = &mut self.pmix {
-            pmix.send(&ToHost::Peers(peers));
-        }
-    }
-
-    /// Sends the host what it has not read yet, and takes in what it says.
-    pub(super) fn take_pmix(&mut self) {
-        if let Some(pmix) = &mut self.pmix {
-            pmix.flush();
-        }
-        let messages = self.pmix.as_mut().map(Pmix::receive).unwrap_or_default();
-        for message in messages {
-            self.pmix_message(message);
-        }
-    }
-
-    fn pmix_message(&mut self, message: FromHost) {
-        let Some(pmix) = &mut self.pmix else {
-            return;
-        };
-        match message {
-            FromHost::Ready(environments) => match pmix.keep(&environments) {
-                Ok(()) => self.release_tasks(),
-                Err(e) => self.pmix_failed(&format!("the tasks' environment cannot be kept: {e}")),
-            },
-            FromHost::Failed(why) => self.pmix_failed(&why),
-            FromHost::Connected(rank) => {
-                let first = pmix.connected.is_empty();
-                pmix.connected.insert(rank);
-                // It may have been another kind's program before.
-                pmix.finalized.remove(&rank);
-                if first {
-                    self.send(&FromStepd::Joined);
-                }
-            }
-            FromHost::Finalized(rank) => {
-                pmix.finalized.insert(rank);
-            }
-            FromHost::Abort { rank, status, text } => self.aborted(rank, status, &text),
-            FromHost::Note(line) => self.send(&FromStepd::Note(line)),
-            FromHost::Message(text) => {
-                for line in text.lines() {
-                    self.message(line.to_owned());
-                }
-            }
-            FromHost::Output(error, bytes) => self.pmix_output(error, bytes),
-            FromHost::Signal(ranks, signal) => {
-                if ranks.is_empty() {
-                    self.signal_all(signal);
-                }
-                for task in self.tasks.iter().filter(|t| t.exit.is_none()) {
-                    if ranks.contains(&task.global) {
-                        sys::kill(task.pid, signal);
-                    }
-                }
-            }
-            FromHost::PeerLost(position) => {
-                let name = self.order.launch.names.get(position as usize);
-                let name = name.map_or("a node", String::as_str);
-                eprintln!("the PMIx host of {name} is gone");
-            }
-        }
-    }
-
-    /// Output of a step that a task spawned comes out as the first task's here.
-    fn pmix_output(&mut self, error: bool, bytes: ByteVec) {
-        if let Some(task) = self.tasks.first().map(|t| t.global) {
-            let message = if error {
-                FromStepd::Stderr { task, bytes }
-            } else {
-                FromStepd::Stdout { task, bytes }
-            };
-            self.send(&message);
-        }
-    }
-
-    /// What tasks find each other by, in messages.
-    fn mpi_kind(&self) -> &'static str {
-        match &self.order.pmix {
-            Some(order) if order.pmi => "pmi2",
-            Some(order) if order.any => "auto",
-            _ => "pmix",
-        }
-    }
-
-    /// A task aborts: srun ends the step everywhere. The task goes on waiting until then, so that others do not find it gone,
-    /// and abort for that, before srun has received what went wrong first.
-    fn aborted(&mut self, rank: u32, status: i32, text: &str) {
-        let (job, step, node) = (
-            self.order.run.job,
-            self.order.launch.step,
-            &self.setting.node,
-        );
-        // Open MPI says so when there is nothing to say.
-        let words = if text.is_empty() || text == "N/A" {
-            String::new()
-        } else {
-            format!(": {}", text.trim_end())
-        };
-        let kind = self.mpi_kind();
-        let line = format!(
-            "slurmstepd: error: mpi/{kind}: {node}: task {rank} aborts StepId={job}.{step} with status {status}{words}"
-        );
-        // An exit status has eight bits; an abort is never a success.
-        let code = match status.cast_unsigned() & 0xff {
-            0 => 1,
-            code => code,
-        };
-        let exit = ExitStatus { code, signal: 0 };
-        self.send(&FromStepd::Failed {
-            task: rank,
-            exit,
-            joined: true,
-            line: Some(line),
-        });
-        self.abort_at
-            .get_or_insert((Instant::now() + ABORT_TIMEOUT, exit));
-    }
-
-    /// A task has ended: whether the others would wait for it for ever, which srun then prints.
-    pub(super) fn pmix_task_ended(&mut self, rank: u32, exit: ExitStatus) -> Option<FromStepd> {
-        // What it wrote to the host before it ended has arrived by now.
-        self.take_pmix();
-        let kind = self.mpi_kind();
-        let pmix = self.pmix.as_mut()?;
-        let joined = pmix.connected.contains(&rank);
-        if pmix.finalized.contains(&rank) || (!joined && exit.is_ok()) || self.ending {
-            return None;
-        }
-        let status = if exit.is_ok() {
-            // It left without a word: the step did not go well, whatever it says.
-            ExitStatus { code: 1, signal: 0 }
-        } else {
-            exit
-        };
-        pmix.send(&ToHost::TaskFailed { rank });
-        let line = exit.is_ok().then(|| {
-            format!(
-                "slurmstepd: error: mpi/{kind}: {}: task {rank} exited without taking leave of the others (MPI_Finalize)",
-                self.setting.node
-            )
-        });
-        Some(FromStepd::Failed {
-            task: rank,
-            exit: status,
-            joined,
-            line,
-        })
-    }
-
-    /// The host has exited.
-    pub(super) fn pmix_ended(&mut self, exit: ExitStatus) {
-        self.take_pmix();
-        let Some(pmix) = &mut self.pmix else {
-            return;
-        };
-        pmix.ended = true;
-        pmix.errors.log();
-        let running = self.tasks.iter().any(|t| t.exit.is_none());
-        if running && !self.ending && self.pmix_error.is_none() && exit.signal != 9 {
-            self.pmix_failed(&format!(
-                "the PMIx host has ended (exit status {}, signal {})",
-                exit.code, exit.signal
-            ));
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which program a task runs: the step's, or its line of a `--multi-prog` file; and where that program is.
 
-use crate::launcher::say;
+use crate::job_files::say;
 use crate::sys::{self, Words};
 use muster_model::hostlist;
 use std::ffi::{CStr, CString};

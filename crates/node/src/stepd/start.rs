@@ -2,21 +2,18 @@
 //! launcher's memory, which holds the environments and keys of other jobs. Its order comes in a memory file; beside that it
 //! has only the descriptors that the order names.
 
-use super::Setting;
-use super::runtime::Confines;
+use super::executor::Ends;
 use crate::descriptors::SrunStdio;
-use crate::role;
+use crate::failure::end_at_panic;
+use crate::role::{self, STEPD_NAME};
 use crate::sys;
 use muster_node_core::messages::FirstOrder;
+use muster_node_core::stepd::Setup;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// Name under which the binary's own executable is started as a step daemon.
-pub const STEPD_NAME: &str = "muster-stepd";
 
 /// How long a daemon waits for the streams of a direct step, which the agent sends when it learns that the daemon is there.
 const STREAMS_WAIT: Duration = Duration::from_secs(20);
@@ -31,7 +28,7 @@ pub fn stepd_main() -> ExitCode {
 fn begin() -> io::Result<std::convert::Infallible> {
     sys::set_undumpable()?;
     sys::set_name(c"muster-stepd");
-    crate::launcher::end_at_panic();
+    end_at_panic();
     let order: FirstOrder = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
     let mut numbers = role::FIRST_FD..;
     let mut next = || role::take_descriptor(numbers.next().unwrap_or(-1));
@@ -50,20 +47,18 @@ fn begin() -> io::Result<std::convert::Infallible> {
         (false, _) => None,
     };
     sys::set_first_limits(order.first_limits);
-    let setting = Setting {
+    let setup = Setup {
         node: order.node,
-        kill_wait: Duration::from_millis(order.step.kill_wait_ms.min(u32::MAX.into())),
-        result: PathBuf::from(&order.step.result),
-        dirs: order.dirs,
-        kept: order.step.kept,
+        pid: i32::try_from(std::process::id()).unwrap_or(0),
+        run: order.step.order.run,
+        bounds: order.bounds,
+        spool: order.spool,
     };
-    let (bounds, spool) = (order.bounds, order.spool);
-    let order = order.step.order;
-    let confines = Confines {
-        run: order.run,
-        bounds,
-        spool,
+    let ends = Ends {
+        listener,
+        launcher,
+        agent,
+        wire,
     };
-    let lines = (launcher, agent, confines);
-    super::run(&order, &setting, listener, lines, wire, srun)
+    super::run(setup, ends, order.step, order.dirs, srun)
 }

@@ -1,8 +1,7 @@
 //! The daemon's ends of the tasks' streams: pipes, or a terminal that is both ways at once.
 
-use super::output;
 use crate::sys;
-use muster_proto::step::FromStepd;
+use minicbor::bytes::ByteVec;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -22,6 +21,15 @@ pub(super) enum Kind {
     Err,
     /// A terminal's master side.
     Terminal,
+}
+
+/// What a task has written.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) task: u32,
+    pub(super) is_error: bool,
+    /// Nothing: it writes no more.
+    pub(super) bytes: ByteVec,
 }
 
 /// One stream of a task.
@@ -76,8 +84,8 @@ impl Stream {
         (fd, events)
     }
 
-    /// Moves bytes; gives output as a message to srun.
-    pub(super) fn serve(&mut self) -> Option<FromStepd> {
+    /// Moves bytes; gives output.
+    pub(super) fn serve(&mut self) -> Option<Output> {
         if !self.input.is_empty() {
             self.push();
         }
@@ -140,7 +148,7 @@ impl Stream {
         }
     }
 
-    fn pull(&mut self) -> Option<FromStepd> {
+    fn pull(&mut self) -> Option<Output> {
         let fd = self.fd.as_ref()?;
         let mut chunk = [0; 64 << 10];
         let n = match nix::unistd::read(fd, &mut chunk) {
@@ -152,6 +160,10 @@ impl Stream {
         if n == 0 {
             self.fd = None;
         }
-        Some(output(self.task, self.kind == Kind::Err, &chunk[..n]))
+        Some(Output {
+            task: self.task,
+            is_error: self.kind == Kind::Err,
+            bytes: chunk[..n].to_vec().into(),
+        })
     }
 }

@@ -3,13 +3,12 @@
 //! the descriptors that it needs, nobody may look into it, and the daemon never waits for it, as its user may stop it, and
 //! opens whatever files the user has named.
 
-use super::Stepd;
 use super::mpi;
 use super::program::{self, Program};
-use super::streams::{Kind, Stream};
-use crate::launcher::{go_to, open_as, output_flags};
+use super::streams::Kind;
+use super::task_set::{LimitCache, TaskSet};
+use crate::job_files::{go_to, open_as, output_flags, say};
 use crate::sys::{self, Words};
-use muster_model::job::ExitStatus;
 use muster_model::job_env::{self, Variables};
 use muster_node_core::messages::StepOrder;
 use muster_node_core::pattern::{Symbols, expand};
@@ -21,17 +20,6 @@ use nix::unistd::{Pid, Uid, pipe2, setpgid, setsid};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-
-/// A task.
-#[derive(Debug)]
-pub(super) struct Task {
-    /// Number in the step.
-    pub(super) global: u32,
-    /// Its process.
-    pub(super) pid: i32,
-    /// How it ended.
-    pub(super) exit: Option<ExitStatus>,
-}
 
 /// What the child of a fork uses as its streams.
 struct Ends {
@@ -76,16 +64,24 @@ struct Barrier {
     daemon: u32,
 }
 
-impl Stepd<'_> {
-    /// Forks all tasks of this node. They wait until they are let go.
-    pub(super) fn fork_tasks(&mut self) -> io::Result<()> {
+impl TaskSet {
+    /// Forks all tasks of this node. They wait until they are let go, but for one that is alone and has nobody to wait for. Gives
+    /// the processes of those that were started, and why there are no more.
+    pub(super) fn start(&mut self, limits: &mut LimitCache) -> (Vec<i32>, Option<io::Error>) {
+        let mut pids = Vec::new();
+        let error = self.fork_tasks(limits, &mut pids).err();
+        (pids, error)
+    }
+
+    fn fork_tasks(&mut self, limits: &mut LimitCache, pids: &mut Vec<i32>) -> io::Result<()> {
         let position = self.order.launch.position as usize;
         let globals = self.order.launch.tasks.get(position).cloned();
         let globals = globals.unwrap_or_default();
         if let [global] = globals[..]
             && self.starts_at_once()
         {
-            return self.start_alone(global);
+            pids.push(self.start_alone(global, limits)?);
+            return Ok(());
         }
         let (ready, ready_writer) = pipe2(OFlag::O_CLOEXEC)?;
         let (go, go_writer) = pipe2(OFlag::O_CLOEXEC)?;
@@ -100,11 +96,7 @@ impl Stepd<'_> {
             let ends = self.ends(local, global)?;
             match sys::fork()? {
                 sys::Fork::Child => self.become_task(local, global, ends, &barrier),
-                sys::Fork::Parent(pid) => self.tasks.push(Task {
-                    global,
-                    pid,
-                    exit: None,
-                }),
+                sys::Fork::Parent(pid) => pids.push(pid),
             }
         }
         if let Some(pmix) = &mut self.pmix {
@@ -115,7 +107,7 @@ impl Stepd<'_> {
 
     /// Whether a task that is alone has nothing to wait for before its program.
     fn starts_at_once(&self) -> bool {
-        let (order, spec) = (self.order, &self.order.launch.spec);
+        let (order, spec) = (&self.order, &self.order.launch.spec);
         let files = [&spec.stdio.stdin, &spec.stdio.stdout, &spec.stdio.stderr];
         let prologs = [&order.task_prolog, &spec.task_prolog];
         self.pmix.is_none()
@@ -124,17 +116,17 @@ impl Stepd<'_> {
     }
 
     /// Starts the only task of this node. It has nobody to wait for.
-    fn start_alone(&mut self, global: u32) -> io::Result<()> {
+    fn start_alone(&mut self, global: u32, limits: &mut LimitCache) -> io::Result<i32> {
         let ends = self.ends(0, global)?;
         let daemon = std::process::id();
         let own = self.own_env(0, global);
-        let inherited = inherited(self.order, &own);
+        let inherited = inherited(&self.order, &own);
         let of_task = own.iter().cloned().filter_map(variable).collect();
         let found = self.order.launch.spec.program_file.as_deref();
         let found = found.filter(|_| self.order.direct);
         let program = Program::new(self.argv(global), Words::with(inherited, of_task));
         let mut program = program.found_at(found);
-        let limits = self.runtime.limits_to_set(&self.order.limits);
+        let limits = limits.missing(&self.order.limits);
         let place = Place {
             local: 0,
             global,
@@ -142,8 +134,8 @@ impl Stepd<'_> {
             limits: &limits,
             kept: &[],
         };
-        let pid = match sys::fork_here()? {
-            sys::Fork::Parent(pid) => pid,
+        match sys::fork_here()? {
+            sys::Fork::Parent(pid) => Ok(pid),
             sys::Fork::Child => {
                 sys::restore_signals();
                 sys::exit_now(match self.prepare_task(&ends, &place) {
@@ -154,13 +146,7 @@ impl Stepd<'_> {
                     Ok(()) => program.exec(global, || Ok(())),
                 })
             }
-        };
-        self.tasks.push(Task {
-            global,
-            pid,
-            exit: None,
-        });
-        Ok(())
+        }
     }
 
     /// Makes the streams of a task; the daemon's ends go into `self.streams`.
@@ -183,8 +169,7 @@ impl Stepd<'_> {
             if Uid::effective().is_root() {
                 nix::unistd::fchown(&pty.slave, Some(self.order.user.uid.into()), None)?;
             }
-            self.streams
-                .push(Stream::new(global, Kind::Terminal, pty.master)?);
+            self.add_stream(global, Kind::Terminal, pty.master)?;
             return Ok(Ends {
                 stdin: Input::Null,
                 stdout: Output::Joined,
@@ -212,7 +197,7 @@ impl Stepd<'_> {
             Some(path) => Input::File(path),
             None if wanted => {
                 let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
-                self.streams.push(Stream::new(global, Kind::In, writer)?);
+                self.add_stream(global, Kind::In, writer)?;
                 Input::Pipe(reader)
             }
             None => Input::Null,
@@ -236,7 +221,7 @@ impl Stepd<'_> {
             return Ok(Output::File(path));
         }
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
-        self.streams.push(Stream::new(global, kind, reader)?);
+        self.add_stream(global, kind, reader)?;
         Ok(Output::Pipe(writer))
     }
 
@@ -245,7 +230,7 @@ impl Stepd<'_> {
             job: self.order.run.job,
             array: self.order.array,
             step: Some(self.order.launch.step),
-            node: &self.setting.node,
+            node: &self.node,
             node_position: self.order.launch.position,
             task: global,
             user: &self.order.user.name,
@@ -285,7 +270,7 @@ impl Stepd<'_> {
     }
 
     fn prepare_task(&self, ends: &Ends, place: &Place<'_>) -> Result<(), String> {
-        let (order, spec) = (self.order, &self.order.launch.spec);
+        let (order, spec) = (&self.order, &self.order.launch.spec);
         let (local, global, daemon) = (place.local, place.global, place.daemon);
         sys::leave_protection();
         for &(resource, soft) in place.limits {
@@ -387,7 +372,7 @@ impl Stepd<'_> {
     /// The environment of one task, but for its process id.
     pub(super) fn task_env(&self, local: u32, global: u32) -> Vec<CString> {
         let own = self.own_env(local, global);
-        let mut env: Vec<CString> = inherited(self.order, &own).map(CStr::to_owned).collect();
+        let mut env: Vec<CString> = inherited(&self.order, &own).map(CStr::to_owned).collect();
         env.extend(own.into_iter().filter_map(variable));
         if let Some(pmix) = &self.pmix {
             pmix.adjust(global, &mut env);
@@ -420,9 +405,4 @@ fn inherited<'a>(order: &'a StepOrder, own: &Variables) -> impl Iterator<Item = 
 
 fn variable((name, value): (String, String)) -> Option<CString> {
     CString::new(format!("{name}={value}")).ok()
-}
-
-/// Writes a line to the task's standard error, in slurmstepd's form.
-fn say(text: &str) {
-    crate::launcher::say(text);
 }

@@ -2,8 +2,9 @@
 
 use super::lines;
 use crate::descriptors;
-use crate::launcher::{LAUNCHER_NAME, attach_frame, socket_path};
+use crate::launcher::{attach_frame, socket_path};
 use crate::options::AgentOptions;
+use crate::role::LAUNCHER_NAME;
 use anyhow::Context as _;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         return muster_node::pmix_host_main();
     }
     if name.ends_with(AGENT_NAME) {
-        return muster_node::agent_main(|log| log.file.into_iter().for_each(panic_by));
+        return muster_node::agent_main(|log| log.file.into_iter().for_each(panic_by), drop);
     }
     let args: Vec<String> = args.collect();
     if args.first().is_some_and(|a| a == "agent") {
@@ -160,6 +160,8 @@ fn agent(args: &[String]) -> ExitCode {
     let open = |path| File::options().read(true).write(true).open(path).unwrap();
     let log = AgentLog {
         file: pipe.map(open),
+        path: None,
+        replace: drop,
         to_stderr: true,
         level: LevelFilter::Off,
     };

@@ -2,6 +2,7 @@
 
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, env_of, fifo};
+use super::versions::hello;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd};
@@ -134,7 +135,7 @@ impl Srun {
             let path = node.address.strip_prefix("unix:").unwrap();
             let mut stepd = UnixStream::connect(path).unwrap();
             stepd.set_read_timeout(Some(PATIENCE)).unwrap();
-            frame::write(&mut stepd, &ToStepd::Hello(created.key.clone(), None)).unwrap();
+            frame::write(&mut stepd, &hello(&created.key)).unwrap();
             self.stepds.push(stepd);
         }
         self
@@ -656,7 +657,7 @@ fn strangers() {
     let created = srun.created.clone().unwrap();
     let path = created.nodes[0].address.strip_prefix("unix:").unwrap();
     let mut stranger = UnixStream::connect(path).unwrap();
-    frame::write(&mut stranger, &ToStepd::Hello(vec![0; 16].into(), None)).unwrap();
+    frame::write(&mut stranger, &hello(&[0; 16])).unwrap();
     assert!(
         frame::read::<FromStepd>(&mut stranger).is_err(),
         "a wrong key is hung up on"
@@ -666,9 +667,7 @@ fn strangers() {
     let half = [&(60u32 << 20).to_be_bytes()[..], &vec![0; 8 << 20]].concat();
     assert!(long.write_all(&half).is_err(), "a long greeting is cut off");
     let mut first = UnixStream::connect(path).unwrap();
-    let others: Vec<UnixStream> = (0..64)
-        .map(|_| UnixStream::connect(path).unwrap())
-        .collect();
+    let others = [(); 64].map(|()| UnixStream::connect(path).unwrap());
     assert_eq!(first.read(&mut [0]).unwrap(), 0, "the oldest is hung up on");
     let rights = [others[0].as_raw_fd()];
     let rights = [ControlMessage::ScmRights(&rights)];
@@ -686,7 +685,7 @@ fn strangers() {
         false => eprintln!("this kernel has no SO_PASSRIGHTS; descriptors were not looked at"),
     }
     let mut stepd = UnixStream::connect(path).unwrap();
-    frame::write(&mut stepd, &ToStepd::Hello(created.key, None)).unwrap();
+    frame::write(&mut stepd, &hello(&created.key)).unwrap();
     assert!(matches!(
         frame::read(&mut stepd).unwrap(),
         FromStepd::Started(_)

@@ -8,7 +8,7 @@ use muster_model::effect::TerminateReason;
 use muster_proto::PROTOCOL;
 use muster_proto::frame;
 use muster_proto::step::{FromStepd, ToStepd};
-use muster_proto::version::Greeting;
+use muster_proto::version::{Greeting, Versions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -19,6 +19,12 @@ pub const TESTS: &[Test] = &[
     ("launcher_of_another_version_is_refused", older_launcher),
     ("step_daemon_of_another_version_is_left_alone", older_daemon),
 ];
+
+/// What srun says first to a step daemon.
+pub fn hello(key: &[u8]) -> ToStepd {
+    let greeting = Versions::CLUSTER.greeting();
+    ToStepd::Hello(key.to_vec().into(), Some(greeting))
+}
 
 /// A version before all others.
 fn ancient() -> Greeting {
@@ -36,23 +42,28 @@ fn newer_srun() {
     let srun = Srun::ask(&node, spec(1, &dir, &["true"])).created();
     let created = srun.created.clone().unwrap();
     let path = created.nodes[0].address.strip_prefix("unix:").unwrap();
-    let mut newer = UnixStream::connect(path).unwrap();
-    let greeting = Greeting {
+    let newer = Greeting {
         protocol: PROTOCOL + 1,
         release: "9.9.9".to_owned(),
     };
-    let hello = ToStepd::Hello(created.key.clone(), Some(greeting));
-    frame::write(&mut newer, &hello).unwrap();
-    match frame::read(&mut newer).unwrap() {
-        FromStepd::Refused(refusal) => {
-            assert!(refusal.detail.contains("muster 9.9.9"), "{refusal}");
-            assert!(refusal.detail.contains("update"), "{refusal}");
-        }
-        other => panic!("{other:?}"),
-    }
-    assert!(frame::read::<FromStepd>(&mut newer).is_err());
+    let refused = |greeting: Option<Greeting>| {
+        let mut other = UnixStream::connect(path).unwrap();
+        let hello = ToStepd::Hello(created.key.clone(), greeting);
+        frame::write(&mut other, &hello).unwrap();
+        let FromStepd::Refused(refusal) = frame::read(&mut other).unwrap() else {
+            panic!("it is not refused");
+        };
+        assert!(frame::read::<FromStepd>(&mut other).is_err());
+        assert!(refusal.detail.contains("update"), "{refusal}");
+        refusal.detail
+    };
+    let detail = refused(Some(newer));
+    assert!(detail.contains("muster 9.9.9"), "{detail}");
+    // Nor is anybody taken for one of this version who does not say so.
+    let detail = refused(None);
+    assert!(detail.contains("does not say which version"), "{detail}");
     let mut own = UnixStream::connect(path).unwrap();
-    frame::write(&mut own, &ToStepd::Hello(created.key, None)).unwrap();
+    frame::write(&mut own, &hello(&created.key)).unwrap();
     assert!(matches!(
         frame::read(&mut own).unwrap(),
         FromStepd::Started(_)

@@ -1,16 +1,18 @@
-//! What the audit log says of a command: what it is about, and whether it reaches beyond one's own jobs. Texts of users
-//! are cut and escaped, so that none makes a line of its own.
+//! What the audit log says of a command: the object and the changed keys with their values, and whether it reaches beyond
+//! one's own jobs. Texts of users are cut and escaped, so that none makes a line of its own.
+
+mod changes;
 
 use crate::state::State;
-use muster_model::command::{AccountsAsk, Identity, JobSelection, JobTarget, UserCommand};
+use changes::{Subject, list};
+use muster_model::audit::text;
+use muster_model::command::{
+    AccountsAsk, AccountsEdit, Identity, JobSelection, JobTarget, SignalScope, UserCommand,
+};
 use muster_model::ids::JobId;
 use muster_model::rights::Request;
+use muster_model::spec::JobSpec;
 use std::fmt::Write as _;
-
-/// Bytes of a text of users in a line.
-const TEXT_MAX: usize = 160;
-/// Names and numbers of a list in a line.
-const LIST_MAX: usize = 8;
 
 /// Whether a command that is carried out changes something that is not the caller's own.
 pub fn beyond_own(state: &State, identity: &Identity, command: &UserCommand) -> bool {
@@ -72,59 +74,158 @@ fn is_foreign(state: &State, identity: &Identity, id: JobId) -> bool {
         .is_some_and(|job| job.spec.owner.uid != identity.uid)
 }
 
-/// The subject of a command, in few words.
-pub fn target(command: &UserCommand) -> String {
+/// The subject of a command: object and changed keys.
+pub fn subject(state: &State, command: &UserCommand) -> String {
+    subject_of(state, command).finish()
+}
+
+fn subject_of(state: &State, command: &UserCommand) -> Subject {
     match command {
-        UserCommand::Submit { .. } | UserCommand::SubmitHet { .. } | UserCommand::Reconfigure => {
-            String::new()
+        UserCommand::Submit { spec, .. } => submission(Some(spec)),
+        UserCommand::SubmitHet { specs, .. } => submission(specs.first()),
+        UserCommand::Reconfigure => Subject::new("configuration"),
+        UserCommand::Cancel { selection } => Subject::new(selected(selection)),
+        UserCommand::Signal {
+            selection,
+            signal,
+            scope,
+        } => {
+            let scope = match scope {
+                SignalScope::Steps => "",
+                SignalScope::Batch => "batch",
+                SignalScope::Full => "full",
+            };
+            Subject::new(selected(selection))
+                .key("Signal", Some(signal))
+                .word(scope)
         }
-        UserCommand::Cancel { selection } | UserCommand::Signal { selection, .. } => {
-            selected(selection)
+        UserCommand::Hold { target, user } => {
+            Subject::new(job_text(target)).word(if *user { "user" } else { "" })
         }
-        UserCommand::Hold { target, .. }
-        | UserCommand::Release { target }
-        | UserCommand::Requeue { target, .. }
+        UserCommand::Requeue {
+            target,
+            hold,
+            special_exit,
+            incomplete,
+        } => Subject::new(job_text(target))
+            .word(if *hold { "hold" } else { "" })
+            .word(if *special_exit { "special_exit" } else { "" })
+            .word(if *incomplete { "incomplete" } else { "" }),
+        UserCommand::Release { target }
         | UserCommand::Suspend { target }
         | UserCommand::Resume { target }
-        | UserCommand::UpdateJob { target, .. }
-        | UserCommand::UpdateStep { target, .. }
-        | UserCommand::Top { target }
-        | UserCommand::Notify { target, .. } => job_text(target),
-        UserCommand::EndAllocation { job, .. } => format!("job {job}"),
-        UserCommand::UpdateNodes { nodes, update } => match &update.state {
-            Some(state) => format!("{} state {}", text(nodes), text(state)),
-            None => text(nodes),
-        },
-        UserCommand::Reboot { nodes, .. } | UserCommand::CancelReboot { nodes } => text(nodes),
-        UserCommand::UpdatePartition { name, .. }
-        | UserCommand::CreatePartition { name, .. }
-        | UserCommand::DeletePartition { name }
-        | UserCommand::DeleteReservation { name } => text(name),
+        | UserCommand::Top { target } => Subject::new(job_text(target)),
+        UserCommand::UpdateJob { target, update } => {
+            let present = state.jobs.get(&target.job).map(|job| &job.spec.ask);
+            changes::job(Subject::new(job_text(target)), update, present)
+        }
+        UserCommand::UpdateStep {
+            target,
+            step,
+            time_limit,
+        } => Subject::new(job_text(target))
+            .key("Step", *step)
+            .key("TimeLimit", Some(changes::limit(*time_limit))),
+        UserCommand::Notify { target, text } => {
+            Subject::new(job_text(target)).key("Message", Some(text))
+        }
+        UserCommand::EndAllocation { job, .. } => Subject::new(format!("job {job}")),
+        UserCommand::UpdateNodes { nodes, update } => {
+            changes::nodes(Subject::new(text(nodes)), update)
+        }
+        UserCommand::Reboot {
+            nodes,
+            asap,
+            down_after,
+            reason,
+        } => Subject::new(text(nodes))
+            .word(if *asap { "ASAP" } else { "" })
+            .key("NextState", down_after.then_some("DOWN"))
+            .key("Reason", reason.as_ref()),
+        UserCommand::CancelReboot { nodes } => Subject::new(text(nodes)),
+        UserCommand::UpdatePartition { name, pairs }
+        | UserCommand::CreatePartition { name, pairs } => Subject::new(text(name)).pairs(pairs),
+        UserCommand::DeletePartition { name } | UserCommand::DeleteReservation { name } => {
+            Subject::new(text(name))
+        }
         UserCommand::CreateReservation(ask) | UserCommand::UpdateReservation(ask) => {
-            text(ask.name.as_deref().unwrap_or(""))
+            changes::reservation(ask)
         }
-        UserCommand::EditAccounts(edit) => {
-            let names = list(edit.names.iter());
-            match &edit.ask {
-                AccountsAsk::AddUsers { admin_level, .. }
-                | AccountsAsk::ModifyUsers { admin_level, .. }
-                    if !admin_level.is_empty() =>
-                {
-                    format!("{names} level {}", text(admin_level))
-                }
-                AccountsAsk::AddCoordinators { accounts }
-                | AccountsAsk::DeleteCoordinators { accounts } => {
-                    format!("{names} of {}", list(accounts.iter()))
-                }
-                _ => names,
-            }
+        UserCommand::EditAccounts(edit) => edited(edit),
+    }
+}
+
+/// Of a submission, who is to own it if that is said; its number is not known yet.
+fn submission(spec: Option<&JobSpec>) -> Subject {
+    let Some(spec) = spec else {
+        return Subject::default();
+    };
+    let owner = &spec.owner;
+    Subject::default()
+        .key("JobName", Some(&spec.name))
+        .key("UserId", (!owner.user.is_empty()).then_some(owner.uid))
+}
+
+fn edited(edit: &AccountsEdit) -> Subject {
+    let names = || Subject::new(list(edit.names.iter()));
+    match &edit.ask {
+        AccountsAsk::AddAccounts {
+            parent,
+            description,
+            organization,
+            terms,
         }
+        | AccountsAsk::ModifyAccounts {
+            parent,
+            description,
+            organization,
+            terms,
+        } => {
+            let subject = names()
+                .name("Parent", parent)
+                .name("Description", description)
+                .name("Organization", organization);
+            changes::terms(subject, terms)
+        }
+        AccountsAsk::AddUsers {
+            accounts,
+            default_account,
+            admin_level,
+            terms,
+            wckeys,
+        }
+        | AccountsAsk::ModifyUsers {
+            accounts,
+            default_account,
+            admin_level,
+            terms,
+            wckeys,
+        } => {
+            let subject = names()
+                .list("Account", accounts)
+                .name("DefaultAccount", default_account)
+                .name("AdminLevel", admin_level);
+            changes::wckeys(changes::terms(subject, terms), wckeys)
+        }
+        AccountsAsk::DeleteAccounts => names(),
+        AccountsAsk::AddQos(ask) => changes::qos(names().word("add"), ask),
+        AccountsAsk::ModifyQos(ask) => changes::qos(names().word("modify"), ask),
+        AccountsAsk::DeleteQos => names().word("delete"),
+        AccountsAsk::DeleteWckeys(keys) => names().word("delete").list("WCKeys", keys),
+        AccountsAsk::ResetUsage { accounts }
+        | AccountsAsk::DeleteUsers { accounts }
+        | AccountsAsk::AddCoordinators { accounts }
+        | AccountsAsk::DeleteCoordinators { accounts } => names().list("Account", accounts),
     }
 }
 
 fn selected(selection: &JobSelection) -> String {
     if !selection.targets.is_empty() {
-        return list(selection.targets.iter().map(job_text));
+        let jobs = list(selection.targets.iter().map(job_text));
+        return match selection.step {
+            Some(step) => format!("{jobs} step {step}"),
+            None => jobs,
+        };
     }
     let mut out = "jobs".to_owned();
     let words = [
@@ -138,73 +239,35 @@ fn selected(selection: &JobSelection) -> String {
     if let Some(uid) = selection.uid {
         let _ = write!(out, " of uid {uid}");
     }
+    if let Some(state) = selection.state {
+        let _ = write!(out, " state {state:?}");
+    }
     for (name, word) in words {
         if let Some(word) = word {
             let _ = write!(out, " {name} {}", text(word));
         }
     }
-    out
-}
-
-fn job_text(target: &JobTarget) -> String {
-    let tasks = if target.tasks.is_some() { " tasks" } else { "" };
-    format!("job {}{tasks}", target.job)
-}
-
-fn list(words: impl Iterator<Item = impl AsRef<str>>) -> String {
-    let mut out = String::new();
-    for (n, word) in words.enumerate() {
-        if n == LIST_MAX {
-            out.push_str(",...");
-            break;
-        }
-        if n > 0 {
-            out.push(',');
-        }
-        out.push_str(&text(word.as_ref()));
+    if !selection.nodes.is_empty() {
+        let _ = write!(out, " nodes {}", list(selection.nodes.iter()));
     }
     out
 }
 
-/// A text of users as it stands in a line: cut, without quotes and control characters.
-pub fn text(words: &str) -> String {
-    let mut out = String::new();
-    for c in words.chars() {
-        if out.len() >= TEXT_MAX {
-            out.push_str("...");
-            break;
-        }
-        match c {
-            '"' | '\\' => out.extend(c.escape_default()),
-            ' '..='~' => out.push(c),
-            c if c.is_alphanumeric() => out.push(c),
-            c => out.extend(c.escape_unicode()),
-        }
+/// A job as users write it.
+fn job_text(target: &JobTarget) -> String {
+    let mut out = format!("job {}", target.job);
+    if let Some(component) = target.component {
+        let _ = write!(out, "+{component}");
+    }
+    if let Some(tasks) = &target.tasks {
+        let range = |(first, last)| match first == last {
+            true => format!("{first}"),
+            false => format!("{first}-{last}"),
+        };
+        let _ = write!(out, "_[{}]", list(tasks.ranges().map(range)));
     }
     out
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_of_users_make_no_lines_and_end() {
-        assert_eq!(text("n[1-4]"), "n[1-4]");
-        assert_eq!(
-            text("a\nb\u{1b}[2J\u{202e}\"\\"),
-            "a\\u{a}b\\u{1b}[2J\\u{202e}\\\"\\\\"
-        );
-        assert!(text(&"x".repeat(1 << 20)).len() < TEXT_MAX + 8);
-        let many = vec![text(&"n".repeat(1000)); 1000];
-        assert!(list(many.iter()).len() < LIST_MAX * (TEXT_MAX + 16));
-        let nodes = UserCommand::Reboot {
-            nodes: "\r\n".repeat(1 << 20),
-            asap: false,
-            down_after: false,
-            reason: None,
-        };
-        let said = target(&nodes);
-        assert!(said.len() < TEXT_MAX + 16 && !said.contains(['\r', '\n']));
-    }
-}
+mod tests;

@@ -13,6 +13,12 @@ async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
 
 /// The same of this user, and how many requests are handed on.
 async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
+    let (replies, handed_on, _) = outcome_of(uid, said).await;
+    (replies, handed_on)
+}
+
+/// The same, and how many refusals the audit log is told of.
+async fn outcome_of(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize, usize) {
     let quotas = Quotas::new(0, 20_000);
     let (near, mut far) = UnixStream::pair().unwrap();
     far.write_all(said).unwrap();
@@ -23,16 +29,17 @@ async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
     let (inputs, mut inbox) = mpsc::unbounded_channel();
     let client = quotas.client(uid).unwrap();
     serve(near, client, 1, inputs).await;
-    let mut handed_on = 0;
+    let (mut handed_on, mut denied) = (0, 0);
     while let Ok(input) = inbox.try_recv() {
         handed_on += usize::from(matches!(input, Input::Request { .. }));
+        denied += usize::from(matches!(input, Input::Denied(..)));
     }
     let mut bytes = Vec::new();
     far.read_to_end(&mut bytes).unwrap();
     let mut frames = Frames::default();
     frames.push(&bytes);
     let replies = std::iter::from_fn(|| frames.take().unwrap()).collect();
-    (replies, handed_on)
+    (replies, handed_on, denied)
 }
 
 fn codes(replies: &[AgentReply]) -> Vec<RefusalCode> {
@@ -83,9 +90,9 @@ async fn a_connection_of_another_agent_is_good_for_nothing_else() {
         serve(),
     ] {
         let said = frames(&[serve(), signal(), other.clone(), signal()]);
-        let (replies, handed_on) = answer_by(0, &said).await;
+        let (replies, handed_on, denied) = outcome_of(0, &said).await;
         assert_eq!(codes(&replies), [RefusalCode::AccessDenied], "{other:?}");
-        assert_eq!(handed_on, 1, "{other:?}");
+        assert_eq!((handed_on, denied), (1, 1), "{other:?}");
     }
     // Nor does anybody become an agent who has been root before, or who is a user.
     for (uid, said, before) in [(0, [create(), serve()], 1), (1000, [serve(), signal()], 0)] {

@@ -4,7 +4,7 @@
 //! descriptors below. Its order comes in a memory file.
 
 use super::hints;
-use crate::role::{self, Start};
+use crate::role::{self, HOST_NAME, Start};
 use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_node_core::messages::{PmixOrder, StepOrder};
@@ -20,9 +20,6 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-
-/// Name under which the binary's own executable is started as a PMIx host.
-pub const HOST_NAME: &str = "muster-pmix";
 
 /// Variables of the launcher's environment, which the agent made, that concern libraries of the site and messages.
 const INHERITED: [&str; 4] = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];

@@ -3,7 +3,7 @@
 //! of it is noted when they are ordered to end, and removed when they have. Of ranks that ended by themselves, and badly, it is
 //! looked for: what is the user's, newer than the step, and nobody's any more.
 
-use crate::launcher::all_pids;
+use crate::processes::all_pids;
 use muster_node_core::pmix_place::SHARED_MEMORY;
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,0 +1,500 @@
+//! sacct: jobs and steps of the accounting store.
+
+mod document;
+pub(crate) mod fields;
+mod filter;
+
+use crate::connect::{Client, ConnectError};
+use crate::listing::account::{AcctRow, Shown};
+use crate::listing::context::Ctx;
+use crate::listing::document::Dialect;
+use crate::listing::format::fit;
+use crate::listing::text::unit_index;
+use crate::listing::{Failure, complain, print, query};
+use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
+use fields::{FIELDS, Field, find};
+use filter::RowConditions;
+use jiff::Zoned;
+use muster_model::refusal::RefusalCode;
+use muster_proto::acct::AcctJob;
+
+/// sacct.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sacct",
+    about: "Shows jobs of the accounting store: by default one's own of today.",
+    operands: "",
+    options: OPTIONS,
+    variables: &[("SACCT_FORMAT", "format")],
+    notes: "\
+Times: HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY], MM.DD[.YY], YYYY-MM-DD[THH:MM[:SS]], today, midnight, noon,
+       fika, teatime, now[{+|-}COUNT[seconds|minutes|hours|days|weeks]]
+",
+};
+
+const ONE_CLUSTER: &str = "there is one cluster";
+
+static OPTIONS: &[Opt] = &[
+    opt("accounts", "LIST", "jobs of these accounts").short('A'),
+    flag("allclusters", "jobs of all clusters")
+        .short('L')
+        .stored(ONE_CLUSTER),
+    flag("allocations", "jobs without their steps").short('X'),
+    flag("allusers", "everybody's jobs").short('a'),
+    opt("associations", "LIST", "jobs of these associations")
+        .short('x')
+        .refused("accounting here has no associations; use -A, -u and -r"),
+    flag("batch-script", "the scripts of the jobs that -j names").short('B'),
+    flag("brief", "JobID, State and ExitCode").short('b'),
+    opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
+    also("clusters", "cluster", Arg::Required),
+    flag("completion", "records of the job completion plugin")
+        .short('c')
+        .refused("there are no such records; leave it out and the accounting store is read"),
+    opt(
+        "constraints",
+        "LIST",
+        "jobs that asked for all of these features",
+    )
+    .short('C'),
+    opt("delimiter", "TEXT", "between the columns of -p and -P"),
+    flag("duplicates", "every run of requeued jobs").short('D'),
+    opt("endtime", "TIME", "jobs before this time").short('E'),
+    flag("env-vars", "the environments of the jobs that -j names")
+        .refused("environments of jobs are not kept"),
+    flag("federation", "jobs of all clusters of a federation").stored(ONE_CLUSTER),
+    opt(
+        "file",
+        "FILE",
+        "read this file of the job completion plugin",
+    )
+    .short('f')
+    .refused("there is no such file; leave it out and the accounting store is read"),
+    opt("flags", "LIST", "jobs that were started in these ways")
+        .short('F')
+        .refused("it is not kept which part of the scheduler started a job"),
+    opt(
+        "format",
+        "LIST",
+        "these columns; name%20 sets a width, name%-20 pads on the right",
+    )
+    .short('o'),
+    also("format", "fields", Arg::Required),
+    opt("gid", "LIST", "jobs of these groups").short('g'),
+    also("gid", "group", Arg::Required),
+    flag("help", "print this help").short('h'),
+    flag("helpformat", "names of the columns").short('e'),
+    opt(
+        "jobs",
+        "LIST",
+        "these jobs: 12, 12_3 (task 3 of array 12), 12+1 (component 1 of job 12), 12.0 (a step), 12.batch",
+    )
+    .short('j'),
+    also("jobs", "job", Arg::Required),
+    opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
+    flag("local", "jobs of this cluster only").stored(ONE_CLUSTER),
+    flag("long", "many columns").short('l'),
+    opt("name", "LIST", "jobs of these names"),
+    also("name", "names", Arg::Required),
+    also("name", "jobname", Arg::Required),
+    opt("ncpus", "MIN[-MAX]", "jobs that had so many CPUs").short('I'),
+    opt("nnodes", "MIN[-MAX]", "jobs that had so many nodes").short('i'),
+    flag("noconvert", "memory always in megabytes"),
+    opt(
+        "nodelist",
+        "HOSTLIST",
+        "jobs that ran on any of these nodes",
+    )
+    .short('N'),
+    flag("noheader", "no lines above the columns").short('n'),
+    flag("parsable", "columns separated by '|', and one at the end").short('p'),
+    flag("parsable2", "columns separated by '|'").short('P'),
+    opt("partition", "LIST", "jobs in these partitions").short('r'),
+    opt("qos", "LIST", "jobs of these QOS").short('q'),
+    opt("reason", "LIST", "jobs that waited for these reasons").short('R'),
+    opt("starttime", "TIME", "jobs after this time").short('S'),
+    opt(
+        "state",
+        "LIST",
+        "jobs that were in these states in the time asked for",
+    )
+    .short('s'),
+    also("state", "states", Arg::Required),
+    opt(
+        "timelimit-max",
+        "TIME",
+        "jobs with a limit of no more than this",
+    )
+    .short('K'),
+    opt(
+        "timelimit-min",
+        "TIME",
+        "jobs with a limit of this, or from this to -K",
+    )
+    .short('k'),
+    flag(
+        "truncate",
+        "start and end no further than the time asked for",
+    )
+    .short('T'),
+    opt("user", "LIST", "jobs of these users, by name or number").short('u'),
+    also("user", "uid", Arg::Required),
+    opt("units", "KMGTP", "memory in this unit"),
+    flag("usage", "print a short summary"),
+    flag("use-local-uid", "names of users from this host")
+        .stored("names always come from the host that submitted"),
+    flag("verbose", "say what is asked").short('v'),
+    flag("version", "print the version").short('V'),
+    opt("wckeys", "LIST", "jobs with these keys").short('W'),
+    opt("whole-hetjob", "yes|no", "all parts of heterogeneous jobs")
+        .optional(),
+    opt("yaml", "VERSION", "as YAML").optional(),
+];
+
+const DEFAULT: &str = "jobid,jobname,partition,account,alloccpus,state,exitcode";
+const BRIEF: &str = "jobid,state,exitcode";
+const LONG: &str = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,\
+    maxrsstask,averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,\
+    elapsed,state,exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,\
+    maxdiskreadnode,maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,\
+    alloctres,tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,\
+    tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,\
+    tresusageouttot";
+
+/// How rows are separated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Separation {
+    /// Fixed widths.
+    #[default]
+    Widths,
+    /// `-p`.
+    WithLast,
+    /// `-P`.
+    Between,
+}
+
+/// The options of sacct.
+#[derive(Debug, Default)]
+struct Options {
+    conditions: RowConditions,
+    format: Option<String>,
+    brief: bool,
+    long: bool,
+    no_header: bool,
+    separation: Separation,
+    delimiter: Option<String>,
+    truncate: bool,
+    shown: Shown,
+    scripts: bool,
+    verbose: bool,
+    document: Option<Dialect>,
+}
+
+/// Runs sacct.
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    if let Some(text) = information(&parsed) {
+        print(&text);
+        return Ok(());
+    }
+    let options = Options::new(parsed)?;
+    let columns = options.columns()?;
+    let now = Zoned::now();
+    let question = options
+        .conditions
+        .to_query(&now, nix::unistd::getuid().as_raw())?;
+    let mut client = Client::connect().map_err(failed)?;
+    if options.verbose {
+        complain(&format!(
+            "sacct: asking {} for {question:?}",
+            client.endpoint.socket.display()
+        ));
+    }
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    let (mut jobs, at, _) = query::accounting(&mut client, question).map_err(failed)?;
+    ctx.now = at;
+    in_order(&mut jobs);
+    if options.scripts {
+        return scripts(&mut client, &jobs);
+    }
+    print(&options.render(&columns, &jobs, &ctx, &now)?);
+    Ok(())
+}
+
+/// Tasks of an array stand together, by index, before those that have no record of their own.
+fn in_order(jobs: &mut [AcctJob]) {
+    jobs.sort_by_key(|job| match (job.array, &job.array_pending) {
+        (Some((base, index)), _) => (base, index),
+        (None, Some(_)) => (job.id, u32::MAX),
+        (None, None) => (job.id, 0),
+    });
+}
+
+/// Clients switch to squeue when they read that accounting is off.
+fn failed(error: ConnectError) -> Failure {
+    match error {
+        ConnectError::Refused(refusal) if refusal.code == RefusalCode::AccountingDisabled => {
+            Failure::new(refusal.code.text())
+        }
+        other => Failure::new(format!("sacct: error: {other}")),
+    }
+}
+
+fn information(parsed: &Parsed) -> Option<String> {
+    parsed.options.iter().find_map(|(name, value)| match *name {
+        "help" => Some(SPEC.help()),
+        "usage" => Some(SPEC.usage()),
+        "version" => Some(format!("slurm {}\n", crate::SLURM_VERSION)),
+        "helpformat" => Some(help_format()),
+        "json" | "yaml" if value.as_deref() == Some("list") => Some(Dialect::list()),
+        _ => None,
+    })
+}
+
+/// Names of the columns, four in a line.
+fn help_format() -> String {
+    names_in_rows(&FIELDS.iter().map(|f| f.name).collect::<Vec<_>>())
+}
+
+/// Names, four in a line.
+pub(crate) fn names_in_rows(names: &[&str]) -> String {
+    let mut text = String::new();
+    for names in names.chunks(4) {
+        for (i, name) in names.iter().enumerate() {
+            if i > 0 {
+                text.push(' ');
+            }
+            text.push_str(&format!("{name:<19}"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn scripts(client: &mut Client, jobs: &[AcctJob]) -> Result<(), Failure> {
+    for job in jobs {
+        print(&format!(
+            "Batch Script for {}\n{}\n",
+            job.id,
+            "-".repeat(80)
+        ));
+        if !job.batch {
+            print("NONE\n");
+            continue;
+        }
+        let script = query::script(client, job.id).map_err(failed)?;
+        print(&String::from_utf8_lossy(&script));
+        print("\n");
+    }
+    Ok(())
+}
+
+impl Options {
+    fn new(parsed: Parsed) -> Result<Options, Failure> {
+        if let Some(operand) = parsed.operands.first() {
+            return Err(Failure::new(format!(
+                "sacct: error: Unknown arguments: {operand}\n{}",
+                SPEC.usage().trim_end()
+            )));
+        }
+        let mut options = Options {
+            format: env("SACCT_FORMAT"),
+            ..Options::default()
+        };
+        for (name, value) in parsed.options {
+            options.set(name, value.unwrap_or_default())?;
+        }
+        if options.scripts && options.conditions.rows.is_empty() {
+            return Err(Failure::new(
+                "sacct: fatal: --batch-script requires specific jobs: give -j",
+            ));
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &'static str, value: String) -> Result<(), Failure> {
+        let conditions = &mut self.conditions;
+        let query = &mut conditions.query;
+        match name {
+            "accounts" => query.accounts = filter::texts(&value),
+            "allocations" => query.allocations_only = true,
+            "allusers" => conditions.everyone = true,
+            "batch-script" => self.scripts = true,
+            "brief" => self.brief = true,
+            "clusters" => drop(crate::listing::this_cluster("sacct", &value)?),
+            "constraints" => conditions.constraints = filter::texts(&value),
+            "delimiter" => self.delimiter = Some(value),
+            "duplicates" => query.duplicates = true,
+            "endtime" => conditions.end = Some(value),
+            "format" => self.format = Some(value),
+            "gid" => query.gids = filter::parse_groups(&value)?,
+            "jobs" => conditions.rows.extend(filter::parse_rows(&value)?),
+            "json" | "yaml" => {
+                self.document = Some(Dialect::parse("sacct", name == "yaml", &value)?)
+            }
+            "long" => self.long = true,
+            "name" => query.names = filter::texts(&value),
+            "timelimit-min" => conditions.limits.0 = Some(filter::parse_limit("min", &value)?),
+            "timelimit-max" => conditions.limits.1 = Some(filter::parse_limit("max", &value)?),
+            "ncpus" => conditions.cpus = Some(filter::parse_range("cpu", &value)?),
+            "nnodes" => conditions.nodes = Some(filter::parse_range("node", &value)?),
+            "noconvert" => self.shown.keep_units = true,
+            "nodelist" => {
+                query.nodes = muster_model::hostlist::parse(&value)
+                    .map_err(|e| Failure::new(format!("sacct: error: {e}")))?;
+            }
+            "noheader" => self.no_header = true,
+            "parsable" => self.separation = Separation::WithLast,
+            "parsable2" => self.separation = Separation::Between,
+            "partition" => query.partitions = filter::texts(&value),
+            "qos" => query.qos = filter::texts(&value),
+            "reason" => conditions.reasons = filter::texts(&value),
+            "starttime" => conditions.start = Some(value),
+            "state" => conditions.set_states(&value)?,
+            "truncate" => self.truncate = true,
+            "user" => query.uids = filter::parse_users(&value)?,
+            "units" => {
+                let letter = value.chars().next().filter(|_| value.len() == 1);
+                let unit = letter.and_then(unit_index);
+                self.shown.unit = Some(unit.ok_or_else(|| {
+                    Failure::new(format!(
+                        "sacct: fatal: Invalid unit type '{value}' (K, M, G, T or P)"
+                    ))
+                })?);
+            }
+            "whole-hetjob" => conditions.whole_het = Some(!value.eq_ignore_ascii_case("no")),
+            "wckeys" => query.wckeys = filter::texts(&value),
+            "verbose" => self.verbose = true,
+            other => {
+                return Err(Failure::new(format!(
+                    "sacct: error: option --{other} is not implemented"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn columns(&self) -> Result<Vec<(&'static Field, i32)>, Failure> {
+        let format = match (&self.format, self.long, self.brief) {
+            (_, true, _) => LONG,
+            (_, _, true) => BRIEF,
+            (Some(format), ..) => format,
+            _ => DEFAULT,
+        };
+        let mut columns = Vec::new();
+        for word in format.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            let (name, width) = match word.split_once('%') {
+                Some((name, width)) => (name, Some(width)),
+                None => (word, None),
+            };
+            if name.eq_ignore_ascii_case("all") {
+                columns.extend(FIELDS.iter().map(|f| (f, f.width)));
+                continue;
+            }
+            let invalid =
+                || Failure::new(format!("sacct: error: Invalid field requested: \"{name}\""));
+            let field = find(name).ok_or_else(invalid)?;
+            let width = match width {
+                Some(width) => width
+                    .parse()
+                    .ok()
+                    .filter(|w: &i32| w.abs() < 1 << 16)
+                    .ok_or_else(invalid)?,
+                None => field.width,
+            };
+            columns.push((field, if width == 0 { field.width } else { width }));
+        }
+        Ok(columns)
+    }
+
+    fn render(
+        &self,
+        columns: &[(&'static Field, i32)],
+        jobs: &[AcctJob],
+        ctx: &Ctx,
+        now: &Zoned,
+    ) -> Result<String, Failure> {
+        let mut shown = self.shown;
+        if self.truncate {
+            shown.window = Some(self.conditions.window(now)?);
+        }
+        let mut out = String::with_capacity(jobs.len() * 256);
+        let row = |job, step| AcctRow { job, step, shown };
+        if let Some(dialect) = self.document {
+            let rows: Vec<AcctRow<'_>> = jobs
+                .iter()
+                .map(|job| row(job, None))
+                .filter(|r| self.conditions.wants(r))
+                .collect();
+            document::write(&mut out, dialect, &rows, ctx);
+            return Ok(out);
+        }
+        if !self.no_header {
+            self.header(&mut out, columns);
+        }
+        for job in jobs {
+            let steps = job
+                .steps
+                .iter()
+                .filter(|_| !self.conditions.query.allocations_only);
+            let rows = std::iter::once(None).chain(steps.map(Some));
+            for row in rows
+                .map(|step| row(job, step))
+                .filter(|r| self.conditions.wants(r))
+            {
+                self.line(&mut out, columns, |(field, _), out| {
+                    (field.render)(&row, ctx, out)
+                });
+            }
+        }
+        Ok(out)
+    }
+
+    fn header(&self, out: &mut String, columns: &[(&'static Field, i32)]) {
+        self.line(out, columns, |(field, _), out| out.push_str(field.name));
+        if self.separation == Separation::Widths {
+            for (_, width) in columns {
+                out.extend(std::iter::repeat_n('-', width.unsigned_abs() as usize));
+                out.push(' ');
+            }
+            out.push('\n');
+        }
+    }
+
+    fn line(
+        &self,
+        out: &mut String,
+        columns: &[(&'static Field, i32)],
+        write: impl Fn(&(&'static Field, i32), &mut String),
+    ) {
+        let delimiter = self.delimiter.as_deref().unwrap_or("|");
+        for (i, column) in columns.iter().enumerate() {
+            if self.separation == Separation::Between && i > 0 {
+                out.push_str(delimiter);
+            }
+            let start = out.len();
+            write(column, out);
+            match self.separation {
+                Separation::Widths => {
+                    cell(out, start, column.1);
+                    out.push(' ');
+                }
+                Separation::WithLast => out.push_str(delimiter),
+                Separation::Between => {}
+            }
+        }
+        out.push('\n');
+    }
+}
+
+/// Pads, or cuts and marks the cut with a plus.
+pub(crate) fn cell(out: &mut String, start: usize, width: i32) {
+    let columns = width.unsigned_abs() as usize;
+    let cut = out[start..].chars().nth(columns).is_some();
+    fit(out, start, columns, width > 0, true);
+    if cut && out.pop().is_some() {
+        out.push('+');
+    }
+}
+
+#[cfg(test)]
+mod tests;

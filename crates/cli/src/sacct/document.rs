@@ -1,0 +1,380 @@
+//! Accounting as JSON and YAML, in both layouts.
+
+use crate::listing::account::AcctRow;
+use crate::listing::context::Ctx;
+use crate::listing::document::{Dialect, Writer, document};
+use crate::listing::text::collect;
+use muster_model::hostlist;
+use muster_model::ids::StepNo;
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_proto::acct::{AcctJob, AcctStep};
+
+/// Appends a document with the jobs and their steps.
+pub(crate) fn write(out: &mut String, dialect: Dialect, rows: &[AcctRow<'_>], ctx: &Ctx) {
+    document(out, dialect, "sacct", ctx, |w| {
+        w.list("jobs", |w| {
+            for row in rows {
+                w.item(|w| job(w, row, ctx));
+            }
+        });
+    });
+}
+
+/// A text, or null in the old layout.
+fn text_or_null(w: &mut Writer<'_>, key: &str, text: &str) {
+    if text.is_empty() && w.is_old() {
+        w.raw(key, "null");
+    } else {
+        w.text(key, text);
+    }
+}
+
+fn job(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
+    let job = row.job;
+    w.text("account", &job.account);
+    w.map("comment", |w| {
+        text_or_null(w, "administrator", &job.admin_comment);
+        text_or_null(w, "job", &job.comment);
+        text_or_null(w, "system", "");
+    });
+    w.raw("allocation_nodes", job.alloc_nodes);
+    w.map("array", |w| array(w, job));
+    w.map("association", |w| {
+        w.text("account", &job.account);
+        w.text("cluster", &ctx.cluster);
+        text_or_null(w, "partition", "");
+        w.text("user", &job.user);
+        if !w.is_old() {
+            w.raw("id", 0);
+        }
+    });
+    if !w.is_old() {
+        w.text("block", "");
+    }
+    w.text("cluster", &ctx.cluster);
+    w.text("constraints", &job.constraint);
+    text_or_null(w, "container", "");
+    let pending = job.start.is_none() && job.end.is_none();
+    w.exit("derived_exit_code", job.derived_exit, pending);
+    w.map("time", |w| times(w, row, ctx));
+    w.exit("exit_code", job.exit, pending);
+    if !w.is_old() {
+        w.text("extra", "");
+        w.text("failed_node", "");
+    }
+    w.list("flags", |_| {});
+    w.text("group", &job.group);
+    w.map("het", |w| {
+        w.raw("job_id", job.het.map_or(0, |part| part.leader.0));
+        let offset = job.het.map(|part| u64::from(part.offset));
+        w.number("job_offset", offset, "null");
+    });
+    w.raw("job_id", job.id.0);
+    w.text("name", &job.name);
+    if !w.is_old() {
+        w.text("licenses", "");
+    }
+    w.map("mcs", |w| w.text("label", ""));
+    w.text("nodes", row.nodelist());
+    w.text("partition", &job.partition);
+    rest(w, row, ctx);
+}
+
+fn array(w: &mut Writer<'_>, job: &AcctJob) {
+    w.raw("job_id", job.array.map_or(0, |(base, _)| base.0));
+    w.map("limits", |w| {
+        w.map("max", |w| w.map("running", |w| w.raw("tasks", 0)));
+    });
+    let pending = job
+        .array_pending
+        .as_deref()
+        .map(|p| p.trim_matches(['[', ']']));
+    if w.is_old() {
+        text_or_null(w, "task", pending.unwrap_or(""));
+    }
+    let index = job
+        .array
+        .filter(|_| pending.is_none())
+        .map(|(_, index)| u64::from(index));
+    w.number("task_id", index, "null");
+    if !w.is_old() {
+        w.text("task", pending.unwrap_or(""));
+    }
+}
+
+fn seconds(at: Option<Timestamp>) -> i64 {
+    at.map_or(0, Timestamp::unix_s)
+}
+
+fn cpu(w: &mut Writer<'_>, key: &str, microseconds: u64) {
+    w.map(key, |w| {
+        w.raw("seconds", microseconds / 1_000_000);
+        w.raw("microseconds", microseconds % 1_000_000);
+    });
+}
+
+fn times(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
+    let job = row.job;
+    w.raw("elapsed", row.elapsed_s(ctx));
+    w.raw("eligible", seconds(job.eligible));
+    w.raw("end", seconds(row.end()));
+    if !w.is_old() {
+        let waited = u64::try_from(row.waited_s(ctx)).unwrap_or(0);
+        w.limit("planned", Some(waited), false);
+    }
+    w.raw("start", seconds(row.start()));
+    w.raw("submission", job.submit.unix_s());
+    w.raw("suspended", job.suspended_ms / 1000);
+    let (user, system) = row.cpu_us();
+    cpu(w, "system", system);
+    match job.time_limit {
+        TimeLimit::Minutes(minutes) => w.number("limit", Some(u64::from(minutes)), "null"),
+        TimeLimit::Unlimited if w.is_old() => w.raw("limit", "null"),
+        TimeLimit::Unlimited => w.limit("limit", None, true),
+    }
+    cpu(w, "total", user + system);
+    cpu(w, "user", user);
+}
+
+fn state(w: &mut Writer<'_>, key: &str, name: &str) {
+    if w.is_old() {
+        w.text(key, name);
+    } else {
+        w.texts(key, [name]);
+    }
+}
+
+fn killer(w: &mut Writer<'_>, by: Option<u32>, ctx: &Ctx) {
+    match by {
+        Some(uid) => w.text("kill_request_user", &ctx.user_name(uid)),
+        None => text_or_null(w, "kill_request_user", ""),
+    }
+}
+
+fn rest(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
+    let job = row.job;
+    w.number("priority", Some(u64::from(job.priority)), "0");
+    w.text("qos", &job.qos);
+    w.map("required", |w| {
+        w.raw("CPUs", job.req_cpus);
+        if w.is_old() {
+            w.raw("memory", job.req_mem_mib);
+        } else {
+            w.limit("memory_per_cpu", None, false);
+            let nodes = u64::from(job.req_nodes.max(1));
+            w.limit("memory_per_node", Some(job.req_mem_mib / nodes), false);
+        }
+    });
+    killer(w, job.cancelled_by, ctx);
+    if !w.is_old() {
+        w.raw("restart_cnt", job.restarts);
+    }
+    w.map("reservation", |w| {
+        w.raw("id", 0);
+        if w.is_old() {
+            w.raw("name", 0);
+        } else {
+            w.text("name", &job.reservation);
+        }
+    });
+    if !w.is_old() {
+        w.text("script", "");
+        for (key, file) in [
+            ("stdin_expanded", &job.stdio.stdin),
+            ("stdout_expanded", &job.stdio.stdout),
+            ("stderr_expanded", &job.stdio.stderr),
+        ] {
+            w.text_or_empty(key, file.as_deref());
+        }
+    }
+    w.map("state", |w| {
+        state(w, "current", row.state_name());
+        w.text(
+            "reason",
+            if job.reason.is_empty() {
+                "None"
+            } else {
+                &job.reason
+            },
+        );
+    });
+    w.list("steps", |w| {
+        for step in &job.steps {
+            let row = AcctRow {
+                step: Some(step),
+                ..*row
+            };
+            w.item(|w| one_step(w, &row, step, ctx));
+        }
+    });
+    if !w.is_old() {
+        w.text("submit_line", &job.submit_line);
+    }
+    w.map("tres", |w| {
+        w.list("allocated", |w| job_tres(w, job, true));
+        w.list("requested", |w| job_tres(w, job, false));
+    });
+    if !w.is_old() {
+        w.text("used_gres", "");
+    }
+    w.text("user", &job.user);
+    w.map("wckey", |w| {
+        w.text("wckey", &job.wckey);
+        w.list("flags", |_| {});
+    });
+    w.text("working_directory", &job.work_dir);
+}
+
+fn tres(w: &mut Writer<'_>, kind: &str, name: &str, id: u32, count: u64) {
+    w.item(|w| {
+        w.text("type", kind);
+        text_or_null(w, "name", name);
+        w.raw("id", id);
+        w.raw("count", count);
+    });
+}
+
+fn job_tres(w: &mut Writer<'_>, job: &AcctJob, held: bool) {
+    let (cpus, mib, nodes) = if held {
+        (job.alloc_cpus, job.alloc_mem_mib, job.alloc_nodes)
+    } else {
+        (job.req_cpus, job.req_mem_mib, job.req_nodes)
+    };
+    if nodes == 0 {
+        return;
+    }
+    tres(w, "cpu", "", 1, u64::from(cpus));
+    if mib > 0 {
+        tres(w, "mem", "", 2, mib);
+    }
+    tres(w, "node", "", 4, u64::from(nodes));
+    tres(w, "billing", "", 5, u64::from(cpus));
+    if held {
+        for (i, (name, count)) in job.gres.iter().enumerate() {
+            let name = name.strip_prefix("gres/").unwrap_or(name);
+            tres(
+                w,
+                "gres",
+                name,
+                1001 + u32::try_from(i).unwrap_or(0),
+                *count,
+            );
+        }
+    }
+}
+
+fn one_step(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep, ctx: &Ctx) {
+    w.map("time", |w| {
+        let (user, system) = row.cpu_us();
+        w.raw("elapsed", row.elapsed_s(ctx));
+        if w.is_old() {
+            w.raw("end", seconds(row.end()));
+            w.raw("start", seconds(row.start()));
+        } else {
+            w.time("end", row.end());
+            w.time("start", row.start());
+        }
+        w.raw("suspended", 0);
+        cpu(w, "system", system);
+        cpu(w, "total", user + system);
+        cpu(w, "user", user);
+    });
+    w.exit("exit_code", step.exit, step.end.is_none());
+    w.map("nodes", |w| {
+        w.raw("count", step.nodes);
+        w.text("range", &step.nodelist);
+        w.texts("list", hostlist::parse(&step.nodelist).unwrap_or_default());
+    });
+    w.map("tasks", |w| w.raw("count", step.tasks));
+    text_or_null(w, "pid", "");
+    w.map("CPU", |w| {
+        w.map("requested_frequency", |w| {
+            w.number("min", None, "null");
+            w.number("max", None, "null");
+        });
+        if w.is_old() {
+            w.list("governor", |_| {});
+        } else {
+            w.text("governor", "");
+        }
+    });
+    killer(w, step.cancelled_by, ctx);
+    state(w, "state", step.state.name());
+    w.map("statistics", |w| {
+        w.map("CPU", |w| w.raw("actual_frequency", 0));
+        w.map("energy", |w| w.number("consumed", Some(0), "0"));
+    });
+    w.map("step", |w| step_id(w, row, step));
+    w.map("task", |w| {
+        w.text(
+            "distribution",
+            if step.distribution.is_empty() {
+                "Unknown"
+            } else {
+                &step.distribution
+            },
+        );
+    });
+    w.map("tres", |w| usage(w, row, step));
+}
+
+fn step_id(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
+    if w.is_old() {
+        w.raw("job_id", row.job.id.0);
+        w.map("het", |w| w.raw("component", "null"));
+        if step.step.0 < StepNo::INTERACTIVE.0 {
+            w.raw("id", step.step.0);
+        } else {
+            w.text("id", &step.step.to_string());
+        }
+    } else {
+        w.text("id", &collect(|o| row.write_raw_id(o)));
+    }
+    w.text("name", &step.name);
+}
+
+fn usage(w: &mut Writer<'_>, row: &AcctRow<'_>, step: &AcctStep) {
+    w.map("requested", |w| {
+        for key in ["max", "min", "average", "total"] {
+            w.list(key, |_| {});
+        }
+    });
+    w.map("consumed", |w| {
+        let used = row.usage();
+        let tasks = used.map_or(1, |u| u64::from(u.tasks.max(1)));
+        w.list("max", |w| {
+            if let Some(u) = used {
+                w.item(|w| {
+                    w.text("type", "mem");
+                    text_or_null(w, "name", "");
+                    w.raw("id", 2);
+                    w.raw("count", u.max_rss_kib * 1024);
+                    w.text("node", &u.max_rss_node);
+                    w.raw("task", u.max_rss_task);
+                });
+            }
+        });
+        w.list("min", |w| {
+            if let Some(u) = used {
+                tres(w, "cpu", "", 1, u.min_cpu_us / 1000);
+            }
+        });
+        w.list("average", |w| {
+            if let Some(u) = used {
+                tres(w, "cpu", "", 1, (u.user_us + u.system_us) / 1000 / tasks);
+                tres(w, "mem", "", 2, u.total_rss_kib * 1024 / tasks);
+            }
+        });
+        w.list("total", |w| {
+            if let Some(u) = used {
+                tres(w, "cpu", "", 1, (u.user_us + u.system_us) / 1000);
+                tres(w, "mem", "", 2, u.total_rss_kib * 1024);
+            }
+        });
+    });
+    w.list("allocated", |w| {
+        tres(w, "cpu", "", 1, u64::from(step.cpus));
+        tres(w, "mem", "", 2, step.mem_mib);
+        tres(w, "node", "", 4, u64::from(step.nodes));
+    });
+}

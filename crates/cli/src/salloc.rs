@@ -1,0 +1,312 @@
+//! salloc: a command, or a shell, that runs here while it holds an allocation.
+
+use crate::say::Say;
+use crate::submit::capture;
+use crate::submit::holder::{Holder, NotGranted, timeout};
+use crate::submit::line::{self, Line};
+use crate::submit::signals::Signals;
+use muster_conf::options::{Command as Program, values};
+use muster_model::job::{ExitStatus, JobState};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::signal::{SigSet, Signal, kill, killpg, raise};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+
+const PREFIX: &str = "Job submit/allocate failed";
+
+/// Runs salloc.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    run(args).unwrap_or_else(|code| code)
+}
+
+fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
+    let mut lines = line::read(Program::Salloc, args)?;
+    let mut specs = Vec::with_capacity(lines.len());
+    for line in &mut lines {
+        specs.push(line::build(line, PREFIX)?.spec);
+    }
+    let words = lines.last().map(|line| line.words.clone());
+    let mut line = lines.swap_remove(0);
+    line.words = words.unwrap_or_default();
+    let kill_signal = kill_signal(&line)?;
+    let no_shell = line.chosen.has("no-shell");
+    if no_shell && !line.words.is_empty() {
+        line.say
+            .error("--no-shell and a command contradict each other");
+        return Err(line.say.failed());
+    }
+    for (spec, number) in specs.iter_mut().zip(0..) {
+        if spec.name.is_empty() {
+            "interactive".clone_into(&mut spec.name);
+        }
+        spec.argv = line.words.clone();
+        spec.submit_line = line::submit_line("salloc", args);
+        // The holder of the first component holds all.
+        spec.interactive = number == 0 && !no_shell;
+    }
+    let holder = Holder::obtain(&line, specs, PREFIX).map_err(|NotGranted(code)| code)?;
+    let say = line.say;
+    say.info(&format!("Granted job allocation {}", holder.job));
+    if wants_bell(&line) {
+        let _ = std::io::stdout().write_all(b"\x07");
+        let _ = std::io::stdout().flush();
+    }
+    if no_shell {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(run_command(&line, holder, kill_signal))
+}
+
+fn wants_bell(line: &Line) -> bool {
+    match line.chosen.strongest(&["bell", "no-bell"]) {
+        Some(given) => given.row.long == "bell",
+        None => false,
+    }
+}
+
+/// `--kill-command`: the signal, if the option was given.
+fn kill_signal(line: &Line) -> Result<Option<Signal>, ExitCode> {
+    let Some(given) = line.chosen.get("kill-command") else {
+        return Ok(None);
+    };
+    let number = match given.value.as_deref() {
+        None => Some(15),
+        Some(text) => values::signal(text),
+    };
+    number
+        .and_then(|n| Signal::try_from(i32::try_from(n).ok()?).ok())
+        .map(Some)
+        .ok_or_else(|| {
+            line.say.error("Invalid --kill-command specification");
+            ExitCode::from(255)
+        })
+}
+
+/// The command, its place on the terminal, and the allocation.
+struct Session {
+    say: Say,
+    holder: Holder,
+    child: Pid,
+    /// Whether the terminal was handed to the command.
+    terminal: bool,
+    kill_signal: Option<Signal>,
+    /// The end of the allocation was announced.
+    revoked: bool,
+}
+
+fn run_command(line: &Line, holder: Holder, kill_signal: Option<Signal>) -> ExitCode {
+    let say = line.say;
+    let signals = match Signals::catch(&[
+        Signal::SIGCHLD,
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGTSTP,
+        Signal::SIGTTOU,
+    ]) {
+        Ok(signals) => signals,
+        Err(e) => return say.fatal(&format!("signalfd: {e}")),
+    };
+    let stdin = std::io::stdin();
+    let terminal = stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp());
+    let mut command = command(line, &holder);
+    command.process_group(0);
+    begin_clean(&mut command, terminal);
+    let child = match command.spawn() {
+        Ok(child) => Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)),
+        Err(e) => {
+            let program = command.get_program().to_string_lossy().into_owned();
+            say.error(&format!("Unable to exec command \"{program}\": {e}"));
+            say.info(&format!("Relinquishing job allocation {}", holder.job));
+            holder.finish(ExitStatus {
+                code: 127,
+                signal: 0,
+            });
+            return say.failed();
+        }
+    };
+    let session = Session {
+        say,
+        holder,
+        child,
+        terminal,
+        kill_signal,
+        revoked: false,
+    };
+    session.watch(&signals)
+}
+
+/// The user's command, or the user's shell.
+fn command(line: &Line, holder: &Holder) -> Command {
+    let mut command = match line.words.split_first() {
+        Some((program, args)) => {
+            let mut command = Command::new(program);
+            command.args(args);
+            command
+        }
+        None => {
+            let shell = std::env::var_os("SHELL").filter(|s| !s.is_empty());
+            Command::new(shell.unwrap_or_else(|| OsString::from("/bin/sh")))
+        }
+    };
+    let own = capture::own_environment();
+    command.env_clear().envs(capture::pairs(&own));
+    command.env("SLURM_SUBMIT_DIR", line::current_dir());
+    for (name, value) in holder.variables() {
+        if name != "SLURM_SUBMIT_DIR" {
+            command.env(name, value);
+        }
+    }
+    if let Some(dir) = line.chosen.value("chdir") {
+        command.current_dir(dir);
+    }
+    command
+}
+
+/// What is done in the new process before the command itself begins: its process group becomes the one in front on the
+/// terminal, if there is one, and the signals that salloc reads from a descriptor are open to it again.
+#[allow(unsafe_code)]
+fn begin_clean(command: &mut Command, terminal: bool) {
+    let begin = move || {
+        if terminal {
+            let mut quiet = SigSet::empty();
+            quiet.add(Signal::SIGTTOU);
+            quiet.thread_block()?;
+            tcsetpgrp(std::io::stdin(), nix::unistd::getpid())?;
+        }
+        SigSet::empty().thread_set_mask()?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only sigprocmask, tcsetpgrp and getpid are called, which are async-signal-safe;
+    // `stdin()` hands out a handle that was made before the fork.
+    unsafe {
+        command.pre_exec(begin);
+    }
+}
+
+impl Session {
+    fn watch(mut self, signals: &Signals) -> ExitCode {
+        loop {
+            let mut fds = vec![PollFd::new(signals.fd(), PollFlags::POLLIN)];
+            if !self.revoked
+                && let Some(fd) = self.holder.fd()
+            {
+                fds.push(PollFd::new(fd, PollFlags::POLLIN));
+            }
+            let _ = poll(&mut fds, timeout(self.holder.wake()));
+            while let Some(signal) = signals.take() {
+                if let Some(status) = self.signal(signal) {
+                    return self.end(status);
+                }
+            }
+            if !self.revoked {
+                self.poll_controller();
+            }
+        }
+    }
+
+    /// Reacts to a signal; the command's status when it ended.
+    fn signal(&mut self, signal: Signal) -> Option<WaitStatus> {
+        match signal {
+            Signal::SIGCHLD => {
+                let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+                match waitpid(self.child, Some(flags)) {
+                    Ok(WaitStatus::Stopped(..)) => {
+                        self.stop_too();
+                        None
+                    }
+                    Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => {
+                        Some(status)
+                    }
+                    _ => None,
+                }
+            }
+            // The terminal gives these to the group in front, which is the command's.
+            Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTSTP | Signal::SIGTTOU => None,
+            other => {
+                let _ = killpg(self.child, other);
+                None
+            }
+        }
+    }
+
+    /// The command was stopped by the terminal: the shell that called salloc must get the terminal back.
+    fn stop_too(&self) {
+        if !self.terminal {
+            return;
+        }
+        let stdin = std::io::stdin();
+        let _ = tcsetpgrp(&stdin, getpgrp());
+        let _ = raise(Signal::SIGSTOP);
+        let _ = tcsetpgrp(&stdin, self.child);
+        let _ = killpg(self.child, Signal::SIGCONT);
+    }
+
+    fn poll_controller(&mut self) {
+        if let Err(error) = self.holder.read() {
+            // Such as a job that is no longer known: the allocation is gone.
+            self.say.error(&error.to_string());
+            self.revoke(None);
+        } else if let Some(ended) = self.holder.ended {
+            self.revoke(Some(ended.state));
+        }
+    }
+
+    fn revoke(&mut self, state: Option<JobState>) {
+        self.revoked = true;
+        let job = self.holder.job;
+        match state {
+            Some(JobState::Timeout) => self.say.info(&format!(
+                "Job {job} has exceeded its time limit and its allocation has been revoked."
+            )),
+            _ => self
+                .say
+                .info(&format!("Job allocation {job} has been revoked.")),
+        }
+        // An interactive shell is hung up on; another command goes on unless the user asked otherwise.
+        let signal = self.kill_signal.or(self.terminal.then_some(Signal::SIGHUP));
+        if let Some(signal) = signal {
+            let _ = killpg(self.child, signal);
+            let _ = kill(self.child, Signal::SIGCONT);
+        }
+    }
+
+    fn end(self, status: WaitStatus) -> ExitCode {
+        if self.terminal {
+            let _ = tcsetpgrp(std::io::stdin(), getpgrp());
+        }
+        let (exit, code) = match status {
+            WaitStatus::Signaled(_, signal, _) => {
+                let number = signal as u32;
+                let exit = ExitStatus {
+                    code: 0,
+                    signal: number,
+                };
+                // What the user did to the command is no failure of salloc.
+                let code = match signal {
+                    Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGKILL => 0,
+                    _ => 128 + number,
+                };
+                (exit, code)
+            }
+            WaitStatus::Exited(_, code) => {
+                let code = u32::try_from(code).unwrap_or(1);
+                (ExitStatus { code, signal: 0 }, code)
+            }
+            _ => (ExitStatus::default(), 0),
+        };
+        if !self.revoked {
+            self.say
+                .info(&format!("Relinquishing job allocation {}", self.holder.job));
+            self.holder.finish(exit);
+        }
+        ExitCode::from(u8::try_from(code).unwrap_or(1))
+    }
+}

@@ -1,0 +1,144 @@
+//! What a command tells its user: `COMMAND: text` and `COMMAND: error: text` on standard error, answers on standard
+//! output. Each message is one write, and a reader that went away is no reason to stop.
+
+use crate::connect::ConnectError;
+use muster_conf::options::OptionError;
+use muster_conf::options::job::BuildError;
+use muster_model::refusal::Refusal;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// The voice of one command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Say {
+    /// The command.
+    pub(crate) name: &'static str,
+    /// `--quiet`: errors only.
+    pub(crate) quiet: bool,
+    /// How often `--verbose` was given.
+    pub(crate) verbose: u32,
+}
+
+impl Say {
+    pub(crate) const fn new(name: &'static str) -> Say {
+        Say {
+            name,
+            quiet: false,
+            verbose: 0,
+        }
+    }
+
+    /// `COMMAND: text`, unless quiet.
+    pub(crate) fn info(&self, text: &str) {
+        if !self.quiet {
+            stderr(&format!("{}: {text}\n", self.name));
+        }
+    }
+
+    /// The text alone on standard output, unless quiet.
+    pub(crate) fn plain(&self, text: &str) {
+        if !self.quiet {
+            stdout(&format!("{text}\n"));
+        }
+    }
+
+    /// `COMMAND: text`, with `-v`.
+    pub(crate) fn verbose(&self, text: &str) {
+        if self.verbose > 0 {
+            stderr(&format!("{}: {text}\n", self.name));
+        }
+    }
+
+    /// `COMMAND: warning: text`, unless quiet.
+    pub(crate) fn warning(&self, text: &str) {
+        if !self.quiet {
+            stderr(&format!("{}: warning: {text}\n", self.name));
+        }
+    }
+
+    /// `COMMAND: error: text`.
+    pub(crate) fn error(&self, text: &str) {
+        stderr(&format!("{}: error: {text}\n", self.name));
+    }
+
+    /// `COMMAND: fatal: text`.
+    pub(crate) fn fatal(&self, text: &str) -> ExitCode {
+        stderr(&format!("{}: fatal: {text}\n", self.name));
+        self.failed()
+    }
+
+    /// The exit code of a failure: 1, or what `SLURM_EXIT_ERROR` says.
+    pub(crate) fn failed(&self) -> ExitCode {
+        ExitCode::from(exit_variable("SLURM_EXIT_ERROR").unwrap_or(1))
+    }
+
+    /// What is wrong with an option, and the exit code for it.
+    pub(crate) fn option_error(&self, error: &OptionError) -> ExitCode {
+        for line in &error.lines {
+            if error.bare {
+                stderr(&format!(
+                    "{0}: {line}\nTry \"{0} --help\" for more information\n",
+                    self.name
+                ));
+            } else {
+                self.error(line);
+            }
+        }
+        match error.exit {
+            1 => self.failed(),
+            other => ExitCode::from(other),
+        }
+    }
+
+    /// Why the options make no job; `prefix` is the command's own for refusals.
+    pub(crate) fn build_error(&self, prefix: &str, error: &BuildError) -> ExitCode {
+        match error {
+            BuildError::Option(error) => self.option_error(error),
+            BuildError::Refused(refusal) => self.refusal(prefix, refusal),
+        }
+    }
+
+    /// A refusal: what exactly is wrong, then Slurm's wording behind the command's own prefix.
+    pub(crate) fn refusal(&self, prefix: &str, refusal: &Refusal) -> ExitCode {
+        if !refusal.detail.is_empty() {
+            self.error(&refusal.detail);
+        }
+        self.error(&format!("{prefix}: {}", refusal.code.text()));
+        self.failed()
+    }
+
+    /// Why the controller could not be asked or said no.
+    pub(crate) fn connect_error(&self, prefix: &str, error: &ConnectError) -> ExitCode {
+        match error {
+            ConnectError::Refused(refusal) => self.refusal(prefix, refusal),
+            ConnectError::Config(_) => self.fatal(&error.to_string()),
+            other => {
+                self.error(&format!("{prefix}: {other}"));
+                self.failed()
+            }
+        }
+    }
+}
+
+/// An exit code that the environment sets.
+pub(crate) fn exit_variable(name: &str) -> Option<u8> {
+    crate::process::variable(name)?.parse().ok()
+}
+
+/// Writes to standard error.
+pub(crate) fn stderr(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes to standard output.
+pub(crate) fn stdout(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}
+
+/// `--version`.
+pub(crate) fn version() -> ExitCode {
+    stdout(&format!("slurm {}\n", crate::SLURM_VERSION));
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,551 @@
+//! scancel: ends jobs, or sends them a signal. To end a job that is gone is no failure, and said only with `-v`;
+//! a signal or a step that finds nothing is one.
+
+use crate::connect::{Client, ConnectError};
+use crate::listing::this_cluster;
+use crate::options::{Arg, Opt, Spec, also, flag, opt};
+use crate::say::{self, Say};
+use crate::submit::line;
+use crate::targets::{job_target, step_number};
+use muster_conf::options::values;
+use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
+use muster_model::ids::StepNo;
+use muster_model::index_set::IndexSet;
+use muster_model::job::JobState;
+use muster_model::refusal::RefusalCode;
+use muster_proto::client::{JobFilter, Query, Response};
+use std::io::BufRead as _;
+use std::process::ExitCode;
+
+/// scancel.
+pub(crate) static SPEC: Spec = Spec {
+    name: "scancel",
+    about: "Ends jobs and steps, or sends them a signal.",
+    operands: "[JOB[_INDEX][.STEP]...]",
+    options: OPTIONS,
+    variables: VARIABLES,
+    notes: "Without a JOB, one of the options that choose jobs must be there. A job that is gone is no error.\n",
+};
+
+static OPTIONS: &[Opt] = &[
+    opt("account", "NAME", "only jobs of this account").short('A'),
+    opt(
+        "admin-comment",
+        "TEXT",
+        "leave this comment in the jobs' records",
+    )
+    .refused("set it with scontrol update JobId=JOB AdminComment=TEXT"),
+    opt(
+        "autocomplete",
+        "WORD",
+        "names that complete a word, for shells",
+    )
+    .refused("completion scripts are not made by the commands themselves"),
+    flag("batch", "signal the batch script's shell only").short('b'),
+    opt(
+        "clusters",
+        "NAME",
+        "cluster that has the jobs; only this one is known",
+    )
+    .short('M'),
+    also("clusters", "cluster", Arg::Required),
+    flag("cron", "jobs of scrontab")
+        .short('c')
+        .refused("there are no scrontab jobs here"),
+    flag("ctld", "send the request through the controller").stored("it always goes there"),
+    flag(
+        "full",
+        "signal the batch script, its children and all steps",
+    )
+    .short('f'),
+    flag("help", "print this help"),
+    flag("hurry", "do not wait for burst buffers")
+        .short('H')
+        .stored("there are no burst buffers"),
+    flag("interactive", "ask before each job").short('i'),
+    flag("me", "only one's own jobs"),
+    opt("name", "NAME", "only jobs of this name").short('n'),
+    also("name", "jobname", Arg::Required),
+    opt("nodelist", "HOSTLIST", "only jobs on these nodes").short('w'),
+    opt("partition", "NAME", "only jobs in this partition").short('p'),
+    opt("qos", "NAME", "only jobs of this quality of service").short('q'),
+    flag("quiet", "print nothing about jobs that are gone").short('Q'),
+    opt("reservation", "NAME", "only jobs in this reservation").short('R'),
+    opt("sibling", "NAME", "a federation's job on this cluster")
+        .refused("this cluster is not in a federation"),
+    opt(
+        "signal",
+        "NAME|NUMBER",
+        "send this signal instead of ending the job",
+    )
+    .short('s'),
+    opt("state", "STATE", "only PENDING, RUNNING or SUSPENDED jobs").short('t'),
+    flag("usage", "print a short summary"),
+    opt("user", "NAME|UID", "only jobs of this user").short('u'),
+    flag("verbose", "say what is done").short('v'),
+    flag("version", "print the version").short('V'),
+    opt("wckey", "KEY", "only jobs with this workload key"),
+];
+
+/// Variables that stand for options; those of flags must begin with t, y or 1.
+static VARIABLES: &[(&str, &str)] = &[
+    ("SCANCEL_ACCOUNT", "account"),
+    ("SCANCEL_NAME", "name"),
+    ("SCANCEL_PARTITION", "partition"),
+    ("SCANCEL_QOS", "qos"),
+    ("SCANCEL_STATE", "state"),
+    ("SCANCEL_USER", "user"),
+    ("SCANCEL_NODELIST", "nodelist"),
+    ("SCANCEL_RESERVATION", "reservation"),
+    ("SCANCEL_WCKEY", "wckey"),
+    ("SCANCEL_BATCH", "batch"),
+    ("SCANCEL_FULL", "full"),
+    ("SCANCEL_INTERACTIVE", "interactive"),
+    ("SCANCEL_VERBOSE", "verbose"),
+];
+
+/// The options and targets of scancel.
+#[derive(Debug, Default)]
+struct CancelRequest {
+    filter: JobSelection,
+    /// Targets as the user wrote them.
+    targets: Vec<Target>,
+    signal: Option<u32>,
+    batch: bool,
+    full: bool,
+    interactive: bool,
+    quiet: bool,
+    verbose: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    text: String,
+    job: JobTarget,
+    step: Option<StepNo>,
+}
+
+/// Runs scancel.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    let say = Say::new("scancel");
+    let request = match read(&say, args) {
+        Ok(request) => request,
+        Err(code) => return code,
+    };
+    let say = Say {
+        quiet: request.quiet,
+        verbose: request.verbose,
+        ..say
+    };
+    let mut client = match Client::connect_patiently(line::PATIENCE) {
+        Ok(client) => client,
+        Err(error) => return say.connect_error("Unable to cancel jobs", &error),
+    };
+    carry_out(&say, &mut client, request)
+}
+
+fn read(say: &Say, args: &[String]) -> Result<CancelRequest, ExitCode> {
+    let parsed = SPEC.parse(args).map_err(|text| {
+        say::stderr(&format!("{text}\n"));
+        say.failed()
+    })?;
+    let mut request = CancelRequest::default();
+    from_environment(say, &mut request)?;
+    for (option, value) in parsed.options {
+        apply(say, &mut request, option, value.unwrap_or_default())?;
+    }
+    for word in &parsed.operands {
+        // Ids may be given with commas between them.
+        for text in split_ids(word) {
+            let target = target(text).ok_or_else(|| {
+                say.error(&format!("Invalid job id {text}"));
+                say.failed()
+            })?;
+            request.targets.push(target);
+        }
+    }
+    if request.targets.is_empty() && request.filter == JobSelection::default() {
+        say.error("No job identification provided");
+        return Err(say.failed());
+    }
+    if request.batch && request.targets.iter().any(|t| t.step.is_some()) {
+        say.error("the --batch option is only valid with whole jobs, not with steps");
+        return Err(say.failed());
+    }
+    Ok(request)
+}
+
+fn from_environment(say: &Say, request: &mut CancelRequest) -> Result<(), ExitCode> {
+    for (name, option) in VARIABLES {
+        let takes_value = OPTIONS
+            .iter()
+            .any(|o| o.name == *option && o.arg != Arg::None);
+        let Ok(value) = std::env::var(name) else {
+            continue;
+        };
+        if takes_value && !value.is_empty() {
+            apply(say, request, option, value)?;
+        } else if !takes_value && value.starts_with(['t', 'T', 'y', 'Y', '1']) {
+            apply(say, request, option, String::new())?;
+        }
+    }
+    Ok(())
+}
+
+fn apply(
+    say: &Say,
+    request: &mut CancelRequest,
+    option: &str,
+    value: String,
+) -> Result<(), ExitCode> {
+    let filter = &mut request.filter;
+    match option {
+        "account" => filter.account = Some(value),
+        "batch" => request.batch = true,
+        "clusters" => {
+            if let Err(failure) = this_cluster("scancel", &value) {
+                say::stderr(&format!("{failure}\n"));
+                return Err(say.failed());
+            }
+        }
+        "full" => request.full = true,
+        "interactive" => request.interactive = true,
+        "me" => filter.uid = Some(nix::unistd::getuid().as_raw()),
+        "name" => filter.name = Some(value),
+        "nodelist" => {
+            filter.nodes = muster_model::hostlist::parse(&value).map_err(|e| {
+                say.error(&format!("Invalid --nodelist: {e}"));
+                say.failed()
+            })?;
+        }
+        "partition" => filter.partition = Some(value),
+        "qos" => filter.qos = Some(value),
+        "quiet" => request.quiet = true,
+        "reservation" => filter.reservation = Some(value),
+        "signal" => {
+            request.signal = Some(values::signal(&value).ok_or_else(|| {
+                say::stderr(&format!("Unknown job signal: {value}\n"));
+                say.failed()
+            })?);
+        }
+        "state" => filter.state = Some(state(&value).ok_or_else(|| {
+            say::stderr(&format!(
+                "Invalid job state specified: {value}\nValid job states are PENDING, RUNNING, and SUSPENDED\n"
+            ));
+            say.failed()
+        })?),
+        "user" => {
+            let user = line::user(&value).map(|u| u.uid.as_raw());
+            filter.uid = Some(user.or_else(|| value.parse().ok()).ok_or_else(|| {
+                say.error(&format!("Invalid user name: {value}"));
+                say.failed()
+            })?);
+        }
+        "verbose" => request.verbose += 1,
+        "wckey" => filter.wckey = Some(value),
+        "help" => {
+            say::stdout(&SPEC.help());
+            return Err(ExitCode::SUCCESS);
+        }
+        "usage" => {
+            say::stdout(&SPEC.usage());
+            return Err(ExitCode::SUCCESS);
+        }
+        "version" => return Err(say::version()),
+        other => {
+            say.error(&format!("option --{other} is not implemented"));
+            return Err(say.failed());
+        }
+    }
+    Ok(())
+}
+
+fn state(text: &str) -> Option<JobState> {
+    [JobState::Pending, JobState::Running, JobState::Suspended]
+        .into_iter()
+        .find(|s| s.name().eq_ignore_ascii_case(text) || s.code().eq_ignore_ascii_case(text))
+}
+
+/// Splits at commas and blanks outside brackets.
+fn split_ids(word: &str) -> Vec<&str> {
+    let mut depth = 0;
+    word.split(move |c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        depth <= 0 && (c == ',' || c.is_whitespace())
+    })
+    .filter(|part| !part.is_empty())
+    .collect()
+}
+
+/// `J`, `J_1`, `J_[1-3]`, `J.0`, `J_1.batch`.
+fn target(text: &str) -> Option<Target> {
+    let (id, step) = match text.split_once('.') {
+        Some((id, step)) => (id, Some(step_number(step)?)),
+        None => (text, None),
+    };
+    Some(Target {
+        text: text.to_owned(),
+        job: job_target(id)?,
+        step,
+    })
+}
+
+/// Jobs that one request names: fewer than the refusals that an answer tells one by one.
+const TARGETS_MAX: usize = 5_000;
+
+fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> ExitCode {
+    if request.interactive {
+        match ask_for_each(say, client, &request) {
+            Ok(targets) if targets.is_empty() => return ExitCode::SUCCESS,
+            Ok(targets) => request.targets = targets,
+            Err(code) => return code,
+        }
+    }
+    let mut failed = false;
+    // Steps are named one at a time; whole jobs go in one request.
+    let (steps, jobs): (Vec<Target>, Vec<Target>) =
+        request.targets.drain(..).partition(|t| t.step.is_some());
+    for target in &steps {
+        announce(say, &request, target);
+        let selection = JobSelection {
+            targets: vec![target.job.clone()],
+            step: target.step,
+            ..request.filter.clone()
+        };
+        failed |= send(
+            say,
+            client,
+            &request,
+            selection,
+            std::slice::from_ref(target),
+        );
+    }
+    if steps.is_empty() || !jobs.is_empty() {
+        for target in &jobs {
+            announce(say, &request, target);
+        }
+        // Without targets there is one request, of the filters alone.
+        let mut parts: Vec<&[Target]> = jobs.chunks(TARGETS_MAX).collect();
+        if parts.is_empty() {
+            parts.push(&[]);
+        }
+        for part in parts {
+            let selection = JobSelection {
+                targets: part.iter().map(|t| t.job.clone()).collect(),
+                ..request.filter.clone()
+            };
+            failed |= send(say, client, &request, selection, part);
+        }
+    }
+    if failed {
+        say.failed()
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn announce(say: &Say, request: &CancelRequest, target: &Target) {
+    match (request.signal, target.step) {
+        (None, None) => say.verbose(&format!("Terminating job {}", target.text)),
+        (None, Some(_)) => say.verbose(&format!("Terminating step {}", target.text)),
+        (Some(signal), None) => say.verbose(&format!("Signal {signal} to job {}", target.text)),
+        (Some(signal), Some(_)) => say.verbose(&format!("Signal {signal} to step {}", target.text)),
+    }
+}
+
+/// Sends one request; whether something went wrong that counts.
+fn send(
+    say: &Say,
+    client: &mut Client,
+    request: &CancelRequest,
+    selection: JobSelection,
+    targets: &[Target],
+) -> bool {
+    let is_step = selection.step.is_some();
+    let whole_kill =
+        matches!(request.signal, None | Some(9)) && !request.batch && !request.full && !is_step;
+    let command = if whole_kill {
+        UserCommand::Cancel { selection }
+    } else {
+        UserCommand::Signal {
+            selection,
+            signal: request.signal.unwrap_or(9),
+            scope: match (request.batch, request.full) {
+                (_, true) => SignalScope::Full,
+                (true, false) => SignalScope::Batch,
+                (false, false) => SignalScope::Steps,
+            },
+        }
+    };
+    match client.command(command) {
+        Ok(Reply::Done { refused, .. }) => {
+            let mut failed = false;
+            for (id, refusal) in refused {
+                failed |= complain(say, &id, request.signal.is_some(), is_step, refusal.code);
+            }
+            failed
+        }
+        Err(ConnectError::Refused(refusal)) => {
+            let id = targets.first().map_or("", |t| t.text.as_str());
+            complain(say, id, request.signal.is_some(), is_step, refusal.code)
+        }
+        Ok(other) => {
+            say.error(&format!("unexpected answer {other:.60?}"));
+            true
+        }
+        Err(error) => {
+            say.connect_error("Unable to cancel jobs", &error);
+            true
+        }
+    }
+}
+
+/// A job that is gone already is what the user wanted; that is said only with `-v`. One that was to be signalled,
+/// and a step, should have been there.
+fn complain(say: &Say, id: &str, signal: bool, is_step: bool, code: RefusalCode) -> bool {
+    let gone = match code {
+        RefusalCode::InvalidJobId | RefusalCode::AlreadyDone => !signal && !is_step,
+        RefusalCode::JobPending => true,
+        _ => false,
+    };
+    if gone && (say.verbose == 0 || say.quiet) {
+        return false;
+    }
+    let what = if is_step {
+        "Kill step error on step id"
+    } else {
+        "Kill job error on job id"
+    };
+    say.error(&format!("{what} {id}: {}", code.text()));
+    !gone
+}
+
+/// `--interactive`: the jobs that the user agrees to.
+fn ask_for_each(
+    say: &Say,
+    client: &mut Client,
+    request: &CancelRequest,
+) -> Result<Vec<Target>, ExitCode> {
+    let filter = JobFilter {
+        ids: request.targets.iter().map(|t| t.job.job).collect(),
+        uids: request.filter.uid.into_iter().collect(),
+        states: request.filter.state.into_iter().collect(),
+        partitions: request.filter.partition.clone().into_iter().collect(),
+        active: true,
+        ..JobFilter::default()
+    };
+    let mut answer = client.query(Query::Jobs(filter));
+    let mut agreed = Vec::new();
+    let mut lines = std::io::stdin().lock().lines();
+    let mut jobs = Vec::new();
+    loop {
+        match answer {
+            Ok(Response::Jobs(part)) => {
+                jobs.extend(part.jobs.into_jobs());
+                if !part.more {
+                    break;
+                }
+                answer = client.receive();
+            }
+            Ok(other) => {
+                let error = crate::connect::unexpected(&other);
+                return Err(say.connect_error("Unable to list jobs", &error));
+            }
+            Err(error) => return Err(say.connect_error("Unable to list jobs", &error)),
+        }
+    }
+    for job in jobs
+        .iter()
+        .filter(|j| !j.state.is_ended() && matches(&request.filter, j))
+    {
+        say::stdout(&format!(
+            "Cancel job_id={} name={} partition={} [y/n]? ",
+            job.id, job.spec.name, job.partition
+        ));
+        let yes = lines
+            .next()
+            .and_then(Result::ok)
+            .is_some_and(|l| l.trim_start().starts_with(['y', 'Y']));
+        if yes {
+            let tasks: Option<IndexSet> = request
+                .targets
+                .iter()
+                .find(|t| t.job.job == job.id)
+                .and_then(|t| t.job.tasks.clone());
+            agreed.push(Target {
+                text: job.id.to_string(),
+                job: JobTarget {
+                    job: job.id,
+                    tasks,
+                    component: None,
+                },
+                step: None,
+            });
+        }
+    }
+    Ok(agreed)
+}
+
+/// The filters that a listing cannot apply itself.
+fn matches(filter: &JobSelection, job: &muster_model::job::Job) -> bool {
+    let same = |want: &Option<String>, have: Option<&String>| {
+        want.as_ref().is_none_or(|w| have == Some(w))
+    };
+    same(&filter.name, Some(&job.spec.name))
+        && same(&filter.account, job.spec.account.as_ref())
+        && same(&filter.qos, job.spec.qos.as_ref())
+        && same(&filter.reservation, job.spec.reservation.as_ref())
+        && same(&filter.wckey, job.spec.wckey.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::ids::JobId;
+
+    #[test]
+    fn ids() {
+        let t = target("12_[1-3,5].0").unwrap();
+        assert_eq!((t.job.job, t.step), (JobId(12), Some(StepNo(0))));
+        assert_eq!(
+            t.job.tasks.unwrap().iter().collect::<Vec<_>>(),
+            [1, 2, 3, 5]
+        );
+        assert_eq!(target("7.batch").unwrap().step, Some(StepNo::BATCH));
+        assert_eq!(target("7_*").unwrap().job.tasks, None);
+        assert_eq!(target("7_4").unwrap().job.tasks.unwrap().len(), 1);
+        for bad in [
+            "", "foo", "1_", "1.x", "1_[1-3", "0", "+1", "-1", "1.", "1__2",
+        ] {
+            assert!(target(bad).is_none(), "{bad}");
+        }
+        assert_eq!(split_ids("1,2_[3,4] 5"), ["1", "2_[3,4]", "5"]);
+    }
+
+    fn request(args: &[&str]) -> Result<CancelRequest, ExitCode> {
+        let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
+        read(&Say::new("scancel"), &args)
+    }
+
+    #[test]
+    fn options_may_follow_ids() {
+        let w = request(&["5", "--signal", "USR2"]).unwrap();
+        assert_eq!((w.signal, w.targets.len()), (Some(12), 1));
+        let w = request(&["-v", "-t", "pd", "-n", "x"]).unwrap();
+        assert_eq!(w.filter.state, Some(JobState::Pending));
+        assert_eq!(w.filter.name.as_deref(), Some("x"));
+        for bad in [
+            &[][..],
+            &["-t", "CD", "1"],
+            &["foo"],
+            &["-s", "FOO", "1"],
+            &["--nosuch"],
+        ] {
+            assert!(request(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,634 @@
+//! `scontrol show`: records in full. The rest of scontrol, which changes things, is in `submit::scontrol` and calls this.
+
+mod job;
+mod node;
+#[cfg(test)]
+mod show_tests;
+mod topology;
+
+use crate::connect::Client;
+use crate::listing::context::Ctx;
+use crate::listing::document::Dialect;
+use crate::listing::job::JobRow;
+use crate::listing::node::NodeView;
+use crate::listing::query::{self, Jobs};
+use crate::listing::step_fields::StepRow;
+use crate::listing::{
+    Failure, complain, failed_call, job_document, node_document, print, reservation,
+};
+use crate::options::Status;
+use job::Style;
+use muster_model::hostlist;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::ArrayRole;
+use muster_model::private_data::PrivateData;
+use muster_proto::client::JobFilter;
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Options of scontrol that `show` reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScontrolFlags {
+    /// `-o`: a record is a line.
+    pub one_liner: bool,
+    /// `-d`: how often it was given.
+    pub details: u32,
+    /// `-a`: hidden partitions too.
+    pub all: bool,
+    /// `--hide`: no hidden partitions.
+    pub hide: bool,
+    /// `--json`.
+    pub json: bool,
+    /// `--yaml`.
+    pub yaml: bool,
+    /// `-Q`: no complaints.
+    pub quiet: bool,
+}
+
+impl ScontrolFlags {
+    fn style(self) -> Style {
+        Style {
+            one_line: self.one_liner,
+            details: self.details,
+        }
+    }
+
+    fn dialect(self) -> Option<Dialect> {
+        (self.json || self.yaml).then(|| Dialect::newest(self.yaml))
+    }
+}
+
+/// Runs `scontrol show` with the words after `show`.
+pub(crate) fn scontrol_show(words: &[String], flags: &ScontrolFlags) -> ExitCode {
+    match show(words, *flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if flags.quiet => {
+            drop(failure);
+            ExitCode::FAILURE
+        }
+        Err(failure) => failure.report(),
+    }
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entity {
+    Job,
+    Node,
+    Partition,
+    Step,
+    Config,
+    Daemons,
+    Reservation,
+    Topology,
+    Hostnames,
+    Hostlist,
+    HostlistSorted,
+    Licenses,
+    Frontend,
+    Aliases,
+    Nothing,
+}
+
+/// Names, how many letters of each must be given at least, what is shown, and what is missing.
+pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
+    ("jobs", 1, Entity::Job, Status::Works),
+    ("nodes", 1, Entity::Node, Status::Works),
+    ("partitions", 1, Entity::Partition, Status::Works),
+    ("steps", 2, Entity::Step, Status::Works),
+    ("config", 1, Entity::Config, Status::Works),
+    ("daemons", 2, Entity::Daemons, Status::Works),
+    ("reservations", 1, Entity::Reservation, Status::Works),
+    ("topology", 1, Entity::Topology, Status::Works),
+    ("hostnames", 5, Entity::Hostnames, Status::Works),
+    ("hostlist", 5, Entity::Hostlist, Status::Works),
+    ("hostlistsorted", 9, Entity::HostlistSorted, Status::Works),
+    ("licenses", 2, Entity::Licenses, Status::Works),
+    (
+        "frontends",
+        1,
+        Entity::Frontend,
+        Status::Partly("there are none, and that is what is said"),
+    ),
+    ("federations", 3, Entity::Nothing, NOTHING),
+    ("burstbuffers", 2, Entity::Nothing, NOTHING),
+    ("bbstat", 2, Entity::Nothing, NOTHING),
+    ("dwstat", 2, Entity::Nothing, NOTHING),
+    ("aliases", 2, Entity::Aliases, Status::Works),
+    (
+        "assoc_mgr",
+        2,
+        Entity::Nothing,
+        Status::Refused("see sacctmgr show association, sacctmgr show qos and sshare -a -l"),
+    ),
+    (
+        "slurmd",
+        2,
+        Entity::Nothing,
+        Status::Refused("agents are asked by the controller only; see scontrol show nodes"),
+    ),
+];
+
+const NOTHING: Status = Status::Partly("there are none: nothing is printed");
+
+fn entity(word: &str) -> Option<(Entity, Status)> {
+    let word = word.to_ascii_lowercase();
+    // Users also name an entity as its records begin: JobId, NodeName, StepId, ....
+    let short = ["id", "name"]
+        .iter()
+        .find_map(|end| word.strip_suffix(end).filter(|rest| !rest.is_empty()));
+    let named = |word: &str| {
+        ENTITIES
+            .iter()
+            .find(|(name, least, ..)| word.len() >= *least && name.starts_with(word))
+            .map(|(_, _, entity, status)| (*entity, *status))
+    };
+    named(&word).or_else(|| short.and_then(named))
+}
+
+fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
+    let (what, which) = match words {
+        [] => return Err(Failure::new("too few arguments for keyword:show")),
+        [what] => match what.split_once('=') {
+            Some((what, which)) => (what, Some(which)),
+            None => (what.as_str(), None),
+        },
+        [what, which] => (what.as_str(), Some(which.as_str())),
+        _ => return Err(Failure::new("too many arguments for keyword:show")),
+    };
+    let invalid = || Failure::new(format!("invalid entity:{what} for keyword:show "));
+    let (entity, status) = entity(what).ok_or_else(invalid)?;
+    if let Status::Refused(why) = status {
+        return Err(Failure::new(format!(
+            "scontrol: error: show {what} is not supported: {why}"
+        )));
+    }
+    if flags.dialect().is_some()
+        && !matches!(entity, Entity::Job | Entity::Node | Entity::Partition)
+    {
+        return Err(Failure::new(format!(
+            "scontrol: error: show {what}: --json and --yaml are there for jobs, nodes and partitions"
+        )));
+    }
+    match entity {
+        Entity::Job => jobs(which, flags),
+        Entity::Node => nodes(which, flags),
+        Entity::Partition => partitions(which, flags),
+        Entity::Step => steps(which, flags),
+        Entity::Config => config(),
+        Entity::Daemons => daemons(),
+        Entity::Reservation => reservation::show(which, flags.one_liner, flags.quiet),
+        Entity::Topology => topology(which),
+        Entity::Hostnames => hostnames(which),
+        Entity::Hostlist => host_list(which, hostlist::compress),
+        Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
+        Entity::Licenses => licenses(which, flags),
+        Entity::Aliases => aliases(which),
+        Entity::Frontend => {
+            print("No nodes in the system\n");
+            Ok(())
+        }
+        Entity::Nothing => Ok(()),
+    }
+}
+
+/// A job as `show job` takes it: `12`, `12_3`.
+fn parse_job(text: &str) -> Option<(JobId, Option<u32>)> {
+    if let Some((leader, component)) = text.split_once('+') {
+        // Components are numbered on from their leader.
+        let (leader, component): (u64, u32) = (leader.parse().ok()?, component.parse().ok()?);
+        return Some((JobId(leader.checked_add(component.into())?), None));
+    }
+    let (id, task) = match text.split_once('_') {
+        Some((id, task)) => (id, Some(task.parse().ok()?)),
+        None => (text, None),
+    };
+    Some((JobId(id.parse().ok()?), task))
+}
+
+fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
+    let mut wanted = Vec::new();
+    for word in which.unwrap_or("").split(',').filter(|w| !w.is_empty()) {
+        let job = parse_job(word)
+            .ok_or_else(|| Failure::new("scontrol_print_job error: Invalid job id specified"))?;
+        wanted.push(job);
+    }
+    let (ctx, jobs) = load_jobs(
+        "slurm_load_jobs",
+        wanted.iter().map(|(id, _)| *id).collect(),
+    )?;
+    let mut out = String::new();
+    let mut missing = None;
+    let mut rows = Vec::new();
+    if wanted.is_empty() {
+        rows.extend(jobs.jobs.iter().map(|j| JobRow::new(j, jobs.array_of(j))));
+        rows.retain(|row| flags.all || !is_hidden(row, &ctx));
+    }
+    for (id, task) in &wanted {
+        let before = rows.len();
+        rows.extend(rows_of(&jobs, *id, *task));
+        if rows.len() == before {
+            missing = Some((*id, *task));
+        }
+    }
+    if let Some(dialect) = flags.dialect() {
+        job_document::write(&mut out, dialect, &rows, &ctx);
+    } else {
+        for row in &rows {
+            job::write_job(&mut out, row, &ctx, flags.style());
+        }
+        if rows.is_empty() && missing.is_none() && !flags.quiet {
+            out.push_str("No jobs in the system\n");
+        }
+    }
+    match missing {
+        Some((id, Some(task))) => {
+            out.push_str(&format!("Job {id}_{task} not found\n"));
+            print(&out);
+            Err(Failure::silent())
+        }
+        Some((_, None)) => {
+            print(&out);
+            Err(Failure::new(
+                "slurm_load_jobs error: Invalid job id specified",
+            ))
+        }
+        None => {
+            print(&out);
+            Ok(())
+        }
+    }
+}
+
+fn is_hidden(row: &JobRow<'_>, ctx: &Ctx) -> bool {
+    ctx.partition(&row.job.partition).is_some_and(|p| p.hidden)
+}
+
+/// Records of a job or an array, or of one task.
+fn rows_of(jobs: &Jobs, id: JobId, task: Option<u32>) -> impl Iterator<Item = JobRow<'_>> {
+    jobs.jobs.iter().filter_map(move |job| {
+        let row = JobRow::new(job, jobs.array_of(job));
+        let led = job.het.is_some_and(|part| part.leader == id);
+        if row.base_id() != id && job.id != id && !led {
+            return None;
+        }
+        match (task, &job.array) {
+            (None, _) => Some(row),
+            (Some(task), ArrayRole::Task { base, index }) => {
+                (*base == id && *index == task).then_some(row)
+            }
+            (Some(task), ArrayRole::Pending { indices }) => {
+                indices.contains(task).then_some(JobRow {
+                    task: Some(task),
+                    ..row
+                })
+            }
+            (Some(_), ArrayRole::None) => None,
+        }
+    })
+}
+
+fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
+    let failed = failed_call(call);
+    let mut client = Client::connect().map_err(&failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    let filter = JobFilter {
+        ids,
+        starts: true,
+        ..JobFilter::default()
+    };
+    let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
+    if jobs
+        .jobs
+        .iter()
+        .any(|job| JobRow::new(job, None).needs_nodes(&ctx))
+    {
+        query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    }
+    Ok((ctx, jobs))
+}
+
+fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_node");
+    let mut client = Client::connect().map_err(&failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    let completing: HashSet<_> = query::cluster(&mut client, &mut ctx)
+        .map_err(&failed)?
+        .into_iter()
+        .collect();
+    query::not_withheld(&ctx, PrivateData::NODES).map_err(&failed)?;
+    let mut shown = Vec::new();
+    let mut missing = String::new();
+    match which {
+        None => shown.extend(&ctx.nodes),
+        Some(list) => {
+            let names =
+                hostlist::parse(list).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
+            for name in names {
+                match ctx.nodes.iter().find(|n| n.config.name == name) {
+                    Some(node) => shown.push(node),
+                    None => missing.push_str(&format!("Node {name} not found\n")),
+                }
+            }
+        }
+    }
+    let views = shown.into_iter().map(|node| {
+        let reserved = ctx.reserved.get(&node.idx).copied();
+        NodeView::new(node, completing.contains(&node.idx), reserved)
+    });
+    let shown: Vec<NodeView<'_>> = views.collect();
+    let mut out = String::new();
+    match flags.dialect() {
+        Some(dialect) => node_document::write_nodes(&mut out, dialect, &shown, &ctx),
+        None => shown
+            .iter()
+            .for_each(|v| node::write_node(&mut out, v, &ctx, flags.style())),
+    }
+    if which.is_none() && shown.is_empty() && flags.dialect().is_none() {
+        out.push_str("No nodes in the system\n");
+    }
+    finish(out, &missing, flags)
+}
+
+fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_partitions");
+    let mut client = Client::connect().map_err(&failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    query::not_withheld(&ctx, PrivateData::PARTITIONS).map_err(&failed)?;
+    let mut shown = Vec::new();
+    let mut missing = String::new();
+    match which {
+        None => shown.extend(ctx.partitions.iter().filter(|p| flags.all || !p.hidden)),
+        Some(list) => {
+            for name in list.split(',').filter(|n| !n.is_empty()) {
+                match ctx.partition(name) {
+                    Some(partition) => shown.push(partition),
+                    None => missing.push_str(&format!("Partition {name} not found\n")),
+                }
+            }
+        }
+    }
+    let mut out = String::new();
+    match flags.dialect() {
+        Some(dialect) => node_document::write_partitions(&mut out, dialect, &shown, &ctx),
+        None => shown
+            .iter()
+            .for_each(|p| node::write_partition(&mut out, p, &ctx, flags.style())),
+    }
+    if which.is_none() && shown.is_empty() && flags.dialect().is_none() {
+        out.push_str("No partitions in the system\n");
+    }
+    finish(out, &missing, flags)
+}
+
+fn licenses(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_licenses");
+    let mut client = Client::connect().map_err(&failed)?;
+    let all = query::licenses(&mut client).map_err(&failed)?;
+    let between = if flags.one_liner { " " } else { "\n    " };
+    let mut out = String::new();
+    let wanted = |name: &str| which.is_none_or(|w| w == name);
+    for license in all.iter().filter(|l| wanted(&l.name)) {
+        let _ = writeln!(
+            out,
+            "LicenseName={}{between}Total={} Used={} Free={} Reserved={} Remote=no",
+            license.name,
+            license.total,
+            license.used,
+            license.total.saturating_sub(license.used),
+            license.reserved
+        );
+    }
+    let missing = match which {
+        _ if all.is_empty() => "No licenses configured in Slurm.\n".to_owned(),
+        Some(name) if out.is_empty() => format!("License {name} not found\n"),
+        _ => String::new(),
+    };
+    out.push_str(&missing);
+    print(&out);
+    Ok(())
+}
+
+fn topology(which: Option<&str>) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_topo");
+    let mut client = Client::connect().map_err(&failed)?;
+    let config = query::settings(&mut client).map_err(&failed)?;
+    match topology::rows(&config.topologies, which) {
+        Some(rows) if !rows.is_empty() => print(&rows),
+        Some(_) => complain("scontrol: error: No topology information available"),
+        None => complain(&format!(
+            "scontrol: error: Topology information contains no switch or node named {}",
+            which.unwrap_or("")
+        )),
+    }
+    Ok(())
+}
+
+/// Prints, and fails if something was not there.
+fn finish(mut out: String, missing: &str, flags: ScontrolFlags) -> Result<(), Failure> {
+    if !flags.quiet {
+        out.push_str(missing);
+    }
+    print(&out);
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::silent())
+    }
+}
+
+fn steps(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
+    let invalid = || Failure::new("slurm_get_job_steps error: Invalid job id specified");
+    let mut wanted = None;
+    if let Some(text) = which {
+        let (job, step) = match text.split_once('.') {
+            Some((job, step)) => (job, Some(parse_step(step).ok_or_else(invalid)?)),
+            None => (text, None),
+        };
+        let (id, task) = parse_job(job).ok_or_else(invalid)?;
+        wanted = Some((id, task, step));
+    }
+    let ids = wanted.iter().map(|(id, _, _)| *id).collect();
+    let (ctx, jobs) = load_jobs("slurm_get_job_steps", ids)?;
+    let mut out = String::new();
+    let rows: Vec<JobRow<'_>> = match wanted {
+        Some((id, task, _)) => rows_of(&jobs, id, task).collect(),
+        None => jobs
+            .jobs
+            .iter()
+            .map(|j| JobRow::new(j, jobs.array_of(j)))
+            .collect(),
+    };
+    if wanted.is_some() && rows.is_empty() {
+        return Err(invalid());
+    }
+    for job in rows {
+        // Slurm shows the batch script before the steps of srun.
+        let mut steps: Vec<_> = job.job.steps.iter().collect();
+        steps.sort_by_key(|s| (s.step.0 < StepNo::INTERACTIVE.0, s.step));
+        for step in steps {
+            if wanted.is_none_or(|(_, _, w)| w.is_none_or(|w| w == step.step)) {
+                job::write_step(&mut out, &StepRow { job, step }, &ctx, flags.style());
+            }
+        }
+    }
+    match (out.is_empty(), which) {
+        (true, Some(which)) => {
+            print(&format!("Job step {which} not found\n"));
+            return Err(Failure::silent());
+        }
+        (true, None) if !flags.quiet => out.push_str("No job steps in the system\n"),
+        _ => {}
+    }
+    print(&out);
+    Ok(())
+}
+
+fn parse_step(text: &str) -> Option<StepNo> {
+    match text {
+        "batch" => Some(StepNo::BATCH),
+        "extern" => Some(StepNo::EXTERN),
+        "interactive" => Some(StepNo::INTERACTIVE),
+        number => number.parse().ok().map(StepNo),
+    }
+}
+
+fn config() -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_ctl_conf");
+    let mut client = Client::connect().map_err(&failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    let answer = query::config(&mut client).map_err(&failed)?;
+    ctx.now = answer.now;
+    let mut out = String::from("Configuration data as of ");
+    ctx.time(&mut out, answer.now);
+    out.push('\n');
+    for (key, value) in &answer.pairs {
+        out.push_str(&format!("{key:<23} = "));
+        match key.as_str() {
+            "BOOT_TIME" => ctx.time(&mut out, answer.started),
+            _ => out.push_str(value),
+        }
+        out.push('\n');
+    }
+    if let Some(host) = answer.hosts.first() {
+        out.push_str(&format!("\nSlurmctld(primary) at {host} is UP\n"));
+    }
+    print(&out);
+    Ok(())
+}
+
+/// Daemons that belong on this host.
+fn daemons() -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_node");
+    let mut client = Client::connect().map_err(&failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    let host = nix::unistd::gethostname()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let short = host.split('.').next().unwrap_or(&host);
+    let here = |name: &str| name == host || name == short || name == "localhost";
+    let mut names = Vec::new();
+    if client.endpoint.hosts.iter().any(|h| here(h)) {
+        names.push("slurmctld");
+    }
+    if ctx.nodes.iter().any(|n| here(&n.config.hostname)) {
+        names.push("slurmd");
+    }
+    print(&format!("{}\n", names.join(" ")));
+    Ok(())
+}
+
+/// Nodes on a host; without one, all of them.
+fn aliases(host: Option<&str>) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_node");
+    let mut client = Client::connect().map_err(&failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    query::not_withheld(&ctx, PrivateData::NODES).map_err(&failed)?;
+    let on_it = ctx
+        .nodes
+        .iter()
+        .map(|node| &node.config)
+        .filter(|config| host.is_none_or(|host| config.hostname == host));
+    let names: Vec<&str> = on_it.map(|config| config.name.as_str()).collect();
+    if !names.is_empty() {
+        print(&format!("{}\n", names.join(" ")));
+    }
+    Ok(())
+}
+
+fn hostnames(which: Option<&str>) -> Result<(), Failure> {
+    let from_job = || {
+        ["SLURM_JOB_NODELIST", "SLURM_NODELIST"]
+            .iter()
+            .find_map(|name| crate::options::env(name))
+    };
+    let Some(list) = which.map(str::to_owned).or_else(from_job) else {
+        complain("scontrol: error: host list is empty");
+        return Ok(());
+    };
+    let names =
+        hostlist::parse(&list).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
+    let mut out = String::new();
+    for name in names {
+        out.push_str(&name);
+        out.push('\n');
+    }
+    print(&out);
+    Ok(())
+}
+
+/// Names, or a file of names, as one expression.
+fn host_list(which: Option<&str>, fold: fn(&[String]) -> String) -> Result<(), Failure> {
+    let Some(list) = which else {
+        return Err(Failure::new("too few arguments for keyword:hostlist"));
+    };
+    let text = if list.starts_with('/') {
+        std::fs::read_to_string(list)
+            .map_err(|e| Failure::new(format!("scontrol: error: {list}: {e}")))?
+    } else {
+        list.to_owned()
+    };
+    let names =
+        hostlist::parse(&text).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
+    print(&format!("{}\n", fold(&names)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entities_may_be_shortened() {
+        for (word, wanted) in [
+            ("jo", Entity::Job),
+            ("job", Entity::Job),
+            ("jobs", Entity::Job),
+            ("JobId", Entity::Job),
+            ("nodename", Entity::Node),
+            ("PartitionName", Entity::Partition),
+            ("reservationname", Entity::Reservation),
+            ("StepId", Entity::Step),
+            ("node", Entity::Node),
+            ("part", Entity::Partition),
+            ("hostname", Entity::Hostnames),
+            ("hostlist", Entity::Hostlist),
+            ("hostlistsorted", Entity::HostlistSorted),
+            ("res", Entity::Reservation),
+            ("CONFIG", Entity::Config),
+            ("top", Entity::Topology),
+            ("step", Entity::Step),
+        ] {
+            assert_eq!(entity(word).map(|e| e.0), Some(wanted), "{word}");
+        }
+        for word in ["nosuch", "id", "name", "nosuchid"] {
+            assert!(entity(word).is_none(), "{word}");
+        }
+        assert!(entity("host").is_none());
+    }
+}

@@ -1,0 +1,257 @@
+//! sdiag: the controller's counters, in the lines that monitors of Slurm read.
+
+use crate::SLURM_VERSION;
+use crate::connect::Client;
+use crate::listing::context::Ctx;
+use crate::listing::text::put;
+use crate::listing::{Failure, failed_call, print, query};
+use crate::options::{Arg, Opt, Spec, also, env, flag, opt};
+use muster_model::time::Timestamp;
+use muster_proto::client::Diag;
+
+/// sdiag.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sdiag",
+    about: "Shows what the controller counted since it started.",
+    operands: "",
+    options: OPTIONS,
+    variables: &[("SLURM_CLUSTERS", "cluster")],
+    notes: "",
+};
+
+static OPTIONS: &[Opt] = &[
+    flag("all", "all counters (the default)").short('a'),
+    flag("help", "print this help").short('h'),
+    opt("cluster", "NAME", "this cluster's name").short('M'),
+    also("cluster", "clusters", Arg::Required),
+    flag("reset", "count from zero again").short('r'),
+    flag("sort-by-id", "requests by name").short('i'),
+    flag("sort-by-time", "requests by the time that all of them took").short('t'),
+    flag("sort-by-time2", "requests by the time that each took").short('T'),
+    flag("usage", "print a short summary"),
+    flag("version", "print the version").short('V'),
+    opt("json", "VERSION", "as JSON")
+        .optional()
+        .refused("the counters are printed as text only"),
+    opt("yaml", "VERSION", "as YAML")
+        .optional()
+        .refused("the counters are printed as text only"),
+];
+
+/// Order of the requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Count,
+    Name,
+    Total,
+    Average,
+}
+
+/// Runs sdiag.
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    let (mut order, mut reset) = (Order::Count, false);
+    if let Some(name) = env("SLURM_CLUSTERS") {
+        crate::listing::this_cluster("sdiag", &name)?;
+    }
+    for (name, value) in parsed.options {
+        match name {
+            "help" => {
+                print(&SPEC.help());
+                return Ok(());
+            }
+            "usage" => {
+                print(&SPEC.usage());
+                return Ok(());
+            }
+            "version" => {
+                print(&format!("slurm {SLURM_VERSION}\n"));
+                return Ok(());
+            }
+            "all" => order = Order::Count,
+            "reset" => reset = true,
+            "cluster" => drop(crate::listing::this_cluster(
+                "sdiag",
+                &value.unwrap_or_default(),
+            )?),
+            "sort-by-id" => order = Order::Name,
+            "sort-by-time" => order = Order::Total,
+            "sort-by-time2" => order = Order::Average,
+            other => {
+                return Err(Failure::new(format!(
+                    "sdiag: error: option --{other} is not implemented"
+                )));
+            }
+        }
+    }
+    if let Some(operand) = parsed.operands.first() {
+        return Err(Failure::new(format!(
+            "sdiag: error: Unrecognized option: {operand}\n{}",
+            SPEC.usage().trim_end()
+        )));
+    }
+    let failed = failed_call("slurm_get_statistics");
+    let mut client = Client::connect().map_err(&failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    let diag = query::diag(&mut client, reset).map_err(&failed)?;
+    if reset {
+        print("Reset scheduling statistics\n");
+        return Ok(());
+    }
+    ctx.now = diag.now;
+    print(&render(&diag, &ctx, order));
+    Ok(())
+}
+
+fn when(ctx: &Ctx, at: Timestamp) -> String {
+    format!(
+        "{} ({})",
+        ctx.zoned(at).strftime("%a %b %d %H:%M:%S %Y"),
+        at.unix_s()
+    )
+}
+
+fn render(diag: &Diag, ctx: &Ctx, order: Order) -> String {
+    let mut out = String::new();
+    let stars = "*".repeat(55);
+    let (now, since) = (when(ctx, diag.now), when(ctx, diag.since));
+    put!(
+        out,
+        "{stars}\nsdiag output at {now}\nData since      {since}\n{stars}\n"
+    );
+    put!(out, "Server thread count:  {}\n", diag.connections);
+    put!(
+        out,
+        "Agent queue size:     0\nAgent count:          0\nAgent thread count:   0\n"
+    );
+    put!(out, "DBD Agent queue size: {}\n\n", diag.accounting_lag);
+    put!(out, "Jobs submitted: {}\n", diag.submitted);
+    put!(out, "Jobs started:   {}\n", diag.started);
+    put!(out, "Jobs completed: {}\n", diag.completed);
+    put!(out, "Jobs canceled:  {}\n", diag.cancelled);
+    put!(out, "Jobs failed:    {}\n\n", diag.failed);
+    put!(out, "Job states ts:  {now}\n");
+    put!(out, "Jobs pending:   {}\n", diag.pending);
+    put!(out, "Jobs running:   {}\n\n", diag.running);
+    schedule(&mut out, diag);
+    requests(&mut out, diag, ctx, order);
+    out
+}
+
+fn schedule(out: &mut String, diag: &Diag) {
+    let passes = diag.passes.max(1);
+    let minutes = (diag.now.since_ms(diag.since) / 60_000).max(1);
+    out.push_str("Main schedule statistics (microseconds):\n");
+    put!(out, "\tLast cycle:   {}\n", diag.pass_last_us);
+    put!(out, "\tMax cycle:    {}\n", diag.pass_max_us);
+    put!(out, "\tTotal cycles: {}\n", diag.passes);
+    put!(out, "\tMean cycle:   {}\n", diag.pass_total_us / passes);
+    put!(out, "\tMean depth cycle:  {}\n", diag.depth_last);
+    if diag.now.since_ms(diag.since) >= 60_000 {
+        put!(out, "\tCycles per minute: {}\n", diag.passes / minutes);
+    }
+    put!(out, "\tLast queue length: {}\n\n", diag.pending);
+    // Backfill is part of every pass here, so what Slurm counts apart is the same pass.
+    out.push_str("Backfilling stats\n");
+    let backfilled = [
+        ("jobs (since last slurm start)", diag.backfilled_ever),
+        ("jobs (since last stats cycle start)", diag.backfilled),
+        ("heterogeneous job components", diag.backfilled_components),
+    ];
+    for (what, count) in backfilled {
+        put!(out, "\tTotal backfilled {what}: {count}\n");
+    }
+    out.push_str("\tTotal cycles: 0\n\tLast cycle when: N/A\n\tLast cycle: 0\n\tMax cycle:  0\n");
+    out.push_str("\tLast depth cycle: 0\n\tLast depth cycle (try sched): 0\n");
+    out.push_str("\tLast queue length: 0\n\tLast table size: 0\n\n");
+    put!(
+        out,
+        "Journal: {} commits, {} events\n",
+        diag.commits,
+        diag.events
+    );
+    put!(
+        out,
+        "Agents: {} messages from them, {} to them\n\n",
+        diag.from_nodes,
+        diag.to_nodes
+    );
+}
+
+fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: Order) {
+    let mut rows: Vec<(usize, &(String, u64, u64))> = diag.requests.iter().enumerate().collect();
+    rows.sort_by(|(_, a), (_, b)| match order {
+        Order::Count => b.1.cmp(&a.1),
+        Order::Name => a.0.cmp(&b.0),
+        Order::Total => b.2.cmp(&a.2),
+        Order::Average => (b.2 / b.1.max(1)).cmp(&(a.2 / a.1.max(1))),
+    });
+    out.push_str("Remote Procedure Call statistics by message type\n");
+    for (id, (name, count, total)) in rows {
+        let average = total / (*count).max(1);
+        put!(
+            out,
+            "\t{name:<40}({id:5}) count:{count:<6} ave_time:{average:<6} total_time:{total}\n"
+        );
+    }
+    out.push_str("\nRemote Procedure Call statistics by user\n");
+    let mut users: Vec<_> = diag.users.iter().collect();
+    users.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
+    for (uid, count, total) in users {
+        let (name, average) = (ctx.user_name(*uid), total / (*count).max(1));
+        put!(
+            out,
+            "\t{name:<16}({uid:8}) count:{count:<6} ave_time:{average:<6} total_time:{total}\n"
+        );
+    }
+    if !diag.held_back.is_empty() {
+        out.push_str("\nUsers held back by rate limits and quotas\n");
+        for (uid, count) in &diag.held_back {
+            let name = ctx.user_name(*uid);
+            put!(out, "\t{name:<16}({uid:8}) count:{count}\n");
+        }
+    }
+    out.push_str("\nPending RPC statistics\n\tNo pending RPCs\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listing::fixture;
+
+    #[test]
+    fn lines_that_monitors_read() {
+        let mut ctx = fixture::ctx();
+        ctx.now = fixture::at(46);
+        let diag = Diag {
+            now: ctx.now,
+            since: fixture::at(9),
+            submitted: 20,
+            passes: 5,
+            pass_total_us: 3300,
+            pass_last_us: 157,
+            connections: 3,
+            pending: 2,
+            requests: vec![("REQUEST_PARTITION_INFO".to_owned(), 32, 8281)],
+            users: vec![(0, 134, 62_894)],
+            ..Diag::default()
+        };
+        let text = render(&diag, &ctx, Order::Count);
+        // As sdiag 22.05.8 printed them, but for the number of the request.
+        for line in [
+            "sdiag output at Sat Nov 21 20:23:46 2026 (1795292626)",
+            "Data since      Sat Nov 21 20:23:09 2026 (1795292589)",
+            "Server thread count:  3",
+            "DBD Agent queue size: 0",
+            "Jobs submitted: 20",
+            "\tLast cycle:   157",
+            "\tMean cycle:   660",
+            "\tLast queue length: 2",
+            "\tREQUEST_PARTITION_INFO                  (    0) count:32     ave_time:258    total_time:8281",
+            "\troot            (       0) count:134    ave_time:469    total_time:62894",
+            "\tNo pending RPCs",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nin\n{text}");
+        }
+    }
+}

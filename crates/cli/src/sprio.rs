@@ -1,0 +1,427 @@
+//! sprio: what the priorities of pending jobs are made of.
+
+use crate::SLURM_VERSION;
+use crate::connect::Client;
+use crate::listing::context::uid_of;
+use crate::listing::{Failure, failed_call, print, query};
+use crate::options::{Arg, Spec, also, flag, opt};
+use muster_model::order_config::Multifactor;
+use muster_proto::client::{JobPriority, PrioritiesAnswer};
+
+const ALONE: &str = "this cluster is not in a federation";
+
+/// sprio.
+pub(crate) static SPRIO: Spec = Spec {
+    name: "sprio",
+    about: "Shows what the priorities of pending jobs are made of.",
+    operands: "",
+    options: &[
+        opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
+        flag("federation", "jobs of a federation").stored(ALONE),
+        opt("format", "FORMAT", "columns").short('o'),
+        flag("help", "print this help"),
+        opt("jobs", "LIST", "these jobs").short('j').optional(),
+        flag("local", "jobs of this cluster").stored(ALONE),
+        flag("long", "more columns").short('l'),
+        flag("noheader", "no line above the columns").short('h'),
+        flag("norm", "factors from 0 to 1").short('n'),
+        opt("partition", "LIST", "jobs in these partitions").short('p'),
+        flag("sibling", "jobs of a federation's other clusters").stored(ALONE),
+        opt("sort", "KEYS", "order").short('S'),
+        flag("usage", "print a short summary"),
+        opt("user", "LIST", "jobs of these users").short('u'),
+        also("user", "users", Arg::Required),
+        flag("verbose", "say more")
+            .short('v')
+            .stored("there is no more to say"),
+        flag("version", "print the version").short('V'),
+        flag("weights", "weights of the factors").short('w'),
+    ],
+    variables: &[],
+    notes: "",
+};
+
+const LONG: &str = "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T";
+const NOT_RUNNING: &str = "You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported.";
+
+#[derive(Debug, Default)]
+struct Options {
+    format: Option<String>,
+    long: bool,
+    no_header: bool,
+    norm: bool,
+    weights: bool,
+    jobs: Vec<u64>,
+    uids: Vec<u32>,
+    partitions: Vec<String>,
+    sort: String,
+}
+
+/// Runs sprio.
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let parsed = SPRIO.parse(args).map_err(Failure::new)?;
+    let mut options = Options::default();
+    for (name, value) in &parsed.options {
+        let value = value.clone().unwrap_or_default();
+        let list = || {
+            value
+                .split(',')
+                .filter(|w| !w.is_empty())
+                .map(str::to_owned)
+        };
+        match *name {
+            "version" => {
+                print(&format!("slurm {SLURM_VERSION}\n"));
+                return Ok(());
+            }
+            "help" => return print_text(&SPRIO.help()),
+            "usage" => return print_text(&SPRIO.usage()),
+            "clusters" => drop(crate::listing::this_cluster("sprio", &value)?),
+            "format" => options.format = Some(value.clone()),
+            "long" => options.long = true,
+            "noheader" => options.no_header = true,
+            "norm" => options.norm = true,
+            "weights" => options.weights = true,
+            "sort" => options.sort = value.clone(),
+            "partition" => options.partitions = list().collect(),
+            "jobs" => {
+                for word in list() {
+                    let id = word.split('_').next().and_then(|w| w.parse().ok());
+                    let id = id.ok_or_else(|| {
+                        Failure::new(format!("sprio: error: Invalid job id: {word}"))
+                    })?;
+                    options.jobs.push(id);
+                }
+            }
+            "user" => {
+                for word in list() {
+                    let uid = uid_of(&word).ok_or_else(|| {
+                        Failure::new(format!("sprio: error: Invalid user: {word}"))
+                    })?;
+                    options.uids.push(uid);
+                }
+            }
+            _ => {}
+        }
+    }
+    let failed = failed_call("slurm_load_job_prio");
+    let mut client = Client::connect().map_err(&failed)?;
+    let answer = query::priorities(&mut client).map_err(&failed)?;
+    print(&render(&options, &answer)?);
+    Ok(())
+}
+
+fn print_text(text: &str) -> Result<(), Failure> {
+    print(text);
+    Ok(())
+}
+
+fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failure> {
+    let weights = answer
+        .settings
+        .as_ref()
+        .ok_or_else(|| Failure::new(NOT_RUNNING))?;
+    let format = match (&options.format, options.long) {
+        (Some(format), _) => format.clone(),
+        (None, true) => LONG.to_owned(),
+        (None, false) => default_format(weights, options.norm),
+    };
+    let columns = columns(&format);
+    let mut out = String::new();
+    if !options.no_header {
+        line(&mut out, &columns, |letter| header(letter).to_owned());
+    }
+    if options.weights {
+        line(&mut out, &columns, |letter| weight(letter, weights));
+        return Ok(out);
+    }
+    let fits = |p: &&JobPriority| {
+        let array = p.array.map(|(base, _)| base.0);
+        (options.jobs.is_empty()
+            || options.jobs.contains(&p.job.0)
+            || array.is_some_and(|a| options.jobs.contains(&a)))
+            && (options.uids.is_empty() || options.uids.contains(&p.uid))
+            && (options.partitions.is_empty() || options.partitions.contains(&p.partition))
+    };
+    let mut jobs: Vec<&JobPriority> = answer.jobs.iter().filter(fits).collect();
+    sort(&mut jobs, &options.sort, weights);
+    for job in jobs {
+        line(&mut out, &columns, |letter| cell(letter, job, weights));
+    }
+    Ok(out)
+}
+
+/// Site, then what has a weight.
+fn default_format(w: &Multifactor, norm: bool) -> String {
+    let mut format = String::from(if norm {
+        "%.15i %9r %.16y"
+    } else {
+        "%.15i %9r %.10Y %.10S"
+    });
+    let factors = [
+        (w.weight_age, 'A'),
+        (w.weight_assoc, 'B'),
+        (w.weight_fair_share, 'F'),
+        (w.weight_job_size, 'J'),
+        (w.weight_partition, 'P'),
+        (w.weight_qos, 'Q'),
+    ];
+    for (_, letter) in factors.iter().filter(|(weight, _)| *weight > 0) {
+        let letter = if norm {
+            letter.to_ascii_lowercase()
+        } else {
+            *letter
+        };
+        format.push_str(&format!(" %.10{letter}"));
+    }
+    if !w.weight_tres.is_empty() {
+        format.push_str(if norm { " %20t" } else { " %20T" });
+    }
+    format
+}
+
+/// A column and the text behind it.
+struct Column {
+    letter: char,
+    width: usize,
+    right: bool,
+    after: String,
+}
+
+fn columns(format: &str) -> Vec<Column> {
+    let mut out: Vec<Column> = Vec::new();
+    let mut rest = format.trim_matches('"').chars().peekable();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            if let Some(last) = out.last_mut() {
+                last.after.push(c);
+            }
+            continue;
+        }
+        let right = rest.next_if_eq(&'.').is_some();
+        let mut width = 0;
+        while let Some(digit) = rest.peek().and_then(|c| c.to_digit(10)) {
+            width = width * 10 + digit as usize;
+            rest.next();
+        }
+        if let Some(letter) = rest.next() {
+            let after = String::new();
+            out.push(Column {
+                letter,
+                width,
+                right,
+                after,
+            });
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, columns: &[Column], cell: impl Fn(char) -> String) {
+    for column in columns {
+        let text = cell(column.letter);
+        let width = column.width;
+        let text: String = match width {
+            0 => text,
+            _ => text.chars().take(width).collect(),
+        };
+        if column.right {
+            out.push_str(&format!("{text:>width$}"));
+        } else {
+            out.push_str(&format!("{text:<width$}"));
+        }
+        out.push_str(&column.after);
+    }
+    out.push('\n');
+}
+
+fn header(letter: char) -> &'static str {
+    match letter {
+        'a' | 'A' => "AGE",
+        'b' | 'B' => "ASSOC",
+        'c' => "CLUSTER",
+        'f' | 'F' => "FAIRSHARE",
+        'i' => "JOBID",
+        'j' | 'J' => "JOBSIZE",
+        'N' => "NICE",
+        'p' | 'P' => "PARTITION",
+        'q' | 'Q' => "QOS",
+        'r' => "PARTITION",
+        'S' => "SITE",
+        't' | 'T' => "TRES",
+        'u' => "USER",
+        'y' | 'Y' => "PRIORITY",
+        _ => "",
+    }
+}
+
+fn weight(letter: char, w: &Multifactor) -> String {
+    match letter.to_ascii_uppercase() {
+        'A' => w.weight_age.to_string(),
+        'B' => w.weight_assoc.to_string(),
+        'F' => w.weight_fair_share.to_string(),
+        'J' => w.weight_job_size.to_string(),
+        'P' => w.weight_partition.to_string(),
+        'Q' => w.weight_qos.to_string(),
+        'S' => "1".to_owned(),
+        'T' => joined(&w.weight_tres, |v| format!("{v:.0}")),
+        'I' => "Weights".to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn joined(list: &[(String, f64)], show: impl Fn(f64) -> String) -> String {
+    let words: Vec<String> = list
+        .iter()
+        .filter(|(_, v)| *v != 0.0)
+        .map(|(name, v)| format!("{name}={}", show(*v)))
+        .collect();
+    words.join(",")
+}
+
+/// A weighted factor and its weight.
+fn factor(letter: char, job: &JobPriority, w: &Multifactor) -> (f64, f64) {
+    let f = &job.factors;
+    match letter.to_ascii_uppercase() {
+        'A' => (f.age, f64::from(w.weight_age)),
+        'B' => (f.assoc, f64::from(w.weight_assoc)),
+        'F' => (f.fair_share, f64::from(w.weight_fair_share)),
+        'J' => (f.job_size, f64::from(w.weight_job_size)),
+        'P' => (f.partition, f64::from(w.weight_partition)),
+        'Q' => (f.qos, f64::from(w.weight_qos)),
+        'S' => (f.site, 1.0),
+        'N' => (f64::from(f.nice), 1.0),
+        'Y' => (f64::from(job.priority), f64::from(u32::MAX)),
+        _ => (0.0, 0.0),
+    }
+}
+
+fn cell(letter: char, job: &JobPriority, w: &Multifactor) -> String {
+    let (value, weight) = factor(letter, job, w);
+    match letter {
+        'i' => match job.array {
+            Some((base, index)) => format!("{base}_{index}"),
+            None => job.job.to_string(),
+        },
+        'r' => job.partition.clone(),
+        'u' => job.user.clone(),
+        'c' => String::new(),
+        'T' => joined(&job.factors.tres, |v| format!("{v:.0}")),
+        't' => {
+            let norm = |(name, v): &(String, f64)| {
+                let of = w.weight_tres.iter().find(|(n, _)| n == name);
+                let weight = of.map_or(0.0, |(_, w)| *w);
+                (name.clone(), if weight > 0.0 { v / weight } else { 0.0 })
+            };
+            let list: Vec<(String, f64)> = job.factors.tres.iter().map(norm).collect();
+            joined(&list, |v| format!("{v:.2}"))
+        }
+        'y' => format!("{:.14}", value / weight),
+        'Y' => job.priority.to_string(),
+        'a' | 'b' | 'f' | 'j' | 'p' | 'q' => {
+            let part = if weight > 0.0 { value / weight } else { 0.0 };
+            format!("{part:.7}")
+        }
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// By the keys in turn, then by job.
+fn sort(jobs: &mut [&JobPriority], keys: &str, w: &Multifactor) {
+    jobs.sort_by_key(|j| j.job);
+    let words: Vec<&str> = keys.split(',').filter(|k| !k.is_empty()).collect();
+    for word in words.into_iter().rev() {
+        let (word, down) = match word.strip_prefix('-') {
+            Some(word) => (word, true),
+            None => (word.strip_prefix('+').unwrap_or(word), false),
+        };
+        let Some(letter) = word.chars().next() else {
+            continue;
+        };
+        jobs.sort_by(|a, b| {
+            let order = match letter {
+                'i' => a.job.cmp(&b.job),
+                'u' => a.user.cmp(&b.user),
+                'r' => a.partition.cmp(&b.partition),
+                letter => factor(letter, a, w).0.total_cmp(&factor(letter, b, w).0),
+            };
+            if down { order.reverse() } else { order }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::factors::Factors;
+    use muster_model::ids::JobId;
+
+    fn answer() -> PrioritiesAnswer {
+        let job = |id, partition: &str| JobPriority {
+            job: JobId(id),
+            partition: partition.into(),
+            user: "root".into(),
+            priority: 11_000,
+            factors: Factors {
+                fair_share: 10_000.0,
+                partition: 1000.0,
+                ..Factors::default()
+            },
+            ..JobPriority::default()
+        };
+        PrioritiesAnswer {
+            settings: Some(Multifactor {
+                weight_age: 1000,
+                weight_fair_share: 10_000,
+                weight_partition: 1000,
+                weight_qos: 1000,
+                ..Multifactor::default()
+            }),
+            jobs: vec![job(14, "short"), job(15, "batch")],
+        }
+    }
+
+    /// As Slurm 22.05.8 printed it.
+    #[test]
+    fn captured() {
+        let expected = "          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE  PARTITION        QOS\n\
+                        \u{20}            14 short          11000          0          0      10000       1000          0\n\
+                        \u{20}            15 batch          11000          0          0      10000       1000          0\n";
+        assert_eq!(render(&Options::default(), &answer()).unwrap(), expected);
+        let long = Options {
+            long: true,
+            ..Options::default()
+        };
+        let text = render(&long, &answer()).unwrap();
+        let first = text.lines().next().unwrap_or_default();
+        assert_eq!(
+            first,
+            "          JOBID PARTITION     USER   PRIORITY       SITE        AGE      ASSOC  FAIRSHARE    JOBSIZE  PARTITION        QOS        NICE                 TRES"
+        );
+        let weights = Options {
+            weights: true,
+            no_header: true,
+            ..Options::default()
+        };
+        assert_eq!(
+            render(&weights, &answer()).unwrap(),
+            "        Weights                               1       1000      10000       1000       1000\n"
+        );
+    }
+
+    #[test]
+    fn order_and_formats() {
+        let options = Options {
+            format: Some("%i %f %y".into()),
+            no_header: true,
+            sort: "r,-i".into(),
+            ..Options::default()
+        };
+        assert_eq!(
+            render(&options, &answer()).unwrap(),
+            "15 1.0000000 0.00000256113708\n14 1.0000000 0.00000256113708\n"
+        );
+        let refused = render(&options, &PrioritiesAnswer::default()).unwrap_err();
+        assert_eq!(refused.to_string(), NOT_RUNNING);
+    }
+}

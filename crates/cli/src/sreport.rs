@@ -1,0 +1,351 @@
+//! sreport: what was used of the cluster in a period, by account, user, size of jobs and reservation. Reports are made
+//! from the rows of accounting themselves, not from sums that are kept by the hour; a period has whole hours all the
+//! same, as Slurm's have.
+
+mod measure;
+mod reports;
+mod sizes;
+
+use crate::SLURM_VERSION;
+use crate::connect::Client;
+use crate::listing::table::Style;
+use crate::listing::{Failure, failed_call, print, time_input};
+use crate::options::{Spec, flag, opt};
+use jiff::Zoned;
+use measure::{MINUTES, Period, TimeFormat};
+use muster_model::time::Timestamp;
+use std::io::BufRead as _;
+
+/// sreport.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sreport",
+    about: "Reports what was used of the cluster.",
+    operands: "[cluster|job|reservation|user REPORT [KEY=VALUE...]]",
+    options: &[
+        flag("all_clusters", "all clusters; only this one is known").short('a'),
+        opt(
+            "cluster",
+            "NAME",
+            "cluster to report on; only this one is known",
+        )
+        .short('M'),
+        flag("federation", "all clusters of the federation")
+            .stored("this cluster is not in a federation"),
+        flag("help", "print this help").short('h'),
+        flag("local", "this cluster").stored("there is no other"),
+        flag("noheader", "nothing above the rows").short('n'),
+        flag("parsable", "fields separated by '|', and one at the end").short('p'),
+        flag("parsable2", "fields separated by '|'").short('P'),
+        flag("quiet", "say less")
+            .short('Q')
+            .stored("there is no less to say"),
+        opt(
+            "time",
+            "FORMAT",
+            "Seconds, Minutes, Hours, Percent, SecPer, MinPer or HourPer",
+        )
+        .short('t'),
+        opt("tres", "LIST", "trackable resources to report on, or ALL").short('T'),
+        flag("usage", "print a short summary"),
+        flag("verbose", "say more")
+            .short('v')
+            .stored("there is no more to say"),
+        flag("version", "print the version").short('V'),
+    ],
+    variables: &[],
+    notes: "Reports: cluster AccountUtilizationByUser, UserUtilizationByAccount, UserUtilizationByWckey, Utilization, \
+            WCKeyUtilizationByUser; job SizesByAccount, SizesByAccountAndWckey, SizesByWckey; reservation Utilization; \
+            user TopUsage. Keys: Start, End, Format, Accounts, Users, Wckeys, Tree, Clusters, All_Clusters; of job \
+            reports AcctAsParent, FlatView, GID, Grouping, Jobs, Nodes, Partitions, PrintJobCount; of user reports \
+            Group, TopCount; of reservation reports Names. Without words, commands are read from standard input. \
+            Reservations that are over are not reported on, and time planned for them is no part of PlannedDown.\n",
+};
+
+/// Settings of all reports of a call.
+#[derive(Clone, Debug)]
+struct Settings {
+    style: Style,
+    time: TimeFormat,
+    /// Trackable resources that were asked for; none is CPUs, and no column that says so.
+    tres: Option<Vec<String>>,
+}
+
+/// Runs sreport.
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    let mut settings = Settings {
+        style: Style::default(),
+        time: MINUTES,
+        tres: None,
+    };
+    for (name, value) in &parsed.options {
+        let value = value.clone().unwrap_or_default();
+        match *name {
+            "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
+            "help" => return print_text(&SPEC.help()),
+            "usage" => return print_text(&SPEC.usage()),
+            "cluster" => drop(crate::listing::this_cluster("sreport", &value)?),
+            "noheader" => settings.style.bare = true,
+            "parsable" => settings.style.bars = Some(true),
+            "parsable2" => settings.style.bars = Some(false),
+            "time" => settings.time = time_format(&value)?,
+            "tres" => settings.tres = Some(words(&value)),
+            _ => {}
+        }
+    }
+    match parsed.operands.is_empty() {
+        true => interactive(settings),
+        false => command(&mut settings, &parsed.operands).map(|_| ()),
+    }
+}
+
+/// Reads commands until the input ends or one says so.
+fn interactive(mut settings: Settings) -> Result<(), Failure> {
+    let mut last: Vec<String> = Vec::new();
+    let mut input = std::io::stdin().lock();
+    loop {
+        print("sreport: ");
+        let mut line = String::new();
+        match input.read_line(&mut line) {
+            Ok(0) | Err(_) => return print_text("\n"),
+            Ok(_) => {}
+        }
+        let given: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        match given.first().map(String::as_str) {
+            None => continue,
+            Some("!!") => {}
+            Some(_) => last = given,
+        }
+        match command(&mut settings, &last) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(failure) => crate::listing::complain(&failure.to_string()),
+        }
+    }
+}
+
+/// Executes a command; false if it ends the program.
+fn command(settings: &mut Settings, given: &[String]) -> Result<bool, Failure> {
+    let Some((first, rest)) = given.split_first() else {
+        return Ok(true);
+    };
+    let lower = first.to_ascii_lowercase();
+    let begins = |name: &str, least: usize| lower.len() >= least && name.starts_with(&lower);
+    match lower.as_str() {
+        _ if begins("exit", 1) || begins("quit", 4) => return Ok(false),
+        "quiet" | "verbose" => {}
+        "parsable" => settings.style.bars = Some(true),
+        "parsable2" => settings.style.bars = Some(false),
+        "nonparsable" => settings.style.bars = None,
+        _ if begins("help", 2) => print(&SPEC.help()),
+        _ if begins("version", 4) => print(&format!("slurm {SLURM_VERSION}\n")),
+        _ if begins("time", 1) => {
+            settings.time = time_format(rest.first().map_or("", String::as_str))?;
+        }
+        _ if begins("cluster", 1) => report("cluster", rest, settings)?,
+        _ if begins("job", 1) => report("job", rest, settings)?,
+        _ if begins("reservation", 1) => report("reservation", rest, settings)?,
+        _ if begins("user", 1) => report("user", rest, settings)?,
+        _ => return Err(Failure::new(format!("invalid keyword: {first}"))),
+    }
+    Ok(true)
+}
+
+/// The options of a report.
+#[derive(Clone, Debug, Default)]
+struct ReportRequest {
+    start: Option<String>,
+    end: Option<String>,
+    format: Option<Vec<String>>,
+    accounts: Vec<String>,
+    users: Vec<String>,
+    wckeys: Vec<String>,
+    gids: Vec<u32>,
+    jobs: Vec<u64>,
+    names: Vec<String>,
+    nodes: Vec<String>,
+    partitions: Vec<String>,
+    /// Sizes at which another column begins; empty where each size has its own.
+    grouping: Option<Vec<u64>>,
+    top: Option<usize>,
+    tree: bool,
+    flat: bool,
+    as_parent: bool,
+    count_jobs: bool,
+    group: bool,
+}
+
+impl ReportRequest {
+    fn read(given: &[String], settings: &mut Settings) -> Result<ReportRequest, Failure> {
+        let mut request = ReportRequest::default();
+        for word in given {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let key = key.to_ascii_lowercase();
+            let bad = |what: &str| Failure::new(format!("sreport: error: {word}: expected {what}"));
+            let is = |name: &str, least: usize| key.len() >= least && name.starts_with(&key);
+            match key.as_str() {
+                "set" | "where" => {}
+                _ if is("all_clusters", 2) && value.is_empty() => {}
+                _ if is("tree", 2) && value.is_empty() => request.tree = true,
+                _ if is("flatview", 2) && value.is_empty() => request.flat = true,
+                _ if is("acctasparent", 5) && value.is_empty() => request.as_parent = true,
+                _ if is("printjobcount", 2) && value.is_empty() => request.count_jobs = true,
+                _ if is("group", 5) && value.is_empty() => request.group = true,
+                _ if is("start", 1) => request.start = Some(value.to_owned()),
+                _ if is("end", 1) => request.end = Some(value.to_owned()),
+                _ if is("format", 1) => request.format = Some(words(value)),
+                _ if is("accounts", 1) || is("accts", 2) => request.accounts = words(value),
+                _ if is("users", 1) => request.users = words(value),
+                _ if is("wckeys", 1) => request.wckeys = words(value),
+                _ if is("clusters", 1) => drop(crate::listing::this_cluster("sreport", value)?),
+                _ if is("names", 2) => request.names = words(value),
+                _ if is("partitions", 2) => request.partitions = words(value),
+                _ if is("tres", 2) => settings.tres = Some(words(value)),
+                _ if is("nodes", 2) => {
+                    request.nodes =
+                        muster_model::hostlist::parse(value).map_err(|e| bad(&e.to_string()))?;
+                }
+                _ if is("topcount", 2) => {
+                    request.top = Some(value.parse().map_err(|_| bad("a number"))?);
+                }
+                _ if is("gid", 2) => {
+                    let ids = words(value).iter().map(|w| gid(w)).collect::<Option<_>>();
+                    request.gids = ids.ok_or_else(|| bad("groups"))?;
+                }
+                _ if is("jobs", 1) => {
+                    let ids = words(value)
+                        .iter()
+                        .map(|w| w.parse().ok())
+                        .collect::<Option<_>>();
+                    request.jobs = ids.ok_or_else(|| bad("numbers of jobs"))?;
+                }
+                _ if is("grouping", 3) && value.eq_ignore_ascii_case("individual") => {
+                    request.grouping = Some(Vec::new());
+                }
+                _ if is("grouping", 3) => {
+                    let sizes: Option<Vec<u64>> =
+                        words(value).iter().map(|w| w.parse().ok()).collect();
+                    let sizes = sizes.filter(|s| s.is_sorted_by(|a, b| a < b) && !s.is_empty());
+                    request.grouping = Some(sizes.ok_or_else(|| bad("sizes such as 50,100,150"))?);
+                }
+                _ => return Err(Failure::new(format!("Unknown condition: {word}"))),
+            }
+        }
+        Ok(request)
+    }
+
+    /// The hours that the report is about: those of yesterday, if no time is given.
+    fn period(&self, now: &Zoned) -> Result<Period, Failure> {
+        let today = now
+            .start_of_day()
+            .ok()
+            .map(|day| day.timestamp().as_second());
+        let midnight = today.unwrap_or_else(|| now.timestamp().as_second());
+        let read = |text: &Option<String>, otherwise: i64| match text {
+            None => Ok(otherwise),
+            Some(text) => time_input::parse(text, now)
+                .map(Timestamp::unix_s)
+                .ok_or_else(|| {
+                    Failure::new(format!(
+                        "sreport: error: Invalid time specification: {text}"
+                    ))
+                }),
+        };
+        let start = read(&self.start, midnight - 86_400)?;
+        let end = read(&self.end, midnight)?;
+        let hour = |s: i64| s.div_euclid(3600) * 3600;
+        let latest = hour(now.timestamp().as_second() + 3599);
+        let (start, end) = (hour(start), hour(end + 3599).min(latest));
+        if end <= start {
+            return Err(Failure::new(
+                "sreport: error: End time is not after the start time",
+            ));
+        }
+        Ok(Period {
+            start: Timestamp::from_unix_s(start),
+            end: Timestamp::from_unix_s(end),
+        })
+    }
+}
+
+fn gid(word: &str) -> Option<u32> {
+    let number = word.parse::<u32>().ok();
+    number.or_else(|| Some(crate::people::group_named(word)?.gid.as_raw()))
+}
+
+const REPORTS: &[(&str, &[&str])] = &[
+    (
+        "cluster",
+        &[
+            "AccountUtilizationByUser",
+            "UserUtilizationByAccount",
+            "UserUtilizationByWckey",
+            "Utilization",
+            "WCKeyUtilizationByUser",
+        ],
+    ),
+    (
+        "job",
+        &["SizesByAccount", "SizesByAccountAndWckey", "SizesByWckey"],
+    ),
+    ("reservation", &["Utilization"]),
+    ("user", &["TopUsage"]),
+];
+
+fn report(kind: &str, given: &[String], settings: &Settings) -> Result<(), Failure> {
+    let Some((name, rest)) = given.split_first() else {
+        return Err(Failure::new(format!(
+            "too few arguments for keyword:{kind}"
+        )));
+    };
+    let known = REPORTS
+        .iter()
+        .find(|(k, _)| *k == kind)
+        .map_or(&[][..], |(_, names)| names);
+    let lower = name.to_ascii_lowercase();
+    let begins = |report: &&&str| {
+        let report = report.to_ascii_lowercase();
+        report.starts_with(&lower) || (report == "topusage" && "topuser".starts_with(&lower))
+    };
+    // The whole name goes before one that begins equally.
+    let exact = known
+        .iter()
+        .find(|report| report.eq_ignore_ascii_case(name));
+    let Some(report) = exact.or_else(|| known.iter().find(begins)) else {
+        return Err(Failure::new(format!(
+            "Not valid report {name}\nValid {kind} reports are, {}",
+            known
+                .iter()
+                .map(|r| format!("\"{r}\""))
+                .collect::<Vec<_>>()
+                .join(", ")
+        )));
+    };
+    let mut settings = settings.clone();
+    let request = ReportRequest::read(rest, &mut settings)?;
+    let period = request.period(&Zoned::now())?;
+    let failed = failed_call("sreport");
+    let mut client = Client::connect().map_err(&failed)?;
+    let facts = reports::Facts::ask(&mut client, &request, period).map_err(&failed)?;
+    let table = reports::make(kind, report, &facts, &request, &settings)?;
+    print(&table.render(settings.style));
+    Ok(())
+}
+
+fn time_format(word: &str) -> Result<TimeFormat, Failure> {
+    TimeFormat::parse(word).ok_or_else(|| {
+        Failure::new(format!(
+            "sreport: error: unknown time format {word}; these exist: Seconds, Minutes, Hours, Percent, SecPer, MinPer, HourPer"
+        ))
+    })
+}
+
+fn words(list: &str) -> Vec<String> {
+    let all = list.split(',').map(str::trim).filter(|w| !w.is_empty());
+    all.map(str::to_owned).collect()
+}
+
+fn print_text(text: &str) -> Result<(), Failure> {
+    print(text);
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! sshare: shares of the cluster, what has been used of them, and what follows from that.
+
+use crate::SLURM_VERSION;
+use crate::connect::Client;
+use crate::listing::{Failure, failed_call, print, query};
+use crate::options::{Arg, Spec, also, flag, opt};
+use muster_model::accounts::{PARENT_SHARES, Share};
+use muster_proto::client::AccountsAnswer;
+
+/// sshare.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sshare",
+    about: "Shows shares of the cluster and what has been used of them.",
+    operands: "",
+    options: &[
+        opt("accounts", "LIST", "these accounts").short('A'),
+        flag("all", "all users").short('a'),
+        opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
+        opt("format", "LIST", "columns").short('o'),
+        flag("help", "print this help"),
+        flag("long", "more columns").short('l'),
+        flag("noheader", "no line above the columns").short('n'),
+        flag("parsable", "columns separated by '|', and one at the end").short('p'),
+        flag("parsable2", "columns separated by '|'").short('P'),
+        flag("partition", "shares of partitions")
+            .short('m')
+            .refused("associations are not kept by partition"),
+        flag("usage", "print a short summary"),
+        opt("users", "LIST", "these users").short('u'),
+        also("users", "uid", Arg::Required),
+        flag("Users", "users only").short('U'),
+        flag("verbose", "say more")
+            .short('v')
+            .stored("there is no more to say"),
+        flag("version", "print the version").short('V'),
+        opt("json", "VERSION", "as JSON")
+            .optional()
+            .refused("sshare prints columns only; use --parsable2"),
+        opt("yaml", "VERSION", "as YAML")
+            .optional()
+            .refused("sshare prints columns only; use --parsable2"),
+    ],
+    variables: &[],
+    notes: "",
+};
+
+struct Field {
+    name: &'static str,
+    width: usize,
+    left: bool,
+    value: fn(&Share, bool) -> String,
+}
+
+const fn field(name: &'static str, width: usize, value: fn(&Share, bool) -> String) -> Field {
+    Field {
+        name,
+        width,
+        left: false,
+        value,
+    }
+}
+
+static FIELDS: &[Field] = &[
+    Field {
+        left: true,
+        ..field("Account", 20, |s, flat| {
+            let depth = if flat {
+                0
+            } else {
+                s.depth as usize - usize::from(!s.user.is_empty())
+            };
+            let own = usize::from(!s.user.is_empty() && !flat);
+            format!("{}{}", " ".repeat(depth + own), s.account)
+        })
+    },
+    field("User", 10, |s, _| s.user.clone()),
+    field("RawShares", 10, |s, _| match s.raw_shares {
+        _ if s.depth == 0 => String::new(),
+        PARENT_SHARES => "parent".to_owned(),
+        shares => shares.to_string(),
+    }),
+    field("NormShares", 11, |s, _| format!("{:.6}", s.norm_shares)),
+    field("RawUsage", 11, |s, _| format!("{:.0}", s.raw_usage)),
+    field("NormUsage", 11, |s, _| match s.depth {
+        0 => String::new(),
+        _ => format!("{:.6}", s.norm_usage),
+    }),
+    field("EffectvUsage", 13, |s, _| {
+        format!("{:.6}", s.effective_usage)
+    }),
+    field("FairShare", 10, |s, _| match s.user.is_empty() {
+        true => String::new(),
+        false => format!("{:.6}", s.fair_share),
+    }),
+    field("LevelFS", 10, |s, _| match s.depth {
+        0 => String::new(),
+        _ if s.level_fs.is_infinite() => "inf".to_owned(),
+        _ => format!("{:.6}", s.level_fs),
+    }),
+    field("GrpTRESMins", 30, |_, _| String::new()),
+    field("TRESRunMins", 30, |_, _| String::new()),
+];
+
+const NORMAL: &str = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare";
+const LONG: &str = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins";
+
+#[derive(Debug, Default)]
+struct Options {
+    format: Option<String>,
+    long: bool,
+    all: bool,
+    no_header: bool,
+    users_only: bool,
+    /// `|` between fields, and whether one at the end.
+    parsable: Option<bool>,
+    users: Vec<String>,
+    accounts: Vec<String>,
+}
+
+/// Runs sshare.
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    let mut options = Options::default();
+    for (name, value) in &parsed.options {
+        let value = value.clone().unwrap_or_default();
+        let list = || {
+            value
+                .split(',')
+                .filter(|w| !w.is_empty())
+                .map(str::to_owned)
+        };
+        match *name {
+            "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
+            "help" => return print_text(&SPEC.help()),
+            "usage" => return print_text(&SPEC.usage()),
+            "clusters" => drop(crate::listing::this_cluster("sshare", &value)?),
+            "format" => options.format = Some(value.clone()),
+            "long" => options.long = true,
+            "all" => options.all = true,
+            "noheader" => options.no_header = true,
+            "Users" => options.users_only = true,
+            "parsable" => options.parsable = Some(true),
+            "parsable2" => options.parsable = Some(false),
+            "users" => options.users = list().collect(),
+            "accounts" => options.accounts = list().collect(),
+            _ => {}
+        }
+    }
+    let failed = failed_call("slurm_associations_get_shares");
+    let mut client = Client::connect().map_err(&failed)?;
+    let answer = query::accounts(&mut client).map_err(&failed)?;
+    if !options.all && options.users.is_empty() {
+        let own = crate::people::user_of_uid(nix::unistd::getuid().as_raw());
+        options.users.extend(own.map(|u| u.name));
+    }
+    print(&render(&options, &answer)?);
+    Ok(())
+}
+
+fn print_text(text: &str) -> Result<(), Failure> {
+    print(text);
+    Ok(())
+}
+
+fn render(options: &Options, answer: &AccountsAnswer) -> Result<String, Failure> {
+    let format = match (&options.format, options.long) {
+        (Some(format), _) => format.as_str(),
+        (None, true) => LONG,
+        (None, false) => NORMAL,
+    };
+    let mut columns: Vec<(&Field, usize)> = Vec::new();
+    for word in format.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        let (name, width) = word.split_once('%').unwrap_or((word, ""));
+        let begins = |f: &&Field| {
+            let start = f.name.get(..name.len());
+            start.is_some_and(|s| s.eq_ignore_ascii_case(name))
+        };
+        let field = FIELDS.iter().find(begins).ok_or_else(|| {
+            Failure::new(format!(
+                "sshare: error: Invalid field requested: \"{name}\""
+            ))
+        })?;
+        // Classic fair share knows no levels.
+        if options.format.is_none() && field.name == "LevelFS" && answer.fair_tree == Some(false) {
+            continue;
+        }
+        columns.push((
+            field,
+            width.trim_start_matches('-').parse().unwrap_or(field.width),
+        ));
+    }
+    let mut out = String::new();
+    if !options.no_header {
+        line(&mut out, &columns, options.parsable, |f| f.name.to_owned());
+        if options.parsable.is_none() {
+            for (_, width) in &columns {
+                out.push_str(&"-".repeat(*width));
+                out.push(' ');
+            }
+            out.push('\n');
+        }
+    }
+    let listed = |list: &[String], name: &str| list.is_empty() || list.iter().any(|n| n == name);
+    for share in &answer.accounts.shares {
+        let user = !share.user.is_empty();
+        let shown = if user {
+            (options.all && options.users.is_empty() || listed(&options.users, &share.user))
+                && listed(&options.accounts, &share.account)
+        } else {
+            !options.users_only && listed(&options.accounts, &share.account)
+        };
+        if shown {
+            let flat = options.parsable.is_some() && options.users_only;
+            line(&mut out, &columns, options.parsable, |f| {
+                (f.value)(share, flat)
+            });
+        }
+    }
+    Ok(out)
+}
+
+fn line(
+    out: &mut String,
+    columns: &[(&Field, usize)],
+    parsable: Option<bool>,
+    cell: impl Fn(&Field) -> String,
+) {
+    for (i, (field, width)) in columns.iter().enumerate() {
+        let text = cell(field);
+        match parsable {
+            Some(last) => {
+                out.push_str(if i > 0 && !last { "|" } else { "" });
+                out.push_str(&text);
+                out.push_str(if last { "|" } else { "" });
+            }
+            None if text.chars().count() > *width => {
+                out.extend(text.chars().take(width.saturating_sub(1)));
+                out.push_str("+ ");
+            }
+            None if field.left => out.push_str(&format!("{text:<width$} ")),
+            None => out.push_str(&format!("{text:>width$} ")),
+        }
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Slurm 22.05.8 printed it.
+    #[test]
+    fn captured() {
+        let share = |account: &str, user: &str, depth, raw_shares, norm_shares, fair_share| Share {
+            account: account.into(),
+            user: user.into(),
+            depth,
+            raw_shares,
+            norm_shares,
+            fair_share,
+            level_fs: f64::INFINITY,
+            ..Share::default()
+        };
+        let mut answer = AccountsAnswer::default();
+        answer.accounts.shares = vec![
+            Share {
+                effective_usage: 1.0,
+                ..share("root", "", 0, 0, 0.0, 0.0)
+            },
+            share("root", "root", 1, 1, 0.5, 1.0),
+            share("bench", "", 1, 1, 0.5, 0.0),
+            share("bench", "root", 2, 1, 1.0, 1.0),
+        ];
+        let options = Options {
+            all: true,
+            ..Options::default()
+        };
+        let expected = "\
+Account                    User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare \n\
+-------------------- ---------- ---------- ----------- ----------- ------------- ---------- \n\
+root                                          0.000000           0      1.000000            \n\
+\u{20}root                      root          1    0.500000           0      0.000000   1.000000 \n\
+\u{20}bench                                   1    0.500000           0      0.000000            \n\
+\u{20} bench                    root          1    1.000000           0      0.000000   1.000000 \n";
+        assert_eq!(render(&options, &answer).unwrap_or_default(), expected);
+        let short = Options {
+            all: true,
+            no_header: true,
+            parsable: Some(false),
+            users_only: true,
+            format: Some("account,user,fairshare".into()),
+            ..Options::default()
+        };
+        assert_eq!(
+            render(&short, &answer).unwrap_or_default(),
+            "root|root|1.000000\nbench|root|1.000000\n"
+        );
+    }
+}

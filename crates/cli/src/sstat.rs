@@ -1,0 +1,467 @@
+//! sstat: what the steps of running jobs use now, as the agents of their nodes measure it.
+
+use crate::SLURM_VERSION;
+use crate::agent::AgentStream;
+use crate::connect::{Client, unexpected};
+use crate::listing::account::{AcctRow, Shown};
+use crate::listing::context::Ctx;
+use crate::listing::{Failure, complain, print};
+use crate::options::{Arg, Opt, Spec, also, flag, opt};
+use crate::sacct::fields::{Field, find};
+use crate::sacct::{cell, names_in_rows};
+use crate::targets::{job_target, step_number};
+use muster_model::command::JobTarget;
+use muster_model::hostlist;
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{Job, Step, Usage};
+use muster_proto::acct::{AcctJob, AcctStep};
+use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
+use muster_proto::step::{AgentReply, AgentRequest};
+use std::collections::BTreeMap;
+
+/// sstat.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sstat",
+    about: "Shows what steps of running jobs use now: one's own, for root anybody's.",
+    operands: "",
+    options: OPTIONS,
+    variables: &[],
+    notes: "",
+};
+
+static OPTIONS: &[Opt] = &[
+    flag("allsteps", "all steps of jobs that are named without one").short('a'),
+    opt(
+        "format",
+        "LIST",
+        "these columns; name%20 sets a width, name%-20 pads on the right",
+    )
+    .short('o'),
+    also("format", "fields", Arg::Required),
+    flag("help", "print this help").short('h'),
+    flag("helpformat", "names of the columns").short('e'),
+    opt("jobs", "LIST", "these steps: 12, 12.0, 12.batch, 12_3.0").short('j'),
+    flag("noconvert", "memory always in kilobytes").stored("it always is"),
+    flag("noheader", "no lines above the columns").short('n'),
+    flag("parsable", "columns separated by '|', and one at the end").short('p'),
+    flag("parsable2", "columns separated by '|'").short('P'),
+    flag("pidformat", "the processes of each step").short('i'),
+    flag("usage", "print a short summary"),
+    flag("verbose", "say more")
+        .short('v')
+        .stored("nothing more is known"),
+    flag("version", "print the version").short('V'),
+];
+
+const COLUMNS: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,\
+    MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AveCPUFreq,ReqCPUFreqMin,\
+    ReqCPUFreqMax,ReqCPUFreqGov,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,\
+    MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,\
+    TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutAve,\
+    TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,\
+    TRESUsageOutTot";
+
+/// How rows are separated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Separation {
+    #[default]
+    Widths,
+    WithLast,
+    Between,
+}
+
+#[derive(Debug, Default)]
+struct Options {
+    jobs: Vec<String>,
+    format: Option<String>,
+    all_steps: bool,
+    processes: bool,
+    no_header: bool,
+    separation: Separation,
+}
+
+/// Runs sstat.
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    let mut options = Options::default();
+    for (name, value) in parsed.options {
+        let value = value.unwrap_or_default();
+        match name {
+            "allsteps" => options.all_steps = true,
+            "format" => options.format = Some(value),
+            "jobs" => {
+                let listed = value.split(',').filter(|word| !word.is_empty());
+                options.jobs.extend(listed.map(str::to_owned));
+            }
+            "noheader" => options.no_header = true,
+            "parsable" => options.separation = Separation::WithLast,
+            "parsable2" => options.separation = Separation::Between,
+            "pidformat" => options.processes = true,
+            "help" => return print_text(&SPEC.help()),
+            "usage" => return print_text(&SPEC.usage()),
+            "helpformat" => {
+                let names: Vec<&str> = COLUMNS.split(',').collect();
+                return print_text(&names_in_rows(&names));
+            }
+            "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
+            _ => {}
+        }
+    }
+    options.jobs.extend(parsed.operands);
+    options.show()
+}
+
+fn print_text(text: &str) -> Result<(), Failure> {
+    print(text);
+    Ok(())
+}
+
+impl Options {
+    fn show(&self) -> Result<(), Failure> {
+        if self.jobs.is_empty() {
+            return Err(Failure::new(
+                "sstat: error: You didn't give me any jobs to stat: name them with --jobs",
+            ));
+        }
+        let columns = self.columns()?;
+        let named: Vec<(&str, JobTarget, Option<StepNo>)> = (self.jobs.iter())
+            .map(|text| named(text))
+            .collect::<Result<_, _>>()?;
+        let mut client =
+            Client::connect().map_err(crate::listing::failed_call("slurm_load_jobs"))?;
+        let mut out = String::new();
+        if !self.no_header {
+            self.header(&mut out, &columns);
+        }
+        let ctx = Ctx::new(&client.endpoint.cluster);
+        for (text, target, step) in &named {
+            match self.measured(&mut client, (text, target), *step) {
+                Ok((job, pids)) => self.rows(&mut out, &columns, (&job, &pids), &ctx),
+                // A job that is gone is no failure of sstat's, as scripts that poll it expect.
+                Err(why) => complain(&format!("sstat: error: {why}")),
+            }
+        }
+        print(&out);
+        Ok(())
+    }
+
+    /// The steps that a word names, with what they use, or with their processes.
+    fn measured(
+        &self,
+        client: &mut Client,
+        (text, target): (&str, &JobTarget),
+        step: Option<StepNo>,
+    ) -> Result<(AcctJob, Pids), String> {
+        let id = match target.tasks {
+            None => target.job,
+            Some(_) => {
+                let job = text.split_once('.').map_or(text, |(job, _)| job);
+                task_id(client, target.job, job).ok_or_else(|| format!("no job {job} runs"))?
+            }
+        };
+        let info = match client.query(Query::Allocation(id)) {
+            Ok(Response::JobStarted(info)) => info,
+            Ok(other) => return Err(unexpected(&other).to_string()),
+            Err(e) => return Err(format!("couldn't get steps for job {id}: {e}")),
+        };
+        let mut steps: Vec<&Step> = info.job.steps.iter().collect();
+        steps.sort_by_key(|step| (step.step < StepNo::BATCH, step.step));
+        let numbered = steps.iter().find(|s| s.step < StepNo::INTERACTIVE);
+        let wanted: Vec<StepNo> = match step {
+            Some(step) => steps
+                .iter()
+                .map(|s| s.step)
+                .filter(|s| *s == step)
+                .collect(),
+            None if self.all_steps => steps.iter().map(|s| s.step).collect(),
+            None => numbered.map(|s| s.step).into_iter().collect(),
+        };
+        if wanted.is_empty() {
+            return Err(format!("no steps running for job {text}"));
+        }
+        steps.retain(|s| wanted.contains(&s.step));
+        let mut pids = Pids::new();
+        let used = if self.processes {
+            pids = processes(&info, id);
+            BTreeMap::new()
+        } else {
+            usage(&info, id)
+        };
+        let rows = steps
+            .iter()
+            .map(|step| row(step, used.get(&step.step)))
+            .collect();
+        Ok((job_row(&info.job, rows), pids))
+    }
+
+    fn columns(&self) -> Result<Vec<(&'static Field, i32)>, Failure> {
+        let format = self.format.as_deref().unwrap_or(COLUMNS);
+        let mut columns = Vec::new();
+        for word in format.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            let (name, width) = match word.split_once('%') {
+                Some((name, width)) => (name, Some(width)),
+                None => (word, None),
+            };
+            let invalid =
+                || Failure::new(format!("sstat: error: Invalid field requested: \"{name}\""));
+            let known = COLUMNS.split(',').any(|c| c.eq_ignore_ascii_case(name));
+            let field = find(name).filter(|_| known).ok_or_else(invalid)?;
+            let width = match width {
+                Some(width) => width.parse().map_err(|_| invalid())?,
+                None => width_of(field),
+            };
+            columns.push((field, width));
+        }
+        Ok(columns)
+    }
+
+    fn header(&self, out: &mut String, columns: &[(&'static Field, i32)]) {
+        if self.processes {
+            return self.line(out, &PROCESS_COLUMNS, |(name, _), out| out.push_str(name));
+        }
+        self.line(out, columns, |(field, _), out| out.push_str(field.name));
+    }
+
+    fn rows(
+        &self,
+        out: &mut String,
+        columns: &[(&'static Field, i32)],
+        (job, pids): (&AcctJob, &Pids),
+        ctx: &Ctx,
+    ) {
+        for step in &job.steps {
+            let row = AcctRow {
+                job,
+                step: Some(step),
+                shown: Shown::default(),
+            };
+            if !self.processes {
+                self.line(out, columns, |(field, _), out| {
+                    (field.render)(&row, ctx, out);
+                });
+                continue;
+            }
+            let of_step = pids.iter().filter(|((of, _), _)| *of == step.step);
+            for ((_, node), pids) in of_step {
+                self.line(out, &PROCESS_COLUMNS, |(name, _), out| match *name {
+                    "JobID" => row.write_id(out),
+                    "Nodes" => out.push_str(node),
+                    _ => out.push_str(pids),
+                });
+            }
+        }
+    }
+
+    fn line<C>(
+        &self,
+        out: &mut String,
+        columns: &[(C, i32)],
+        write: impl Fn(&(C, i32), &mut String),
+    ) {
+        let first = out.is_empty();
+        for (i, column) in columns.iter().enumerate() {
+            if self.separation == Separation::Between && i > 0 {
+                out.push('|');
+            }
+            let start = out.len();
+            write(column, out);
+            match self.separation {
+                Separation::Widths => {
+                    cell(out, start, column.1);
+                    out.push(' ');
+                }
+                Separation::WithLast => out.push('|'),
+                Separation::Between => {}
+            }
+        }
+        out.push('\n');
+        if first && !self.no_header && self.separation == Separation::Widths {
+            for (_, width) in columns {
+                out.extend(std::iter::repeat_n('-', width.unsigned_abs() as usize));
+                out.push(' ');
+            }
+            out.push('\n');
+        }
+    }
+}
+
+/// `12`, `12.0`, `12_3.batch`: the text, the job and the step.
+fn named(text: &str) -> Result<(&str, JobTarget, Option<StepNo>), Failure> {
+    let wrong = || {
+        Failure::new(format!(
+            "sstat: fatal: Bad job/step specified: {text}; expected such as 12, 12.0 or 12.batch"
+        ))
+    };
+    let (job, step) = match text.split_once('.') {
+        Some((job, step)) => (job, Some(step_number(step).ok_or_else(wrong)?)),
+        None => (text, None),
+    };
+    Ok((text, job_target(job).ok_or_else(wrong)?, step))
+}
+
+/// sstat has these narrower than sacct.
+fn width_of(field: &Field) -> i32 {
+    match field.name {
+        "AveDiskRead" | "AveDiskWrite" => 12,
+        _ => field.width,
+    }
+}
+
+/// Columns of `--pidformat`.
+const PROCESS_COLUMNS: [(&str, i32); 3] = [("JobID", -12), ("Nodes", -20), ("Pids", -20)];
+
+/// Numbers of processes, with commas between them, by step and node.
+type Pids = BTreeMap<(StepNo, String), String>;
+
+/// The number of a task's own record.
+fn task_id(client: &mut Client, base: JobId, text: &str) -> Option<JobId> {
+    let (_, index) = text.split_once('_')?;
+    let index = index.parse().ok()?;
+    let filter = JobFilter {
+        ids: vec![base],
+        ..JobFilter::default()
+    };
+    let jobs = client.query_jobs(filter).ok()?;
+    let task = jobs.iter().find(|job| job.task_index() == Some(index));
+    task.map(|job| job.id)
+}
+
+/// Asks the agents of all nodes; one that does not answer is reported and left out.
+fn usage(info: &AllocationInfo, job: JobId) -> BTreeMap<StepNo, Usage> {
+    let mut sums: BTreeMap<StepNo, Usage> = BTreeMap::new();
+    each_agent(info, &AgentRequest::Measure { job }, |_, reply| {
+        let AgentReply::Measured(steps) = reply else {
+            return false;
+        };
+        for (step, used) in steps {
+            sums.entry(step).or_default().add(&used);
+        }
+        true
+    });
+    sums
+}
+
+fn processes(info: &AllocationInfo, job: JobId) -> Pids {
+    let mut pids = Pids::new();
+    each_agent(info, &AgentRequest::Inspect { job }, |node, reply| {
+        let AgentReply::Processes(list) = reply else {
+            return false;
+        };
+        for (pid, step, _) in list {
+            let text = pids.entry((step, node.to_owned())).or_default();
+            if !text.is_empty() {
+                text.push(',');
+            }
+            text.push_str(&pid.to_string());
+        }
+        true
+    });
+    pids
+}
+
+fn each_agent(
+    info: &AllocationInfo,
+    request: &AgentRequest,
+    mut take: impl FnMut(&str, AgentReply) -> bool,
+) {
+    let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
+    for (node, address) in nodes.zip(&info.addresses) {
+        let answer = AgentStream::connect(address).and_then(|mut agent| {
+            agent.send(request)?;
+            agent.receive()
+        });
+        let why = match answer {
+            Ok(AgentReply::Refused(refusal)) => refusal.to_string(),
+            Ok(reply) => {
+                if take(&node.name, reply) {
+                    continue;
+                }
+                "an answer to another question".to_owned()
+            }
+            Err(e) => e.to_string(),
+        };
+        complain(&format!(
+            "sstat: error: {}: the agent at {address} cannot be asked: {why}",
+            node.name
+        ));
+    }
+}
+
+fn row(step: &Step, usage: Option<&Usage>) -> AcctStep {
+    AcctStep {
+        step: step.step,
+        name: step.name.clone(),
+        state: muster_model::job::JobState::Running,
+        cancelled_by: None,
+        exit: muster_model::job::ExitStatus::default(),
+        start: step.start_time,
+        end: None,
+        nodes: step.nodes,
+        tasks: step.tasks,
+        cpus: step.cpus,
+        mem_mib: step.memory_mib,
+        nodelist: step.hostlist.clone(),
+        usage: usage.cloned(),
+        submit_line: step.submit_line.clone(),
+        distribution: step.distribution.clone().unwrap_or_default(),
+    }
+}
+
+/// As much of a job as the columns need.
+fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
+    let (spec, owner) = (&job.spec, &job.spec.owner);
+    let alloc = job.alloc.as_deref();
+    AcctJob {
+        id: job.id,
+        restarts: job.restarts,
+        het: job.het,
+        backfilled: alloc.is_some_and(|alloc| alloc.backfilled),
+        array: job.task_index().map(|index| (job.submission(), index)),
+        array_pending: None,
+        name: spec.name.clone(),
+        uid: owner.uid,
+        gid: owner.gid,
+        user: owner.user.clone(),
+        group: owner.group.clone(),
+        account: spec.account_name().to_owned(),
+        partition: job.partition.clone(),
+        qos: spec.qos_name().to_owned(),
+        state: job.state,
+        cancelled_by: None,
+        exit: job.exit,
+        derived_exit: job.derived_exit,
+        submit: job.submit_time,
+        eligible: job.eligible_time,
+        start: job.start_time,
+        end: None,
+        suspended_ms: job.suspended_ms,
+        time_limit: job.time_limit,
+        req_cpus: 0,
+        req_nodes: spec.ask.min_nodes,
+        req_mem_mib: 0,
+        alloc_cpus: alloc.map_or(0, |a| u32::try_from(a.cpus()).unwrap_or(u32::MAX)),
+        alloc_nodes: alloc.map_or(0, |a| u32::try_from(a.nodes.len()).unwrap_or(u32::MAX)),
+        alloc_mem_mib: 0,
+        gres: Vec::new(),
+        nodelist: alloc.map_or_else(String::new, |a| {
+            let names: Vec<&str> = a.nodes.iter().map(|n| n.name.as_str()).collect();
+            hostlist::compress(&names)
+        }),
+        work_dir: String::new(),
+        submit_line: String::new(),
+        comment: String::new(),
+        admin_comment: String::new(),
+        reason: String::new(),
+        priority: job.priority,
+        wckey: String::new(),
+        constraint: String::new(),
+        reservation: String::new(),
+        ntasks: 0,
+        stdio: spec.stdio.clone(),
+        batch: false,
+        steps,
+        submit_host: String::new(),
+        requeued: false,
+        resized: false,
+    }
+}

@@ -1,0 +1,359 @@
+//! `muster why`: what a job waits for, who is ahead of it, when it is expected to start and what would start it sooner.
+//! The controller works it out (`muster_sched::explain`); here it is put into lines.
+
+use crate::connect::{Client, unexpected};
+use crate::listing::context::Ctx;
+use crate::listing::{Failure, failed_call, print};
+use crate::options::{Spec, flag};
+use muster_model::explain::{Ahead, ExpectedStart, Explanation};
+use muster_model::ids::JobId;
+use muster_model::time::Timestamp;
+use muster_proto::client::{Query, Response};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// muster why.
+pub(crate) static SPEC: Spec = Spec {
+    name: "muster-why",
+    about: "Tells what a job waits for, when it is expected to start, and what would start it sooner.",
+    operands: "JOBID",
+    options: &[
+        flag("help", "print this help"),
+        flag("json", "as JSON; times in seconds since 1970"),
+        flag("usage", "print a short summary"),
+    ],
+    variables: &[],
+    notes: "\
+Times come from playing the scheduler's own work through on a copy of the cluster: jobs run as long as is predicted from \
+their owners' earlier jobs, or to their time limits where run times are not predicted, and nobody submits anything. Each \
+change that would start the job sooner was tried in the same way. 'squeue --start' and 'scontrol show job' show the same \
+times, 'sbatch --test-only' tells them before submitting.",
+};
+
+/// Runs it.
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
+    let has = |name: &str| parsed.options.iter().any(|(option, _)| *option == name);
+    if has("help") || has("usage") {
+        print(&if has("help") {
+            SPEC.help()
+        } else {
+            SPEC.usage()
+        });
+        return Ok(());
+    }
+    let [word] = parsed.operands.as_slice() else {
+        return Err(Failure::new(format!(
+            "muster why: one job number is needed\n{}",
+            SPEC.usage().trim_end()
+        )));
+    };
+    // A task of an array that waits is in its array's record.
+    let number = word.split('_').next().unwrap_or(word);
+    let id = number
+        .parse()
+        .map(JobId)
+        .map_err(|_| Failure::new(format!("muster why: '{word}' is not a job number")))?;
+    let failed = failed_call("muster why");
+    let mut client = Client::connect().map_err(&failed)?;
+    let ctx = Ctx::new(&client.endpoint.cluster);
+    let explanation = match client.query(Query::Why(id)).map_err(&failed)? {
+        Response::Why(explanation) => explanation,
+        other => return Err(failed(unexpected(&other))),
+    };
+    if has("json") {
+        print(&format!("{:#}\n", document(&explanation)));
+    } else {
+        print(&text(&explanation, &ctx));
+    }
+    Ok(())
+}
+
+/// A start that is further off waits for jobs without a limit, which are taken to run for a year.
+const ENDLESS_FROM_S: u64 = 300 * 86_400;
+
+fn text(explanation: &Explanation, ctx: &Ctx) -> String {
+    let mut out = String::new();
+    if !explanation.waits {
+        let _ = writeln!(out, "Job {} does not wait in the queue.", explanation.job);
+        for line in &explanation.waits_for {
+            let _ = writeln!(out, "  {line}");
+        }
+        return out;
+    }
+    let _ = writeln!(
+        out,
+        "Job {} waits: {}",
+        explanation.job,
+        explanation.reason.name()
+    );
+    for line in &explanation.waits_for {
+        let _ = writeln!(out, "  {line}");
+    }
+    for moment in &explanation.times {
+        let _ = write!(out, "  {}: ", moment.what);
+        ctx.time(&mut out, moment.at);
+        let _ = writeln!(
+            out,
+            " (in {})",
+            span(moment.at.since_ms(explanation.now) / 1000)
+        );
+    }
+    match &explanation.start {
+        Some(start) => {
+            let _ = writeln!(out, "Expected start: {}", when(start, explanation.now, ctx));
+            let assumed = match (start.estimate, explanation.predicted) {
+                (true, _) => "an estimate: the work ahead of it, divided among all CPUs",
+                (_, true) => {
+                    "if jobs run as long as predicted, and nobody submits a job that comes first"
+                }
+                (_, false) => {
+                    "if jobs run to their time limits, and nobody submits a job that comes first"
+                }
+            };
+            let _ = writeln!(out, "  {assumed}");
+            if start.at.since_ms(explanation.now) / 1000 > ENDLESS_FROM_S {
+                out.push_str("  (jobs without a time limit are taken to end after a year)\n");
+            }
+        }
+        None => {
+            out.push_str("Expected start: none; nothing that is foreseen starts it\n");
+        }
+    }
+    if !explanation.ahead.is_empty() {
+        let _ = writeln!(
+            out,
+            "Ahead of it on those nodes ({}):",
+            explanation.ahead_count
+        );
+        for ahead in &explanation.ahead {
+            let _ = writeln!(out, "  {}", line_of(ahead, ctx));
+        }
+        let more = explanation.ahead_count as usize
+            - explanation
+                .ahead
+                .len()
+                .min(explanation.ahead_count as usize);
+        if more > 0 {
+            let _ = writeln!(out, "  and {more} more");
+        }
+    }
+    if explanation.sooner.is_empty() {
+        if explanation.tried > 0 {
+            let _ = writeln!(
+                out,
+                "None of the {} changes that were tried would start it sooner.",
+                explanation.tried
+            );
+        }
+        return out;
+    }
+    out.push_str("It would start sooner:\n");
+    for sooner in &explanation.sooner {
+        let when = when(&sooner.start, explanation.now, ctx);
+        let _ = writeln!(out, "  {}: {when}", sooner.change);
+        if sooner.words != sooner.change {
+            let _ = writeln!(out, "      {}", sooner.words);
+        }
+    }
+    out
+}
+
+/// A time, how far it is off, and where.
+fn when(start: &ExpectedStart, now: Timestamp, ctx: &Ctx) -> String {
+    let mut out = String::new();
+    let off_s = start.at.since_ms(now) / 1000;
+    if off_s == 0 {
+        out.push_str("now");
+    } else {
+        ctx.time(&mut out, start.at);
+        let _ = write!(out, " (in {})", span(off_s));
+    }
+    if !start.nodes.is_empty() {
+        let _ = write!(out, " on {}", start.nodes);
+    }
+    let _ = write!(out, " in partition {}", start.partition);
+    out
+}
+
+fn span(s: u64) -> String {
+    match (s / 86_400, s / 3600 % 24, s / 60 % 60, s % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, m, _) => format!("{m} min"),
+        (0, h, m, _) => format!("{h} h {m} min"),
+        (d, h, ..) => format!("{d} d {h} h"),
+    }
+}
+
+fn line_of(ahead: &Ahead, ctx: &Ctx) -> String {
+    let mut out = format!(
+        "{} ({}, {}): {} CPU{}, ",
+        ahead.job,
+        ahead.user,
+        ahead.name,
+        ahead.cpus,
+        if ahead.cpus == 1 { "" } else { "s" }
+    );
+    match (ahead.runs, ahead.until) {
+        (true, Some(at)) => {
+            let _ = write!(out, "runs on {} until ", ahead.nodes);
+            ctx.time(&mut out, at);
+            out.push_str(" at the latest");
+        }
+        (true, None) => {
+            let _ = write!(out, "runs on {} without a time limit", ahead.nodes);
+        }
+        (false, Some(at)) => {
+            out.push_str("waits too, starts first, at ");
+            ctx.time(&mut out, at);
+        }
+        (false, None) => out.push_str("waits too, starts first"),
+    }
+    out
+}
+
+fn document(explanation: &Explanation) -> Value {
+    let start = |start: &ExpectedStart| {
+        json!({
+            "time": start.at.unix_s(),
+            "nodes": start.nodes,
+            "cpus": start.cpus,
+            "partition": start.partition,
+            "estimate": start.estimate,
+        })
+    };
+    let ahead = |a: &Ahead| {
+        json!({
+            "job_id": a.job.0,
+            "user": a.user,
+            "name": a.name,
+            "partition": a.partition,
+            "cpus": a.cpus,
+            "nodes": a.nodes,
+            "runs": a.runs,
+            "until": a.until.map(|at| at.unix_s()),
+        })
+    };
+    let sooner: Vec<Value> = explanation
+        .sooner
+        .iter()
+        .map(|s| json!({"change": s.change, "words": s.words, "start": start(&s.start)}))
+        .collect();
+    json!({
+        "job_id": explanation.job.0,
+        "waits": explanation.waits,
+        "reason": explanation.reason.name(),
+        "waits_for": explanation.waits_for,
+        "times": explanation.times.iter().map(|m| json!({"what": m.what, "at": m.at.unix_s()})).collect::<Vec<Value>>(),
+        "ahead": explanation.ahead.iter().map(ahead).collect::<Vec<Value>>(),
+        "ahead_count": explanation.ahead_count,
+        "expected_start": explanation.start.as_ref().map(start),
+        "assumption": if explanation.predicted { "predictions" } else { "time_limits" },
+        "sooner": sooner,
+        "tried": explanation.tried,
+        "now": explanation.now.unix_s(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+    use muster_model::explain::{Moment, Sooner};
+    use muster_model::job::Reason;
+
+    fn explanation() -> Explanation {
+        let now = Timestamp::from_unix_s(1_795_470_826);
+        let start = |s: u64, nodes: &str| ExpectedStart {
+            at: now.plus_s(s),
+            nodes: nodes.into(),
+            cpus: 2,
+            partition: "batch".into(),
+            estimate: false,
+        };
+        Explanation {
+            job: JobId(17),
+            reason: Reason::Resources,
+            waits_for: vec!["It is next in partition batch.".into()],
+            ahead: vec![
+                Ahead {
+                    job: JobId(12),
+                    user: "ann".into(),
+                    name: "big".into(),
+                    partition: "batch".into(),
+                    cpus: 1,
+                    nodes: "n1".into(),
+                    runs: true,
+                    until: Some(now.plus_s(5400)),
+                },
+                Ahead {
+                    job: JobId(16),
+                    user: "bob".into(),
+                    name: "next".into(),
+                    partition: "batch".into(),
+                    cpus: 4,
+                    until: Some(now.plus_s(60)),
+                    ..Ahead::default()
+                },
+            ],
+            ahead_count: 3,
+            start: Some(start(5400, "n[1-2]")),
+            predicted: true,
+            sooner: vec![Sooner {
+                change: "--time=10".into(),
+                words: "with a limit of 10 instead of 60 minutes".into(),
+                start: start(0, "n2"),
+            }],
+            tried: 5,
+            now,
+            waits: true,
+            times: vec![Moment {
+                what: "Not before".into(),
+                at: now.plus_s(3600),
+            }],
+        }
+    }
+
+    #[test]
+    fn all_of_it() {
+        let ctx = Ctx::bare("cluster", TimeZone::UTC);
+        assert_eq!(
+            text(&explanation(), &ctx),
+            "\
+Job 17 waits: Resources
+  It is next in partition batch.
+  Not before: 2026-11-23T22:53:46 (in 1 h 0 min)
+Expected start: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
+  if jobs run as long as predicted, and nobody submits a job that comes first
+Ahead of it on those nodes (3):
+  12 (ann, big): 1 CPU, runs on n1 until 2026-11-23T23:23:46 at the latest
+  16 (bob, next): 4 CPUs, waits too, starts first, at 2026-11-23T21:54:46
+  and 1 more
+It would start sooner:
+  --time=10: now on n2 in partition batch
+      with a limit of 10 instead of 60 minutes
+"
+        );
+    }
+
+    #[test]
+    fn nothing_helps() {
+        let ctx = Ctx::bare("cluster", TimeZone::UTC);
+        let explanation = Explanation {
+            ahead: vec![],
+            start: None,
+            sooner: vec![],
+            ..explanation()
+        };
+        let text = text(&explanation, &ctx);
+        assert!(
+            text.ends_with(
+                "Expected start: none; nothing that is foreseen starts it\nNone of the 5 changes that were tried would start it sooner.\n"
+            ),
+            "{text}"
+        );
+        let document = document(&explanation);
+        assert_eq!(document["expected_start"], Value::Null);
+        assert_eq!(document["reason"], "Resources");
+    }
+}

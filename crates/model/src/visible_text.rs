@@ -1,0 +1,42 @@
+//! Texts that users choose and that listings, logs and records of jobs print for others: without what makes lines of its own or
+//! moves a terminal's cursor.
+
+use std::borrow::Cow;
+
+/// Whether a character does something to the line that it is printed in: controls of ASCII and of ISO 6429, and those that
+/// turn the direction of text.
+pub fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text with a space for white space of other kinds, and `?` for other control characters. Never longer than it was.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text.chars().map(|c| match c {
+        '\t' | '\n' | '\r' => ' ',
+        c if is_control(c) => '?',
+        c => c,
+    });
+    Cow::Owned(shown.collect())
+}
+
+/// [`visible`] in place.
+pub fn make_visible(text: &mut String) {
+    if let Cow::Owned(shown) = visible(text) {
+        *text = shown;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_makes_lines_or_moves_a_cursor() {
+        let text = "a\nJobId=1\t\u{1b}[2J\u{9b}1A\u{202e}é\u{7f}";
+        assert_eq!(visible(text), "a JobId=1 ?[2J?1A?é?");
+        assert!(matches!(visible("plain é"), Cow::Borrowed(_)));
+    }
+}

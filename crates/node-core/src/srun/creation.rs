@@ -1,0 +1,564 @@
+//! The conversation with agents that makes the step: where they are, the number of a step of a heterogeneous job, the request for
+//! each part, and the wait for its turn.
+
+use super::actions::Actions;
+use super::config::{Lead, NumberSource, SrunConfig, StepPart};
+use super::interface::{AgentId, ControllerError, SrunAction, SrunEvent, StepdId};
+use minicbor::bytes::ByteVec;
+use muster_model::ids::JobId;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::ExecContext;
+use muster_proto::client::AllocationInfo;
+use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepSpec};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// How srun and the tasks of its step reach each other. srun chooses it once, before it asks for the step: *direct* for a
+/// step in an allocation that exists, whose first node is this host, and of whose only task nobody would notice that it
+/// reads and writes srun's own streams (`SrunConfig::can_pass_stdio`); *attached* for all others. The node may know more,
+/// such as a program of the site's before each task: it then declines the streams (`StepCreated::direct`), and srun attaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StepTransport {
+    /// The task has srun's streams. All that srun need know comes by a connection to the step daemon that is sent with them.
+    Direct,
+    /// srun connects to the step daemons, which carry the streams.
+    Attached,
+}
+
+/// What has come of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing that changes the state.
+    None,
+    /// A part was asked for.
+    Asked,
+    /// It waits.
+    Waits,
+    /// It is there, and others are not.
+    PartCreated,
+    /// All are there.
+    Created,
+    /// There is no way on.
+    Failed {
+        /// The step would have to wait, which it was not to.
+        is_busy: bool,
+    },
+}
+
+const FAILED: Progress = Progress::Failed { is_busy: false };
+
+/// The connection to the step daemon of a task that may have srun's streams, before the agent has said whether it has.
+#[derive(Debug)]
+struct Channel {
+    id: StepdId,
+    /// A message other than the first that is expected has come: the agent answers itself.
+    has_spoken: bool,
+    /// The agent has said that all is over: the daemon's messages are on their way, or are lost with it.
+    is_done: bool,
+}
+
+/// The parts of a step that are asked for, and those that are there.
+#[derive(Debug)]
+pub(super) struct Creation {
+    /// Where the number of the step is to come from.
+    number: Option<NumberSource>,
+    /// The number, and the proof of it.
+    numbered: Option<(u32, ByteVec)>,
+    /// The key of the leader, once it is known.
+    number_key: Option<ByteVec>,
+    /// Parts that are not begun.
+    parts: VecDeque<StepPart>,
+    /// What is asked for now, unless it is lent; and the agent to ask.
+    spec: Option<Box<StepSpec>>,
+    job: JobId,
+    lead: Lead,
+    has_key: bool,
+    is_immediate: bool,
+    can_pass_stdio: bool,
+    agent: Option<AgentId>,
+    address: String,
+    transport: StepTransport,
+    channel: Option<Channel>,
+    is_queued: bool,
+    /// Why the controller is asked for the key.
+    refused: Option<Refusal>,
+    next_agent: u32,
+    next_stepd: u32,
+    /// The parts that are there, by job.
+    created: Vec<(JobId, StepCreated)>,
+    /// What was asked for by the first part.
+    first: Option<Box<StepSpec>>,
+    /// Connections that keep them.
+    leads: Vec<AgentId>,
+}
+
+/// A step that is there.
+pub(super) struct CreatedStep {
+    /// What was asked for by the first part.
+    pub(super) spec: Box<StepSpec>,
+    /// Its parts, by job.
+    pub(super) parts: Vec<(JobId, StepCreated)>,
+    /// Connections that keep it, and that are answered when its end is recorded.
+    pub(super) leads: Vec<AgentId>,
+    /// The connection to the step daemon, where the task has srun's streams.
+    pub(super) channel: Option<StepdId>,
+    /// The first number that no connection to a step daemon has had.
+    pub(super) next_stepd: u32,
+}
+
+impl Creation {
+    pub(super) fn new(config: &mut SrunConfig) -> Creation {
+        Creation {
+            number: config.number.take(),
+            numbered: None,
+            number_key: None,
+            parts: std::mem::take(&mut config.parts).into(),
+            spec: None,
+            job: JobId::default(),
+            lead: Lead::Unknown,
+            has_key: false,
+            is_immediate: false,
+            can_pass_stdio: config.can_pass_stdio,
+            agent: None,
+            address: String::new(),
+            transport: StepTransport::Attached,
+            channel: None,
+            is_queued: false,
+            refused: None,
+            next_agent: 0,
+            next_stepd: 0,
+            created: Vec::new(),
+            first: None,
+            leads: Vec::new(),
+        }
+    }
+
+    /// Begins with the number of the step, if it needs one, or with its first part.
+    pub(super) fn begin(&mut self, out: &mut Actions) -> Progress {
+        match &self.number {
+            Some(number) => {
+                self.job = number.leader;
+                self.lead = number.lead.clone();
+                self.locate(out);
+                Progress::None
+            }
+            None => self.begin_part(out),
+        }
+    }
+
+    fn begin_part(&mut self, out: &mut Actions) -> Progress {
+        let Some(part) = self.parts.pop_front() else {
+            out.error("there is no step");
+            return FAILED;
+        };
+        let mut spec = part.spec;
+        if let Some((step, proof)) = &self.numbered {
+            let het = spec.het.get_or_insert_default();
+            het.step = *step;
+            het.proof = Some(proof.clone());
+        }
+        self.job = spec.job;
+        self.lead = part.lead;
+        self.has_key = spec.key.is_some();
+        self.is_immediate = spec.immediate;
+        self.is_queued = false;
+        self.spec = Some(spec);
+        self.locate(out);
+        Progress::None
+    }
+
+    fn locate(&mut self, out: &mut Actions) {
+        match &self.lead {
+            Lead::Local(address) | Lead::At(address) => {
+                self.address = address.clone();
+                self.connect(out);
+            }
+            Lead::Unknown | Lead::Component(_) => out.push(SrunAction::AskAllocation(self.job)),
+        }
+    }
+
+    fn connect(&mut self, out: &mut Actions) {
+        let agent = AgentId(self.next_agent);
+        self.next_agent += 1;
+        self.agent = Some(agent);
+        out.push(SrunAction::ConnectAgent(agent, self.address.clone()));
+    }
+
+    /// The agent whose answer is waited for.
+    pub(super) fn agent(&self) -> Option<AgentId> {
+        self.agent.filter(|_| !self.is_done())
+    }
+
+    /// Messages of the step daemon are waited for as well.
+    pub(super) fn wants_channel(&self) -> bool {
+        self.channel.as_ref().is_some_and(|c| !c.has_spoken)
+    }
+
+    fn is_done(&self) -> bool {
+        self.channel.as_ref().is_some_and(|c| c.is_done)
+    }
+
+    /// The controller has answered.
+    pub(super) fn allocation(
+        &mut self,
+        out: &mut Actions,
+        answer: Result<Box<AllocationInfo>, ControllerError>,
+    ) -> Progress {
+        match (self.refused.take(), answer) {
+            (None, Ok(info)) => {
+                self.locate_by(out, &info);
+                Progress::None
+            }
+            (None, Err(error)) => {
+                out.controller_error("Unable to confirm allocation for job", &error);
+                FAILED
+            }
+            (Some(_), Ok(info)) => {
+                self.set_key(&info.key);
+                match self.number.is_some() {
+                    true => {
+                        self.ask_number(out);
+                        Progress::None
+                    }
+                    false => {
+                        self.ask(out);
+                        Progress::Waits
+                    }
+                }
+            }
+            (Some(refusal), Err(_)) => {
+                out.refusal(&self.prefix(), &refusal);
+                FAILED
+            }
+        }
+    }
+
+    fn locate_by(&mut self, out: &mut Actions, info: &AllocationInfo) {
+        self.address = match &self.lead {
+            Lead::Component(address) => address.clone(),
+            _ => {
+                if let Some(spec) = &mut self.spec {
+                    spec.resizes = info.job.resizes;
+                }
+                info.addresses.first().cloned().unwrap_or_default()
+            }
+        };
+        self.set_key(&info.key);
+        self.connect(out);
+    }
+
+    fn set_key(&mut self, key: &ByteVec) {
+        self.has_key = true;
+        match &mut self.spec {
+            Some(spec) => spec.key = Some(key.clone()),
+            None => self.number_key = Some(key.clone()),
+        }
+    }
+
+    /// The text before errors.
+    fn prefix(&self) -> String {
+        match self.number.is_some() {
+            true => "Unable to create step".to_owned(),
+            false => format!("Unable to create step for job {}", self.job),
+        }
+    }
+
+    /// An agent is connected.
+    pub(super) fn connected(
+        &mut self,
+        out: &mut Actions,
+        is_local: bool,
+        own_ip: IpAddr,
+    ) -> Progress {
+        if self.number.is_some() {
+            self.ask_number(out);
+            return Progress::None;
+        }
+        self.transport = match self.can_pass_stdio && is_local {
+            true => StepTransport::Direct,
+            false => StepTransport::Attached,
+        };
+        if let Some(spec) = &mut self.spec {
+            add_addresses(spec, own_ip);
+        }
+        self.ask(out);
+        Progress::Asked
+    }
+
+    /// An agent cannot be connected.
+    pub(super) fn unreachable(&mut self, out: &mut Actions, error: &str) -> Progress {
+        if let Lead::Local(_) = self.lead {
+            self.lead = Lead::Unknown;
+            self.locate(out);
+            return Progress::None;
+        }
+        out.error(&format!(
+            "Unable to reach the agent of the job's first node at {}: {error}",
+            self.address
+        ));
+        FAILED
+    }
+
+    fn ask_number(&mut self, out: &mut Actions) {
+        let request = AgentRequest::TakeStepNumber {
+            job: self.job,
+            key: self.number_key.clone(),
+        };
+        self.send(out, request, None);
+    }
+
+    fn ask(&mut self, out: &mut Actions) {
+        let Some(mut spec) = self.spec.take() else {
+            return;
+        };
+        let channel = match self.transport {
+            StepTransport::Direct => {
+                let id = StepdId(self.next_stepd);
+                self.next_stepd += 1;
+                Some(id)
+            }
+            StepTransport::Attached => None,
+        };
+        spec.hands_streams = channel.is_some();
+        spec.has_stepd_channel = channel.is_some();
+        self.channel = channel.map(|id| Channel {
+            id,
+            has_spoken: false,
+            is_done: false,
+        });
+        self.send(out, AgentRequest::Create(spec), channel);
+    }
+
+    fn send(&self, out: &mut Actions, request: AgentRequest, channel: Option<StepdId>) {
+        if let Some(agent) = self.agent {
+            out.push(SrunAction::SendRequest {
+                agent,
+                request: Box::new(request),
+                channel,
+            });
+        }
+    }
+
+    /// A request was sent, or not; it is back.
+    pub(super) fn sent(
+        &mut self,
+        out: &mut Actions,
+        request: AgentRequest,
+        error: Option<String>,
+    ) -> Progress {
+        // It was lent: a copy of it, with its environment, would be a good part of what srun does.
+        if let AgentRequest::Create(spec) = request {
+            self.spec = Some(spec);
+        }
+        match error {
+            None => Progress::None,
+            Some(error) => self.agent_lost(out, &error),
+        }
+    }
+
+    /// The connection to the agent is gone.
+    pub(super) fn agent_lost(&mut self, out: &mut Actions, error: &str) -> Progress {
+        out.error(&format!(
+            "{}: connection to the agent lost: {error}",
+            self.prefix()
+        ));
+        FAILED
+    }
+
+    /// The agent has answered.
+    pub(super) fn replied(&mut self, out: &mut Actions, reply: AgentReply) -> Progress {
+        if self.number.is_some() {
+            return self.number_replied(out, reply);
+        }
+        match reply {
+            AgentReply::Queued(why) => {
+                if !std::mem::replace(&mut self.is_queued, true) {
+                    let why = match why.is_empty() {
+                        true => "Requested nodes are busy",
+                        false => why.as_str(),
+                    };
+                    out.info(&format!(
+                        "Job {} step creation temporarily disabled, retrying ({why})",
+                        self.job
+                    ));
+                }
+                Progress::Waits
+            }
+            AgentReply::Created(created) => self.part_created(out, *created),
+            // With the job's key the node waits for its own word of the job.
+            AgentReply::Refused(refusal)
+                if refusal.code == RefusalCode::JobNotHere && !self.has_key =>
+            {
+                self.ask_for_key(out, refusal);
+                Progress::Waits
+            }
+            AgentReply::Refused(refusal) => {
+                out.refusal(&self.prefix(), &refusal);
+                Progress::Failed {
+                    is_busy: self.is_immediate,
+                }
+            }
+            AgentReply::Done if self.wants_channel() => {
+                if let Some(channel) = &mut self.channel {
+                    channel.is_done = true;
+                }
+                Progress::None
+            }
+            other => unexpected(out, &other),
+        }
+    }
+
+    fn number_replied(&mut self, out: &mut Actions, reply: AgentReply) -> Progress {
+        match reply {
+            AgentReply::StepNumber { number, proof } => {
+                self.number = None;
+                self.numbered = Some((number, proof));
+                self.close_agent(out);
+                self.begin_part(out)
+            }
+            AgentReply::Refused(refusal)
+                if refusal.code == RefusalCode::JobNotHere && self.number_key.is_none() =>
+            {
+                self.ask_for_key(out, refusal);
+                Progress::None
+            }
+            AgentReply::Refused(refusal) => {
+                out.refusal(&self.prefix(), &refusal);
+                FAILED
+            }
+            other => unexpected(out, &other),
+        }
+    }
+
+    /// srun, in an allocation, may be ahead of the node's own word of it.
+    fn ask_for_key(&mut self, out: &mut Actions, refusal: Refusal) {
+        self.refused = Some(refusal);
+        self.close_channel(out);
+        out.push(SrunAction::AskAllocation(self.job));
+    }
+
+    fn close_agent(&mut self, out: &mut Actions) {
+        if let Some(agent) = self.agent.take() {
+            out.push(SrunAction::CloseAgent(agent));
+        }
+    }
+
+    fn close_channel(&mut self, out: &mut Actions) {
+        if let Some(channel) = self.channel.take() {
+            out.push(SrunAction::CloseStepd(channel.id));
+        }
+    }
+
+    /// The step daemon has sent something while srun waits for the agent: its word of the step, or an agent of another version
+    /// answers itself. What else it says is for later.
+    pub(super) fn channel_messages(
+        &mut self,
+        out: &mut Actions,
+        stepd: StepdId,
+        messages: Vec<FromStepd>,
+        later: &mut VecDeque<SrunEvent>,
+    ) -> Progress {
+        let Some(channel) = self.channel.as_mut().filter(|c| c.id == stepd) else {
+            return Progress::None;
+        };
+        let mut messages = VecDeque::from(messages);
+        let created = match messages.pop_front() {
+            Some(FromStepd::Created(created)) if !channel.has_spoken => Some(created),
+            Some(other) => {
+                channel.has_spoken = true;
+                messages.push_front(other);
+                None
+            }
+            None => None,
+        };
+        if !messages.is_empty() {
+            later.push_back(SrunEvent::StepdMessages(stepd, messages.into()));
+        }
+        match created {
+            Some(created) => self.part_created(out, *created),
+            None => Progress::None,
+        }
+    }
+
+    /// The connection to the step daemon is gone. What became of the step, the agent knows, unless it has said so.
+    pub(super) fn channel_lost(
+        &mut self,
+        out: &mut Actions,
+        stepd: StepdId,
+        error: String,
+        later: &mut VecDeque<SrunEvent>,
+    ) -> Progress {
+        let Some(channel) = self.channel.as_ref().filter(|c| c.id == stepd) else {
+            return Progress::None;
+        };
+        if channel.has_spoken {
+            later.push_back(SrunEvent::StepdLost(stepd, error));
+            return Progress::None;
+        }
+        if channel.is_done {
+            return self.agent_lost(out, &error);
+        }
+        self.channel = None;
+        Progress::None
+    }
+
+    fn part_created(&mut self, out: &mut Actions, created: StepCreated) -> Progress {
+        if self.is_queued {
+            out.info(&format!(
+                "Step created for StepId={}.{}",
+                self.job, created.step
+            ));
+        }
+        if !created.direct {
+            self.close_channel(out);
+        }
+        // A lead that has reported the end is not needed any more.
+        match self.is_done() {
+            true => self.close_agent(out),
+            false => self.leads.extend(self.agent.take()),
+        }
+        self.created.push((self.job, created));
+        let spec = self.spec.take();
+        if self.first.is_none() {
+            self.first = spec.map(|mut spec| {
+                // What the tasks inherit is with them.
+                spec.context = ExecContext::default();
+                spec
+            });
+        }
+        if self.parts.is_empty() {
+            return Progress::Created;
+        }
+        match self.begin_part(out) {
+            Progress::None => Progress::PartCreated,
+            other => other,
+        }
+    }
+
+    /// The step, once it is there.
+    pub(super) fn take_step(&mut self) -> CreatedStep {
+        CreatedStep {
+            spec: self.first.take().unwrap_or_default(),
+            parts: std::mem::take(&mut self.created),
+            leads: std::mem::take(&mut self.leads),
+            channel: self.channel.take().map(|channel| channel.id),
+            next_stepd: self.next_stepd,
+        }
+    }
+}
+
+fn unexpected(out: &mut Actions, reply: &AgentReply) -> Progress {
+    out.error(&format!("unexpected answer of the agent: {reply:.60?}"));
+    FAILED
+}
+
+/// Where the tasks find srun.
+fn add_addresses(spec: &mut StepSpec, own: IpAddr) {
+    for name in ["SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST"] {
+        spec.extra_env.push((name.to_owned(), own.to_string()));
+    }
+    // srun listens to nobody: it connects to the nodes.
+    for name in ["SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT"] {
+        spec.extra_env.push((name.to_owned(), "0".to_owned()));
+    }
+}

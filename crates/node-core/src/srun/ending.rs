@@ -1,0 +1,89 @@
+//! How srun ends: it waits until the end of the step is recorded, runs the epilog, gives back the allocation that it holds, and
+//! ends with the status of the worst task.
+
+use super::Srun;
+use super::interface::{AgentId, SrunAction};
+use super::running::is_due;
+use super::transition::{SrunState, SrunStateEvent};
+
+/// How long srun waits until the end of a step is recorded.
+const STEP_OVER_MS: u64 = 2000;
+
+impl Srun {
+    /// Ends where the step is over, or is to be left.
+    pub(super) fn end_if_over(&mut self) {
+        if self.step.leaves {
+            self.cx.advance(SrunStateEvent::GivenUp);
+        } else if self.step.nodes.are_over() {
+            self.cx.advance(SrunStateEvent::NodesClosed);
+        } else {
+            return;
+        }
+        if self.has_terminal {
+            self.cx.out.push(SrunAction::RestoreTerminal);
+        }
+        // The step is over when every node has reported to the lead: what follows in a script finds its CPUs free, and
+        // the batch script's end finds it recorded. A lost node must not keep srun; a daemon that was spoken to from
+        // the start says itself that the end is recorded.
+        if self.step.leaves || self.step.is_lost || self.step.nodes.is_recorded() {
+            while let Some(lead) = self.leads.pop_front() {
+                self.cx.out.push(SrunAction::CloseAgent(lead));
+            }
+        }
+        match self.step.leaves {
+            true => self.finish(),
+            false => self.await_lead(),
+        }
+    }
+
+    /// The lead whose answer is waited for.
+    pub(super) fn lead(&self) -> Option<AgentId> {
+        let lead = self.leads.front().copied();
+        lead.filter(|_| self.cx.state == SrunState::Recording)
+    }
+
+    fn await_lead(&mut self) {
+        if self.leads.is_empty() {
+            self.cx.advance(SrunStateEvent::Recorded);
+            self.finish();
+        } else {
+            self.recorded_by = Some(self.cx.now_ms + STEP_OVER_MS);
+        }
+    }
+
+    /// A lead has recorded the end, or is gone.
+    pub(super) fn lead_answered(&mut self, agent: AgentId) {
+        if self.lead() == Some(agent) {
+            self.leads.pop_front();
+            self.cx.out.push(SrunAction::CloseAgent(agent));
+            self.await_lead();
+        }
+    }
+
+    /// Gives up on a lead that takes too long.
+    pub(super) fn leads_time(&mut self) {
+        if is_due(&mut self.recorded_by, self.cx.now_ms)
+            && let Some(lead) = self.lead()
+        {
+            self.lead_answered(lead);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.step.flush(&mut self.cx);
+        match self.step.rules.epilog.take() {
+            Some(epilog) => self.cx.out.push(SrunAction::RunProgram(epilog)),
+            None => self.exit(),
+        }
+    }
+
+    /// Ends with the status that the step gives.
+    pub(super) fn exit(&mut self) {
+        let (exit, code) = self.step.exit();
+        self.cx.advance(SrunStateEvent::Finished);
+        if self.has_allocation {
+            self.cx.out.push(SrunAction::EndAllocation(exit));
+        }
+        self.cx.out.push(SrunAction::Exit(code));
+    }
+}

@@ -1,0 +1,184 @@
+//! What happens to srun, and what it has done about it. Connections are numbers here, which the executor maps to what it holds.
+
+use super::config::{Feed, Sink};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{ExitStatus, JobState};
+use muster_model::refusal::Refusal;
+use muster_proto::client::AllocationInfo;
+use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};
+use std::net::IpAddr;
+
+/// A connection to an agent, from [`SrunAction::ConnectAgent`] until [`SrunAction::CloseAgent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentId(pub u32);
+
+/// A connection to a step daemon, from [`SrunAction::ConnectStepd`], or from the request that its other end went with, until
+/// [`SrunAction::CloseStepd`] or [`SrunEvent::StepdLost`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StepdId(pub u32);
+
+/// One of srun's streams for the output of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OutputStream {
+    /// Standard output, or the file of `--output`.
+    Stdout,
+    /// Standard error, or the file of `--error`.
+    Stderr,
+}
+
+/// Why the controller has given no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ControllerError {
+    /// It refuses.
+    Refused(Refusal),
+    /// There is no way to ask it.
+    NotConfigured(String),
+    /// It was not reached.
+    Failed(String),
+}
+
+/// Something that happens to srun.
+#[derive(Debug)]
+pub enum SrunEvent {
+    /// srun begins.
+    Started,
+    /// What the controller knows of an allocation.
+    Allocation(Result<Box<AllocationInfo>, ControllerError>),
+    /// An agent is connected.
+    AgentConnected {
+        /// Which.
+        agent: AgentId,
+        /// It is on this host.
+        is_local: bool,
+        /// The address of this host on the way to it.
+        own_ip: IpAddr,
+    },
+    /// An agent cannot be connected.
+    AgentUnreachable(AgentId, String),
+    /// A request was sent to an agent, or not.
+    RequestSent {
+        /// Which agent.
+        agent: AgentId,
+        /// The request, which the machine has lent.
+        request: Box<AgentRequest>,
+        /// Why it was not sent.
+        error: Option<String>,
+    },
+    /// An agent has answered.
+    AgentReplied(AgentId, Box<AgentReply>),
+    /// The connection to an agent is gone.
+    AgentLost(AgentId, String),
+    /// The streams are open, or why not.
+    StreamsOpened(Result<(), String>),
+    /// A program is over, or why it has failed.
+    ProgramEnded(Result<(), String>),
+    /// A step daemon is connected.
+    StepdConnected(StepdId),
+    /// A step daemon cannot be connected.
+    StepdUnreachable(StepdId, String),
+    /// What a step daemon has sent.
+    StepdMessages(StepdId, Vec<FromStepd>),
+    /// The connection to a step daemon is gone.
+    StepdLost(StepdId, String),
+    /// Signals cannot be caught.
+    SignalsFailed(String),
+    /// A signal for srun, by its number.
+    Signal(i32),
+    /// The terminal has so many rows and columns now.
+    Window(u16, u16),
+    /// Input for the tasks; empty at its end.
+    Input(Vec<u8>),
+    /// The allocation that srun holds has ended.
+    JobEnded(JobState),
+    /// The controller does not let srun hold its allocation.
+    ControllerFailed(String),
+    /// No other event is there. Comes again when time has passed.
+    Idle,
+}
+
+/// Something that the executor does for srun, in the order in which actions come. What has an answer is answered before other
+/// events come, but for requests.
+#[derive(Debug)]
+pub enum SrunAction {
+    /// Ask the controller about the allocation of a job. Answered by [`SrunEvent::Allocation`].
+    AskAllocation(JobId),
+    /// Connect to an agent. Answered by [`SrunEvent::AgentConnected`] or [`SrunEvent::AgentUnreachable`].
+    ConnectAgent(AgentId, String),
+    /// Send a request. Answered by [`SrunEvent::RequestSent`], and by the agent later.
+    SendRequest {
+        /// To which agent.
+        agent: AgentId,
+        /// What is asked for; it is handed back.
+        request: Box<AgentRequest>,
+        /// Send srun's standard streams with it, and one end of a connection, whose other end is this one to a step daemon.
+        channel: Option<StepdId>,
+    },
+    /// Close the connection to an agent.
+    CloseAgent(AgentId),
+    /// Open files and streams. Answered by [`SrunEvent::StreamsOpened`].
+    OpenStreams(Box<StreamsToOpen>),
+    /// Run a program to its end. Answered by [`SrunEvent::ProgramEnded`].
+    RunProgram(String),
+    /// Connect to a step daemon. Answered by [`SrunEvent::StepdConnected`] or [`SrunEvent::StepdUnreachable`].
+    ConnectStepd(StepdId, String),
+    /// Send a message to step daemons.
+    SendStepds(Vec<StepdId>, ToStepd),
+    /// Close the connection to a step daemon.
+    CloseStepd(StepdId),
+    /// Catch signals from now on, until srun ends, and have its terminal in raw mode if the tasks have one. Answered by
+    /// [`SrunEvent::SignalsFailed`] if that is not possible.
+    CatchSignals {
+        /// The terminal too.
+        raw_terminal: bool,
+    },
+    /// Undo the raw mode.
+    RestoreTerminal,
+    /// Write output of tasks.
+    Write(OutputStream, Vec<u8>),
+    /// Write a message to standard error.
+    Print(String),
+    /// End the allocation that srun holds.
+    EndAllocation(ExitStatus),
+    /// End the process.
+    Exit(u8),
+}
+
+/// The streams and files of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamsToOpen {
+    /// The job.
+    pub job: JobId,
+    /// The step.
+    pub step: StepNo,
+    /// The step's name.
+    pub name: String,
+    /// Files are not truncated.
+    pub append: bool,
+    /// Where input comes from.
+    pub stdin: Feed,
+    /// Where output goes.
+    pub stdout: Sink,
+    /// Where error output goes; with output if absent.
+    pub stderr: Option<Sink>,
+}
+
+/// What srun waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// The answer of an agent.
+    pub agent: Option<AgentId>,
+    /// Messages of step daemons.
+    pub stepds: bool,
+    /// Do not wait: look what step daemons have sent so far.
+    pub looks: bool,
+    /// Signals, once they are caught.
+    pub signals: bool,
+    /// Input, if step daemons take more.
+    pub input: bool,
+    /// What the controller says of the allocation that srun holds.
+    pub controller: bool,
+    /// The same, as it is found whenever something else happens: it is not waited for.
+    pub reads_controller: bool,
+    /// The moment until which to wait, in milliseconds.
+    pub until_ms: Option<u64>,
+}

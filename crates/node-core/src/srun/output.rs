@@ -1,0 +1,216 @@
+//! Output of the tasks, as it reaches srun's own streams or files: whole lines, labelled if asked for.
+
+use super::actions::Actions;
+use super::config::{Sink, Streams};
+use super::interface::{OutputStream, SrunAction};
+use std::collections::BTreeMap;
+
+/// A task's line may be so long before it is passed on in parts.
+const LINE_MAX: usize = 64 << 10;
+
+/// How output is passed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OutputRules {
+    /// Digits of the label; absent without labels.
+    pub(super) label: Option<usize>,
+    /// What comes is passed on without waiting for ends of lines, where there are no labels: for a terminal, one task, or
+    /// `--unbuffered`.
+    pub(super) unbuffered: bool,
+}
+
+/// One output stream of all tasks.
+#[derive(Debug)]
+struct Output {
+    stream: OutputStream,
+    rules: OutputRules,
+    /// Only this task's.
+    only: Option<u32>,
+    /// Beginnings of lines.
+    partial: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Output {
+    fn new(stream: OutputStream, sink: &Sink, rules: OutputRules) -> Option<Output> {
+        let only = match sink {
+            Sink::Nodes => return None,
+            Sink::OwnOf(task) => Some(*task),
+            Sink::Own | Sink::File(_) => None,
+        };
+        Some(Output {
+            stream,
+            rules,
+            only,
+            partial: BTreeMap::new(),
+        })
+    }
+
+    /// Bytes of a task; empty is its end.
+    fn take(&mut self, out: &mut Actions, task: u32, bytes: Vec<u8>) {
+        if self.only.is_some_and(|only| only != task) {
+            return;
+        }
+        if self.rules.unbuffered && self.rules.label.is_none() {
+            self.write(out, bytes);
+            return;
+        }
+        if bytes.is_empty() {
+            self.flush(out, task);
+            return;
+        }
+        let held = self.partial.entry(task).or_default();
+        held.extend_from_slice(&bytes);
+        let end = match held.iter().rposition(|b| *b == b'\n') {
+            Some(at) => at + 1,
+            None if held.len() > LINE_MAX => held.len(),
+            None => return,
+        };
+        let whole: Vec<u8> = held.drain(..end).collect();
+        self.lines(out, task, whole);
+    }
+
+    /// Writes what a task left without an end of line.
+    fn flush(&mut self, out: &mut Actions, task: u32) {
+        if let Some(mut rest) = self.partial.remove(&task)
+            && !rest.is_empty()
+        {
+            if self.rules.label.is_some() {
+                rest.push(b'\n');
+            }
+            self.lines(out, task, rest);
+        }
+    }
+
+    fn flush_all(&mut self, out: &mut Actions) {
+        while let Some((task, _)) = self.partial.first_key_value() {
+            let task = *task;
+            self.flush(out, task);
+        }
+    }
+
+    fn lines(&self, out: &mut Actions, task: u32, bytes: Vec<u8>) {
+        let Some(width) = self.rules.label else {
+            self.write(out, bytes);
+            return;
+        };
+        let label = format!("{task:width$}: ");
+        let mut labelled = Vec::with_capacity(bytes.len() + label.len());
+        for line in bytes.split_inclusive(|b| *b == b'\n') {
+            labelled.extend_from_slice(label.as_bytes());
+            labelled.extend_from_slice(line);
+        }
+        self.write(out, labelled);
+    }
+
+    fn write(&self, out: &mut Actions, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            out.push(SrunAction::Write(self.stream, bytes));
+        }
+    }
+}
+
+/// Both output streams.
+#[derive(Debug, Default)]
+pub(super) struct Outputs {
+    stdout: Option<Output>,
+    stderr: Option<Output>,
+    /// Error output has no stream of its own.
+    is_joined: bool,
+}
+
+impl Outputs {
+    pub(super) fn new(streams: &Streams, rules: OutputRules) -> Outputs {
+        let stdout = Output::new(OutputStream::Stdout, &streams.stdout, rules);
+        let stderr = match own_stderr(streams) {
+            Some(sink) => Output::new(OutputStream::Stderr, sink, rules),
+            None => None,
+        };
+        Outputs {
+            is_joined: stderr.is_none(),
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Standard output of a task.
+    pub(super) fn stdout(&mut self, out: &mut Actions, task: u32, bytes: Vec<u8>) {
+        if let Some(output) = &mut self.stdout {
+            output.take(out, task, bytes);
+        }
+    }
+
+    /// Error output of a task. Without a stream of its own it goes where output goes.
+    pub(super) fn stderr(&mut self, out: &mut Actions, task: u32, bytes: Vec<u8>) {
+        let output = match self.is_joined {
+            true => &mut self.stdout,
+            false => &mut self.stderr,
+        };
+        if let Some(output) = output {
+            output.take(out, task, bytes);
+        }
+    }
+
+    /// Writes what all tasks left.
+    pub(super) fn flush_all(&mut self, out: &mut Actions) {
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            output.flush_all(out);
+        }
+    }
+}
+
+/// Where error output goes, unless it goes to the file of output.
+pub(super) fn own_stderr(streams: &Streams) -> Option<&Sink> {
+    let same = streams.stderr == streams.stdout && matches!(streams.stdout, Sink::File(_));
+    (!same).then_some(&streams.stderr)
+}
+
+/// Digits of the highest task number.
+pub(super) fn label_width(ntasks: usize) -> usize {
+    ntasks.saturating_sub(1).max(1).to_string().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::srun::config::Feed;
+
+    fn written(label: Option<usize>, unbuffered: bool, pieces: &[(u32, &str)]) -> String {
+        let rules = OutputRules { label, unbuffered };
+        let streams = Streams {
+            stdin: Feed::Nothing,
+            stdout: Sink::Own,
+            stderr: Sink::Nodes,
+        };
+        let mut outputs = Outputs::new(&streams, rules);
+        let mut out = Actions::new(false, false);
+        for (task, text) in pieces {
+            outputs.stdout(&mut out, *task, text.as_bytes().to_vec());
+        }
+        outputs.flush_all(&mut out);
+        let mut actions = Vec::new();
+        out.move_to(&mut actions);
+        let bytes = actions.into_iter().flat_map(|action| match action {
+            SrunAction::Write(OutputStream::Stdout, bytes) => bytes,
+            other => panic!("{other:?}"),
+        });
+        String::from_utf8(bytes.collect()).unwrap()
+    }
+
+    #[test]
+    fn lines_of_tasks_do_not_mix() {
+        let pieces = [(0, "a"), (1, "x\ny"), (0, "b\n"), (1, ""), (0, "end")];
+        assert_eq!(written(None, false, &pieces), "x\nab\nyend");
+        assert_eq!(
+            written(Some(1), false, &pieces),
+            "1: x\n0: ab\n1: y\n0: end\n"
+        );
+        assert_eq!(written(None, true, &pieces), "ax\nyb\nend");
+        assert_eq!(
+            written(Some(2), false, &[(3, "a\n"), (12, "b\n")]),
+            " 3: a\n12: b\n"
+        );
+        assert_eq!(
+            (label_width(1), label_width(10), label_width(11)),
+            (1, 1, 2)
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! Signals that srun gets: some end its step, or ask about it; the rest are for the tasks.
+
+use super::Context;
+use super::running::RunningStep;
+use super::transition::SrunStateEvent;
+use crate::signals::{SIGCONT, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP};
+
+/// A second Ctrl-C within this time ends the step.
+const TWICE_MS: u64 = 1000;
+
+impl RunningStep {
+    pub(super) fn on_signal(&mut self, cx: &mut Context, signal: i32) {
+        match signal {
+            SIGINT => self.interrupt(cx),
+            SIGQUIT => self.abort(cx),
+            SIGTSTP => {}
+            SIGTERM if cx.is_ending() => self.signal_tasks(cx, SIGKILL),
+            SIGTERM => {
+                cx.advance(SrunStateEvent::EndOrdered);
+                cx.out.info("forcing job termination");
+                self.signal_tasks(cx, SIGCONT);
+                self.signal_tasks(cx, SIGTERM);
+                self.clock.kill = Some(cx.now_ms + self.kill_wait_ms());
+            }
+            other => self.signal_tasks(cx, other),
+        }
+    }
+
+    /// Ctrl-C: once asks what the tasks do, twice within a second ends them, and once more leaves.
+    fn interrupt(&mut self, cx: &mut Context) {
+        let before = self.clock.interrupted;
+        if cx.is_ending() {
+            cx.out.info("forcing job termination");
+            self.signal_tasks(cx, SIGKILL);
+            self.leaves = before.is_some();
+            self.clock.interrupted = Some(cx.now_ms);
+            return;
+        }
+        let again = before.is_some_and(|at| cx.now_ms - at < TWICE_MS);
+        if again || self.rules.quit_on_interrupt {
+            self.abort(cx);
+            return;
+        }
+        self.clock.interrupted = Some(cx.now_ms);
+        if self.rules.disable_status {
+            cx.out.info(&format!("sending Ctrl-C to {}", self.id));
+            self.signal_tasks(cx, SIGINT);
+            return;
+        }
+        cx.out.info("interrupt (one more within 1 sec to abort)");
+        self.show_states(cx);
+    }
+
+    /// Ends the step as one that its user does not want any more.
+    fn abort(&mut self, cx: &mut Context) {
+        cx.advance(SrunStateEvent::EndOrdered);
+        cx.out.info(&format!("sending Ctrl-C to {}", self.id));
+        self.signal_tasks(cx, SIGINT);
+        self.announce_end(cx);
+        self.signal_tasks(cx, SIGCONT);
+        self.signal_tasks(cx, SIGTERM);
+        self.clock.kill = Some(cx.now_ms + self.kill_wait_ms());
+        self.clock.leave = Some(self.leave_at(cx.now_ms));
+    }
+}

@@ -1,0 +1,349 @@
+//! The step daemon as a state machine: what it does when something happens. It has one step of its job after the other; of each it
+//! decides when tasks start, whom it obeys, how the step ends and who learns of that.
+//!
+//! [`Stepd::on_event`] takes one event and gives the actions that follow. `muster_node::stepd` executes them. What tasks write
+//! passes through here as it is; what comes from nodes below does not.
+
+mod actions;
+mod clients;
+mod ending;
+mod host;
+mod interface;
+pub mod phase;
+mod step;
+#[cfg(test)]
+mod tests;
+pub mod tree;
+mod upward;
+
+pub use interface::{Action, ClientId, Event, Giver, HostCommand, HostEvent, Setup, StartedTasks};
+
+use crate::messages::{KeptEntries, NextStep, RunningStep, StepdCommand, StepdEvent, VERSIONS};
+use crate::now::Now;
+use crate::stepd_reuse::result_path;
+use actions::Actions;
+use muster_model::job::StepEnd;
+use muster_proto::step::{FromStepd, ToStepd};
+use muster_proto::version::Greeting;
+use phase::Move;
+use std::path::PathBuf;
+use std::rc::Rc;
+use step::Step;
+
+/// The end of a step, and where it is left.
+#[derive(Debug)]
+struct Ended {
+    /// The file of the step's result.
+    path: PathBuf,
+    end: StepEnd,
+    kept: KeptEntries,
+}
+
+/// What becomes of the daemon once it is known whether the launcher has read what it was sent before.
+#[derive(Debug)]
+struct Parting {
+    /// The end of its last step, if that is not reported.
+    ended: Option<Ended>,
+    /// srun, of a direct step.
+    srun: Option<ClientId>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Stepd {
+    setup: Setup,
+    /// This node's name.
+    node: Rc<str>,
+    step: Option<Step>,
+    /// The end of a step that is being reported, and srun if the step was direct.
+    reporting: Option<(Ended, Rc<Vec<u8>>, Option<ClientId>)>,
+    parting: Option<Parting>,
+    /// A step that was given by the launcher while another ran, which a lost agent had given.
+    early: Option<Box<NextStep>>,
+    has_launcher: bool,
+    /// Ends that were sent to the launcher, which may not have read them: if it is lost, they are lost with it.
+    unread: Vec<Ended>,
+    is_over: bool,
+    out: Actions,
+}
+
+impl Stepd {
+    /// A daemon with a launcher, and without a step.
+    pub fn new(setup: Setup) -> Stepd {
+        Stepd {
+            node: Rc::from(&*setup.node),
+            setup,
+            step: None,
+            reporting: None,
+            parting: None,
+            early: None,
+            has_launcher: true,
+            unread: Vec::new(),
+            is_over: false,
+            out: Actions::default(),
+        }
+    }
+
+    /// When [`Event::TimeUp`] is to be sent, in milliseconds of the clock that never goes back.
+    pub fn deadline(&self) -> Option<u64> {
+        let step = self.step.as_ref()?;
+        let all = [step.timers.first(), step.up.adoption_by];
+        all.into_iter().flatten().min()
+    }
+
+    /// It has no step, and waits for one.
+    pub fn is_idle(&self) -> bool {
+        self.step.is_none()
+    }
+
+    /// The launcher may not have read all that it was sent.
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// srun is so far behind with what it acknowledges that tasks have to wait.
+    pub fn is_full(&self) -> bool {
+        let tree = self.step.as_ref().and_then(|step| step.up.tree.as_ref());
+        tree.is_some_and(tree::Tree::is_full)
+    }
+
+    /// Takes an event; the actions that follow from it are appended.
+    pub fn on_event(&mut self, event: Event, now: Now, actions: &mut Vec<Action>) {
+        self.out.now = now;
+        if !self.is_over {
+            self.take(event);
+        }
+        actions.append(&mut self.out.list);
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::StepGiven(next, giver, srun) => self.step_given(next, giver, srun),
+            // What is said of a step that has ended comes too late. Who says this has taken note of the end.
+            Event::Command(StepdCommand::Exit) if self.is_idle() => {
+                self.unread.clear();
+                self.exit();
+            }
+            Event::LauncherHasRead => self.unread.clear(),
+            Event::LauncherLost => {
+                // That is no reason to end while a step runs.
+                self.has_launcher = false;
+                self.leave_unread();
+            }
+            Event::EndReported { is_sent, had_read } => self.end_reported(is_sent, had_read),
+            Event::LauncherChecked(has_read) => self.part(has_read),
+            Event::Greeted {
+                client,
+                message: ToStepd::Adopt(greeting),
+                is_own: true,
+            } if !self.is_idle() => self.launcher_came(client, greeting.unwrap_or_default()),
+            Event::Greeted { client, .. } if self.is_idle() => {
+                self.out.push(Action::CloseClient(client));
+            }
+            Event::Broken(why) => self.break_off(&why),
+            Event::WakeUpEnded if self.is_idle() => {
+                if !self.has_launcher {
+                    self.leave(None, None);
+                }
+            }
+            Event::WakeUpEnded => self.check_end(),
+            event => {
+                if let Some(step) = &mut self.step {
+                    step.on_event(event, &mut self.out);
+                }
+            }
+        }
+    }
+
+    fn step_given(&mut self, mut next: Box<NextStep>, giver: Giver, srun: Option<ClientId>) {
+        let is_idle = self.is_idle() && self.reporting.is_none();
+        match giver {
+            Giver::Start(dirs) if is_idle => self.begin(*next, dirs, srun),
+            Giver::Launcher if is_idle => self.begin(*next, Vec::new(), srun),
+            Giver::Launcher => self.early = Some(next),
+            Giver::Agent if is_idle => match self.confine(&mut next) {
+                Ok(()) => self.begin(*next, Vec::new(), srun),
+                Err(why) => {
+                    self.out.log(format!("a step is refused: {why}"));
+                    self.out.list.extend(srun.map(Action::CloseClient));
+                }
+            },
+            // While a step runs, no other is given.
+            Giver::Agent | Giver::Start(_) => {
+                self.out.list.extend(srun.map(Action::CloseClient));
+            }
+        }
+    }
+
+    /// Checks a step that an agent gives, and puts in it what is not the agent's to say.
+    fn confine(&self, next: &mut NextStep) -> Result<(), String> {
+        let setup = &self.setup;
+        setup.bounds.check(setup.run, &next.order)?;
+        if next.order.pmix.is_some() {
+            return Err(
+                "the step needs a host, for which the launcher makes directories".to_owned(),
+            );
+        }
+        let result = result_path(&setup.spool, setup.run, next.order.launch.step);
+        next.result = result.to_string_lossy().into_owned();
+        next.order.user = setup.bounds.user.clone();
+        Ok(())
+    }
+
+    fn begin(&mut self, next: NextStep, dirs: Vec<PathBuf>, srun: Option<ClientId>) {
+        let mut step = Step::new(next, dirs, Rc::clone(&self.node), &self.out);
+        let order = Rc::clone(&step.order);
+        self.out.push(Action::BeginStep(order, srun));
+        if step.order.pmix.is_some() {
+            self.out.push(Action::StartHost(step.dirs.clone()));
+        }
+        if let Some(srun) = srun {
+            step.start_direct(srun, &mut self.out);
+        }
+        self.step = Some(step);
+    }
+
+    /// There is a new launcher.
+    fn launcher_came(&mut self, client: ClientId, theirs: Greeting) {
+        if VERSIONS.is_too_old(&theirs) {
+            // What comes of the step will be in its file.
+            let why = VERSIONS.difference(&theirs, "the launcher", "a step daemon");
+            self.out.log(format!("{why}; it is refused"));
+            return self.out.push(Action::CloseClient(client));
+        }
+        // It looks for files when it has been answered.
+        self.leave_unread();
+        let Some(step) = &self.step else { return };
+        let running = RunningStep {
+            run: step.order.run,
+            step: step.order.launch.step,
+            pid: self.setup.pid,
+            dirs: step.dirs.clone(),
+            kept: step.kept.clone(),
+            greeting: Some(VERSIONS.greeting()),
+        };
+        self.has_launcher = true;
+        let running = Box::new(running);
+        self.out.push(Action::AdoptLauncher(client, running));
+    }
+
+    fn check_end(&mut self) {
+        let Some(step) = &mut self.step else { return };
+        if !step.is_done(&mut self.out) {
+            return;
+        }
+        let end = step.end(&self.out);
+        let is_reusable = step.has_left_nothing();
+        step.move_by(Move::Finish, &mut self.out);
+        self.finish(end, is_reusable);
+    }
+
+    /// The daemon cannot go on.
+    fn break_off(&mut self, why: &str) {
+        let Some(step) = &mut self.step else {
+            return self.exit();
+        };
+        let (job, number) = (step.order.run.job, step.order.launch.step);
+        self.out.log(format!("step {job}.{number}: {why}"));
+        step.move_by(Move::Break, &mut self.out);
+        let end = StepEnd::never_ran(self.out.now.wall);
+        self.finish(end, false);
+    }
+
+    /// The step is over: what it had goes, and its end is reported.
+    fn finish(&mut self, end: StepEnd, is_reusable: bool) {
+        let Some(step) = self.step.take() else { return };
+        let (srun, other) = match step.up.client() {
+            Some(client) if step.order.direct => (Some(client), None),
+            other => (None, other),
+        };
+        self.out.list.extend(other.map(Action::CloseClient));
+        if !step.dirs.is_empty() {
+            self.out.push(Action::RemoveDirs(step.dirs));
+        }
+        self.out.push(Action::EndStep);
+        let number = step.order.launch.step;
+        let frame = is_reusable.then(|| Rc::new(StepdEvent::ended(number, &end)));
+        let ended = Ended {
+            path: step.result,
+            end,
+            kept: step.kept,
+        };
+        match frame {
+            Some(frame) if self.has_launcher => {
+                self.out.push(Action::ReportEnd(Rc::clone(&frame)));
+                self.reporting = Some((ended, frame, srun));
+            }
+            _ => self.leave(Some(ended), srun),
+        }
+    }
+
+    /// The order matters: a process that receives the end later finds it where it was reported before.
+    fn end_reported(&mut self, is_sent: bool, had_read: bool) {
+        let Some((ended, frame, srun)) = self.reporting.take() else {
+            return;
+        };
+        if !is_sent {
+            // Half a frame is none: it learns the rest from the file.
+            self.has_launcher = false;
+            return self.leave(Some(ended), srun);
+        }
+        if had_read {
+            self.unread.clear();
+        }
+        self.out.push(Action::SendAgent(frame));
+        self.unread.push(ended);
+        self.take_leave_of(srun, true);
+        if let Some(next) = self.early.take() {
+            self.begin(*next, Vec::new(), None);
+        }
+    }
+
+    /// Takes leave of the srun of a direct step. Where the end is not recorded yet, it learns the rest from the agent.
+    fn take_leave_of(&mut self, srun: Option<ClientId>, is_recorded: bool) {
+        let Some(srun) = srun else { return };
+        if is_recorded {
+            self.out.push(Action::Send(FromStepd::Closed, false));
+        }
+        self.out.push(Action::CloseClient(srun));
+    }
+
+    /// The process ends, and leaves in files what nobody is known to have.
+    fn leave(&mut self, ended: Option<Ended>, srun: Option<ClientId>) {
+        self.parting = Some(Parting { ended, srun });
+        match self.has_unread() && self.has_launcher {
+            true => self.out.push(Action::CheckLauncher),
+            false => self.part(false),
+        }
+    }
+
+    fn exit(&mut self) {
+        self.leave(None, None);
+    }
+
+    fn part(&mut self, has_read: bool) {
+        let Some(Parting { ended, srun }) = self.parting.take() else {
+            return;
+        };
+        if has_read {
+            self.unread.clear();
+        }
+        self.leave_unread();
+        self.out.list.extend(ended.map(Ended::leave));
+        self.take_leave_of(srun, false);
+        self.is_over = true;
+        self.out.push(Action::Exit);
+    }
+
+    /// Leaves files of the ends that the launcher is not known to have read.
+    fn leave_unread(&mut self) {
+        let unread = self.unread.drain(..);
+        self.out.list.extend(unread.map(Ended::leave));
+    }
+}
+
+impl Ended {
+    fn leave(self) -> Action {
+        Action::LeaveResult(self.path, Box::new(self.end), self.kept)
+    }
+}

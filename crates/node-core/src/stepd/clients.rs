@@ -1,0 +1,146 @@
+//! srun, or the node above: which connection is its, and what it asks for.
+
+use super::actions::Actions;
+use super::interface::{Action, ClientId, HostCommand};
+use super::phase::Phase;
+use super::step::Step;
+use muster_proto::step::{Attach, FromStepd, StepCreated, StepLaunch, StepNode, ToStepd};
+use muster_proto::version::{Greeting, Versions};
+
+impl Step {
+    /// A connection has sent its first message: it is srun's, or the node's above, if that is the key.
+    pub(super) fn greeted(&mut self, client: ClientId, message: ToStepd, out: &mut Actions) {
+        let is_free = !self.up.is_there() && self.phase == Phase::Waiting;
+        let key = &self.order.launch.step_key;
+        match message {
+            ToStepd::Hello(shown, greeting) if is_free && shown == *key => {
+                if speaks(client, greeting.as_ref(), out) {
+                    self.up.take(client, out);
+                    self.start(out);
+                }
+            }
+            ToStepd::Attach(attach)
+                if attach.key == *key && (is_free || self.up.tree.is_some()) =>
+            {
+                if speaks(client, attach.greeting.as_ref(), out) {
+                    self.attach(client, &attach, out);
+                }
+            }
+            // Not the key, or srun is here already.
+            ToStepd::Hello(..)
+            | ToStepd::Attach(_)
+            | ToStepd::Stdin { .. }
+            | ToStepd::Signal(_)
+            | ToStepd::Window(..)
+            | ToStepd::Peers(_)
+            | ToStepd::Fail(_)
+            | ToStepd::Down(..)
+            | ToStepd::Again(_)
+            | ToStepd::Seen(..)
+            | ToStepd::Left
+            | ToStepd::Nothing
+            | ToStepd::Adopt(_) => out.push(Action::CloseClient(client)),
+        }
+    }
+
+    /// srun has handed its streams over: the only task starts with them.
+    pub(super) fn start_direct(&mut self, client: ClientId, out: &mut Actions) {
+        self.up.set_direct(client);
+        if self.order.launch.spec.has_stepd_channel {
+            let created = created(&self.order.launch);
+            self.up.send(FromStepd::Created(Box::new(created)), out);
+        }
+        self.start(out);
+    }
+
+    /// srun, or the node above, is there: at first, or in the place of one that is lost.
+    fn attach(&mut self, client: ClientId, attach: &Attach, out: &mut Actions) {
+        self.up.take(client, out);
+        if let Some(tree) = &mut self.up.tree {
+            tree.set_by_srun(attach.srun);
+            return self.up.say_again(&attach.seen, out);
+        }
+        let below = self.up.join(&self.order.launch, attach);
+        match below.is_empty() {
+            true => self.start(out),
+            false => out.push(Action::ConnectBelow(below)),
+        }
+    }
+
+    pub(super) fn below_connected(&mut self, lost: Vec<u32>, out: &mut Actions) {
+        if let Some(tree) = &mut self.up.tree {
+            lost.iter().for_each(|position| tree.close(*position));
+        }
+        self.lost = lost;
+        self.start(out);
+    }
+
+    pub(super) fn on_request(&mut self, message: ToStepd, out: &mut Actions) {
+        match message {
+            ToStepd::Hello(..) | ToStepd::Attach(_) | ToStepd::Adopt(_) | ToStepd::Nothing => {}
+            ToStepd::Stdin { task, bytes } => out.push(Action::Feed(task, bytes)),
+            ToStepd::Peers(peers) => self.send_host(HostCommand::Peers(peers), out),
+            ToStepd::Fail(exit) => self.fail(exit, out),
+            ToStepd::Signal(signal) => {
+                let signal = i32::try_from(signal).unwrap_or(0);
+                out.push(Action::SignalTasks(signal));
+            }
+            ToStepd::Window(rows, columns) => out.push(Action::SetWindow(rows, columns)),
+            ToStepd::Down(number, message) => {
+                let launch = &self.order.launch;
+                if let Some(message) = self.up.pass_down(number, *message, launch, out) {
+                    self.on_request(message, out);
+                }
+                self.up.acknowledge(out);
+            }
+            ToStepd::Again(seen) => self.up.say_again(&seen, out),
+            ToStepd::Seen(position, count) => self.up.seen(position, count, out),
+            ToStepd::Left => self.srun_left(out),
+        }
+    }
+
+    /// The connection upwards is gone: where srun is, so is the reason for the tasks to be.
+    pub(super) fn client_lost(&mut self, out: &mut Actions) {
+        if self.up.lose(out) && !self.phase.has_no_tasks() {
+            self.begin_end(out);
+        }
+    }
+
+    /// srun is gone, says the node above.
+    pub(super) fn srun_left(&mut self, out: &mut Actions) {
+        self.up.leave(out);
+        self.begin_end(out);
+    }
+}
+
+/// What the agent would send srun of a step of one task.
+fn created(launch: &StepLaunch) -> StepCreated {
+    let at = launch.position as usize;
+    let name = launch.names.get(at).cloned().unwrap_or_default();
+    StepCreated {
+        step: launch.step,
+        hostlist: name.clone(),
+        nodes: vec![StepNode {
+            name,
+            // It is connected.
+            address: String::new(),
+            tasks: launch.tasks.get(at).cloned().unwrap_or_default(),
+        }],
+        key: launch.step_key.clone(),
+        wires: Vec::new(),
+        width: launch.width,
+        direct: true,
+    }
+}
+
+/// Whether srun, or the step daemon above, speaks a version that is spoken here; it gets a refusal if not.
+fn speaks(client: ClientId, greeting: Option<&Greeting>, out: &mut Actions) -> bool {
+    let checked = Versions::CLUSTER.check_said(greeting, "srun", "the step daemon of this node");
+    match checked {
+        Ok(()) => true,
+        Err(refusal) => {
+            out.push(Action::Refuse(client, refusal));
+            false
+        }
+    }
+}

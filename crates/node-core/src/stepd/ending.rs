@@ -1,0 +1,83 @@
+//! When a step is over, and how this node's part of it has ended.
+
+use super::actions::Actions;
+use super::interface::Action;
+use super::phase::Phase;
+use super::step::{Step, Task};
+use crate::signals::SIGTERM;
+use muster_model::job::{ExitStatus, JobState, StepEnd};
+
+/// The greater, the worse: a step has the status of its worst task.
+fn weight(exit: &ExitStatus) -> u32 {
+    match exit.signal {
+        0 => exit.code,
+        signal => 128 + signal,
+    }
+}
+
+impl Step {
+    /// Whether nothing is left to do. Sends the last messages when their time has come.
+    pub(super) fn is_done(&mut self, out: &mut Actions) -> bool {
+        match self.phase {
+            Phase::Waiting | Phase::Starting | Phase::Running | Phase::Ending => false,
+            Phase::Cancelled | Phase::Over => true,
+            Phase::Draining | Phase::Closing => {
+                let gave_up = out.has_come(self.timers.give_up_at);
+                if self.host.as_ref().is_some_and(|host| !host.has_ended) {
+                    if !gave_up {
+                        return false;
+                    }
+                    out.push(Action::KillHost);
+                }
+                // No stream tells that what was left behind is gone.
+                let is_left = self.order.direct && !self.is_childless && !self.tasks.is_empty();
+                if (is_left || self.outputs > 0) && !gave_up {
+                    return false;
+                }
+                // srun of a direct step gets the last word once the end is recorded.
+                gave_up || self.order.direct || self.up.has_taken_leave(out)
+            }
+        }
+    }
+
+    /// Nothing of the step is left that another step in this process could meet.
+    pub(super) fn has_left_nothing(&self) -> bool {
+        let is_orderly = self.phase == Phase::Draining && self.is_childless;
+        is_orderly && self.order.pmix.is_none() && self.outputs == 0
+    }
+
+    /// How this node's part of the step has ended.
+    pub(super) fn end(&self, out: &Actions) -> StepEnd {
+        let worst = self
+            .tasks
+            .iter()
+            .filter_map(|t: &Task| t.exit)
+            .max_by_key(weight);
+        let was_ended = self.phase.was_ended();
+        let exit = self.failed.or(worst).unwrap_or(ExitStatus {
+            code: u32::from(self.tasks.is_empty() && !was_ended),
+            signal: match was_ended {
+                true => SIGTERM.unsigned_abs(),
+                false => 0,
+            },
+        });
+        let state = if self.has_timed_out {
+            JobState::Timeout
+        } else if self.failed.is_some() {
+            JobState::Failed
+        } else if exit.is_ok() {
+            JobState::Completed
+        } else if exit.signal != 0 {
+            JobState::Cancelled
+        } else {
+            JobState::Failed
+        };
+        StepEnd {
+            end_time: out.now.wall,
+            exit,
+            state,
+            usage: self.usage.clone(),
+            cancelled_by: None,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The life of a step in its daemon as one table: what can happen in which phase, and where it leads. A daemon changes a step's phase
+//! by it alone; a test writes it to docs/stepd-states.md.
+
+/// Where a step is in its life, for its daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// srun has not come.
+    #[default]
+    Waiting,
+    /// It was ended before srun came.
+    Cancelled,
+    /// Its tasks are forked, and prepare themselves.
+    Starting,
+    /// Its tasks run.
+    Running,
+    /// Its tasks were asked to end, or killed.
+    Ending,
+    /// All tasks have ended; the rest of their output is on its way.
+    Draining,
+    /// The same of a step that was ended: that may take so long and no longer.
+    Closing,
+    /// It is over, and its end is reported.
+    Over,
+}
+
+/// What happens to a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Move {
+    /// srun is there, and tasks are started.
+    Start,
+    /// Not all tasks could be started.
+    StartFailed,
+    /// All tasks are prepared, and let go.
+    Release,
+    /// The step is ended: by the launcher, a signal, its time limit, srun's word or its disappearance.
+    End,
+    /// All tasks have ended.
+    TasksEnded,
+    /// Nothing is left to do.
+    Finish,
+    /// The daemon cannot go on.
+    Break,
+}
+
+impl Phase {
+    /// All phases, in order.
+    pub const ALL: [Phase; 8] = [
+        Phase::Waiting,
+        Phase::Cancelled,
+        Phase::Starting,
+        Phase::Running,
+        Phase::Ending,
+        Phase::Draining,
+        Phase::Closing,
+        Phase::Over,
+    ];
+
+    /// Where a move leads; none if it cannot happen here.
+    pub fn after(self, happens: Move) -> Option<Phase> {
+        use Move as M;
+        use Phase as P;
+        match (self, happens) {
+            (P::Waiting, M::Start) => Some(P::Starting),
+            (P::Waiting, M::End) => Some(P::Cancelled),
+            (P::Waiting, M::StartFailed | M::Release | M::TasksEnded | M::Finish) => None,
+
+            (P::Cancelled, M::End) => Some(P::Cancelled),
+            (P::Cancelled, M::Finish) => Some(P::Over),
+            (P::Cancelled, M::Start | M::StartFailed | M::Release | M::TasksEnded) => None,
+
+            (P::Starting, M::StartFailed | M::End) => Some(P::Ending),
+            (P::Starting, M::Release) => Some(P::Running),
+            // They ended before they were let go.
+            (P::Starting, M::TasksEnded) => Some(P::Draining),
+            (P::Starting, M::Start | M::Finish) => None,
+
+            (P::Running, M::End) => Some(P::Ending),
+            (P::Running, M::TasksEnded) => Some(P::Draining),
+            (P::Running, M::Start | M::StartFailed | M::Release | M::Finish) => None,
+
+            // What waits to be let go may wait for a signal only then.
+            (P::Ending, M::Release | M::End) => Some(P::Ending),
+            (P::Ending, M::TasksEnded) => Some(P::Closing),
+            (P::Ending, M::Start | M::StartFailed | M::Finish) => None,
+
+            (P::Draining, M::End) => Some(P::Closing),
+            // More is collected, and looked for, until nothing is left.
+            (P::Draining, M::Release | M::TasksEnded) => Some(P::Draining),
+            (P::Draining, M::Finish) => Some(P::Over),
+            (P::Draining, M::Start | M::StartFailed) => None,
+
+            (P::Closing, M::Release | M::End | M::TasksEnded) => Some(P::Closing),
+            (P::Closing, M::Finish) => Some(P::Over),
+            (P::Closing, M::Start | M::StartFailed) => None,
+
+            (
+                P::Waiting
+                | P::Cancelled
+                | P::Starting
+                | P::Running
+                | P::Ending
+                | P::Draining
+                | P::Closing,
+                M::Break,
+            ) => Some(P::Over),
+            (
+                P::Over,
+                M::Start
+                | M::StartFailed
+                | M::Release
+                | M::End
+                | M::TasksEnded
+                | M::Finish
+                | M::Break,
+            ) => None,
+        }
+    }
+
+    /// It was ended, whatever its tasks would have come to.
+    pub fn was_ended(self) -> bool {
+        matches!(self, Phase::Cancelled | Phase::Ending | Phase::Closing)
+    }
+
+    /// All its tasks have ended.
+    pub fn has_no_tasks(self) -> bool {
+        matches!(self, Phase::Draining | Phase::Closing | Phase::Over)
+    }
+}
+
+impl Move {
+    /// All moves, in order.
+    pub const ALL: [Move; 7] = [
+        Move::Start,
+        Move::StartFailed,
+        Move::Release,
+        Move::End,
+        Move::TasksEnded,
+        Move::Finish,
+        Move::Break,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    const HEAD: &str = "\
+# The life of a step in its daemon
+
+Written from the table in `crates/node-core/src/stepd/phase.rs` by its test; change the table, then run
+`UPDATE_DOCS=1 cargo test -p muster-node-core`.
+
+Rows are what happens, columns the phase in which the step daemon of a node has its part of the step, cells the phase that follows.
+A dot is what cannot happen: the daemon logs it and leaves the step as it is.
+
+* `Waiting`: srun has not come. After 30 seconds the step is ended. A direct step does not wait: srun's streams come with it.
+* `Cancelled`: it was ended before srun came, and none of its tasks has begun.
+* `Starting`: its tasks are forked and prepare themselves; they are let go together, once the MPI host, if there is one, is ready.
+* `Running`: its tasks run. A task that has nobody to wait for does so at once.
+* `Ending`: its tasks have got SIGTERM, and get SIGKILL when `KillWait` is over; or SIGKILL at once, where the step has failed.
+* `Draining`: all tasks and their epilogs have ended, and what they left behind is killed. Their output is sent, and srun takes it.
+* `Closing`: the same of a step that was ended. It takes five seconds at most.
+* `Over`: it is reported to the launcher and the agent, or left in the step's result file. The daemon may be given another step.
+
+What the agents of the node and of the lead have of the step is in [step-states.md](step-states.md).
+
+";
+
+    fn table() -> String {
+        let mut text = HEAD.to_owned();
+        let names: Vec<String> = Phase::ALL.iter().map(|p| format!("{p:?}")).collect();
+        writeln!(text, "| | {} |", names.join(" | ")).unwrap();
+        writeln!(text, "|-|{}", "-|".repeat(names.len())).unwrap();
+        for happens in Move::ALL {
+            let cells = Phase::ALL.iter().map(|phase| match phase.after(happens) {
+                None => "·".to_owned(),
+                Some(next) if next == *phase => "stays".to_owned(),
+                Some(next) => format!("**{next:?}**"),
+            });
+            let cells: Vec<String> = cells.collect();
+            writeln!(text, "| {happens:?} | {} |", cells.join(" | ")).unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn the_printed_table_is_the_table() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stepd-states.md");
+        let table = table();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &table).unwrap();
+        }
+        let known = std::fs::read_to_string(&path).expect("docs/stepd-states.md exists");
+        assert!(
+            known == table,
+            "docs/stepd-states.md is out of date; run UPDATE_DOCS=1 cargo test -p muster-node-core"
+        );
+    }
+
+    /// A phase that nothing leaves would keep the step's share of the job for ever.
+    #[test]
+    fn every_step_comes_to_its_end_when_it_is_ended() {
+        for phase in Phase::ALL {
+            let mut at = phase.after(Move::End).unwrap_or(phase);
+            for happens in [Move::TasksEnded, Move::Finish] {
+                at = at.after(happens).unwrap_or(at);
+            }
+            assert_eq!(at, Phase::Over, "{phase:?}");
+        }
+    }
+}

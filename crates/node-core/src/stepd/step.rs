@@ -1,0 +1,478 @@
+//! One step: its tasks, from their start to the end of their last output.
+
+use super::actions::Actions;
+use super::host::{Host, note_ahead};
+use super::interface::{Action, Event, StartedTasks};
+use super::phase::{Move, Phase};
+use super::upward::Upward;
+use crate::exit_status::exit_status;
+use crate::messages::{KeptEntries, NextStep, StepOrder, StepdCommand};
+use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
+use muster_model::job::{ExitStatus, Usage};
+use muster_proto::step::FromStepd;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// How long srun may take to come.
+const HELLO_WAIT_MS: u64 = 30_000;
+/// How long srun may take to read the last output of a step that was ordered to end.
+const LAST_WORDS_MS: u64 = 5_000;
+
+/// A task.
+#[derive(Debug)]
+pub(super) struct Task {
+    /// Number in the step.
+    pub(super) global: u32,
+    /// Its process.
+    pub(super) pid: i32,
+    /// How it ended.
+    pub(super) exit: Option<ExitStatus>,
+}
+
+/// The epilogs of a task, whose end is reported afterwards.
+#[derive(Debug)]
+struct Epilog {
+    task: u32,
+    /// The process that runs them, once it is there.
+    pid: Option<i32>,
+    exited: FromStepd,
+    /// What else is said of the end, with the start of the epilogs.
+    failed: Option<FromStepd>,
+}
+
+/// When what happens, in milliseconds of the clock that never goes back.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    /// srun is awaited until then.
+    hello_by: Option<u64>,
+    /// The tasks' time is up.
+    time_limit: Option<u64>,
+    /// They get SIGKILL.
+    kill_at: Option<u64>,
+    /// Nobody is waited for any longer.
+    pub(super) give_up_at: Option<u64>,
+    /// Tasks of this node end by an abort of one of them, should srun not end the step before.
+    pub(super) abort_at: Option<(u64, ExitStatus)>,
+}
+
+impl Timers {
+    /// What comes first.
+    pub(super) fn first(&self) -> Option<u64> {
+        let abort_at = self.abort_at.map(|(at, _)| at);
+        [
+            self.hello_by,
+            self.time_limit,
+            self.kill_at,
+            self.give_up_at,
+            abort_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) order: Rc<StepOrder>,
+    /// This node.
+    pub(super) node: Rc<str>,
+    /// Time between TERM and KILL.
+    kill_wait_ms: u64,
+    /// File for the result.
+    pub(super) result: PathBuf,
+    /// Where an MPI step has its files, and where the memory that its tasks share.
+    pub(super) dirs: Vec<PathBuf>,
+    /// What the agent has the launcher keep of the step.
+    pub(super) kept: KeptEntries,
+    pub(super) phase: Phase,
+    pub(super) up: Upward,
+    /// Nodes below that are lost, which srun learns once tasks are started.
+    pub(super) lost: Vec<u32>,
+    pub(super) timers: Timers,
+    pub(super) tasks: Vec<Task>,
+    epilogs: Vec<Epilog>,
+    /// Streams of tasks that are read and have not ended.
+    pub(super) outputs: usize,
+    /// Tasks wait to be let go; so many are prepared, or all that have not ended.
+    are_held: bool,
+    prepared: usize,
+    are_all_prepared: bool,
+    /// How long tasks may run, and since when they do.
+    limit_ms: Option<u64>,
+    started_ms: Option<u64>,
+    pub(super) has_timed_out: bool,
+    /// The status of the step when one task's end ended it.
+    pub(super) failed: Option<ExitStatus>,
+    pub(super) host: Option<Host>,
+    /// Why there is none.
+    pub(super) host_error: Option<String>,
+    /// Tasks, by local number, whose last words to the host were not read when they had ended.
+    pub(super) unread: Vec<usize>,
+    pub(super) usage: Usage,
+    /// The daemon has no children any more, and so, as orphans become its children, the tasks have left none.
+    pub(super) is_childless: bool,
+}
+
+impl Step {
+    /// A step that waits for srun.
+    pub(super) fn new(next: NextStep, dirs: Vec<PathBuf>, node: Rc<str>, out: &Actions) -> Step {
+        let limit = next.order.launch.spec.time_limit;
+        let limit = limit.and_then(|limit| limit.seconds());
+        Step {
+            order: Rc::from(next.order),
+            node,
+            kill_wait_ms: next.kill_wait_ms.min(u32::MAX.into()),
+            result: PathBuf::from(next.result),
+            dirs,
+            kept: next.kept,
+            phase: Phase::default(),
+            up: Upward::default(),
+            lost: Vec::new(),
+            timers: Timers {
+                hello_by: Some(out.after(HELLO_WAIT_MS)),
+                ..Timers::default()
+            },
+            tasks: Vec::new(),
+            epilogs: Vec::new(),
+            outputs: 0,
+            are_held: false,
+            prepared: 0,
+            are_all_prepared: false,
+            limit_ms: limit.map(|seconds| seconds.saturating_mul(1000)),
+            started_ms: None,
+            has_timed_out: false,
+            failed: None,
+            host: None,
+            host_error: None,
+            unread: Vec::new(),
+            usage: Usage::default(),
+            is_childless: false,
+        }
+    }
+
+    pub(super) fn on_event(&mut self, event: Event, out: &mut Actions) {
+        match event {
+            Event::Command(command) => self.on_command(command, out),
+            Event::Terminate => self.begin_end(out),
+            Event::Greeted {
+                client, message, ..
+            } => self.greeted(client, message, out),
+            Event::Client(message) => self.on_request(message, out),
+            Event::ClientClosed => self.client_lost(out),
+            Event::Flushed => self.up.flushed(),
+            Event::BelowConnected(lost) => self.below_connected(lost, out),
+            Event::BelowClosed { position, is_over } => {
+                if let Some(tree) = &mut self.up.tree {
+                    tree.close(position);
+                    if !is_over {
+                        self.up.send(FromStepd::Lost(position), out);
+                    }
+                }
+            }
+            Event::TasksStarted(started) => self.tasks_started(started, out),
+            Event::TasksPrepared(count) => {
+                self.prepared += count.unwrap_or(0);
+                self.are_all_prepared |= count.is_none() || self.prepared >= self.tasks.len();
+                self.release_tasks(out);
+            }
+            Event::Output {
+                task,
+                is_error,
+                bytes,
+            } => {
+                if bytes.is_empty() {
+                    self.outputs = self.outputs.saturating_sub(1);
+                }
+                let message = match is_error {
+                    true => FromStepd::Stderr { task, bytes },
+                    false => FromStepd::Stdout { task, bytes },
+                };
+                self.up.send(message, out);
+            }
+            Event::ChildEnded { pid, status, usage } => {
+                self.child_ended(pid, exit_status(status), *usage, out);
+            }
+            Event::ChildrenCollected { are_none } => {
+                self.is_childless |= are_none;
+                self.check_tasks(out);
+            }
+            Event::EpilogStarted(task, pid) => self.epilog_started(task, pid, out),
+            Event::HostStarted(started) => self.host_started(started, out),
+            Event::Host(event) => self.on_host(event, out),
+            Event::HostRead => self.host_read(out),
+            Event::TimeUp(local_time) => self.time_up(&local_time, out),
+            // They are not a step's alone.
+            Event::StepGiven(..)
+            | Event::LauncherHasRead
+            | Event::LauncherLost
+            | Event::EndReported { .. }
+            | Event::LauncherChecked(_)
+            | Event::Broken(_)
+            | Event::WakeUpEnded => {}
+        }
+    }
+
+    fn on_command(&mut self, command: StepdCommand, out: &mut Actions) {
+        match command {
+            // Every node receives it; one of them prints it.
+            StepdCommand::PrintStepLine(line) if self.order.launch.position == 0 => {
+                self.up.message(line, out);
+            }
+            StepdCommand::PrintLine(line) => self.up.message(line, out),
+            // The job ends, and the launcher does not know of this step, which the agent gave.
+            StepdCommand::EndStep | StepdCommand::Exit => self.begin_end(out),
+            StepdCommand::SetTimeLimit(seconds) => {
+                self.limit_ms = seconds.map(|seconds| seconds.saturating_mul(1000));
+                self.limit_time();
+            }
+            StepdCommand::PrintStepLine(_) | StepdCommand::StartStep(_) => {}
+        }
+    }
+
+    /// Changes the phase by the table; whether that happens.
+    pub(super) fn move_by(&mut self, happens: Move, out: &mut Actions) -> bool {
+        let next = self.phase.after(happens);
+        if next.is_none() {
+            let (run, step) = (self.order.run.job, self.order.launch.step);
+            let phase = self.phase;
+            out.log(format!(
+                "step {run}.{step}: {happens:?} is impossible in {phase:?}"
+            ));
+        }
+        self.phase = next.unwrap_or(self.phase);
+        if self.phase != Phase::Waiting {
+            self.timers.hello_by = None;
+        }
+        next.is_some()
+    }
+
+    pub(super) fn start(&mut self, out: &mut Actions) {
+        if self.move_by(Move::Start, out) {
+            out.push(Action::StartTasks);
+        }
+    }
+
+    fn tasks_started(&mut self, started: StartedTasks, out: &mut Actions) {
+        let launch = &self.order.launch;
+        let here = launch.tasks.get(launch.position as usize);
+        let started_here = here.into_iter().flatten().zip(started.pids);
+        self.tasks.extend(started_here.map(|(global, pid)| Task {
+            global: *global,
+            pid,
+            exit: None,
+        }));
+        self.outputs = started.outputs;
+        self.are_held = started.are_held;
+        if let Some(e) = started.error {
+            let line = format!("slurmstepd: error: cannot start tasks: {e}");
+            self.up.message(line, out);
+            self.move_by(Move::StartFailed, out);
+            out.push(Action::SignalTasks(SIGKILL));
+        }
+        // Time that srun spends before it comes is not the step's.
+        self.started_ms = Some(out.now.mono_ms);
+        self.limit_time();
+        if self.tasks.is_empty() {
+            self.tasks_ended(out);
+        } else if !self.are_held {
+            self.run_tasks(out);
+        }
+        for position in std::mem::take(&mut self.lost) {
+            self.up.send(FromStepd::Lost(position), out);
+        }
+        self.tell_host_error(out);
+    }
+
+    /// Works out when the time of the tasks is up.
+    fn limit_time(&mut self) {
+        let may_run = !self.phase.has_no_tasks() && !self.phase.was_ended();
+        let since = self.started_ms.filter(|_| may_run);
+        let limit = since.zip(self.limit_ms);
+        self.timers.time_limit = limit.and_then(|(at, limit)| at.checked_add(limit));
+    }
+
+    /// Lets the tasks go, once all of them are prepared and what they are to find is known.
+    pub(super) fn release_tasks(&mut self, out: &mut Actions) {
+        let is_unready = self.host.as_ref().is_some_and(|host| !host.is_ready);
+        if self.are_all_prepared && !is_unready && std::mem::take(&mut self.are_held) {
+            out.push(Action::ReleaseTasks);
+            self.run_tasks(out);
+        }
+    }
+
+    fn run_tasks(&mut self, out: &mut Actions) {
+        self.move_by(Move::Release, out);
+        // srun knows that the task of a direct step is started with the step.
+        if !self.order.direct {
+            let note = note_ahead(&self.order);
+            note.into_iter().for_each(|note| self.up.send(note, out));
+            let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
+            self.up.send(FromStepd::Started(pids), out);
+        }
+    }
+
+    fn child_ended(&mut self, pid: i32, exit: ExitStatus, used: Usage, out: &mut Actions) {
+        if let Some(at) = self.epilogs.iter().position(|e| e.pid == Some(pid)) {
+            let epilog = self.epilogs.swap_remove(at);
+            return self.up.send(epilog.exited, out);
+        }
+        if let Some(host) = self.host.as_mut().filter(|host| host.is_process(pid)) {
+            host.exit = Some(exit);
+            return out.push(Action::ReadHost);
+        }
+        let is_it = |t: &Task| t.pid == pid && t.exit.is_none();
+        let Some(local) = self.tasks.iter().position(is_it) else {
+            return;
+        };
+        let task = &mut self.tasks[local];
+        task.exit = Some(exit);
+        self.usage.add(&used.of_task(task.global, 0));
+        match self.host {
+            // What the task wrote to the host before it ended has arrived by now.
+            Some(_) => {
+                self.unread.push(local);
+                out.push(Action::ReadHost);
+            }
+            None => self.task_ended(local, out),
+        }
+    }
+
+    /// A task has ended, and all is known that it has said before.
+    pub(super) fn task_ended(&mut self, local: usize, out: &mut Actions) {
+        let task = self.tasks[local].global;
+        let Some(exit) = self.tasks[local].exit else {
+            return;
+        };
+        let exited = FromStepd::Exited {
+            task,
+            exit,
+            oom: false,
+        };
+        let failed = self.host_task_ended(task, exit, out);
+        let epilogs = [&self.order.task_epilog, &self.order.launch.spec.task_epilog];
+        if epilogs.into_iter().any(Option::is_some) {
+            self.epilogs.push(Epilog {
+                task,
+                pid: None,
+                exited,
+                failed,
+            });
+            let local = u32::try_from(local).unwrap_or(u32::MAX);
+            return out.push(Action::StartEpilog { local, task });
+        }
+        self.up.send(exited, out);
+        if let Some(failed) = failed {
+            self.up.send(failed, out);
+        }
+    }
+
+    fn epilog_started(&mut self, task: u32, pid: Option<i32>, out: &mut Actions) {
+        let is_it = |e: &Epilog| e.task == task && e.pid.is_none();
+        let Some(at) = self.epilogs.iter().position(is_it) else {
+            return;
+        };
+        let failed = self.epilogs[at].failed.take();
+        match pid {
+            Some(_) => self.epilogs[at].pid = pid,
+            None => {
+                let epilog = self.epilogs.swap_remove(at);
+                self.up.send(epilog.exited, out);
+            }
+        }
+        if let Some(failed) = failed {
+            self.up.send(failed, out);
+        }
+    }
+
+    /// Whether all tasks have ended; then what they left behind goes.
+    fn check_tasks(&mut self, out: &mut Actions) {
+        let has_started = !matches!(self.phase, Phase::Waiting | Phase::Cancelled);
+        let ended = self.tasks.iter().all(|t| t.exit.is_some()) && self.epilogs.is_empty();
+        if has_started && ended {
+            self.tasks_ended(out);
+        }
+    }
+
+    /// What the tasks left behind is killed; it holds their pipes open.
+    fn tasks_ended(&mut self, out: &mut Actions) {
+        self.move_by(Move::TasksEnded, out);
+        self.timers.time_limit = None;
+        if !self.is_childless {
+            out.push(Action::KillRemnants);
+            if self.order.direct {
+                let at = out.after(LAST_WORDS_MS);
+                self.timers.give_up_at.get_or_insert(at);
+            }
+        }
+        self.stop_host(out);
+        out.push(Action::EndInput);
+        if self.phase.was_ended() {
+            let at = out.after(LAST_WORDS_MS);
+            self.timers.give_up_at.get_or_insert(at);
+        }
+    }
+
+    /// The step is to end: TERM, after `KillWait` KILL.
+    pub(super) fn begin_end(&mut self, out: &mut Actions) {
+        if self.phase.was_ended() {
+            return;
+        }
+        let had_tasks = matches!(self.phase, Phase::Starting | Phase::Running);
+        self.move_by(Move::End, out);
+        if had_tasks {
+            out.push(Action::SignalTasks(SIGCONT));
+            out.push(Action::SignalTasks(SIGTERM));
+            self.timers.kill_at = Some(out.after(self.kill_wait_ms));
+        } else if self.phase == Phase::Closing {
+            self.timers.give_up_at = Some(out.after(LAST_WORDS_MS));
+        }
+    }
+
+    /// The step cannot go well any more: it ends at once, with this status.
+    pub(super) fn fail(&mut self, exit: ExitStatus, out: &mut Actions) {
+        if self.failed.is_some() || self.has_timed_out {
+            return;
+        }
+        self.failed = Some(exit);
+        self.timers.abort_at = None;
+        self.begin_end(out);
+        self.timers.kill_at = None;
+        out.push(Action::SignalTasks(SIGKILL));
+    }
+
+    fn time_up(&mut self, local_time: &str, out: &mut Actions) {
+        if self.phase == Phase::Waiting && out.has_come(self.timers.hello_by) {
+            let (job, step) = (self.order.run.job, self.order.launch.step);
+            out.log(format!("step {job}.{step}: srun did not come"));
+            self.begin_end(out);
+        }
+        if out.has_come(self.timers.time_limit) {
+            self.timers.time_limit = None;
+            self.has_timed_out = true;
+            if self.order.launch.position == 0 {
+                let line = format!(
+                    "slurmstepd: error: *** STEP {}.{} ON {} CANCELLED AT {local_time} DUE TO TIME LIMIT ***",
+                    self.order.run.job, self.order.launch.step, self.node
+                );
+                self.up.message(line, out);
+            }
+            self.begin_end(out);
+        }
+        if out.has_come(self.timers.kill_at) {
+            self.timers.kill_at = None;
+            out.push(Action::SignalTasks(SIGKILL));
+        }
+        if let Some((at, exit)) = self.timers.abort_at
+            && out.has_come(Some(at))
+        {
+            self.timers.abort_at = None;
+            self.fail(exit, out);
+        }
+        if out.has_come(self.up.adoption_by) {
+            self.up.adoption_by = None;
+            self.srun_left(out);
+        }
+    }
+}

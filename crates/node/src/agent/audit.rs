@@ -1,0 +1,163 @@
+//! The agent's lines of the audit log: who was refused what for want of rights. They have the form of the controller's
+//! and the same bounds. The agent looks no names up: a user stands with the number.
+
+use muster_model::audit::{Line, LineKind, LineLimits, text};
+use muster_model::ids::JobId;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_proto::step::AgentRequest;
+use std::time::Instant;
+
+/// Who asks for what.
+#[derive(Clone, Debug)]
+pub(super) struct AuditedRequest {
+    /// The user at the other end.
+    pub(super) uid: u32,
+    /// The process there; 0 if it is not known.
+    pub(super) pid: u32,
+    /// Another agent, and no user, whatever the uid.
+    pub(super) is_agent: bool,
+    request: Request,
+    job: Option<JobId>,
+}
+
+impl AuditedRequest {
+    pub(super) fn new(uid: u32, pid: u32, is_agent: bool, request: &AgentRequest) -> Self {
+        AuditedRequest {
+            uid,
+            pid,
+            is_agent,
+            request: Request::from(request),
+            job: job_of(request),
+        }
+    }
+
+    fn who(&self) -> String {
+        match self.uid {
+            uid if self.is_agent => format!("agent({uid}) as agent"),
+            0 => "root(0) as root".to_owned(),
+            uid => format!("{uid}({uid}) as user"),
+        }
+    }
+
+    fn line(&self, refusal: &Refusal) -> String {
+        let subject = self.job.map(|job| format!("job {job}")).unwrap_or_default();
+        let line = Line {
+            who: &self.who(),
+            pid: self.pid,
+            request: self.request.name(),
+            subject: &subject,
+            refused: Some(&text(&refusal.to_string())),
+        };
+        line.to_string()
+    }
+}
+
+fn job_of(request: &AgentRequest) -> Option<JobId> {
+    match request {
+        AgentRequest::Create(spec) => Some(spec.job),
+        AgentRequest::StartStep(launch, _) => Some(launch.spec.job),
+        AgentRequest::StepNodeEnded { job, .. }
+        | AgentRequest::SignalStep { job, .. }
+        | AgentRequest::Inspect { job }
+        | AgentRequest::Measure { job }
+        | AgentRequest::TakeStepNumber { job, .. } => Some(*job),
+        AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => None,
+    }
+}
+
+/// Which lines there are.
+pub(super) struct AuditLog {
+    limits: LineLimits,
+    clock: Instant,
+}
+
+impl AuditLog {
+    pub(super) fn new() -> AuditLog {
+        AuditLog {
+            limits: LineLimits::default(),
+            clock: Instant::now(),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Writes a line if the refusal is one of rights and its user has not had too many. Whether it was left out for that.
+    pub(super) fn note(&mut self, asked: &AuditedRequest, refusal: &Refusal) -> bool {
+        if refusal.code != RefusalCode::AccessDenied {
+            return false;
+        }
+        self.write_summary();
+        let kind = LineKind {
+            uid: asked.uid,
+            refused: true,
+        };
+        let now_ms = self.now_ms();
+        let is_admitted = self.limits.admits(kind, now_ms);
+        if is_admitted {
+            write(&asked.line(refusal));
+        }
+        !is_admitted
+    }
+
+    /// Writes how many lines were left out, if it is time to.
+    pub(super) fn write_summary(&mut self) {
+        let now_ms = self.now_ms();
+        for line in self.limits.summary(now_ms) {
+            write(&line);
+        }
+    }
+}
+
+/// Writes a line whatever the log's level is.
+fn write(line: &str) {
+    log::logger().log(
+        &log::Record::builder()
+            .level(log::Level::Info)
+            .target("audit")
+            .args(format_args!("{line}"))
+            .build(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::audit::BURST;
+
+    fn asked(uid: u32, is_agent: bool) -> AuditedRequest {
+        let request = AgentRequest::Measure { job: JobId(17) };
+        AuditedRequest::new(uid, 4711, is_agent, &request)
+    }
+
+    #[test]
+    fn a_refusal_names_user_process_request_and_job() {
+        let refusal = Refusal::new(RefusalCode::AccessDenied, "a\nb");
+        let line = asked(1001, false).line(&refusal);
+        assert!(
+            line.starts_with(
+                "audit: 1001(1001) as user from pid 4711: Measure \"job 17\": refused: \"Access"
+            ),
+            "{line}"
+        );
+        assert!(!line.contains('\n'), "{line}");
+        assert!(asked(0, true).line(&refusal).contains("as agent"));
+    }
+
+    #[test]
+    fn a_flood_of_refusals_leaves_lines_for_others() {
+        let mut log = AuditLog::new();
+        let denied = Refusal::from(RefusalCode::AccessDenied);
+        let busy = Refusal::from(RefusalCode::Busy);
+        let (flood, other) = (asked(1, false), asked(2, false));
+        let left_out = (0..10 * BURST)
+            .filter(|_| log.note(&flood, &denied))
+            .count();
+        assert!(left_out > 0);
+        assert!(!log.note(&other, &denied));
+        // What is refused for other reasons makes no lines.
+        assert!(!log.note(&flood, &busy));
+    }
+}

@@ -1,0 +1,205 @@
+//! Which processes there are, and what comes of which. [`ProcessTree`] finds them by descent, with what every kernel has.
+//! Whose they are is for the launcher to say.
+
+use crate::sys;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Finds the processes of jobs.
+pub(crate) trait Containment {
+    /// Everything below `roots`, without the roots.
+    fn below(&self, roots: &[i32]) -> Vec<i32>;
+    /// Children of this process.
+    fn own_children(&self) -> Vec<i32>;
+}
+
+/// Processes by descent. The launcher adopts orphans (PR_SET_CHILD_SUBREAPER), so that nothing leaves the tree.
+#[derive(Debug)]
+pub(crate) struct ProcessTree {
+    /// The kernel's list of this process's children, open for good: it is looked at with every burst of ended jobs.
+    /// Absent where the kernel has no such lists (CONFIG_PROC_CHILDREN).
+    own: Option<File>,
+}
+
+impl ProcessTree {
+    /// Looks at what the kernel offers. The calling process must stay single-threaded.
+    pub(crate) fn new() -> ProcessTree {
+        let pid = std::process::id();
+        ProcessTree {
+            own: File::open(format!("/proc/{pid}/task/{pid}/children")).ok(),
+        }
+    }
+
+    fn listed(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn children(&self, pid: i32) -> Vec<i32> {
+        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+            return Vec::new();
+        };
+        threads
+            .flatten()
+            .filter_map(|t| fs::read_to_string(t.path().join("children")).ok())
+            .flat_map(|text| numbers(&text))
+            .collect()
+    }
+}
+
+impl Containment for ProcessTree {
+    fn below(&self, roots: &[i32]) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut seen: HashSet<i32> = roots.iter().copied().collect();
+        let mut todo = roots.to_vec();
+        // Without lists of children, one look at all processes serves for all of them.
+        let parents = if self.listed() || roots.is_empty() {
+            Vec::new()
+        } else {
+            all_pids()
+                .into_iter()
+                .filter_map(|pid| Some((pid, Stat::of(pid)?.parent)))
+                .collect()
+        };
+        while let Some(pid) = todo.pop() {
+            let children = if self.listed() {
+                self.children(pid)
+            } else {
+                parents
+                    .iter()
+                    .filter(|&&(_, p)| p == pid)
+                    .map(|&(c, _)| c)
+                    .collect()
+            };
+            for child in children {
+                if seen.insert(child) {
+                    found.push(child);
+                    todo.push(child);
+                }
+            }
+        }
+        found
+    }
+
+    fn own_children(&self) -> Vec<i32> {
+        if let Some(own) = &self.own {
+            return read_all(own).map(|t| numbers(&t)).unwrap_or_default();
+        }
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        all_pids()
+            .into_iter()
+            .filter(|&pid| Stat::of(pid).is_some_and(|s| s.parent == own))
+            .collect()
+    }
+}
+
+/// All of a file of /proc, from its start.
+fn read_all(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; 4096];
+    let mut length = 0;
+    loop {
+        match file.read_at(&mut bytes[length..], length as u64)? {
+            0 => break,
+            n => length += n,
+        }
+        if bytes.len() - length < 1024 {
+            bytes.resize(2 * bytes.len(), 0);
+        }
+    }
+    bytes.truncate(length);
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+fn numbers(text: &str) -> Vec<i32> {
+    text.split_ascii_whitespace()
+        .filter_map(|w| w.parse().ok())
+        .collect()
+}
+
+/// Every process of the machine.
+pub(crate) fn all_pids() -> Vec<i32> {
+    fs::read_dir("/proc")
+        .map(|dir| {
+            dir.flatten()
+                .filter_map(|e| e.file_name().to_str()?.parse().ok())
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// What /proc/PID/stat says of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stat {
+    /// Its parent.
+    pub(crate) parent: i32,
+    /// Its session.
+    pub(crate) session: i32,
+    /// It has ended and nobody has collected it.
+    pub(crate) zombie: bool,
+    /// When it started, milliseconds since boot.
+    pub(crate) start_ms: u64,
+    /// Wait status of a zombie; 0 where this process may not see it.
+    pub(crate) exit: i32,
+}
+
+impl Stat {
+    /// Reads it; nothing if the process is gone.
+    pub(crate) fn of(pid: i32) -> Option<Stat> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, field 2, may hold anything but ends at the last parenthesis.
+        let fields: Vec<&str> = text[text.rfind(')')? + 2..]
+            .split_ascii_whitespace()
+            .collect();
+        let number = |field: usize| fields.get(field - 3).and_then(|f| f.parse::<i64>().ok());
+        Some(Stat {
+            parent: i32::try_from(number(4)?).ok()?,
+            session: i32::try_from(number(6)?).ok()?,
+            zombie: matches!(fields.first(), Some(&("Z" | "X"))),
+            start_ms: u64::try_from(number(22)?).ok()? * 1000 / sys::ticks_per_s(),
+            exit: number(52).and_then(|n| i32::try_from(n).ok()).unwrap_or(0),
+        })
+    }
+}
+
+/// The parent of a process.
+pub(crate) fn parent_of(pid: i32) -> Option<i32> {
+    Stat::of(pid).map(|stat| stat.parent)
+}
+
+/// The values of some variables in the environment that a process was started with.
+pub(crate) fn variables<const N: usize>(pid: i32, names: [&str; N]) -> [Option<String>; N] {
+    let mut found = [const { None }; N];
+    let Ok(bytes) = fs::read(format!("/proc/{pid}/environ")) else {
+        return found;
+    };
+    for entry in bytes.split(|b| *b == 0) {
+        let Ok(entry) = std::str::from_utf8(entry) else {
+            continue;
+        };
+        for (name, slot) in names.iter().zip(&mut found) {
+            if let Some(value) = entry
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix('='))
+            {
+                *slot = Some(value.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// The user that a process runs as.
+pub(crate) fn owner(pid: i32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
+}
+
+/// Whether all identities of a process, the real one included, are this user.
+pub(crate) fn is_all_of(pid: i32, uid: u32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+        return false;
+    };
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.is_some_and(|uids| numbers(uids).iter().all(|n| u32::try_from(*n) == Ok(uid)))
+}

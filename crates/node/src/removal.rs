@@ -1,0 +1,177 @@
+//! Removes directories in which users could write. Nobody waits for that: there may be millions of files, or a file system
+//! that does not answer even when it is asked whose a directory is. So all of it is done by two processes. The first is
+//! root's; it renames the directories, and removes them when they are empty, which follows nothing of the user's. What is in
+//! them is removed by the second, which is their owner's.
+
+use crate::role::{self, LAUNCHER_NAME, Start};
+use crate::sys;
+use minicbor::{Decode, Encode};
+use muster_node_core::messages::User;
+use nix::sys::signal::Signal;
+use nix::unistd::{getegid, geteuid};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The argument with which the launcher's program removes directories instead, and the one for what is in them.
+pub(crate) const REMOVAL_ARGUMENT: &str = "--remove";
+pub(crate) const CONTENT_ARGUMENT: &str = "--remove-content";
+
+/// A group that has rights to nothing: what counts is the owner.
+const NO_GROUP: u32 = 65534;
+
+/// Directories whose content is being removed.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    /// The process that does it.
+    pub(crate) pid: i32,
+}
+
+#[derive(Encode, Decode)]
+struct Order(#[n(0)] Vec<PathBuf>);
+
+impl Removal {
+    /// Begins to remove those that are there.
+    pub(crate) fn begin(dirs: &[PathBuf]) -> Option<Removal> {
+        let first = dirs.first()?;
+        let own = User {
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
+            groups: Vec::new(),
+            name: String::new(),
+        };
+        let dirs = dirs.to_vec();
+        match start(REMOVAL_ARGUMENT, &own, dirs, true) {
+            Ok(pid) => Some(Removal { pid }),
+            Err(e) => {
+                eprintln!("{}: it cannot be removed: {e}", first.display());
+                None
+            }
+        }
+    }
+
+    /// Waits for it, but not for ever, in a process that has nothing else to do.
+    pub(crate) fn wait(self, patience: Duration) {
+        let ended = sys::pidfd(self.pid).is_ok_and(|pidfd| {
+            let mut fds = [libc::pollfd {
+                fd: pidfd.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            let wait = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+            sys::poll(&mut fds, wait).is_ok() && fds[0].revents != 0
+        });
+        if !ended {
+            sys::kill(self.pid, Signal::SIGKILL as i32);
+        }
+        sys::exit_code_of(self.pid);
+    }
+}
+
+/// Starts a process of this user that removes directories, or what is in them.
+fn start(argument: &str, user: &User, dirs: Vec<PathBuf>, outlives: bool) -> io::Result<i32> {
+    let started = Start {
+        words: &[LAUNCHER_NAME, argument],
+        environment: Vec::new(),
+        user,
+        order: minicbor::to_vec(Order(dirs)).expect("writing to memory cannot fail"),
+        // The log is root's: what is the user's has no descriptor of it.
+        errors: (argument == REMOVAL_ARGUMENT).then_some(libc::STDERR_FILENO),
+        kept: Vec::new(),
+        outlives,
+    };
+    started.start()
+}
+
+/// Gives a directory another name; that, and the owner of it.
+fn set_aside(dir: &Path) -> Option<(u32, PathBuf)> {
+    let owner = fs::symlink_metadata(dir).ok()?.uid();
+    let mut number = [0; 8];
+    sys::fill_randomly(&mut number).ok()?;
+    let mut aside = OsString::from(dir);
+    aside.push(format!(".{:016x}.gone", u64::from_ne_bytes(number)));
+    match fs::rename(dir, &aside) {
+        Ok(()) => Some((owner, aside.into())),
+        Err(e) => {
+            eprintln!("{}: {e}", dir.display());
+            None
+        }
+    }
+}
+
+fn read_dirs() -> io::Result<Vec<PathBuf>> {
+    let order = role::read_order()?;
+    let Order(dirs) = minicbor::decode(&order).map_err(io::Error::other)?;
+    Ok(dirs)
+}
+
+/// The process that removes directories: root's, as a rule.
+pub(crate) fn removal_main() -> ExitCode {
+    let Ok(dirs) = read_dirs() else {
+        return ExitCode::FAILURE;
+    };
+    // Under another name, what ends at this very moment cannot find them.
+    let mut found: Vec<(u32, PathBuf)> = dirs.iter().filter_map(|dir| set_aside(dir)).collect();
+    let Some((owner, _)) = found.first() else {
+        return ExitCode::SUCCESS;
+    };
+    let owner = *owner;
+    // Those of a step have one owner.
+    found.retain(|(uid, _)| *uid == owner);
+    let dirs: Vec<PathBuf> = found.into_iter().map(|(_, dir)| dir).collect();
+    let user = User {
+        uid: owner,
+        gid: NO_GROUP,
+        groups: Vec::new(),
+        name: String::new(),
+    };
+    let emptied = start(CONTENT_ARGUMENT, &user, dirs.clone(), false);
+    match emptied {
+        Ok(pid) => drop(sys::exit_code_of(pid)),
+        Err(e) => eprintln!("{}: it cannot be emptied: {e}", dirs[0].display()),
+    }
+    let mut done = ExitCode::SUCCESS;
+    for dir in dirs {
+        if let Err(e) = fs::remove_dir(&dir)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            eprintln!("{}: {e}", dir.display());
+            done = ExitCode::FAILURE;
+        }
+    }
+    done
+}
+
+/// The process that removes what is in them: their owner's.
+pub(crate) fn content_main() -> ExitCode {
+    let Ok(dirs) = read_dirs() else {
+        return ExitCode::FAILURE;
+    };
+    // Where the owner may not remove the directory itself, root does that.
+    let removed = dirs.iter().all(|dir| fs::remove_dir_all(dir).is_ok());
+    match removed {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_gets_a_name_that_nobody_knows() {
+        let dir = std::env::temp_dir().join(format!("muster-removal.{}", std::process::id()));
+        assert_eq!(set_aside(&dir), None);
+        fs::create_dir(&dir).unwrap();
+        let (owner, aside) = set_aside(&dir).unwrap();
+        assert_eq!(owner, nix::unistd::geteuid().as_raw());
+        assert!(!dir.exists() && aside.is_dir());
+        fs::remove_dir(aside).unwrap();
+    }
+}

@@ -1,0 +1,211 @@
+//! Connections to the nodes below in the tree over a step's nodes: bytes down, bytes up. What they mean is
+//! [`muster_node_core::stepd::tree`]'s.
+
+use super::wire::Wire;
+use crate::sys;
+use muster_node_core::messages::User;
+use muster_node_core::stepd::tree::{Branch, OUTPUT_MAX};
+use muster_proto::frame;
+use muster_proto::step::FromStepd;
+use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::unistd::Uid;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// How long a node below may take to accept a connection.
+const CONNECT_WAIT_S: i64 = 5;
+/// Frames of more bytes are no [`FromStepd::Over`].
+const OVER_MAX: usize = 16;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Below {
+    nodes: Vec<Node>,
+}
+
+/// The head of a branch below.
+#[derive(Debug)]
+struct Node {
+    position: u32,
+    wire: Wire,
+    /// It has said that it is over.
+    is_over: bool,
+}
+
+impl Below {
+    /// Connects to those below, as `user` if this process is root; gives the positions of those that cannot be reached.
+    pub(crate) fn connect(&mut self, branches: Vec<Branch>, user: Option<&User>) -> Vec<u32> {
+        let mut lost = Vec::new();
+        for branch in branches {
+            match Node::connect(&branch, user) {
+                Ok(node) => self.nodes.push(node),
+                Err(e) => {
+                    let at = &branch.address;
+                    eprintln!("the step daemon at {at} cannot be reached: {e}");
+                    lost.push(branch.position);
+                }
+            }
+        }
+        lost
+    }
+
+    /// Sends a frame to the node at a position.
+    pub(crate) fn send(&mut self, position: u32, frame: &[u8]) {
+        if let Some(node) = self.nodes.iter_mut().find(|n| n.position == position) {
+            node.wire.output.extend_from_slice(frame);
+            node.write();
+        }
+    }
+
+    /// They must catch up with srun.
+    pub(crate) fn is_stuffed(&self) -> bool {
+        self.nodes.iter().any(|n| n.wire.output.len() > OUTPUT_MAX)
+    }
+
+    /// To poll; `full` while those above must catch up.
+    pub(crate) fn interests(&self, full: bool) -> impl Iterator<Item = (RawFd, i16)> {
+        self.nodes.iter().map(move |node| {
+            let reads = if full { 0 } else { libc::POLLIN };
+            let writes = if node.wire.output.is_empty() {
+                0
+            } else {
+                libc::POLLOUT
+            };
+            // A hang-up is always reported; it must not be while it cannot be dealt with.
+            let fd = if reads | writes == 0 {
+                -1
+            } else {
+                node.wire.stream.as_raw_fd()
+            };
+            (fd, reads | writes)
+        })
+    }
+
+    /// Reads from those that poll found something at: what they say goes to `up`. Gives the positions of those that are gone, and
+    /// whether each was over.
+    pub(crate) fn serve(&mut self, seen: &[bool], up: &mut Vec<u8>) -> Vec<(u32, bool)> {
+        for (node, _) in self.nodes.iter_mut().zip(seen).filter(|(_, s)| **s) {
+            node.write();
+            node.read(up);
+        }
+        let gone = self.nodes.extract_if(.., |n| !n.wire.open);
+        gone.map(|n| (n.position, n.is_over)).collect()
+    }
+}
+
+impl Node {
+    /// Connects to an address that srun has given. It may be of anything that listens: the user's rights count, and
+    /// the other side sees the user.
+    fn connect(branch: &Branch, user: Option<&User>) -> io::Result<Node> {
+        let path = branch.address.strip_prefix("unix:").ok_or_else(|| {
+            io::Error::other("step daemons on other machines cannot be reached by this version")
+        })?;
+        let connected = match user.filter(|_| Uid::effective().is_root()) {
+            Some(user) => sys::acting_as(user, || connect_soon(path))?,
+            None => connect_soon(path),
+        };
+        let mut wire = Wire::new(connected?)?;
+        wire.output.extend_from_slice(&branch.greeting);
+        let mut node = Node {
+            position: branch.position,
+            wire,
+            is_over: false,
+        };
+        node.write();
+        Ok(node)
+    }
+
+    fn write(&mut self) {
+        // Where it takes no more, what it has said is still to be read; that finds the end.
+        self.wire.write().ok();
+    }
+
+    fn read(&mut self, up: &mut Vec<u8>) {
+        self.wire.read();
+        loop {
+            match self.wire.input.take_whole() {
+                Ok(Some(frame)) if is_over(frame) => self.is_over = true,
+                Ok(Some(frame)) => up.extend_from_slice(frame),
+                Ok(None) => return,
+                Err(e) => {
+                    eprintln!("a message from below is not understood: {e}");
+                    self.wire.open = false;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Connects, if the other side takes that within a few seconds.
+fn connect_soon(path: &str) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    setsockopt(&socket, SendTimeout, &TimeVal::seconds(CONNECT_WAIT_S))?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(UnixStream::from(socket))
+}
+
+fn is_over(frame: &[u8]) -> bool {
+    frame.len() <= OVER_MAX && matches!(frame::decode(&frame[4..]), Ok(FromStepd::Over))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::getsockopt;
+    use nix::sys::socket::sockopt::PeerCredentials;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+    use std::rc::Rc;
+
+    #[test]
+    fn the_users_rights_count_where_srun_says_who_is_below() {
+        if !Uid::effective().is_root() {
+            eprintln!("not root: this test looked at nothing");
+            return;
+        }
+        let dir = std::env::temp_dir().join(format!("muster-tree.{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        let listen = |name: &str, mode: u32| {
+            let path = dir.join(name);
+            let listener = UnixListener::bind(&path).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            (format!("unix:{}", path.display()), listener)
+        };
+        let (of_root, roots) = listen("root", 0o600);
+        let (of_all, alls) = listen("all", 0o666);
+        let mut below = Below::default();
+        let mut lost = |address: &str| {
+            let branch = Branch {
+                position: 1,
+                address: address.to_owned(),
+                greeting: Rc::new(Vec::new()),
+            };
+            below.connect(vec![branch], Some(&nobody()))
+        };
+        assert_eq!(lost(&of_root), [1]);
+        assert!(roots.accept().is_err(), "root's socket was connected to");
+        assert_eq!(lost(&of_all), []);
+        let (connection, _) = alls.accept().unwrap();
+        let peer = getsockopt(&connection, PeerCredentials).unwrap();
+        assert_eq!((peer.uid(), peer.gid()), (65534, 65534));
+        assert!(Uid::effective().is_root());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    fn nobody() -> User {
+        User {
+            uid: 65534,
+            gid: 65534,
+            groups: vec![65534],
+            name: "nobody".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A connection of srun, or of the node above.
+
+use super::wire::Wire;
+use muster_proto::frame::{self, Frames};
+use muster_proto::step::{FromStepd, ToStepd};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// How long news that nobody is waiting for are kept, for what follows to go with them: srun is woken once for the start,
+/// the output's end and the end of a short task.
+const COMPANY_WAIT: Duration = Duration::from_millis(5);
+
+/// The connection and what waits on it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) wire: Wire,
+    /// All that waits may wait until then.
+    patient: Option<Instant>,
+}
+
+impl Client {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Client> {
+        Ok(Client {
+            wire: Wire::new(stream)?,
+            patient: None,
+        })
+    }
+
+    /// The next whole message.
+    pub(crate) fn next(&mut self) -> Option<ToStepd> {
+        self.wire.input.take().unwrap_or_else(|e| {
+            eprintln!("a message from srun is not understood: {e}");
+            self.wire.open = false;
+            self.wire.input = Frames::default();
+            None
+        })
+    }
+
+    /// Sends a message; it `may_wait` for others.
+    pub(crate) fn send(&mut self, message: &FromStepd, may_wait: bool) {
+        self.note(may_wait);
+        frame::encode_into(message, &mut self.wire.output);
+    }
+
+    /// The same of a message that is a frame.
+    pub(crate) fn send_frame(&mut self, frame: &[u8], may_wait: bool) {
+        self.note(may_wait);
+        self.wire.output.extend_from_slice(frame);
+    }
+
+    fn note(&mut self, may_wait: bool) {
+        if !may_wait {
+            self.hurry();
+        } else if self.wire.output.is_empty() {
+            self.patient = Some(Instant::now() + COMPANY_WAIT);
+        }
+    }
+
+    /// Nothing of what waits can wait any longer.
+    pub(crate) fn hurry(&mut self) {
+        self.patient = None;
+    }
+
+    /// Until when all that is to be written waits for company.
+    pub(crate) fn waits_until(&self) -> Option<Instant> {
+        self.patient.filter(|_| !self.wire.output.is_empty())
+    }
+
+    /// Whether something is to be written now.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.wire.output.is_empty() && self.patient.is_none()
+    }
+
+    /// Writes as much as it takes, unless it waits for company.
+    pub(crate) fn write(&mut self) {
+        if self.patient.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        self.patient = None;
+        if self.wire.write().is_err() {
+            self.wire.open = false;
+        }
+    }
+}

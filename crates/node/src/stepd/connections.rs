@@ -1,0 +1,175 @@
+//! Connections to the daemon's socket, by the numbers that the machine knows them by: those that have not shown the key, and srun's
+//! or the node's above.
+
+use crate::descriptors::SrunStdio;
+use crate::step_links::Client;
+use muster_model::refusal::Refusal;
+use muster_node_core::stepd::ClientId;
+use muster_proto::step::{FromStepd, ToStepd};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+/// Connections that have not shown the key. With more, the oldest is closed: srun shows it at once.
+const STRANGERS_MAX: usize = 64;
+/// Bytes of the first message of a connection: a key, and the addresses of the nodes below.
+const GREETING_BYTES_MAX: usize = 4 << 20;
+
+/// See the module.
+pub(super) struct Connections {
+    pub(super) listener: UnixListener,
+    /// Those that have not shown the key.
+    pub(super) strangers: Vec<(ClientId, Client)>,
+    /// The one whose first message is looked at.
+    greeted: Option<(ClientId, Client)>,
+    client: Option<(ClientId, Client)>,
+    /// The machine waits until all that the client was sent is written.
+    is_flush_awaited: bool,
+    /// What came with the step that is being given.
+    handed_over: Option<(ClientId, SrunStdio)>,
+    last_id: u64,
+}
+
+/// What came of writing to the client.
+pub(super) enum Written {
+    /// What waited for that was written.
+    Flushed,
+    /// The client is gone.
+    Closed,
+}
+
+impl Connections {
+    pub(super) fn new(listener: UnixListener) -> Connections {
+        Connections {
+            listener,
+            strangers: Vec::new(),
+            greeted: None,
+            client: None,
+            is_flush_awaited: false,
+            handed_over: None,
+            last_id: 0,
+        }
+    }
+
+    fn next_id(&mut self) -> ClientId {
+        self.last_id += 1;
+        ClientId(self.last_id)
+    }
+
+    /// srun, or the node above.
+    pub(super) fn client(&self) -> Option<&Client> {
+        self.client.as_ref().map(|(_, client)| client)
+    }
+
+    /// The same.
+    pub(super) fn client_mut(&mut self) -> Option<&mut Client> {
+        self.client.as_mut().map(|(_, client)| client)
+    }
+
+    /// Takes in who has connected.
+    pub(super) fn accept(&mut self) {
+        // Others have their turn before the next so many.
+        for _ in 0..STRANGERS_MAX {
+            let Ok((stream, _)) = self.listener.accept() else {
+                return;
+            };
+            if self.strangers.len() >= STRANGERS_MAX {
+                self.strangers.remove(0);
+            }
+            if let Ok(client) = Client::new(stream) {
+                let id = self.next_id();
+                self.strangers.push((id, client));
+            }
+        }
+    }
+
+    /// Reads the first message of a connection, which waits for what is decided about it; and whether an [`ToStepd::Adopt`] is of
+    /// this process's user.
+    pub(super) fn read_stranger(&mut self, at: usize) -> Option<(ClientId, ToStepd, bool)> {
+        let (id, mut stranger) = self.strangers.swap_remove(at);
+        stranger.wire.read();
+        let Some(message) = stranger.next() else {
+            // Too much without a message: the connection is dropped.
+            if stranger.wire.open && stranger.wire.received <= GREETING_BYTES_MAX {
+                self.strangers.push((id, stranger));
+            }
+            return None;
+        };
+        let is_own = matches!(message, ToStepd::Adopt(_)) && is_own(&stranger.wire.stream);
+        self.greeted = Some((id, stranger));
+        Some((id, message, is_own))
+    }
+
+    /// The connection whose first message was looked at is srun's.
+    pub(super) fn take_client(&mut self, id: ClientId) {
+        self.client = self.greeted.take_if(|(of, _)| *of == id);
+        self.is_flush_awaited = false;
+    }
+
+    /// It is the launcher's.
+    pub(super) fn take_launcher(&mut self, id: ClientId) -> Option<UnixStream> {
+        let client = self.greeted.take_if(|(of, _)| *of == id);
+        client.map(|(_, client)| client.wire.stream)
+    }
+
+    /// It is nobody's who is understood here.
+    pub(super) fn refuse(&mut self, id: ClientId, refusal: Refusal) {
+        if let Some((_, mut client)) = self.greeted.take_if(|(of, _)| *of == id) {
+            client.send(&FromStepd::Refused(refusal), false);
+            client.write();
+        }
+    }
+
+    /// It is decided about: what was not taken is closed.
+    pub(super) fn drop_greeted(&mut self) {
+        self.greeted = None;
+    }
+
+    /// What came with a step that is given.
+    pub(super) fn hand_over(&mut self, srun: Option<SrunStdio>) -> Option<ClientId> {
+        self.handed_over = srun.map(|srun| (self.next_id(), srun));
+        self.handed_over.as_ref().map(|(id, _)| *id)
+    }
+
+    /// A step has begun with that: srun's connection is the client, and these are its streams.
+    pub(super) fn take_stdio(&mut self, id: ClientId) -> Option<[OwnedFd; 3]> {
+        let (id, stdio) = self.handed_over.take_if(|(of, _)| *of == id)?;
+        // Where it cannot be used, srun reads its end.
+        let client = Client::new(UnixStream::from(stdio.line));
+        self.client = client.ok().map(|client| (id, client));
+        self.is_flush_awaited = false;
+        Some([stdio.stdin, stdio.stdout, stdio.stderr])
+    }
+
+    /// Writes what a connection takes at once, and closes it.
+    pub(super) fn close(&mut self, id: ClientId) {
+        if let Some((_, mut client)) = self.client.take_if(|(of, _)| *of == id) {
+            client.hurry();
+            client.write();
+        }
+        self.greeted.take_if(|(of, _)| *of == id);
+        self.handed_over.take_if(|(of, _)| *of == id);
+    }
+
+    pub(super) fn await_flush(&mut self) {
+        self.is_flush_awaited = true;
+    }
+
+    /// Writes what waits for srun.
+    pub(super) fn write(&mut self) -> Option<Written> {
+        let (_, client) = self.client.as_mut()?;
+        client.write();
+        if !client.wire.open {
+            return Some(Written::Closed);
+        }
+        let is_flushed = self.is_flush_awaited && client.wire.output.is_empty();
+        self.is_flush_awaited &= !is_flushed;
+        is_flushed.then_some(Written::Flushed)
+    }
+}
+
+/// Whether the other end belongs to the user of this process, which is no job's unless all jobs are of one user.
+fn is_own(stream: &UnixStream) -> bool {
+    let peer = getsockopt(stream, PeerCredentials);
+    peer.is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw())
+}

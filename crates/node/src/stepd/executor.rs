@@ -1,0 +1,442 @@
+//! Carries out what the daemon's state machine decides, and gives it what happens: one thread, one poll loop.
+
+use super::connections::{Connections, Written};
+use super::control_channel::ControlChannel;
+use super::mpi::Pmix;
+use super::task_set::{LimitCache, TaskSet};
+use super::{leave, poll};
+use crate::descriptors::{OrderFds, SrunStdio};
+use crate::processes::ProcessTree;
+use crate::removal::Removal;
+use crate::step_links::Client;
+use crate::{now, reaping, sys};
+use muster_model::job::Usage;
+use muster_node_core::messages::{NextStep, RunningStep, StepdCommand, StepdEvent};
+use muster_node_core::now::Now;
+use muster_node_core::stepd::{Action, ClientId, Event, Giver, Setup, StartedTasks, Stepd};
+use muster_proto::frame;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How long the directories of a step may take to be removed.
+const REMOVAL_WAIT: Duration = Duration::from_secs(10);
+/// The daemon, and all that its numbers stand for.
+pub(super) struct StepdExecutor {
+    pub(super) stepd: Stepd,
+    spool: PathBuf,
+    node: Rc<str>,
+    clock: Instant,
+    pub(super) signals: SignalFd,
+    pub(super) connections: Connections,
+    pub(super) launcher: Option<ControlChannel>,
+    /// The agent that had the last step given by the launcher, or gave it.
+    pub(super) agent: Option<ControlChannel>,
+    /// Where the first step's MPI host listens.
+    wire: Option<TcpListener>,
+    /// Of the step that runs.
+    pub(super) tasks: Option<TaskSet>,
+    processes: ProcessTree,
+    limits: LimitCache,
+    /// More children may have ended than were collected.
+    pub(super) may_have_ended: bool,
+    /// Answers to actions, which come before all other events.
+    events: VecDeque<Event>,
+    /// Room for actions, empty between events.
+    actions: Vec<Action>,
+    is_over: bool,
+}
+
+/// What a daemon begins with.
+pub(super) struct Ends {
+    pub(super) listener: UnixListener,
+    pub(super) launcher: UnixStream,
+    pub(super) agent: Option<UnixStream>,
+    pub(super) wire: Option<TcpListener>,
+}
+
+impl StepdExecutor {
+    pub(super) fn open(setup: Setup, ends: Ends) -> io::Result<StepdExecutor> {
+        sys::become_subreaper()?;
+        // The launcher's mask blocks these already; a descriptor of the daemon's own takes them.
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGUSR1] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(StepdExecutor {
+            spool: setup.spool.clone(),
+            node: Rc::from(&*setup.node),
+            stepd: Stepd::new(setup),
+            clock: Instant::now(),
+            signals,
+            connections: Connections::new(ends.listener),
+            launcher: Some(ControlChannel::new(ends.launcher)?),
+            agent: ends.agent.map(ControlChannel::new).transpose()?,
+            wire: ends.wire,
+            tasks: None,
+            processes: ProcessTree::new(),
+            limits: LimitCache::default(),
+            may_have_ended: false,
+            events: VecDeque::new(),
+            actions: Vec::new(),
+            is_over: false,
+        })
+    }
+
+    /// Serves steps, of which this is the first, until the process is to end.
+    pub(super) fn run(mut self, first: NextStep, dirs: Vec<PathBuf>, srun: Option<SrunStdio>) {
+        self.give(first, Giver::Start(dirs), srun);
+        while !self.is_over {
+            if self.stepd.deadline().is_some_and(|at| at <= self.now_ms()) {
+                let local_time = sys::local_time(now().unix_s());
+                self.deliver(Event::TimeUp(local_time));
+            }
+            self.deliver(Event::WakeUpEnded);
+            // Last words go in one write.
+            if self.is_over || self.write_to_client() {
+                continue;
+            }
+            if let Err(e) = poll::wait(&mut self) {
+                self.deliver(Event::Broken(e.to_string()));
+            }
+        }
+    }
+
+    /// Milliseconds of the clock that the machine knows.
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Gives the machine an event, and then what its actions bring.
+    pub(super) fn deliver(&mut self, event: Event) {
+        let mut actions = std::mem::take(&mut self.actions);
+        let mut next = Some(event);
+        while let Some(event) = next {
+            let now = Now {
+                wall: now(),
+                mono_ms: self.now_ms(),
+            };
+            self.stepd.on_event(event, now, &mut actions);
+            for action in actions.drain(..) {
+                self.execute(action);
+            }
+            next = self.events.pop_front();
+        }
+        self.actions = actions;
+    }
+
+    fn execute(&mut self, action: Action) {
+        match action {
+            Action::Log(line) => eprintln!("{line}"),
+            Action::BeginStep(order, srun) => {
+                let mut tasks = TaskSet::new(order, Rc::clone(&self.node));
+                tasks.direct = srun.and_then(|srun| self.connections.take_stdio(srun));
+                self.tasks = Some(tasks);
+            }
+            Action::Send(message, may_wait) => {
+                if let Some(client) = self.connections.client_mut() {
+                    client.send(&message, may_wait);
+                }
+            }
+            Action::SendFrame(frame, may_wait) => {
+                if let Some(client) = self.connections.client_mut() {
+                    client.send_frame(&frame, may_wait);
+                }
+            }
+            Action::AwaitFlush => self.connections.await_flush(),
+            Action::Refuse(id, refusal) => self.connections.refuse(id, refusal),
+            Action::TakeClient(id) => self.connections.take_client(id),
+            Action::CloseClient(id) => self.connections.close(id),
+            Action::AdoptLauncher(id, running) => self.adopt_launcher(id, running),
+            Action::ReportEnd(frame) => self.report_end(&frame),
+            Action::SendAgent(frame) => {
+                let agent = self.agent.take();
+                self.agent = agent.and_then(|mut agent| agent.send(&frame).then_some(agent));
+            }
+            Action::CheckLauncher => {
+                let has_read = self.has_launcher_read();
+                self.events.push_back(Event::LauncherChecked(has_read));
+            }
+            Action::LeaveResult(path, end, kept) => leave(&path, &end, &kept),
+            Action::RemoveDirs(dirs) => {
+                if let Some(removal) = Removal::begin(&dirs) {
+                    removal.wait(REMOVAL_WAIT);
+                }
+            }
+            Action::EndStep => {
+                self.tasks = None;
+                self.connections.strangers.clear();
+            }
+            Action::Exit => self.is_over = true,
+            action => self.execute_for_tasks(action),
+        }
+    }
+
+    /// What is about tasks and the host, while there are any.
+    fn execute_for_tasks(&mut self, action: Action) {
+        let Some(tasks) = &mut self.tasks else {
+            return;
+        };
+        match action {
+            Action::StartHost(dirs) => {
+                let host = Pmix::start(&tasks.order, &self.spool, dirs, self.wire.take());
+                let started = host.map_err(|e| e.to_string()).map(|host| {
+                    let pid = host.pid;
+                    tasks.pmix = Some(host);
+                    pid
+                });
+                self.events.push_back(Event::HostStarted(started));
+            }
+            Action::StartTasks => {
+                let (pids, error) = tasks.start(&mut self.limits);
+                self.events.push_back(Event::TasksStarted(StartedTasks {
+                    pids,
+                    outputs: tasks.outputs(),
+                    are_held: tasks.go.is_some(),
+                    error: error.map(|e| e.to_string()),
+                }));
+            }
+            Action::ReleaseTasks => tasks.release(),
+            Action::StartEpilog { local, task } => {
+                let pid = tasks.start_epilogs(local, task);
+                self.events.push_back(Event::EpilogStarted(task, pid));
+            }
+            Action::SignalTasks(signal) => tasks.signal(&self.processes, signal),
+            Action::SignalTask(pid, signal) => drop(sys::kill(pid, signal)),
+            Action::KillRemnants => tasks.kill_remnants(&self.processes),
+            Action::EndInput => tasks.streams.iter_mut().for_each(|s| s.no_more_input()),
+            Action::Feed(task, bytes) => tasks.feed(task, &bytes),
+            Action::SetWindow(rows, columns) => tasks.set_window(rows, columns),
+            Action::ConnectBelow(branches) => {
+                let lost = tasks.below.connect(branches, Some(&tasks.order.user));
+                self.events.push_back(Event::BelowConnected(lost));
+            }
+            Action::SendBelow(position, frame) => tasks.below.send(position, &frame),
+            Action::ReadHost => {
+                if let Some(pmix) = &mut tasks.pmix {
+                    let said = pmix.receive();
+                    self.events.extend(said.into_iter().map(Event::Host));
+                }
+                self.events.push_back(Event::HostRead);
+            }
+            action => {
+                if let Some(pmix) = &mut tasks.pmix {
+                    pmix.execute(action, tasks.order.user.uid);
+                }
+            }
+        }
+    }
+
+    fn adopt_launcher(&mut self, id: ClientId, running: Box<RunningStep>) {
+        let stream = self.connections.take_launcher(id);
+        let channel = stream.and_then(|stream| ControlChannel::new(stream).ok());
+        self.launcher = channel.and_then(|mut channel| {
+            let frame = frame::encode(&StepdEvent::StepRunning(running));
+            channel.send(&frame).then_some(channel)
+        });
+        if self.launcher.is_none() {
+            self.events.push_back(Event::LauncherLost);
+        }
+    }
+
+    fn report_end(&mut self, frame: &[u8]) {
+        let had_read = self.stepd.has_unread() && self.is_all_read();
+        let is_sent = self.launcher.as_mut().is_some_and(|l| l.send(frame));
+        self.launcher = self.launcher.take().filter(|_| is_sent);
+        let reported = Event::EndReported { is_sent, had_read };
+        self.events.push_back(reported);
+    }
+
+    fn is_all_read(&self) -> bool {
+        let launcher = self.launcher.as_ref();
+        launcher.is_some_and(|l| sys::is_all_read(l.stream.as_fd()))
+    }
+
+    /// Whether the launcher has read all that it was sent, and is there. That is asked in this order: what one that is gone has
+    /// not read is gone too, and nothing is left to be read.
+    pub(super) fn has_launcher_read(&self) -> bool {
+        let launcher = self.launcher.as_ref();
+        self.is_all_read() && launcher.is_some_and(|l| !sys::has_hung_up(&l.stream))
+    }
+
+    /// Gives the machine a step.
+    fn give(&mut self, next: NextStep, giver: Giver, srun: Option<SrunStdio>) {
+        let srun = self.connections.hand_over(srun);
+        self.deliver(Event::StepGiven(Box::new(next), giver, srun));
+    }
+
+    /// Writes what waits for srun; whether that was news for the machine.
+    fn write_to_client(&mut self) -> bool {
+        match self.connections.write() {
+            Some(Written::Closed) => self.deliver(Event::ClientClosed),
+            Some(Written::Flushed) => self.deliver(Event::Flushed),
+            None => return false,
+        }
+        true
+    }
+
+    /// Takes in what the launcher says.
+    pub(super) fn read_launcher(&mut self) {
+        let Some(mut launcher) = self.launcher.take() else {
+            return;
+        };
+        let has_read = self.stepd.has_unread() && sys::is_all_read(launcher.stream.as_fd());
+        let is_open = launcher.read();
+        let mut events = Vec::new();
+        while let Ok(Some(command)) = launcher.input.take() {
+            events.push(match command {
+                StepdCommand::StartStep(next) => {
+                    let with = OrderFds::take_by_launcher(&mut launcher.descriptors);
+                    let agent = with.agent.map(UnixStream::from).map(ControlChannel::new);
+                    self.agent = agent.and_then(Result::ok);
+                    Event::StepGiven(next, Giver::Launcher, None)
+                }
+                other => Event::Command(other),
+            });
+        }
+        self.launcher = Some(launcher).filter(|_| is_open);
+        if has_read && is_open {
+            self.deliver(Event::LauncherHasRead);
+        }
+        for event in events {
+            self.deliver(event);
+        }
+        if !is_open {
+            self.deliver(Event::LauncherLost);
+        }
+    }
+
+    /// Takes in steps that the agent gives. All else is for the launcher to say.
+    pub(super) fn read_agent(&mut self) {
+        let Some(mut agent) = self.agent.take() else {
+            return;
+        };
+        let is_open = agent.read();
+        let mut given = Vec::new();
+        while let Ok(Some(command)) = agent.input.take() {
+            if let StepdCommand::StartStep(next) = command {
+                let with = OrderFds::take(&mut agent.descriptors, next.order.direct);
+                given.push((next, with.srun));
+            }
+        }
+        self.agent = Some(agent).filter(|_| is_open);
+        for (next, srun) in given {
+            self.give(*next, Giver::Agent, srun);
+        }
+    }
+
+    /// Takes in what srun, or the node above, says.
+    pub(super) fn read_client(&mut self) {
+        if let Some(client) = self.connections.client_mut() {
+            client.wire.read();
+        }
+        self.deliver_requests();
+    }
+
+    fn deliver_requests(&mut self) {
+        while let Some(message) = self.connections.client_mut().and_then(Client::next) {
+            self.deliver(Event::Client(message));
+        }
+        if self.connections.client().is_some_and(|c| !c.wire.open) {
+            self.deliver(Event::ClientClosed);
+        }
+    }
+
+    /// Someone connected: the first message says who it is.
+    pub(super) fn read_stranger(&mut self, at: usize) {
+        let Some((client, message, is_own)) = self.connections.read_stranger(at) else {
+            return;
+        };
+        if is_own {
+            // The last words of the launcher before.
+            self.read_launcher();
+        }
+        self.deliver(Event::Greeted {
+            client,
+            message,
+            is_own,
+        });
+        self.connections.drop_greeted();
+        self.deliver_requests();
+    }
+
+    /// Passes on what those below say.
+    pub(super) fn read_below(&mut self, seen: &[bool]) {
+        let Some(tasks) = &mut self.tasks else {
+            return;
+        };
+        // Without a way up it is dropped: they will be asked to say it again.
+        let mut nowhere = Vec::new();
+        let client = self.connections.client_mut();
+        let up = client.map_or(&mut nowhere, |client| {
+            client.hurry();
+            &mut client.wire.output
+        });
+        for (position, is_over) in tasks.below.serve(seen, up) {
+            self.deliver(Event::BelowClosed { position, is_over });
+        }
+    }
+
+    /// Takes in what the MPI host says, and sends it what it has not read yet.
+    pub(super) fn read_host(&mut self) {
+        let pmix = self.tasks.as_mut().and_then(|tasks| tasks.pmix.as_mut());
+        for event in pmix.map(Pmix::receive).unwrap_or_default() {
+            self.deliver(Event::Host(event));
+        }
+    }
+
+    pub(super) fn read_signals(&mut self) {
+        let mut has_children = false;
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            match i32::try_from(info.ssi_signo).unwrap_or(0) {
+                libc::SIGCHLD => has_children = true,
+                libc::SIGTERM => {
+                    // The message that belongs to it was written before the signal was sent.
+                    self.read_launcher();
+                    self.deliver(Event::Terminate);
+                }
+                _ => {}
+            }
+        }
+        if has_children || self.may_have_ended {
+            self.collect_children();
+        }
+    }
+
+    fn collect_children(&mut self) {
+        let after = reaping::each_ended(sys::reap, |ended| {
+            if let Some(tasks) = &mut self.tasks {
+                tasks.note_ended(ended.pid);
+            }
+            self.deliver(Event::ChildEnded {
+                pid: ended.pid,
+                status: ended.status,
+                usage: Box::new(usage(&ended)),
+            });
+        });
+        self.may_have_ended = after == reaping::After::Burst;
+        let are_none = after == reaping::After::Childless;
+        self.deliver(Event::ChildrenCollected { are_none });
+    }
+}
+
+fn usage(ended: &sys::Reaped) -> Usage {
+    Usage {
+        user_us: ended.user_us,
+        system_us: ended.system_us,
+        max_rss_kib: ended.max_rss_kib,
+        pages: ended.pages,
+        disk_read_bytes: ended.blocks_in * 512,
+        disk_write_bytes: ended.blocks_out * 512,
+        ..Usage::default()
+    }
+}

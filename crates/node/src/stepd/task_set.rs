@@ -1,0 +1,176 @@
+//! What the daemon holds of a step that runs: the streams of its tasks, what they wait for, the MPI host, the nodes below.
+
+use super::mpi::Pmix;
+use super::streams::{Kind, Output, Stream};
+use crate::processes::{Containment as _, ProcessTree, parent_of};
+use crate::step_links::Below;
+use crate::sys::{self, SoftLimits};
+use muster_node_core::messages::StepOrder;
+use nix::errno::Errno;
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+/// See the module.
+pub(super) struct TaskSet {
+    pub(super) order: Rc<StepOrder>,
+    /// This node.
+    pub(super) node: Rc<str>,
+    pub(super) streams: Vec<Stream>,
+    /// Tasks write a byte here when they are prepared; they start when `go` is closed.
+    pub(super) ready: Option<OwnedFd>,
+    pub(super) go: Option<OwnedFd>,
+    pub(super) pmix: Option<Pmix>,
+    pub(super) below: Below,
+    /// Streams of srun's for the only task, until it has them.
+    pub(super) direct: Option<[OwnedFd; 3]>,
+}
+
+impl TaskSet {
+    pub(super) fn new(order: Rc<StepOrder>, node: Rc<str>) -> TaskSet {
+        TaskSet {
+            order,
+            node,
+            streams: Vec::new(),
+            ready: None,
+            go: None,
+            pmix: None,
+            below: Below::default(),
+            direct: None,
+        }
+    }
+
+    /// Streams from which more may come.
+    pub(super) fn outputs(&self) -> usize {
+        self.streams.iter().filter(|s| s.has_output()).count()
+    }
+
+    /// Input waits that tasks, or nodes below, have not taken.
+    pub(super) fn is_stuffed(&self) -> bool {
+        self.streams.iter().any(Stream::is_stuffed) || self.below.is_stuffed()
+    }
+
+    /// Moves bytes of a stream that poll found something at.
+    pub(super) fn serve_stream(&mut self, at: usize) -> Option<Output> {
+        self.streams.get_mut(at)?.serve()
+    }
+
+    /// How many tasks more are prepared; nothing: all that have not ended are.
+    ///
+    /// # Errors
+    /// Nobody has said so yet.
+    pub(super) fn read_ready(&mut self) -> Result<Option<usize>, ()> {
+        let Some(fd) = &self.ready else {
+            return Err(());
+        };
+        let mut bytes = [0; 256];
+        match nix::unistd::read(fd, &mut bytes) {
+            Ok(n) if n > 0 => Ok(Some(n)),
+            Err(Errno::EINTR | Errno::EAGAIN) => Err(()),
+            // Every task is prepared or has ended.
+            _ => {
+                self.ready = None;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Lets the tasks go.
+    pub(super) fn release(&mut self) {
+        self.ready = None;
+        self.go = None;
+    }
+
+    /// The MPI host's process, while it is there.
+    pub(super) fn host_pid(&self) -> Option<i32> {
+        self.pmix.as_ref().filter(|p| !p.ended).map(|p| p.pid)
+    }
+
+    /// The child of this number has ended: it may be the host.
+    pub(super) fn note_ended(&mut self, pid: i32) {
+        if let Some(pmix) = self.pmix.as_mut().filter(|p| p.pid == pid) {
+            pmix.ended = true;
+        }
+    }
+
+    /// Signals the tasks, and the srun of steps that they spawned.
+    pub(super) fn signal(&mut self, tree: &ProcessTree, signal: i32) {
+        let mut found = tree.below(&[own_pid()]);
+        // The host ends by itself, after them.
+        let host = self.host_pid();
+        found.retain(|pid| Some(*pid) != host);
+        if let Some(pmix) = &mut self.pmix {
+            pmix.note_leftovers(&found, signal);
+        }
+        signal_found(&found, signal);
+    }
+
+    /// Kills what the tasks have left: all below this process but the PMIx host and what it started.
+    pub(super) fn kill_remnants(&self, tree: &ProcessTree) {
+        let mut found = tree.below(&[own_pid()]);
+        if let Some(host) = self.host_pid() {
+            let of_host = tree.below(&[host]);
+            found.retain(|pid| *pid != host && !of_host.contains(pid));
+        }
+        signal_found(&found, libc::SIGKILL);
+    }
+
+    /// Input for a task, or for all; nothing is the end of it.
+    pub(super) fn feed(&mut self, task: Option<u32>, bytes: &[u8]) {
+        for stream in &mut self.streams {
+            stream.feed(task, bytes);
+        }
+    }
+
+    pub(super) fn set_window(&self, rows: u16, columns: u16) {
+        for stream in &self.streams {
+            stream.set_window(rows, columns);
+        }
+    }
+
+    pub(super) fn add_stream(&mut self, task: u32, kind: Kind, fd: OwnedFd) -> std::io::Result<()> {
+        self.streams.push(Stream::new(task, kind, fd)?);
+        Ok(())
+    }
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+/// Signals processes that were found below this one; not another that has got the number of one meanwhile.
+fn signal_found(found: &[i32], signal: i32) {
+    let parents: HashSet<i32> = found.iter().copied().chain([own_pid()]).collect();
+    for pid in found {
+        // Held before it is looked at again: from then on the number is no other's.
+        let held = sys::pidfd(*pid);
+        if !parent_of(*pid).is_some_and(|parent| parents.contains(&parent)) {
+            continue;
+        }
+        match held {
+            Ok(held) => drop(sys::cells::signal_by(&held, signal)),
+            // Out of descriptors, or a kernel without such; none of a process that is gone.
+            Err(_) => drop(sys::kill(*pid, signal)),
+        }
+    }
+}
+
+/// Which soft limits a task does not have from this process.
+#[derive(Debug, Default)]
+pub(super) struct LimitCache {
+    /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
+    /// same.
+    asked: Option<SoftLimits>,
+    other: SoftLimits,
+}
+
+impl LimitCache {
+    /// Those of these soft limits that are to be set.
+    pub(super) fn missing(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
+        if self.asked.as_deref() != Some(asked) {
+            self.asked = Some(asked.to_vec());
+            self.other = sys::other_limits(&sys::with_first_limits(asked));
+        }
+        self.other.clone()
+    }
+}
