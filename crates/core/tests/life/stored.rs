@@ -44,7 +44,9 @@ fn split_array(world: &mut World, tasks: u32, spec: JobSpec) -> JobId {
 }
 
 fn bytes_of(events: &[Event]) -> usize {
-    let lengths = events.iter().map(|e| minicbor::to_vec(e).unwrap().len());
+    let lengths = events
+        .iter()
+        .map(|e| minicbor::to_vec(e).expect("an event is encoded").len());
     lengths.sum()
 }
 
