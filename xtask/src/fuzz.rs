@@ -18,8 +18,9 @@ const FILES_MAX: usize = 100;
 const CORPUS_MAX: u64 = 150 << 10;
 /// Findings of one target after which it is left alone.
 const FINDINGS_MAX: usize = 20;
-/// Memory that a target may take, MiB.
-const MEMORY_MIB: u32 = 1024;
+/// Memory that a target may take, MiB. The engine keeps how often each input reached what, which is most of it; what one input
+/// takes is bounded by the program (`INPUT_MIB` there).
+const MEMORY_MIB: u32 = 3072;
 /// Seconds that one input may take.
 const INPUT_S: u32 = 20;
 

@@ -179,7 +179,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
         // The array's own record needs no change: its tasks are those that have no row of their own.
         Event::TaskSplit { id, .. } => whole(state, job(id)),
         Event::JobChanged { id, change, .. } => match change {
-            JobChange::Spec(_) => whole(state, job(id)),
+            JobChange::Spec(_) | JobChange::SpecOf(_) => whole(state, job(id)),
             JobChange::Resized(_) => job(id)
                 .into_iter()
                 .flat_map(|j| resized(state, j))

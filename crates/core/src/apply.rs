@@ -16,7 +16,7 @@ use crate::state::queue_size::in_record;
 use crate::state::{Blob, Note, State};
 use muster_model::accounts::Accounts;
 use muster_model::config::{ClusterConfig, PartitionConfig};
-use muster_model::ids::{BlobId, JobId, NodeIdx};
+use muster_model::ids::{JobId, NodeIdx};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState};
 use muster_model::node::Node;
@@ -48,10 +48,24 @@ impl State {
                 self.blobs.entry(*id).or_insert_with(|| Blob {
                     bytes: bytes.clone(),
                     users: 0,
+                    owners: Default::default(),
                 });
             }
             Event::JobSubmitted { .. } => self.submit(event),
             Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, event),
+            Event::JobChanged {
+                id,
+                change: JobChange::SpecOf(other),
+                at,
+            } => {
+                let job = self.jobs.get(other);
+                let job = job.unwrap_or_else(|| panic!("job {other} does not exist: {event:?}"));
+                self.apply(&Event::JobChanged {
+                    id: *id,
+                    change: JobChange::Spec(job.spec.clone()),
+                    at: *at,
+                });
+            }
             Event::JobChanged { id, change, .. } => {
                 if let JobChange::Spec(spec) | JobChange::ReservationGone { spec, .. } = change {
                     self.change_spec(*id, spec);
@@ -399,12 +413,14 @@ impl State {
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
         fair_share::ensure_association(&mut self.accounts, account, user, job.submit_time);
         job.accrual = self.begin_accrual(&job);
-        self.insert(job);
+        self.insert(job, None);
     }
 
-    fn insert(&mut self, job: Job) {
+    /// A record comes; one of a task has the specification of its array.
+    fn insert(&mut self, job: Job, array: Option<JobId>) {
         let (id, keys) = (job.id, self.keys_of(&job));
-        self.use_blobs(&job.spec);
+        self.stored_bytes
+            .add_record(&mut self.blobs, (id, &job.spec), array);
         self.queue_size.add(job.spec.owner.uid, 1);
         self.jobs.insert(id, job);
         self.reindex(id, &Keys::default(), &keys);
@@ -439,7 +455,7 @@ impl State {
                 let left = self.counted(record);
                 self.shift_counted(&counted, &left);
             }
-            self.insert(task);
+            self.insert(task, Some(base));
             if let Some(info) = self.arrays.get(&base) {
                 let mut counts = Counts::of_array(info);
                 counts.pending = counts.pending.saturating_sub(1);
@@ -452,39 +468,18 @@ impl State {
     }
 
     fn change_spec(&mut self, id: JobId, spec: &Arc<JobSpec>) {
-        self.use_blobs(spec);
         let Some(job) = self.jobs.get(&id) else {
             return;
         };
         let (old, base) = (job.spec.clone(), job.submission());
-        self.drop_blobs(&old);
+        self.stored_bytes
+            .change_record(&mut self.blobs, id, (&old, spec));
         if id == base {
             self.unshare_spec(&old);
             self.share_spec(spec);
         }
         if let (Some(array), Some(info)) = (&spec.array, self.arrays.get_mut(&base)) {
             info.throttle = array.throttle.filter(|n| *n > 0);
-        }
-    }
-
-    fn use_blobs(&mut self, spec: &JobSpec) {
-        for id in blobs_of(spec) {
-            let blob = self
-                .blobs
-                .get_mut(&id)
-                .unwrap_or_else(|| panic!("blob {id:?} of job {:?} was not stored", spec.name));
-            blob.users += 1;
-        }
-    }
-
-    fn drop_blobs(&mut self, spec: &JobSpec) {
-        for id in blobs_of(spec) {
-            if let Some(blob) = self.blobs.get_mut(&id) {
-                blob.users = blob.users.saturating_sub(1);
-                if blob.users == 0 {
-                    self.blobs.remove(&id);
-                }
-            }
         }
     }
 
@@ -496,7 +491,8 @@ impl State {
         let keys = self.keys_of(&job);
         self.reindex(id, &keys, &Keys::default());
         self.queue_size.subtract(job.spec.owner.uid, 1);
-        self.drop_blobs(&job.spec);
+        self.stored_bytes
+            .remove_record(&mut self.blobs, id, &job.spec);
         if id == job.submission() {
             self.unshare_spec(&job.spec);
         }
@@ -609,11 +605,6 @@ fn billing(job: &Job) -> u64 {
         (JobState::Running, Some(alloc)) if !job.completing => alloc.billing_milli,
         _ => 0,
     }
-}
-
-/// The blobs that a specification names.
-pub(crate) fn blobs_of(spec: &JobSpec) -> impl Iterator<Item = BlobId> {
-    spec.script.into_iter().chain(spec.context)
 }
 
 fn array_info(indices: &IndexSet, throttle: Option<u32>) -> ArrayInfo {

@@ -62,7 +62,9 @@ pub struct Decision {
 pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
     let mut draft = Draft::new(state, now);
     let reply = match command {
-        Command::User(identity, command) => match user(&mut draft, identity, command) {
+        Command::User(identity, command) => match user(&mut draft, identity, command)
+            .and_then(|reply| check_size(&draft, command).map(|()| reply))
+        {
             Ok(reply) => reply,
             Err(refusal) => {
                 return Decision {
@@ -141,6 +143,14 @@ pub fn prospective_het_jobs(
 ) -> Result<Vec<Job>, Refusal> {
     let mut draft = Draft::new(state, now);
     het::prepare(&mut draft, identity, specs)
+}
+
+/// A submission writes what it brings; other commands may have much written of jobs that are there.
+fn check_size(draft: &Draft<'_>, command: &UserCommand) -> Result<(), Refusal> {
+    match command {
+        UserCommand::Submit { .. } | UserCommand::SubmitHet { .. } => Ok(()),
+        _ => draft.check_size(),
+    }
 }
 
 fn user(

@@ -2,6 +2,7 @@
 //! needs is in the event; nothing is looked up outside the state.
 
 mod accounts;
+mod size;
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -16,6 +17,7 @@ use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 pub use self::accounts::AccountsChange;
+pub use self::size::spec_bytes;
 
 /// One change of the cluster's state. Variant and field numbers are durable: never reuse one.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -410,6 +412,9 @@ pub enum JobChange {
         #[cbor(with = "muster_model::cbor::arc")]
         Arc<JobSpec>,
     ),
+    /// The specification that this job has now: another task of the same array has got it with the same change.
+    #[n(23)]
+    SpecOf(#[n(0)] JobId),
     /// Held or released; the priority that goes with it.
     #[n(1)]
     Hold {

@@ -5,6 +5,7 @@ use crate::index::Counts;
 use crate::policy::priority::calculate_scale;
 use crate::state::State;
 use crate::state::queue_size::QueueSize;
+use crate::state::stored_bytes::{StoredBytes, blobs_of};
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
@@ -40,6 +41,7 @@ impl State {
             self.queue_size
         );
         self.check_blobs()?;
+        self.check_stored()?;
         self.check_indexes()
     }
 
@@ -239,7 +241,7 @@ impl State {
     fn check_blobs(&self) -> Result<(), String> {
         let mut users: BTreeMap<BlobId, u32> = BTreeMap::new();
         for job in self.jobs.values() {
-            for id in crate::apply::blobs_of(&job.spec) {
+            for id in blobs_of(&job.spec) {
                 *users.entry(id).or_default() += 1;
             }
         }
@@ -255,6 +257,24 @@ impl State {
             Some((id, _)) => Err(format!("blob {id:?} is used and not stored")),
             None => Ok(()),
         }
+    }
+
+    fn check_stored(&self) -> Result<(), String> {
+        let mut blobs = self.blobs.clone();
+        let stored = StoredBytes::count(&self.jobs, &mut blobs);
+        ensure!(
+            self.stored_bytes == stored,
+            "bytes of users are counted wrongly: {:?}",
+            self.stored_bytes
+        );
+        for (id, blob) in &self.blobs {
+            ensure!(
+                blob.owners == blobs[id].owners,
+                "blob {id:?} has not the owners that it counts: {:?}",
+                blob.owners
+            );
+        }
+        Ok(())
     }
 
     fn check_indexes(&self) -> Result<(), String> {

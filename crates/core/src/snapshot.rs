@@ -2,6 +2,7 @@
 //! left out and built anew.
 
 use crate::apply;
+use crate::state::stored_bytes::StoredBytes;
 use crate::state::{Blob, State};
 use minicbor::bytes::ByteVec;
 use minicbor::encode::Write;
@@ -102,7 +103,13 @@ impl State {
                         .into_iter()
                         .map(|(id, users, bytes)| {
                             let bytes = Arc::new(bytes);
-                            (id, Blob { bytes, users })
+                            let owners = Default::default();
+                            let blob = Blob {
+                                bytes,
+                                users,
+                                owners,
+                            };
+                            (id, blob)
                         })
                         .collect();
                 }
@@ -121,6 +128,7 @@ impl State {
         // Snapshots of older releases do not say how often a CPU is used.
         state.recount_nodes();
         state.rebuild_indexes();
+        state.stored_bytes = StoredBytes::count(&state.jobs, &mut state.blobs);
         Ok(state)
     }
 

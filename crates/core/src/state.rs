@@ -5,6 +5,7 @@ pub mod limit_use;
 pub mod queue_size;
 pub mod run_times;
 mod scale;
+pub mod stored_bytes;
 
 pub use self::scale::Scale;
 
@@ -12,6 +13,7 @@ use self::job_table::JobTable;
 use self::limit_use::{AccrualGroup, InUse};
 use self::queue_size::QueueSize;
 use self::run_times::RunTimes;
+use self::stored_bytes::{BlobOwners, StoredBytes};
 use foldhash::fast::RandomState;
 use minicbor::bytes::ByteVec;
 use muster_model::account_limits::Scope;
@@ -105,6 +107,8 @@ pub struct State {
     pub evaluated: Vec<Timestamp>,
     /// Index: how many jobs there are, in all and of each user.
     pub queue_size: QueueSize,
+    /// Index: how many bytes the queue keeps of each user.
+    pub stored_bytes: StoredBytes,
     /// Index: positions in `partitions` of the partitions that each node is in.
     pub partitions_of: Vec<Vec<usize>>,
 }
@@ -164,6 +168,15 @@ pub struct Blob {
     pub bytes: Arc<ByteVec>,
     /// Records that name it.
     pub users: u32,
+    /// Index: whose they are.
+    pub owners: BlobOwners,
+}
+
+impl Blob {
+    /// Its length.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
 }
 
 /// Something that listings show but that is not history: worked out anew after a restart. Sent to replicas with the

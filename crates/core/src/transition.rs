@@ -60,6 +60,7 @@ pub fn move_of(job: &Job, event: &Event) -> Option<Move> {
         Event::TaskSplit { .. } => Move::Split,
         Event::JobChanged { change, .. } => match change {
             JobChange::Spec(_)
+            | JobChange::SpecOf(_)
             | JobChange::Hold { .. }
             | JobChange::TimeLimit(_)
             | JobChange::Priority(_)

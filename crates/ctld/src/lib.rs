@@ -40,6 +40,7 @@ pub mod reply;
 mod run;
 mod server;
 mod shared;
+mod snapshot_pace;
 pub mod stats;
 mod sys;
 mod waiting;

@@ -143,6 +143,8 @@ pub enum ToReplica {
     Batch {
         /// Position of the first event.
         first: Position,
+        /// Their length in the journal.
+        bytes: u64,
         /// The events.
         events: Arc<Vec<Event>>,
         /// The part of the configuration that only listings show.

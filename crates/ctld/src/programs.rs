@@ -7,6 +7,7 @@ mod completion;
 mod job_mail;
 mod mails;
 mod power;
+mod turns;
 
 use crate::failure;
 use crate::mail::ToWriter;
@@ -30,9 +31,10 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+use turns::{Room, take_turns};
 
 /// Programs that run at the same time; further ones wait.
 const AT_ONCE: usize = 64;
@@ -47,10 +49,10 @@ pub(crate) struct Programs {
 
 /// Something to do.
 enum Task {
-    /// Run a program.
-    Run(Invocation),
+    /// Run a program because of a user's job, or of nodes, which are root's.
+    Run(u32, Invocation),
     /// Run it, and tell the writer how that job's prolog has ended.
-    Prolog(Invocation, JobId, Attempt),
+    Prolog(u32, Invocation, JobId, Attempt),
     /// Tell the writer that a job need not wait for a prolog.
     Ready(JobId, Attempt),
     /// Send a mail of a user's.
@@ -93,8 +95,14 @@ impl Programs {
             mails::send_all(&mailbox);
             Ok(())
         })?;
+        let (runs, waiting) = channel();
+        let prologs = writer.clone();
+        failure::spawn_essential("site programs", move || {
+            run_all(&waiting, &prologs);
+            Ok(())
+        })?;
         failure::spawn_essential("programs", move || {
-            dispatch(&inbox, &mails, &writer);
+            dispatch(&inbox, (&mails, &runs), &writer);
             Ok(())
         })?;
         let mut programs = Programs {
@@ -149,7 +157,7 @@ impl Programs {
     /// Runs what powers nodes down and up, once for all that the last events were about.
     pub(crate) fn power_nodes(&mut self, state: &State) {
         for invocation in self.power.take(state, &self.settings) {
-            self.send(Task::Run(invocation));
+            self.send(Task::Run(0, invocation));
         }
     }
 
@@ -179,7 +187,7 @@ impl Programs {
             let mut env = self.env(state, job);
             env.push(variable("SLURM_SCRIPT_CONTEXT", "epilog_slurmctld"));
             env.extend(exit_env(job));
-            self.run("EpilogSlurmctld", program, Vec::new(), env);
+            self.run(job, "EpilogSlurmctld", program, env);
         }
     }
 
@@ -202,7 +210,8 @@ impl Programs {
             file: None,
             time_limit: None,
         };
-        self.send(Task::Prolog(invocation, job.id, job.attempt));
+        let uid = job.spec.owner.uid;
+        self.send(Task::Prolog(uid, invocation, job.id, job.attempt));
     }
 
     fn send(&self, task: Task) {
@@ -275,26 +284,21 @@ impl Programs {
             Completion::Script(program) => {
                 let mut env = self.env(state, job);
                 env.extend(completion::script_env(job, &self.settings.cluster));
-                self.run("JobCompLoc", program.clone(), Vec::new(), env);
+                self.run(job, "JobCompLoc", program.clone(), env);
             }
         }
     }
 
-    fn run(
-        &self,
-        what: &'static str,
-        program: String,
-        args: Vec<String>,
-        env: Vec<(String, String)>,
-    ) {
-        let _ = self.tasks.send(Task::Run(Invocation {
+    fn run(&self, job: &Job, what: &'static str, program: String, env: Vec<(String, String)>) {
+        let invocation = Invocation {
             what,
             program,
-            args,
+            args: Vec::new(),
             env,
             file: None,
             time_limit: None,
-        }));
+        };
+        self.send(Task::Run(job.spec.owner.uid, invocation));
     }
 
     /// Variables about a job for all of these programs.
@@ -355,8 +359,30 @@ fn duration(ms: u64) -> String {
     }
 }
 
-fn dispatch(inbox: &Receiver<Task>, mails: &Sender<(u32, Invocation)>, writer: &Sender<ToWriter>) {
+/// Where what is done for users waits for their turns.
+type OfUsers<T> = Sender<(u32, T)>;
+
+/// A program, and the job that waits for it, if one does.
+type Run = (Invocation, Option<(JobId, Attempt)>);
+
+/// Runs the programs of users' jobs, which take turns by user: however many jobs of one end, those of others begin.
+fn run_all(waiting: &Receiver<(u32, Run)>, writer: &Sender<ToWriter>) {
     let room = Arc::new(Room::of(AT_ONCE));
+    take_turns(waiting, &room, usize::MAX, |(invocation, prolog)| {
+        let writer = writer.clone();
+        start(invocation, &room, move |well| {
+            if let Some((job, attempt)) = prolog {
+                let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
+            }
+        });
+    });
+}
+
+fn dispatch(
+    inbox: &Receiver<Task>,
+    (mails, runs): (&OfUsers<Invocation>, &OfUsers<Run>),
+    writer: &Sender<ToWriter>,
+) {
     let mut later: BTreeMap<(Timestamp, JobId), (u32, Invocation)> = BTreeMap::new();
     loop {
         let task = match later.keys().next() {
@@ -367,12 +393,9 @@ fn dispatch(inbox: &Receiver<Task>, mails: &Sender<(u32, Invocation)>, writer: &
             }
         };
         match task {
-            Ok(Task::Run(invocation)) => start(invocation, &room, |_| {}),
-            Ok(Task::Prolog(invocation, job, attempt)) => {
-                let writer = writer.clone();
-                start(invocation, &room, move |well| {
-                    let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
-                });
+            Ok(Task::Run(uid, invocation)) => drop(runs.send((uid, (invocation, None)))),
+            Ok(Task::Prolog(uid, invocation, job, attempt)) => {
+                drop(runs.send((uid, (invocation, Some((job, attempt))))));
             }
             Ok(Task::Ready(job, attempt)) => {
                 let well = true;
@@ -391,45 +414,6 @@ fn dispatch(inbox: &Receiver<Task>, mails: &Sender<(u32, Invocation)>, writer: &
         while let Some(entry) = later.first_entry().filter(|e| e.key().0 <= now) {
             let _ = mails.send(entry.remove());
         }
-    }
-}
-
-/// How many programs run, and who waits for there to be fewer.
-struct Room {
-    size: usize,
-    taken: Mutex<usize>,
-    freed: Condvar,
-}
-
-impl Room {
-    fn of(size: usize) -> Room {
-        Room {
-            size,
-            taken: Mutex::default(),
-            freed: Condvar::default(),
-        }
-    }
-
-    /// Waits until there is room for one more.
-    fn wait_for_place(&self) {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |taken: &mut usize| *taken >= self.size;
-        drop(self.freed.wait_while(taken, full));
-    }
-
-    fn enter(&self) {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = self
-            .freed
-            .wait_while(taken, |taken| *taken >= self.size)
-            .unwrap_or_else(PoisonError::into_inner);
-        *taken += 1;
-    }
-
-    fn leave(&self) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        *taken = taken.saturating_sub(1);
-        self.freed.notify_one();
     }
 }
 

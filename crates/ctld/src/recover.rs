@@ -7,6 +7,7 @@ pub use without::{Withdrawn, Without};
 
 use crate::failure::{Panicked, caught};
 use crate::fault;
+use crate::snapshot_pace::SnapshotPace;
 use anyhow::{Context, Result, bail};
 use log::{info, warn};
 use muster_core::event::Event;
@@ -21,8 +22,8 @@ pub struct Recovered {
     pub log: FileLog,
     /// The state as of the last durable event.
     pub state: State,
-    /// Position of the snapshot that it began with; 0 if there is none.
-    pub snapshot: Position,
+    /// What the journal holds after the snapshot that it began with.
+    pub pace: SnapshotPace,
     /// Jobs that were left out, for accounting.
     pub withdrawn: Vec<Withdrawn>,
 }
@@ -85,13 +86,13 @@ impl Opened {
     ) -> Result<Recovered> {
         let Opened { log, found } = self;
         let mut state = State::default();
-        let mut snapshot = 0;
+        let (mut snapshot, mut pace) = (0, SnapshotPace::default());
         let Some(found) = found else {
             let withdrawn = Vec::new();
             return Ok(Recovered {
                 log,
                 state,
-                snapshot,
+                pace,
                 withdrawn,
             });
         };
@@ -101,12 +102,14 @@ impl Opened {
             reader
                 .read_to_end(&mut bytes)
                 .context("cannot read the snapshot")?;
+            pace = SnapshotPace::since_snapshot(bytes.len());
             state = State::decode_snapshot(&bytes)?;
             state = without.remove(state)?;
         }
         let mut records = found.records;
         let mut count: u64 = 0;
         while let Some((position, bytes)) = records.next_record()? {
+            pace.add(1, bytes.len() as u64);
             let event: Event = match minicbor::decode(bytes) {
                 Ok(event) => event,
                 Err(e) => bail!(
@@ -134,7 +137,7 @@ impl Opened {
         Ok(Recovered {
             log,
             state,
-            snapshot,
+            pace,
             withdrawn: without.withdrawn(),
         })
     }

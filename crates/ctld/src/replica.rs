@@ -13,6 +13,7 @@ use crate::forecaster::{Asked, Forecaster};
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::programs::Programs;
+use crate::snapshot_pace::SnapshotPace;
 use crate::stats::Stats;
 use crate::waiting::Waiting;
 use crate::watchdog::{Doing, Pulse};
@@ -41,11 +42,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Events after which the log's head is cut by a snapshot, if there are few jobs.
-const SNAPSHOT_EVENTS: u64 = 500_000;
-/// The same for each job that there is: a snapshot costs what all jobs are, and must stay a small part of what the
-/// events cost that it stands for.
-const SNAPSHOT_EVENTS_PER_JOB: u64 = 4;
 /// Messages taken between two answers at most.
 const MESSAGES_MAX: usize = 4096;
 
@@ -77,10 +73,8 @@ pub(crate) struct Replica {
     pub waiting: Waiting,
     /// Mails and other programs of the site.
     pub programs: Programs,
-    /// Position of the last snapshot.
-    pub snapshot: Position,
-    /// How large it was.
-    pub snapshot_bytes: usize,
+    /// When the next snapshot is due.
+    pub pace: SnapshotPace,
     /// Writes it.
     pub snapshot_thread: Option<JoinHandle<()>>,
     /// Expected starts.
@@ -110,8 +104,9 @@ impl Replica {
     /// # Errors
     /// Why it cannot go on.
     pub(crate) fn run(mut self) -> Result<(), String> {
-        if std::mem::take(&mut self.snapshot_now) {
-            self.snapshot();
+        match std::mem::take(&mut self.snapshot_now) {
+            true => self.snapshot(),
+            false => self.snapshot_if_due(),
         }
         loop {
             self.pulse.rest();
@@ -166,10 +161,12 @@ impl Replica {
         match message {
             ToReplica::Batch {
                 first,
+                bytes,
                 events,
                 notes,
             } => {
                 self.follow(first, &events)?;
+                self.pace.add(events.len() as u64, bytes);
                 notes.iter().for_each(|note| self.state.note(note));
                 self.snapshot_if_due();
             }
@@ -435,15 +432,12 @@ impl Replica {
     /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes
     /// it, and makes it valid only when accounting has everything that it lets the log forget.
     fn snapshot_if_due(&mut self) {
-        let due = (self.state.jobs.len() as u64 * SNAPSHOT_EVENTS_PER_JOB).max(SNAPSHOT_EVENTS);
-        if self.position.saturating_sub(self.snapshot) < due || self.snapshot_is_written() {
-            return;
+        if self.pace.is_due(self.state.jobs.len()) && !self.snapshot_is_written() {
+            self.snapshot();
         }
-        self.snapshot();
     }
 
     fn snapshot(&mut self) {
-        self.snapshot = self.position;
         let (answer, granted) = std::sync::mpsc::channel();
         let position = self.position;
         if self
@@ -453,9 +447,10 @@ impl Replica {
         {
             return;
         }
-        let mut bytes = Vec::with_capacity(self.snapshot_bytes + (self.snapshot_bytes >> 3));
+        let last = self.pace.last_bytes();
+        let mut bytes = Vec::with_capacity(last + (last >> 3));
         self.state.encode_snapshot(&mut bytes);
-        self.snapshot_bytes = bytes.len();
+        self.pace = SnapshotPace::since_snapshot(bytes.len());
         let follower = Arc::clone(&self.follower);
         let writer = self.writer.clone();
         let write = move || {

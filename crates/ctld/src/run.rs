@@ -47,7 +47,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -133,8 +133,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         counted_since: now(),
         waiting: Waiting::default(),
         programs,
-        snapshot: recovered.snapshot,
-        snapshot_bytes: 0,
+        pace: recovered.pace,
         snapshot_thread: None,
         forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
         questions: FairQueue::default(),
@@ -148,6 +147,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         replica: Arc::clone(&replica.pulse),
         server: Arc::new(Pulse::new("event loop")),
     };
+    let begun = Instant::now();
     let writer = Writer::new(Parts {
         state: recovered.state,
         log: Box::new(recovered.log),
@@ -156,6 +156,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         stats: Arc::clone(&stats),
         accounted: Box::new(move || stored.stored()),
         reserve: Reserve::new(dir.clone()),
+        stopwatch: Box::new(move || begun.elapsed()),
     })
     .rebuilt_by(copy_of_replica(to_replica.clone()))
     .with_quarantine(Quarantine::new(&dir))

@@ -50,7 +50,7 @@ pub use het::components;
 pub use nodes::node_command;
 use orders::Grants;
 pub use orders::addresses;
-use queue::{Charge, Queue};
+use queue::{Charge, Cost, Queue};
 use retry::bytes_of;
 
 /// Messages taken into one turn at most.
@@ -88,6 +88,8 @@ pub struct Writer {
     retry: Retry,
     quarantine: Option<Quarantine>,
     pulse: Arc<Pulse>,
+    /// Tells how long commands take.
+    stopwatch: Stopwatch,
     /// Why the writer cannot go on.
     fatal: Option<String>,
 }
@@ -160,6 +162,8 @@ pub struct Parts {
     pub accounted: StoredPosition,
     /// Free space to keep for the end of jobs.
     pub reserve: Reserve,
+    /// Tells how long users' commands take, by which users take turns.
+    pub stopwatch: Stopwatch,
 }
 
 impl Writer {
@@ -187,6 +191,7 @@ impl Writer {
             retry: Retry::default(),
             quarantine: None,
             pulse: Arc::new(Pulse::new("writer")),
+            stopwatch: parts.stopwatch,
             fatal: None,
         }
     }
@@ -295,14 +300,20 @@ impl Writer {
             && let Some((charge, message)) = self.next_message(work.stop.is_some())
         {
             work.room -= 1;
-            let before = work.turn.events.len();
+            let before = (work.turn.events.len(), work.turn.effects.len());
+            let begun = charge.as_ref().map(|_| (self.stopwatch)());
             match message {
                 // Another one, of a signal that comes while it stops, takes nothing back.
                 ToWriter::Stop { nodes } => work.stop = Some(nodes || work.stop == Some(true)),
                 other => self.take(other, now, work),
             }
-            if let Some(charge) = charge {
-                self.queue.charge(charge, work.turn.events.len() - before);
+            if let Some((charge, begun)) = charge.zip(begun) {
+                let cost = Cost {
+                    events: &work.turn.events[before.0..],
+                    orders: work.turn.effects.len() - before.1,
+                    time: (self.stopwatch)().saturating_sub(begun),
+                };
+                self.queue.charge(charge, &cost);
             }
         }
         work.stage = Stage::Time;
@@ -616,6 +627,10 @@ impl Writer {
             let first = self.log.last_position() + 1 - turn.events.len() as Position;
             let batch = ToReplica::Batch {
                 first,
+                bytes: match turn.events.is_empty() {
+                    true => 0,
+                    false => self.batch.bytes() as u64,
+                },
                 events: Arc::new(turn.events),
                 notes: turn.notes,
             };
@@ -680,6 +695,9 @@ pub enum After {
     /// The end: it was stopped, or the journal cannot be trusted any more.
     Stop,
 }
+
+/// Tells the time since some moment.
+pub type Stopwatch = Box<dyn Fn() -> Duration + Send>;
 
 /// Gives the state as of the last commit, if it can be had.
 pub type Rebuild = Box<dyn FnMut() -> Option<State> + Send>;

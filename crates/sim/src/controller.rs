@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Name of every simulated cluster.
 pub(crate) const CLUSTER: &str = "sim";
@@ -101,6 +102,7 @@ impl Controller {
             accounted: Box::new(move || reached.load(Relaxed)),
             // A place that is not there has room.
             reserve: Reserve::new(PathBuf::from("/nonexistent/state")),
+            stopwatch: Box::new(|| Duration::ZERO),
         })
         .rebuilt_by(Box::new(move || Some(locked(&copied).clone())));
         Ok(Controller {
@@ -126,6 +128,7 @@ impl Controller {
                 first,
                 events,
                 notes,
+                ..
             } = message
             {
                 for (position, event) in (*first..).zip(events.iter()) {

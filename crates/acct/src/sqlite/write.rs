@@ -10,10 +10,24 @@ use crate::change::{JobRow, NodeNow};
 use crate::store::StoreError;
 use muster_model::ids::StepNo;
 use muster_model::job::{Allocation, JobState, Step, StepEnd};
-use muster_model::spec::JobKind;
+use muster_model::limits::TEXT_BYTES_MAX;
+use muster_model::spec::{JobKind, StdioSpec};
 use rusqlite::{CachedStatement, Connection, ToSql};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
+
+/// Bytes of a path, of a pattern of file names, and of other texts that a job's rows share (the kernel's `PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4 << 10;
+/// Bytes of the command line and of comments in rows of tasks of an array, and of runs after the first.
+const REPEATED_BYTES_MAX: usize = 4 << 10;
+
+/// The beginning of a text.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
 
 /// A node's event that has not ended.
 pub(super) struct OpenNode {
@@ -198,13 +212,29 @@ impl Writer<'_> {
             user: spec.owner.user.clone(),
             group: spec.owner.group.clone(),
         });
+        let short = |text: &Option<String>| {
+            let text = text.as_deref();
+            text.map(|text| cut(text, PATH_BYTES_MAX).to_owned())
+        };
         let context = cbor(&Context {
-            work_dir: spec.work_dir.clone(),
+            work_dir: cut(&spec.work_dir, PATH_BYTES_MAX).to_owned(),
             submit_host: spec.submit_host.clone(),
-            stdio: spec.stdio.clone(),
-            constraint: spec.ask.constraint.clone().unwrap_or_default(),
-            reservation: spec.reservation.clone().unwrap_or_default(),
+            stdio: StdioSpec {
+                stdin: short(&spec.stdio.stdin),
+                stdout: short(&spec.stdio.stdout),
+                stderr: short(&spec.stdio.stderr),
+                append: spec.stdio.append,
+            },
+            constraint: short(&spec.ask.constraint).unwrap_or_default(),
+            reservation: short(&spec.reservation).unwrap_or_default(),
         });
+        // What one submission says once is not kept in full for each task and each further run.
+        let repeats = job.array.is_some() || job.key.number > 0;
+        let most = if repeats {
+            REPEATED_BYTES_MAX
+        } else {
+            TEXT_BYTES_MAX
+        };
         let account = spec.account_name();
         let qos = spec.qos_name();
         let wckey = spec.wckey.as_deref().and_then(some);
@@ -225,9 +255,11 @@ impl Writer<'_> {
         };
         binder.bind(wckey)?;
         binder.bind(self.texts.number(self.connection, &context)?)?;
-        binder.bind(some(&spec.submit_line))?;
-        binder.bind(spec.comment.as_deref().and_then(some))?;
-        binder.bind(shown("AdminComment").or_else(|| shown("admin-comment")))?;
+        binder.bind(some(cut(&spec.submit_line, most)))?;
+        let comment = spec.comment.as_deref().and_then(some);
+        binder.bind(comment.map(|text| cut(text, most)))?;
+        let of_admin = shown("AdminComment").or_else(|| shown("admin-comment"));
+        binder.bind(of_admin.map(|text| cut(text, most)))?;
         binder.bind(spec.ask.min_cpus())?;
         binder.bind(spec.ask.min_nodes)?;
         binder.bind(spec.kind == JobKind::Batch)?;
@@ -350,7 +382,8 @@ fn bind_step_start(binder: &mut Binder<'_, '_>, start: &Step) -> rusqlite::Resul
     binder.bind(signed(start.memory_mib))?;
     binder.bind(some(&start.hostlist))?;
     // The script's command line is the job's.
-    binder.bind(some(&start.submit_line).filter(|_| !batch))?;
+    let line = cut(&start.submit_line, TEXT_BYTES_MAX);
+    binder.bind(some(line).filter(|_| !batch))?;
     binder.bind(start.distribution.as_deref().and_then(some))
 }
 

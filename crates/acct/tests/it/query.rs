@@ -9,6 +9,7 @@ use muster_core::state::State;
 use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Hold, JobState, Reason, Step, StepEnd, Usage};
 use muster_model::node::NodeReason;
+use muster_model::spec::JobSpec;
 use muster_model::time::TimeLimit;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use std::ops::ControlFlow;
@@ -755,4 +756,43 @@ fn a_window_of_one_owner_is_read_through_the_index() {
         !plan.iter().any(|line| line.contains("SCAN job")),
         "{plan:?}"
     );
+}
+
+/// What one submission says once fills the store once, however many tasks and runs there are of it.
+#[test]
+fn long_texts_are_kept_in_full_once() {
+    let mut scene = Scene::new();
+    let text = "x".repeat(60_000);
+    let id = scene.submit(0, None, 10);
+    let long = JobSpec {
+        submit_line: text.clone(),
+        comment: Some(text.clone()),
+        work_dir: text.clone(),
+        ..spec(0, None, true)
+    };
+    scene.happens(Event::JobChanged {
+        id,
+        change: JobChange::Spec(Arc::new(long)),
+        at: at(11),
+    });
+    for second in 12..112 {
+        scene.end(id, JobState::Cancelled, None, second);
+        scene.happens(Event::JobRequeued {
+            id,
+            at: at(second),
+            hold: Hold::User,
+            not_before: None,
+        });
+    }
+    let runs = scene.ask(&AcctQuery {
+        duplicates: true,
+        ..jobs(&[(id.0, None)])
+    });
+    assert_eq!(runs.len(), 101);
+    let lengths = |job: &AcctJob| (job.submit_line.len(), job.comment.len(), job.work_dir.len());
+    let full = runs
+        .iter()
+        .filter(|job| lengths(job) == (60_000, 60_000, 4096));
+    let cut = runs.iter().filter(|job| lengths(job) == (4096, 4096, 4096));
+    assert_eq!((full.count(), cut.count()), (1, 100));
 }

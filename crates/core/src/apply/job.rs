@@ -198,6 +198,12 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
             job.spec = spec.clone();
             job.priority_least = 0;
         }
+        JobChange::SpecOf(other) => {
+            panic!(
+                "job {} cannot have the specification of job {other}: nobody looked that up",
+                job.id
+            )
+        }
         JobChange::Hold { hold, priority } => {
             job.hold = *hold;
             job.priority = *priority;

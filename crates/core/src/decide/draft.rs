@@ -18,10 +18,19 @@ use muster_model::effect::Effect;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{Allocation, ArrayRole, Job, MILLION, Phase};
+use muster_model::limits::REQUEST_BYTES_MAX;
 use muster_model::node::Node;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Bytes of scripts, environments and specifications that the events of a user's command carry at most. The largest request
+/// that there can be fits.
+const DECISION_BYTES_MAX: u64 = 64 << 20;
+
+const _: () = assert!(DECISION_BYTES_MAX >= REQUEST_BYTES_MAX as u64);
 
 /// The state and what was decided on it so far.
 pub(super) struct Draft<'a> {
@@ -95,6 +104,20 @@ impl<'a> Draft<'a> {
     /// The scale of priorities, if they are worked out.
     pub(super) fn scale(&self) -> Option<&'a Scale> {
         self.state.scale.as_ref()
+    }
+
+    /// Refuses a decision whose events carry too much: a command is a few bytes, and the jobs that it is about are many.
+    pub(super) fn check_size(&self) -> Result<(), Refusal> {
+        let bytes: u64 = self.events.iter().map(Event::carried_bytes).sum();
+        if bytes <= DECISION_BYTES_MAX {
+            return Ok(());
+        }
+        let text = format!(
+            "it would write {} MiB, and the most is {} MiB for one command; name fewer jobs or tasks at a time",
+            bytes >> 20,
+            DECISION_BYTES_MAX >> 20
+        );
+        Err(Refusal::new(RefusalCode::TooLong, text))
     }
 
     /// Resolves what waits for what happened, and hands the decision over.
@@ -299,15 +322,18 @@ impl<'a> Draft<'a> {
             }
             Event::JobChanged {
                 id,
-                change: JobChange::Spec(spec),
-                ..
+                change: JobChange::SpecOf(other),
+                at,
             } => {
-                if let Some(job) = self.job(*id).filter(|job| job.spec.name != spec.name) {
-                    let entry = (job.spec.owner.uid, job.spec.name.clone());
-                    self.touched_names.insert(entry);
+                if let Some(spec) = self.job(*other).map(|job| Arc::clone(&job.spec)) {
+                    self.change_spec(*id, spec, *at);
                 }
-                self.turn_job(*id, &event);
             }
+            Event::JobChanged {
+                id,
+                change: JobChange::Spec(spec),
+                at,
+            } => self.change_spec(*id, Arc::clone(spec), *at),
             Event::JobChanged { id, .. }
             | Event::JobEnding { id, .. }
             | Event::JobRequeued { id, .. }
@@ -342,6 +368,16 @@ impl<'a> Draft<'a> {
             }
         }
         self.events.push(event);
+    }
+
+    /// A job has another specification, and perhaps another name.
+    fn change_spec(&mut self, id: JobId, spec: Arc<JobSpec>, at: Timestamp) {
+        if let Some(job) = self.job(id).filter(|job| job.spec.name != spec.name) {
+            let entry = (job.spec.owner.uid, job.spec.name.clone());
+            self.touched_names.insert(entry);
+        }
+        let change = JobChange::Spec(spec);
+        self.turn_job(id, &Event::JobChanged { id, change, at });
     }
 
     /// A change of a job, now.

@@ -29,6 +29,11 @@ pub(super) fn submit(
         submit::check_blobs(draft, spec, blobs)?;
     }
     let jobs = prepare(draft, identity, specs)?;
+    if let Some(first) = jobs.first() {
+        let all: Vec<&Job> = jobs.iter().collect();
+        let bytes = room::bytes_of(draft.state, &all, blobs);
+        room::check_bytes(draft.state, identity, first.spec.owner.uid, bytes)?;
+    }
     let leader = jobs
         .first()
         .map(|job| job.id)

@@ -12,6 +12,10 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
 use muster_model::spec::JobKind;
 
+/// How much more often a job is put back into the queue after its end than it runs: each time makes another row of
+/// accounting.
+const WITHOUT_RUN_MAX: u32 = 100;
+
 /// Options of the request.
 #[derive(Clone, Copy)]
 pub(super) struct How {
@@ -92,6 +96,15 @@ fn requeue_item(
                     RefusalCode::NotRequeuable,
                     format!(
                         "the tasks of array {id} were cancelled before they started; submit them again"
+                    ),
+                ));
+            }
+            if job.restarts >= job.attempt.0.saturating_add(WITHOUT_RUN_MAX) {
+                return Err(Refusal::new(
+                    RefusalCode::NotRequeuable,
+                    format!(
+                        "job {id} was put back into the queue {} times and started {} times; submit it again",
+                        job.restarts, job.attempt.0
                     ),
                 ));
             }

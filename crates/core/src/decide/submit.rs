@@ -55,6 +55,8 @@ pub(super) fn submit(
 ) -> Result<Option<Reply>, Refusal> {
     check_blobs(draft, spec, blobs)?;
     let (job, not_before) = prepare(draft, identity, spec)?;
+    let bytes = room::bytes_of(draft.state, &[&job], blobs);
+    room::check_bytes(draft.state, identity, job.spec.owner.uid, bytes)?;
     if test_only {
         return Ok(None);
     }

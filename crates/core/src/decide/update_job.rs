@@ -4,11 +4,12 @@
 use super::draft::Draft;
 use super::submit::{ADMIN_COMMENT, check_times, one_line, too_long};
 use super::target::{self, Item};
-use super::{ask, dependency, partition_access, reservation, resize};
-use crate::event::JobChange;
+use super::{ask, dependency, partition_access, reservation, resize, room};
+use crate::event::{JobChange, spec_bytes};
 use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
 use muster_model::config::PartitionConfig;
+use muster_model::ids::JobId;
 use muster_model::job::{Hold, Job, Phase};
 use muster_model::limits::{
     DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX,
@@ -20,8 +21,23 @@ use muster_model::time::TimeLimit;
 use muster_model::visible_text::visible;
 use std::sync::Arc;
 
-/// The specification before and after, for tasks that share theirs.
-type Shared = Option<(Arc<JobSpec>, Arc<JobSpec>)>;
+/// A change of a specification, for tasks that have the same.
+struct Changed {
+    before: Arc<JobSpec>,
+    after: Arc<JobSpec>,
+    /// Bytes by which it is longer.
+    longer: u64,
+    /// The record that was changed last, if one was.
+    record: Option<JobId>,
+}
+
+/// What a command has changed so far.
+#[derive(Default)]
+struct Progress {
+    last: Option<Changed>,
+    /// Bytes by which specifications have become longer.
+    growth: u64,
+}
 
 /// Changes the jobs of a target.
 pub(super) fn update(
@@ -30,12 +46,12 @@ pub(super) fn update(
     target: &JobTarget,
     update: &JobUpdate,
 ) -> Result<Option<Reply>, Refusal> {
-    let mut shared: Shared = None;
+    let mut progress = Progress::default();
     let tally = target::for_each(
         draft,
         (identity, Request::UpdateJob),
         target,
-        |draft, item| update_item(draft, identity, item, update, &mut shared),
+        |draft, item| update_item(draft, identity, item, update, &mut progress),
     )?;
     tally.reply_for_target()
 }
@@ -45,7 +61,7 @@ fn update_item(
     identity: &Identity,
     item: Item,
     update: &JobUpdate,
-    shared: &mut Shared,
+    progress: &mut Progress,
 ) -> Result<(), Refusal> {
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
@@ -86,16 +102,27 @@ fn update_item(
     refuse_unless_admin(draft, identity, job, update)?;
     let limit = new_limit(draft, identity, job, update)?;
     let rank = new_rank(draft, identity, job, update)?;
-    let spec = match shared {
-        Some((old, new)) if Arc::ptr_eq(old, &job.spec) => Some(new.clone()),
+    let spec = match &progress.last {
+        // Equal ones are found to be so by their address, unless they came from an older journal.
+        Some(changed) if changed.before == job.spec => Some(changed.after.clone()),
         Some(_) | None => {
-            let new = new_spec(draft, identity, job, update, limit)?.map(Arc::new);
-            if let Some(new) = &new {
-                *shared = Some((job.spec.clone(), new.clone()));
+            let after = new_spec(draft, identity, job, update, limit)?.map(Arc::new);
+            if let Some(after) = &after {
+                progress.last = Some(Changed {
+                    before: job.spec.clone(),
+                    after: after.clone(),
+                    longer: spec_bytes(after).saturating_sub(spec_bytes(&job.spec)),
+                    record: None,
+                });
             }
-            new
+            after
         }
     };
+    if let Some(spec) = &spec {
+        let longer = progress.last.as_ref().map_or(0, |changed| changed.longer);
+        progress.growth = progress.growth.saturating_add(longer);
+        room::check_bytes(draft.state, identity, spec.owner.uid, progress.growth)?;
+    }
     let verdict = update.dependency.as_ref().map(|wanted| {
         let mut changed = job.clone();
         changed.spec = spec.clone().unwrap_or_else(|| job.spec.clone());
@@ -105,7 +132,7 @@ fn update_item(
 
     let id = item.own_record(draft);
     if let Some(spec) = spec {
-        draft.change(id, JobChange::Spec(spec));
+        change_spec(draft, id, spec, progress);
     }
     if let Some(limit) = limit {
         draft.change(id, JobChange::TimeLimit(limit));
@@ -124,6 +151,23 @@ fn update_item(
         resize::shrink(draft, id, &kept);
     }
     Ok(())
+}
+
+/// Changes a specification. One that another record has got already is not written again: it may be long, and the tasks of
+/// an array many.
+fn change_spec(draft: &mut Draft<'_>, id: JobId, spec: Arc<JobSpec>, progress: &mut Progress) {
+    let last = progress.last.as_mut();
+    let last = last.filter(|changed| Arc::ptr_eq(&changed.after, &spec));
+    let other = last.and_then(|changed| changed.record.replace(id));
+    let has = |id: &JobId| {
+        draft
+            .job(*id)
+            .is_some_and(|job| Arc::ptr_eq(&job.spec, &spec))
+    };
+    match other.filter(has) {
+        Some(other) => draft.change(id, JobChange::SpecOf(other)),
+        None => draft.change(id, JobChange::Spec(spec)),
+    }
 }
 
 /// Of a job that runs only what does not shape its allocation can be changed.

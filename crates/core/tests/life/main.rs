@@ -21,6 +21,7 @@ mod reservations;
 mod resizing;
 mod rights;
 mod running;
+mod stored;
 mod submission;
 mod table;
 mod turns;

@@ -67,7 +67,14 @@ fn state(private: &str) -> State {
         ..JobSpec::default()
     };
     let bytes = Arc::new(b"#!/bin/sh\n".to_vec().into());
-    state.blobs.insert(script, Blob { bytes, users: 1 });
+    state.blobs.insert(
+        script,
+        Blob {
+            bytes,
+            users: 1,
+            owners: Default::default(),
+        },
+    );
     let at = Timestamp(1_000_000);
     let mut job = Job::new(JobId(1), Arc::new(spec), TimeLimit::Minutes(60), at);
     job.state = JobState::Running;

@@ -4,18 +4,22 @@
 use anyhow::Result;
 use log::warn;
 use muster_acct::{Change, JobRow};
-use muster_core::event::Event;
+use muster_core::event::{Event, JobChange};
 use muster_core::state::State;
 use muster_model::ids::JobId;
 use muster_model::job::{Job, JobState};
+use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Which jobs are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Without {
     jobs: BTreeSet<JobId>,
     rows: BTreeMap<JobId, Withdrawn>,
+    /// Specifications that such jobs would have got: others may have got the same.
+    specs: BTreeMap<JobId, Arc<JobSpec>>,
 }
 
 /// A job that was left out, as far as it is known.
@@ -39,7 +43,7 @@ impl Without {
     pub fn jobs(jobs: impl IntoIterator<Item = JobId>) -> Without {
         Without {
             jobs: jobs.into_iter().collect(),
-            rows: BTreeMap::new(),
+            ..Without::default()
         }
     }
 
@@ -112,6 +116,16 @@ impl Without {
                     .collect();
                 (!ids.is_empty()).then_some(Event::JobsPurged { ids })
             }
+            Event::JobChanged {
+                id,
+                change: JobChange::SpecOf(other),
+                at,
+            } => {
+                let known = state.jobs.get(&other).map(|job| &job.spec);
+                let spec = Arc::clone(self.specs.get(&other).or(known)?);
+                let change = JobChange::Spec(spec);
+                self.filter(Event::JobChanged { id, change, at }, state)
+            }
             event => match event.job() {
                 Some(id) if self.jobs.contains(&id) => {
                     self.note(id, &event);
@@ -175,6 +189,13 @@ impl Without {
 
     /// The change for accounting.
     fn note(&mut self, id: JobId, event: &Event) {
+        if let Event::JobChanged {
+            change: JobChange::Spec(spec),
+            ..
+        } = event
+        {
+            self.specs.insert(id, Arc::clone(spec));
+        }
         let Some(Withdrawn(row)) = self.rows.get_mut(&id) else {
             return;
         };
@@ -204,5 +225,33 @@ impl Without {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The specification is that of the job that is left out, which nobody knows any more but for this.
+    #[test]
+    fn what_another_job_got_as_well_is_not_lost_with_the_one_that_is_left_out() {
+        let spec = Arc::new(JobSpec {
+            name: "new".to_owned(),
+            ..JobSpec::default()
+        });
+        let mut without = Without::jobs([JobId(5)]);
+        let at = Timestamp(1);
+        let changed = |id: u64, change: JobChange| {
+            let id = JobId(id);
+            Event::JobChanged { id, change, at }
+        };
+        let mut state = State::default();
+        let own = changed(5, JobChange::Spec(Arc::clone(&spec)));
+        assert_eq!(without.filter(own, &mut state), None);
+        let same = without.filter(changed(6, JobChange::SpecOf(JobId(5))), &mut state);
+        assert_eq!(same, Some(changed(6, JobChange::Spec(spec))));
+        // Of a job that is there it is known; of one that nobody knows nothing is changed.
+        let unknown = without.filter(changed(6, JobChange::SpecOf(JobId(7))), &mut state);
+        assert_eq!(unknown, None);
     }
 }

@@ -1,24 +1,51 @@
 //! Messages that wait for the writer. Those of the controller itself, of agents, root and SlurmUser go first, as they came.
-//! Users take turns with their commands by what these cost, and a turn has room for so much of that, so that the commands
+//! Users take turns with their commands by what these cost in events, bytes, orders to nodes and time, and a turn has room for so much of that, so that the commands
 //! of one user wait for each other and not others for them.
 
 use crate::fair_queue::FairQueue;
 use crate::mail::ToWriter;
 use crate::writer::retry::bytes_of;
+use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::config::ClusterConfig;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The cost of users' commands in one turn; the rest, and later ones, wait for the next turn.
 pub(super) const TURN_COST_MAX: u64 = 1024;
 /// Bytes that cost as much as an event.
 const BYTES_PER_EVENT: u64 = 4 << 10;
+/// Microseconds that cost as much as an event: a submission takes less than its events cost, so that time counts only where a
+/// command takes more of it than what it changes explains.
+const MICROS_PER_EVENT: u128 = 10;
 
 /// The user who is charged for a command.
 pub(super) struct Charge {
     uid: u32,
     bytes: u64,
+}
+
+/// What a command has cost the writer.
+#[derive(Clone, Copy)]
+pub(super) struct Cost<'a> {
+    /// What it changed.
+    pub(super) events: &'a [Event],
+    /// Orders for nodes that follow from it.
+    pub(super) orders: usize,
+    /// How long it took to decide and apply.
+    pub(super) time: Duration,
+}
+
+impl Cost<'_> {
+    /// In events, of a command that brought so many bytes.
+    pub(super) fn total(&self, brought: u64) -> u64 {
+        let carried = self.events.iter().map(Event::carried_bytes).sum::<u64>();
+        let size = carried.max(brought) / BYTES_PER_EVENT;
+        let made = self.events.len() as u64 + self.orders as u64;
+        let time = self.time.as_micros() / MICROS_PER_EVENT;
+        (1 + made + size).max(u64::try_from(time).unwrap_or(u64::MAX))
+    }
 }
 
 /// Waiting messages.
@@ -63,9 +90,9 @@ impl Queue {
         Some((Some(Charge { uid, bytes }), message))
     }
 
-    /// A command of a user was decided, and made so many events.
-    pub(super) fn charge(&mut self, Charge { uid, bytes }: Charge, events: usize) {
-        let cost = 1 + events as u64 + bytes / BYTES_PER_EVENT;
+    /// A command of a user was decided.
+    pub(super) fn charge(&mut self, Charge { uid, bytes }: Charge, cost: &Cost<'_>) {
+        let cost = cost.total(bytes);
         self.spent = self.spent.saturating_add(cost);
         self.users.charge(uid, cost);
     }

@@ -1,9 +1,10 @@
 //! Turns that fail: real writers on journals in memory, with a replica that does what the real one does for them.
 
-use super::queue::TURN_COST_MAX;
+use super::queue::{Cost, TURN_COST_MAX};
 use super::*;
 use crate::fault;
 use crate::recover::{self, Without, recover};
+use muster_core::event::Event;
 use muster_journal::{MemStorage, Options};
 use muster_model::command::{Identity, JobSelection, JobTarget};
 use muster_model::ids::BlobId;
@@ -85,6 +86,7 @@ impl World {
             stats: Arc::new(Stats::default()),
             accounted: Box::new(|| u64::MAX),
             reserve: Reserve::new(PathBuf::from("/nonexistent")),
+            stopwatch: Box::new(|| Duration::ZERO),
         });
         let (state, inbox) = (Arc::clone(&replica), Arc::clone(&to_replica));
         let rebuild = move || {
@@ -571,6 +573,92 @@ fn a_flood_of_one_user_delays_no_other_and_root_goes_first() {
     // The others' turn comes with the next ones, in order.
     assert_eq!(world.turns(Vec::new()), After::Sleep);
     assert_eq!(world.names().len(), 2 + 2 * TURN_COST_MAX as usize);
+}
+
+/// A second for each look at the time: that is what each command takes.
+fn slow_stopwatch() -> Stopwatch {
+    let looks = std::cell::Cell::new(0);
+    Box::new(move || {
+        looks.set(looks.get() + 1);
+        Duration::from_secs(looks.get())
+    })
+}
+
+/// A command that takes long leaves no room in its turn for others, of whomever, and another user's is next.
+#[test]
+fn a_user_pays_for_the_time_that_commands_take() {
+    let mut world = World::new("time");
+    world.writer.stopwatch = slow_stopwatch();
+    let mut messages = Vec::new();
+    for uid in [1001, 1001, 1001, 1001, 1002, 1002] {
+        messages.push(of(uid, submission(&uid.to_string(), 10).0));
+    }
+    let mut messages = messages.into_iter();
+    for jobs in 1..=6 {
+        world.now = world.now.plus_ms(1);
+        let after = world.writer.turn(messages.by_ref(), world.now);
+        assert_eq!(world.names().len(), jobs, "one command a turn");
+        assert_eq!(after == After::Again, jobs < 6);
+    }
+    let order = world.names();
+    assert_eq!(order, ["1001", "1002", "1001", "1002", "1001", "1001"]);
+}
+
+/// Ordinary commands are charged for what they change: that is more than for the time that they take.
+#[test]
+fn time_orders_and_bytes_of_events_have_a_price() {
+    let none = Cost {
+        events: &[],
+        orders: 0,
+        time: Duration::ZERO,
+    };
+    assert_eq!(none.total(0), 1);
+    let orders = Cost {
+        orders: 1000,
+        ..none
+    };
+    assert_eq!(orders.total(0), 1001);
+    let quick = Cost {
+        orders: 3,
+        time: Duration::from_micros(40),
+        ..none
+    };
+    assert_eq!(quick.total(0), 4);
+    let slow = Cost {
+        time: Duration::from_secs(13),
+        ..none
+    };
+    assert_eq!(slow.total(0), 1_300_000);
+    let bytes = Arc::new(vec![b'#'; 1 << 20].into());
+    let id = BlobId([1; 32]);
+    let stored = [Event::BlobStored { id, bytes }];
+    let long = Cost {
+        events: &stored,
+        ..none
+    };
+    assert_eq!(long.total(0), 2 + 256);
+}
+
+/// The replica is told how long the journal has become, and so is a restart.
+#[test]
+fn the_length_of_the_journal_is_known() {
+    let mut world = World::new("length");
+    let (message, _answer) = submission("long", 60 << 10);
+    world.now = world.now.plus_ms(1);
+    world.writer.turn([message].into_iter(), world.now);
+    let bytes: u64 = {
+        let inbox = world.to_replica.lock().unwrap();
+        let all: Vec<ToReplica> = inbox.try_iter().collect();
+        let lengths = all.iter().map(|message| match message {
+            ToReplica::Batch { bytes, .. } => *bytes,
+            _ => 0,
+        });
+        lengths.sum()
+    };
+    assert!((60 << 10..70 << 10).contains(&bytes), "{bytes}");
+    let storage = Arc::new(world.storage.crash(muster_journal::Crash::Process));
+    let recovered = recover(storage, "t", options(), |_, _, _| {}).unwrap();
+    assert!(recovered.pace.bytes() > bytes);
 }
 
 /// What a command brings counts as much as what it makes: large submissions do not crowd out small ones.

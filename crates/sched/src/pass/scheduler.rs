@@ -360,7 +360,7 @@ impl Scheduler {
 
     fn job_changed(&mut self, state: &State, id: JobId, change: &JobChange) {
         match change {
-            JobChange::Spec(_) | JobChange::TimeLimit(_) => {
+            JobChange::Spec(_) | JobChange::SpecOf(_) | JobChange::TimeLimit(_) => {
                 self.follow_requested_nodes(state, id);
                 self.job(state, id);
                 self.retimed(state, id);

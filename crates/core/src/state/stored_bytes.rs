@@ -1,0 +1,171 @@
+//! How many bytes the queue keeps of each user: scripts, environments and specifications. What jobs of a user share counts
+//! once for that user; that others share it, too, changes nothing.
+
+use super::Blob;
+use super::job_table::JobTable;
+use crate::event::spec_bytes;
+use foldhash::fast::RandomState;
+use muster_model::ids::{BlobId, JobId};
+use muster_model::spec::JobSpec;
+use std::collections::{BTreeMap, HashMap};
+
+/// Bytes of each user. Every record counts its specification, as long as it is written out: one that is changed may share
+/// it no more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredBytes {
+    of_users: BTreeMap<u32, u64>,
+    /// Lengths of the specifications of records: tasks that leave an array have its, which may be long.
+    of_specs: HashMap<JobId, u64, RandomState>,
+}
+
+impl StoredBytes {
+    /// The bytes that a user has.
+    pub fn of_user(&self, uid: u32) -> u64 {
+        self.of_users.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// Counts what the records make of it, and notes whose the scripts and environments are.
+    pub(crate) fn count(jobs: &JobTable, blobs: &mut HashMap<BlobId, Blob>) -> StoredBytes {
+        let mut stored = StoredBytes::default();
+        blobs.values_mut().for_each(|blob| blob.owners.0.clear());
+        for (id, job) in jobs.iter() {
+            let (uid, bytes) = (job.spec.owner.uid, spec_bytes(&job.spec));
+            stored.of_specs.insert(*id, bytes);
+            stored.add(uid, bytes);
+            for id in blobs_of(&job.spec) {
+                if let Some(blob) = blobs.get_mut(&id)
+                    && blob.owners.add(uid)
+                {
+                    stored.add(uid, blob.len());
+                }
+            }
+        }
+        stored
+    }
+
+    /// A record came, whose specification is as long as that of `like`, if one is named.
+    pub(crate) fn add_record(
+        &mut self,
+        blobs: &mut HashMap<BlobId, Blob>,
+        (id, spec): (JobId, &JobSpec),
+        like: Option<JobId>,
+    ) {
+        let known = like.and_then(|like| self.of_specs.get(&like));
+        let bytes = known.copied().unwrap_or_else(|| spec_bytes(spec));
+        self.of_specs.insert(id, bytes);
+        self.add(spec.owner.uid, bytes);
+        self.use_blobs(blobs, spec);
+    }
+
+    /// A record has another specification. What both name stays: nobody stores it again.
+    pub(crate) fn change_record(
+        &mut self,
+        blobs: &mut HashMap<BlobId, Blob>,
+        id: JobId,
+        (old, new): (&JobSpec, &JobSpec),
+    ) {
+        self.use_blobs(blobs, new);
+        self.drop_blobs(blobs, old);
+        let bytes = spec_bytes(new);
+        let before = self.of_specs.insert(id, bytes).unwrap_or(0);
+        self.subtract(old.owner.uid, before);
+        self.add(new.owner.uid, bytes);
+    }
+
+    /// A record went.
+    pub(crate) fn remove_record(
+        &mut self,
+        blobs: &mut HashMap<BlobId, Blob>,
+        id: JobId,
+        spec: &JobSpec,
+    ) {
+        let bytes = self.of_specs.remove(&id).unwrap_or(0);
+        self.subtract(spec.owner.uid, bytes);
+        self.drop_blobs(blobs, spec);
+    }
+
+    fn use_blobs(&mut self, blobs: &mut HashMap<BlobId, Blob>, spec: &JobSpec) {
+        for id in blobs_of(spec) {
+            let blob = blobs
+                .get_mut(&id)
+                .unwrap_or_else(|| panic!("blob {id:?} of job {:?} was not stored", spec.name));
+            blob.users += 1;
+            if blob.owners.add(spec.owner.uid) {
+                self.add(spec.owner.uid, blob.len());
+            }
+        }
+    }
+
+    fn drop_blobs(&mut self, blobs: &mut HashMap<BlobId, Blob>, spec: &JobSpec) {
+        for id in blobs_of(spec) {
+            let Some(blob) = blobs.get_mut(&id) else {
+                continue;
+            };
+            if blob.owners.remove(spec.owner.uid) {
+                self.subtract(spec.owner.uid, blob.len());
+            }
+            blob.users = blob.users.saturating_sub(1);
+            if blob.users == 0 {
+                blobs.remove(&id);
+            }
+        }
+    }
+
+    fn add(&mut self, uid: u32, bytes: u64) {
+        let own = self.of_users.entry(uid).or_default();
+        *own = own.saturating_add(bytes);
+    }
+
+    fn subtract(&mut self, uid: u32, bytes: u64) {
+        let Some(own) = self.of_users.get_mut(&uid) else {
+            return;
+        };
+        *own = own.saturating_sub(bytes);
+        if *own == 0 {
+            self.of_users.remove(&uid);
+        }
+    }
+}
+
+/// How many records of each user name a script or environment, by user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlobOwners(Vec<(u32, u32)>);
+
+impl BlobOwners {
+    /// Whether records of the user name it.
+    pub(crate) fn has(&self, uid: u32) -> bool {
+        self.0.binary_search_by_key(&uid, |(of, _)| *of).is_ok()
+    }
+
+    /// A record of the user names it; whether it is the first.
+    fn add(&mut self, uid: u32) -> bool {
+        match self.0.binary_search_by_key(&uid, |(of, _)| *of) {
+            Ok(place) => {
+                self.0[place].1 += 1;
+                false
+            }
+            Err(place) => {
+                self.0.insert(place, (uid, 1));
+                true
+            }
+        }
+    }
+
+    /// A record of the user names it no more; whether it was the last.
+    fn remove(&mut self, uid: u32) -> bool {
+        let Ok(place) = self.0.binary_search_by_key(&uid, |(of, _)| *of) else {
+            return false;
+        };
+        self.0[place].1 -= 1;
+        let is_last = self.0[place].1 == 0;
+        if is_last {
+            self.0.remove(place);
+        }
+        is_last
+    }
+}
+
+/// The scripts and environments that a specification names.
+pub(crate) fn blobs_of(spec: &JobSpec) -> impl Iterator<Item = BlobId> {
+    spec.script.into_iter().chain(spec.context)
+}
