@@ -23,7 +23,7 @@ pub mod keys;
 mod links;
 pub mod mail;
 mod mail_address;
-mod node_link;
+pub mod node_link;
 mod notify;
 mod passed;
 pub mod patience;

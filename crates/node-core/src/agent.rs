@@ -206,6 +206,22 @@ impl Agent {
         }
     }
 
+    /// Launches that it knows.
+    pub fn known_jobs(&self) -> impl Iterator<Item = JobAttempt> {
+        self.jobs.iter().map(|(run, _)| run)
+    }
+
+    /// Nothing is known of any job, nothing is under way, and all reports were acknowledged.
+    pub fn is_idle(&self) -> bool {
+        self.jobs.iter().next().is_none()
+            && self.reports.is_empty()
+            && self.steps.is_empty()
+            && self.node_steps.is_empty()
+            && self.tree.is_quiet()
+            && self.inspections.is_empty()
+            && self.reading.is_none()
+    }
+
     fn timer_due(&mut self, timer: Timer) {
         match timer {
             Timer::Grant(wait) => self.grant_wait_over(wait),

@@ -18,6 +18,8 @@ pub struct Job {
     pub ending: bool,
     /// The controller has ended it, for any reason.
     pub terminated: bool,
+    /// The controller has suspended it: others may have its CPUs.
+    pub suspended: bool,
     /// The end of its script, or its failure to start, is in the reports.
     pub concluded: bool,
     /// So is its release.

@@ -10,12 +10,12 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod agent;
 mod arbitrary;
 mod classes;
 mod controller;
 mod invariants;
 mod ledger;
+mod node;
 mod outlets;
 mod random;
 pub mod replay;
@@ -63,8 +63,14 @@ pub enum Plant {
     LostLaunch,
     /// Now and then a launch names CPUs that another job has.
     CoreGivenTwice,
-    /// Now and then an agent says that a job is gone while its processes run.
+    /// Now and then an agent hears that a job is gone while its processes run.
     EarlyRelease,
+    /// Now and then the end of a script or step is lost between an agent and its connection.
+    LostEnd,
+    /// Now and then a launcher does not see what is left of a job.
+    Leftover,
+    /// Now and then lines of a node's record file are not written, although that is said.
+    LostRecord,
     /// A thread that ends is not noticed: the process lives on without it.
     Zombie,
     /// The core gets the wall clock itself, with all its steps.

@@ -83,8 +83,10 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             step,
             end,
         } => {
-            let known = current(draft, idx, (*job, *attempt))
-                .is_some_and(|(_, job)| job.steps.iter().any(|s| s.step == *step));
+            // Parts of a step on other nodes may end after the last of the job has left the node that leads it.
+            let known = of_lead(draft, idx, (*job, *attempt))
+                .or_else(|| Some(current(draft, idx, (*job, *attempt))?.1))
+                .is_some_and(|job| job.steps.iter().any(|s| s.step == *step));
             if known {
                 draft.emit(Event::StepEnded {
                     id: *job,
@@ -104,6 +106,17 @@ fn current<'d>(
 ) -> Option<(u32, &'d Job)> {
     let job = draft.job(id).filter(|job| job.attempt == attempt)?;
     Some((ending::position_on(job, idx)?, job))
+}
+
+/// The job, if it is the current attempt and the node leads it, or did until it left the node.
+fn of_lead<'d>(
+    draft: &'d Draft<'_>,
+    idx: NodeIdx,
+    (id, attempt): (JobId, Attempt),
+) -> Option<&'d Job> {
+    let job = draft.job(id).filter(|job| job.attempt == attempt)?;
+    let lead = job.alloc.as_ref()?.nodes.first()?;
+    (lead.node == idx).then_some(job)
 }
 
 fn change(draft: &mut Draft<'_>, node: NodeIdx, change: NodeChange) {

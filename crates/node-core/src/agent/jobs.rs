@@ -5,7 +5,9 @@ use super::{Agent, AgentEvent};
 use crate::exit_status::exit_status;
 use crate::job_table::Job;
 use crate::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
+use crate::signals::{SIGCONT, SIGSTOP};
 use minicbor::bytes::ByteVec;
+use muster_model::command::SignalScope;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::StepNo;
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
@@ -254,6 +256,13 @@ impl Agent {
                 Order::Terminate {
                     job, attempt, why, ..
                 } => self.terminate(JobAttempt::new(job, attempt), why),
+                Order::Signal {
+                    job,
+                    attempt,
+                    step: None,
+                    signal,
+                    scope: SignalScope::Full,
+                } => self.signalled(JobAttempt::new(job, attempt), signal),
                 Order::Signal { .. }
                 | Order::StepLimit { .. }
                 | Order::Tell { .. }
@@ -285,6 +294,21 @@ impl Agent {
         self.jobs.entry(run).grant = Some(Rc::clone(grant));
         self.sample_from_now(grant);
         self.grant_came(grant.job);
+    }
+
+    /// The whole of a job gets a signal: while it is suspended no step of it starts.
+    fn signalled(&mut self, run: JobAttempt, signal: u32) {
+        let Some(job) = self.jobs.get_mut(run) else {
+            return;
+        };
+        match i32::try_from(signal) {
+            Ok(SIGSTOP) => job.suspended = true,
+            Ok(SIGCONT) => {
+                job.suspended = false;
+                self.steps.may_fit();
+            }
+            _ => {}
+        }
     }
 
     /// The controller ends a job. One that is not known is not known to the launcher either, which says so.

@@ -149,6 +149,11 @@ impl LedSteps {
         }
     }
 
+    /// No step waits or goes on, and of no job is known how many steps it has had.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.placed.is_empty() && self.numbers.is_empty()
+    }
+
     /// The job is over: nothing of it will start any more.
     pub(super) fn refuse_waiting(&mut self, out: &mut Actions, run: JobAttempt) {
         for waiting in std::mem::take(&mut self.waiting) {

@@ -47,6 +47,11 @@ impl Launcher {
         self.roles.contains_key(&pid)
     }
 
+    /// Jobs that are known.
+    pub fn known_jobs(&self) -> impl Iterator<Item = JobAttempt> {
+        self.jobs.keys().copied()
+    }
+
     /// Whether the executor may look for what is left of a job.
     pub fn knows_job(&self, run: JobAttempt) -> bool {
         self.jobs.contains_key(&run)
