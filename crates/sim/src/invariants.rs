@@ -395,7 +395,10 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
         return Ok(());
     }
     let mut others = here.machine.using(&share.cpus, share.shared_with.as_deref());
-    let is_stopped = |other: &JobAttempt| world.truth.stopped.contains_key(&(node, *other));
+    let is_stopped = |other: &JobAttempt| {
+        let key = (node, *other);
+        world.truth.stopped.contains_key(&key) || world.truth.ended_stopped.contains(&key)
+    };
     others.retain(|other| *other != run && !was_resumed(other) && !is_stopped(other));
     if others.is_empty() {
         return Ok(());

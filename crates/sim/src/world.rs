@@ -172,6 +172,8 @@ pub(crate) struct Truth {
     pub(crate) tasks: BTreeSet<TaskKey>,
     /// When a node was ordered to stop a job that has not been ordered to go on since, milliseconds.
     pub(crate) stopped: BTreeMap<(usize, JobAttempt), u64>,
+    /// Launches that were ordered to end on a node while they were stopped there: others may have their CPUs.
+    pub(crate) ended_stopped: BTreeSet<(usize, JobAttempt)>,
     /// When an agent had a part of a step begun on its node, milliseconds.
     pub(crate) begun: BTreeMap<(usize, JobAttempt, StepNo), u64>,
     /// How steps have ended, as agents that led them have reported.

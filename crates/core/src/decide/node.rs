@@ -71,7 +71,7 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
         }
         NodeCommand::Vanished { job, attempt } => {
             if current(draft, idx, (*job, *attempt)).is_some() {
-                ending::lose_node(draft, *job, idx);
+                ending::lose_script(draft, *job, idx);
             }
         }
         NodeCommand::StepStarted { job, attempt, step } => {

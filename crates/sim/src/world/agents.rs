@@ -201,7 +201,9 @@ impl World {
             }
             Order::Terminate { job, attempt, .. } => {
                 let run = nodes::run(*job, *attempt);
-                self.truth.stopped.remove(&(node, run));
+                if self.truth.stopped.remove(&(node, run)).is_some() {
+                    self.truth.ended_stopped.insert((node, run));
+                }
                 if self.planted(Plant::EarlyRelease) && self.random.one_in(3) {
                     let released = LauncherEvent::Released(run);
                     self.agent_event(node, AgentEvent::Launcher(Box::new(released)));

@@ -171,3 +171,40 @@ fn a_clock_that_jumps_is_found() {
         ],
     );
 }
+
+/// Bugs of nodes, of which each is found within so many seeds.
+const NODE_BUG_SEEDS: u64 = 500;
+
+/// A step's end that never leaves its agent is acknowledged with what follows, and missing in accounting.
+#[test]
+fn a_lost_end_is_found() {
+    found_by(
+        Plant::LostEnd,
+        NODE_BUG_SEEDS,
+        &[
+            "invariant_reported_steps_are_accounted",
+            "invariant_observed_ends_are_recorded",
+        ],
+    );
+}
+
+/// What a script has left goes on, and its job is released all the same.
+#[test]
+fn what_outlives_its_job_is_found() {
+    found_by(
+        Plant::Leftover,
+        NODE_BUG_SEEDS,
+        &["invariant_nothing_outlives_its_job"],
+    );
+}
+
+/// A launcher that is lost, and whose record file has not what was written there, starts once more.
+#[test]
+fn a_script_that_starts_twice_is_found() {
+    found_with(
+        Plant::LostRecord,
+        vec![FaultClass::DyingProcesses],
+        NODE_BUG_SEEDS,
+        &["invariant_no_attempt_starts_twice_on_a_node"],
+    );
+}
