@@ -37,6 +37,7 @@ use actions::Actions;
 use clients::Inspections;
 use greeting::Sessions;
 use minicbor::bytes::ByteVec;
+use muster_model::ids::StepNo;
 use muster_model::time::Timestamp;
 use node::Node;
 use reports::Reports;
@@ -211,15 +212,25 @@ impl Agent {
         self.jobs.iter().map(|(run, _)| run)
     }
 
-    /// Nothing is known of any job, nothing is under way, and all reports were acknowledged.
-    pub fn is_idle(&self) -> bool {
-        self.jobs.iter().next().is_none()
-            && self.reports.is_empty()
-            && self.steps.is_empty()
-            && self.node_steps.is_empty()
-            && self.tree.is_quiet()
-            && self.inspections.is_empty()
-            && self.reading.is_none()
+    /// Parts of steps led from here that hold what they have against other steps: the step, and the node's name.
+    pub fn held_parts(&self) -> impl Iterator<Item = (JobAttempt, StepNo, &str)> {
+        self.steps.held_parts()
+    }
+
+    /// What is known of jobs, under way, or not acknowledged, by kind: nothing of an agent that is idle.
+    pub fn unfinished(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("jobs", self.jobs.iter().next().is_none()),
+            ("reports", self.reports.is_empty()),
+            ("steps", self.steps.is_empty()),
+            ("parts of steps", self.node_steps.is_empty()),
+            ("questions to agents", self.tree.is_quiet()),
+            ("questions about processes", self.inspections.is_empty()),
+            ("step daemons to read", self.reading.is_none()),
+        ];
+        all.into_iter()
+            .filter(|(_, is_done)| !is_done)
+            .map(|(what, _)| what)
     }
 
     fn timer_due(&mut self, timer: Timer) {

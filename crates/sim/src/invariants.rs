@@ -281,7 +281,10 @@ pub(crate) fn invariant_a_released_launch_is_not_ordered_again(
     }
     broken(
         "invariant_a_released_launch_is_not_ordered_again",
-        format!("{}: launch {} of job {} again", here.name, run.attempt.0, run.job),
+        format!(
+            "{}: launch {} of job {} again",
+            here.name, run.attempt.0, run.job
+        ),
     )
 }
 
@@ -304,11 +307,7 @@ pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
 }
 
 /// No task of a step starts twice, on whichever node.
-pub(crate) fn invariant_no_task_starts_twice(
-    world: &World,
-    node: usize,
-    key: TaskKey,
-) -> Outcome {
+pub(crate) fn invariant_no_task_starts_twice(world: &World, node: usize, key: TaskKey) -> Outcome {
     if !world.truth.tasks.contains(&key) {
         return Ok(());
     }
@@ -394,7 +393,9 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
     if world.truth.stopped.contains_key(&(node, run)) {
         return Ok(());
     }
-    let mut others = here.machine.using(&share.cpus, share.shared_with.as_deref());
+    let mut others = here
+        .machine
+        .using(&share.cpus, share.shared_with.as_deref());
     let is_stopped = |other: &JobAttempt| {
         let key = (node, *other);
         world.truth.stopped.contains_key(&key) || world.truth.ended_stopped.contains(&key)
@@ -655,6 +656,35 @@ pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
     }
 }
 
+/// A step whose end an agent has reported is in history, with the status that was reported, unless the machine that could repeat
+/// the report was lost.
+pub(crate) fn invariant_steps_are_accounted_as_reported(world: &World) -> Outcome {
+    for ((run, step), reports) in &world.truth.step_ends {
+        let Some(launch) = world.ledger.launch(run.job, run.attempt) else {
+            continue;
+        };
+        let lead = World::idx(reports.node);
+        let is_lost = world.nodes[reports.node].boot != reports.boot
+            || world
+                .ledger
+                .was_down_between(lead, launch.started_at, u64::MAX);
+        if is_lost {
+            continue;
+        }
+        let known = launch.steps_ended.get(step);
+        if known.is_none_or(|exit| !reports.exits.contains(exit)) {
+            return broken(
+                "invariant_steps_are_accounted_as_reported",
+                format!(
+                    "step {}.{step} of launch {}: {known:?} is recorded, {:?} was reported",
+                    run.job, run.attempt.0, reports.exits
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
 /// When everything is over: no resources are held, no node knows anything, and no acknowledged job went astray.
 pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     let name = "invariant_nothing_is_left";
@@ -676,6 +706,7 @@ pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     if !blobs.is_empty() {
         return broken(name, format!("{} scripts are kept", blobs.len()));
     }
+    invariant_steps_are_accounted_as_reported(world)?;
     for (id, life) in &world.ledger.jobs {
         if !attacks(life.spec.owner.uid) && world.clients.sent(&life.spec.name).is_none() {
             return broken(

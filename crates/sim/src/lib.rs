@@ -1,10 +1,12 @@
 //! A whole cluster in one thread, on a virtual clock, from a seed. The controller is the real one: its writer, its
-//! recovery and its journal, over a storage in memory that crashes, tears and fills up. Nodes, network and clients
-//! are models that keep to the protocol. After everything that happens the invariants are checked; a seed in which
-//! one does not hold is a bug, and runs the same way every time.
+//! recovery and its journal, over a storage in memory that crashes, tears and fills up; so is what seals its orders. On each
+//! node are the real agent and the real launcher (`muster_node_core`), with executors here instead of those of
+//! `muster_node`: below them are models of a machine with its processes, of a spool directory, of step daemons and of sruns.
+//! Network and users are models that keep to the protocol. After everything that happens the invariants are checked; a seed in
+//! which one does not hold is a bug, and runs the same way every time.
 //!
 //! What may fail: the controller at every point of a turn, its machine, its disk (full, or failing to sync), its
-//! clock, accounting (slow), connections, node agents, and whole nodes; and, as a seed draws them, the classes of
+//! clock, accounting (slow), connections, agents, launchers, and whole nodes; and, as a seed draws them, the classes of
 //! [`FaultClass`]. What is never modelled: bytes changed on the way or on the disk after they were durable (the
 //! journal's own tests do that), and nodes that lie about processes that do run there.
 #![forbid(unsafe_code)]

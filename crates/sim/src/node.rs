@@ -209,11 +209,11 @@ impl Node {
         let agent = self.agent.as_ref();
         let launcher = self.launcher.as_ref();
         format!(
-            "{} (up {}): agent {:?} idle {:?} conn {:?} welcomed {}, launcher {:?}, processes {:?}, daemons {:?}, unacknowledged {}",
+            "{} (up {}): agent {:?} unfinished {:?} conn {:?} welcomed {}, launcher {:?}, processes {:?}, daemons {:?}, unacknowledged {}",
             self.name,
             self.machine_up,
             agent.map(|a| known(a.machine.known_jobs().collect())),
-            agent.map(|a| a.is_idle()),
+            agent.map(|a| a.unfinished()),
             self.conn(),
             self.is_welcomed(),
             launcher.map(|l| known(l.machine.known_jobs().collect())),

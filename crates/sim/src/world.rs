@@ -159,6 +159,16 @@ impl Ord for Queued {
     }
 }
 
+/// What was reported of a step's end.
+#[derive(Clone, Debug)]
+pub(crate) struct StepReports {
+    /// All ends, of which the last agent need not know.
+    pub(crate) exits: Vec<ExitStatus>,
+    /// The node that led it, and its boot.
+    pub(crate) node: usize,
+    pub(crate) boot: u64,
+}
+
 /// What really ran, as the nodes saw it.
 #[derive(Default)]
 pub(crate) struct Truth {
@@ -177,7 +187,11 @@ pub(crate) struct Truth {
     /// When an agent had a part of a step begun on its node, milliseconds.
     pub(crate) begun: BTreeMap<(usize, JobAttempt, StepNo), u64>,
     /// How steps have ended, as agents that led them have reported.
-    pub(crate) step_ends: BTreeMap<(JobAttempt, StepNo), Vec<ExitStatus>>,
+    pub(crate) step_ends: BTreeMap<(JobAttempt, StepNo), StepReports>,
+    /// Since when scripts stand still whose jobs run as far as the controller knows, milliseconds.
+    pub(crate) standing: BTreeMap<(usize, JobAttempt), u64>,
+    /// Since when parts of steps are held on a node that runs nothing of them, milliseconds.
+    pub(crate) held_idle: BTreeMap<(JobAttempt, StepNo, usize), u64>,
 }
 
 /// The cluster.
@@ -242,7 +256,7 @@ impl World {
         let classes = options.classes.clone().unwrap_or(drawn);
         let config = clients::configuration(&mut random, options.nodes);
         let settings = nodes::settings(&mut random);
-        let deaths_in = chaos.between(40, 800);
+        let deaths_in = chaos.between(6, 120);
         let nodes = config
             .nodes
             .iter()

@@ -491,6 +491,12 @@ fn a_suspended_job_lends_its_cpus_and_keeps_its_time() {
         [Effect::Signal { signal: 18, .. }]
     ));
     assert_eq!(world.job(id).run_time_ms(world.now), 60_000);
+    // The node may not have heard of it.
+    let attempt = world.job(id).attempt;
+    world.node(0, NodeCommand::Lost);
+    world.register(0, "boot1", &[(id, attempt)]);
+    let goes_on = |effect: &Effect| matches!(effect, Effect::Signal { signal: 18, .. });
+    assert!(world.effects.iter().any(goes_on), "{:?}", world.effects);
     world.pass(539);
     assert_eq!(world.job(id).state, JobState::Running);
     world.pass(1);

@@ -123,9 +123,21 @@ impl AgentProcess {
         }
     }
 
+    /// What is not over, in words.
+    pub(crate) fn unfinished(&self) -> String {
+        format!(
+            "{:?}, requests {:?}, streams {:?}, daemons {:?}, {} inputs",
+            self.machine.unfinished().collect::<Vec<_>>(),
+            self.requests,
+            self.streams,
+            self.stepds,
+            self.inbox.len()
+        )
+    }
+
     /// Nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.machine.is_idle()
+        self.machine.unfinished().next().is_none()
             && self.inbox.is_empty()
             && self.requests.is_empty()
             && self.streams.is_empty()

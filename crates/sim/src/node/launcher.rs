@@ -1,7 +1,7 @@
 //! The process of a launcher: the machine, and what its executor holds for it.
 
-use super::machine::ChannelId;
 use super::agent::ToLauncher;
+use super::machine::ChannelId;
 use muster_node_core::launcher::event::{Event, FdsId, StepdId, TimerKey};
 use muster_node_core::launcher::{Account, Launcher};
 use muster_node_core::messages::{LauncherEvent, StepdEvent};

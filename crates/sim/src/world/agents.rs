@@ -2,7 +2,7 @@
 //! killed before each action.
 
 use super::nodes::{self, NodeEvent, Victim};
-use super::{Outcome, World, trace};
+use super::{Outcome, StepReports, World, trace};
 use crate::node::{AgentInput, AgentProcess, Asker, Dial, DialStage, Down, ToLauncher};
 use crate::outlets::Conn;
 use crate::world::turns::panic_text;
@@ -13,8 +13,8 @@ use muster_node_core::agent::{
     StepdId, Timer,
 };
 use muster_node_core::binding::Machine;
-use muster_node_core::signals::{SIGCONT, SIGSTOP};
 use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdCommand};
+use muster_node_core::signals::{SIGCONT, SIGSTOP};
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames};
 use muster_proto::node::{NumberedReport, Order, Orders, Report, ToNode};
@@ -223,7 +223,8 @@ impl World {
                     _ => {}
                 }
             }
-            Order::Signal { .. } | Order::Reboot | Order::Tell { .. } | Order::StepLimit { .. } => {}
+            Order::Signal { .. } | Order::Reboot | Order::Tell { .. } | Order::StepLimit { .. } => {
+            }
         }
         Ok(())
     }
@@ -279,7 +280,9 @@ impl World {
         if let AgentAction::StartStepd { order, .. } = action {
             trace!(
                 self,
-                "{}: the order for step {}.{} is lost", self.nodes[node].name, order.run.job,
+                "{}: the order for step {}.{} is lost",
+                self.nodes[node].name,
+                order.run.job,
                 order.launch.step
             );
         }
@@ -332,6 +335,13 @@ impl World {
             AgentAction::StartStepd { stepd, order, .. } => {
                 let begun = (node, order.run, order.launch.step);
                 self.truth.begun.insert(begun, self.now);
+                trace!(
+                    self,
+                    "{}: the launcher is to start step {}.{}",
+                    self.nodes[node].name,
+                    order.run.job,
+                    order.launch.step
+                );
                 let channel = self.nodes[node].machine.open_channel();
                 let command = Box::new(LauncherCommand::StartStep(order));
                 if let Some(agent) = &mut self.nodes[node].agent {
@@ -481,11 +491,14 @@ impl World {
     fn send_reports(&mut self, node: usize, mut reports: Vec<NumberedReport>) {
         for report in &reports {
             self.nodes[node].reported.insert(report.seq, report.clone());
-            self.note_report(report);
+            self.note_report(node, report);
         }
         if self.planted(Plant::LostEnd) {
             let is_end = |r: &NumberedReport| {
-                matches!(r.report, Report::StepEnded { .. } | Report::BatchEnded { .. })
+                matches!(
+                    r.report,
+                    Report::StepEnded { .. } | Report::BatchEnded { .. }
+                )
             };
             let random = &mut self.random;
             reports.retain(|report| !is_end(report) || !random.one_in(4));
@@ -495,13 +508,17 @@ impl World {
         }
     }
 
-    fn note_report(&mut self, report: &NumberedReport) {
+    fn note_report(&mut self, node: usize, report: &NumberedReport) {
         if let Report::StepEnded { step, end } = &report.report {
             let run = nodes::run(report.job, report.attempt);
-            let ends = self.truth.step_ends.entry((run, *step)).or_default();
-            if !ends.contains(&end.exit) {
-                ends.push(end.exit);
-            }
+            let boot = self.nodes[node].boot;
+            let ends = self.truth.step_ends.entry((run, *step));
+            let ends = ends.or_insert_with(|| StepReports {
+                exits: Vec::new(),
+                node,
+                boot,
+            });
+            ends.exits.push(end.exit);
         }
     }
 
@@ -567,11 +584,11 @@ impl World {
         match asker {
             Asker::Srun(srun) => self.srun_request_is_over(srun),
             Asker::Peer(..) => {
-            let agent = self.nodes[node].agent.as_mut();
-            let is_answered = agent.is_some_and(|a| a.answered.remove(&request));
-            if !is_answered {
-                self.request_is_lost(node, asker);
-            }
+                let agent = self.nodes[node].agent.as_mut();
+                let is_answered = agent.is_some_and(|a| a.answered.remove(&request));
+                if !is_answered {
+                    self.request_is_lost(node, asker);
+                }
             }
         }
     }

@@ -88,7 +88,8 @@ impl World {
         let fault = *self.chaos.pick(&faults);
         trace!(
             self,
-            "FAULT {}: {}, for {time} ms", self.nodes[node].name,
+            "FAULT {}: {}, for {time} ms",
+            self.nodes[node].name,
             fault.failure().error
         );
         self.nodes[node].disk.fault = Some((self.now + time, fault));

@@ -7,12 +7,10 @@ use crate::node::{
 };
 use crate::{Plant, Violation, invariants};
 use muster_node_core::launcher::event::{
-    Action, Belongs, Event, Failure, FdsId, LaunchFiles, Members, ScriptFailure,
-    ScriptLaunch, ScriptNotStarted, StartedStepd, StepdId,
+    Action, Belongs, Event, Failure, FdsId, LaunchFiles, Members, ScriptFailure, ScriptLaunch,
+    ScriptNotStarted, StartedStepd, StepdId,
 };
-use muster_node_core::messages::{
-    FirstOrder, JobAttempt, LauncherEvent, StepdCommand, StepdEvent,
-};
+use muster_node_core::messages::{FirstOrder, JobAttempt, LauncherEvent, StepdCommand, StepdEvent};
 use muster_node_core::signals::SIGKILL;
 use muster_proto::frame::Frames;
 use std::path::PathBuf;
@@ -226,7 +224,10 @@ impl World {
         process.ignores_term = plan.ignores_term;
         let mut lasts_ms = plan.duration_ms;
         if plan.fails_to_launch {
-            trace!(self, "{name}: {}/{} cannot be launched", run.job, run.attempt.0);
+            trace!(
+                self,
+                "{name}: {}/{} cannot be launched", run.job, run.attempt.0
+            );
             let error = "no such directory".to_owned();
             match (plan.fails_late, plan.node_fault) {
                 (false, false) => return Ok(Err(ScriptNotStarted::Wrong(error))),
@@ -557,8 +558,7 @@ impl World {
                 && !is_known
                 && launcher.machine.owner_of(&p.traits()) == Some(of.run)
         };
-        let is_stray =
-            |p: &Process| of.is_recovered && p.traits().belongs == Belongs::To(of.run);
+        let is_stray = |p: &Process| of.is_recovered && p.traits().belongs == Belongs::To(of.run);
         let all = self.nodes[node].machine.processes.iter();
         let live = all.filter(|(_, p)| p.is_alive());
         let left = live.filter(|(pid, p)| is_orphan(**pid, p) || is_stray(p));
@@ -590,4 +590,3 @@ impl World {
         self.answer(node, event);
     }
 }
-

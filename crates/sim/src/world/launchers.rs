@@ -10,7 +10,9 @@ use muster_model::job::Usage;
 use muster_node_core::binding::Machine;
 use muster_node_core::launcher::event::{Action, Event, FdsId, Recovered};
 use muster_node_core::launcher::{Account, EncodedEnd, Launcher, RecordedAttempt, Records, Setup};
-use muster_node_core::messages::{JobAttempt, LauncherCommand, LauncherEvent, StepdEvent, VERSIONS};
+use muster_node_core::messages::{
+    JobAttempt, LauncherCommand, LauncherEvent, StepdEvent, VERSIONS,
+};
 use muster_node_core::now::Now;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,7 +51,8 @@ impl World {
         here.launcher = Some(LauncherProcess::new(machine, life));
         trace!(
             self,
-            "{}: launcher {life} starts, {} attempts on file", self.nodes[node].name,
+            "{}: launcher {life} starts, {} attempts on file",
+            self.nodes[node].name,
             attempts.len()
         );
         self.recover(node, attempts, same_boot)?;
@@ -279,7 +282,11 @@ impl World {
                 return Err(Violation::new("invariant_the_launcher_sleeps", detail));
             }
         }
-        if let Some(launcher) = self.nodes[node].launcher.as_mut().filter(|l| l.life == life) {
+        if let Some(launcher) = self.nodes[node]
+            .launcher
+            .as_mut()
+            .filter(|l| l.life == life)
+        {
             // It lives on.
             launcher.dies_in = None;
             let output = std::mem::take(&mut launcher.output);
@@ -294,11 +301,7 @@ impl World {
     }
 
     /// Delivers an event, and what comes of it. Whether anything did.
-    pub(super) fn launcher_event(
-        &mut self,
-        node: usize,
-        event: Event,
-    ) -> Result<bool, Violation> {
+    pub(super) fn launcher_event(&mut self, node: usize, event: Event) -> Result<bool, Violation> {
         let Some(launcher) = &mut self.nodes[node].launcher else {
             return Ok(false);
         };

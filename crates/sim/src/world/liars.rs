@@ -4,8 +4,8 @@
 
 use super::{Outcome, World, WorldEvent, trace};
 use crate::Violation;
-use crate::node::batch_ended;
 use crate::classes::FaultClass;
+use crate::node::batch_ended;
 use crate::outlets::Conn;
 use muster_core::decide::decide;
 use muster_core::event::{Event, NodeChange};

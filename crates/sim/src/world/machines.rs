@@ -1,15 +1,56 @@
 //! Processes of nodes: they start, end by themselves, and get signals. Who waits for their end is woken.
 
 use super::{Outcome, World, WorldEvent, trace};
-use crate::invariants;
 use crate::node::{Kind, Parent, Process, StepdInput, wait_status};
 use crate::world::nodes::NodeEvent;
-use muster_model::job::ExitStatus;
+use crate::{Violation, invariants};
+use muster_model::job::{ExitStatus, JobState};
 use muster_node_core::exit_status::exit_status;
 use muster_node_core::messages::JobAttempt;
 use muster_node_core::signals::{SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
+use std::collections::BTreeSet;
+
+/// Time in which a script of a job that was resumed goes on, milliseconds.
+const GOES_ON_WITHIN_MS: u64 = 30_000;
 
 impl World {
+    /// A script whose job runs as far as the controller knows goes on, soon after its node is connected.
+    pub(crate) fn invariant_resumed_scripts_go_on(&mut self) -> Outcome {
+        let Some(controller) = &self.controller else {
+            return Ok(());
+        };
+        let jobs = &controller.writer.state().jobs;
+        let runs = |run: JobAttempt| {
+            let job = jobs.get(&run.job).filter(|job| job.attempt == run.attempt);
+            job.is_some_and(|job| job.state == JobState::Running && !job.completing)
+        };
+        let mut standing = BTreeSet::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let all = node.machine.processes.values();
+            let stopped = all.filter(|p| p.is_alive() && p.stopped.is_some());
+            let scripts = stopped.filter_map(|p| match p.kind {
+                Kind::Script(run) => Some(run),
+                _ => None,
+            });
+            if self.connected_since(at).is_some() {
+                standing.extend(scripts.filter(|run| runs(*run)).map(|run| (at, run)));
+            }
+        }
+        self.truth.standing.retain(|key, _| standing.contains(key));
+        for key in standing {
+            let since = *self.truth.standing.entry(key).or_insert(self.now);
+            let connected = self.connected_since(key.0).unwrap_or(self.now);
+            let since = since.max(connected).max(self.nodes[key.0].disturbed_at);
+            if self.now - since > GOES_ON_WITHIN_MS {
+                let (name, run) = (&self.nodes[key.0].name, key.1);
+                let (job, attempt) = (run.job, run.attempt.0);
+                let detail = format!("{name}: launch {attempt} of job {job} stands still");
+                return Err(Violation::new("invariant_resumed_scripts_go_on", detail));
+            }
+        }
+        Ok(())
+    }
+
     /// Puts something that happens to a node into the queue.
     pub(super) fn node_later(&mut self, delay: u64, node: usize, event: NodeEvent) {
         self.later(delay, WorldEvent::Node { node, event });
@@ -37,7 +78,12 @@ impl World {
     }
 
     /// Starts a process that ends by itself after a while.
-    pub(super) fn spawn(&mut self, node: usize, mut process: Process, lasts_ms: Option<u64>) -> i32 {
+    pub(super) fn spawn(
+        &mut self,
+        node: usize,
+        mut process: Process,
+        lasts_ms: Option<u64>,
+    ) -> i32 {
         process.ends_at = lasts_ms.map(|ms| self.now + ms);
         let timer = process.timer;
         let pid = self.nodes[node].machine.spawn(process);
@@ -53,7 +99,7 @@ impl World {
         node: usize,
         process: Process,
         lasts_ms: u64,
-    ) -> Result<i32, crate::Violation> {
+    ) -> Result<i32, Violation> {
         if let Some(run) = process.kind.run() {
             invariants::invariant_no_cpu_is_used_twice(self, node, run, &process.share)?;
             invariants::invariant_one_attempt_runs_at_once(self, node, run)?;
@@ -136,9 +182,7 @@ impl World {
         if let Some(launcher) = &mut self.nodes[node].launcher
             && launcher.watched.remove(&pid)
         {
-            launcher
-                .watched_ended
-                .insert(pid, tells.then_some(status));
+            launcher.watched_ended.insert(pid, tells.then_some(status));
             self.wake_launcher(node);
         }
         Ok(())
@@ -155,7 +199,9 @@ impl World {
         match signal {
             SIGKILL => return self.end_process(node, pid, SIGKILL),
             SIGSTOP if process.stopped.is_none() => {
-                let left = process.ends_at.map_or(u64::MAX, |at| at.saturating_sub(now));
+                let left = process
+                    .ends_at
+                    .map_or(u64::MAX, |at| at.saturating_sub(now));
                 process.stopped = Some(left);
                 process.ends_at = None;
                 process.timer += 1;

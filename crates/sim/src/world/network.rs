@@ -233,7 +233,7 @@ impl World {
         let delay = self.latency();
         let unreliable = self.healing_since.is_none() && self.has(FaultClass::UnreliableMessages);
         let fault = match unreliable {
-            true => self.chaos.below(60),
+            true => self.chaos.below(30),
             false => u64::MAX,
         };
         let Some(connection) = self.connections.get_mut(&conn).filter(|c| !c.cut) else {
@@ -243,13 +243,21 @@ impl World {
         let delay = connection.last_down - self.now;
         match fault {
             0 => {
-                trace!(self, "FAULT {} bytes of connection {conn} are lost", bytes.len());
+                trace!(
+                    self,
+                    "FAULT {} bytes of connection {conn} are lost",
+                    bytes.len()
+                );
                 // It breaks in the end; until then later ones arrive.
                 let delay = self.chaos.below(20_000);
                 return self.later(delay, WorldEvent::Break { conn });
             }
             1 => {
-                trace!(self, "FAULT {} bytes of connection {conn} come twice", bytes.len());
+                trace!(
+                    self,
+                    "FAULT {} bytes of connection {conn} come twice",
+                    bytes.len()
+                );
                 let bytes = bytes.clone();
                 self.later(delay, WorldEvent::ToAgent { conn, bytes });
             }

@@ -3,8 +3,8 @@
 
 use super::{Outcome, World, trace};
 use crate::classes::FaultClass;
-use crate::random::Random;
 use crate::node::{AgentInput, Kind, Link, Parent, Share, StepdInput, ToLauncher};
+use crate::random::Random;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_node_core::agent::{PeerRequestId, Timer};
 use muster_node_core::launcher::Account;
@@ -294,7 +294,9 @@ impl World {
         }
         let machine = &mut self.nodes[node].machine;
         let children = |p: &crate::node::Process| p.parent == Parent::Launcher;
-        machine.processes.retain(|_, p| !children(p) || p.is_alive());
+        machine
+            .processes
+            .retain(|_, p| !children(p) || p.is_alive());
         for pid in machine.pids(children) {
             if let Some(process) = machine.processes.get_mut(&pid) {
                 process.parent = Parent::Init;

@@ -112,7 +112,11 @@ impl World {
             return Ok(());
         }
         self.message_arrives(node, Victim::Agent)?;
-        if self.nodes[node].agent.as_ref().is_some_and(|a| a.life == life) {
+        if self.nodes[node]
+            .agent
+            .as_ref()
+            .is_some_and(|a| a.life == life)
+        {
             self.agent_event(node, AgentEvent::PeerAnswered(request, answer));
         }
         Ok(())

@@ -43,13 +43,55 @@ pub(crate) enum SrunEvent {
     Killed,
 }
 
+/// Time in which a step gives back what it had on a node that runs nothing of it, milliseconds.
+const GIVEN_BACK_MS: u64 = 90_000;
+
 impl World {
+    /// What steps hold of their job's nodes is used by some process, or given back soon.
+    pub(crate) fn invariant_nothing_is_held_by_nothing(&mut self) -> super::Outcome {
+        let mut idle = BTreeSet::new();
+        for lead in &self.nodes {
+            let Some(agent) = lead.agent.as_ref().filter(|_| lead.is_welcomed()) else {
+                continue;
+            };
+            for (run, step, name) in agent.machine.held_parts() {
+                let at = self.nodes.iter().position(|n| n.name == name);
+                let Some(at) = at else { continue };
+                let is_it = |stepd: &crate::node::SimStepd| {
+                    let order = stepd.order().map(|next| &next.order);
+                    order.is_some_and(|o| o.run == run && o.launch.step == step)
+                };
+                let here = &self.nodes[at];
+                if !here.machine.stepds.values().any(is_it) && here.is_welcomed() {
+                    idle.insert((run, step, at));
+                }
+            }
+        }
+        self.truth.held_idle.retain(|key, _| idle.contains(key));
+        for key in idle {
+            let since = *self.truth.held_idle.entry(key).or_insert(self.now);
+            let (run, step, at) = key;
+            let disturbed = self.nodes.iter().map(|n| n.disturbed_at).max();
+            let since = since.max(disturbed.unwrap_or(0));
+            if self.now - since > GIVEN_BACK_MS {
+                return Err(crate::Violation::new(
+                    "invariant_nothing_is_held_by_nothing",
+                    format!(
+                        "step {}.{step} of launch {} holds what it had of {}, which runs nothing of it",
+                        run.job, run.attempt.0, self.nodes[at].name
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Users begin steps in a job that begins.
     pub(super) fn plan_sruns(&mut self, node: usize, run: JobAttempt, within_ms: u64) {
-        if !self.random.one_in(2) {
+        if self.random.one_in(3) {
             return;
         }
-        for _ in 0..self.random.between(1, 4) {
+        for _ in 0..self.random.between(1, 5) {
             let delay = self.random.below(within_ms.max(1));
             self.machine_later(delay, node, NodeEvent::SrunStarts(run));
         }
@@ -78,7 +120,9 @@ impl World {
         self.sruns.insert(id, srun);
         trace!(
             self,
-            "srun {id} of {}/{} asks for {:?} tasks on {:?} nodes", run.job, run.attempt.0,
+            "srun {id} of {}/{} asks for {:?} tasks on {:?} nodes",
+            run.job,
+            run.attempt.0,
             spec.ntasks,
             spec.min_nodes
         );
@@ -216,9 +260,8 @@ impl World {
     }
 
     fn srun_may_end(&mut self, id: SrunId) {
-        let is_over = |s: &Srun| {
-            (s.is_over || s.agent.is_none()) && s.stepds.is_empty() && s.connecting == 0
-        };
+        let is_over =
+            |s: &Srun| (s.is_over || s.agent.is_none()) && s.stepds.is_empty() && s.connecting == 0;
         if self.sruns.get(&id).is_some_and(is_over) {
             self.srun_ends(id);
         }

@@ -219,8 +219,7 @@ impl World {
                 if !disk.leave((run, step), *end, kept, now) {
                     trace!(
                         self,
-                        "{}: the result of step {}.{step} is lost", self.nodes[node].name,
-                        run.job
+                        "{}: the result of step {}.{step} is lost", self.nodes[node].name, run.job
                     );
                     self.nodes[node].disturbed_at = self.now;
                 }

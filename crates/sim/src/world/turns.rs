@@ -414,6 +414,8 @@ impl World {
     pub(crate) fn accounting_goes_on(&mut self) -> Outcome {
         invariants::invariant_running_jobs_are_known_to_their_nodes(self)?;
         invariants::invariant_stopped_scripts_stand_still(self)?;
+        self.invariant_nothing_is_held_by_nothing()?;
+        self.invariant_resumed_scripts_go_on()?;
         invariants::invariant_memory_is_bounded(self)?;
         self.invariant_requests_are_answered()?;
         self.invariant_limits_are_enforced()?;
