@@ -6,7 +6,7 @@ use muster_model::command::{
 };
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, NodeIdx, StepNo};
 use muster_model::job::{Hold, JobState, Reason};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{DependencyKind, JobSpec, ResourceAsk};
@@ -493,10 +493,8 @@ fn a_suspended_job_lends_its_cpus_and_keeps_its_time() {
     assert_eq!(world.job(id).run_time_ms(world.now), 60_000);
     // The node may not have heard of it.
     let attempt = world.job(id).attempt;
-    world.node(0, NodeCommand::Lost);
-    world.register(0, "boot1", &[(id, attempt)]);
-    let goes_on = |effect: &Effect| matches!(effect, Effect::Signal { signal: 18, .. });
-    assert!(world.effects.iter().any(goes_on), "{:?}", world.effects);
+    let orders = world.state.orders_for_node(NodeIdx(0), &[(id, attempt)]);
+    assert!(matches!(orders[..], [Effect::Signal { signal: 18, .. }]));
     world.pass(539);
     assert_eq!(world.job(id).state, JobState::Running);
     world.pass(1);

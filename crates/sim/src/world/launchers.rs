@@ -320,8 +320,7 @@ impl World {
                 })?;
             }
             has_acted |= !actions.is_empty();
-            let mut actions = actions.into_iter();
-            while let Some(action) = actions.next() {
+            for action in actions {
                 if self.launcher_is_killed(node, &action) {
                     self.launcher_dies(node)?;
                     return Ok(false);

@@ -134,7 +134,7 @@ impl World {
                 request,
                 body,
                 is_lost,
-            } => self.peer_asks(node, (from, life, request), body, is_lost),
+            } => self.peer_asks(node, (from, life, request), *body, is_lost),
             NodeEvent::PeerAnswers {
                 life,
                 request,

@@ -48,7 +48,7 @@ impl World {
         &mut self,
         node: usize,
         (from, life, request): (usize, u64, PeerRequestId),
-        body: Box<AgentRequest>,
+        body: AgentRequest,
         is_lost: bool,
     ) -> Outcome {
         let fails = self.healing_since.is_none()
@@ -74,7 +74,7 @@ impl World {
         };
         let asker = Asker::Peer(from, life, asked);
         let conn = PEER_CONNS + ((from as u64) << 20) + life;
-        self.open_request(node, (asker, conn, 0), *body, None);
+        self.open_request(node, (asker, conn, 0), body, None);
         Ok(())
     }
 

@@ -330,10 +330,9 @@ impl World {
         let Some(stepd) = self.nodes[node].machine.stepds.remove(&pid) else {
             return Ok(());
         };
-        for channel in [stepd.launcher_channel, stepd.agent_channel] {
-            if let Some(channel) = channel {
-                self.close_lower(node, channel);
-            }
+        let channels = [stepd.launcher_channel, stepd.agent_channel];
+        for channel in channels.into_iter().flatten() {
+            self.close_lower(node, channel);
         }
         if let Some(srun) = stepd.srun() {
             self.srun_loses_stepd(srun, node, pid);
