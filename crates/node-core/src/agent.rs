@@ -21,6 +21,7 @@ mod stepds;
 #[cfg(test)]
 mod tests;
 pub mod transition;
+pub mod view;
 
 pub use clients::is_of_agents;
 pub use interface::{
@@ -37,7 +38,6 @@ use actions::Actions;
 use clients::Inspections;
 use greeting::Sessions;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::StepNo;
 use muster_model::time::Timestamp;
 use node::Node;
 use reports::Reports;
@@ -205,32 +205,6 @@ impl Agent {
             AgentEvent::Idle => self.send_gathered(),
             AgentEvent::StepdsRead => {}
         }
-    }
-
-    /// Launches that it knows.
-    pub fn known_jobs(&self) -> impl Iterator<Item = JobAttempt> {
-        self.jobs.iter().map(|(run, _)| run)
-    }
-
-    /// Parts of steps led from here that hold what they have against other steps: the step, and the node's name.
-    pub fn held_parts(&self) -> impl Iterator<Item = (JobAttempt, StepNo, &str)> {
-        self.steps.held_parts()
-    }
-
-    /// What is known of jobs, under way, or not acknowledged, by kind: nothing of an agent that is idle.
-    pub fn unfinished(&self) -> impl Iterator<Item = &'static str> {
-        let all = [
-            ("jobs", self.jobs.iter().next().is_none()),
-            ("reports", self.reports.is_empty()),
-            ("steps", self.steps.is_empty()),
-            ("parts of steps", self.node_steps.is_empty()),
-            ("questions to agents", self.tree.is_quiet()),
-            ("questions about processes", self.inspections.is_empty()),
-            ("step daemons to read", self.reading.is_none()),
-        ];
-        all.into_iter()
-            .filter(|(_, is_done)| !is_done)
-            .map(|(what, _)| what)
     }
 
     fn timer_due(&mut self, timer: Timer) {

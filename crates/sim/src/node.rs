@@ -19,6 +19,8 @@ use muster_model::ids::{Attempt, JobId};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::node::NodeInfo;
 use muster_model::time::Timestamp;
+use muster_node_core::agent::view;
+use muster_node_core::launcher::known_jobs;
 use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{NodeHello, NumberedReport, Report};
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,9 +165,9 @@ impl Node {
     pub(crate) fn present(&self) -> BTreeSet<JobAttempt> {
         let mut present: BTreeSet<JobAttempt> = BTreeSet::new();
         present.extend(self.machine.runs());
-        present.extend(self.agent.iter().flat_map(|a| a.machine.known_jobs()));
+        present.extend(self.agent.iter().flat_map(|a| view::known_jobs(&a.machine)));
         match &self.launcher {
-            Some(launcher) => present.extend(launcher.machine.known_jobs()),
+            Some(launcher) => present.extend(known_jobs(&launcher.machine)),
             None => present.extend(self.disk.runs(&self.boot_id())),
         }
         present
@@ -194,14 +196,14 @@ impl Node {
         let launcher = self.launcher.as_ref();
         is_idle
             && self.reported.is_empty()
-            && launcher.is_some_and(|l| l.machine.known_jobs().next().is_none())
+            && launcher.is_some_and(|l| known_jobs(&l.machine).next().is_none())
             && self.machine.runs().is_empty()
             && self.machine.stepds.is_empty()
     }
 
     /// What is left here, in words.
     pub(crate) fn remains(&self) -> String {
-        let known = |jobs: Vec<JobAttempt>| -> Vec<String> {
+        let names = |jobs: Vec<JobAttempt>| -> Vec<String> {
             jobs.iter()
                 .map(|run| format!("{}/{}", run.job, run.attempt.0))
                 .collect()
@@ -212,11 +214,11 @@ impl Node {
             "{} (up {}): agent {:?} unfinished {:?} conn {:?} welcomed {}, launcher {:?}, processes {:?}, daemons {:?}, unacknowledged {}",
             self.name,
             self.machine_up,
-            agent.map(|a| known(a.machine.known_jobs().collect())),
+            agent.map(|a| names(view::known_jobs(&a.machine).collect())),
             agent.map(|a| a.unfinished()),
             self.conn(),
             self.is_welcomed(),
-            launcher.map(|l| known(l.machine.known_jobs().collect())),
+            launcher.map(|l| names(known_jobs(&l.machine).collect())),
             self.machine
                 .processes
                 .iter()

@@ -189,7 +189,7 @@ pub(crate) struct Truth {
     /// How steps have ended, as agents that led them have reported.
     pub(crate) step_ends: BTreeMap<(JobAttempt, StepNo), StepReports>,
     /// Since when scripts stand still whose jobs run as far as the controller knows, milliseconds.
-    pub(crate) standing: BTreeMap<(usize, JobAttempt), u64>,
+    pub(crate) halted: BTreeMap<(usize, JobAttempt), u64>,
     /// Since when parts of steps are held on a node that runs nothing of them, milliseconds.
     pub(crate) held_idle: BTreeMap<(JobAttempt, StepNo, usize), u64>,
 }

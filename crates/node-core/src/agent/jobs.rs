@@ -5,7 +5,6 @@ use super::{Agent, AgentEvent};
 use crate::exit_status::exit_status;
 use crate::job_table::Job;
 use crate::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
-use crate::signals::{SIGCONT, SIGSTOP};
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::effect::TerminateReason;
@@ -262,7 +261,11 @@ impl Agent {
                     step: None,
                     signal,
                     scope: SignalScope::Full,
-                } => self.signalled(JobAttempt::new(job, attempt), signal),
+                } => {
+                    if self.jobs.signalled(JobAttempt::new(job, attempt), signal) {
+                        self.steps.may_fit();
+                    }
+                }
                 Order::Signal { .. }
                 | Order::StepLimit { .. }
                 | Order::Tell { .. }
@@ -294,21 +297,6 @@ impl Agent {
         self.jobs.entry(run).grant = Some(Rc::clone(grant));
         self.sample_from_now(grant);
         self.grant_came(grant.job);
-    }
-
-    /// The whole of a job gets a signal: while it is suspended no step of it starts.
-    fn signalled(&mut self, run: JobAttempt, signal: u32) {
-        let Some(job) = self.jobs.get_mut(run) else {
-            return;
-        };
-        match i32::try_from(signal) {
-            Ok(SIGSTOP) => job.suspended = true,
-            Ok(SIGCONT) => {
-                job.suspended = false;
-                self.steps.may_fit();
-            }
-            _ => {}
-        }
     }
 
     /// The controller ends a job. One that is not known is not known to the launcher either, which says so.

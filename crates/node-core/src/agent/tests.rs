@@ -9,7 +9,7 @@ use crate::messages::{
     KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand, StepdEvent,
 };
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;

@@ -47,11 +47,6 @@ impl Launcher {
         self.roles.contains_key(&pid)
     }
 
-    /// Jobs that are known.
-    pub fn known_jobs(&self) -> impl Iterator<Item = JobAttempt> {
-        self.jobs.keys().copied()
-    }
-
     /// Whether the executor may look for what is left of a job.
     pub fn knows_job(&self, run: JobAttempt) -> bool {
         self.jobs.contains_key(&run)
@@ -65,4 +60,9 @@ impl Launcher {
             is_recovered: entry.is_some_and(|e| e.is_recovered),
         }
     }
+}
+
+/// Jobs that a launcher knows, for those who compare that with what really runs.
+pub fn known_jobs(launcher: &Launcher) -> impl Iterator<Item = JobAttempt> {
+    launcher.jobs.keys().copied()
 }

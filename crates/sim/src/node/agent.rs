@@ -3,7 +3,7 @@
 use super::machine::ChannelId;
 use minicbor::bytes::ByteVec;
 use muster_node_core::agent::{
-    Agent, AgentEvent, DialId, PeerRequestId, RequestId, StdioId, StepdId,
+    Agent, AgentEvent, DialId, PeerRequestId, RequestId, StdioId, StepdId, view,
 };
 use muster_node_core::messages::{Attach, LauncherCommand};
 use muster_proto::frame::Frames;
@@ -127,7 +127,7 @@ impl AgentProcess {
     pub(crate) fn unfinished(&self) -> String {
         format!(
             "{:?}, requests {:?}, streams {:?}, daemons {:?}, {} inputs",
-            self.machine.unfinished().collect::<Vec<_>>(),
+            view::unfinished(&self.machine).collect::<Vec<_>>(),
             self.requests,
             self.streams,
             self.stepds,
@@ -137,7 +137,7 @@ impl AgentProcess {
 
     /// Nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.machine.unfinished().next().is_none()
+        view::unfinished(&self.machine).next().is_none()
             && self.inbox.is_empty()
             && self.requests.is_empty()
             && self.streams.is_empty()

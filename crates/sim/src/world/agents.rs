@@ -67,7 +67,7 @@ impl World {
     }
 
     /// Messages of the launcher arrive.
-    pub(super) fn agent_hears(
+    pub(super) fn agent_receives_launcher(
         &mut self,
         node: usize,
         link: u64,

@@ -24,7 +24,7 @@ impl World {
             let job = jobs.get(&run.job).filter(|job| job.attempt == run.attempt);
             job.is_some_and(|job| job.state == JobState::Running && !job.completing)
         };
-        let mut standing = BTreeSet::new();
+        let mut halted = BTreeSet::new();
         for (at, node) in self.nodes.iter().enumerate() {
             let all = node.machine.processes.values();
             let stopped = all.filter(|p| p.is_alive() && p.stopped.is_some());
@@ -33,12 +33,12 @@ impl World {
                 _ => None,
             });
             if self.connected_since(at).is_some() {
-                standing.extend(scripts.filter(|run| runs(*run)).map(|run| (at, run)));
+                halted.extend(scripts.filter(|run| runs(*run)).map(|run| (at, run)));
             }
         }
-        self.truth.standing.retain(|key, _| standing.contains(key));
-        for key in standing {
-            let since = *self.truth.standing.entry(key).or_insert(self.now);
+        self.truth.halted.retain(|key, _| halted.contains(key));
+        for key in halted {
+            let since = *self.truth.halted.entry(key).or_insert(self.now);
             let connected = self.connected_since(key.0).unwrap_or(self.now);
             let since = since.max(connected).max(self.nodes[key.0].disturbed_at);
             if self.now - since > GOES_ON_WITHIN_MS {

@@ -115,7 +115,9 @@ impl World {
             NodeEvent::ToLauncher { link, messages } => {
                 self.launcher_receives(node, link, messages)
             }
-            NodeEvent::FromLauncher { link, messages } => self.agent_hears(node, link, messages),
+            NodeEvent::FromLauncher { link, messages } => {
+                self.agent_receives_launcher(node, link, messages)
+            }
             NodeEvent::LinkClosed { link, life } => {
                 self.link_closed(node, link, life);
                 Ok(())

@@ -6,7 +6,7 @@ use super::{World, WorldEvent, trace};
 use crate::controller::keys;
 use crate::node::{Asker, StepdInput};
 use muster_model::ids::StepNo;
-use muster_node_core::agent::{AgentEvent, ConnId};
+use muster_node_core::agent::{AgentEvent, ConnId, view};
 use muster_node_core::messages::JobAttempt;
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub(crate) struct Srun {
 /// Something that happens to an srun.
 pub(crate) enum SrunEvent {
     /// The agent's answer arrives.
-    Hears(Box<AgentReply>),
+    Replied(Box<AgentReply>),
     /// The agent has no more to say.
     Over,
     /// Its connection to a step daemon, by this socket, is made.
@@ -54,7 +54,7 @@ impl World {
             let Some(agent) = lead.agent.as_ref().filter(|_| lead.is_welcomed()) else {
                 continue;
             };
-            for (run, step, name) in agent.machine.held_parts() {
+            for (run, step, name) in view::held_parts(&agent.machine) {
                 let at = self.nodes.iter().position(|n| n.name == name);
                 let Some(at) = at else { continue };
                 let is_it = |stepd: &crate::node::SimStepd| {
@@ -160,7 +160,7 @@ impl World {
 
     pub(super) fn reply_to_srun(&mut self, srun: SrunId, reply: AgentReply) {
         let delay = self.hop();
-        let event = SrunEvent::Hears(Box::new(reply));
+        let event = SrunEvent::Replied(Box::new(reply));
         self.later(delay, WorldEvent::Srun { srun, event });
     }
 
@@ -175,7 +175,7 @@ impl World {
             return Ok(());
         }
         match event {
-            SrunEvent::Hears(reply) => self.srun_hears(id, *reply),
+            SrunEvent::Replied(reply) => self.srun_receives(id, *reply),
             SrunEvent::Over => {
                 if let Some(srun) = self.sruns.get_mut(&id) {
                     srun.is_over = true;
@@ -191,7 +191,7 @@ impl World {
         Ok(())
     }
 
-    fn srun_hears(&mut self, id: SrunId, reply: AgentReply) {
+    fn srun_receives(&mut self, id: SrunId, reply: AgentReply) {
         match reply {
             AgentReply::Created(created) => {
                 trace!(self, "srun {id} has step {}", created.step);

@@ -119,7 +119,7 @@ impl Agent {
                 waiting.refuse(&mut self.out, RefusalCode::JobNotHere.into());
                 continue;
             };
-            if self.is_suspended(run) {
+            if self.jobs.is_suspended(run) {
                 match waiting.spec.immediate {
                     true => waiting.refuse(&mut self.out, RefusalCode::NotImmediate.into()),
                     false => self.wait_on(waiting),
@@ -158,11 +158,6 @@ impl Agent {
         true
     }
 
-    /// Whether a job is suspended: others may have its CPUs.
-    fn is_suspended(&self, run: JobAttempt) -> bool {
-        self.jobs.get(run).is_some_and(|job| job.suspended)
-    }
-
     /// Leaves a step in the queue.
     fn wait_on(&mut self, mut waiting: Waiting) {
         if !std::mem::replace(&mut waiting.has_timer, true) {
@@ -180,7 +175,7 @@ impl Agent {
         };
         let grant = self.jobs.get(run).and_then(|j| j.grant.as_ref());
         let owner = grant.map_or(0, |g| g.spec.owner.uid);
-        let text = if self.is_suspended(run) {
+        let text = if self.jobs.is_suspended(run) {
             "Requested operation is presently disabled"
         } else if self.must_wait_for_controller(owner) {
             "The controller has not acknowledged earlier steps"
