@@ -65,7 +65,7 @@ pub enum Plant {
     LostLaunch,
     /// Now and then a launch names CPUs that another job has.
     CoreGivenTwice,
-    /// Now and then an agent is told that a job is gone while its processes run.
+    /// Now and then an agent receives that a job is gone while its processes run.
     EarlyRelease,
     /// Now and then the end of a script or step is lost between an agent and its connection.
     LostEnd,

@@ -83,9 +83,8 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             step,
             end,
         } => {
-            // Parts of a step on other nodes may end after the last of the job has left the node that leads it.
-            let known = of_lead(draft, idx, (*job, *attempt))
-                .or_else(|| Some(current(draft, idx, (*job, *attempt))?.1))
+            // Parts of a step on other nodes may begin and end after the last of the job has left the node that leads it.
+            let known = with_steps(draft, idx, (*job, *attempt))
                 .is_some_and(|job| job.steps.iter().any(|s| s.step == *step));
             if known {
                 draft.emit(Event::StepEnded {
@@ -108,15 +107,16 @@ fn current<'d>(
     Some((ending::position_on(job, idx)?, job))
 }
 
-/// The job, if it is the current attempt and the node leads it, or did until it left the node.
-fn of_lead<'d>(
+/// The job of whose steps a node may report: one that holds it, or that it leads and that is not over on other nodes.
+fn with_steps<'d>(
     draft: &'d Draft<'_>,
     idx: NodeIdx,
     (id, attempt): (JobId, Attempt),
 ) -> Option<&'d Job> {
     let job = draft.job(id).filter(|job| job.attempt == attempt)?;
     let lead = job.alloc.as_ref()?.nodes.first()?;
-    (lead.node == idx).then_some(job)
+    let is_led = lead.node == idx && !job.nodes_held.is_empty();
+    (is_led || ending::position_on(job, idx).is_some()).then_some(job)
 }
 
 fn change(draft: &mut Draft<'_>, node: NodeIdx, change: NodeChange) {
@@ -278,7 +278,7 @@ fn released(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt)) {
 
 fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt), step: &Step) {
     // A node that lost its memory tells of steps again, even of some that are over by now.
-    let is_news = current(draft, idx, launch).is_some_and(|(_, job)| !job.knows_step(step.step));
+    let is_news = with_steps(draft, idx, launch).is_some_and(|job| !job.knows_step(step.step));
     if is_news {
         launched(draft, idx);
         draft.emit(Event::StepStarted {

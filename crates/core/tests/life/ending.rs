@@ -263,7 +263,19 @@ fn the_end_of_a_step_counts_when_its_lead_is_released() {
     let again = ended(&world, 4);
     world.node(0, again);
     assert!(world.events.is_empty(), "it has ended");
+    // All nodes of another one have answered only now.
+    let late = |world: &World, no| NodeCommand::StepStarted {
+        job: id,
+        attempt,
+        step: Box::new(step(no, world.now)),
+    };
+    let second = late(&world, 1);
+    world.node(0, second);
+    assert!(matches!(&world.events[..], [Event::StepStarted { .. }]));
     world.node(1, NodeCommand::Released { job: id, attempt });
+    let third = late(&world, 2);
+    world.node(0, third);
+    assert!(world.events.is_empty(), "the job is over");
     assert!(world.job(id).is_over());
     world.check_replay();
 }
