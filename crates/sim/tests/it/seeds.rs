@@ -142,6 +142,7 @@ fn an_early_release_is_found() {
         &[
             "invariant_no_cpu_is_used_twice",
             "invariant_one_attempt_runs_at_once",
+            "invariant_nothing_starts_in_a_released_job",
         ],
     );
 }
