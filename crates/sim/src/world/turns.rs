@@ -509,9 +509,9 @@ fn brief(event: &Event) -> String {
             format!("NodeRegistered {} boot {}", node.0, info.boot_id)
         }
         other => {
-            let mut text = format!("{other:?}");
-            text.truncate(160);
-            text
+            let text = format!("{other:?}");
+            // A user's text may have letters of several bytes.
+            text.chars().take(160).collect()
         }
     }
 }
