@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The text before the unavailable nodes that a job names, where reasons are shown.
-const UNAVAILABLE: &str = "UnavailableNodes:";
+pub(crate) const UNAVAILABLE: &str = "UnavailableNodes:";
 
 impl State {
     /// Applies one event. Total: an event that does not fit the state is a bug and panics by name.

@@ -175,14 +175,25 @@ impl State {
                     now: false,
                     why: why_ended(job),
                 }),
-                // A limit that was changed while the node was away.
-                Phase::Running => out.extend(limited(job).map(|(step, limit)| Effect::StepLimit {
-                    node,
-                    job: id,
-                    attempt,
-                    step,
-                    limit,
-                })),
+                // The order to go on may have been lost with the connection, and limits may have been changed meanwhile.
+                Phase::Running => {
+                    let was_stopped = job.suspended_ms > 0;
+                    out.extend(was_stopped.then_some(Effect::Signal {
+                        node,
+                        job: id,
+                        attempt,
+                        step: None,
+                        signal: SIGCONT,
+                        scope: SignalScope::Full,
+                    }));
+                    out.extend(limited(job).map(|(step, limit)| Effect::StepLimit {
+                        node,
+                        job: id,
+                        attempt,
+                        step,
+                        limit,
+                    }));
+                }
                 Phase::Pending | Phase::Ended | Phase::Gone => {}
             }
         }

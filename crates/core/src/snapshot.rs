@@ -204,6 +204,8 @@ fn without_notes(job: &Job) -> Job {
     if job.is_startable() {
         job.reason = Reason::None;
     }
+    job.reason_detail
+        .take_if(|text| text.starts_with(apply::UNAVAILABLE));
     job.expected_start = None;
     job.last_sched_eval = None;
     job

@@ -24,7 +24,7 @@ mod link_queue;
 mod links;
 pub mod mail;
 mod mail_address;
-mod node_link;
+pub mod node_link;
 mod notify;
 mod passed;
 pub mod patience;

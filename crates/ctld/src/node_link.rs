@@ -12,6 +12,7 @@ use log::{info, warn};
 use minicbor::bytes::ByteVec;
 use muster_model::command::Identity;
 use muster_model::ids::{BlobId, NodeIdx};
+use muster_model::time::Timestamp;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_proto::node::{NodeHello, NodeSettings, Order, Orders, ToCtld, ToNode};
@@ -36,8 +37,8 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(20);
 /// An agent that is silent for this long is asked whether it is there, and given up after as long again.
 const PING: Duration = Duration::from_secs(15);
 
-/// The state of an agent's connection.
-struct Outgoing {
+/// What leaves by the connection of an agent: frames, sealed for the agent and its launcher.
+pub struct Outgoing {
     keys: Keys,
     /// Public keys of agent and launcher for this connection.
     node_keys: [ByteVec; 2],
@@ -60,7 +61,7 @@ pub(crate) async fn serve(
     // The controller stops once what the writer has for the agent is written.
     let _open = shared.links.open();
     let name = hello.name.clone();
-    let node_keys = [hello.key.clone(), hello.launcher_key.clone()];
+    let outgoing = Outgoing::new(shared.keys.clone(), &hello);
     let (send, mut orders) = mpsc::unbounded_channel();
     let generation = shared.next_generation();
     let (answer, accepted) = oneshot::channel();
@@ -85,14 +86,6 @@ pub(crate) async fn serve(
             return;
         }
         Err(_) => return,
-    };
-    let outgoing = Outgoing {
-        keys: shared.keys.clone(),
-        node_keys,
-        sessions: None,
-        cluster: String::new(),
-        node: name.clone(),
-        sent: VecDeque::new(),
     };
     let end = talk(
         &shared,
@@ -159,7 +152,7 @@ impl Sending {
             batch.extend(self.queue.take_signals(BATCH));
             self.signals_at = Instant::now() + SIGNALS_EVERY;
         }
-        let (frames, count) = self.outgoing.encode(batch.into_iter())?;
+        let (frames, count) = self.outgoing.encode(batch.into_iter(), now())?;
         stats.to_nodes.fetch_add(count, Relaxed);
         (self.frames, self.written) = (frames, 0);
         Ok(())
@@ -273,8 +266,27 @@ fn take(
 }
 
 impl Outgoing {
-    /// Frames for a run of messages, and how many: neighbouring orders share one, and a seal.
-    fn encode(&mut self, messages: impl Iterator<Item = ToLink>) -> io::Result<(Vec<u8>, u64)> {
+    /// To the agent that has greeted so.
+    pub fn new(keys: Keys, hello: &NodeHello) -> Outgoing {
+        Outgoing {
+            keys,
+            node_keys: [hello.key.clone(), hello.launcher_key.clone()],
+            sessions: None,
+            cluster: String::new(),
+            node: hello.name.clone(),
+            sent: VecDeque::new(),
+        }
+    }
+
+    /// Frames for a run of messages that leave at this time, and how many: neighbouring orders share one, and a seal.
+    ///
+    /// # Errors
+    /// The keys of the node are none, or orders come before a welcome: the connection is of no use.
+    pub fn encode(
+        &mut self,
+        messages: impl Iterator<Item = ToLink>,
+        at: Timestamp,
+    ) -> io::Result<(Vec<u8>, u64)> {
         let mut out = Vec::new();
         let mut frames = 0;
         let mut batch = Batch::default();
@@ -293,7 +305,7 @@ impl Outgoing {
                 }
                 ToLink::Settings(settings) => {
                     // They count for the orders after them.
-                    frames += self.seal(&mut batch, &mut out)?;
+                    frames += self.seal(&mut batch, &mut out, at)?;
                     batch.settings = Some(settings);
                     continue;
                 }
@@ -301,10 +313,10 @@ impl Outgoing {
                 ToLink::Stop(too) => frame::encode(&ToNode::Stop(too)),
                 ToLink::Replaced => continue,
             };
-            frames += self.seal(&mut batch, &mut out)? + 1;
+            frames += self.seal(&mut batch, &mut out, at)? + 1;
             out.extend_from_slice(&other);
         }
-        frames += self.seal(&mut batch, &mut out)?;
+        frames += self.seal(&mut batch, &mut out, at)?;
         Ok((out, frames))
     }
 
@@ -338,7 +350,7 @@ impl Outgoing {
     }
 
     /// Makes a frame of the orders, if there are any; how many it made.
-    fn seal(&mut self, batch: &mut Batch, out: &mut Vec<u8>) -> io::Result<u64> {
+    fn seal(&mut self, batch: &mut Batch, out: &mut Vec<u8>, at: Timestamp) -> io::Result<u64> {
         if batch.orders.is_empty() && batch.settings.is_none() {
             return Ok(0);
         }
@@ -353,7 +365,7 @@ impl Outgoing {
         let orders = Orders {
             cluster: self.cluster.clone(),
             node: self.node.clone(),
-            at: now(),
+            at,
             blobs: std::mem::take(&mut batch.blobs),
             orders: std::mem::take(&mut batch.orders),
             drop_blobs: self.sent.drain(..excess).collect(),
@@ -393,14 +405,14 @@ mod tests {
     fn settings_follow_the_welcome_and_bear_both_seals() {
         let keys = Keys::from_bytes([3; 64]);
         let (agent, launcher) = (KeyPair::of([1; 32]), KeyPair::of([2; 32]));
-        let mut outgoing = Outgoing {
-            keys: keys.clone(),
-            node_keys: [agent.public(), launcher.public()].map(|key| key.to_vec().into()),
-            sessions: None,
-            cluster: String::new(),
-            node: "n1".to_owned(),
-            sent: VecDeque::new(),
+        let hello = NodeHello {
+            name: "n1".to_owned(),
+            info: Default::default(),
+            present: Vec::new(),
+            key: agent.public().to_vec().into(),
+            launcher_key: launcher.public().to_vec().into(),
         };
+        let mut outgoing = Outgoing::new(keys.clone(), &hello);
         let welcome = Welcome {
             public_key: keys.public().into(),
             cluster: "c".to_owned(),
@@ -418,7 +430,7 @@ mod tests {
             ToLink::Order(Order::Reboot, Vec::new()),
             ToLink::Settings(Box::new(second.clone())),
         ];
-        let (bytes, count) = outgoing.encode(messages.into_iter()).unwrap();
+        let (bytes, count) = outgoing.encode(messages.into_iter(), now()).unwrap();
         assert_eq!(count, 3);
         let mut frames = Frames::default();
         frames.push(&bytes);

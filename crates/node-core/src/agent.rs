@@ -21,6 +21,7 @@ mod stepds;
 #[cfg(test)]
 mod tests;
 pub mod transition;
+pub mod view;
 
 pub use clients::is_of_agents;
 pub use interface::{

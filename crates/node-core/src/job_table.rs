@@ -2,6 +2,7 @@
 //! launch of it is still being killed here.
 
 use crate::messages::JobAttempt;
+use crate::signals::{SIGCONT, SIGSTOP};
 use muster_model::ids::{Attempt, JobId};
 use muster_model::job::NodeShare;
 use muster_proto::node::JobGrant;
@@ -18,6 +19,8 @@ pub struct Job {
     pub ending: bool,
     /// The controller has ended it, for any reason.
     pub terminated: bool,
+    /// The controller has suspended it: others may have its CPUs.
+    pub suspended: bool,
     /// The end of its script, or its failure to start, is in the reports.
     pub concluded: bool,
     /// So is its release.
@@ -85,6 +88,24 @@ impl Jobs {
     pub fn remove(&mut self, run: JobAttempt) -> Option<Job> {
         self.leaving.remove(&run);
         self.all.remove(&run)
+    }
+
+    /// The whole of a launch gets a signal: while it is suspended no step of it starts. Whether it goes on.
+    pub fn signalled(&mut self, run: JobAttempt, signal: u32) -> bool {
+        let (Some(job), Ok(signal)) = (self.all.get_mut(&run), i32::try_from(signal)) else {
+            return false;
+        };
+        match signal {
+            SIGSTOP => job.suspended = true,
+            SIGCONT => job.suspended = false,
+            _ => {}
+        }
+        signal == SIGCONT
+    }
+
+    /// Whether a launch is suspended: others may have its CPUs.
+    pub fn is_suspended(&self, run: JobAttempt) -> bool {
+        self.all.get(&run).is_some_and(|job| job.suspended)
     }
 
     /// All launches, by job and attempt.

@@ -37,6 +37,7 @@ pub use checks::check_agent;
 pub use end::{EncodedEnd, StepdEventRef};
 pub use groups::Account;
 pub use measure::{JobProcesses, Wanted};
+pub use membership::known_jobs;
 pub use node::Setup;
 pub use phase::{Move, Phase};
 pub use records::{Fault, RecordedAttempt, Records};

@@ -20,13 +20,17 @@ pub enum FaultClass {
     SlowSyncs,
     /// The controller's clock is set by hours or days.
     ClockSteps,
-    /// Nodes cannot write their records.
+    /// Nodes cannot write their records, or start processes.
     FailingNodes,
+    /// Agents, launchers, step daemons and sruns die when something has arrived at one of them.
+    DyingProcesses,
+    /// Messages between controller, agents and agents get lost, come twice or late.
+    UnreliableMessages,
 }
 
 impl FaultClass {
     /// All of them.
-    pub const ALL: [FaultClass; 7] = [
+    pub const ALL: [FaultClass; 9] = [
         FaultClass::HostileClients,
         FaultClass::LyingNodes,
         FaultClass::DyingThreads,
@@ -34,6 +38,8 @@ impl FaultClass {
         FaultClass::SlowSyncs,
         FaultClass::ClockSteps,
         FaultClass::FailingNodes,
+        FaultClass::DyingProcesses,
+        FaultClass::UnreliableMessages,
     ];
 
     fn name(self) -> &'static str {
@@ -45,6 +51,8 @@ impl FaultClass {
             FaultClass::SlowSyncs => "slow-syncs",
             FaultClass::ClockSteps => "clock-steps",
             FaultClass::FailingNodes => "failing-nodes",
+            FaultClass::DyingProcesses => "dying-processes",
+            FaultClass::UnreliableMessages => "unreliable-messages",
         }
     }
 }

@@ -20,6 +20,11 @@ use std::time::Duration;
 /// Name of every simulated cluster.
 pub(crate) const CLUSTER: &str = "sim";
 
+/// The controller's keys.
+pub(crate) fn keys() -> Keys {
+    Keys::from_bytes([7; 64])
+}
+
 /// A controller that runs.
 pub(crate) struct Controller {
     /// The real one.
@@ -97,7 +102,7 @@ impl Controller {
             state: recovered.state,
             log: Box::new(log),
             replica: to_replica,
-            keys: Keys::from_bytes([7; 64]),
+            keys: keys(),
             stats: Arc::new(Stats::default()),
             accounted: Box::new(move || reached.load(Relaxed)),
             // A place that is not there has room.

@@ -2,17 +2,19 @@
 //! ([`crate::ledger`]); those that look at nodes compare orders with what really runs there.
 
 use crate::Violation;
-use crate::agent::Run;
+use crate::ledger::Launch;
+use crate::node::{Kind, Share};
 use crate::world::World;
 use crate::world::accounting::{CAPPED, CAPPED_JOBS, LICENSE};
 use crate::world::attackers::attacks;
 use crate::world::clients::Submission;
-use crate::world::nodes::{share_of, shared_with};
+use crate::world::nodes::TaskKey;
 use muster_core::state::State;
 use muster_model::command::Reply;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::RefusalCode;
+use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
 use std::collections::BTreeMap;
 
@@ -251,7 +253,7 @@ pub(crate) fn invariant_a_launch_is_for_this_node(
     grant: &JobGrant,
 ) -> Outcome {
     let name = "invariant_a_launch_is_for_this_node";
-    let here = &world.agents[node].name;
+    let here = &world.nodes[node].name;
     let share = grant.alloc.nodes.get(grant.position as usize);
     let launch = world.ledger.launch(grant.job, grant.attempt);
     let durable = launch.is_some_and(|l| l.has_had(grant.position, World::idx(node)));
@@ -271,59 +273,134 @@ pub(crate) fn invariant_a_launch_is_for_this_node(
 pub(crate) fn invariant_a_released_launch_is_not_ordered_again(
     world: &World,
     node: usize,
-    run: Run,
+    run: JobAttempt,
 ) -> Outcome {
-    let agent = &world.agents[node];
-    let waits = agent
-        .waiting
-        .iter()
-        .any(|grant| (grant.job, grant.attempt) == run);
-    if waits || agent.runs.contains_key(&run) {
+    let here = &world.nodes[node];
+    if !here.released.contains(&run) {
         return Ok(());
     }
     broken(
         "invariant_a_released_launch_is_not_ordered_again",
-        format!("{}: launch {} of job {} again", agent.name, run.1.0, run.0),
+        format!(
+            "{}: launch {} of job {} again",
+            here.name, run.attempt.0, run.job
+        ),
     )
 }
 
-/// No launch starts processes twice on a node, reboots included.
+/// No launch starts its script twice on a node, reboots included.
 pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
     world: &World,
     node: usize,
-    run: Run,
+    run: JobAttempt,
 ) -> Outcome {
-    if !world.truth.started.contains(&(node, run.0, run.1)) {
+    if !world.truth.started.contains(&(node, run)) {
         return Ok(());
     }
     broken(
         "invariant_no_attempt_starts_twice_on_a_node",
         format!(
             "{}: launch {} of job {} ran before",
-            world.agents[node].name, run.1.0, run.0
+            world.nodes[node].name, run.attempt.0, run.job
         ),
     )
 }
 
+/// No task of a step starts twice, on whichever node.
+pub(crate) fn invariant_no_task_starts_twice(world: &World, node: usize, key: TaskKey) -> Outcome {
+    if !world.truth.tasks.contains(&key) {
+        return Ok(());
+    }
+    let (run, step, task) = key;
+    broken(
+        "invariant_no_task_starts_twice",
+        format!(
+            "{}: task {task} of step {}.{step} (launch {}) ran before",
+            world.nodes[node].name, run.job, run.attempt.0
+        ),
+    )
+}
+
+/// Nothing begins in a job that the controller knows to have left the node.
+pub(crate) fn invariant_nothing_starts_in_a_released_job(
+    world: &World,
+    node: usize,
+    run: JobAttempt,
+) -> Outcome {
+    let here = &world.nodes[node];
+    if !here.released.contains(&run) {
+        return Ok(());
+    }
+    broken(
+        "invariant_nothing_starts_in_a_released_job",
+        format!(
+            "{}: a process starts in launch {} of job {}, which was released",
+            here.name, run.attempt.0, run.job
+        ),
+    )
+}
+
+/// When a launcher says that a job has left the node, none of its processes runs there.
+pub(crate) fn invariant_nothing_outlives_its_job(
+    world: &World,
+    node: usize,
+    run: JobAttempt,
+) -> Outcome {
+    let here = &world.nodes[node];
+    let is_left = |kind: Kind| match kind {
+        Kind::Stepd(of) => {
+            // One that waits for a step has none of the job's resources, and is ending.
+            let has_step = |pid: &i32| !here.machine.stepds[pid].is_waiting();
+            let mut stepds = here.machine.stepds.keys();
+            of == run && stepds.any(|pid| here.machine.stepds[pid].run == run && has_step(pid))
+        }
+        kind => kind.run() == Some(run),
+    };
+    let processes = here.machine.processes.iter();
+    let mut live = processes.filter(|(_, p)| p.is_alive());
+    match live.find(|(_, p)| is_left(p.kind)) {
+        None => Ok(()),
+        Some((pid, process)) => broken(
+            "invariant_nothing_outlives_its_job",
+            format!(
+                "{}: launch {} of job {} is released, process {pid} is {:?}",
+                here.name, run.attempt.0, run.job, process.kind
+            ),
+        ),
+    }
+}
+
 /// No two jobs' processes have a CPU in common, as the node itself sees it, but for those of jobs that share, of jobs
-/// that are stopped, and of those that an administrator resumed while others had their CPUs. A node that comes back after it was given up is ordered to end what runs there before it gets anything
-/// new, and waits for that.
+/// that are stopped, and of those that an administrator resumed while others had their CPUs. A node that comes back after
+/// it was given up is ordered to end what runs there before it gets anything new, and waits for that.
 pub(crate) fn invariant_no_cpu_is_used_twice(
     world: &World,
     node: usize,
-    grant: &JobGrant,
+    run: JobAttempt,
+    share: &Share,
 ) -> Outcome {
-    let run = (grant.job, grant.attempt);
-    let cpus = share_of(grant);
-    let agent = &world.agents[node];
-    let started_at = world.ledger.launch(run.0, run.1).map(|l| l.started_at);
-    let was_resumed = |other: &Run| {
-        let launch = world.ledger.launch(other.0, other.1);
-        let resumed_at = launch.and_then(|launch| launch.resumed_at);
-        resumed_at.is_some() && resumed_at > started_at
+    let here = &world.nodes[node];
+    let own = world.ledger.launch(run.job, run.attempt);
+    let was_resumed = |other: &JobAttempt| {
+        let launch = world.ledger.launch(other.job, other.attempt);
+        let resumed = |a: Option<&Launch>, b: Option<&Launch>| {
+            let at = a.and_then(|launch| launch.resumed_at);
+            at.is_some() && at > b.map(|launch| launch.started_at)
+        };
+        resumed(launch, own) || resumed(own, launch)
     };
-    let mut others = agent.using(&cpus, shared_with(grant).as_deref());
-    others.retain(|other| !was_resumed(other));
+    // A script whose job is stopped is so as soon as it is there.
+    if world.truth.stopped.contains_key(&(node, run)) {
+        return Ok(());
+    }
+    let mut others = here
+        .machine
+        .using(&share.cpus, share.shared_with.as_deref());
+    let is_stopped = |other: &JobAttempt| {
+        let key = (node, *other);
+        world.truth.stopped.contains_key(&key) || world.truth.ended_stopped.contains(&key)
+    };
+    others.retain(|other| *other != run && !was_resumed(other) && !is_stopped(other));
     if others.is_empty() {
         return Ok(());
     }
@@ -331,12 +408,39 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
         "invariant_no_cpu_is_used_twice",
         format!(
             "{}: launch {} of job {} gets CPUs {:?}, which {others:?} uses",
-            agent.name,
-            run.1.0,
-            run.0,
-            cpus.iter().collect::<Vec<_>>()
+            here.name,
+            run.attempt.0,
+            run.job,
+            share.cpus.iter().collect::<Vec<_>>()
         ),
     )
+}
+
+/// The script of a job that a node was ordered to stop stands still, soon after the order.
+pub(crate) fn invariant_stopped_scripts_stand_still(world: &World) -> Outcome {
+    for (&(node, run), &at) in &world.truth.stopped {
+        let here = &world.nodes[node];
+        // A launcher that was lost in between gets the order again with the next connection.
+        let Some(connected) = world.connected_since(node) else {
+            continue;
+        };
+        let latest = at.max(here.disturbed_at).max(connected);
+        if world.now.saturating_sub(latest) < ORDER_ARRIVES_MS {
+            continue;
+        }
+        let mut scripts = here.machine.processes.values();
+        let goes_on = |p: &crate::node::Process| p.is_alive() && p.stopped.is_none();
+        if scripts.any(|p| p.kind == Kind::Script(run) && goes_on(p)) {
+            return broken(
+                "invariant_stopped_scripts_stand_still",
+                format!(
+                    "{}: launch {} of job {} was ordered to stop and goes on",
+                    here.name, run.attempt.0, run.job
+                ),
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A job runs under one attempt at a time. The one exception: an older attempt may still run on a node that was
@@ -345,34 +449,37 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
 pub(crate) fn invariant_one_attempt_runs_at_once(
     world: &World,
     starts_on: usize,
-    run: Run,
+    run: JobAttempt,
 ) -> Outcome {
-    let Some(starts) = world.ledger.launch(run.0, run.1) else {
+    let Some(starts) = world.ledger.launch(run.job, run.attempt) else {
         return Ok(());
     };
-    for (node, agent) in world.agents.iter().enumerate() {
-        for (other, local) in &agent.runs {
-            if other.0 != run.0 || other.1 == run.1 || !local.alive {
+    for (node, here) in world.nodes.iter().enumerate() {
+        let live = here.machine.processes.values().filter(|p| p.is_alive());
+        for other in live.filter_map(|p| p.kind.run()) {
+            if other.job != run.job || other.attempt == run.attempt {
                 continue;
             }
-            let Some(runs) = world.ledger.launch(other.0, other.1) else {
+            let Some(runs) = world.ledger.launch(other.job, other.attempt) else {
                 continue;
             };
             // An order to start the older one may also still have been on its way to the node that was given up.
-            let (older_on, from, to) = if other.1 < run.1 {
+            let (older_on, from, to) = if other.attempt < run.attempt {
                 (node, runs.started_at, starts.started_at)
             } else {
                 (starts_on, starts.started_at, runs.started_at)
             };
-            if !world
-                .ledger
-                .was_down_between(World::idx(older_on), from, to)
-            {
+            let older_on = World::idx(older_on);
+            if !world.ledger.was_down_between(older_on, from, to) {
                 return broken(
                     "invariant_one_attempt_runs_at_once",
                     format!(
                         "job {}: launch {} starts on {} while launch {} runs on {}",
-                        run.0, run.1.0, world.agents[starts_on].name, other.1.0, agent.name
+                        run.job,
+                        run.attempt.0,
+                        world.nodes[starts_on].name,
+                        other.attempt.0,
+                        here.name
                     ),
                 );
             }
@@ -392,18 +499,18 @@ pub(crate) fn invariant_observed_ends_are_recorded(
         return Ok(());
     };
     let name = "invariant_observed_ends_are_recorded";
-    let run = (report.job, report.attempt);
-    let agent = &world.agents[node].name;
+    let run = JobAttempt::new(report.job, report.attempt);
+    let agent = &world.nodes[node].name;
     let Some(end) = world
         .ledger
-        .launch(run.0, run.1)
+        .launch(run.job, run.attempt)
         .and_then(|launch| launch.end)
     else {
         return broken(
             name,
             format!(
                 "{agent} saw job {} end with {exit:?}; it was acknowledged, not recorded",
-                run.0
+                run.job
             ),
         );
     };
@@ -416,11 +523,36 @@ pub(crate) fn invariant_observed_ends_are_recorded(
             name,
             format!(
                 "{agent} saw job {} end with {exit:?}, recorded {end:?}",
-                run.0
+                run.job
             ),
         );
     }
     Ok(())
+}
+
+/// A step's end that the controller acknowledged is in history, as some agent has reported it, if the step's start is.
+pub(crate) fn invariant_reported_steps_are_accounted(
+    world: &World,
+    node: usize,
+    report: &NumberedReport,
+) -> Outcome {
+    let Report::StepEnded { step, .. } = &report.report else {
+        return Ok(());
+    };
+    let Some(launch) = world.ledger.launch(report.job, report.attempt) else {
+        return Ok(());
+    };
+    let is_accounted = launch.steps_ended.contains_key(step);
+    if is_accounted || !launch.steps_started.contains(step) {
+        return Ok(());
+    }
+    broken(
+        "invariant_reported_steps_are_accounted",
+        format!(
+            "{} saw step {}.{step} of launch {} end; it was acknowledged, not recorded",
+            world.nodes[node].name, report.job, report.attempt.0
+        ),
+    )
 }
 
 /// A node that is connected knows every job that the controller thinks it runs, soon after the order.
@@ -443,9 +575,12 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
                 continue;
             };
             let ordered = connected.max(launch.started_ms);
-            let agent = &world.agents[idx.0 as usize];
+            let agent = &world.nodes[idx.0 as usize];
+            let run = JobAttempt::new(job.id, job.attempt);
+            // An agent whose launcher is lost is not connected for long.
+            let knows = |l: &crate::node::LauncherProcess| l.machine.knows_job(run);
             if world.now.saturating_sub(ordered) > ORDER_ARRIVES_MS
-                && !agent.has_seen((job.id, job.attempt))
+                && !agent.launcher.as_ref().is_none_or(knows)
             {
                 return broken(
                     "invariant_running_jobs_are_known_to_their_nodes",
@@ -523,6 +658,39 @@ pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
     }
 }
 
+/// A step whose end an agent has reported is in history, with the status that was reported, unless the machine that could repeat
+/// the report was lost.
+pub(crate) fn invariant_steps_are_accounted_as_reported(world: &World) -> Outcome {
+    for ((run, step), reports) in &world.truth.step_ends {
+        let Some(launch) = world.ledger.launch(run.job, run.attempt) else {
+            continue;
+        };
+        let lead = World::idx(reports.node);
+        let is_lost = world.nodes[reports.node].boot != reports.boot
+            || world
+                .ledger
+                .was_down_between(lead, launch.started_at, u64::MAX);
+        if is_lost {
+            continue;
+        }
+        // A start that came when the job was over is no part of it any more.
+        if !launch.steps_started.contains(step) {
+            continue;
+        }
+        let known = launch.steps_ended.get(step);
+        if known.is_none_or(|exit| !reports.exits.contains(exit)) {
+            return broken(
+                "invariant_steps_are_accounted_as_reported",
+                format!(
+                    "step {}.{step} of launch {}: {known:?} is recorded, {:?} was reported",
+                    run.job, run.attempt.0, reports.exits
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
 /// When everything is over: no resources are held, no node knows anything, and no acknowledged job went astray.
 pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     let name = "invariant_nothing_is_left";
@@ -544,6 +712,7 @@ pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     if !blobs.is_empty() {
         return broken(name, format!("{} scripts are kept", blobs.len()));
     }
+    invariant_steps_are_accounted_as_reported(world)?;
     for (id, life) in &world.ledger.jobs {
         if !attacks(life.spec.owner.uid) && world.clients.sent(&life.spec.name).is_none() {
             return broken(
@@ -586,15 +755,11 @@ pub(crate) fn invariant_everything_ends(world: &World) -> Violation {
             }
         }
     }
-    for agent in world.agents.iter().filter(|agent| !agent.is_clean()) {
-        left.push(format!(
-            "{} has {:?}, waiting {}, {} reports, connection {:?}",
-            agent.name,
-            agent.runs.keys().collect::<Vec<_>>(),
-            agent.waiting.len(),
-            agent.outbox.len(),
-            agent.conn
-        ));
+    for node in world.nodes.iter().filter(|node| !node.is_clean()) {
+        left.push(node.remains());
+    }
+    if !world.sruns.is_empty() {
+        left.push(format!("sruns {:?} wait", world.sruns.keys()));
     }
     if !world.clients.nothing_in_flight() {
         left.push("a request is not answered".to_owned());
@@ -609,7 +774,17 @@ fn same(invariant: &'static str, a_name: &str, a: &State, b_name: &str, b: &Stat
     let mut differs = Vec::new();
     for id in a.jobs.keys().chain(b.jobs.keys()) {
         let (one, two) = (a.jobs.get(id), b.jobs.get(id));
-        if one != two {
+        // What is only noted of a job is no part of it.
+        let noted = one.zip(two).map(|(one, two)| Job {
+            reason: match one.is_startable() {
+                true => two.reason,
+                false => one.reason,
+            },
+            last_sched_eval: two.last_sched_eval,
+            expected_start: two.expected_start,
+            ..one.clone()
+        });
+        if noted.as_ref().or(one) != two {
             differs.push(format!("job {id}: {one:?} and {two:?}"));
         }
     }

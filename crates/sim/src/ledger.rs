@@ -58,8 +58,10 @@ pub(crate) struct Launch {
     pub(crate) decided_ms: u64,
     /// Since when it is suspended, and how long it was before, milliseconds.
     suspended: (Option<u64>, u64),
-    /// Steps whose ends were accounted.
-    steps_ended: BTreeSet<StepNo>,
+    /// Steps whose starts were accounted.
+    pub(crate) steps_started: BTreeSet<StepNo>,
+    /// Steps whose ends were accounted, and how.
+    pub(crate) steps_ended: BTreeMap<StepNo, ExitStatus>,
     /// Nodes, in order: those that it started on, and what was left whenever it lost some.
     pub(crate) sizes: Vec<Vec<NodeIdx>>,
     /// Position at which it was last resumed after a suspension.
@@ -145,7 +147,8 @@ impl Ledger {
                     started_ms: now,
                     decided_ms,
                     suspended: (None, 0),
-                    steps_ended: BTreeSet::new(),
+                    steps_started: BTreeSet::new(),
+                    steps_ended: BTreeMap::new(),
                     sizes: vec![nodes_of(alloc)],
                     resumed_at: None,
                     end: None,
@@ -206,9 +209,19 @@ impl Ledger {
                     launch.suspended.0.get_or_insert(decided_ms);
                 }
             }
-            Event::StepEnded { id, step, .. } => {
+            Event::StepStarted { id, step } => {
                 if let Some(launch) = self.last_launch(*id)
-                    && !launch.steps_ended.insert(*step)
+                    && !launch.steps_started.insert(step.step)
+                {
+                    return Err(Violation::new(
+                        "invariant_steps_are_accounted_once",
+                        format!("step {} of job {id} starts for the second time", step.step),
+                    ));
+                }
+            }
+            Event::StepEnded { id, step, end } => {
+                if let Some(launch) = self.last_launch(*id)
+                    && launch.steps_ended.insert(*step, end.exit).is_some()
                 {
                     return Err(Violation::new(
                         "invariant_steps_are_accounted_once",
@@ -319,6 +332,16 @@ impl Ledger {
             return broken(format!("job {id} leaves the queue and was never there"));
         };
         life.purged = true;
+        for (attempt, launch) in &life.attempts {
+            let mut begun = launch.steps_started.iter();
+            if let Some(step) = begun.find(|step| !launch.steps_ended.contains_key(step)) {
+                let detail = format!(
+                    "job {id} leaves the queue; step {step} of launch {} has no end",
+                    attempt.0
+                );
+                return Err(Violation::new("invariant_steps_are_accounted_once", detail));
+            }
+        }
         if !over {
             return broken(format!("job {id} leaves the queue and is not over"));
         }

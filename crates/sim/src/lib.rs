@@ -1,21 +1,23 @@
 //! A whole cluster in one thread, on a virtual clock, from a seed. The controller is the real one: its writer, its
-//! recovery and its journal, over a storage in memory that crashes, tears and fills up. Nodes, network and clients
-//! are models that keep to the protocol. After everything that happens the invariants are checked; a seed in which
-//! one does not hold is a bug, and runs the same way every time.
+//! recovery and its journal, over a storage in memory that crashes, tears and fills up; so is what seals its orders. On each
+//! node are the real agent and the real launcher (`muster_node_core`), with executors here instead of those of
+//! `muster_node`: below them are models of a machine with its processes, of a spool directory, of step daemons and of sruns.
+//! Network and users are models that keep to the protocol. After everything that happens the invariants are checked; a seed in
+//! which one does not hold is a bug, and runs the same way every time.
 //!
 //! What may fail: the controller at every point of a turn, its machine, its disk (full, or failing to sync), its
-//! clock, accounting (slow), connections, node agents, and whole nodes; and, as a seed draws them, the classes of
+//! clock, accounting (slow), connections, agents, launchers, and whole nodes; and, as a seed draws them, the classes of
 //! [`FaultClass`]. What is never modelled: bytes changed on the way or on the disk after they were durable (the
 //! journal's own tests do that), and nodes that lie about processes that do run there.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod agent;
 mod arbitrary;
 mod classes;
 mod controller;
 mod invariants;
 mod ledger;
+mod node;
 mod outlets;
 mod random;
 pub mod replay;
@@ -63,8 +65,14 @@ pub enum Plant {
     LostLaunch,
     /// Now and then a launch names CPUs that another job has.
     CoreGivenTwice,
-    /// Now and then an agent says that a job is gone while its processes run.
+    /// Now and then an agent receives that a job is gone while its processes run.
     EarlyRelease,
+    /// Now and then the end of a script or step is lost between an agent and its connection.
+    LostEnd,
+    /// Now and then a launcher does not see what is left of a job.
+    Leftover,
+    /// Now and then lines of a node's record file are not written, although that is said.
+    LostRecord,
     /// A thread that ends is not noticed: the process lives on without it.
     Zombie,
     /// The core gets the wall clock itself, with all its steps.

@@ -2,22 +2,29 @@
 //! controller, the network, the nodes and the clients is in the modules below.
 
 pub(crate) mod accounting;
+mod agents;
 pub(crate) mod attackers;
 pub(crate) mod clients;
 mod clocks;
 mod disks;
 mod faults;
 mod het_and_reservations;
+mod launcher_actions;
+mod launchers;
 mod liars;
+mod machines;
 mod network;
 pub(crate) mod nodes;
+mod peers;
+mod sruns;
+mod stepds;
 pub(crate) mod threads;
 mod turns;
 
-use crate::agent::{Agent, Run};
 use crate::classes::{self, FaultClass};
 use crate::controller::{Controller, create_journal};
 use crate::ledger::Ledger;
+use crate::node::{Node, Share};
 use crate::outlets::{Conn, RequestId};
 use crate::random::Random;
 use crate::trace::Trace;
@@ -25,15 +32,17 @@ use crate::{Options, Plant, Report, Violation, invariants};
 use clients::Clients;
 use faults::Faults;
 use muster_ctld::clock::SteadyClock;
-use muster_ctld::mail::ToLink;
 use muster_journal::{MemStorage, Position};
 use muster_model::command::Reply;
 use muster_model::config::ClusterConfig;
-use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::ids::{NodeIdx, StepNo};
 use muster_model::job::ExitStatus;
 use muster_model::time::Timestamp;
-use muster_proto::node::NumberedReport;
+use muster_node_core::messages::JobAttempt;
+use muster_proto::node::{NodeSettings, NumberedReport};
 use network::Connection;
+use nodes::{NodeEvent, TaskKey};
+use sruns::{Srun, SrunEvent, SrunId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
@@ -72,22 +81,20 @@ pub(crate) enum WorldEvent {
     },
     /// An agent's load arrives.
     Health { conn: Conn, load: u32 },
-    /// A message for an agent arrives.
-    ToAgent { conn: Conn, message: ToLink },
+    /// What the controller has sent arrives at an agent.
+    ToAgent { conn: Conn, bytes: Vec<u8> },
+    /// A connection breaks.
+    Break { conn: Conn },
     /// The controller's end of a connection finds it closed.
     CtldSeesClosed { conn: Conn },
     /// The agent's end does.
     AgentSeesClosed { conn: Conn },
     /// An agent tries to connect.
     Connect { node: usize },
-    /// A script ends by itself.
-    ScriptEnds { node: usize, run: Run, timer: u64 },
-    /// Processes that were ordered to end are gone.
-    Killed { node: usize, run: Run, timer: u64 },
-    /// The agent's process starts again.
-    AgentStarts { node: usize },
-    /// The machine starts again.
-    MachineStarts { node: usize, boot: u64 },
+    /// Something happens to a node.
+    Node { node: usize, event: NodeEvent },
+    /// Something happens to an srun.
+    Srun { srun: SrunId, event: SrunEvent },
     /// A user does something.
     Step,
     /// A request arrives.
@@ -152,13 +159,39 @@ impl Ord for Queued {
     }
 }
 
+/// What was reported of a step's end.
+#[derive(Clone, Debug)]
+pub(crate) struct StepReports {
+    /// All ends, of which the last agent need not know.
+    pub(crate) exits: Vec<ExitStatus>,
+    /// The node that led it, and its boot.
+    pub(crate) node: usize,
+    pub(crate) boot: u64,
+}
+
 /// What really ran, as the nodes saw it.
 #[derive(Default)]
 pub(crate) struct Truth {
-    /// Launches that started processes, ever.
-    pub(crate) started: BTreeSet<(usize, JobId, Attempt)>,
+    /// Launches whose scripts were started on a node, ever.
+    pub(crate) started: BTreeSet<(usize, JobAttempt)>,
     /// Exit statuses of scripts that ended by themselves.
-    pub(crate) exits: BTreeMap<Run, ExitStatus>,
+    pub(crate) exits: BTreeMap<JobAttempt, ExitStatus>,
+    /// What launches have of a node.
+    pub(crate) shares: BTreeMap<(usize, JobAttempt), Share>,
+    /// Tasks of steps that were started, ever.
+    pub(crate) tasks: BTreeSet<TaskKey>,
+    /// When a node was ordered to stop a job that has not been ordered to go on since, milliseconds.
+    pub(crate) stopped: BTreeMap<(usize, JobAttempt), u64>,
+    /// Launches that were ordered to end on a node while they were stopped there: others may have their CPUs.
+    pub(crate) ended_stopped: BTreeSet<(usize, JobAttempt)>,
+    /// When an agent had a part of a step begun on its node, milliseconds.
+    pub(crate) begun: BTreeMap<(usize, JobAttempt, StepNo), u64>,
+    /// How steps have ended, as agents that led them have reported.
+    pub(crate) step_ends: BTreeMap<(JobAttempt, StepNo), StepReports>,
+    /// Since when scripts stand still whose jobs run as far as the controller knows, milliseconds.
+    pub(crate) halted: BTreeMap<(usize, JobAttempt), u64>,
+    /// Since when parts of steps are held on a node that runs nothing of them, milliseconds.
+    pub(crate) held_idle: BTreeMap<(JobAttempt, StepNo, usize), u64>,
 }
 
 /// The cluster.
@@ -194,7 +227,15 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
     /// Events of which a crash left open whether they are durable.
     pub(crate) doubt: Vec<muster_core::event::Event>,
-    pub(crate) agents: Vec<Agent>,
+    pub(crate) nodes: Vec<Node>,
+    /// Settings of nodes.
+    pub(crate) settings: NodeSettings,
+    /// Connections of agents to launchers that were made.
+    pub(crate) last_link: u64,
+    pub(crate) sruns: BTreeMap<SrunId, Srun>,
+    pub(crate) last_srun: SrunId,
+    /// One in so many messages on a node is the last of a process there, where that is a fault.
+    pub(crate) deaths_in: u64,
     pub(crate) connections: BTreeMap<Conn, Connection>,
     pub(crate) next_conn: Conn,
     pub(crate) truth: Truth,
@@ -214,10 +255,12 @@ impl World {
         let drawn = classes::draw(&mut chaos);
         let classes = options.classes.clone().unwrap_or(drawn);
         let config = clients::configuration(&mut random, options.nodes);
-        let agents = config
+        let settings = nodes::settings(&mut random);
+        let deaths_in = chaos.between(6, 120);
+        let nodes = config
             .nodes
             .iter()
-            .map(|line| Agent::new(line.name.clone(), line.cpus, line.memory_mib))
+            .map(|line| Node::new(line.name.clone(), line.cpus, line.memory_mib))
             .collect();
         World {
             seed,
@@ -242,7 +285,12 @@ impl World {
             turn_at: None,
             ledger: Ledger::default(),
             doubt: Vec::new(),
-            agents,
+            nodes,
+            settings,
+            last_link: 0,
+            sruns: BTreeMap::new(),
+            last_srun: 0,
+            deaths_in,
             connections: BTreeMap::new(),
             next_conn: 1,
             truth: Truth::default(),
@@ -263,7 +311,7 @@ impl World {
         }
         Report {
             seed: self.seed,
-            nodes: self.agents.len(),
+            nodes: self.nodes.len(),
             events: self.ledger.position,
             turns: self.turns,
             restarts: self.life.saturating_sub(1),
@@ -280,9 +328,10 @@ impl World {
     fn begin(&mut self) -> Outcome {
         create_journal(&self.storage)?;
         self.restart()?;
-        for node in 0..self.agents.len() {
+        for node in 0..self.nodes.len() {
             let delay = self.random.below(2000);
-            self.later(delay, WorldEvent::Connect { node });
+            let event = NodeEvent::AgentStarts;
+            self.later(delay, WorldEvent::Node { node, event });
         }
         self.later(1000, WorldEvent::Step);
         self.later(3000, WorldEvent::Fault);
@@ -300,6 +349,8 @@ impl World {
                 FaultClass::SlowSyncs => WorldEvent::SlowDisk,
                 FaultClass::ClockSteps => WorldEvent::SetClock,
                 FaultClass::FailingNodes => WorldEvent::BreakNode,
+                // They happen with messages.
+                FaultClass::DyingProcesses | FaultClass::UnreliableMessages => continue,
             };
             self.later(delay, first);
         }
@@ -354,7 +405,9 @@ impl World {
                 self.health_arrives(conn, load);
                 Ok(())
             }
-            WorldEvent::ToAgent { conn, message } => self.agent_receives(conn, message),
+            WorldEvent::ToAgent { conn, bytes } => self.agent_receives(conn, &bytes),
+            WorldEvent::Node { node, event } => self.node_event(node, event),
+            WorldEvent::Srun { srun, event } => self.srun_event(srun, event),
             WorldEvent::CtldSeesClosed { conn } => {
                 self.ctld_sees_closed(conn);
                 Ok(())
@@ -365,16 +418,6 @@ impl World {
             }
             WorldEvent::Connect { node } => {
                 self.connect(node);
-                Ok(())
-            }
-            WorldEvent::ScriptEnds { node, run, timer } => self.script_ends(node, run, timer),
-            WorldEvent::Killed { node, run, timer } => self.killed(node, run, timer),
-            WorldEvent::AgentStarts { node } => {
-                self.agent_starts(node);
-                Ok(())
-            }
-            WorldEvent::MachineStarts { node, boot } => {
-                self.machine_starts(node, boot);
                 Ok(())
             }
             WorldEvent::Step => {
@@ -402,6 +445,10 @@ impl World {
     /// What breaks no invariant by itself.
     fn handle_quietly(&mut self, what: WorldEvent) {
         match what {
+            WorldEvent::Break { conn } => {
+                let delay = self.random.below(50);
+                self.cut_conn(conn, Some(delay));
+            }
             WorldEvent::Heal => self.heal(),
             WorldEvent::Attack => self.attack(),
             WorldEvent::DoomThread => self.doom_a_thread(),
@@ -450,7 +497,8 @@ impl World {
     fn is_quiet(&self) -> bool {
         !self.faults.busy
             && self.clients.nothing_in_flight()
-            && self.agents.iter().all(Agent::is_clean)
+            && self.sruns.is_empty()
+            && self.nodes.iter().all(Node::is_clean)
             && self.controller.as_ref().is_some_and(|c| {
                 c.inbox.is_empty()
                     && c.writer.state().jobs.is_empty()

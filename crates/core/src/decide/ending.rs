@@ -223,12 +223,16 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
 
 /// Everything of the job on that node is gone: the node failed, was set down, restarted or lost track of it.
 pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
-    let Some(job) = draft.job(id) else {
-        return;
-    };
-    let Some(position) = position_on(job, node) else {
-        return;
-    };
+    if let Some(position) = lose_script(draft, id, node) {
+        release(draft, id, position);
+    }
+}
+
+/// Nobody knows how the script of the job on that node has ended. Its steps, and what it has left, may go on there: the node
+/// ends them, and says when the job has left it. Gives the job's place there until then.
+pub(super) fn lose_script(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) -> Option<u32> {
+    let job = draft.job(id)?;
+    let position = position_on(job, node)?;
     match job.phase() {
         Phase::Running | Phase::Suspended => {
             let lead = position == 0 && job.spec.kind == JobKind::Batch;
@@ -240,19 +244,19 @@ pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
             } else if !survives {
                 fail(draft, id, End::new(JobState::NodeFail, Reason::NodeDown));
             }
-            let Some(job) = draft.job(id).filter(|job| position_on(job, node).is_some()) else {
-                return;
-            };
+            let job = draft.job(id)?;
+            position_on(job, node)?;
             if survives && !never_began {
                 let others = job.held().map(|(share, _)| share.node);
                 let kept = others.filter(|other| *other != node).collect();
-                return super::resize::shrink(draft, id, &kept);
+                super::resize::shrink(draft, id, &kept);
+                return None;
             }
         }
         Phase::Completing | Phase::Requeueing => {}
-        Phase::Pending | Phase::Ended | Phase::Gone => return,
+        Phase::Pending | Phase::Ended | Phase::Gone => return None,
     }
-    release(draft, id, position);
+    Some(position)
 }
 
 /// The place of a node in a job's allocation, if the job still holds it.

@@ -72,7 +72,7 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
         }
         NodeCommand::Vanished { job, attempt } => {
             if current(draft, idx, (*job, *attempt)).is_some() {
-                ending::lose_node(draft, *job, idx);
+                ending::lose_script(draft, *job, idx);
             }
         }
         NodeCommand::StepStarted { job, attempt, step } => {
@@ -84,8 +84,9 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             step,
             end,
         } => {
-            let known = current(draft, idx, (*job, *attempt))
-                .is_some_and(|(_, job)| job.steps.iter().any(|s| s.step == *step));
+            // Parts of a step on other nodes may begin and end after the last of the job has left the node that leads it.
+            let known = with_steps(draft, idx, (*job, *attempt))
+                .is_some_and(|job| job.steps.iter().any(|s| s.step == *step));
             if known {
                 draft.emit(Event::StepEnded {
                     id: *job,
@@ -105,6 +106,18 @@ fn current<'d>(
 ) -> Option<(u32, &'d Job)> {
     let job = draft.job(id).filter(|job| job.attempt == attempt)?;
     Some((ending::position_on(job, idx)?, job))
+}
+
+/// The job of whose steps a node may report: one that holds it, or that it leads and that is not over on other nodes.
+fn with_steps<'d>(
+    draft: &'d Draft<'_>,
+    idx: NodeIdx,
+    (id, attempt): (JobId, Attempt),
+) -> Option<&'d Job> {
+    let job = draft.job(id).filter(|job| job.attempt == attempt)?;
+    let lead = job.alloc.as_ref()?.nodes.first()?;
+    let is_led = lead.node == idx && !job.nodes_held.is_empty();
+    (is_led || ending::position_on(job, idx).is_some()).then_some(job)
 }
 
 fn change(draft: &mut Draft<'_>, node: NodeIdx, change: NodeChange) {
@@ -266,7 +279,7 @@ fn released(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt)) {
 
 fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt), step: &Step) {
     // A node that lost its memory tells of steps again, even of some that are over by now.
-    let is_news = current(draft, idx, launch).is_some_and(|(_, job)| !job.knows_step(step.step));
+    let is_news = with_steps(draft, idx, launch).is_some_and(|job| !job.knows_step(step.step));
     if is_news {
         launched(draft, idx);
         let mut step = Box::new(step.clone());

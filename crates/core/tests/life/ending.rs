@@ -233,6 +233,53 @@ fn steps_left_behind_are_closed() {
     world.check_replay();
 }
 
+/// The agent that leads a step reports it once all nodes have ended their parts: by then the last of the job may have left its own.
+#[test]
+fn the_end_of_a_step_counts_when_its_lead_is_released() {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    world.start(id, &[0, 1]);
+    let attempt = world.job(id).attempt;
+    world.node(
+        0,
+        NodeCommand::StepStarted {
+            job: id,
+            attempt,
+            step: Box::new(step(0, world.now)),
+        },
+    );
+    world.end_batch(id, 0);
+    world.node(0, NodeCommand::Released { job: id, attempt });
+    let ended = |world: &World, code| NodeCommand::StepEnded {
+        job: id,
+        attempt,
+        step: StepNo(0),
+        end: Box::new(step_end(world.now, exit(code))),
+    };
+    let of_lead = ended(&world, 3);
+    world.node(0, of_lead);
+    assert!(matches!(&world.events[..], [Event::StepEnded { .. }]));
+    assert_eq!(world.job(id).derived_exit.code, 3);
+    let again = ended(&world, 4);
+    world.node(0, again);
+    assert!(world.events.is_empty(), "it has ended");
+    // All nodes of another one have answered only now.
+    let late = |world: &World, no| NodeCommand::StepStarted {
+        job: id,
+        attempt,
+        step: Box::new(step(no, world.now)),
+    };
+    let second = late(&world, 1);
+    world.node(0, second);
+    assert!(matches!(&world.events[..], [Event::StepStarted { .. }]));
+    world.node(1, NodeCommand::Released { job: id, attempt });
+    let third = late(&world, 2);
+    world.node(0, third);
+    assert!(world.events.is_empty(), "the job is over");
+    assert!(world.job(id).is_over());
+    world.check_replay();
+}
+
 #[test]
 fn the_time_limit_ends_a_job() {
     let mut world = World::new();

@@ -227,8 +227,13 @@ fn a_vanished_job_is_a_lost_one() {
         },
     );
     assert_eq!(world.state_of(id), (JobState::NodeFail, Reason::NodeDown));
-    assert!(world.job(id).is_over());
+    // Steps, and what the script has left, may still be there.
+    assert!(world.job(id).completing);
+    assert!(!world.job(id).nodes_held.is_empty());
     let held = world.submit(allocation("a"));
+    let attempt = Attempt(1);
+    world.node(0, NodeCommand::Released { job: id, attempt });
+    assert!(world.job(id).is_over());
     world.start(held, &[0]);
     world.node(
         0,

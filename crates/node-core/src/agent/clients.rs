@@ -61,7 +61,6 @@ impl Inspections {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

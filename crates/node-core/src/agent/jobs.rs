@@ -6,6 +6,7 @@ use crate::exit_status::exit_status;
 use crate::job_table::Job;
 use crate::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
 use minicbor::bytes::ByteVec;
+use muster_model::command::SignalScope;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::StepNo;
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
@@ -254,6 +255,17 @@ impl Agent {
                 Order::Terminate {
                     job, attempt, why, ..
                 } => self.terminate(JobAttempt::new(job, attempt), why),
+                Order::Signal {
+                    job,
+                    attempt,
+                    step: None,
+                    signal,
+                    scope: SignalScope::Full,
+                } => {
+                    if self.jobs.signalled(JobAttempt::new(job, attempt), signal) {
+                        self.steps.may_fit();
+                    }
+                }
                 Order::Signal { .. }
                 | Order::StepLimit { .. }
                 | Order::Tell { .. }

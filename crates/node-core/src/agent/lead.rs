@@ -149,6 +149,20 @@ impl LedSteps {
         }
     }
 
+    /// Parts of steps that hold what they have: the step, and the node's name.
+    pub(super) fn held_parts(&self) -> impl Iterator<Item = (JobAttempt, StepNo, &str)> {
+        let holding = self.placed.iter().filter(|(_, s)| s.record.holds);
+        holding.flat_map(|((_, step), s)| {
+            let held = s.record.nodes.iter().filter(|n| n.end.is_none());
+            held.map(|n| (s.run, *step, n.name.as_str()))
+        })
+    }
+
+    /// No step waits or goes on, and of no job is known how many steps it has had.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.placed.is_empty() && self.numbers.is_empty()
+    }
+
     /// The job is over: nothing of it will start any more.
     pub(super) fn refuse_waiting(&mut self, out: &mut Actions, run: JobAttempt) {
         for waiting in std::mem::take(&mut self.waiting) {

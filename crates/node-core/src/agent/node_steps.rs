@@ -245,8 +245,12 @@ impl NodeSteps {
         self.parts.iter().map(|(k, s)| (*k, s.state)).collect()
     }
 
+    /// Nothing is known of any step.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_quiet() && self.parts.is_empty() && self.used.is_empty()
+    }
+
     /// Nothing is being started, and nothing waits.
-    #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
         self.starting.is_empty() && self.early.is_empty()
     }
@@ -262,6 +266,7 @@ impl Agent {
             .or_else(|| self.jobs.latest(job))
             .map(|(_, j)| j);
         let grant = known.map(|j| (j.grant.clone(), j.is_over()));
+        let is_suspended = known.is_some_and(|j| j.suspended);
         match grant {
             // The lead's order came faster than the controller's.
             None => self.wait_early(Early::Start(Box::new(launch), origin)),
@@ -274,6 +279,10 @@ impl Agent {
             }
             Some((None, _)) => self.step_refused(&launch, origin, "its grant was lost"),
             Some((_, true)) => self.step_refused(&launch, origin, "the job is ending"),
+            // The lead does not know it yet.
+            Some(_) if is_suspended => {
+                self.step_refused(&launch, origin, "the job is suspended");
+            }
             Some((Some(grant), false)) if !is_same_key(&grant.key, &launch.key) => {
                 self.step_refused(&launch, origin, "the key is not the job's");
             }

@@ -84,6 +84,11 @@ impl Reports {
         self.next += 1;
     }
 
+    /// All were acknowledged.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Whether the end of a step waits to be acknowledged.
     pub(super) fn has_step_end(&self, run: JobAttempt, step: StepNo) -> bool {
         self.queue.iter().any(|r| {

@@ -148,7 +148,6 @@ impl StepTree {
     }
 
     /// Nothing is asked, and nothing waits for an answer.
-    #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
         self.asked.is_empty() && self.starts.is_empty() && self.endings.is_empty()
     }

@@ -366,6 +366,8 @@ impl Launcher {
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.files = None;
         }
+        // Those that still wait for the groups of their user are refused now.
+        self.start_early_steps(run);
         self.share_is_free = true;
         self.records.released(run);
         self.actions.send(LauncherEvent::Released(run));

@@ -6,7 +6,7 @@ use super::actions::Actions;
 use super::event::{Action, TimerKey};
 use crate::messages::User;
 use muster_model::spec::Owner;
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
 /// How long an answer is used without asking again: a burst of jobs asks once, a change is seen soon.
@@ -125,7 +125,7 @@ impl Launcher {
             return;
         }
         let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
-        let waiting: HashSet<_> = self.without_groups.iter().copied().collect();
+        let waiting: Vec<_> = self.without_groups.iter().copied().collect();
         for run in waiting {
             let grant = self.jobs.get(&run).and_then(|e| e.grant.as_ref());
             if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {

@@ -123,7 +123,9 @@ impl JobEntry {
 
     /// Keeps a signal for a script that is about to start; whether there is one. It gets so many.
     pub(super) fn keep_signal(&mut self, signal: i32) -> bool {
-        let is_about_to = self.phase.has_not_begun() || self.is_starting;
+        let begins = matches!(self.phase, Phase::Prolog | Phase::Starting);
+        let is_about_to =
+            self.phase.has_not_begun() || self.is_starting || (begins && self.script.is_none());
         if is_about_to && self.early_signals.len() < EARLY_SIGNALS_MAX {
             self.early_signals.push(signal);
         }

@@ -61,3 +61,8 @@ impl Launcher {
         }
     }
 }
+
+/// Jobs that a launcher knows, for those who compare that with what really runs.
+pub fn known_jobs(launcher: &Launcher) -> impl Iterator<Item = JobAttempt> {
+    launcher.jobs.keys().copied()
+}

@@ -10,7 +10,8 @@ const HELP: &str = "\
 cargo xtask sim [--seeds N] [--from S] [--nodes N] [--steps N]   run seeds S, S+1, ...
 cargo xtask sim --seed S [--trace] [--nodes N] [--steps N]       run one, and print what happened
     --classes C,C,...   classes of faults instead of those that the seed draws: hostile-clients, lying-nodes,
-                        dying-threads, failing-storage, slow-syncs, clock-steps, failing-nodes; or none
+                        dying-threads, failing-storage, slow-syncs, clock-steps, failing-nodes,
+                        dying-processes, unreliable-messages; or none
 ";
 
 struct Args {

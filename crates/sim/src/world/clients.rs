@@ -2,7 +2,6 @@
 //! and, after the faults, what they do so that everything can end.
 
 use super::{Outcome, World, WorldEvent, accounting, attackers, trace};
-use crate::agent::Run;
 use crate::invariants;
 use crate::outlets::{RequestId, lock};
 use crate::random::Random;
@@ -23,6 +22,7 @@ use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
 };
 use muster_model::time::TimeLimit;
+use muster_node_core::messages::JobAttempt;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
@@ -92,14 +92,17 @@ pub(crate) struct Script {
     pub(crate) exit: ExitStatus,
     pub(crate) fails_to_launch: bool,
     pub(crate) node_fault: bool,
+    /// It fails in the process that was to become the script.
+    pub(crate) fails_late: bool,
+    pub(crate) ignores_term: bool,
 }
 
 /// What the script of this run does: it follows from the job's name.
-pub(crate) fn script_of(name: &str, (job, attempt): Run) -> Script {
-    let seed = name
-        .bytes()
-        .fold(job.0, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
-    let mut random = Random::new(seed, u64::from(attempt.0));
+pub(crate) fn script_of(name: &str, run: JobAttempt) -> Script {
+    let seed = name.bytes().fold(run.job.0, |h, b| {
+        h.wrapping_mul(31).wrapping_add(u64::from(b))
+    });
+    let mut random = Random::new(seed, u64::from(run.attempt.0));
     let exit = match random.below(6) {
         0 => ExitStatus {
             code: random.small(1, 255),
@@ -116,6 +119,8 @@ pub(crate) fn script_of(name: &str, (job, attempt): Run) -> Script {
         exit,
         fails_to_launch: random.one_in(20),
         node_fault: random.one_in(2),
+        fails_late: random.one_in(2),
+        ignores_term: random.one_in(4),
     }
 }
 
@@ -425,8 +430,8 @@ impl World {
     fn make_or_remove_a_partition(&mut self) {
         let name = (*self.random.pick(&["made", "spare"])).to_owned();
         let command = if self.random.below(2) == 0 {
-            let node = self.random.below(self.agents.len() as u64) as usize;
-            let pairs = vec![("Nodes".to_owned(), self.agents[node].name.clone())];
+            let node = self.random.below(self.nodes.len() as u64) as usize;
+            let pairs = vec![("Nodes".to_owned(), self.nodes[node].name.clone())];
             UserCommand::CreatePartition { name, pairs }
         } else {
             UserCommand::DeletePartition { name }
@@ -435,11 +440,11 @@ impl World {
     }
 
     fn update_a_node(&mut self) {
-        let node = self.random.below(self.agents.len() as u64) as usize;
+        let node = self.random.below(self.nodes.len() as u64) as usize;
         let state = *self
             .random
             .pick(&["DRAIN", "RESUME", "DOWN", "UNDRAIN", "RESUME"]);
-        let nodes = self.agents[node].name.clone();
+        let nodes = self.nodes[node].name.clone();
         let update = NodeUpdate {
             state: Some(state.to_owned()),
             reason: Some("maintenance".to_owned()),

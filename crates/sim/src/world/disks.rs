@@ -3,6 +3,7 @@
 
 use super::{World, WorldEvent, trace};
 use crate::classes::FaultClass;
+use crate::node::DiskFault;
 use crate::world::faults::Repair;
 use muster_journal::Operation;
 
@@ -81,23 +82,16 @@ impl World {
         }
         let delay = self.chaos.around(15_000);
         self.later(delay, WorldEvent::BreakNode);
-        let node = self.chaos.below(self.agents.len() as u64) as usize;
+        let node = self.chaos.below(self.nodes.len() as u64) as usize;
         let time = self.chaos.around(8_000);
-        let cause = *self.chaos.pick(&[
-            "No space left on device",
-            "Input/output error",
-            "Too many open files",
-        ]);
+        let faults = [DiskFault::Full, DiskFault::Broken, DiskFault::NoDescriptors];
+        let fault = *self.chaos.pick(&faults);
         trace!(
             self,
-            "FAULT {}: {cause}, for {time} ms", self.agents[node].name
+            "FAULT {}: {}, for {time} ms",
+            self.nodes[node].name,
+            fault.failure().error
         );
-        self.agents[node].failing = Some((self.now + time, cause));
-    }
-
-    /// Why a node cannot write down a launch now.
-    pub(crate) fn failure_of(&self, node: usize) -> Option<&'static str> {
-        let (until, cause) = self.agents[node].failing?;
-        (self.now < until).then_some(cause)
+        self.nodes[node].disk.fault = Some((self.now + time, fault));
     }
 }

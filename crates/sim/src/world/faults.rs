@@ -94,7 +94,7 @@ impl World {
         }
         let delay = self.random.around(9_000);
         self.later(delay, WorldEvent::Fault);
-        let node = self.random.below(self.agents.len() as u64) as usize;
+        let node = self.random.below(self.nodes.len() as u64) as usize;
         match self.random.below(17) {
             0..=4 => self.plan_crash(),
             5 => {
@@ -121,18 +121,18 @@ impl World {
             }
             8 | 9 => {
                 trace!(self, "FAULT a connection breaks");
-                self.cut(node, true);
+                self.cut(node);
             }
-            10 => self.agent_dies(node),
-            11 => self.reboot(node),
+            10 => return self.agent_dies(node),
+            11 => return self.reboot(node),
             12 => {
                 let time = self.random.around(60_000);
                 trace!(
                     self,
-                    "FAULT {} is cut off for {time} ms", self.agents[node].name
+                    "FAULT {} is cut off for {time} ms", self.nodes[node].name
                 );
-                self.agents[node].cut_off_until = self.now + time;
-                self.cut(node, true);
+                self.nodes[node].cut_off_until = self.now + time;
+                self.cut(node);
             }
             13 => {
                 let time = self.random.around(60_000);
@@ -145,7 +145,7 @@ impl World {
                 self.faults.slow_until = self.now + time;
             }
             15 => self.jump(),
-            16 => return self.shim_dies(node),
+            16 => return self.launcher_dies(node),
             _ => {}
         }
         Ok(())
@@ -206,6 +206,8 @@ impl World {
         self.repair(Repair::Disk);
         self.repair(Repair::Storage);
         self.faults = Faults {
+            // Its storage may be set to halt by now.
+            crash: self.faults.crash,
             busy: self.faults.busy,
             blocked: self.faults.blocked,
             writer_ended: self.faults.writer_ended,
@@ -213,9 +215,9 @@ impl World {
             able_since: self.now,
             ..Faults::default()
         };
-        for agent in &mut self.agents {
-            agent.cut_off_until = 0;
-            agent.failing = None;
+        for node in &mut self.nodes {
+            node.cut_off_until = 0;
+            node.disk.fault = None;
         }
     }
 }

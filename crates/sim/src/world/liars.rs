@@ -4,8 +4,8 @@
 
 use super::{Outcome, World, WorldEvent, trace};
 use crate::Violation;
-use crate::agent::batch_ended;
 use crate::classes::FaultClass;
+use crate::node::batch_ended;
 use crate::outlets::Conn;
 use muster_core::decide::decide;
 use muster_core::event::{Event, NodeChange};
@@ -18,6 +18,9 @@ use muster_model::spec::StdioSpec;
 use muster_proto::node::{NodeHello, NumberedReport, Report};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Keys of nobody.
+const LIARS_KEYS: [[u8; 32]; 2] = [[9; 32], [11; 32]];
+
 impl World {
     /// A node lies.
     pub(crate) fn lie(&mut self) -> Outcome {
@@ -26,7 +29,7 @@ impl World {
         }
         let delay = self.chaos.around(5_000);
         self.later(delay, WorldEvent::Lie);
-        let node = self.chaos.below(self.agents.len() as u64) as usize;
+        let node = self.chaos.below(self.nodes.len() as u64) as usize;
         match self.chaos.below(4) {
             0 => self.connect_beside(node),
             1 => self.report_again(node),
@@ -37,10 +40,8 @@ impl World {
 
     /// Reports about jobs that the node does not have.
     fn report_lies(&mut self, node: usize) -> Outcome {
-        let Some(conn) = self.agents[node]
-            .conn
-            .filter(|_| self.agents[node].welcomed)
-        else {
+        let here = &self.nodes[node];
+        let Some(conn) = here.conn().filter(|_| here.is_welcomed()) else {
             return Ok(());
         };
         let count = self.chaos.between(1, 8);
@@ -55,7 +56,7 @@ impl World {
         trace!(
             self,
             "LIE {} reports {} lies",
-            self.agents[node].name,
+            self.nodes[node].name,
             reports.len()
         );
         self.send_to_ctld(conn, reports);
@@ -136,13 +137,11 @@ impl World {
 
     /// Reports that were acknowledged are said again, as they were and with other numbers.
     fn report_again(&mut self, node: usize) {
-        let Some(conn) = self.agents[node]
-            .conn
-            .filter(|_| self.agents[node].welcomed)
-        else {
+        let here = &self.nodes[node];
+        let Some(conn) = here.conn().filter(|_| here.is_welcomed()) else {
             return;
         };
-        let mut reports = self.agents[node].said.clone();
+        let mut reports = self.nodes[node].said.clone();
         if reports.is_empty() {
             return;
         }
@@ -153,7 +152,7 @@ impl World {
         let count = reports.len();
         trace!(
             self,
-            "LIE {} says {count} old reports again", self.agents[node].name
+            "LIE {} says {count} old reports again", self.nodes[node].name
         );
         self.send_to_ctld(conn, reports);
     }
@@ -161,11 +160,13 @@ impl World {
     /// Somebody connects in the name of a node that is connected, tells of an absurd machine and of jobs that are not
     /// there, acknowledges what never was, and goes.
     fn connect_beside(&mut self, node: usize) {
-        let agent = &self.agents[node];
-        if self.controller.is_none() || self.now < agent.cut_off_until || !agent.machine_up {
+        let here = &self.nodes[node];
+        if self.controller.is_none() || self.now < here.cut_off_until || !here.machine_up {
             return;
         }
-        let mut hello = agent.hello(self.time());
+        let present = here.present();
+        let present = present.iter().map(|run| (run.job, run.attempt)).collect();
+        let mut hello = here.hello(self.time(), present, LIARS_KEYS.map(Vec::from));
         self.spoil_hello(&mut hello);
         let conn = self.open(node);
         trace!(
@@ -256,10 +257,11 @@ impl World {
     }
 }
 
-/// Whether a job holds a node.
+/// Whether a job holds a node, or is led by it.
 fn on_node(state: &State, job: JobId, node: NodeIdx) -> bool {
     let Some(job) = state.jobs.get(&job) else {
         return false;
     };
-    job.held().any(|(share, _)| share.node == node)
+    let lead = job.alloc.as_ref().and_then(|alloc| alloc.nodes.first());
+    job.held().any(|(share, _)| share.node == node) || lead.is_some_and(|l| l.node == node)
 }

@@ -2,10 +2,13 @@
 //! what is on the way when the connection breaks. Either end may find that out late. The controller's end does what
 //! the daemon's connection task does: a hello first, then reports, at last the loss.
 
-use super::{World, WorldEvent, trace};
+use super::{Outcome, World, WorldEvent, trace};
 use crate::Plant;
+use crate::classes::FaultClass;
+use crate::controller::keys;
 use crate::outlets::{Conn, lock};
 use muster_ctld::mail::{Link, ToLink, ToWriter};
+use muster_ctld::node_link::Outgoing;
 use muster_model::ids::NodeIdx;
 use muster_model::refusal::Refusal;
 use muster_proto::node::{NodeHello, NumberedReport, Order};
@@ -24,6 +27,8 @@ pub(crate) struct Connection {
     accepted_ms: u64,
     /// What came before that.
     early: Vec<NumberedReport>,
+    /// The controller's end, once the greeting is there: frames leave by it, sealed.
+    outgoing: Option<Outgoing>,
     /// Times of the last delivery in each direction, so that nothing is overtaken.
     last_up: u64,
     last_down: u64,
@@ -49,6 +54,7 @@ impl World {
             idx: None,
             accepted_ms: 0,
             early: Vec::new(),
+            outgoing: None,
             last_up: self.now,
             last_down: self.now,
         }
@@ -56,30 +62,31 @@ impl World {
 
     /// The agent dials.
     pub(crate) fn connect(&mut self, node: usize) {
-        let agent = &self.agents[node];
-        if agent.conn.is_some() || !agent.agent_up || !agent.machine_up {
+        let is_free = |a: &crate::node::AgentProcess| a.dial.is_none();
+        if !self.nodes[node].agent.as_ref().is_some_and(is_free) {
             return;
         }
-        let cut_off_until = agent.cut_off_until;
+        let cut_off_until = self.nodes[node].cut_off_until;
         if self.controller.is_none() || self.now < cut_off_until {
             let delay = self.random.between(500, 3_000);
             return self.later(delay, WorldEvent::Connect { node });
         }
         let conn = self.next_conn;
         self.next_conn += 1;
-        let hello = Box::new(self.agents[node].hello(self.time()));
+        self.connections.insert(conn, self.new_connection(node));
+        self.dial(node, conn);
+    }
+
+    /// The agent greets.
+    pub(crate) fn send_hello(&mut self, conn: Conn, hello: NodeHello) {
         trace!(
             self,
             "{} connects ({conn}), present {:?}", hello.name, hello.present
         );
-        let agent = &mut self.agents[node];
-        agent.conn = Some(conn);
-        agent.welcomed = false;
-        let delay = self.latency();
-        let mut connection = self.new_connection(node);
-        connection.last_up += delay;
-        self.connections.insert(conn, connection);
-        self.later(delay, WorldEvent::Hello { conn, hello });
+        if let Some(delay) = self.way_up(conn) {
+            let hello = Box::new(hello);
+            self.later(delay, WorldEvent::Hello { conn, hello });
+        }
     }
 
     pub(crate) fn hello_arrives(&mut self, conn: Conn, hello: Box<NodeHello>) {
@@ -93,6 +100,9 @@ impl World {
         let Some(controller) = &self.controller else {
             return;
         };
+        if let Some(connection) = self.connections.get_mut(&conn) {
+            connection.outgoing = Some(Outgoing::new(keys(), &hello));
+        }
         let (send, receive) = mpsc::unbounded_channel();
         let (answer, accepted) = oneshot::channel();
         {
@@ -173,35 +183,95 @@ impl World {
     }
 
     /// The writer sent something down a connection.
-    pub(crate) fn send_to_agent(&mut self, conn: Conn, mut message: ToLink) {
-        if matches!(message, ToLink::Replaced) {
-            return self.ctld_lets_go(conn);
-        }
-        let launch = matches!(&message, ToLink::Order(Order::Launch(_), _));
-        if launch && self.planted(Plant::LostLaunch) && self.random.one_in(6) {
-            trace!(self, "PLANT: a launch is lost");
-            return;
-        }
-        if let ToLink::Order(Order::Launch(grant), _) = &mut message
-            && self.planted(Plant::CoreGivenTwice)
-            && self.random.one_in(4)
-        {
-            let mut alloc = (*grant.alloc).clone();
-            for share in &mut alloc.nodes {
-                share.cpus = muster_model::cpuset::CpuSet::first(share.cpus.len());
-            }
-            grant.alloc = alloc.into();
-        }
-        let delay = self.latency();
+    pub(crate) fn send_to_agent(&mut self, conn: Conn, mut messages: Vec<ToLink>) {
+        let is_replaced = messages.iter().any(|m| matches!(m, ToLink::Replaced));
+        self.spoil_orders(&mut messages);
+        let at = self.wall();
         let Some(connection) = self.connections.get_mut(&conn) else {
             return;
         };
-        if connection.cut {
+        let Some(outgoing) = &mut connection.outgoing else {
+            return;
+        };
+        match outgoing.encode(messages.into_iter(), at) {
+            Ok((bytes, _)) if !bytes.is_empty() => self.send_bytes(conn, bytes),
+            Ok(_) => {}
+            // The node's keys are none.
+            Err(_) => self.ctld_sees_closed(conn),
+        }
+        if is_replaced {
+            self.ctld_lets_go(conn);
+        }
+    }
+
+    /// Faults that are planted between the writer and its connections.
+    fn spoil_orders(&mut self, messages: &mut Vec<ToLink>) {
+        if self.planted(Plant::LostLaunch) {
+            let random = &mut self.random;
+            messages.retain(|message| {
+                let is_launch = matches!(message, ToLink::Order(Order::Launch(_), _));
+                !is_launch || !random.one_in(6)
+            });
+        }
+        if !self.planted(Plant::CoreGivenTwice) {
             return;
         }
+        for message in messages {
+            if let ToLink::Order(Order::Launch(grant), _) = message
+                && self.random.one_in(4)
+            {
+                let mut alloc = (*grant.alloc).clone();
+                for share in &mut alloc.nodes {
+                    share.cpus = muster_model::cpuset::CpuSet::first(share.cpus.len());
+                }
+                grant.alloc = alloc.into();
+            }
+        }
+    }
+
+    fn send_bytes(&mut self, conn: Conn, bytes: Vec<u8>) {
+        let delay = self.latency();
+        let unreliable = self.healing_since.is_none() && self.has(FaultClass::UnreliableMessages);
+        let fault = match unreliable {
+            true => self.chaos.below(30),
+            false => u64::MAX,
+        };
+        let Some(connection) = self.connections.get_mut(&conn).filter(|c| !c.cut) else {
+            return;
+        };
         connection.last_down = connection.last_down.max(self.now + delay);
         let delay = connection.last_down - self.now;
-        self.later(delay, WorldEvent::ToAgent { conn, message });
+        match fault {
+            0 => {
+                trace!(
+                    self,
+                    "FAULT {} bytes of connection {conn} are lost",
+                    bytes.len()
+                );
+                // It breaks in the end; until then later ones arrive.
+                let delay = self.chaos.below(20_000);
+                return self.later(delay, WorldEvent::Break { conn });
+            }
+            1 => {
+                trace!(
+                    self,
+                    "FAULT {} bytes of connection {conn} come twice",
+                    bytes.len()
+                );
+                let bytes = bytes.clone();
+                self.later(delay, WorldEvent::ToAgent { conn, bytes });
+            }
+            _ => {}
+        }
+        self.later(delay, WorldEvent::ToAgent { conn, bytes });
+    }
+
+    /// Bytes of the controller arrive at an agent.
+    pub(crate) fn agent_receives(&mut self, conn: Conn, bytes: &[u8]) -> Outcome {
+        match self.node_receiving(conn) {
+            Some(node) => self.controller_sends(node, bytes),
+            None => Ok(()),
+        }
     }
 
     /// The agent sent reports.
@@ -229,36 +299,37 @@ impl World {
     /// The node whose agent receives what arrives on this connection, if it does.
     pub(crate) fn node_receiving(&self, conn: Conn) -> Option<usize> {
         let connection = self.connections.get(&conn).filter(|c| !c.cut)?;
-        (self.agents[connection.node].conn == Some(conn)).then_some(connection.node)
+        (self.nodes[connection.node].conn() == Some(conn)).then_some(connection.node)
     }
 
     /// Since when a node's connection works both ways, if it does; milliseconds.
     pub(crate) fn connected_since(&self, node: usize) -> Option<u64> {
-        let connection = self.connections.get(&self.agents[node].conn?)?;
-        let works = !connection.cut && connection.ctld_open && connection.idx.is_some();
+        let connection = self.connections.get(&self.nodes[node].conn()?)?;
+        let is_up = self.nodes[node].is_welcomed();
+        let works = is_up && !connection.cut && connection.ctld_open && connection.idx.is_some();
         works.then_some(connection.accepted_ms)
     }
 
     /// A node's open connection breaks; both ends find out, sooner or later.
-    pub(crate) fn cut(&mut self, node: usize, agent_lives: bool) {
-        let Some(conn) = self.agents[node].conn else {
+    pub(crate) fn cut(&mut self, node: usize) {
+        if let Some(conn) = self.nodes[node].conn() {
+            let delay = self.finds_out();
+            self.cut_conn(conn, Some(delay));
+        }
+    }
+
+    /// A connection breaks; the controller's end finds out, and the agent's after a while if its process lives.
+    pub(crate) fn cut_conn(&mut self, conn: Conn, agents_end: Option<u64>) {
+        let Some(connection) = self.connections.get_mut(&conn) else {
             return;
         };
-        trace!(
-            self,
-            "connection {conn} of {} breaks", self.agents[node].name
-        );
-        if let Some(connection) = self.connections.get_mut(&conn) {
-            connection.cut = true;
-        }
+        connection.cut = true;
+        let name = &self.nodes[connection.node].name;
+        trace!(self, "connection {conn} of {name} breaks");
         let delay = self.finds_out();
         self.later(delay, WorldEvent::CtldSeesClosed { conn });
-        if agent_lives {
-            let delay = self.finds_out();
+        if let Some(delay) = agents_end {
             self.later(delay, WorldEvent::AgentSeesClosed { conn });
-        } else {
-            self.agents[node].conn = None;
-            self.agents[node].welcomed = false;
         }
     }
 
@@ -291,13 +362,7 @@ impl World {
             return;
         };
         let node = connection.node;
-        let agent = &mut self.agents[node];
-        if agent.conn == Some(conn) {
-            agent.conn = None;
-            agent.welcomed = false;
-            let delay = self.random.below(2_000);
-            self.later(delay, WorldEvent::Connect { node });
-        }
+        self.conn_is_closed(node, conn);
     }
 
     /// The writer let go of a connection: its task ends without a word to the writer.

@@ -1,396 +1,429 @@
-//! What nodes do: carry out orders, run scripts for a while, kill, report, crash, reboot.
+//! Nodes as a whole: what their supervisors start, which of their processes die, and how machines boot. Agents and launchers are
+//! the real machines; the modules beside this one are their executors.
 
-use super::{Outcome, World, WorldEvent, trace};
-use crate::agent::{self, Local, Run};
-use crate::outlets::Conn;
-use crate::{Plant, invariants};
-use muster_ctld::mail::ToLink;
-use muster_model::job::ExitStatus;
-use muster_model::spec::JobKind;
-use muster_proto::node::{JobGrant, Order, Report};
+use super::{Outcome, World, trace};
+use crate::classes::FaultClass;
+use crate::node::{AgentInput, Kind, Link, Parent, Share, StepdInput, ToLauncher};
+use crate::random::Random;
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_node_core::agent::{PeerRequestId, Timer};
+use muster_node_core::launcher::Account;
+use muster_node_core::messages::{Attach, JobAttempt, LauncherEvent, MachineClaim, VERSIONS};
+use muster_proto::node::{JobGrant, NodeSettings};
+use muster_proto::step::{AgentReply, AgentRequest};
 
-const SIGTERM: u32 = 15;
-const SIGSTOP: u32 = 19;
-const SIGCONT: u32 = 18;
+/// Something that will happen to a node.
+pub(crate) enum NodeEvent {
+    /// Unless the machine was booted since.
+    InBoot(u64, Box<NodeEvent>),
+    /// The machine starts again.
+    MachineStarts,
+    /// The supervisor starts the agent.
+    AgentStarts,
+    /// An agent asks for a connection to the launcher.
+    LauncherAsked {
+        life: u64,
+    },
+    /// What the agent has sent arrives at the launcher.
+    ToLauncher {
+        link: u64,
+        messages: Vec<ToLauncher>,
+    },
+    /// What the launcher has sent arrives at the agent.
+    FromLauncher {
+        link: u64,
+        messages: Vec<LauncherEvent>,
+    },
+    /// The agent finds the link closed.
+    LinkClosed {
+        link: u64,
+        life: u64,
+    },
+    LauncherWakes {
+        life: u64,
+    },
+    GroupsFound {
+        life: u64,
+        account: Account,
+    },
+    /// A step daemon answers a launcher late.
+    StepdAnswers {
+        life: u64,
+        pid: i32,
+    },
+    AgentWakes {
+        life: u64,
+    },
+    AgentTimer {
+        life: u64,
+        timer: Timer,
+    },
+    /// A request of another agent arrives.
+    PeerAsks {
+        from: usize,
+        life: u64,
+        request: PeerRequestId,
+        body: Box<AgentRequest>,
+        /// Its answer is lost.
+        is_lost: bool,
+    },
+    /// An answer of another agent arrives.
+    PeerAnswers {
+        life: u64,
+        request: PeerRequestId,
+        answer: Box<Result<AgentReply, String>>,
+    },
+    ProcessEnds {
+        pid: i32,
+        timer: u64,
+    },
+    Killed {
+        pid: i32,
+        signal: i32,
+    },
+    StepdWakes(i32),
+    StepdInput(i32, Box<StepdInput>),
+    /// A user begins a step in a job that this node leads.
+    SrunStarts(JobAttempt),
+}
+
+/// A process of a node that may die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Agent,
+    Launcher,
+    Stepd,
+    Srun,
+}
 
 impl World {
-    pub(crate) fn agent_receives(&mut self, conn: Conn, message: ToLink) -> Outcome {
-        let Some(node) = self.node_receiving(conn) else {
+    pub(crate) fn node_event(&mut self, node: usize, event: NodeEvent) -> Outcome {
+        match event {
+            NodeEvent::InBoot(boot, event) => match self.nodes[node].boot == boot {
+                true if self.nodes[node].machine_up => self.node_event(node, *event),
+                _ => Ok(()),
+            },
+            NodeEvent::MachineStarts => {
+                self.machine_starts(node);
+                Ok(())
+            }
+            NodeEvent::AgentStarts => {
+                self.agent_starts(node);
+                Ok(())
+            }
+            NodeEvent::LauncherAsked { life } => self.launcher_asked(node, life),
+            NodeEvent::ToLauncher { link, messages } => {
+                self.launcher_receives(node, link, messages)
+            }
+            NodeEvent::FromLauncher { link, messages } => {
+                self.agent_receives_launcher(node, link, messages)
+            }
+            NodeEvent::LinkClosed { link, life } => {
+                self.link_closed(node, link, life);
+                Ok(())
+            }
+            NodeEvent::LauncherWakes { life } => self.launcher_wakes(node, life),
+            NodeEvent::GroupsFound { life, account } => self.groups_found(node, life, account),
+            NodeEvent::StepdAnswers { life, pid } => self.stepd_answers_late(node, life, pid),
+            NodeEvent::AgentWakes { life } => self.agent_wakes(node, life),
+            NodeEvent::AgentTimer { life, timer } => {
+                self.agent_timer(node, life, timer);
+                Ok(())
+            }
+            NodeEvent::PeerAsks {
+                from,
+                life,
+                request,
+                body,
+                is_lost,
+            } => self.peer_asks(node, (from, life, request), *body, is_lost),
+            NodeEvent::PeerAnswers {
+                life,
+                request,
+                answer,
+            } => self.peer_answers(node, life, request, *answer),
+            NodeEvent::ProcessEnds { pid, timer } => self.process_ends_itself(node, pid, timer),
+            NodeEvent::Killed { pid, signal } => self.process_is_killed(node, pid, signal),
+            NodeEvent::StepdWakes(pid) => self.stepd_wakes(node, pid),
+            NodeEvent::StepdInput(pid, input) => self.stepd_input(node, pid, *input),
+            NodeEvent::SrunStarts(run) => {
+                self.srun_starts(node, run);
+                Ok(())
+            }
+        }
+    }
+
+    /// The CPUs of a job on a node.
+    pub(super) fn share_of(&self, node: usize, run: JobAttempt) -> Share {
+        self.truth
+            .shares
+            .get(&(node, run))
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// The supervisor starts an agent.
+    pub(super) fn agent_starts(&mut self, node: usize) {
+        if !self.nodes[node].machine_up || self.nodes[node].agent.is_some() {
+            return;
+        }
+        self.start_agent(node);
+        let life = self.nodes[node].agent_lives;
+        let delay = self.hop();
+        self.machine_later(delay, node, NodeEvent::LauncherAsked { life });
+        self.later(10, super::WorldEvent::Connect { node });
+    }
+
+    /// The supervisor connects an agent to the launcher, and starts one if there is none.
+    fn launcher_asked(&mut self, node: usize, life: u64) -> Outcome {
+        let is_it = |a: &crate::node::AgentProcess| a.life == life;
+        if !self.nodes[node].agent.as_ref().is_some_and(is_it) {
+            return Ok(());
+        }
+        if self.nodes[node].launcher.is_none() && !self.start_launcher(node)? {
+            self.machine_later(1000, node, NodeEvent::LauncherAsked { life });
+            return Ok(());
+        }
+        self.last_link += 1;
+        let id = self.last_link;
+        let (last_up, last_down) = (self.now, self.now);
+        self.nodes[node].link = Some(Link {
+            id,
+            last_up,
+            last_down,
+        });
+        let attach = Attach {
+            node: self.nodes[node].name.clone(),
+            cluster: crate::controller::CLUSTER.to_owned(),
+            version: String::new(),
+            claim: MachineClaim::default(),
+            greeting: Some(VERSIONS.greeting()),
+        };
+        self.send_to_launcher(node, vec![ToLauncher::Attach(Box::new(attach))]);
+        Ok(())
+    }
+
+    /// Sends by the link to the launcher.
+    pub(super) fn send_to_launcher(&mut self, node: usize, messages: Vec<ToLauncher>) {
+        let hop = self.hop();
+        let now = self.now;
+        let Some(link) = &mut self.nodes[node].link else {
+            return self.lose(node, messages);
+        };
+        link.last_up = link.last_up.max(now + hop);
+        let (delay, link) = (link.last_up - now, link.id);
+        self.machine_later(delay, node, NodeEvent::ToLauncher { link, messages });
+    }
+
+    /// Sends by the link to the agent.
+    pub(super) fn send_to_linked_agent(&mut self, node: usize, messages: Vec<LauncherEvent>) {
+        let hop = self.hop();
+        let now = self.now;
+        let Some(link) = &mut self.nodes[node].link else {
+            return;
+        };
+        link.last_down = link.last_down.max(now + hop);
+        let (delay, link) = (link.last_down - now, link.id);
+        self.machine_later(delay, node, NodeEvent::FromLauncher { link, messages });
+    }
+
+    /// Messages for a launcher are lost, and descriptors that came with them are closed.
+    pub(super) fn lose(&mut self, node: usize, messages: Vec<ToLauncher>) {
+        for message in messages {
+            if let ToLauncher::Command(_, Some(channel)) = message {
+                self.close_lower(node, channel);
+            }
+        }
+    }
+
+    fn link_closed(&mut self, node: usize, link: u64, life: u64) {
+        let Some(agent) = self.nodes[node].agent.as_mut().filter(|a| a.life == life) else {
+            return;
+        };
+        let was_up = agent.launcher.take_if(|up| *up == link).is_some();
+        if was_up {
+            self.agent_input(node, AgentInput::LauncherLost);
+        }
+        let delay = match was_up {
+            true => self.hop(),
+            // It may not start.
+            false => 1000,
+        };
+        self.machine_later(delay, node, NodeEvent::LauncherAsked { life });
+    }
+
+    /// The agent's process dies; the launcher and the jobs stay.
+    pub(crate) fn agent_dies(&mut self, node: usize) -> Outcome {
+        let Some(agent) = self.nodes[node].agent.take() else {
             return Ok(());
         };
-        match message {
-            ToLink::Welcome(..) => {
-                self.agents[node].welcomed = true;
-                let reports: Vec<_> = self.agents[node].outbox.iter().cloned().collect();
-                if !reports.is_empty() {
-                    self.send_to_ctld(conn, reports);
-                }
-                self.send_health(conn);
-                Ok(())
-            }
-            ToLink::Ack(seq) => {
-                let reports = self.agents[node].acknowledged(seq);
-                reports.iter().try_for_each(|report| {
-                    invariants::invariant_observed_ends_are_recorded(self, node, report)
-                })
-            }
-            ToLink::Order(Order::Launch(grant), _) => self.launch(node, *grant),
-            ToLink::Order(
-                Order::Terminate {
-                    job, attempt, now, ..
-                },
-                _,
-            ) => {
-                self.terminate(node, (job, attempt), now);
-                Ok(())
-            }
-            ToLink::Order(
-                Order::Signal {
-                    job,
-                    attempt,
-                    signal,
-                    ..
-                },
-                _,
-            ) => {
-                self.signal(node, (job, attempt), signal);
-                Ok(())
-            }
-            // Machines here boot again by chance only.
-            ToLink::Order(Order::Reboot, _) => Ok(()),
-            // Scripts and steps here neither read nor are timed.
-            ToLink::Order(Order::Tell { .. } | Order::StepLimit { .. }, _) => Ok(()),
-            ToLink::Settings(_) | ToLink::Stop(_) | ToLink::Replaced => Ok(()),
+        trace!(self, "{}: the agent dies", self.nodes[node].name);
+        self.nodes[node].disturbed_at = self.now;
+        self.nodes[node].reported.clear();
+        if let Some(dial) = &agent.dial {
+            self.cut_conn(dial.conn, None);
         }
+        if let Some(link) = self.nodes[node].link.take() {
+            self.launcher_loses_agent(node, link.id);
+        }
+        for channel in agent.stepds.values() {
+            self.close_upper(node, *channel);
+        }
+        self.lose(node, agent.to_launcher);
+        for asker in agent.requests.into_values() {
+            self.request_is_lost(node, asker);
+        }
+        self.sruns_lose_agent(node, agent.life);
+        let delay = self.random.between(100, 30_000);
+        self.machine_later(delay, node, NodeEvent::AgentStarts);
+        Ok(())
     }
 
-    fn launch(&mut self, node: usize, grant: JobGrant) -> Outcome {
-        let run = (grant.job, grant.attempt);
-        invariants::invariant_a_launch_is_for_this_node(self, node, &grant)?;
-        let agent = &mut self.agents[node];
-        if agent.has_seen(run) {
-            invariants::invariant_a_released_launch_is_not_ordered_again(self, node, run)?;
-            trace!(
-                self,
-                "{}: launch of {}/{} was seen", self.agents[node].name, run.0, run.1.0
-            );
+    /// The launcher is killed; what it has started goes on without it.
+    pub(crate) fn launcher_dies(&mut self, node: usize) -> Outcome {
+        let Some(launcher) = self.nodes[node].launcher.take() else {
             return Ok(());
-        }
-        agent.mark_seen(run);
-        self.start_or_wait(node, grant)
-    }
-
-    fn start_or_wait(&mut self, node: usize, grant: JobGrant) -> Outcome {
-        let agent = &mut self.agents[node];
-        let cpus = share_of(&grant);
-        let in_the_way = agent.using(&cpus, shared_with(&grant).as_deref());
-        let all_are_ending = in_the_way
-            .iter()
-            .all(|run| agent.runs[run].is_being_killed());
-        if !in_the_way.is_empty() && all_are_ending {
-            // CPUs of a job that the controller gave up; its end was ordered before this.
-            agent.waiting.push_back(grant);
-            trace!(
-                self,
-                "{}: a launch waits for {in_the_way:?}", self.agents[node].name
-            );
-            return Ok(());
-        }
-        self.start(node, grant)
-    }
-
-    fn start(&mut self, node: usize, grant: JobGrant) -> Outcome {
-        let run = (grant.job, grant.attempt);
-        invariants::invariant_no_attempt_starts_twice_on_a_node(self, node, run)?;
-        invariants::invariant_no_cpu_is_used_twice(self, node, &grant)?;
-        invariants::invariant_one_attempt_runs_at_once(self, node, run)?;
-        self.truth.started.insert((node, run.0, run.1));
-        let name = self.agents[node].name.clone();
-        let plan = crate::world::clients::script_of(&grant.spec.name, run);
-        let leads = grant.position == 0;
-        let cause = self.failure_of(node);
-        if cause.is_some() || plan.fails_to_launch && leads {
-            trace!(self, "{name}: {}/{} cannot be launched", run.0, run.1.0);
-            let local = Local {
-                alive: false,
-                ..new_local(&grant)
-            };
-            self.agents[node].runs.insert(run, local);
-            let report = Report::LaunchFailed {
-                error: cause.unwrap_or("no such directory").to_owned(),
-                node_fault: cause.is_some() || plan.node_fault,
-                prolog: false,
-                lack: false,
-            };
-            self.report(node, run, report);
-            return Ok(());
-        }
-        trace!(
-            self,
-            "{name}: {}/{} runs on {:?}",
-            run.0,
-            run.1.0,
-            share_of(&grant)
-        );
-        let script = leads && grant.spec.kind == JobKind::Batch;
-        let ends_at = self.now + plan.duration_ms;
-        let local = Local {
-            alive: true,
-            script,
-            exit: plan.exit,
-            ends_at,
-            ..new_local(&grant)
         };
-        self.agents[node].runs.insert(run, local);
-        if script {
-            let timer = 0;
-            self.later(
-                plan.duration_ms,
-                WorldEvent::ScriptEnds { node, run, timer },
-            );
+        trace!(self, "{}: the launcher dies", self.nodes[node].name);
+        self.nodes[node].disturbed_at = self.now;
+        let inbox = launcher.inbox.into_iter().map(|(_, message)| message);
+        self.lose(node, inbox.collect());
+        for channel in launcher.fds.values() {
+            self.close_lower(node, *channel);
         }
-        if self.agents[node].stopped.remove(&run) {
-            self.signal(node, run, SIGSTOP);
+        for connection in launcher.stepds.values() {
+            self.close_upper(node, connection.channel);
+        }
+        let machine = &mut self.nodes[node].machine;
+        let children = |p: &crate::node::Process| p.parent == Parent::Launcher;
+        machine
+            .processes
+            .retain(|_, p| !children(p) || p.is_alive());
+        for pid in machine.pids(children) {
+            if let Some(process) = machine.processes.get_mut(&pid) {
+                process.parent = Parent::Init;
+            }
+        }
+        if let Some(link) = self.nodes[node].link.take() {
+            let life = self.nodes[node].agent.as_ref().map(|a| a.life);
+            let delay = self.hop();
+            if let Some(life) = life {
+                let event = NodeEvent::LinkClosed {
+                    link: link.id,
+                    life,
+                };
+                self.machine_later(delay, node, event);
+            }
         }
         Ok(())
     }
 
-    pub(crate) fn script_ends(&mut self, node: usize, run: Run, timer: u64) -> Outcome {
-        let now = self.time();
-        let Some(local) = self.agents[node].runs.get_mut(&run) else {
-            return Ok(());
-        };
-        if local.timer != timer || !local.alive || !local.script || local.ends_at != self.now {
-            return Ok(());
-        }
-        local.alive = false;
-        let exit = local.exit;
-        trace!(
-            self,
-            "{}: {}/{} ends {exit:?}", self.agents[node].name, run.0, run.1.0
-        );
-        self.truth.exits.insert(run, exit);
-        self.report(node, run, agent::batch_ended(exit, false, now));
-        self.start_waiting(node)
-    }
-
-    fn terminate(&mut self, node: usize, run: Run, at_once: bool) {
-        let early = self.planted(Plant::EarlyRelease) && self.random.one_in(3);
-        let kill_after = if at_once {
-            10
-        } else {
-            self.random.around(1_500)
-        };
-        let agent = &mut self.agents[node];
-        agent
-            .waiting
-            .retain(|grant| (grant.job, grant.attempt) != run);
-        agent.mark_seen(run);
-        let Some(local) = agent.runs.get_mut(&run) else {
-            // Nothing is known of it, so nothing is left of it.
-            let said = |r: &muster_proto::node::NumberedReport| {
-                (r.job, r.attempt) == run && matches!(r.report, Report::Released)
-            };
-            if !agent.outbox.iter().any(said) {
-                self.report(node, run, Report::Released);
-            }
-            return;
-        };
-        if local.released || (local.ending && !at_once) {
-            return;
-        }
-        local.ending = true;
-        if local.alive {
-            local.timer += 1;
-            local.stopped = None;
-            let timer = local.timer;
-            if early {
-                local.released = true;
-                self.report(node, run, Report::Released);
-            }
-            self.later(kill_after, WorldEvent::Killed { node, run, timer });
-        } else {
-            local.released = true;
-            self.report(node, run, Report::Released);
-        }
-    }
-
-    pub(crate) fn killed(&mut self, node: usize, run: Run, timer: u64) -> Outcome {
-        let now = self.time();
-        let Some(local) = self.agents[node].runs.get_mut(&run) else {
-            return Ok(());
-        };
-        if local.timer != timer || !local.alive {
-            return Ok(());
-        }
-        local.alive = false;
-        let script = local.script;
-        let released = std::mem::replace(&mut local.released, true);
-        trace!(
-            self,
-            "{}: {}/{} is gone", self.agents[node].name, run.0, run.1.0
-        );
-        if script {
-            let exit = ExitStatus {
-                code: 0,
-                signal: SIGTERM,
-            };
-            self.report(node, run, agent::batch_ended(exit, true, now));
-        }
-        if released {
-            self.agents[node].runs.remove(&run);
-        } else {
-            self.report(node, run, Report::Released);
-        }
-        self.start_waiting(node)
-    }
-
-    /// CPUs became free: launches that wait may go on.
-    fn start_waiting(&mut self, node: usize) -> Outcome {
-        let waiting = std::mem::take(&mut self.agents[node].waiting);
-        waiting
-            .into_iter()
-            .try_for_each(|grant| self.start_or_wait(node, grant))
-    }
-
-    fn signal(&mut self, node: usize, run: Run, signal: u32) {
-        let now = self.now;
-        let agent = &mut self.agents[node];
-        if agent.waiting.iter().any(|g| (g.job, g.attempt) == run) {
-            match signal {
-                SIGSTOP => agent.stopped.insert(run),
-                SIGCONT => agent.stopped.remove(&run),
-                _ => false,
-            };
-            return;
-        }
-        let Some(local) = agent.runs.get_mut(&run) else {
-            return;
-        };
-        if !local.alive || local.ending {
-            return;
-        }
-        match (signal, local.stopped) {
-            (SIGSTOP, None) => {
-                local.stopped = Some(local.ends_at.saturating_sub(now));
-                local.timer += 1;
-            }
-            (SIGCONT, Some(left)) => {
-                local.stopped = None;
-                local.timer += 1;
-                local.ends_at = now + left;
-                let (timer, script) = (local.timer, local.script);
-                if script {
-                    self.later(left, WorldEvent::ScriptEnds { node, run, timer });
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Keeps a report and sends it if there is a connection.
-    fn report(&mut self, node: usize, run: Run, report: Report) {
-        let agent = &mut self.agents[node];
-        agent.report(run, report);
-        if let (true, true, Some(conn)) = (agent.agent_up, agent.welcomed, agent.conn)
-            && let Some(last) = agent.outbox.back().cloned()
-        {
-            self.send_to_ctld(conn, vec![last]);
-        }
-    }
-
-    /// The agent's process dies; the shim and the jobs stay.
-    pub(crate) fn agent_dies(&mut self, node: usize) {
-        if !self.agents[node].agent_up {
-            return;
-        }
-        trace!(self, "{}: the agent dies", self.agents[node].name);
-        self.cut(node, false);
-        self.agents[node].agent_up = false;
-        let delay = self.random.between(100, 30_000);
-        self.later(delay, WorldEvent::AgentStarts { node });
-    }
-
-    pub(crate) fn agent_starts(&mut self, node: usize) {
-        let agent = &mut self.agents[node];
-        if agent.machine_up && !agent.agent_up {
-            agent.agent_up = true;
-            self.later(10, WorldEvent::Connect { node });
-        }
-    }
-
     /// The machine loses power and comes back with a new boot.
-    pub(crate) fn reboot(&mut self, node: usize) {
-        if !self.agents[node].machine_up {
-            return;
+    pub(crate) fn reboot(&mut self, node: usize) -> Outcome {
+        if !self.nodes[node].machine_up {
+            return Ok(());
         }
-        trace!(self, "{}: the machine goes down", self.agents[node].name);
-        self.cut(node, false);
-        self.agents[node].power_off();
-        let boot = self.agents[node].boot;
+        trace!(self, "{}: the machine goes down", self.nodes[node].name);
+        self.agent_dies(node)?;
+        self.sruns_lose_node(node);
+        let down = &mut self.nodes[node];
+        down.machine_up = false;
+        down.launcher = None;
+        down.link = None;
+        down.machine = Default::default();
+        down.released.clear();
+        down.disturbed_at = self.now;
+        let random = &mut self.random;
+        down.disk.lose_power(random);
         let delay = self.random.between(1_000, 120_000);
-        self.later(delay, WorldEvent::MachineStarts { node, boot });
+        self.node_later(delay, node, NodeEvent::MachineStarts);
+        Ok(())
     }
 
-    pub(crate) fn machine_starts(&mut self, node: usize, boot: u64) {
-        let agent = &mut self.agents[node];
-        if agent.machine_up || agent.boot != boot {
+    fn machine_starts(&mut self, node: usize) {
+        let (now, up) = (self.now, &mut self.nodes[node]);
+        if up.machine_up {
             return;
         }
-        agent.machine_up = true;
-        agent.agent_up = true;
-        agent.boot += 1;
-        self.later(10, WorldEvent::Connect { node });
+        up.machine_up = true;
+        up.boot += 1;
+        up.booted_at = now;
+        self.agent_starts(node);
     }
 
-    /// The shim is killed: its jobs are gone without a trace, which the agent reports.
-    pub(crate) fn shim_dies(&mut self, node: usize) -> Outcome {
-        trace!(self, "{}: all jobs vanish", self.agents[node].name);
-        let runs: Vec<Run> = self.agents[node].runs.keys().copied().collect();
-        for run in runs {
-            let Some(local) = self.agents[node].runs.get_mut(&run) else {
-                continue;
-            };
-            if !local.alive {
-                continue;
-            }
-            local.alive = false;
-            local.timer += 1;
-            let ending = local.ending;
-            if ending {
-                if let Some(local) = self.agents[node].runs.get_mut(&run) {
-                    local.released = true;
-                }
-                self.report(node, run, Report::Released);
-            } else {
-                self.report(node, run, Report::Vanished);
-            }
+    /// Perhaps a process dies now that something has arrived on a node: the one that it has arrived at after so many of the
+    /// actions that follow, or another one at once.
+    pub(super) fn message_arrives(&mut self, node: usize, at: Victim) -> Outcome {
+        let possible = self.healing_since.is_none() && self.has(FaultClass::DyingProcesses);
+        if !possible || !self.chaos.one_in(self.deaths_in) {
+            return Ok(());
         }
-        self.start_waiting(node)
+        let victims = [Victim::Agent, Victim::Launcher, Victim::Stepd, Victim::Srun];
+        let victim = match self.chaos.one_in(2) {
+            true => at,
+            false => *self.chaos.pick(&victims),
+        };
+        let dies_in = Some(self.chaos.below(12)).filter(|_| victim == at);
+        match victim {
+            Victim::Agent => match (&mut self.nodes[node].agent, dies_in) {
+                (Some(agent), Some(_)) => agent.dies_in = dies_in,
+                _ => return self.agent_dies(node),
+            },
+            Victim::Launcher => match (&mut self.nodes[node].launcher, dies_in) {
+                (Some(launcher), Some(_)) => launcher.dies_in = dies_in,
+                _ => return self.launcher_dies(node),
+            },
+            Victim::Stepd => return self.kill_a_stepd(node),
+            Victim::Srun => self.kill_an_srun(node),
+        }
+        Ok(())
+    }
+
+    fn kill_a_stepd(&mut self, node: usize) -> Outcome {
+        let machine = &self.nodes[node].machine;
+        let stepds = machine.pids(|p| matches!(p.kind, Kind::Stepd(_)));
+        if stepds.is_empty() {
+            return Ok(());
+        }
+        let pid = *self.chaos.pick(&stepds);
+        trace!(
+            self,
+            "{}: step daemon {pid} is killed", self.nodes[node].name
+        );
+        self.nodes[node].disturbed_at = self.now;
+        self.end_process(node, pid, muster_node_core::signals::SIGKILL)
     }
 }
 
-/// The partition whose jobs may have the same CPUs.
-pub(crate) fn shared_with(grant: &JobGrant) -> Option<String> {
-    (grant.alloc.sharers > 1).then(|| grant.alloc.partition.clone())
+/// What the controller tells nodes.
+pub(super) fn settings(random: &mut Random) -> NodeSettings {
+    NodeSettings {
+        kill_wait_s: 5,
+        prolog: random.one_in(3).then(|| "/prolog".to_owned()),
+        epilog: random.one_in(3).then(|| "/epilog".to_owned()),
+        tree_width: 2,
+        ..NodeSettings::default()
+    }
 }
 
-pub(crate) fn share_of(grant: &JobGrant) -> muster_model::cpuset::CpuSet {
+/// What the node has of a job.
+pub(crate) fn share(grant: &JobGrant) -> Share {
     let share = grant.alloc.nodes.get(grant.position as usize);
-    share.map(|share| share.cpus.clone()).unwrap_or_default()
+    Share {
+        cpus: share.map(|share| share.cpus.clone()).unwrap_or_default(),
+        shared_with: (grant.alloc.sharers > 1).then(|| grant.alloc.partition.clone()),
+    }
 }
 
-fn new_local(grant: &JobGrant) -> Local {
-    Local {
-        cpus: share_of(grant),
-        shared_with: shared_with(grant),
-        alive: true,
-        script: false,
-        exit: ExitStatus::default(),
-        timer: 0,
-        ends_at: 0,
-        stopped: None,
-        ending: false,
-        released: false,
-    }
+/// A part of a step that began.
+pub(crate) type TaskKey = (JobAttempt, StepNo, u32);
+
+/// A launch.
+pub(crate) fn run_of(grant: &JobGrant) -> JobAttempt {
+    JobAttempt::new(grant.job, grant.attempt)
+}
+
+/// As reports name it.
+pub(crate) fn run(job: JobId, attempt: Attempt) -> JobAttempt {
+    JobAttempt::new(job, attempt)
 }

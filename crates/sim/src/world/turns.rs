@@ -12,7 +12,7 @@ use muster_ctld::mail::{ToLink, ToWriter};
 use muster_ctld::writer::After;
 use muster_journal::{Crash, FinishedSnapshot, Position, SnapshotWriter};
 use muster_model::command::KeptPartitions;
-use muster_proto::node::NodeSettings;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -94,7 +94,7 @@ impl World {
         invariants::invariant_no_acknowledged_job_is_lost(self)?;
         invariants::invariant_recovery_keeps_history(self)?;
         invariants::after_events(self)?;
-        let (config, settings) = (self.config.clone(), Box::new(NodeSettings::default()));
+        let (config, settings) = (self.config.clone(), Box::new(self.settings.clone()));
         self.mail(ToWriter::Configure {
             config,
             settings,
@@ -333,7 +333,7 @@ impl World {
             CrashPoint::AfterAppend { .. } => *outputs = Outputs::default(),
             CrashPoint::BetweenReplies { .. } => {
                 outputs.replies.retain(|_| random.one_in(2));
-                let mut open = std::collections::BTreeMap::new();
+                let mut open = BTreeMap::new();
                 outputs.links.retain(|(conn, _)| {
                     let open = open.entry(*conn).or_insert(true);
                     *open &= !random.one_in(3);
@@ -382,12 +382,16 @@ impl World {
         for (conn, answer) in outputs.answers {
             self.hello_is_answered(conn, answer);
         }
+        let mut links: BTreeMap<_, Vec<ToLink>> = BTreeMap::new();
         for (conn, message) in outputs.links {
             if let ToLink::Order(order, _) = &message {
                 invariants::invariant_orders_rest_on_durable_events(self, order)?;
             }
             trace!(self, "  to connection {conn}: {}", name_of(&message));
-            self.send_to_agent(conn, message);
+            links.entry(conn).or_default().push(message);
+        }
+        for (conn, messages) in links {
+            self.send_to_agent(conn, messages);
         }
         for conn in outputs.closed {
             self.ctld_lets_go(conn);
@@ -409,6 +413,9 @@ impl World {
     /// Accounting follows the replica, slowly or not at all.
     pub(crate) fn accounting_goes_on(&mut self) -> Outcome {
         invariants::invariant_running_jobs_are_known_to_their_nodes(self)?;
+        invariants::invariant_stopped_scripts_stand_still(self)?;
+        self.invariant_nothing_is_held_by_nothing()?;
+        self.invariant_resumed_scripts_go_on()?;
         invariants::invariant_memory_is_bounded(self)?;
         self.invariant_requests_are_answered()?;
         self.invariant_limits_are_enforced()?;
@@ -502,9 +509,9 @@ fn brief(event: &Event) -> String {
             format!("NodeRegistered {} boot {}", node.0, info.boot_id)
         }
         other => {
-            let mut text = format!("{other:?}");
-            text.truncate(160);
-            text
+            let text = format!("{other:?}");
+            // A user's text may have letters of several bytes.
+            text.chars().take(160).collect()
         }
     }
 }

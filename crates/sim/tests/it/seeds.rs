@@ -30,7 +30,7 @@ fn no_invariant_is_broken() {
 #[test]
 fn seeds_that_failed_once_pass() {
     let seeds = [
-        34, 70, 158, 1006, 2222, 3004, 4070, 5965, 2_102_669, 2_103_340,
+        3, 34, 58, 70, 96, 158, 211, 348, 390, 1006, 2222, 3004, 4070, 5965, 2_102_669, 2_103_340,
     ];
     check(seeds.into_iter());
 }
@@ -142,6 +142,7 @@ fn an_early_release_is_found() {
         &[
             "invariant_no_cpu_is_used_twice",
             "invariant_one_attempt_runs_at_once",
+            "invariant_nothing_starts_in_a_released_job",
         ],
     );
 }
@@ -169,5 +170,42 @@ fn a_clock_that_jumps_is_found() {
             "invariant_limits_are_enforced",
             "invariant_everything_ends",
         ],
+    );
+}
+
+/// Bugs of nodes, of which each is found within so many seeds.
+const NODE_BUG_SEEDS: u64 = 500;
+
+/// A step's end that never leaves its agent is acknowledged with what follows, and missing in accounting.
+#[test]
+fn a_lost_end_is_found() {
+    found_by(
+        Plant::LostEnd,
+        NODE_BUG_SEEDS,
+        &[
+            "invariant_reported_steps_are_accounted",
+            "invariant_observed_ends_are_recorded",
+        ],
+    );
+}
+
+/// What a script has left goes on, and its job is released all the same.
+#[test]
+fn what_outlives_its_job_is_found() {
+    found_by(
+        Plant::Leftover,
+        NODE_BUG_SEEDS,
+        &["invariant_nothing_outlives_its_job"],
+    );
+}
+
+/// A launcher that is lost, and whose record file has not what was written there, starts once more.
+#[test]
+fn a_script_that_starts_twice_is_found() {
+    found_with(
+        Plant::LostRecord,
+        vec![FaultClass::DyingProcesses],
+        NODE_BUG_SEEDS,
+        &["invariant_no_attempt_starts_twice_on_a_node"],
     );
 }

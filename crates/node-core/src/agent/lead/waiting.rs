@@ -119,6 +119,13 @@ impl Agent {
                 waiting.refuse(&mut self.out, RefusalCode::JobNotHere.into());
                 continue;
             };
+            if self.jobs.is_suspended(run) {
+                match waiting.spec.immediate {
+                    true => waiting.refuse(&mut self.out, RefusalCode::NotImmediate.into()),
+                    false => self.wait_on(waiting),
+                }
+                continue;
+            }
             if self.must_wait_for_controller(grant.spec.owner.uid) {
                 // It would be one more that the controller does not know of.
                 blocked.insert(run);
@@ -168,9 +175,12 @@ impl Agent {
         };
         let grant = self.jobs.get(run).and_then(|j| j.grant.as_ref());
         let owner = grant.map_or(0, |g| g.spec.owner.uid);
-        let text = match self.must_wait_for_controller(owner) {
-            true => "The controller has not acknowledged earlier steps",
-            false => "Requested nodes are busy",
+        let text = if self.jobs.is_suspended(run) {
+            "Requested operation is presently disabled"
+        } else if self.must_wait_for_controller(owner) {
+            "The controller has not acknowledged earlier steps"
+        } else {
+            "Requested nodes are busy"
         };
         self.out.reply(id, AgentReply::Queued(text.to_owned()));
     }

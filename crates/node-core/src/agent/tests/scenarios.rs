@@ -695,3 +695,48 @@ fn questions_about_processes_end_with_the_launcher() {
     assert_eq!(refusal(bench.replies_to(late)[0]), RefusalCode::Busy);
     assert!(bench.requests.is_empty());
 }
+
+fn signal(signal: i32) -> Order {
+    Order::Signal {
+        job: RUN.job,
+        attempt: RUN.attempt,
+        step: None,
+        signal: signal.unsigned_abs(),
+        scope: muster_model::command::SignalScope::Full,
+    }
+}
+
+/// Others may have the CPUs of a job that is suspended.
+#[test]
+fn no_step_of_a_suspended_job_starts() {
+    let mut bench = Bench::with_job(1);
+    bench.order(signal(crate::signals::SIGSTOP));
+    let waits = bench.create(1, step_spec(1));
+    let hurry = StepSpec {
+        immediate: true,
+        ..step_spec(1)
+    };
+    let refused = bench.create(2, hurry);
+    assert_eq!(
+        refusal(bench.replies_to(refused)[0]),
+        RefusalCode::NotImmediate
+    );
+    assert!(bench.starts.is_empty());
+    bench.timer(Timer::StepQueued(ConnId(1)));
+    assert!(matches!(
+        bench.replies_to(waits)[..],
+        [AgentReply::Queued(_)]
+    ));
+    bench.order(signal(crate::signals::SIGCONT));
+    let stepd = bench.start_ready();
+    bench.stepd_ends(stepd, 0);
+    bench.end_job();
+
+    // Where another node leads, it may not know yet.
+    let mut bench = Bench::with_job(2);
+    bench.order(signal(crate::signals::SIGSTOP));
+    let request = AgentRequest::StartStep(Box::new(launch_of_three(1)), Vec::new());
+    let id = bench.request(AGENT_CONN, request, false);
+    assert_eq!(refusal(bench.replies_to(id)[0]), RefusalCode::JobNotHere);
+    bench.end_job();
+}

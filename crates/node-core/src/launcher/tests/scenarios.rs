@@ -281,6 +281,50 @@ fn signals_for_a_script_that_is_being_started_reach_it() {
     assert!(its.contains(&SIGSTOP) && its.contains(&10), "{its:?}");
 }
 
+/// A script that got the first of these alone would stand still for ever.
+#[test]
+fn signals_from_before_a_script_come_in_their_order() {
+    let mut world = World::new();
+    world.prolog = vec!["/prolog".to_owned()];
+    world.attach();
+    let job = run(A);
+    world.order(Order::Launch(Box::new(grant(job, JobKind::Batch))));
+    let signal = |signal: i32| Order::Signal {
+        job: job.job,
+        attempt: job.attempt,
+        step: None,
+        signal: signal.unsigned_abs(),
+        scope: SignalScope::Full,
+    };
+    world.order(signal(SIGSTOP));
+    world.answer_look_ups();
+    assert_eq!(world.phase(job), Phase::Prolog);
+    world.order(signal(SIGCONT));
+    world.end_and_reap(world.program(job), 0);
+    let script = world.script(job);
+    assert_eq!(world.signals, [(script, SIGSTOP), (script, SIGCONT)]);
+}
+
+/// The agent holds srun's streams until it knows.
+#[test]
+fn a_step_that_waits_for_groups_is_refused_when_its_job_leaves() {
+    let mut world = World::new();
+    let job = batch(&mut world);
+    let script = world.script(job);
+    world.crash();
+    world.start_step(job, StepNo(0));
+    assert_eq!(
+        world.look_ups.len(),
+        1,
+        "the next launcher has to ask again"
+    );
+    world.end_and_reap(script, 0);
+    assert!(world.is_released(job));
+    let is_refusal = |event: &LauncherEvent| matches!(event, LauncherEvent::StepFailed { .. });
+    assert!(world.sent.iter().any(is_refusal));
+    assert!(world.fds.is_empty());
+}
+
 #[test]
 fn the_launcher_is_lost_while_a_script_runs() {
     let mut world = World::new();

@@ -1,0 +1,146 @@
+//! The process of an agent: the machine, and what its executor holds for it.
+
+use super::machine::ChannelId;
+use minicbor::bytes::ByteVec;
+use muster_node_core::agent::{
+    Agent, AgentEvent, DialId, PeerRequestId, RequestId, StdioId, StepdId, view,
+};
+use muster_node_core::messages::{Attach, LauncherCommand};
+use muster_proto::frame::Frames;
+use muster_proto::node::NumberedReport;
+use muster_trust::{KeyPair, Session};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What goes to the launcher.
+#[derive(Debug)]
+pub(crate) enum ToLauncher {
+    /// By root, first on a link.
+    Attach(Box<Attach>),
+    /// By the agent; with the step daemon's end of a channel.
+    Command(Box<LauncherCommand>, Option<ChannelId>),
+    /// The link has ended.
+    Closed,
+}
+
+/// How far a connection to the controller has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DialStage {
+    /// The greeting waits for the launcher's key.
+    Dialed,
+    /// The greeting was sent.
+    Greeted,
+    /// The launcher looks at the controller's key.
+    Answered,
+    /// Orders and reports go.
+    Up,
+    /// The agent has closed it.
+    Closed,
+}
+
+/// A connection to the controller.
+pub(crate) struct Dial {
+    pub(crate) id: DialId,
+    pub(crate) conn: u64,
+    pub(crate) stage: DialStage,
+    pub(crate) pair: KeyPair,
+    /// The controller's key, as it has shown it.
+    pub(crate) controller: Vec<u8>,
+    pub(crate) session: Option<Session>,
+    pub(crate) input: Frames,
+}
+
+/// Who has asked for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// An srun.
+    Srun(u64),
+    /// Another agent, in this life, by its request.
+    Peer(usize, u64, PeerRequestId),
+}
+
+/// What has arrived at an agent.
+#[derive(Debug)]
+pub(crate) enum AgentInput {
+    Event(Box<AgentEvent>),
+    Dialed(DialId),
+    ControllerAnswered(DialId, ByteVec),
+    ControllerUp,
+    ControllerLost,
+    LauncherUp,
+    LauncherLost,
+    StepdReadable(StepdId),
+}
+
+/// See the module.
+pub(crate) struct AgentProcess {
+    pub(crate) machine: Agent,
+    /// Which agent of this node it is.
+    pub(crate) life: u64,
+    pub(crate) inbox: VecDeque<AgentInput>,
+    /// A burst of what has arrived will be handled.
+    pub(crate) is_waking: bool,
+    pub(crate) events: VecDeque<AgentEvent>,
+    pub(crate) dial: Option<Dial>,
+    pub(crate) last_dial: u64,
+    /// The launcher has answered on the link of this number.
+    pub(crate) launcher: Option<u64>,
+    /// What goes to launcher and controller with the end of the burst.
+    pub(crate) to_launcher: Vec<ToLauncher>,
+    pub(crate) to_controller: Vec<Vec<NumberedReport>>,
+    pub(crate) requests: BTreeMap<RequestId, Asker>,
+    /// Streams, and the srun that has sent them.
+    pub(crate) streams: BTreeMap<StdioId, u64>,
+    pub(crate) stepds: BTreeMap<StepdId, ChannelId>,
+    /// Requests of other agents that were answered and are not over.
+    pub(crate) answered: BTreeSet<RequestId>,
+    /// What other agents were asked and have not answered.
+    pub(crate) asked: BTreeSet<PeerRequestId>,
+    pub(crate) next_id: u64,
+    /// It is killed before it carries out so many more actions.
+    pub(crate) dies_in: Option<u64>,
+}
+
+impl AgentProcess {
+    pub(crate) fn new(machine: Agent, life: u64) -> AgentProcess {
+        AgentProcess {
+            machine,
+            life,
+            inbox: VecDeque::new(),
+            is_waking: false,
+            events: VecDeque::new(),
+            dial: None,
+            last_dial: 0,
+            launcher: None,
+            to_launcher: Vec::new(),
+            to_controller: Vec::new(),
+            requests: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            stepds: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            next_id: 0,
+            dies_in: None,
+        }
+    }
+
+    /// What is not over, in words.
+    pub(crate) fn unfinished(&self) -> String {
+        format!(
+            "{:?}, requests {:?}, streams {:?}, daemons {:?}, {} inputs",
+            view::unfinished(&self.machine).collect::<Vec<_>>(),
+            self.requests,
+            self.streams,
+            self.stepds,
+            self.inbox.len()
+        )
+    }
+
+    /// Nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        view::unfinished(&self.machine).next().is_none()
+            && self.inbox.is_empty()
+            && self.requests.is_empty()
+            && self.streams.is_empty()
+            && self.stepds.is_empty()
+    }
+}

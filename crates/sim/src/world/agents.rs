@@ -1,0 +1,796 @@
+//! The executor of agents: delivers what happens in bursts, and carries out what the agents decide, as the real one does. It may be
+//! killed before each action.
+
+use super::nodes::{self, NodeEvent, Victim};
+use super::{Outcome, StepReports, World, trace};
+use crate::node::{AgentInput, AgentProcess, Asker, Dial, DialStage, Down, ToLauncher};
+use crate::outlets::Conn;
+use crate::world::turns::panic_text;
+use crate::{Plant, Violation, invariants};
+use muster_model::spec::JobKind;
+use muster_node_core::agent::{
+    Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, RequestId, StdioId,
+    StepdId, Timer,
+};
+use muster_node_core::binding::Machine;
+use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdCommand};
+use muster_node_core::signals::{SIGCONT, SIGSTOP};
+use muster_proto::client::Response;
+use muster_proto::frame::{self, Frames};
+use muster_proto::node::{NumberedReport, Order, Orders, Report, ToNode};
+use muster_proto::step::{AgentReply, AgentRequest};
+use muster_trust::{KeyPair, Receiver, SessionPeers};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Bursts without an end: more is a spin.
+const IDLES_MAX: u32 = 1000;
+
+impl World {
+    pub(super) fn start_agent(&mut self, node: usize) {
+        let now = self.time();
+        let here = &mut self.nodes[node];
+        let config = AgentConfig {
+            name: here.name.clone(),
+            cluster: crate::controller::CLUSTER.to_owned(),
+            address: here.address(),
+            spool_dir: here.spool().into(),
+            cross_memory_pays: None,
+            listens_at: None,
+            machine: Machine::new(Err("no machine".to_owned()), Default::default()),
+        };
+        here.agent_lives += 1;
+        let life = here.agent_lives;
+        here.agent = Some(AgentProcess::new(Agent::new(config, now), life));
+        trace!(self, "{}: agent {life} starts", self.nodes[node].name);
+    }
+
+    fn is_agent(&self, node: usize, life: u64) -> bool {
+        let agent = self.nodes[node].agent.as_ref();
+        agent.is_some_and(|a| a.life == life)
+    }
+
+    /// Something has happened that concerns the agent: a burst of it is handled soon.
+    pub(super) fn agent_input(&mut self, node: usize, input: AgentInput) {
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return;
+        };
+        agent.inbox.push_back(input);
+        let life = agent.life;
+        if !std::mem::replace(&mut agent.is_waking, true) {
+            let delay = self.hop();
+            self.machine_later(delay, node, NodeEvent::AgentWakes { life });
+        }
+    }
+
+    pub(super) fn agent_event(&mut self, node: usize, event: AgentEvent) {
+        self.agent_input(node, AgentInput::Event(Box::new(event)));
+    }
+
+    /// Messages of the launcher arrive.
+    pub(super) fn agent_receives_launcher(
+        &mut self,
+        node: usize,
+        link: u64,
+        messages: Vec<LauncherEvent>,
+    ) -> Outcome {
+        let is_current = self.nodes[node].link.as_ref().is_some_and(|l| l.id == link);
+        if !is_current {
+            return Ok(());
+        }
+        self.message_arrives(node, Victim::Agent)?;
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return Ok(());
+        };
+        if agent.launcher != Some(link) {
+            agent.launcher = Some(link);
+            self.agent_input(node, AgentInput::LauncherUp);
+        }
+        for message in messages {
+            if !matches!(message, LauncherEvent::Greeting(_)) {
+                self.agent_event(node, AgentEvent::Launcher(Box::new(message)));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn agent_timer(&mut self, node: usize, life: u64, timer: Timer) {
+        if self.is_agent(node, life) {
+            self.agent_event(node, AgentEvent::TimerDue(timer));
+        }
+    }
+
+    /// One burst.
+    pub(super) fn agent_wakes(&mut self, node: usize, life: u64) -> Outcome {
+        if !self.is_agent(node, life) {
+            return Ok(());
+        }
+        if let Some(agent) = &mut self.nodes[node].agent {
+            agent.is_waking = false;
+        }
+        while let Some(input) = self.next_input(node, life) {
+            self.take_input(node, input)?;
+        }
+        let mut count = 0;
+        while self.run_agent(node, AgentEvent::Idle)? {
+            count += 1;
+            if count > IDLES_MAX {
+                let detail = format!("{}: a burst does not end", self.nodes[node].name);
+                return Err(Violation::new("invariant_agents_sleep", detail));
+            }
+        }
+        let Some(agent) = self.nodes[node].agent.as_mut().filter(|a| a.life == life) else {
+            return Ok(());
+        };
+        agent.dies_in = None;
+        self.flush_launcher(node);
+        self.flush_controller(node);
+        Ok(())
+    }
+
+    fn next_input(&mut self, node: usize, life: u64) -> Option<AgentInput> {
+        let agent = self.nodes[node].agent.as_mut()?;
+        if agent.life != life {
+            return None;
+        }
+        agent.inbox.pop_front()
+    }
+
+    fn take_input(&mut self, node: usize, input: AgentInput) -> Outcome {
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return Ok(());
+        };
+        let event = match input {
+            AgentInput::Event(event) => {
+                if !self.look_at(node, &event)? {
+                    return Ok(());
+                }
+                *event
+            }
+            AgentInput::Dialed(dial) => AgentEvent::Dialed(dial),
+            AgentInput::ControllerAnswered(dial, key) => AgentEvent::ControllerAnswered(dial, key),
+            AgentInput::ControllerUp => {
+                agent.to_controller.clear();
+                AgentEvent::ControllerUp
+            }
+            AgentInput::ControllerLost => AgentEvent::ControllerLost,
+            AgentInput::LauncherUp => {
+                let before = std::mem::take(&mut agent.to_launcher);
+                self.lose(node, before);
+                AgentEvent::LauncherUp
+            }
+            AgentInput::LauncherLost => AgentEvent::LauncherLost,
+            AgentInput::StepdReadable(stepd) => match self.read_stepd(node, stepd) {
+                Some(event) => event,
+                None => return Ok(()),
+            },
+        };
+        self.run_agent(node, event).map(drop)
+    }
+
+    /// Compares what an agent is sent with history; whether it is given it.
+    fn look_at(&mut self, node: usize, event: &AgentEvent) -> Result<bool, Violation> {
+        match event {
+            AgentEvent::Controller(ToNode::Ack(seq)) => {
+                let reports = self.nodes[node].acknowledged(*seq);
+                for report in &reports {
+                    invariants::invariant_observed_ends_are_recorded(self, node, report)?;
+                    invariants::invariant_reported_steps_are_accounted(self, node, report)?;
+                }
+            }
+            AgentEvent::Orders { orders, .. } => {
+                for order in &orders.orders {
+                    self.order_arrives(node, order)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    fn order_arrives(&mut self, node: usize, order: &Order) -> Outcome {
+        match order {
+            Order::Launch(grant) => {
+                let run = nodes::run_of(grant);
+                invariants::invariant_a_launch_is_for_this_node(self, node, grant)?;
+                invariants::invariant_a_released_launch_is_not_ordered_again(self, node, run)?;
+                let share = nodes::share(grant);
+                let known = self.truth.shares.insert((node, run), share).is_some();
+                if !known && grant.position == 0 && grant.spec.kind == JobKind::Allocation {
+                    self.plan_sruns(node, run, 10_000);
+                }
+            }
+            Order::Terminate { job, attempt, .. } => {
+                let run = nodes::run(*job, *attempt);
+                if self.truth.stopped.remove(&(node, run)).is_some() {
+                    self.truth.ended_stopped.insert((node, run));
+                }
+                if self.planted(Plant::EarlyRelease) && self.random.one_in(3) {
+                    let released = LauncherEvent::Released(run);
+                    self.agent_event(node, AgentEvent::Launcher(Box::new(released)));
+                }
+            }
+            Order::Signal {
+                job,
+                attempt,
+                step: None,
+                signal,
+                ..
+            } => {
+                let key = (node, nodes::run(*job, *attempt));
+                match i32::try_from(*signal) {
+                    Ok(SIGSTOP) => drop(self.truth.stopped.insert(key, self.now)),
+                    Ok(SIGCONT) => drop(self.truth.stopped.remove(&key)),
+                    _ => {}
+                }
+            }
+            Order::Signal { .. } | Order::Reboot | Order::Tell { .. } | Order::StepLimit { .. } => {
+            }
+        }
+        Ok(())
+    }
+
+    /// What a step daemon has sent, if it has sent something, or is gone.
+    fn read_stepd(&mut self, node: usize, stepd: StepdId) -> Option<AgentEvent> {
+        let here = &mut self.nodes[node];
+        let channel = *here.agent.as_ref()?.stepds.get(&stepd)?;
+        let (events, is_open) = match here.machine.channels.get_mut(&channel) {
+            Some(channel) => (channel.up.drain(..).collect(), !channel.is_lower_closed),
+            None => (Vec::new(), false),
+        };
+        (!is_open || !Vec::is_empty(&events)).then_some(AgentEvent::StepdEvents {
+            stepd,
+            events,
+            is_open,
+        })
+    }
+
+    /// Gives the agent an event, and then what its actions bring; whether they bring any.
+    fn run_agent(&mut self, node: usize, event: AgentEvent) -> Result<bool, Violation> {
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return Ok(false);
+        };
+        let life = agent.life;
+        agent.events.push_back(event);
+        let mut count = 0;
+        while let Some(event) = self.next_agent_event(node, life) {
+            count += 1;
+            let now = self.node_now(node);
+            let mut actions = Vec::new();
+            if let Some(agent) = &mut self.nodes[node].agent {
+                let machine = &mut agent.machine;
+                let handled = AssertUnwindSafe(|| machine.on_event(event, now, &mut actions));
+                catch_unwind(handled).map_err(|cause| {
+                    let detail = format!("an agent: {}", panic_text(&*cause));
+                    Violation::new("invariant_nothing_panics", detail)
+                })?;
+            }
+            for action in actions {
+                if self.agent_is_killed(node) {
+                    self.lose_action(node, action);
+                    self.agent_dies(node)?;
+                    return Ok(false);
+                }
+                self.execute(node, action)?;
+            }
+        }
+        Ok(count > 1)
+    }
+
+    fn lose_action(&mut self, node: usize, action: AgentAction) {
+        if let AgentAction::StartStepd { order, .. } = action {
+            trace!(
+                self,
+                "{}: the order for step {}.{} is lost",
+                self.nodes[node].name,
+                order.run.job,
+                order.launch.step
+            );
+        }
+    }
+
+    fn next_agent_event(&mut self, node: usize, life: u64) -> Option<AgentEvent> {
+        let agent = self.nodes[node].agent.as_mut()?;
+        if agent.life != life {
+            return None;
+        }
+        agent.events.pop_front()
+    }
+
+    fn agent_is_killed(&mut self, node: usize) -> bool {
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return false;
+        };
+        match &mut agent.dies_in {
+            None => false,
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+        }
+    }
+
+    fn execute(&mut self, node: usize, action: AgentAction) -> Outcome {
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return Ok(());
+        };
+        match action {
+            AgentAction::Greet {
+                dial,
+                launcher_key,
+                present,
+            } => self.greet(node, dial, launcher_key.to_vec(), present),
+            AgentAction::TrustController(dial, result) => self.trust(node, dial, result),
+            AgentAction::CloseController => self.close_controller(node),
+            AgentAction::SendHealth => {
+                if let Some(conn) = self.nodes[node].conn() {
+                    self.send_health(conn);
+                }
+            }
+            AgentAction::SendReports(reports) => self.send_reports(node, reports),
+            AgentAction::Launcher(command) => {
+                let command = ToLauncher::Command(Box::new(command), None);
+                agent.to_launcher.push(command);
+            }
+            AgentAction::StartStepd { stepd, order, .. } => {
+                let begun = (node, order.run, order.launch.step);
+                self.truth.begun.insert(begun, self.now);
+                trace!(
+                    self,
+                    "{}: the launcher is to start step {}.{}",
+                    self.nodes[node].name,
+                    order.run.job,
+                    order.launch.step
+                );
+                let channel = self.nodes[node].machine.open_channel();
+                let command = Box::new(LauncherCommand::StartStep(order));
+                if let Some(agent) = &mut self.nodes[node].agent {
+                    agent.stepds.insert(stepd, channel);
+                    let command = ToLauncher::Command(command, Some(channel));
+                    agent.to_launcher.push(command);
+                }
+                self.flush_launcher(node);
+            }
+            AgentAction::OfferStep {
+                stepd,
+                frame,
+                stdio,
+            } => {
+                let is_written = self.offer_step(node, stepd, &frame, stdio);
+                if let Some(agent) = &mut self.nodes[node].agent {
+                    let offered = AgentEvent::StepOffered(stepd, is_written);
+                    agent.events.push_back(offered);
+                }
+            }
+            AgentAction::SendStdio { stepd, stdio } => {
+                if let (Some(channel), Some(srun)) =
+                    (agent.stepds.get(&stepd), agent.streams.get(&stdio))
+                {
+                    let (channel, down) = (*channel, Down::Streams(*srun));
+                    self.send_down(node, channel, vec![down]);
+                }
+            }
+            AgentAction::ReadStepds(stepds) => {
+                for stepd in stepds {
+                    let event = self.read_stepd(node, stepd);
+                    if let Some(agent) = &mut self.nodes[node].agent {
+                        agent.events.extend(event);
+                    }
+                }
+                if let Some(agent) = &mut self.nodes[node].agent {
+                    agent.events.push_back(AgentEvent::StepdsRead);
+                }
+            }
+            AgentAction::CloseStepd(stepd) => match agent.stepds.remove(&stepd) {
+                Some(channel) => self.close_upper(node, channel),
+                None => return self.twice(node, &stepd),
+            },
+            other => return self.execute_requests(node, other),
+        }
+        Ok(())
+    }
+
+    fn twice(&self, node: usize, what: &dyn std::fmt::Debug) -> Outcome {
+        let detail = format!("{}: {what:?} is closed twice", self.nodes[node].name);
+        Err(Violation::new("invariant_handles_are_closed_once", detail))
+    }
+
+    fn execute_requests(&mut self, node: usize, action: AgentAction) -> Outcome {
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return Ok(());
+        };
+        let life = agent.life;
+        match action {
+            AgentAction::CloseStdio(stdio) => match agent.streams.remove(&stdio) {
+                Some(_) => {}
+                None => return self.twice(node, &stdio),
+            },
+            AgentAction::Reply(request, reply) => {
+                if let Some(asker) = agent.requests.get(&request).copied() {
+                    self.reply(node, request, asker, reply);
+                }
+            }
+            AgentAction::EndRequest(request) => match agent.requests.remove(&request) {
+                Some(asker) => self.request_ends(node, request, asker),
+                None => return self.twice(node, &request),
+            },
+            AgentAction::AskPeer {
+                request,
+                address,
+                body,
+            } => {
+                agent.asked.insert(request);
+                self.ask_peer(node, life, request, &address, body);
+            }
+            AgentAction::SetTimer { timer, after_ms } => {
+                let event = NodeEvent::AgentTimer { life, timer };
+                self.machine_later(after_ms, node, event);
+            }
+            AgentAction::ReleaseBytes(_) => {}
+            // Only the controller's stop, which it is never ordered here, leads to this.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Writes a step to a daemon's channel; whether that could be.
+    fn offer_step(
+        &mut self,
+        node: usize,
+        stepd: StepdId,
+        frame: &[u8],
+        stdio: Option<StdioId>,
+    ) -> bool {
+        let Some(agent) = &self.nodes[node].agent else {
+            return false;
+        };
+        let streams = stdio.and_then(|stdio| agent.streams.get(&stdio)).copied();
+        let Some(channel) = agent.stepds.get(&stepd).copied() else {
+            return false;
+        };
+        let mut frames = Frames::default();
+        frames.push(frame);
+        let Ok(Some(command)) = frames.take::<StepdCommand>() else {
+            return false;
+        };
+        if let StepdCommand::StartStep(next) = &command {
+            let begun = (node, next.order.run, next.order.launch.step);
+            self.truth.begun.insert(begun, self.now);
+        }
+        let mut down = vec![Down::Command(Box::new(command), None)];
+        down.extend(streams.map(Down::Streams));
+        self.send_down(node, channel, down)
+    }
+
+    fn send_down(&mut self, node: usize, channel: u64, down: Vec<Down>) -> bool {
+        let open = self.nodes[node].machine.channels.get_mut(&channel);
+        let Some(open) = open.filter(|c| !c.is_lower_closed) else {
+            return false;
+        };
+        open.down.extend(down);
+        self.wake_stepd_of(node, channel);
+        true
+    }
+
+    fn flush_launcher(&mut self, node: usize) {
+        let link = self.nodes[node].link.as_ref().map(|l| l.id);
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return;
+        };
+        if agent.to_launcher.is_empty() || agent.launcher.is_none() {
+            return;
+        }
+        let messages = std::mem::take(&mut agent.to_launcher);
+        match link.is_some() && link == agent.launcher {
+            true => self.send_to_launcher(node, messages),
+            // That the link has ended comes as an input of its own.
+            false => self.lose(node, messages),
+        }
+    }
+
+    fn send_reports(&mut self, node: usize, mut reports: Vec<NumberedReport>) {
+        for report in &reports {
+            self.nodes[node].reported.insert(report.seq, report.clone());
+            self.note_report(node, report);
+        }
+        if self.planted(Plant::LostEnd) {
+            let is_end = |r: &NumberedReport| {
+                matches!(
+                    r.report,
+                    Report::StepEnded { .. } | Report::BatchEnded { .. }
+                )
+            };
+            let random = &mut self.random;
+            reports.retain(|report| !is_end(report) || !random.one_in(4));
+        }
+        if let Some(agent) = &mut self.nodes[node].agent {
+            agent.to_controller.push(reports);
+        }
+    }
+
+    fn note_report(&mut self, node: usize, report: &NumberedReport) {
+        if let Report::StepEnded { step, end } = &report.report {
+            let run = nodes::run(report.job, report.attempt);
+            let boot = self.nodes[node].boot;
+            let ends = self.truth.step_ends.entry((run, *step));
+            let ends = ends.or_insert_with(|| StepReports {
+                exits: Vec::new(),
+                node,
+                boot,
+            });
+            ends.exits.push(end.exit);
+        }
+    }
+
+    fn flush_controller(&mut self, node: usize) {
+        if !self.nodes[node].is_welcomed() {
+            return;
+        }
+        let Some(conn) = self.nodes[node].conn() else {
+            return;
+        };
+        if let Some(agent) = &mut self.nodes[node].agent {
+            for reports in std::mem::take(&mut agent.to_controller) {
+                self.send_to_ctld(conn, reports);
+            }
+        }
+    }
+
+    /// A client or another agent asks for something; the number of the request.
+    pub(super) fn open_request(
+        &mut self,
+        node: usize,
+        (asker, conn, uid): (Asker, u64, u32),
+        body: AgentRequest,
+        streams: Option<u64>,
+    ) {
+        let random = self.secret()[..16].to_vec();
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return;
+        };
+        agent.next_id += 1;
+        let (id, stdio) = (RequestId(agent.next_id), StdioId(agent.next_id));
+        agent.requests.insert(id, asker);
+        let stdio = streams.map(|srun| {
+            agent.streams.insert(stdio, srun);
+            stdio
+        });
+        let request = ClientRequest {
+            id,
+            conn: ConnId(conn),
+            uid,
+            is_agent: matches!(asker, Asker::Peer(..)),
+            body: Box::new(body),
+            stdio,
+            random: random.into(),
+        };
+        self.agent_event(node, AgentEvent::Request(request));
+    }
+
+    fn reply(&mut self, node: usize, request: RequestId, asker: Asker, reply: AgentReply) {
+        match asker {
+            Asker::Srun(srun) => self.reply_to_srun(srun, reply),
+            Asker::Peer(from, life, asked) => {
+                // Its first answer is all that it waits for.
+                if let Some(agent) = &mut self.nodes[node].agent {
+                    agent.answered.insert(request);
+                }
+                self.answer_peer(from, life, asked, Ok(reply));
+            }
+        }
+    }
+
+    fn request_ends(&mut self, node: usize, request: RequestId, asker: Asker) {
+        match asker {
+            Asker::Srun(srun) => self.srun_request_is_over(srun),
+            Asker::Peer(..) => {
+                let agent = self.nodes[node].agent.as_mut();
+                let is_answered = agent.is_some_and(|a| a.answered.remove(&request));
+                if !is_answered {
+                    self.request_is_lost(node, asker);
+                }
+            }
+        }
+    }
+
+    /// Nobody will answer a request.
+    pub(super) fn request_is_lost(&mut self, _node: usize, asker: Asker) {
+        if let Asker::Peer(from, life, request) = asker {
+            let error = "it closed without an answer".to_owned();
+            self.answer_peer(from, life, request, Err(error));
+        }
+    }
+}
+
+/// The connection to the controller, as the agent has it.
+impl World {
+    /// The controller has accepted a connection.
+    pub(super) fn dial(&mut self, node: usize, conn: Conn) {
+        let pair = KeyPair::of(self.secret());
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return;
+        };
+        agent.last_dial += 1;
+        let id = DialId(agent.last_dial);
+        agent.dial = Some(Dial {
+            id,
+            conn,
+            stage: DialStage::Dialed,
+            pair,
+            controller: Vec::new(),
+            session: None,
+            input: Frames::default(),
+        });
+        self.agent_input(node, AgentInput::Dialed(id));
+    }
+
+    fn dial_of(&mut self, node: usize, id: DialId, stage: DialStage) -> Option<&mut Dial> {
+        let agent = self.nodes[node].agent.as_mut()?;
+        let dial = agent.dial.as_mut()?;
+        (dial.id == id && dial.stage == stage).then_some(dial)
+    }
+
+    fn greet(
+        &mut self,
+        node: usize,
+        dial: DialId,
+        launcher_key: Vec<u8>,
+        present: Vec<(muster_model::ids::JobId, muster_model::ids::Attempt)>,
+    ) {
+        let Some(dial) = self.dial_of(node, dial, DialStage::Dialed) else {
+            return;
+        };
+        dial.stage = DialStage::Greeted;
+        let (conn, key) = (dial.conn, dial.pair.public().to_vec());
+        let now = self.time();
+        let hello = self.nodes[node].hello(now, present, [key, launcher_key]);
+        self.send_hello(conn, hello);
+    }
+
+    fn trust(&mut self, node: usize, dial: DialId, result: Result<(), String>) {
+        let name = self.nodes[node].name.clone();
+        let Some(dial) = self.dial_of(node, dial, DialStage::Answered) else {
+            return;
+        };
+        let conn = dial.conn;
+        let peers = SessionPeers {
+            cluster: crate::controller::CLUSTER,
+            node: &name,
+            receiver: Receiver::Agent,
+        };
+        let session = dial.pair.with_controller(peers, &dial.controller);
+        match (result, session) {
+            (Ok(()), Ok(session)) => {
+                dial.session = Some(session);
+                dial.stage = DialStage::Up;
+                self.agent_input(node, AgentInput::ControllerUp);
+                self.take_frames(node);
+            }
+            (Err(why), _) => {
+                trace!(self, "{name}: the controller is not believed: {why}");
+                self.leave_conn(node, conn);
+            }
+            (_, Err(e)) => {
+                trace!(self, "{name}: the controller's key: {e}");
+                self.leave_conn(node, conn);
+            }
+        }
+    }
+
+    /// Bytes of the controller arrive.
+    pub(super) fn controller_sends(&mut self, node: usize, bytes: &[u8]) -> Outcome {
+        self.message_arrives(node, Victim::Agent)?;
+        let agent = self.nodes[node].agent.as_mut();
+        if let Some(dial) = agent.and_then(|a| a.dial.as_mut()) {
+            dial.input.push(bytes);
+            self.take_frames(node);
+        }
+        Ok(())
+    }
+
+    fn take_frames(&mut self, node: usize) {
+        loop {
+            let agent = self.nodes[node].agent.as_mut();
+            let Some(dial) = agent.and_then(|a| a.dial.as_mut()) else {
+                return;
+            };
+            let conn = dial.conn;
+            match dial.stage {
+                DialStage::Greeted => match dial.input.take::<Response>() {
+                    Ok(Some(Response::Welcome(welcome))) => {
+                        dial.stage = DialStage::Answered;
+                        dial.controller = welcome.public_key.to_vec();
+                        let answered = AgentInput::ControllerAnswered(dial.id, welcome.public_key);
+                        self.agent_input(node, answered);
+                    }
+                    Ok(None) => return,
+                    Ok(Some(_)) | Err(_) => return self.leave_conn(node, conn),
+                },
+                DialStage::Up => match dial.input.take::<ToNode>() {
+                    Ok(Some(message)) => {
+                        if !self.take_controller_message(node, message) {
+                            trace!(
+                                self,
+                                "{}: orders are refused, the connection is closed",
+                                self.nodes[node].name
+                            );
+                            return self.leave_conn(node, conn);
+                        }
+                    }
+                    Ok(None) => return,
+                    Err(_) => return self.leave_conn(node, conn),
+                },
+                DialStage::Dialed | DialStage::Answered | DialStage::Closed => return,
+            }
+        }
+    }
+
+    /// Takes a message; whether it can be believed.
+    fn take_controller_message(&mut self, node: usize, message: ToNode) -> bool {
+        let event = match message {
+            ToNode::Sealed {
+                orders: bytes,
+                seal,
+                launcher_seal,
+            } => {
+                let agent = self.nodes[node].agent.as_mut();
+                let session = agent.and_then(|a| a.dial.as_mut()?.session.as_mut());
+                let is_next = session.is_some_and(|s| s.check(&bytes, &seal).is_ok());
+                let Ok(orders) = frame::decode::<Orders>(&bytes) else {
+                    return false;
+                };
+                if !is_next || orders.node != self.nodes[node].name {
+                    return false;
+                }
+                AgentEvent::Orders {
+                    orders: Box::new(orders),
+                    bytes,
+                    launcher_seal,
+                }
+            }
+            other => AgentEvent::Controller(other),
+        };
+        self.agent_event(node, event);
+        true
+    }
+
+    fn close_controller(&mut self, node: usize) {
+        if let Some(conn) = self.nodes[node].conn() {
+            self.leave_conn(node, conn);
+        }
+    }
+
+    /// The agent closes the connection.
+    fn leave_conn(&mut self, node: usize, conn: Conn) {
+        let agent = self.nodes[node].agent.as_mut();
+        let Some(dial) = agent.and_then(|a| a.dial.as_mut()) else {
+            return;
+        };
+        if dial.conn == conn && dial.stage != DialStage::Closed {
+            let was_up = dial.stage == DialStage::Up;
+            dial.stage = DialStage::Closed;
+            if was_up {
+                self.agent_input(node, AgentInput::ControllerLost);
+            }
+            self.cut_conn(conn, Some(5));
+        }
+    }
+
+    /// The agent finds a connection closed.
+    pub(super) fn conn_is_closed(&mut self, node: usize, conn: Conn) {
+        let Some(agent) = &mut self.nodes[node].agent else {
+            return;
+        };
+        let Some(dial) = agent.dial.take_if(|dial| dial.conn == conn) else {
+            return;
+        };
+        if dial.stage == DialStage::Up {
+            self.agent_input(node, AgentInput::ControllerLost);
+        }
+        let delay = match dial.stage {
+            DialStage::Closed => self.random.below(100),
+            _ => self.random.below(2_000),
+        };
+        self.later(delay, super::WorldEvent::Connect { node });
+    }
+}

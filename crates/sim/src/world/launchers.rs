@@ -1,0 +1,429 @@
+//! The executor of launchers: starts them on what their record file says, delivers what happens, and carries out what they decide,
+//! a wake-up of the process at a time, as the real one does. It may be killed before each action.
+
+use super::nodes::{NodeEvent, Victim};
+use super::{Outcome, World, trace};
+use crate::Violation;
+use crate::node::{LauncherProcess, Parent, ToLauncher};
+use crate::world::turns::panic_text;
+use muster_model::job::Usage;
+use muster_node_core::binding::Machine;
+use muster_node_core::launcher::event::{Action, Event, FdsId, Recovered};
+use muster_node_core::launcher::{Account, EncodedEnd, Launcher, RecordedAttempt, Records, Setup};
+use muster_node_core::messages::{
+    JobAttempt, LauncherCommand, LauncherEvent, StepdEvent, VERSIONS,
+};
+use muster_node_core::now::Now;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Events of one wake-up: more is a spin.
+const WAKEUP_EVENTS_MAX: u32 = 1000;
+
+impl World {
+    /// What clocks of a node say.
+    pub(super) fn node_now(&self, node: usize) -> Now {
+        Now {
+            wall: self.time(),
+            mono_ms: self.boot_ms(node),
+        }
+    }
+
+    /// Starts a launcher on what is on the disk; whether it could be.
+    pub(super) fn start_launcher(&mut self, node: usize) -> Result<bool, Violation> {
+        let now = self.now;
+        let here = &mut self.nodes[node];
+        let text = here.disk.records();
+        let (mut records, attempts, same_boot) = Records::read(&text, &here.boot_id());
+        if let Err(e) = here.disk.rewrite(records.rewritten(), now) {
+            trace!(self, "{}: no launcher: {}", self.nodes[node].name, e.error);
+            return Ok(false);
+        }
+        here.launcher_lives += 1;
+        let life = here.launcher_lives;
+        let setup = Setup {
+            spool: here.spool().into(),
+            uid: 0,
+            cpus: here.cpus,
+            first_limits: Vec::new(),
+        };
+        let machine = Launcher::new(setup, records);
+        here.launcher = Some(LauncherProcess::new(machine, life));
+        trace!(
+            self,
+            "{}: launcher {life} starts, {} attempts on file",
+            self.nodes[node].name,
+            attempts.len()
+        );
+        self.recover(node, attempts, same_boot)?;
+        self.wake_launcher(node);
+        Ok(true)
+    }
+
+    fn recover(
+        &mut self,
+        node: usize,
+        attempts: BTreeMap<JobAttempt, RecordedAttempt>,
+        same_boot: bool,
+    ) -> Outcome {
+        let here = &mut self.nodes[node];
+        let settings = here.disk.settings.as_ref();
+        let mut left = Recovered {
+            same_boot,
+            settings: settings.and_then(|bytes| minicbor::decode(bytes).ok()),
+            ..Recovered::default()
+        };
+        for (run, old) in attempts.iter().filter(|_| same_boot) {
+            let noted = here.machine.noted.get(run).copied();
+            left.scripts.extend(noted.map(|pid| (*run, pid)));
+            let may_run = old.ended.is_none() && old.failed.is_none();
+            let script = old.pid.into_iter().chain(noted).filter(|_| may_run);
+            let live = old.steps.iter();
+            let live = live.filter(|(step, _)| !old.step_ends.contains_key(step));
+            for pid in script.chain(live.map(|(_, pid)| *pid)) {
+                if let (Some(process), Some(launcher)) =
+                    (here.machine.live(pid), &mut here.launcher)
+                {
+                    left.processes.insert(pid, process.start_ms);
+                    launcher.watched.insert(pid);
+                }
+            }
+        }
+        left.attempts = attempts;
+        self.launcher_event(node, Event::Recovered(Box::new(left)))?;
+        Ok(())
+    }
+
+    /// Something has happened that the launcher waits for.
+    pub(super) fn wake_launcher(&mut self, node: usize) {
+        let Some(life) = self.nodes[node].launcher.as_ref().map(|l| l.life) else {
+            return;
+        };
+        let delay = self.hop();
+        self.machine_later(delay, node, NodeEvent::LauncherWakes { life });
+    }
+
+    fn is_launcher(&self, node: usize, life: u64) -> bool {
+        let launcher = self.nodes[node].launcher.as_ref();
+        launcher.is_some_and(|l| l.life == life)
+    }
+
+    /// Messages of the agent arrive.
+    pub(super) fn launcher_receives(
+        &mut self,
+        node: usize,
+        link: u64,
+        messages: Vec<ToLauncher>,
+    ) -> Outcome {
+        let is_current = self.nodes[node].link.as_ref().is_some_and(|l| l.id == link);
+        let Some(launcher) = self.nodes[node].launcher.as_mut().filter(|_| is_current) else {
+            self.lose(node, messages);
+            return Ok(());
+        };
+        launcher
+            .inbox
+            .extend(messages.into_iter().map(|message| (link, message)));
+        let life = launcher.life;
+        self.message_arrives(node, Victim::Launcher)?;
+        match self.random.one_in(4) {
+            true => {
+                self.wake_launcher(node);
+                Ok(())
+            }
+            false => self.launcher_wakes(node, life),
+        }
+    }
+
+    /// The agent's process has died.
+    pub(super) fn launcher_loses_agent(&mut self, node: usize, link: u64) {
+        if let Some(launcher) = &mut self.nodes[node].launcher {
+            launcher.inbox.push_back((link, ToLauncher::Closed));
+            self.wake_launcher(node);
+        }
+    }
+
+    /// One wake-up of the process.
+    pub(super) fn launcher_wakes(&mut self, node: usize, life: u64) -> Outcome {
+        if !self.is_launcher(node, life) {
+            return Ok(());
+        }
+        self.read_ready(node)?;
+        while let Some((link, message)) = self.next_message(node, life) {
+            self.take_message(node, link, message)?;
+        }
+        self.reap(node, life)?;
+        self.read_ready(node)?;
+        while let Some((pid, status)) = self.next_watched_end(node, life) {
+            self.launcher_event(node, Event::WatchedEnded { pid, status })?;
+        }
+        self.finish_wakeup(node, life)
+    }
+
+    fn next_message(&mut self, node: usize, life: u64) -> Option<(u64, ToLauncher)> {
+        let launcher = self.nodes[node].launcher.as_mut()?;
+        if launcher.life != life {
+            return None;
+        }
+        launcher.inbox.pop_front()
+    }
+
+    fn next_watched_end(&mut self, node: usize, life: u64) -> Option<(i32, Option<i32>)> {
+        let launcher = self.nodes[node].launcher.as_mut()?;
+        if launcher.life != life {
+            return None;
+        }
+        launcher.watched_ended.pop_first()
+    }
+
+    fn take_message(&mut self, node: usize, link: u64, message: ToLauncher) -> Outcome {
+        let random = self.random.next();
+        let Some(launcher) = &mut self.nodes[node].launcher else {
+            return Ok(());
+        };
+        let is_attached = launcher.attached == Some(link);
+        let event = match message {
+            ToLauncher::Attach(attach) => {
+                launcher.attached = Some(link);
+                launcher.output = vec![LauncherEvent::Greeting(VERSIONS.greeting())];
+                let none = || Machine::new(Err("no machine".to_owned()), Default::default());
+                let is_needed = launcher.machine.needs_machine(&attach.claim);
+                let machine = is_needed.then(|| Box::new(none()));
+                Event::Attached(attach, machine)
+            }
+            ToLauncher::Closed if is_attached => {
+                launcher.attached = None;
+                Event::AgentLost
+            }
+            ToLauncher::Closed => return Ok(()),
+            // It came by the connection of an agent that another one has followed.
+            message if !is_attached => {
+                self.lose(node, vec![message]);
+                return Ok(());
+            }
+            ToLauncher::Command(command, channel) => match *command {
+                LauncherCommand::StartStep(order) => {
+                    let fds = FdsId(launcher.next_id());
+                    let fds = channel.map(|channel| {
+                        launcher.fds.insert(fds, channel);
+                        fds
+                    });
+                    Event::StartStep { order, fds, random }
+                }
+                LauncherCommand::OpenSession => Event::OpenSession(Ok(self.secret())),
+                LauncherCommand::Sealed { orders, seal } => Event::Sealed {
+                    orders,
+                    seal,
+                    local_time: "2026-01-01T00:00:00".to_owned(),
+                },
+                command => Event::Command(command),
+            },
+        };
+        self.launcher_event(node, event).map(drop)
+    }
+
+    /// Bytes that nobody can guess but this seed.
+    pub(super) fn secret(&mut self) -> [u8; muster_trust::KEY] {
+        let mut secret = [0; muster_trust::KEY];
+        for chunk in secret.chunks_mut(8) {
+            chunk.copy_from_slice(&self.random.next().to_le_bytes());
+        }
+        secret
+    }
+
+    /// Collects children that have ended.
+    fn reap(&mut self, node: usize, life: u64) -> Outcome {
+        let processes = &self.nodes[node].machine.processes;
+        let ended = processes
+            .iter()
+            .filter(|(_, p)| p.parent == Parent::Launcher && !p.is_alive());
+        let ended: Vec<i32> = ended.map(|(pid, _)| *pid).collect();
+        self.read_ready(node)?;
+        for pid in ended {
+            if !self.is_launcher(node, life) {
+                return Ok(());
+            }
+            let Some(process) = self.nodes[node].machine.processes.remove(&pid) else {
+                continue;
+            };
+            if let Some(launcher) = &mut self.nodes[node].launcher {
+                launcher.helpers.remove(&pid);
+            }
+            let usage = Usage {
+                user_us: 1000,
+                ..Usage::default()
+            };
+            let event = Event::ChildEnded {
+                pid,
+                status: process.ended.unwrap_or_default(),
+                usage: Box::new(usage),
+                failure: process.failure,
+            };
+            self.launcher_event(node, event)?;
+        }
+        Ok(())
+    }
+
+    fn finish_wakeup(&mut self, node: usize, life: u64) -> Outcome {
+        loop {
+            let mono_ms = self.boot_ms(node);
+            let launcher = self.nodes[node].launcher.as_mut();
+            let due = launcher.and_then(|l| l.take_due(mono_ms));
+            let Some(key) = due.filter(|_| self.is_launcher(node, life)) else {
+                break;
+            };
+            self.launcher_event(node, Event::TimerDue(key))?;
+        }
+        let mut count = 0;
+        while self.launcher_event(node, Event::WakeUpEnded)? {
+            count += 1;
+            if count > WAKEUP_EVENTS_MAX {
+                let name = &self.nodes[node].name;
+                let detail = format!("{name}: a wake-up does not end");
+                return Err(Violation::new("invariant_the_launcher_sleeps", detail));
+            }
+        }
+        if let Some(launcher) = self.nodes[node]
+            .launcher
+            .as_mut()
+            .filter(|l| l.life == life)
+        {
+            // It lives on.
+            launcher.dies_in = None;
+            let output = std::mem::take(&mut launcher.output);
+            let link = self.nodes[node].link.as_ref().map(|l| l.id);
+            let launcher = &self.nodes[node].launcher;
+            let attached = launcher.as_ref().and_then(|l| l.attached);
+            if !output.is_empty() && link.is_some() && link == attached {
+                self.send_to_linked_agent(node, output);
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers an event, and what comes of it. Whether anything did.
+    pub(super) fn launcher_event(&mut self, node: usize, event: Event) -> Result<bool, Violation> {
+        let Some(launcher) = &mut self.nodes[node].launcher else {
+            return Ok(false);
+        };
+        let life = launcher.life;
+        launcher.events.push_back(event);
+        let mut has_acted = false;
+        while let Some(event) = self.next_event(node, life) {
+            let now = self.node_now(node);
+            let mut actions = Vec::new();
+            if let Some(launcher) = &mut self.nodes[node].launcher {
+                let machine = &mut launcher.machine;
+                let handled = AssertUnwindSafe(|| machine.on_event(event, now, &mut actions));
+                catch_unwind(handled).map_err(|cause| {
+                    let detail = format!("a launcher: {}", panic_text(&*cause));
+                    Violation::new("invariant_nothing_panics", detail)
+                })?;
+            }
+            has_acted |= !actions.is_empty();
+            for action in actions {
+                if self.launcher_is_killed(node, &action) {
+                    self.launcher_dies(node)?;
+                    return Ok(false);
+                }
+                self.carry_out(node, action)?;
+                if !self.is_launcher(node, life) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(has_acted)
+    }
+
+    /// Whether it is killed before it has carried out this.
+    fn launcher_is_killed(&mut self, node: usize, action: &Action) -> bool {
+        let Some(launcher) = &mut self.nodes[node].launcher else {
+            return false;
+        };
+        match &mut launcher.dies_in {
+            None => false,
+            Some(0) => {
+                if let Action::AppendRecords(lines) = action {
+                    let disk = &mut self.nodes[node].disk;
+                    disk.append_torn(lines, &mut self.chaos);
+                }
+                true
+            }
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+        }
+    }
+
+    fn next_event(&mut self, node: usize, life: u64) -> Option<Event> {
+        let launcher = self.nodes[node].launcher.as_mut()?;
+        if launcher.life != life {
+            return None;
+        }
+        if let Some(event) = launcher.events.pop_front() {
+            return Some(event);
+        }
+        while let Some(id) = launcher.unread.last().copied() {
+            let connection = launcher.stepds.get_mut(&id).filter(|c| c.is_listening);
+            let Some(connection) = connection else {
+                launcher.unread.pop();
+                continue;
+            };
+            match connection.input.pop_front() {
+                Some(StepdEvent::StepEnded(step, end)) => {
+                    return Some(Event::StepEnded(id, step, EncodedEnd::of(&end)));
+                }
+                Some(StepdEvent::StepRunning(_)) => {}
+                None => {
+                    launcher.unread.pop();
+                    if connection.is_closed {
+                        connection.is_listening = false;
+                        return Some(Event::StepdClosed(id));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Receives from step daemons that have sent something, and delivers it.
+    fn read_ready(&mut self, node: usize) -> Outcome {
+        let Some(launcher) = &self.nodes[node].launcher else {
+            return Ok(());
+        };
+        let machine = &self.nodes[node].machine;
+        let listened = launcher.stepds.iter().filter(|(_, c)| c.is_listening);
+        let ready = listened.filter(|(_, c)| {
+            let channel = machine.channels.get(&c.channel);
+            channel.is_none_or(|ch| !ch.up.is_empty() || ch.is_lower_closed)
+        });
+        let ready: Vec<_> = ready.map(|(id, _)| *id).collect();
+        for id in ready {
+            self.listen_to(node, id);
+        }
+        self.deliver_unread(node)
+    }
+
+    fn deliver_unread(&mut self, node: usize) -> Outcome {
+        let Some(life) = self.nodes[node].launcher.as_ref().map(|l| l.life) else {
+            return Ok(());
+        };
+        if let Some(event) = self.next_event(node, life) {
+            self.launcher_event(node, event)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn groups_found(&mut self, node: usize, life: u64, account: Account) -> Outcome {
+        let launcher = self.nodes[node].launcher.as_mut();
+        let Some(launcher) = launcher.filter(|l| l.life == life) else {
+            return Ok(());
+        };
+        if !launcher.look_ups.remove(&account) {
+            return Ok(());
+        }
+        let groups = vec![account.1, 7];
+        self.launcher_event(node, Event::GroupsFound(account, groups))?;
+        self.finish_wakeup(node, life)
+    }
+}

@@ -1,0 +1,256 @@
+//! Processes of nodes: they start, end by themselves, and get signals. Who waits for their end is woken.
+
+use super::{Outcome, World, WorldEvent, trace};
+use crate::node::{Kind, Parent, Process, StepdInput, wait_status};
+use crate::world::nodes::NodeEvent;
+use crate::{Violation, invariants};
+use muster_model::job::{ExitStatus, JobState};
+use muster_node_core::exit_status::exit_status;
+use muster_node_core::messages::JobAttempt;
+use muster_node_core::signals::{SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
+use std::collections::BTreeSet;
+
+/// Time in which a script of a job that was resumed goes on, milliseconds.
+const GOES_ON_WITHIN_MS: u64 = 30_000;
+
+impl World {
+    /// A script whose job runs as far as the controller knows goes on, soon after its node is connected.
+    pub(crate) fn invariant_resumed_scripts_go_on(&mut self) -> Outcome {
+        let Some(controller) = &self.controller else {
+            return Ok(());
+        };
+        let jobs = &controller.writer.state().jobs;
+        let runs = |run: JobAttempt| {
+            let job = jobs.get(&run.job).filter(|job| job.attempt == run.attempt);
+            job.is_some_and(|job| job.state == JobState::Running && !job.completing)
+        };
+        let mut halted = BTreeSet::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let all = node.machine.processes.values();
+            let stopped = all.filter(|p| p.is_alive() && p.stopped.is_some());
+            let scripts = stopped.filter_map(|p| match p.kind {
+                Kind::Script(run) => Some(run),
+                _ => None,
+            });
+            if self.connected_since(at).is_some() {
+                halted.extend(scripts.filter(|run| runs(*run)).map(|run| (at, run)));
+            }
+        }
+        self.truth.halted.retain(|key, _| halted.contains(key));
+        for key in halted {
+            let since = *self.truth.halted.entry(key).or_insert(self.now);
+            let connected = self.connected_since(key.0).unwrap_or(self.now);
+            let since = since.max(connected).max(self.nodes[key.0].disturbed_at);
+            if self.now - since > GOES_ON_WITHIN_MS {
+                let (name, run) = (&self.nodes[key.0].name, key.1);
+                let (job, attempt) = (run.job, run.attempt.0);
+                let detail = format!("{name}: launch {attempt} of job {job} stands still");
+                return Err(Violation::new("invariant_resumed_scripts_go_on", detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts something that happens to a node into the queue.
+    pub(super) fn node_later(&mut self, delay: u64, node: usize, event: NodeEvent) {
+        self.later(delay, WorldEvent::Node { node, event });
+    }
+
+    /// The same for something of this boot of the machine.
+    pub(super) fn machine_later(&mut self, delay: u64, node: usize, event: NodeEvent) {
+        let boot = self.nodes[node].boot;
+        let event = NodeEvent::InBoot(boot, Box::new(event));
+        self.node_later(delay, node, event);
+    }
+
+    /// Time that a message between processes of a node takes, milliseconds.
+    pub(super) fn hop(&mut self) -> u64 {
+        match self.random.below(12) {
+            0 => self.random.below(40),
+            _ => self.random.below(2),
+        }
+    }
+
+    /// Milliseconds since the boot of a node.
+    pub(super) fn boot_ms(&self, node: usize) -> u64 {
+        // A machine has run for a while when anything starts.
+        10_000 + self.now - self.nodes[node].booted_at
+    }
+
+    /// Starts a process that ends by itself after a while.
+    pub(super) fn spawn(
+        &mut self,
+        node: usize,
+        mut process: Process,
+        lasts_ms: Option<u64>,
+    ) -> i32 {
+        process.ends_at = lasts_ms.map(|ms| self.now + ms);
+        let timer = process.timer;
+        let pid = self.nodes[node].machine.spawn(process);
+        if let Some(ms) = lasts_ms {
+            self.machine_later(ms, node, NodeEvent::ProcessEnds { pid, timer });
+        }
+        pid
+    }
+
+    /// Starts a process of a job's, on its CPUs.
+    pub(super) fn spawn_of_job(
+        &mut self,
+        node: usize,
+        process: Process,
+        lasts_ms: u64,
+    ) -> Result<i32, Violation> {
+        if let Some(run) = process.kind.run() {
+            invariants::invariant_no_cpu_is_used_twice(self, node, run, &process.share)?;
+            invariants::invariant_one_attempt_runs_at_once(self, node, run)?;
+            invariants::invariant_nothing_starts_in_a_released_job(self, node, run)?;
+        }
+        Ok(self.spawn(node, process, Some(lasts_ms)))
+    }
+
+    /// A process ends by itself.
+    pub(super) fn process_ends_itself(&mut self, node: usize, pid: i32, timer: u64) -> Outcome {
+        let process = self.nodes[node].machine.live(pid);
+        let is_due = |p: &&Process| p.timer == timer && p.ends_at == Some(self.now);
+        let Some(process) = process.filter(is_due) else {
+            return Ok(());
+        };
+        let (kind, status, uid) = (process.kind, process.status, process.uid);
+        if let Kind::Script(run) = kind {
+            let name = &self.nodes[node].name;
+            let exit = exit_status(status);
+            trace!(self, "{name}: {}/{} ends {exit:?}", run.job, run.attempt.0);
+            if process.failure.is_none() {
+                self.truth.exits.insert(run, exit);
+            }
+            self.leave_orphan(node, run, None, uid);
+        }
+        self.end_process(node, pid, status)
+    }
+
+    /// Sometimes something goes on in the background that a script or a task has started.
+    pub(super) fn leave_orphan(
+        &mut self,
+        node: usize,
+        run: JobAttempt,
+        daemon: Option<i32>,
+        uid: u32,
+    ) {
+        if !self.random.one_in(6) {
+            return;
+        }
+        let parent = match self.nodes[node].launcher {
+            Some(_) => Parent::Launcher,
+            None => Parent::Init,
+        };
+        let mut orphan = Process::new(Kind::Orphan(run, daemon), parent, uid, self.boot_ms(node));
+        orphan.share = self.share_of(node, run);
+        orphan.ignores_term = self.random.one_in(2);
+        let lasts_ms = match self.random.one_in(3) {
+            true => None,
+            false => Some(self.random.around(20_000)),
+        };
+        self.spawn(node, orphan, lasts_ms);
+    }
+
+    /// A process ends with this wait status.
+    pub(super) fn end_process(&mut self, node: usize, pid: i32, status: i32) -> Outcome {
+        let machine = &mut self.nodes[node].machine;
+        let Some(process) = machine.processes.get_mut(&pid).filter(|p| p.is_alive()) else {
+            return Ok(());
+        };
+        process.ended = Some(status);
+        let (kind, parent, uid) = (process.kind, process.parent, process.uid);
+        if let Kind::Stepd(run) = kind {
+            self.stepd_is_gone(node, pid, run, uid)?;
+        }
+        if let Kind::Script(run) = kind {
+            self.script_is_gone(node, run);
+        }
+        match parent {
+            Parent::Launcher => self.wake_launcher(node),
+            Parent::Stepd(daemon) => {
+                self.nodes[node].machine.processes.remove(&pid);
+                let exit = exit_status(status);
+                let event = NodeEvent::StepdInput(daemon, Box::new(StepdInput::TaskEnded(exit)));
+                let delay = self.hop();
+                self.machine_later(delay, node, event);
+            }
+            Parent::Init => drop(self.nodes[node].machine.processes.remove(&pid)),
+        }
+        let tells = self.random.one_in(2);
+        if let Some(launcher) = &mut self.nodes[node].launcher
+            && launcher.watched.remove(&pid)
+        {
+            launcher.watched_ended.insert(pid, tells.then_some(status));
+            self.wake_launcher(node);
+        }
+        Ok(())
+    }
+
+    /// A process gets a signal.
+    pub(super) fn signal_process(&mut self, node: usize, pid: i32, signal: i32) -> Outcome {
+        let now = self.now;
+        let delay = self.random.between(1, 400);
+        let machine = &mut self.nodes[node].machine;
+        let Some(process) = machine.processes.get_mut(&pid).filter(|p| p.is_alive()) else {
+            return Ok(());
+        };
+        match signal {
+            SIGKILL => return self.end_process(node, pid, SIGKILL),
+            SIGSTOP if process.stopped.is_none() => {
+                let left = process
+                    .ends_at
+                    .map_or(u64::MAX, |at| at.saturating_sub(now));
+                process.stopped = Some(left);
+                process.ends_at = None;
+                process.timer += 1;
+            }
+            SIGCONT => {
+                let Some(left) = process.stopped.take() else {
+                    return Ok(());
+                };
+                process.timer += 1;
+                let wakes = match std::mem::take(&mut process.has_pending_term) {
+                    true => {
+                        process.status = SIGTERM;
+                        delay
+                    }
+                    false => left,
+                };
+                if wakes != u64::MAX {
+                    process.ends_at = Some(now + wakes);
+                    let timer = process.timer;
+                    self.machine_later(wakes, node, NodeEvent::ProcessEnds { pid, timer });
+                }
+            }
+            SIGTERM | SIGINT => {
+                if let Kind::Stepd(_) = process.kind {
+                    let event = NodeEvent::StepdInput(pid, Box::new(StepdInput::Terminated));
+                    let delay = self.hop();
+                    self.machine_later(delay, node, event);
+                } else if process.stopped.is_some() {
+                    process.has_pending_term = !process.ignores_term;
+                } else if !process.ignores_term {
+                    let event = NodeEvent::Killed { pid, signal };
+                    self.machine_later(delay, node, event);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A process ends by a signal that it got a while ago.
+    pub(super) fn process_is_killed(&mut self, node: usize, pid: i32, signal: i32) -> Outcome {
+        let process = self.nodes[node].machine.live(pid);
+        if process.is_none_or(|p| p.stopped.is_some()) {
+            return Ok(());
+        }
+        let exit = ExitStatus {
+            code: 0,
+            signal: signal.unsigned_abs(),
+        };
+        self.end_process(node, pid, wait_status(exit))
+    }
+}

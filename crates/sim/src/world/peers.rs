@@ -1,0 +1,124 @@
+//! What agents ask each other. A connection is kept for the next request: one that does not answer is tried once more by another,
+//! so what was asked for twice has to be done once.
+
+use super::nodes::{NodeEvent, Victim};
+use super::{Outcome, World, trace};
+use crate::classes::FaultClass;
+use crate::node::Asker;
+use muster_node_core::agent::{AgentEvent, PeerRequestId};
+use muster_proto::step::{AgentReply, AgentRequest};
+
+/// Numbers of connections of agents begin here.
+const PEER_CONNS: u64 = 1 << 40;
+
+impl World {
+    pub(super) fn ask_peer(
+        &mut self,
+        node: usize,
+        life: u64,
+        request: PeerRequestId,
+        address: &str,
+        body: Box<AgentRequest>,
+    ) {
+        let to = self.nodes.iter().position(|n| n.address() == address);
+        let Some(to) = to else {
+            let error = format!("{address} is no agent");
+            return self.answer_peer(node, life, request, Err(error));
+        };
+        let ask = |body: Box<AgentRequest>, is_lost: bool| NodeEvent::PeerAsks {
+            from: node,
+            life,
+            request,
+            body,
+            is_lost,
+        };
+        let unreliable = self.healing_since.is_none() && self.has(FaultClass::UnreliableMessages);
+        let repeated = unreliable && self.chaos.one_in(6);
+        let delay = self.latency();
+        if repeated {
+            trace!(self, "FAULT a request to {address} is asked twice");
+            self.node_later(delay, to, ask(body.clone(), true));
+            let again = delay + self.latency() + self.chaos.below(100);
+            return self.node_later(again, to, ask(body, false));
+        }
+        self.node_later(delay, to, ask(body, false));
+    }
+
+    pub(super) fn peer_asks(
+        &mut self,
+        node: usize,
+        (from, life, request): (usize, u64, PeerRequestId),
+        body: AgentRequest,
+        is_lost: bool,
+    ) -> Outcome {
+        let fails = self.healing_since.is_none()
+            && self.has(FaultClass::UnreliableMessages)
+            && self.chaos.one_in(12);
+        let cut_off = |n: usize| self.now < self.nodes[n].cut_off_until;
+        let is_reachable = self.nodes[node].agent.is_some() && !cut_off(node) && !cut_off(from);
+        if fails || !is_reachable {
+            if !is_lost {
+                self.answer_peer(from, life, request, Err("no connection".to_owned()));
+            }
+            return Ok(());
+        }
+        self.message_arrives(node, Victim::Agent)?;
+        if self.nodes[node].agent.is_none() {
+            self.answer_peer(from, life, request, Err("it closed".to_owned()));
+            return Ok(());
+        }
+        // To an agent that asks twice, the first answer is lost: nobody waits for it.
+        let asked = match is_lost {
+            true => PeerRequestId(u64::MAX),
+            false => request,
+        };
+        let asker = Asker::Peer(from, life, asked);
+        let conn = PEER_CONNS + ((from as u64) << 20) + life;
+        self.open_request(node, (asker, conn, 0), body, None);
+        Ok(())
+    }
+
+    pub(super) fn answer_peer(
+        &mut self,
+        to: usize,
+        life: u64,
+        request: PeerRequestId,
+        answer: Result<AgentReply, String>,
+    ) {
+        let unreliable = self.healing_since.is_none() && self.has(FaultClass::UnreliableMessages);
+        let answer = match unreliable && self.chaos.one_in(12) {
+            true => Err("the connection broke".to_owned()),
+            false => answer,
+        };
+        let delay = self.latency();
+        let answer = Box::new(answer);
+        let event = NodeEvent::PeerAnswers {
+            life,
+            request,
+            answer,
+        };
+        self.node_later(delay, to, event);
+    }
+
+    pub(super) fn peer_answers(
+        &mut self,
+        node: usize,
+        life: u64,
+        request: PeerRequestId,
+        answer: Result<AgentReply, String>,
+    ) -> Outcome {
+        let agent = self.nodes[node].agent.as_mut();
+        if !agent.is_some_and(|a| a.life == life && a.asked.remove(&request)) {
+            return Ok(());
+        }
+        self.message_arrives(node, Victim::Agent)?;
+        if self.nodes[node]
+            .agent
+            .as_ref()
+            .is_some_and(|a| a.life == life)
+        {
+            self.agent_event(node, AgentEvent::PeerAnswered(request, answer));
+        }
+        Ok(())
+    }
+}
