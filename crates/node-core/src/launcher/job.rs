@@ -62,6 +62,8 @@ pub(super) struct JobEntry {
     pub(super) tries: u32,
     /// The job was stopped: a script that starts later is, too.
     pub(super) is_stopped: bool,
+    /// Step daemons that have been ordered to end and have not: the agent may just have given one of them a step.
+    pub(super) dismissed: BTreeSet<i32>,
     /// Steps that wait for it to begin.
     pub(super) early_steps: Vec<EarlyStep>,
     /// When what is left is killed, once that is decided.
@@ -114,6 +116,7 @@ impl JobEntry {
             || !self.removers.is_empty()
             || self.starting_writers > 0
             || self.has_live_step()
+            || !self.dismissed.is_empty()
     }
 
     /// A step runs, or is about to.

@@ -34,6 +34,11 @@ impl Launcher {
 
     /// Has a daemon without a step end.
     pub(super) fn dismiss(&mut self, stepd: Stepd) {
+        if let Some(Role::Spare(run)) = self.roles.get(&stepd.pid)
+            && let Some(entry) = self.jobs.get_mut(run)
+        {
+            entry.dismissed.insert(stepd.pid);
+        }
         self.actions.push(Action::RemoveSocket(stepd.socket));
         // If it is gone already, there is nothing to do.
         self.actions
@@ -64,6 +69,9 @@ impl Launcher {
 
     /// A daemon without a step has ended.
     pub(super) fn spare_ended(&mut self, run: JobAttempt, pid: i32) {
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.dismissed.remove(&pid);
+        }
         if let Some(spare) = self.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
             self.actions.push(Action::RemoveSocket(spare.socket));
             self.close_stepd(spare.id);
@@ -94,6 +102,9 @@ impl Launcher {
             // It has been dismissed meanwhile.
             Some(Role::Spare(of)) if *of == run => {
                 self.roles.insert(pid, Role::Step(run, step));
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.dismissed.remove(&pid);
+                }
                 self.enter_assigned(run, step, pid);
             }
             Some(_) => {
