@@ -211,6 +211,7 @@ impl Agent {
         match timer {
             Timer::Grant(wait) => self.grant_wait_over(wait),
             Timer::StepQueued(conn) => self.notify_queued(conn),
+            Timer::Release(run) => self.report_held_release(run),
             Timer::Reports => self.reports.wait_over(),
             Timer::Sample => self.sample_due(),
             Timer::EndDelivery(job, step) => {

@@ -23,8 +23,10 @@ pub struct Job {
     pub suspended: bool,
     /// The end of its script, or its failure to start, is in the reports.
     pub concluded: bool,
-    /// So is its release.
+    /// Nothing of it is left here.
     pub released: bool,
+    /// Steps that it leads are not over on other nodes: that is not in the reports yet.
+    pub is_release_held: bool,
 }
 
 impl Job {

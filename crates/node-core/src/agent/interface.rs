@@ -1,7 +1,7 @@
 //! What happens to the agent, and what it has done about it. Descriptors, connections and timers are numbers here, which the
 //! executor maps to what it holds.
 
-use crate::messages::{LauncherCommand, LauncherEvent, StepOrder, StepdEvent};
+use crate::messages::{JobAttempt, LauncherCommand, LauncherEvent, StepOrder, StepdEvent};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_proto::node::{NumberedReport, Orders, ToNode};
@@ -40,6 +40,8 @@ pub enum Timer {
     StepQueued(ConnId),
     /// Reports that wait for others to go with them.
     Reports,
+    /// Ends of a job's steps on other nodes, for which its release waits.
+    Release(JobAttempt),
     /// The next sample of what jobs use.
     Sample,
     /// Another try to report ends of a step to its lead.

@@ -1,5 +1,6 @@
 //! Jobs on this node: the controller's orders about them, and what the launcher says of them.
 
+use super::interface::Timer;
 use super::node_steps::Listening;
 use super::{Agent, AgentEvent};
 use crate::exit_status::exit_status;
@@ -13,6 +14,10 @@ use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::time::Timestamp;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
+
+/// How long the release of a job waits for the ends of its steps on other nodes, milliseconds. They come at once, unless a node is
+/// lost.
+const RELEASE_WAIT_MS: u64 = 5_000;
 
 impl Agent {
     /// The job whose step daemons may have sent what comes before this event.
@@ -225,12 +230,34 @@ impl Agent {
             Some(job) if job.released => {}
             Some(job) => {
                 job.released = true;
+                job.is_release_held = self.steps.leads_any(run);
+                let is_held = job.is_release_held;
                 self.jobs.has_left(run);
                 self.samples.forget(run);
-                self.reports.push(run.job, run.attempt, Report::Released);
                 self.steps.refuse_waiting(&mut self.out, run);
+                if is_held {
+                    self.out.set_timer(Timer::Release(run), RELEASE_WAIT_MS);
+                } else {
+                    self.reports.push(run.job, run.attempt, Report::Released);
+                }
             }
             None => self.reports.push(run.job, run.attempt, Report::Released),
+        }
+    }
+
+    /// Reports that nothing of a job is left here, once no step is led for it any more: with its last node the controller ends
+    /// the steps whose ends it has not got, and could only guess how they ended.
+    pub(super) fn release_if_all_ended(&mut self, run: JobAttempt) {
+        if !self.steps.leads_any(run) {
+            self.report_held_release(run);
+        }
+    }
+
+    /// Other nodes have not said in time how their parts of steps ended: the job waits for them no longer.
+    pub(super) fn report_held_release(&mut self, run: JobAttempt) {
+        let job = self.jobs.get_mut(run);
+        if job.is_some_and(|job| std::mem::take(&mut job.is_release_held)) {
+            self.reports.push(run.job, run.attempt, Report::Released);
         }
     }
 

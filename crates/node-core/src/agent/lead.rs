@@ -85,6 +85,15 @@ struct LedStep {
     exit_sent_by_daemon: bool,
 }
 
+impl LedSteps {
+    /// Whether steps of a job are led from here that are not over on all nodes.
+    pub(super) fn leads_any(&self, run: JobAttempt) -> bool {
+        let steps = self.placed.range((run.job, StepNo(0))..);
+        let mut steps = steps.take_while(|((job, _), _)| *job == run.job);
+        steps.any(|(_, step)| step.run == run)
+    }
+}
+
 impl CreateRequest {
     /// Nothing is done about it any more.
     pub(super) fn end(self, out: &mut Actions) {

@@ -425,6 +425,10 @@ impl Bench {
     /// The job ends, and everything of it goes.
     fn end_job(&mut self) {
         self.launcher(LauncherEvent::Released(RUN));
+        if self.timers.contains(&Timer::Release(RUN)) {
+            // Other nodes do not say how their parts ended.
+            self.timer(Timer::Release(RUN));
+        }
         self.acknowledge();
         assert_eq!(
             self.stepds.keys().collect::<Vec<_>>(),

@@ -91,6 +91,7 @@ impl Agent {
         if let Some((_, request)) = step.client {
             self.out.push(AgentAction::EndRequest(request));
         }
+        self.release_if_all_ended(step.run);
     }
 
     pub(super) fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
