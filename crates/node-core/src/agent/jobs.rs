@@ -15,8 +15,8 @@ use muster_model::time::Timestamp;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
 
-/// How long the release of a job waits for the ends of its steps on other nodes, milliseconds. They come at once, unless a node is
-/// lost.
+/// How much longer than `KillWait`, in which they end at the latest, the release of a job waits for the ends of its steps on
+/// other nodes, milliseconds. They come at once, unless a node is lost.
 const RELEASE_WAIT_MS: u64 = 5_000;
 
 impl Agent {
@@ -236,7 +236,9 @@ impl Agent {
                 self.samples.forget(run);
                 self.steps.refuse_waiting(&mut self.out, run);
                 if is_held {
-                    self.out.set_timer(Timer::Release(run), RELEASE_WAIT_MS);
+                    let kill_wait_ms = u64::from(self.node.settings.kill_wait_s) * 1000;
+                    let wait_ms = kill_wait_ms.saturating_add(RELEASE_WAIT_MS);
+                    self.out.set_timer(Timer::Release(run), wait_ms);
                 } else {
                     self.reports.push(run.job, run.attempt, Report::Released);
                 }
