@@ -39,6 +39,7 @@ use clients::Inspections;
 use greeting::Sessions;
 use minicbor::bytes::ByteVec;
 use muster_model::time::Timestamp;
+use muster_proto::node::Report;
 use node::Node;
 use reports::Reports;
 use std::collections::{HashMap, VecDeque};
@@ -211,7 +212,12 @@ impl Agent {
         match timer {
             Timer::Grant(wait) => self.grant_wait_over(wait),
             Timer::StepQueued(conn) => self.notify_queued(conn),
-            Timer::Release(run) => self.report_held_release(run),
+            // Other nodes have not said in time how their parts of steps ended: the job waits for them no longer.
+            Timer::Release(run) => {
+                if self.jobs.take_held_release(run) {
+                    self.reports.push(run.job, run.attempt, Report::Released);
+                }
+            }
             Timer::Reports => self.reports.wait_over(),
             Timer::Sample => self.sample_due(),
             Timer::EndDelivery(job, step) => {

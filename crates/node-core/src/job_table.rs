@@ -61,6 +61,12 @@ pub struct Jobs {
 }
 
 impl Jobs {
+    /// Whether a job's release was held back, and is not any more.
+    pub fn take_held_release(&mut self, run: JobAttempt) -> bool {
+        self.get_mut(run)
+            .is_some_and(|job| std::mem::take(&mut job.is_release_held))
+    }
+
     /// A launch, if it is known.
     pub fn get(&self, run: JobAttempt) -> Option<&Job> {
         self.all.get(&run)

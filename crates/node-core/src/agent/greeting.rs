@@ -19,6 +19,8 @@ pub(super) struct Sessions {
     dialed: VecDeque<DialId>,
     /// Those whose controller has answered: the launcher is looking at its key.
     answered: VecDeque<DialId>,
+    /// The launcher that is connected has begun the session of the connection that was trusted last.
+    has_begun: bool,
 }
 
 impl Sessions {
@@ -67,12 +69,14 @@ impl Sessions {
     /// The launcher knows the controller that has answered, or why it is another.
     pub(super) fn begun(&mut self, out: &mut Actions, error: Option<String>) {
         if let Some(dial) = self.answered.pop_front() {
+            self.has_begun = error.is_none();
             let result = error.map_or(Ok(()), Err);
             out.push(AgentAction::TrustController(dial, result));
         }
     }
 
     fn launcher_lost(&mut self, out: &mut Actions) {
+        self.has_begun = false;
         for dial in std::mem::take(&mut self.answered) {
             refuse(out, dial);
         }
@@ -93,8 +97,8 @@ impl Agent {
     }
 
     pub(super) fn controller_up(&mut self) {
-        if !self.is_synced {
-            // The launcher that has the session is lost.
+        if !self.is_synced || !self.sessions.has_begun {
+            // The launcher that has the session is lost; another may be there already.
             return self.out.push(AgentAction::CloseController);
         }
         log::info!(

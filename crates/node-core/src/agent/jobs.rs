@@ -247,22 +247,6 @@ impl Agent {
         }
     }
 
-    /// Reports that nothing of a job is left here, once no step is led for it any more: with its last node the controller ends
-    /// the steps whose ends it has not got, and could only guess how they ended.
-    pub(super) fn release_if_all_ended(&mut self, run: JobAttempt) {
-        if !self.steps.leads_any(run) {
-            self.report_held_release(run);
-        }
-    }
-
-    /// Other nodes have not said in time how their parts of steps ended: the job waits for them no longer.
-    pub(super) fn report_held_release(&mut self, run: JobAttempt) {
-        let job = self.jobs.get_mut(run);
-        if job.is_some_and(|job| std::mem::take(&mut job.is_release_held)) {
-            self.reports.push(run.job, run.attempt, Report::Released);
-        }
-    }
-
     /// Orders of the controller. The launcher carries them out: it gets them as they were sealed, before anything that follows
     /// from them here.
     pub(super) fn on_orders(&mut self, orders: Orders, bytes: ByteVec, launcher_seal: ByteVec) {

@@ -91,7 +91,11 @@ impl Agent {
         if let Some((_, request)) = step.client {
             self.out.push(AgentAction::EndRequest(request));
         }
-        self.release_if_all_ended(step.run);
+        // With its last node the controller ends the steps whose ends it has not got, and can only guess how they ended.
+        if !self.steps.leads_any(step.run) && self.jobs.take_held_release(step.run) {
+            let JobAttempt { job, attempt } = step.run;
+            self.reports.push(job, attempt, Report::Released);
+        }
     }
 
     pub(super) fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {

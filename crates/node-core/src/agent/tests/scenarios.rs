@@ -778,3 +778,21 @@ fn a_job_is_released_after_the_ends_of_steps_that_are_led_for_it() {
         bench.acknowledge();
     }
 }
+
+/// A launcher that comes at once after another has not begun the session that this one had: it would refuse all orders, and what
+/// they launch would be taken for there.
+#[test]
+fn a_connection_whose_launcher_was_replaced_meanwhile_is_given_up() {
+    let mut bench = Bench::of_node(1);
+    bench.connect_launcher(Vec::new());
+    let dial = DialId(70);
+    bench.event(AgentEvent::Dialed(dial));
+    bench.launcher(LauncherEvent::SessionKey(vec![1].into()));
+    bench.event(AgentEvent::ControllerAnswered(dial, vec![2].into()));
+    bench.launcher(LauncherEvent::SessionBegun(None));
+    bench.event(AgentEvent::LauncherLost);
+    bench.connect_launcher(Vec::new());
+    bench.event(AgentEvent::ControllerUp);
+    bench.order(Order::Launch(Box::new(grant(0))));
+    assert!(bench.agent.jobs.get(RUN).is_none(), "nobody launches it");
+}
