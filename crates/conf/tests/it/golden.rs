@@ -231,7 +231,7 @@ fn ten_thousand_nodes_are_quick_and_resolved() {
     );
 }
 
-/// Who asks for protection that there is none of is told so, and is not served without it.
+/// A file that asks for protection that there is none of is refused, with the reason.
 #[test]
 fn protection_that_is_not_given_is_an_error() {
     const BASE: &str = "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 State=UNKNOWN\n\

@@ -491,7 +491,7 @@ fn a_suspended_job_lends_its_cpus_and_keeps_its_time() {
         [Effect::Signal { signal: 18, .. }]
     ));
     assert_eq!(world.job(id).run_time_ms(world.now), 60_000);
-    // The node may not have heard of it.
+    // The order may not have reached the node.
     let attempt = world.job(id).attempt;
     let orders = world.state.orders_for_node(NodeIdx(0), &[(id, attempt)]);
     assert!(matches!(orders[..], [Effect::Signal { signal: 18, .. }]));

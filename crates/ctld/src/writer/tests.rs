@@ -639,7 +639,7 @@ fn time_orders_and_bytes_of_events_have_a_price() {
     assert_eq!(long.total(0), 2 + 256);
 }
 
-/// The replica is told how long the journal has become, and so is a restart.
+/// The replica and a restart know how long the journal has become.
 #[test]
 fn the_length_of_the_journal_is_known() {
     let mut world = World::new("length");

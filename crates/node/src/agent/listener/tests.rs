@@ -17,7 +17,7 @@ async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
     (replies, handed_on)
 }
 
-/// The same, and how many refusals the audit log is told of.
+/// The same, and how many refusals the audit log has.
 async fn outcome_of(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize, usize) {
     let quotas = Quotas::new(0, 20_000);
     let (near, mut far) = UnixStream::pair().unwrap();
