@@ -1,0 +1,223 @@
+//! What goes through a channel once keys are agreed: records of bounded length, each sealed with its number, so that none can
+//! be read, changed, repeated, left out or cut off unnoticed.
+
+use snow::StatelessTransportState;
+use std::sync::Arc;
+
+/// Bytes of the seal of a record.
+const SEAL: usize = 16;
+/// Bytes of a record behind its length.
+pub const RECORD_BYTES_MAX: usize = 65_535;
+/// Bytes that one record carries. Less than there may be: who receives them has room for as much again.
+const CARRIED_MAX: usize = 32 << 10;
+
+/// Why a channel cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// A record that the other side has not sent, or not as the next.
+    #[error("what came was changed on the way")]
+    Changed,
+    /// So many records were never sent.
+    #[error("the channel is used up")]
+    Exhausted,
+    /// Bytes after the end that the other side has set.
+    #[error("more came after the end")]
+    AfterEnd,
+}
+
+/// The direction that goes out.
+pub struct Sealer {
+    keys: Arc<StatelessTransportState>,
+    number: u64,
+}
+
+impl Sealer {
+    pub(crate) fn new(keys: Arc<StatelessTransportState>) -> Sealer {
+        Sealer { keys, number: 0 }
+    }
+
+    /// Seals bytes, and adds them to what goes over the network.
+    ///
+    /// # Errors
+    /// [`RecordError::Exhausted`].
+    pub fn seal(&mut self, bytes: &[u8], sealed: &mut Vec<u8>) -> Result<(), RecordError> {
+        for carried in bytes.chunks(CARRIED_MAX) {
+            self.record(carried, sealed)?;
+        }
+        Ok(())
+    }
+
+    /// The same for the end: the other side knows then that nothing was cut off.
+    ///
+    /// # Errors
+    /// [`RecordError::Exhausted`].
+    pub fn seal_end(&mut self, sealed: &mut Vec<u8>) -> Result<(), RecordError> {
+        self.record(&[], sealed)
+    }
+
+    fn record(&mut self, carried: &[u8], sealed: &mut Vec<u8>) -> Result<(), RecordError> {
+        let length = carried.len() + SEAL;
+        sealed.extend((length as u16).to_be_bytes());
+        let start = sealed.len();
+        sealed.resize(start + length, 0);
+        self.keys
+            .write_message(self.number, carried, &mut sealed[start..])
+            .map_err(|_| RecordError::Exhausted)?;
+        self.number = self.number.checked_add(1).ok_or(RecordError::Exhausted)?;
+        Ok(())
+    }
+}
+
+/// The direction that comes in.
+pub struct Opener {
+    keys: Arc<StatelessTransportState>,
+    number: u64,
+    /// What has come, and how much of it was opened.
+    bytes: Vec<u8>,
+    opened: usize,
+    ended: bool,
+}
+
+impl Opener {
+    pub(crate) fn new(keys: Arc<StatelessTransportState>) -> Opener {
+        Opener {
+            keys,
+            number: 0,
+            bytes: Vec::new(),
+            opened: 0,
+            ended: false,
+        }
+    }
+
+    /// Takes what has come. Whoever opens all that is whole before more is taken keeps it bounded by one record and what was
+    /// taken last.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.opened == self.bytes.len() {
+            // Nothing is kept while nothing happens.
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.drain(..self.opened);
+        }
+        self.opened = 0;
+        self.bytes.extend(bytes);
+    }
+
+    /// Opens the next record that has come whole, and adds what it carries; whether there was one.
+    ///
+    /// # Errors
+    /// The channel is broken.
+    pub fn open_next(&mut self, plain: &mut Vec<u8>) -> Result<bool, RecordError> {
+        let rest = &self.bytes[self.opened..];
+        if self.ended && !rest.is_empty() {
+            return Err(RecordError::AfterEnd);
+        }
+        let Some((length, rest)) = rest.split_first_chunk::<2>() else {
+            return Ok(false);
+        };
+        let length = usize::from(u16::from_be_bytes(*length));
+        if length < SEAL {
+            return Err(RecordError::Changed);
+        }
+        let Some(record) = rest.get(..length) else {
+            return Ok(false);
+        };
+        let start = plain.len();
+        // The cipher wants room for the seal as well.
+        plain.resize(start + length, 0);
+        let read = self
+            .keys
+            .read_message(self.number, record, &mut plain[start..]);
+        let carried = read.as_ref().map_or(0, |carried| *carried);
+        plain.truncate(start + carried);
+        read.map_err(|_| RecordError::Changed)?;
+        self.number = self.number.checked_add(1).ok_or(RecordError::Exhausted)?;
+        self.opened += 2 + length;
+        self.ended = carried == 0;
+        Ok(true)
+    }
+
+    /// Whether the other side has set the end. A connection that ends without was cut.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sealer at {}", self.number)
+    }
+}
+
+impl std::fmt::Debug for Opener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Opener at {}", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handshake::{Channel, Initiator, Responder};
+    use crate::opening::{Opening, Scheme};
+
+    fn pair() -> (Channel, Channel) {
+        let secret = [3; 32];
+        let (mut client, bytes) = Initiator::begin(Scheme::Job, b"7", &secret, b"").unwrap();
+        let opening = Opening::decode(&bytes).unwrap().unwrap();
+        let (answer, far) = Responder::accept(&opening, &secret)
+            .and_then(|(server, _)| server.answer(b""))
+            .unwrap();
+        let (near, _) = client.finish(&answer).unwrap().unwrap();
+        (near, far)
+    }
+
+    fn open_all(opener: &mut Opener, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
+        let mut plain = Vec::new();
+        opener.push(bytes);
+        while opener.open_next(&mut plain)? {}
+        Ok(plain)
+    }
+
+    #[test]
+    fn records_come_once_and_in_order() {
+        let (mut near, mut far) = pair();
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        near.sealer.seal(b"one", &mut first).unwrap();
+        near.sealer.seal(b"two", &mut second).unwrap();
+        assert_eq!(open_all(&mut far.opener, &first).unwrap(), b"one");
+        assert_eq!(open_all(&mut far.opener, &first), Err(RecordError::Changed));
+        let (mut near, mut far) = pair();
+        near.sealer.seal(b"one", &mut Vec::new()).unwrap();
+        let mut second = Vec::new();
+        near.sealer.seal(b"two", &mut second).unwrap();
+        assert_eq!(open_all(&mut far.opener, &second), Err(RecordError::Changed));
+    }
+
+    #[test]
+    fn nothing_can_be_changed_or_sent_back() {
+        let (mut near, mut far) = pair();
+        let mut sealed = Vec::new();
+        near.sealer.seal(b"text", &mut sealed).unwrap();
+        // What goes out is not what comes in.
+        assert_eq!(open_all(&mut near.opener, &sealed), Err(RecordError::Changed));
+        let last = sealed.len() - 1;
+        sealed[last] ^= 1;
+        assert_eq!(open_all(&mut far.opener, &sealed), Err(RecordError::Changed));
+        let (_, mut far) = pair();
+        assert_eq!(open_all(&mut far.opener, &[0, 3, 1, 2, 3]), Err(RecordError::Changed));
+    }
+
+    #[test]
+    fn an_end_is_told_from_a_cut() {
+        let (mut near, mut far) = pair();
+        let mut sealed = Vec::new();
+        near.sealer.seal(b"text", &mut sealed).unwrap();
+        open_all(&mut far.opener, &sealed).unwrap();
+        assert!(!far.opener.has_ended());
+        let mut end = Vec::new();
+        near.sealer.seal_end(&mut end).unwrap();
+        assert_eq!(open_all(&mut far.opener, &end).unwrap(), b"");
+        assert!(far.opener.has_ended());
+        assert_eq!(open_all(&mut far.opener, b"x"), Err(RecordError::AfterEnd));
+    }
+}

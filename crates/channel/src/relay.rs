@@ -1,0 +1,222 @@
+//! A channel for a daemon with an event loop: what goes through a Unix socket, as from a peer on its own host, is carried to
+//! another host and back. A connection on which nothing happens has no buffers: there may be ten thousand.
+
+use crate::handshake::Channel;
+use crate::records::{Opener, Sealer};
+use std::cell::RefCell;
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpStream, UnixStream, unix};
+
+/// Bytes that are carried at a time.
+const CHUNK: usize = 32 << 10;
+/// How long the other host may take to end a connection that has ended on this one.
+const ENDING_MAX: Duration = Duration::from_secs(5);
+
+/// What all connections of a thread are read into, and what is made of it.
+struct Buffers {
+    read: Vec<u8>,
+    made: Vec<u8>,
+}
+
+thread_local! {
+    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers {
+        read: vec![0; CHUNK],
+        made: Vec::new(),
+    });
+}
+
+/// Carries in both directions until this host's side has ended.
+///
+/// # Errors
+/// The connection broke, or what came was not sent by the other side.
+pub async fn relay(local: UnixStream, tcp: TcpStream, channel: Channel) -> io::Result<()> {
+    let (local_in, local_out) = local.into_split();
+    let (tcp_in, tcp_out) = tcp.into_split();
+    let Channel { sealer, opener } = channel;
+    let mut out = pin!(carry_out(local_in, tcp_out, sealer));
+    let mut into = pin!(carry_in(tcp_in, local_out, opener));
+    tokio::select! {
+        ended = &mut out => {
+            ended?;
+            match tokio::time::timeout(ENDING_MAX, into).await {
+                Ok(ended) => ended,
+                Err(_) => Ok(()),
+            }
+        }
+        ended = &mut into => {
+            ended?;
+            out.await
+        }
+    }
+}
+
+/// What a step of carrying has left to be written.
+enum Step {
+    /// Nothing had come.
+    Idle,
+    /// This must follow.
+    Rest(Vec<u8>),
+    /// There is no more.
+    End(Vec<u8>),
+}
+
+/// What a socket takes of some bytes at once; the rest.
+fn write_now(written: io::Result<usize>, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    match written {
+        Ok(count) => Ok(bytes[count..].to_vec()),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(bytes.to_vec()),
+        Err(e) => Err(e),
+    }
+}
+
+/// What a read from a socket has brought; none if nothing had come.
+fn received(read: io::Result<usize>) -> io::Result<Option<usize>> {
+    match read {
+        Ok(count) => Ok(Some(count)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+async fn carry_out(
+    from: unix::OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut sealer: Sealer,
+) -> io::Result<()> {
+    loop {
+        from.readable().await?;
+        let step = BUFFERS.with_borrow_mut(|Buffers { read, made }| {
+            let Some(count) = received(from.try_read(read))? else {
+                return Ok(Step::Idle);
+            };
+            made.clear();
+            let sealed = match count {
+                0 => sealer.seal_end(made),
+                _ => sealer.seal(&read[..count], made),
+            };
+            sealed.map_err(io::Error::other)?;
+            let rest = write_now(to.try_write(made), made)?;
+            Ok::<_, io::Error>(match count {
+                0 => Step::End(rest),
+                _ => Step::Rest(rest),
+            })
+        })?;
+        match step {
+            Step::Idle => {}
+            Step::Rest(rest) => to.write_all(&rest).await?,
+            Step::End(rest) => {
+                to.write_all(&rest).await?;
+                return to.shutdown().await;
+            }
+        }
+    }
+}
+
+async fn carry_in(
+    from: OwnedReadHalf,
+    mut to: unix::OwnedWriteHalf,
+    mut opener: Opener,
+) -> io::Result<()> {
+    loop {
+        from.readable().await?;
+        let step = BUFFERS.with_borrow_mut(|Buffers { read, made }| {
+            let Some(count) = received(from.try_read(read))? else {
+                return Ok(Step::Idle);
+            };
+            if count == 0 {
+                return Ok(Step::End(Vec::new()));
+            }
+            opener.push(&read[..count]);
+            made.clear();
+            while opener.open_next(made).map_err(io::Error::other)? {}
+            if made.is_empty() {
+                return Ok(Step::Rest(Vec::new()));
+            }
+            write_now(to.try_write(made), made).map(Step::Rest)
+        })?;
+        match step {
+            Step::Idle => {}
+            Step::Rest(rest) => to.write_all(&rest).await?,
+            Step::End(_) => {
+                to.shutdown().await?;
+                return match opener.has_ended() {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::UnexpectedEof.into()),
+                };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Initiator, Opening, Responder, SECRET, Scheme};
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    fn channels() -> (Channel, Channel) {
+        let secret = [5; SECRET];
+        let (mut client, bytes) = Initiator::begin(Scheme::Job, b"7", &secret, b"").unwrap();
+        let opening = Opening::decode(&bytes).unwrap().unwrap();
+        let (server, _) = Responder::accept(&opening, &secret).unwrap();
+        let (answer, far) = server.answer(b"").unwrap();
+        let (near, _) = client.finish(&answer).unwrap().unwrap();
+        (near, far)
+    }
+
+    /// Two hosts with a relay each, and the ends of the local sockets.
+    async fn hosts() -> (UnixStream, UnixStream, [tokio::task::JoinHandle<io::Result<()>>; 2]) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (near, far) = channels();
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let (near_end, near_local) = UnixStream::pair().unwrap();
+        let (far_end, far_local) = UnixStream::pair().unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let relays = [
+            tokio::spawn(relay(near_local, tcp, near)),
+            tokio::spawn(relay(far_local, accepted, far)),
+        ];
+        (near_end, far_end, relays)
+    }
+
+    #[tokio::test]
+    async fn more_than_sockets_take_goes_through_in_both_directions() {
+        let (near, far, relays) = hosts().await;
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
+        let exchange = |stream: UnixStream| {
+            let sent = sent.clone();
+            async move {
+                let (mut read, mut write) = stream.into_split();
+                let writing = async {
+                    write.write_all(&sent).await.unwrap();
+                    write.shutdown().await.unwrap();
+                };
+                let mut got = Vec::new();
+                let reading = async { read.read_to_end(&mut got).await.unwrap() };
+                tokio::join!(writing, reading);
+                assert!(got == sent);
+            }
+        };
+        tokio::join!(exchange(near), exchange(far));
+        for relay in relays {
+            relay.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_end_on_one_host_is_one_on_the_other() {
+        let (near, mut far, relays) = hosts().await;
+        drop(near);
+        assert_eq!(far.read(&mut [0; 8]).await.unwrap(), 0);
+        drop(far);
+        for relay in relays {
+            relay.await.unwrap().unwrap();
+        }
+    }
+}
