@@ -1,10 +1,10 @@
 //! A channel for a program that blocks: it gets a Unix socket, as to a daemon on its own host, and two threads carry what goes
 //! through it to the other host and back.
 
+use crate::SECRET;
 use crate::handshake::{Channel, HandshakeError, Initiator};
 use crate::opening::Scheme;
 use crate::records::{Opener, Sealer};
-use crate::SECRET;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -43,7 +43,11 @@ pub fn connect(
     let Channel { sealer, opener } = channel;
     let (out, into) = (far.try_clone()?, far);
     let (tcp_out, tcp_in) = (tcp.try_clone()?, tcp);
-    let name = || thread::Builder::new().name("channel".to_owned()).stack_size(128 << 10);
+    let name = || {
+        thread::Builder::new()
+            .name("channel".to_owned())
+            .stack_size(128 << 10)
+    };
     name().spawn(move || carry_out(out, tcp_out, sealer))?;
     name().spawn(move || carry_in(tcp_in, into, opener))?;
     Ok(Connected {

@@ -1,9 +1,9 @@
 //! The exchange of keys: an opening from the side that connects, an answer or a refusal from the other.
 
-use crate::opening::{EXCHANGE_OVERHEAD, Opening, OpeningError, Scheme, part};
-use crate::opening::{CREDENTIAL_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::records::{Opener, Sealer};
 use crate::SECRET;
+use crate::opening::{CREDENTIAL_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::opening::{EXCHANGE_OVERHEAD, Opening, OpeningError, Scheme, part};
+use crate::records::{Opener, Sealer};
 use snow::{Builder, HandshakeState};
 use std::sync::Arc;
 
@@ -19,7 +19,9 @@ pub enum HandshakeError {
     #[error(transparent)]
     Opening(#[from] OpeningError),
     /// The other side does not have the secret, or somebody between has changed something.
-    #[error("the other side does not know what the credential says, or what it sent was changed on the way")]
+    #[error(
+        "the other side does not know what the credential says, or what it sent was changed on the way"
+    )]
     Secret,
     /// The other side refuses. It has not proved who it is: the text is no more than a hint.
     #[error("{0}")]
@@ -206,7 +208,10 @@ mod tests {
     const KNOWN: [u8; SECRET] = [7; SECRET];
 
     /// A channel between two sides with these secrets.
-    fn meet(ours: [u8; SECRET], theirs: [u8; SECRET]) -> Result<(Channel, Channel), HandshakeError> {
+    fn meet(
+        ours: [u8; SECRET],
+        theirs: [u8; SECRET],
+    ) -> Result<(Channel, Channel), HandshakeError> {
         let (mut client, bytes) = Initiator::begin(Scheme::Munge, b"MUNGE:x:", &ours, b"hello")?;
         let opening = Opening::decode(&bytes)?.expect("it is whole");
         let (server, hello) = Responder::accept(&opening, &theirs)?;

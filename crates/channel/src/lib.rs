@@ -8,10 +8,12 @@
 
 mod connect;
 mod handshake;
+pub mod host;
 mod opening;
 mod records;
 #[cfg(feature = "tokio")]
 pub mod relay;
+mod statement;
 
 pub use connect::{Connected, connect};
 pub use handshake::{Channel, HandshakeError, Initiator, Responder};
@@ -19,6 +21,7 @@ pub use opening::{
     CREDENTIAL_BYTES_MAX, OPENING_BYTES_MAX, Opening, OpeningError, PAYLOAD_BYTES_MAX, Scheme,
 };
 pub use records::{Opener, RECORD_BYTES_MAX, RecordError, Sealer};
+pub use statement::{NoStatement, Purpose, Statement};
 
 /// Bytes of the secret that a credential gives both sides.
 pub const SECRET: usize = 32;

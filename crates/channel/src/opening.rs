@@ -12,7 +12,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 1 << 10;
 pub(crate) const EXCHANGE_OVERHEAD: usize = 32 + 16;
 const EXCHANGE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + EXCHANGE_OVERHEAD;
 /// Bytes of the whole.
-pub const OPENING_BYTES_MAX: usize = MAGIC.len() + 1 + 2 + CREDENTIAL_BYTES_MAX + 2 + EXCHANGE_BYTES_MAX;
+pub const OPENING_BYTES_MAX: usize =
+    MAGIC.len() + 1 + 2 + CREDENTIAL_BYTES_MAX + 2 + EXCHANGE_BYTES_MAX;
 
 /// Kinds of credentials. Numbers are part of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +29,20 @@ pub enum Scheme {
 impl Scheme {
     const ALL: [Scheme; 3] = [Scheme::Munge, Scheme::Slurm, Scheme::Job];
 
-    fn number(self) -> u8 {
+    /// Its number in the protocol.
+    pub fn number(self) -> u8 {
         match self {
             Scheme::Munge => 1,
             Scheme::Slurm => 2,
             Scheme::Job => 3,
         }
+    }
+
+    /// The one with that number.
+    pub fn of_number(number: u8) -> Option<Scheme> {
+        Scheme::ALL
+            .into_iter()
+            .find(|scheme| scheme.number() == number)
     }
 }
 
@@ -106,8 +115,7 @@ impl Opening {
         let Some((&number, rest)) = bytes.get(MAGIC.len()..).and_then(<[u8]>::split_first) else {
             return Ok(None);
         };
-        let scheme = Scheme::ALL.into_iter().find(|s| s.number() == number);
-        let scheme = scheme.ok_or(OpeningError::Scheme(number))?;
+        let scheme = Scheme::of_number(number).ok_or(OpeningError::Scheme(number))?;
         let Some((credential, rest)) = part(rest, CREDENTIAL_BYTES_MAX, "credential")? else {
             return Ok(None);
         };
@@ -181,7 +189,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_early() {
         assert_eq!(Opening::decode(b"GET /"), Err(OpeningError::Magic));
-        assert_eq!(Opening::decode(b"muster/1\x09"), Err(OpeningError::Scheme(9)));
+        assert_eq!(
+            Opening::decode(b"muster/1\x09"),
+            Err(OpeningError::Scheme(9))
+        );
         let long = Opening::decode(b"muster/1\x01\xff\xff");
         assert_eq!(long, Err(OpeningError::Length("credential")));
         let mut bytes = opening(b"c".to_vec(), b"e".to_vec()).encode();

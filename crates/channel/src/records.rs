@@ -190,7 +190,10 @@ mod tests {
         near.sealer.seal(b"one", &mut Vec::new()).unwrap();
         let mut second = Vec::new();
         near.sealer.seal(b"two", &mut second).unwrap();
-        assert_eq!(open_all(&mut far.opener, &second), Err(RecordError::Changed));
+        assert_eq!(
+            open_all(&mut far.opener, &second),
+            Err(RecordError::Changed)
+        );
     }
 
     #[test]
@@ -199,12 +202,21 @@ mod tests {
         let mut sealed = Vec::new();
         near.sealer.seal(b"text", &mut sealed).unwrap();
         // What goes out is not what comes in.
-        assert_eq!(open_all(&mut near.opener, &sealed), Err(RecordError::Changed));
+        assert_eq!(
+            open_all(&mut near.opener, &sealed),
+            Err(RecordError::Changed)
+        );
         let last = sealed.len() - 1;
         sealed[last] ^= 1;
-        assert_eq!(open_all(&mut far.opener, &sealed), Err(RecordError::Changed));
+        assert_eq!(
+            open_all(&mut far.opener, &sealed),
+            Err(RecordError::Changed)
+        );
         let (_, mut far) = pair();
-        assert_eq!(open_all(&mut far.opener, &[0, 3, 1, 2, 3]), Err(RecordError::Changed));
+        assert_eq!(
+            open_all(&mut far.opener, &[0, 3, 1, 2, 3]),
+            Err(RecordError::Changed)
+        );
     }
 
     #[test]

@@ -170,7 +170,11 @@ mod tests {
     }
 
     /// Two hosts with a relay each, and the ends of the local sockets.
-    async fn hosts() -> (UnixStream, UnixStream, [tokio::task::JoinHandle<io::Result<()>>; 2]) {
+    async fn hosts() -> (
+        UnixStream,
+        UnixStream,
+        [tokio::task::JoinHandle<io::Result<()>>; 2],
+    ) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (near, far) = channels();

@@ -1,5 +1,9 @@
-//! A command's conversation with the controller: blocking, over the socket that slurm.conf leads to.
+//! A command's conversation with the controller: blocking, over the socket that slurm.conf leads to, or from another host.
 
+mod remote;
+
+use muster_channel::host::is_own;
+use muster_conf::AuthMethod;
 use muster_conf::endpoint::{self, Endpoint};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::job::Job;
@@ -11,7 +15,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Why a command could not talk to the controller. Clients tell "unreachable" from "gone" by the first text.
@@ -30,6 +36,14 @@ pub enum ConnectError {
         socket: String,
         /// The error of connect(2).
         source: io::Error,
+    },
+    /// The controller on another host does not know who asks, or the command does not know whether it is the controller.
+    #[error("Protocol authentication error: controller at {place}: {why}")]
+    Untrusted {
+        /// Its address.
+        place: String,
+        /// The reason, and what to do.
+        why: String,
     },
     /// The connection broke or timed out.
     #[error("Socket timed out on send/recv operation")]
@@ -72,11 +86,14 @@ impl Client {
     /// [`ConnectError::Config`] or [`ConnectError::Unreachable`].
     pub fn connect_to(conf: &Path) -> Result<Client, ConnectError> {
         let endpoint = endpoint::read(conf).map_err(ConnectError::Config)?;
-        let stream =
-            UnixStream::connect(&endpoint.socket).map_err(|source| ConnectError::Unreachable {
-                socket: endpoint.socket.display().to_string(),
-                source,
-            })?;
+        let stream = match UnixStream::connect(&endpoint.socket) {
+            Ok(stream) => stream,
+            Err(e) if is_elsewhere(&endpoint, &e) => remote::connect(&endpoint)?,
+            Err(source) => {
+                let socket = endpoint.socket.display().to_string();
+                return Err(ConnectError::Unreachable { socket, source });
+            }
+        };
         Ok(Client {
             stream,
             bytes: Vec::new(),
@@ -235,6 +252,32 @@ impl Client {
     pub fn stream(&self) -> &UnixStream {
         &self.stream
     }
+}
+
+/// Whether the controller is to be looked for on another host, since its socket is not here.
+fn is_elsewhere(endpoint: &Endpoint, error: &io::Error) -> bool {
+    let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+    endpoint.authentication.method != AuthMethod::None
+        && absent.contains(&error.kind())
+        && !endpoint.hosts.iter().any(|host| is_own(host))
+}
+
+/// Has the program `muster` beside this one go on, if the controller is on another host: who asks is proved there by a library,
+/// which a statically linked program cannot open. Returns where it is not needed, or not there.
+pub fn hand_over(name: &str, args: &[String]) {
+    let Ok(endpoint) = endpoint::read(&endpoint::conf_path()) else {
+        return;
+    };
+    let absent = io::ErrorKind::NotFound.into();
+    if endpoint.socket.exists() || !is_elsewhere(&endpoint, &absent) {
+        return;
+    }
+    let Ok(own) = std::env::current_exe() else {
+        return;
+    };
+    let mut muster = Command::new(own.with_file_name("muster"));
+    // What it says is wrong is said where its own connection fails.
+    let _ = muster.arg(name).args(args).exec();
 }
 
 /// Waits until there is something to read. A read that blocks would do, but it is woken, and sleeps again, when the other

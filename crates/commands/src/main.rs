@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
+use muster_cli::connect;
 #[cfg(not(test))]
 use muster_cli::process;
 use std::process::ExitCode;
@@ -32,6 +33,8 @@ fn by_name(words: &[String]) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let name = muster_cli::process::called_as(called);
+    // Neither libmunge nor any other library can be opened here.
+    connect::hand_over(name, args);
     let run = || match args.split_first() {
         Some((first, rest)) => muster_cli::run(first, rest),
         None => None,

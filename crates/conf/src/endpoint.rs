@@ -1,6 +1,7 @@
 //! Where the controller listens, read from slurm.conf without parsing all of it: commands start thousands of times
 //! an hour and need three keys of a file that may describe ten thousand nodes.
 
+use crate::authentication::Authentication;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,16 @@ pub struct Endpoint {
     pub socket: PathBuf,
     /// `SlurmctldHost` names, in order.
     pub hosts: Vec<String>,
+    /// What to connect to from other hosts, in order: `SlurmctldAddr`, else the address of each `SlurmctldHost`, else its name.
+    pub addresses: Vec<String>,
     /// `SlurmctldPort`, the first of a range.
     pub port: u16,
+    /// `SlurmUser`.
+    pub slurm_user: String,
+    /// `AuthType` and `AuthInfo`.
+    pub authentication: Authentication,
+    /// `TCPTimeout`, seconds.
+    pub tcp_timeout_s: u32,
     /// `SrunProlog`, which srun runs where it runs itself.
     pub srun_prolog: Option<String>,
     /// `SrunEpilog`.
@@ -54,6 +63,10 @@ pub fn controller_socket(pid_file: &Path, port: u16) -> PathBuf {
 pub fn read(path: &Path) -> io::Result<Endpoint> {
     let mut scan = Scan::default();
     scan.file(path, 0)?;
+    if let (true, Some(host)) = (scan.hosts.is_empty(), scan.old_host.take()) {
+        let address = scan.old_address.take().unwrap_or_else(|| host.clone());
+        (scan.hosts, scan.addresses) = (vec![host], vec![address]);
+    }
     let port = scan.port.unwrap_or(6817);
     let pid_file = scan
         .pid_file
@@ -62,8 +75,15 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         conf: path.to_owned(),
         cluster: scan.cluster.unwrap_or_else(|| "cluster".to_owned()),
         socket: controller_socket(&pid_file, port),
+        addresses: match scan.address {
+            Some(address) => vec![address],
+            None => scan.addresses,
+        },
         hosts: scan.hosts,
         port,
+        slurm_user: scan.slurm_user.unwrap_or_else(|| "root".to_owned()),
+        authentication: Authentication::parse(scan.auth_type.as_deref(), scan.auth_info.as_deref()),
+        tcp_timeout_s: scan.tcp_timeout_s.unwrap_or(TCP_TIMEOUT_S),
         srun_prolog: scan.srun_prolog,
         srun_epilog: scan.srun_epilog,
         kill_on_bad_exit: scan.kill_on_bad_exit,
@@ -78,7 +98,16 @@ struct Scan {
     cluster: Option<String>,
     pid_file: Option<PathBuf>,
     hosts: Vec<String>,
+    addresses: Vec<String>,
+    address: Option<String>,
+    /// `ControlMachine` and `ControlAddr`, as old files have them in place of `SlurmctldHost`.
+    old_host: Option<String>,
+    old_address: Option<String>,
     port: Option<u16>,
+    slurm_user: Option<String>,
+    auth_type: Option<String>,
+    auth_info: Option<String>,
+    tcp_timeout_s: Option<u32>,
     srun_prolog: Option<String>,
     srun_epilog: Option<String>,
     kill_on_bad_exit: bool,
@@ -90,6 +119,10 @@ struct Scan {
 const INCLUDE_DEPTH_MAX: u32 = 16;
 /// Where slurm.conf does not say `KillWait`.
 pub const KILL_WAIT_S: u32 = 30;
+/// Where it does not say `TCPTimeout`.
+const TCP_TIMEOUT_S: u32 = 2;
+/// Letters that keys begin with which matter here, and `include`.
+const FIRST_LETTERS: &str = "acgikstw";
 
 impl Scan {
     fn file(&mut self, path: &Path, depth: u32) -> io::Result<()> {
@@ -104,7 +137,8 @@ impl Scan {
     fn line(&mut self, line: &str, path: &Path, depth: u32) -> io::Result<()> {
         let line = line.trim_start();
         // Only lines that begin with one of the letters that matter are looked at further.
-        if !line.starts_with(['c', 'C', 's', 'S', 'i', 'I', 'k', 'K', 'w', 'W', 'g', 'G']) {
+        let first = line.chars().next().unwrap_or('#').to_ascii_lowercase();
+        if !FIRST_LETTERS.contains(first) {
             return Ok(());
         }
         if depth < INCLUDE_DEPTH_MAX
@@ -125,6 +159,8 @@ impl Scan {
             .unwrap_or("")
             .trim_matches('"');
         match key.trim().to_ascii_lowercase().as_str() {
+            "authtype" => self.auth_type = Some(value.to_owned()),
+            "authinfo" => self.auth_info = Some(value.to_owned()),
             "clustername" => self.cluster = Some(value.to_owned()),
             "killonbadexit" => {
                 let yes = ["1", "yes", "true"];
@@ -140,10 +176,17 @@ impl Scan {
             "slurmctldport" => self.port = value.split('-').next().and_then(|p| p.parse().ok()),
             "srunprolog" => self.srun_prolog = Some(value.to_owned()),
             "srunepilog" => self.srun_epilog = Some(value.to_owned()),
+            "controlmachine" => self.old_host = value.split(',').next().map(str::to_owned),
+            "controladdr" => self.old_address = Some(value.to_owned()),
+            "slurmctldaddr" => self.address = Some(value.to_owned()),
             "slurmctldhost" => {
-                let host = value.split('(').next().unwrap_or(value);
+                let (host, address) = value.split_once('(').unwrap_or((value, value));
                 self.hosts.push(host.to_owned());
+                self.addresses
+                    .push(address.trim_end_matches(')').to_owned());
             }
+            "slurmuser" => self.slurm_user = Some(value.to_owned()),
+            "tcptimeout" => self.tcp_timeout_s = value.parse().ok(),
             _ => {}
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! a [`Diagnostic`] with its place. Also gres.conf, topology.conf, cgroup.conf, mpi.conf and
 //! slurmdbd.conf, the tables of all their keys, and the rows of `scontrol show config`.
 
+mod authentication;
 mod check;
 mod cluster;
 mod devices;
@@ -27,6 +28,7 @@ pub mod value;
 mod write;
 pub mod zone;
 
+pub use authentication::{AuthMethod, Authentication};
 pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
 pub use diagnostic::{Diagnostic, Origin, Severity};
 pub use load::{load, load_text, load_with};

@@ -7,6 +7,7 @@ use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
+use crate::network::Origin;
 use crate::passed;
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, ReplyTo};
@@ -67,11 +68,15 @@ pub(crate) struct Peer {
 pub(crate) async fn serve(
     shared: Rc<Shared>,
     stream: UnixStream,
-    Peer { uid, gid, pid }: Peer,
+    (Peer { uid, gid, pid }, origin): (Peer, Origin),
     share: Share,
 ) {
-    let refuses_descriptors = shared.refuses_descriptors();
-    let identity = shared.directory.identity(uid, gid).await;
+    // No other host can send any.
+    let refuses_descriptors = origin.host.is_some() || shared.refuses_descriptors();
+    let mut identity = shared.directory.identity(uid, gid).await;
+    if origin.host.is_some() {
+        identity.host = origin.host;
+    }
     let (read, write) = stream.into_split();
     let mut reader = FrameReader::new(read, uid, refuses_descriptors);
     let (later, mut due) = mpsc::unbounded_channel::<Vec<u8>>();
@@ -87,6 +92,11 @@ pub(crate) async fn serve(
         answered: None,
         opened: Instant::now(),
     };
+    if let Some(node) = origin.node
+        && connection.serve_node(node).await.is_err()
+    {
+        return;
+    }
     let every = connection.shared.patience.look();
     let mut look = std::pin::pin!(tokio::time::sleep(every));
     let end = loop {

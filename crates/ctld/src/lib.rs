@@ -24,6 +24,7 @@ mod link_queue;
 mod links;
 pub mod mail;
 mod mail_address;
+mod network;
 pub mod node_link;
 mod notify;
 mod passed;

@@ -12,6 +12,7 @@ use crate::fair_queue::FairQueue;
 use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
+use crate::network::{self, Arrival, NetworkSettings, NodeAddresses, set_addresses};
 use crate::notify::Notify;
 use crate::passed;
 use crate::patience::Patience;
@@ -50,6 +51,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 /// Rows that may wait for the accounting store.
 const ACCOUNTING_ROOM: usize = 1 << 20;
@@ -146,6 +148,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         writer: Arc::new(Pulse::new("writer")),
         replica: Arc::clone(&replica.pulse),
         server: Arc::new(Pulse::new("event loop")),
+        network: Arc::new(Pulse::new("network")),
     };
     let begun = Instant::now();
     let writer = Writer::new(Parts {
@@ -202,6 +205,16 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     passed::start().context("no thread to close what users send")?;
     // Threads end with this function then, which is not why it ends.
     let listeners = Listeners::open(&socket).inspect_err(|_| failure::stopping())?;
+    let node_addresses = NodeAddresses::default();
+    set_addresses(&node_addresses, &read.config);
+    let network = network::prepare(&read.config, &node_addresses)
+        .inspect_err(|_| failure::stopping())?
+        .map(|setup| {
+            let cluster = read.cluster.cluster_name.clone();
+            network::start(setup, cluster, Arc::clone(&pulses.network))
+        })
+        .transpose()
+        .context("no thread for the network")?;
     let refuses_descriptors = match listeners.refuse_descriptors() {
         Ok(()) => true,
         Err(e) => {
@@ -226,6 +239,8 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         users,
         patience: options.patience,
         refuses_descriptors,
+        node_addresses,
+        network: NetworkSettings::of(&read.config),
     });
     audit::start().context("no thread for the audit log")?;
     // Not a strong reference: the thread that stops the controller must be the last to have one.
@@ -259,7 +274,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     };
     let served = serve(
         Rc::new(shared),
-        listeners,
+        (listeners, network),
         &socket,
         options.reopen_log,
         ready,
@@ -442,7 +457,7 @@ fn reopen(reopen_log: fn() -> io::Result<()>, signal: &str) {
 
 fn serve(
     shared: Rc<Shared>,
-    listeners: Listeners,
+    (listeners, network): (Listeners, Option<mpsc::Receiver<Arrival>>),
     socket: &Path,
     reopen_log: fn() -> io::Result<()>,
     ready: impl FnOnce(),
@@ -470,7 +485,7 @@ fn serve(
             socket.display()
         );
         ready();
-        let accepting = server::accept(Rc::clone(&shared), users, daemons);
+        let accepting = server::accept(Rc::clone(&shared), users, daemons, network);
         tokio::pin!(accepting);
         loop {
             tokio::select! {

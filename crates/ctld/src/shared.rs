@@ -9,6 +9,7 @@ use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
+use crate::network::{NetworkSettings, NodeAddresses, set_addresses};
 use crate::patience::Patience;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
@@ -62,6 +63,10 @@ pub(crate) struct Shared {
     pub(crate) patience: Patience,
     /// The kernel refuses descriptors that are sent to the socket.
     pub(crate) refuses_descriptors: bool,
+    /// From where agents on other hosts connect.
+    pub(crate) node_addresses: NodeAddresses,
+    /// As the controller was started with.
+    pub(crate) network: NetworkSettings,
 }
 
 /// The parts of a server.
@@ -80,6 +85,10 @@ pub(crate) struct Parts {
     pub(crate) users: Rc<Users>,
     pub(crate) patience: Patience,
     pub(crate) refuses_descriptors: bool,
+    /// From where agents on other hosts connect.
+    pub(crate) node_addresses: NodeAddresses,
+    /// As the controller was started with.
+    pub(crate) network: NetworkSettings,
 }
 
 impl Shared {
@@ -106,6 +115,8 @@ impl Shared {
             links: Rc::default(),
             patience: parts.patience,
             refuses_descriptors: parts.refuses_descriptors,
+            node_addresses: parts.node_addresses,
+            network: parts.network,
         }
     }
 
@@ -245,6 +256,15 @@ impl Shared {
             );
             return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
         }
+        let network = NetworkSettings::of(&read.config);
+        if network != self.network {
+            let detail = format!(
+                "the configuration stays as it is: {} take a restart of the controller",
+                NetworkSettings::KEYS
+            );
+            return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
+        }
+        set_addresses(&self.node_addresses, &read.config);
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
         self.users.rates.configure(read.config.rate_limits);
         if let Some(level) = debug_level::filter(read.config.slurmctld_debug, self.more_debug) {

@@ -149,6 +149,8 @@ pub(crate) struct Pulses {
     pub(crate) writer: Arc<Pulse>,
     pub(crate) replica: Arc<Pulse>,
     pub(crate) server: Arc<Pulse>,
+    /// Rests where no other host is served.
+    pub(crate) network: Arc<Pulse>,
 }
 
 impl Pulses {
@@ -157,6 +159,7 @@ impl Pulses {
             Arc::clone(&self.writer),
             Arc::clone(&self.replica),
             Arc::clone(&self.server),
+            Arc::clone(&self.network),
         ]
     }
 

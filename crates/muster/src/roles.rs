@@ -15,6 +15,8 @@ pub(crate) enum Role {
     Shim,
     /// What runs the tasks of a step; started by the shim.
     StepDaemon,
+    /// What makes a credential for a node; started by the supervisor.
+    Credential,
     /// What serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
@@ -22,12 +24,13 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 6] = [
+const DAEMONS: [(&str, Role, &str); 7] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Supervisor, "noded"),
     (muster_node::AGENT_NAME, Role::Agent, "agent"),
     (muster_node::LAUNCHER_NAME, Role::Shim, "shim"),
     (muster_node::STEPD_NAME, Role::StepDaemon, "stepd"),
+    (muster_node::CREDENTIAL_NAME, Role::Credential, "credential"),
     (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
 ];
 
@@ -36,8 +39,8 @@ pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     let daemons = DAEMONS
         .iter()
         .filter(|(_, role, _)| {
-            use Role::{Agent, PmixHost, Shim, StepDaemon};
-            !matches!(role, Agent | Shim | StepDaemon | PmixHost)
+            use Role::{Agent, Credential, PmixHost, Shim, StepDaemon};
+            !matches!(role, Agent | Shim | StepDaemon | PmixHost | Credential)
         })
         .map(|(name, ..)| *name);
     daemons.chain(muster_cli::names())
@@ -72,6 +75,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::Agent => crate::slurmd::agent_main(),
         Role::Shim => muster_node::launcher_main(args.iter().cloned()),
         Role::StepDaemon => muster_node::stepd_main(),
+        Role::Credential => muster_node::credential_main(),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }

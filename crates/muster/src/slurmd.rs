@@ -4,9 +4,11 @@ use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag};
 use crate::logging;
 use anyhow::{Context, Result, bail};
+use muster_channel::host::is_own;
 use muster_conf::endpoint::{conf_path, controller_socket};
 use muster_conf::{Config, NodeDef, expand_path};
-use muster_node::{AgentLog, AgentOptions, SocketUnit};
+use muster_node::{AgentLog, AgentOptions, NetworkOptions, SocketUnit};
+use nix::unistd::User;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -198,6 +200,48 @@ fn check_accounts(config: &Config) -> Result<()> {
     muster_node::check_account(&config.slurmd_user)
 }
 
+/// How the controller is reached, if it is on another host.
+fn network(config: &Config) -> Result<NetworkOptions> {
+    let hosts = &config.slurmctld;
+    if hosts
+        .iter()
+        .any(|host| is_own(&host.host) || is_own(host.address()))
+    {
+        return Ok(NetworkOptions::default());
+    }
+    let port = *config.slurmctld_ports.start();
+    let place = |address: &str| match address.contains(':') {
+        true => format!("[{address}]:{port}"),
+        false => format!("{address}:{port}"),
+    };
+    let controllers = match &config.slurmctld_addr {
+        Some(address) => vec![place(address)],
+        None => hosts.iter().map(|host| place(host.address())).collect(),
+    };
+    let user = User::from_name(&config.slurm_user)
+        .ok()
+        .flatten()
+        .map(|user| user.uid.as_raw())
+        .or_else(|| config.slurm_user.parse().ok());
+    let receiver_uid = user.with_context(|| {
+        format!(
+            "this host has no user '{}' (SlurmUser), for whom credentials to the controller are: make one with the uid that \
+             it has on the controller's host",
+            config.slurm_user
+        )
+    })?;
+    Ok(NetworkOptions {
+        controllers,
+        auth_type: config.text("AuthType").map(str::to_owned),
+        auth_info: config.text("AuthInfo").map(str::to_owned),
+        receiver_uid,
+        tcp_timeout_s: config
+            .text("TCPTimeout")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(2),
+    })
+}
+
 fn start(args: Args) -> Result<ExitCode> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
@@ -246,6 +290,7 @@ fn start(args: Args) -> Result<ExitCode> {
         claimed_memory_mib: Some(node.real_memory_mib),
         launcher_program: None,
         slurmd_user: config.slurmd_user.clone(),
+        network: network(&config)?,
     };
     let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();

@@ -76,6 +76,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         claimed_memory_mib: None,
         launcher_program: None,
         slurmd_user: String::new(),
+        network: Default::default(),
     };
     let log = AgentLog {
         file: None,

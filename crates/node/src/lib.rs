@@ -4,12 +4,12 @@
 //!
 //! The binary calls [`run`] for the supervisor, and, when it is started under these names, which these processes do with
 //! their own executable, [`agent_main`] under [`AGENT_NAME`], [`launcher_main`] under [`LAUNCHER_NAME`], [`stepd_main`] under
-//! [`STEPD_NAME`], and [`pmix_host_main`] under [`HOST_NAME`].
+//! [`STEPD_NAME`], [`pmix_host_main`] under [`HOST_NAME`], and [`credential_main`] under [`CREDENTIAL_NAME`].
 #![warn(missing_docs)]
 
 mod agent;
 mod audit_session;
-
+mod credential;
 mod cross_memory;
 mod descriptors;
 mod emulate;
@@ -36,11 +36,12 @@ mod sys;
 mod topology;
 
 pub use agent::agent_main;
+pub use credential::credential_main;
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use launcher::{LauncherStop, launcher_main, stop_launcher};
-pub use options::AgentOptions;
-pub use role::{AGENT_NAME, HOST_NAME, LAUNCHER_NAME, STEPD_NAME};
+pub use options::{AgentOptions, NetworkOptions};
+pub use role::{AGENT_NAME, CREDENTIAL_NAME, HOST_NAME, LAUNCHER_NAME, STEPD_NAME};
 pub use root_files::{only_root_leads_to, open_log};
 pub use stepd::{pmix_host_main, stepd_main};
 pub use supervisor::{AgentLog, check_account, run};

@@ -41,6 +41,30 @@ pub struct AgentOptions {
     /// `SlurmdUser`: the account of the agent, where slurmd is root's. Root, or nothing, stands for one of its own.
     #[n(10)]
     pub slurmd_user: String,
+    /// Where the controller is looked for if it is on another host.
+    #[n(11)]
+    #[cbor(default)]
+    pub network: NetworkOptions,
+}
+
+/// How an agent reaches a controller on another host.
+#[derive(Clone, Debug, Default, Encode, Decode)]
+pub struct NetworkOptions {
+    /// Its addresses, each with a port, in the order in which they are tried; none if it is on this host.
+    #[n(0)]
+    pub controllers: Vec<String>,
+    /// `AuthType`.
+    #[n(1)]
+    pub auth_type: Option<String>,
+    /// `AuthInfo`.
+    #[n(2)]
+    pub auth_info: Option<String>,
+    /// The number of `SlurmUser`, who alone can use the credential.
+    #[n(3)]
+    pub receiver_uid: u32,
+    /// `TCPTimeout`, seconds.
+    #[n(4)]
+    pub tcp_timeout_s: u32,
 }
 
 impl AgentOptions {

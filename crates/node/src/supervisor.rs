@@ -3,8 +3,8 @@
 //! which users and other nodes reach this one, starts the launcher unless one runs, and executes this program afresh
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
 //!
-//! Meanwhile the agent may ask for three things ([`lines`]): a connection to the launcher, to the controller, and to the agent
-//! of another node on this machine. Requests name no path but that of another agent's socket, which is looked at, and no
+//! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, and to the agent
+//! of another node on this machine, and a credential for this node, by which a controller on another host knows it. Requests name no path but that of another agent's socket, which is looked at, and no
 //! descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent ends, so does the supervisor, with its
 //! status; when the supervisor is killed, the kernel kills the agent.
 
@@ -19,6 +19,7 @@ pub use account::check_account;
 pub use order::AgentLog;
 pub(crate) use order::{Inherited, inherited};
 
+use crate::credential;
 use crate::cross_memory;
 use crate::failure;
 use crate::info;
@@ -29,6 +30,7 @@ use crate::sys;
 use anyhow::Context as _;
 use launcher::Starting;
 use lines::{RequestReceiver, SupervisorRequest, answer, answers};
+use muster_channel::SECRET;
 use muster_node_core::messages::User;
 use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody, daemon_socket};
@@ -128,6 +130,8 @@ struct Supervisor {
     log: AgentLog,
     /// A launcher that is being started, for which the agent waits.
     starting: Option<Starting>,
+    /// The process that makes a credential.
+    credential: Option<i32>,
 }
 
 impl Supervisor {
@@ -173,6 +177,7 @@ impl Supervisor {
             logs: logs.0,
             log,
             starting: None,
+            credential: None,
         })
     }
 
@@ -204,11 +209,25 @@ impl Supervisor {
             SupervisorRequest::Controller => {
                 answer(&self.controller, 0, connect_to_controller(&self.options));
             }
+            SupervisorRequest::Credential { number, secret } => {
+                let made = self.start_credential(*secret);
+                answer(&self.controller, number, made);
+            }
             SupervisorRequest::Peer { number, path } => {
                 let connected = connect_to_peer(&path, &self.options.name);
                 answer(&self.peers, number, connected);
             }
         }
+    }
+
+    /// Has a credential made: where to read it.
+    fn start_credential(&mut self, secret: [u8; SECRET]) -> io::Result<OwnedFd> {
+        if self.credential.is_some() {
+            return Err(io::Error::other("another credential is being made"));
+        }
+        let (pid, said) = credential::start(&self.options, secret)?;
+        self.credential = Some(pid);
+        Ok(said)
     }
 
     /// Opens the log file anew, for this process and the agent: what was there was moved away (slurmd(8), SIGUSR2).
@@ -240,6 +259,9 @@ impl Supervisor {
         while let sys::Reap::Ended(child) = sys::reap() {
             if child.pid == self.agent {
                 return Some(status(child.status));
+            }
+            if self.credential == Some(child.pid) {
+                self.credential = None;
             }
             if let Some(starting) = self.starting.take_if(|s| s.is(child.pid)) {
                 let started = starting
@@ -368,6 +390,7 @@ mod tests {
             claimed_memory_mib: None,
             launcher_program: None,
             slurmd_user: String::new(),
+            network: Default::default(),
         };
         let serves = |listener: &UnixListener| {
             let (mut accepted, _) = listener.accept().unwrap();

@@ -9,6 +9,7 @@
 pub mod acct;
 pub mod client;
 pub mod frame;
+pub mod hello;
 pub mod node;
 pub mod preencoded;
 mod rights;

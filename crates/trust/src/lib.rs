@@ -5,6 +5,9 @@
 //!
 //! A signature of each batch would do the same for fifty times the processor time, on both sides.
 
+pub mod munge;
+pub mod proof;
+
 use hmac::{Hmac, Mac};
 use sha2::{Digest as _, Sha256};
 use x25519_dalek::{PublicKey, StaticSecret};

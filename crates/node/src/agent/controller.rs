@@ -1,6 +1,8 @@
 //! The connection to the controller, which the supervisor makes, so that the controller sees root: dials for ever, has the
 //! launcher check that it is the controller that this node knows, believes only its orders.
 
+mod remote;
+
 use super::Input;
 use super::socket::{Socket, read_frames, spawn_writer};
 use super::supervisor_link::Dialer;
@@ -56,11 +58,7 @@ async fn session(
     inputs: &mpsc::UnboundedSender<Input>,
     welcomed: &mut bool,
 ) -> anyhow::Result<()> {
-    let socket = &options.controller_socket;
-    let link = dialer
-        .connect_controller()
-        .await
-        .with_context(|| socket.display().to_string())?;
+    let (link, place) = connect((dialer, dial), options).await?;
     let mut secret = [0; KEY];
     sys::fill_randomly(&mut secret).context("no random numbers")?;
     let own = KeyPair::of(secret);
@@ -124,7 +122,27 @@ async fn session(
         let _ = inputs.send(Input::Event(event));
     })
     .await;
-    bail!("{}: the connection ended: {ended}", socket.display())
+    bail!("{place}: the connection ended: {ended}")
+}
+
+/// A connection to the controller, by its socket on this host or to another host, and what it leads to.
+async fn connect(
+    (dialer, dial): (&Dialer, DialId),
+    options: &AgentOptions,
+) -> anyhow::Result<(Socket, String)> {
+    let socket = options.controller_socket.display().to_string();
+    if options.network.controllers.is_empty() {
+        let link = dialer.connect_controller().await;
+        return Ok((link.with_context(|| socket.clone())?, socket));
+    }
+    let mut failed = anyhow::Error::msg("no controller is named");
+    for address in &options.network.controllers {
+        match remote::connect((dialer, dial), options, address).await {
+            Ok(link) => return Ok((link, address.clone())),
+            Err(e) => failed = e.context(address.clone()),
+        }
+    }
+    Err(failed)
 }
 
 async fn read_one<T: for<'b> minicbor::Decode<'b, ()> + Message>(

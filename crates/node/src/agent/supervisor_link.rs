@@ -1,10 +1,12 @@
 //! What the agent asks its supervisor for: connections. See [`crate::supervisor::lines`].
 
 use super::socket::Socket;
+use crate::credential::{self, SAID_MAX};
 use crate::supervisor::lines::{RequestSender, SupervisorRequest, take_answer};
 use crate::sys;
+use muster_channel::{SECRET, Scheme};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use tokio::io::Interest;
@@ -37,15 +39,39 @@ impl Dialer {
         self.ask(0, &SupervisorRequest::Controller).await
     }
 
-    /// A connection that is asked for under this number. There is at most one request under way.
+    /// A credential for this node, which has this secret in it. Numbers are not zero, and each is another one.
+    pub(super) async fn make_credential(
+        &self,
+        number: u64,
+        secret: [u8; SECRET],
+    ) -> anyhow::Result<(Scheme, Vec<u8>)> {
+        let secret = secret.into();
+        let request = SupervisorRequest::Credential { number, secret };
+        let pipe = File::from(self.descriptor(number, &request).await?);
+        let read = move || {
+            let mut said = Vec::new();
+            pipe.take(SAID_MAX as u64)
+                .read_to_end(&mut said)
+                .map(|_| said)
+        };
+        credential::read(&tokio::task::spawn_blocking(read).await??)
+    }
+
+    /// A connection that is asked for under this number.
     async fn ask(&self, number: u64, request: &SupervisorRequest) -> io::Result<Socket> {
+        let connected = self.descriptor(number, request).await?;
+        Socket::new(UnixStream::from(connected))
+    }
+
+    /// What is asked for under this number. There is at most one request under way.
+    async fn descriptor(&self, number: u64, request: &SupervisorRequest) -> io::Result<OwnedFd> {
         self.requests.send(request)?;
         let answer = |line: &OwnedFd| take_answer(line);
         loop {
-            let (of, connected) = self.answers.async_io(Interest::READABLE, answer).await?;
+            let (of, given) = self.answers.async_io(Interest::READABLE, answer).await?;
             // Others are for requests that were given up.
             if of == number {
-                return Socket::new(UnixStream::from(connected?));
+                return given;
             }
         }
     }

@@ -4,7 +4,9 @@
 //! answer is a descriptor, or why there is none.
 
 use crate::descriptors;
+use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
+use muster_channel::SECRET;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::socket::{
@@ -23,7 +25,7 @@ const MESSAGE_MAX: usize = 1024;
 /// Longest reason in one.
 const REASON_MAX: usize = 512;
 
-/// What an agent asks its supervisor for: a connection to whom.
+/// What an agent asks its supervisor for.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) enum SupervisorRequest {
     /// A connection to the launcher.
@@ -39,6 +41,15 @@ pub(crate) enum SupervisorRequest {
         number: u64,
         #[n(1)]
         path: String,
+    },
+    /// A credential for this node, which has this secret in it: where to read it. At most one at a time. The number comes back
+    /// with the answer.
+    #[n(3)]
+    Credential {
+        #[n(0)]
+        number: u64,
+        #[n(1)]
+        secret: ByteArray<SECRET>,
     },
 }
 

@@ -152,6 +152,7 @@ fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptio
         claimed_memory_mib: Some(8000),
         launcher_program: None,
         slurmd_user: String::new(),
+        network: Default::default(),
     }
 }
 

@@ -1,0 +1,95 @@
+//! The controller on another host: an encrypted channel ([`muster_channel`]) by which it knows who asks, and the command knows
+//! that it is the cluster's controller.
+
+use super::ConnectError;
+use crate::people;
+use muster_channel::Purpose;
+use muster_conf::endpoint::Endpoint;
+use muster_proto::frame;
+use muster_proto::hello::{ChannelAnswer, ChannelHello};
+use muster_proto::version::Versions;
+use muster_trust::proof::{self, Ask};
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How long the controller may take to verify a credential.
+const PROOF_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Connects to the first controller that can be reached.
+pub(super) fn connect(endpoint: &Endpoint) -> Result<UnixStream, ConnectError> {
+    let mut last = None;
+    for address in &endpoint.addresses {
+        match dial(address, endpoint) {
+            Ok(tcp) => return prove(tcp, address, endpoint),
+            Err(source) => {
+                last = Some(ConnectError::Unreachable {
+                    socket: place(address, endpoint.port),
+                    source,
+                });
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| ConnectError::Unreachable {
+        socket: endpoint.socket.display().to_string(),
+        source: io::ErrorKind::NotFound.into(),
+    }))
+}
+
+/// An address with its port, as it is written.
+fn place(address: &str, port: u16) -> String {
+    match address.contains(':') {
+        true => format!("[{address}]:{port}"),
+        false => format!("{address}:{port}"),
+    }
+}
+
+fn dial(address: &str, endpoint: &Endpoint) -> io::Result<TcpStream> {
+    let patience = Duration::from_secs(endpoint.tcp_timeout_s.max(1).into());
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for found in (address, endpoint.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&found, patience) {
+            Ok(tcp) => return Ok(tcp),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+fn prove(tcp: TcpStream, address: &str, endpoint: &Endpoint) -> Result<UnixStream, ConnectError> {
+    let untrusted = |why: String| ConnectError::Untrusted {
+        place: place(address, endpoint.port),
+        why,
+    };
+    let known = people::user_named(&endpoint.slurm_user).map(|user| user.uid.as_raw());
+    let known = known.or_else(|| endpoint.slurm_user.parse().ok());
+    let receiver_uid = known.ok_or_else(|| {
+        untrusted(format!(
+            "this host has no user '{}' (SlurmUser), for whom the credential is to be",
+            endpoint.slurm_user
+        ))
+    })?;
+    let ask = Ask {
+        cluster: &endpoint.cluster,
+        purpose: Purpose::User,
+        receiver_uid,
+    };
+    let proof =
+        proof::make(&endpoint.authentication, &ask).map_err(|e| untrusted(e.to_string()))?;
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let hello = frame::encode(&ChannelHello {
+        greeting: Versions::CLUSTER.greeting(),
+        host: host.to_string_lossy().into_owned(),
+    });
+    let hello = hello.get(4..).unwrap_or_default();
+    let parts = (proof.scheme, proof.credential.as_slice(), &proof.secret);
+    let connected = muster_channel::connect(tcp, parts, hello, PROOF_PATIENCE)
+        .map_err(|e| untrusted(e.to_string()))?;
+    let answer: ChannelAnswer =
+        frame::decode(&connected.answer).map_err(|e| untrusted(e.to_string()))?;
+    Versions::CLUSTER
+        .check(&answer.greeting, "slurmctld", "this command")
+        .map_err(|refusal| untrusted(refusal.detail))?;
+    Ok(connected.stream)
+}

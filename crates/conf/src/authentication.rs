@@ -1,0 +1,84 @@
+//! How users and daemons of different hosts prove who they are: `AuthType` and `AuthInfo`.
+
+use crate::model::Config;
+use std::path::PathBuf;
+
+/// `AuthType`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthMethod {
+    /// Credentials of munge.
+    #[default]
+    Munge,
+    /// Tokens made with the cluster's own key.
+    Slurm,
+    /// Not at all: nobody from another host is served.
+    None,
+}
+
+/// `AuthType` with its options.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Authentication {
+    /// The method.
+    pub method: AuthMethod,
+    /// `socket=`: where munged listens; its usual place if absent.
+    pub socket: Option<PathBuf>,
+    /// `ttl=`: how long a credential is good for, seconds; the method's own time if absent.
+    pub ttl_s: Option<u32>,
+}
+
+impl Authentication {
+    /// Reads both values as slurm.conf has them. What cannot be is what `muster config check` finds; here it is left out.
+    pub fn parse(auth_type: Option<&str>, auth_info: Option<&str>) -> Authentication {
+        let method = auth_type.map_or("munge", |text| text.strip_prefix("auth/").unwrap_or(text));
+        let mut found = Authentication {
+            method: match method.to_ascii_lowercase().as_str() {
+                "slurm" => AuthMethod::Slurm,
+                "none" => AuthMethod::None,
+                _ => AuthMethod::Munge,
+            },
+            ..Authentication::default()
+        };
+        for option in auth_info.unwrap_or("").split(',') {
+            match option.split_once('=') {
+                Some((key, value)) if key.eq_ignore_ascii_case("socket") => {
+                    found.socket = Some(PathBuf::from(value));
+                }
+                Some((key, value)) if key.eq_ignore_ascii_case("ttl") => {
+                    found.ttl_s = value.parse().ok();
+                }
+                // The value alone is munged's socket, as in old files.
+                None if option.starts_with('/') => found.socket = Some(PathBuf::from(option)),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+impl Config {
+    /// `AuthType` with its options.
+    pub fn authentication(&self) -> Authentication {
+        Authentication::parse(self.text("AuthType"), self.text("AuthInfo"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_keys_are_read_as_slurm_reads_them() {
+        let parse = Authentication::parse;
+        assert_eq!(parse(None, None), Authentication::default());
+        assert_eq!(parse(Some("auth/slurm"), None).method, AuthMethod::Slurm);
+        assert_eq!(parse(Some("auth/none"), None).method, AuthMethod::None);
+        let munge = parse(
+            Some("auth/munge"),
+            Some("ttl=60,socket=/run/m.socket,cred_expire=9"),
+        );
+        assert_eq!(munge.method, AuthMethod::Munge);
+        assert_eq!(munge.socket, Some("/run/m.socket".into()));
+        assert_eq!(munge.ttl_s, Some(60));
+        assert_eq!(parse(None, Some("/run/m")).socket, Some("/run/m".into()));
+    }
+}

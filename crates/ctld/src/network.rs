@@ -1,0 +1,368 @@
+//! Connections from other hosts. A thread of its own accepts them, has credentials verified, and gives the event loop what it
+//! serves from this host's own sockets: a Unix socket, of which it knows whose it is. What goes through that, the thread
+//! carries to the other host and back, encrypted ([`muster_channel`]).
+//!
+//! Whoever connects is a stranger until the credential is verified: strangers are bounded in number, bytes and time, and wait
+//! only for each other.
+
+mod names;
+mod refusals;
+mod setup;
+mod strangers;
+
+pub(crate) use setup::{NetworkSettings, NodeAddresses, Setup, prepare, set_addresses};
+
+use crate::connection::Peer;
+use crate::failure;
+use crate::watchdog::{Doing, Pulse};
+use log::{debug, error, info};
+use muster_channel::relay::relay;
+use muster_channel::{Channel, OPENING_BYTES_MAX, Opening, Purpose, Responder, SECRET, Scheme};
+use muster_proto::frame;
+use muster_proto::hello::{ChannelAnswer, ChannelHello};
+use muster_proto::version::Versions;
+use names::{LOOKUPS_MAX, Names};
+use refusals::Refusals;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use strangers::{Bounds, StrangerId, Strangers};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::AbortHandle;
+
+/// Strangers at a time.
+const STRANGERS: Bounds = Bounds {
+    all: 1024,
+    of_address: 256,
+};
+/// How long somebody may remain one.
+const STRANGER_MAX: Duration = Duration::from_secs(10);
+/// Credentials that are verified at the same time: each may wait for munged.
+const VERIFIED_MAX: usize = 8;
+/// Those of one address.
+const VERIFIED_OF_ADDRESS_MAX: usize = 4;
+/// Verified connections that the event loop has not taken yet.
+const ARRIVALS_MAX: usize = 256;
+/// Waits after an error of accept(2).
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// How often the thread shows that it goes round.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What a credential proves.
+pub(crate) struct Verified {
+    /// Its maker.
+    uid: u32,
+    /// His group.
+    gid: u32,
+    /// Whom he speaks for.
+    purpose: Purpose,
+    /// What he and this controller know.
+    secret: [u8; SECRET],
+}
+
+/// Verifies credentials of connections.
+pub(crate) trait Verifier: Send + Sync {
+    /// What a credential proves. May take long, but ends.
+    ///
+    /// # Errors
+    /// It proves nothing; the text says why, and what to do.
+    fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<Verified, String>;
+
+    /// The address from which the agent of a node connects (`NodeAddr`); none if there is no such node.
+    fn node_address(&self, node: &str) -> Option<String>;
+}
+
+/// A connection from another host, whose user is known.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    /// This host's end of it.
+    pub(crate) stream: UnixStream,
+    pub(crate) peer: Peer,
+    /// Where it comes from.
+    pub(crate) origin: Origin,
+}
+
+/// Where a connection comes from, and what it is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The other host's name, or its address; none for this host.
+    pub(crate) host: Option<String>,
+    /// It is for the agent of this node and nothing else.
+    pub(crate) node: Option<String>,
+}
+
+/// Starts the thread. Gives where connections arrive.
+pub(crate) fn start(
+    Setup {
+        listeners,
+        verifier,
+    }: Setup,
+    cluster: String,
+    pulse: Arc<Pulse>,
+) -> io::Result<mpsc::Receiver<Arrival>> {
+    let (arrivals, arrived) = mpsc::channel(ARRIVALS_MAX);
+    for listener in &listeners {
+        listener.set_nonblocking(true)?;
+    }
+    failure::spawn_essential("network", move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(VERIFIED_MAX + 2 * LOOKUPS_MAX)
+            .build();
+        let runtime = runtime.map_err(|e| format!("no event loop: {e}"))?;
+        let local = tokio::task::LocalSet::new();
+        let network = Rc::new(Network {
+            cluster,
+            verifier,
+            arrivals,
+            strangers: RefCell::new(Strangers::new(STRANGERS)),
+            tasks: RefCell::default(),
+            verifying: Semaphore::new(VERIFIED_MAX),
+            verifying_of: RefCell::default(),
+            names: Rc::new(Names::new()),
+            refusals: RefCell::default(),
+        });
+        local.block_on(&runtime, network.run(listeners, &pulse))
+    })?;
+    Ok(arrived)
+}
+
+struct Network {
+    cluster: String,
+    verifier: Arc<dyn Verifier>,
+    arrivals: mpsc::Sender<Arrival>,
+    strangers: RefCell<Strangers>,
+    /// The tasks of strangers.
+    tasks: RefCell<HashMap<StrangerId, AbortHandle>>,
+    verifying: Semaphore,
+    verifying_of: RefCell<HashMap<IpAddr, Rc<Semaphore>>>,
+    names: Rc<Names>,
+    refusals: RefCell<Refusals>,
+}
+
+/// A stranger, as long as it is one.
+struct Presence {
+    network: Rc<Network>,
+    id: StrangerId,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.network.strangers.borrow_mut().leave(self.id);
+        self.network.tasks.borrow_mut().remove(&self.id);
+    }
+}
+
+impl Network {
+    /// Accepts connections until the event loop takes none any more.
+    async fn run(
+        self: Rc<Network>,
+        listeners: Vec<std::net::TcpListener>,
+        pulse: &Pulse,
+    ) -> Result<(), String> {
+        for listener in listeners {
+            let network = Rc::clone(&self);
+            let listener = TcpListener::from_std(listener).map_err(|e| e.to_string())?;
+            tokio::task::spawn_local(network.accept(listener));
+        }
+        let arrivals = self.arrivals.clone();
+        loop {
+            pulse.begin(Doing::Serving);
+            tokio::select! {
+                () = arrivals.closed() => {
+                    pulse.rest();
+                    return Ok(());
+                }
+                () = tokio::time::sleep(BEAT) => {}
+            }
+        }
+    }
+
+    async fn accept(self: Rc<Network>, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((tcp, from)) => self.admit(tcp, from),
+                Err(e) => {
+                    error!("cannot accept a connection from the network: {e}");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Serves a connection, in place of an older one if there are too many of which nobody knows whose they are.
+    fn admit(self: &Rc<Network>, tcp: TcpStream, from: SocketAddr) {
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let (id, gone) = self.strangers.borrow_mut().admit(from.ip());
+        let evicted = gone.and_then(|gone| self.tasks.borrow_mut().remove(&gone));
+        if let Some(task) = evicted {
+            task.abort();
+        }
+        let presence = Presence {
+            network: Rc::clone(self),
+            id,
+        };
+        let network = Rc::clone(self);
+        let task = tokio::task::spawn_local(async move {
+            let met = tokio::time::timeout(STRANGER_MAX, network.meet(tcp, from)).await;
+            drop(presence);
+            match met {
+                Ok(Ok((local, tcp, channel))) => {
+                    // In a task of its own, which is nobody's to abort.
+                    tokio::task::spawn_local(async move {
+                        if let Err(e) = relay(local, tcp, channel).await {
+                            debug!("connection from {from}: {e}");
+                        }
+                    });
+                }
+                Ok(Err(why)) => network.log_refusal(from, &why),
+                Err(_) => network.log_refusal(from, "it did not say in time who it is"),
+            }
+        });
+        self.tasks.borrow_mut().insert(id, task.abort_handle());
+    }
+
+    fn log_refusal(&self, from: SocketAddr, why: &str) {
+        let line = self.refusals.borrow_mut().line(from, why, Instant::now());
+        if let Some(line) = line {
+            info!("{line}");
+        }
+    }
+
+    /// Finds out who connects, and hands the connection to the event loop.
+    async fn meet(
+        self: &Rc<Network>,
+        mut tcp: TcpStream,
+        from: SocketAddr,
+    ) -> Result<(tokio::net::UnixStream, TcpStream, Channel), String> {
+        tcp.set_nodelay(true).map_err(|e| e.to_string())?;
+        let opening = read_opening(&mut tcp).await?;
+        match self.identify(&opening, from).await {
+            Ok((arrival, local, answer, channel)) => {
+                let sent = tcp.write_all(&answer).await;
+                sent.map_err(|e| e.to_string())?;
+                let taken = self.arrivals.send(arrival).await;
+                taken.map_err(|_| "the controller stops".to_owned())?;
+                Ok((local, tcp, channel))
+            }
+            Err(why) => {
+                // It may have gone.
+                let _ = tcp.write_all(&Responder::refusal(&why)).await;
+                let _ = tcp.shutdown().await;
+                Err(why)
+            }
+        }
+    }
+
+    async fn identify(
+        self: &Rc<Network>,
+        opening: &Opening,
+        from: SocketAddr,
+    ) -> Result<(Arrival, tokio::net::UnixStream, Vec<u8>, Channel), String> {
+        let verified = self.verify(opening, from.ip()).await?;
+        let (responder, hello) =
+            Responder::accept(opening, &verified.secret).map_err(|e| e.to_string())?;
+        let hello: ChannelHello =
+            frame::decode(&hello).map_err(|e| format!("its greeting cannot be read: {e}"))?;
+        Versions::CLUSTER
+            .check(&hello.greeting, "the program there", "slurmctld")
+            .map_err(|refusal| refusal.detail)?;
+        let node = match &verified.purpose {
+            Purpose::User => None,
+            Purpose::Node(name) => {
+                self.check_node(name, from.ip()).await?;
+                Some(name.clone())
+            }
+        };
+        let host = self.names.of_host(hello.host, from.ip()).await;
+        let said = ChannelAnswer {
+            greeting: Versions::CLUSTER.greeting(),
+            cluster: self.cluster.clone(),
+        };
+        let said = frame::encode(&said);
+        let said = said.get(4..).unwrap_or_default();
+        let (answer, channel) = responder.answer(said).map_err(|e| e.to_string())?;
+        let pair = || {
+            let (near, far) = UnixStream::pair()?;
+            near.set_nonblocking(true)?;
+            far.set_nonblocking(true)?;
+            Ok::<_, io::Error>((near, tokio::net::UnixStream::from_std(far)?))
+        };
+        let (stream, local) = pair().map_err(|e| e.to_string())?;
+        let arrival = Arrival {
+            stream,
+            peer: Peer {
+                uid: verified.uid,
+                gid: verified.gid,
+                pid: 0,
+            },
+            origin: Origin {
+                host: Some(host),
+                node,
+            },
+        };
+        Ok((arrival, local, answer, channel))
+    }
+
+    /// Has the credential verified, after others of the same address and in turn with those of other addresses.
+    async fn verify(&self, opening: &Opening, from: IpAddr) -> Result<Verified, String> {
+        let of_address = {
+            let mut all = self.verifying_of.borrow_mut();
+            if all.len() > STRANGERS.all {
+                all.retain(|_, turns| Rc::strong_count(turns) > 1);
+            }
+            let turns = all
+                .entry(from)
+                .or_insert_with(|| Rc::new(Semaphore::new(VERIFIED_OF_ADDRESS_MAX)));
+            Rc::clone(turns)
+        };
+        let _own = of_address.acquire().await;
+        let _all = self.verifying.acquire().await;
+        let verifier = Arc::clone(&self.verifier);
+        let (scheme, credential) = (opening.scheme, opening.credential.clone());
+        let verifying = tokio::task::spawn_blocking(move || verifier.verify(scheme, &credential));
+        verifying.await.map_err(|e| e.to_string())?
+    }
+
+    /// Whether the agent of a node may connect from an address.
+    async fn check_node(&self, node: &str, from: IpAddr) -> Result<(), String> {
+        let address = self.verifier.node_address(node);
+        let address = address.ok_or_else(|| format!("there is no node {node}"))?;
+        let found = self.names.of_node(address.clone()).await;
+        if found.contains(&from) {
+            return Ok(());
+        }
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let found = match found.is_empty() {
+            true => "which leads to no address".to_owned(),
+            false => format!("which is {}", found.join(", ")),
+        };
+        Err(format!(
+            "node {node} connects from {from}, but its NodeAddr is {address}, {found}: correct NodeAddr in slurm.conf"
+        ))
+    }
+}
+
+async fn read_opening(tcp: &mut TcpStream) -> Result<Opening, String> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 2048]);
+    loop {
+        if let Some(opening) = Opening::decode(&bytes).map_err(|e| e.to_string())? {
+            return Ok(opening);
+        }
+        match tcp.read(&mut chunk).await {
+            Ok(0) => return Err("it closed the connection".to_owned()),
+            Ok(count) => bytes.extend(&chunk[..count]),
+            Err(e) => return Err(e.to_string()),
+        }
+        if bytes.len() > OPENING_BYTES_MAX {
+            return Err("what it says first is too long".to_owned());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Connections of which it is not known yet who is at the other end. There is a bound to them, in all and from one address. One
+//! that comes beyond it is taken in all the same, in place of the oldest of those from the address that has most: who has a
+//! credential shows it at once, so that the oldest are those that say nothing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+/// Names a connection; later ones have greater numbers.
+pub(super) type StrangerId = u64;
+
+/// The bounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Of all.
+    pub(super) all: usize,
+    /// Of those from one address.
+    pub(super) of_address: usize,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Strangers {
+    bounds: Bounds,
+    last: StrangerId,
+    addresses: HashMap<StrangerId, IpAddr>,
+    /// Of each address, in the order in which they came.
+    of_address: HashMap<IpAddr, BTreeMap<StrangerId, ()>>,
+}
+
+impl Strangers {
+    pub(super) fn new(bounds: Bounds) -> Strangers {
+        Strangers {
+            bounds,
+            last: 0,
+            addresses: HashMap::new(),
+            of_address: HashMap::new(),
+        }
+    }
+
+    /// Takes one in: its number, and that of the one that has to go for it.
+    pub(super) fn admit(&mut self, from: IpAddr) -> (StrangerId, Option<StrangerId>) {
+        self.last += 1;
+        let own = self.of_address.get(&from).map_or(0, BTreeMap::len);
+        let crowded = if own >= self.bounds.of_address {
+            Some(from)
+        } else if self.addresses.len() >= self.bounds.all {
+            let most = self.of_address.iter().max_by_key(|(_, ids)| ids.len());
+            most.map(|(address, _)| *address)
+        } else {
+            None
+        };
+        let gone = crowded.and_then(|address| {
+            let (&oldest, ()) = self.of_address.get(&address)?.first_key_value()?;
+            self.leave(oldest);
+            Some(oldest)
+        });
+        self.addresses.insert(self.last, from);
+        self.of_address
+            .entry(from)
+            .or_default()
+            .insert(self.last, ());
+        (self.last, gone)
+    }
+
+    /// One is known now, or gone.
+    pub(super) fn leave(&mut self, id: StrangerId) {
+        let Some(address) = self.addresses.remove(&id) else {
+            return;
+        };
+        if let Some(ids) = self.of_address.get_mut(&address) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.of_address.remove(&address);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.addresses.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, last).into()
+    }
+
+    const BOUNDS: Bounds = Bounds {
+        all: 8,
+        of_address: 5,
+    };
+
+    #[test]
+    fn the_oldest_of_the_most_makes_room() {
+        let mut strangers = Strangers::new(BOUNDS);
+        let crowd: Vec<_> = (0..5).map(|_| strangers.admit(address(1)).0).collect();
+        let (sixth, gone) = strangers.admit(address(1));
+        assert_eq!(gone, Some(crowd[0]), "of its own address");
+        let (other, none) = strangers.admit(address(2));
+        assert_eq!(none, None);
+        strangers.admit(address(2));
+        strangers.admit(address(3));
+        let (_, gone) = strangers.admit(address(4));
+        assert_eq!(gone, Some(crowd[1]), "of the address that has most");
+        strangers.leave(other);
+        strangers.leave(sixth);
+        assert_eq!(strangers.len(), 6);
+    }
+
+    proptest! {
+        #[test]
+        fn there_are_never_more_than_may_be(steps in prop::collection::vec((0..6u8, any::<bool>()), 0..200)) {
+            let mut strangers = Strangers::new(BOUNDS);
+            let mut here: Vec<(StrangerId, u8)> = Vec::new();
+            for (from, leaves) in steps {
+                if leaves && !here.is_empty() {
+                    let (id, _) = here.remove(usize::from(from) % here.len());
+                    strangers.leave(id);
+                } else {
+                    let (id, gone) = strangers.admit(address(from));
+                    here.push((id, from));
+                    here.retain(|(id, _)| Some(*id) != gone);
+                }
+                prop_assert_eq!(strangers.len(), here.len());
+                prop_assert!(here.len() <= BOUNDS.all);
+                for from in 0..6 {
+                    let of_address = here.iter().filter(|(_, address)| *address == from).count();
+                    prop_assert!(of_address <= BOUNDS.of_address);
+                }
+            }
+        }
+    }
+}

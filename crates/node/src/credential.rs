@@ -1,0 +1,133 @@
+//! A process that makes one credential, by which a node's agent shows a controller on another host for which node it speaks,
+//! and ends. It runs as the supervisor's user, root, since such a credential is root's, and is a process of its own, since
+//! libmunge, which may wait for munged, has no business in the supervisor. The credential is for this node and nothing else:
+//! an agent that is taken over gets no other.
+
+use crate::options::AgentOptions;
+use crate::role::{self, CREDENTIAL_NAME, FIRST_FD, Start};
+use anyhow::Context as _;
+use minicbor::bytes::ByteArray;
+use minicbor::{Decode, Encode};
+use muster_channel::{Purpose, SECRET, Scheme};
+use muster_conf::Authentication;
+use muster_node_core::messages::User;
+use muster_trust::proof::{self, Ask};
+use nix::fcntl::OFlag;
+use nix::unistd::{getegid, geteuid, pipe2};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::process::ExitCode;
+
+/// Bytes of what the process says.
+pub(crate) const SAID_MAX: usize = 16 << 10;
+
+/// What it is to make.
+#[derive(Debug, Encode, Decode)]
+struct Order {
+    #[n(0)]
+    cluster: String,
+    #[n(1)]
+    node: String,
+    #[n(2)]
+    auth_type: Option<String>,
+    #[n(3)]
+    auth_info: Option<String>,
+    #[n(4)]
+    receiver_uid: u32,
+    #[n(5)]
+    secret: ByteArray<SECRET>,
+}
+
+/// What it says.
+#[derive(Debug, Encode, Decode)]
+enum Said {
+    /// The credential.
+    #[n(0)]
+    Made {
+        #[n(0)]
+        scheme: u8,
+        #[n(1)]
+        #[cbor(with = "minicbor::bytes")]
+        credential: Vec<u8>,
+    },
+    /// Why there is none.
+    #[n(1)]
+    Failed(#[n(0)] String),
+}
+
+/// Starts the process: its number, and where to read what it says.
+pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<(i32, OwnedFd)> {
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+    let network = &options.network;
+    let order = Order {
+        cluster: options.cluster.clone(),
+        node: options.name.clone(),
+        auth_type: network.auth_type.clone(),
+        auth_info: network.auth_info.clone(),
+        receiver_uid: network.receiver_uid,
+        secret: secret.into(),
+    };
+    let start = Start {
+        words: &[CREDENTIAL_NAME],
+        environment: Vec::new(),
+        user: &User {
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
+            ..User::default()
+        },
+        order: minicbor::to_vec(&order).map_err(io::Error::other)?,
+        errors: Some(2),
+        kept: vec![writer.as_raw_fd()],
+        outlives: false,
+    };
+    Ok((start.start()?, reader))
+}
+
+/// Runs as that process.
+pub fn credential_main() -> ExitCode {
+    match make() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{CREDENTIAL_NAME}: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make() -> anyhow::Result<()> {
+    let order: Order = minicbor::decode(&role::read_order()?).context("its order")?;
+    let mut pipe = File::from(role::take_descriptor(FIRST_FD)?);
+    let authentication =
+        Authentication::parse(order.auth_type.as_deref(), order.auth_info.as_deref());
+    let ask = Ask {
+        cluster: &order.cluster,
+        purpose: Purpose::Node(order.node),
+        receiver_uid: order.receiver_uid,
+    };
+    let made = proof::make_with(&authentication, &ask, *order.secret);
+    let said = match made {
+        Ok(proof) => Said::Made {
+            scheme: proof.scheme.number(),
+            credential: proof.credential,
+        },
+        Err(e) => Said::Failed(e.to_string()),
+    };
+    pipe.write_all(&minicbor::to_vec(&said)?)?;
+    Ok(())
+}
+
+/// Reads what the process has said, all of it.
+///
+/// # Errors
+/// It made none, for the reason that the error gives.
+pub(crate) fn read(said: &[u8]) -> anyhow::Result<(Scheme, Vec<u8>)> {
+    match minicbor::decode(said).context("no credential was made")? {
+        Said::Made { scheme, credential } => {
+            let scheme =
+                Scheme::of_number(scheme).context("a kind of credential that is unknown")?;
+            Ok((scheme, credential))
+        }
+        Said::Failed(why) => Err(anyhow::Error::msg(why)),
+    }
+}
