@@ -23,6 +23,25 @@ pub struct Connected {
     pub answer: Vec<u8>,
 }
 
+/// Makes a channel of a connection, for who carries it himself: both directions, and what the other side says. `patience` bounds
+/// the exchange.
+///
+/// # Errors
+/// See [`connect`].
+pub fn open(
+    tcp: &TcpStream,
+    (scheme, credential, secret): (Scheme, &[u8], &[u8; SECRET]),
+    payload: &[u8],
+    patience: Duration,
+) -> io::Result<(Channel, Vec<u8>)> {
+    tcp.set_nodelay(true)?;
+    let (mut client, opening) =
+        Initiator::begin(scheme, credential, secret, payload).map_err(denied)?;
+    let opened = exchange(tcp, &mut client, &opening, patience)?;
+    tcp.set_read_timeout(None)?;
+    Ok(opened)
+}
+
 /// Makes a channel of a connection. `patience` bounds the exchange.
 ///
 /// # Errors
@@ -30,15 +49,11 @@ pub struct Connected {
 /// `PermissionDenied` and its source a [`HandshakeError`].
 pub fn connect(
     tcp: TcpStream,
-    (scheme, credential, secret): (Scheme, &[u8], &[u8; SECRET]),
+    proof: (Scheme, &[u8], &[u8; SECRET]),
     payload: &[u8],
     patience: Duration,
 ) -> io::Result<Connected> {
-    tcp.set_nodelay(true)?;
-    let (mut client, opening) =
-        Initiator::begin(scheme, credential, secret, payload).map_err(denied)?;
-    let (channel, answer) = exchange(&tcp, &mut client, &opening, patience)?;
-    tcp.set_read_timeout(None)?;
+    let (channel, answer) = open(&tcp, proof, payload, patience)?;
     let (near, far) = UnixStream::pair()?;
     let Channel { sealer, opener } = channel;
     let (out, into) = (far.try_clone()?, far);

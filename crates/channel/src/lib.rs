@@ -6,6 +6,7 @@
 //! [`Initiator`] and [`Responder`] are the exchange, [`Sealer`] and [`Opener`] what follows, all without I/O. [`connect`]
 //! gives a command a plain socket whose other end is a remote host; daemons use [`relay`].
 
+pub mod admission;
 mod connect;
 mod handshake;
 pub mod host;
@@ -15,7 +16,7 @@ mod records;
 pub mod relay;
 mod statement;
 
-pub use connect::{Connected, connect};
+pub use connect::{Connected, connect, open};
 pub use handshake::{Channel, HandshakeError, Initiator, Responder};
 pub use opening::{
     CREDENTIAL_BYTES_MAX, OPENING_BYTES_MAX, Opening, OpeningError, PAYLOAD_BYTES_MAX, Scheme,

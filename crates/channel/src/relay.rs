@@ -2,12 +2,13 @@
 //! another host and back. A connection on which nothing happens has no buffers: there may be ten thousand.
 
 use crate::handshake::Channel;
+use crate::opening::{OPENING_BYTES_MAX, Opening};
 use crate::records::{Opener, Sealer};
 use std::cell::RefCell;
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, UnixStream, unix};
 
@@ -50,6 +51,27 @@ pub async fn relay(local: UnixStream, tcp: TcpStream, channel: Channel) -> io::R
         ended = &mut into => {
             ended?;
             out.await
+        }
+    }
+}
+
+/// Reads what a connection begins with.
+///
+/// # Errors
+/// The text says why it is none.
+pub async fn read_opening(tcp: &mut TcpStream) -> Result<Opening, String> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 2048]);
+    loop {
+        if let Some(opening) = Opening::decode(&bytes).map_err(|e| e.to_string())? {
+            return Ok(opening);
+        }
+        match tcp.read(&mut chunk).await {
+            Ok(0) => return Err("it closed the connection".to_owned()),
+            Ok(count) => bytes.extend(&chunk[..count]),
+            Err(e) => return Err(e.to_string()),
+        }
+        if bytes.len() > OPENING_BYTES_MAX {
+            return Err("what it says first is too long".to_owned());
         }
     }
 }
@@ -155,8 +177,7 @@ async fn carry_in(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Initiator, Opening, Responder, SECRET, Scheme};
-    use tokio::io::AsyncReadExt as _;
+    use crate::{Initiator, Responder, SECRET, Scheme};
     use tokio::net::TcpListener;
 
     fn channels() -> (Channel, Channel) {

@@ -1,14 +1,20 @@
-//! Connections to node agents and step daemons: over a Unix socket on the same host, over TCP otherwise.
+//! Connections to node agents and step daemons: over a Unix socket on the same host, over an encrypted channel otherwise.
 
 use crate::connect::await_answer;
+use muster_channel::Scheme;
+use muster_model::ids::{JobId, StepNo};
+use muster_proto::address::Address;
 use muster_proto::frame;
+use muster_proto::hello::{ChannelAnswer, ChannelHello, JobCredential};
 use muster_proto::step::{AgentReply, AgentRequest};
 use muster_proto::version::Versions;
+use muster_trust::channel_secret;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// A request, after what says which version is spoken here: both are written at once.
 fn greeted(request: &AgentRequest) -> Vec<u8> {
@@ -17,36 +23,68 @@ fn greeted(request: &AgentRequest) -> Vec<u8> {
     bytes
 }
 
+/// How long a connection to another host may take to be made.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a node may take to find out who it is: the controller's word of the job may be on its way to it.
+const PROOF_PATIENCE: Duration = Duration::from_secs(25);
+
 /// An open connection.
 #[derive(Debug)]
-pub(crate) enum AgentStream {
-    /// On this host.
-    Unix(UnixStream),
-    /// Anywhere.
-    Tcp(TcpStream),
+pub(crate) struct AgentStream {
+    stream: UnixStream,
+    /// The address of this host on the way to the other; none if that is this one.
+    own_ip: Option<IpAddr>,
 }
 
+/// What shows another host that the caller may connect: which key he has, and the key.
+pub(crate) type Shown<'a> = (JobCredential, &'a [u8]);
+
 impl AgentStream {
-    /// Connects to `unix:/path` or `host:port`.
-    pub(crate) fn connect(address: &str) -> io::Result<AgentStream> {
-        let stream = match address.strip_prefix("unix:") {
-            Some(path) => AgentStream::Unix(UnixStream::connect(path)?),
-            None => {
-                let stream = TcpStream::connect(address)?;
-                stream.set_nodelay(true)?;
-                AgentStream::Tcp(stream)
+    /// Connects to the agent of an address, as the owner of a job whose key he has, if that is known.
+    pub(crate) fn connect_agent(
+        address: &str,
+        job: JobId,
+        key: Option<&[u8]>,
+    ) -> io::Result<AgentStream> {
+        AgentStream::connect(address, |_| Some((JobCredential::Owner(job), key?)))
+    }
+
+    /// Connects to the step daemon of an address, whose key is known.
+    pub(crate) fn connect_stepd(
+        address: &str,
+        (job, step): (JobId, StepNo),
+        key: &[u8],
+    ) -> io::Result<AgentStream> {
+        AgentStream::connect(address, |path| {
+            let path = path.to_owned();
+            Some((JobCredential::Step { job, step, path }, key))
+        })
+    }
+
+    fn connect<'a>(
+        address: &str,
+        show: impl FnOnce(&str) -> Option<Shown<'a>>,
+    ) -> io::Result<AgentStream> {
+        let found = Address::parse(address)
+            .ok_or_else(|| io::Error::other(format!("'{address}' is no address of a node")))?;
+        match found.elsewhere() {
+            None => Ok(AgentStream {
+                stream: UnixStream::connect(&found.path)?,
+                own_ip: None,
+            }),
+            Some(there) => {
+                let shown = show(&found.path).ok_or_else(|| {
+                    io::Error::other(format!("{}: the key of the job is not known", there.place))
+                })?;
+                connect_elsewhere(&there.place, &shown)
+                    .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", there.place)))
             }
-        };
-        Ok(stream)
+        }
     }
 
     /// The address of this host on the way to the peer.
     pub(crate) fn own_ip(&self) -> IpAddr {
-        match self {
-            AgentStream::Tcp(stream) => stream.local_addr().ok().map(|a| a.ip()),
-            AgentStream::Unix(_) => None,
-        }
-        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+        self.own_ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
     /// Sends one request.
@@ -56,7 +94,7 @@ impl AgentStream {
 
     /// Whether it is on this host.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self, AgentStream::Unix(_))
+        self.own_ip.is_none()
     }
 
     /// Sends one request, and this program's standard streams and the far end of a connection with it; gives the near
@@ -70,7 +108,10 @@ impl AgentStream {
         let flags = MsgFlags::MSG_NOSIGNAL;
         let sent = sendmsg::<()>(self.as_raw_fd(), &slices, &with, flags, None)?;
         self.write_all(&bytes[sent..])?;
-        Ok(AgentStream::Unix(near))
+        Ok(AgentStream {
+            stream: near,
+            own_ip: None,
+        })
     }
 
     /// Waits for one answer.
@@ -87,19 +128,13 @@ impl AgentStream {
 
 impl Read for AgentStream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            AgentStream::Unix(s) => s.read(buf),
-            AgentStream::Tcp(s) => s.read(buf),
-        }
+        self.stream.read(buf)
     }
 }
 
 impl Write for AgentStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            AgentStream::Unix(s) => s.write(buf),
-            AgentStream::Tcp(s) => s.write(buf),
-        }
+        self.stream.write(buf)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -109,18 +144,47 @@ impl Write for AgentStream {
 
 impl AsRawFd for AgentStream {
     fn as_raw_fd(&self) -> RawFd {
-        match self {
-            AgentStream::Unix(s) => s.as_raw_fd(),
-            AgentStream::Tcp(s) => s.as_raw_fd(),
-        }
+        self.stream.as_raw_fd()
     }
 }
 
 impl AsFd for AgentStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            AgentStream::Unix(s) => s.as_fd(),
-            AgentStream::Tcp(s) => s.as_fd(),
+        self.stream.as_fd()
+    }
+}
+
+/// Connects to the relay of a node on another host.
+fn connect_elsewhere(place: &str, (credential, key): &Shown<'_>) -> io::Result<AgentStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in place.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(tcp) => return begin(tcp, credential, key),
+            Err(e) => last = e,
         }
     }
+    Err(last)
+}
+
+/// Begins a channel on a connection.
+fn begin(tcp: TcpStream, credential: &JobCredential, key: &[u8]) -> io::Result<AgentStream> {
+    let own_ip = tcp.local_addr()?.ip();
+    let credential = frame::encode(credential);
+    let credential = credential.get(4..).unwrap_or_default();
+    let hello = frame::encode(&ChannelHello {
+        greeting: Versions::CLUSTER.greeting(),
+        host: String::new(),
+    });
+    let hello = hello.get(4..).unwrap_or_default();
+    let secret = channel_secret(key);
+    let proof = (Scheme::Job, credential, &secret);
+    let connected = muster_channel::connect(tcp, proof, hello, PROOF_PATIENCE)?;
+    let answer: ChannelAnswer = frame::decode(&connected.answer)?;
+    Versions::CLUSTER
+        .check(&answer.greeting, "the node's slurmd", "this command")
+        .map_err(|refusal| io::Error::other(refusal.detail))?;
+    Ok(AgentStream {
+        stream: connected.stream,
+        own_ip: Some(own_ip),
+    })
 }

@@ -366,7 +366,8 @@ fn each_agent(
 ) {
     let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
     for (node, address) in nodes.zip(&info.addresses) {
-        let answer = AgentStream::connect(address).and_then(|mut agent| {
+        let answer = AgentStream::connect_agent(address, info.job.id, Some(&info.key));
+        let answer = answer.and_then(|mut agent| {
             agent.send(request)?;
             agent.receive()
         });

@@ -6,9 +6,7 @@
 //! only for each other.
 
 mod names;
-mod refusals;
 mod setup;
-mod strangers;
 
 pub(crate) use setup::{NetworkSettings, NodeAddresses, Setup, prepare, set_addresses};
 
@@ -16,13 +14,13 @@ use crate::connection::Peer;
 use crate::failure;
 use crate::watchdog::{Doing, Pulse};
 use log::{debug, error, info};
-use muster_channel::relay::relay;
-use muster_channel::{Channel, OPENING_BYTES_MAX, Opening, Purpose, Responder, SECRET, Scheme};
+use muster_channel::admission::{Bounds, Refusals, StrangerId, Strangers};
+use muster_channel::relay::{read_opening, relay};
+use muster_channel::{Channel, Opening, Purpose, Responder, SECRET, Scheme};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
 use names::{LOOKUPS_MAX, Names};
-use refusals::Refusals;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
@@ -31,8 +29,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use strangers::{Bounds, StrangerId, Strangers};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
@@ -347,22 +344,5 @@ impl Network {
         Err(format!(
             "node {node} connects from {from}, but its NodeAddr is {address}, {found}: correct NodeAddr in slurm.conf"
         ))
-    }
-}
-
-async fn read_opening(tcp: &mut TcpStream) -> Result<Opening, String> {
-    let (mut bytes, mut chunk) = (Vec::new(), [0; 2048]);
-    loop {
-        if let Some(opening) = Opening::decode(&bytes).map_err(|e| e.to_string())? {
-            return Ok(opening);
-        }
-        match tcp.read(&mut chunk).await {
-            Ok(0) => return Err("it closed the connection".to_owned()),
-            Ok(count) => bytes.extend(&chunk[..count]),
-            Err(e) => return Err(e.to_string()),
-        }
-        if bytes.len() > OPENING_BYTES_MAX {
-            return Err("what it says first is too long".to_owned());
-        }
     }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Role {
     Shim,
     /// What runs the tasks of a step; started by the shim.
     StepDaemon,
+    /// What connects other hosts with a node's sockets; started by the supervisor.
+    Relay,
     /// What makes a credential for a node; started by the supervisor.
     Credential,
     /// What serves MPI beside a step daemon; started by that.
@@ -24,12 +26,13 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 7] = [
+const DAEMONS: [(&str, Role, &str); 8] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Supervisor, "noded"),
     (muster_node::AGENT_NAME, Role::Agent, "agent"),
     (muster_node::LAUNCHER_NAME, Role::Shim, "shim"),
     (muster_node::STEPD_NAME, Role::StepDaemon, "stepd"),
+    (muster_node::RELAY_NAME, Role::Relay, "relay"),
     (muster_node::CREDENTIAL_NAME, Role::Credential, "credential"),
     (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
 ];
@@ -39,8 +42,11 @@ pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     let daemons = DAEMONS
         .iter()
         .filter(|(_, role, _)| {
-            use Role::{Agent, Credential, PmixHost, Shim, StepDaemon};
-            !matches!(role, Agent | Shim | StepDaemon | PmixHost | Credential)
+            use Role::{Agent, Credential, PmixHost, Relay, Shim, StepDaemon};
+            !matches!(
+                role,
+                Agent | Shim | StepDaemon | PmixHost | Credential | Relay
+            )
         })
         .map(|(name, ..)| *name);
     daemons.chain(muster_cli::names())
@@ -75,6 +81,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::Agent => crate::slurmd::agent_main(),
         Role::Shim => muster_node::launcher_main(args.iter().cloned()),
         Role::StepDaemon => muster_node::stepd_main(),
+        Role::Relay => muster_node::relay_main(),
         Role::Credential => muster_node::credential_main(),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),

@@ -6,7 +6,7 @@ use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_channel::host::is_own;
 use muster_conf::endpoint::{conf_path, controller_socket};
-use muster_conf::{Config, NodeDef, expand_path};
+use muster_conf::{AuthMethod, Config, NodeDef, expand_path};
 use muster_node::{AgentLog, AgentOptions, NetworkOptions, SocketUnit};
 use nix::unistd::User;
 use std::fs::File;
@@ -200,46 +200,62 @@ fn check_accounts(config: &Config) -> Result<()> {
     muster_node::check_account(&config.slurmd_user)
 }
 
-/// How the controller is reached, if it is on another host.
-fn network(config: &Config) -> Result<NetworkOptions> {
-    let hosts = &config.slurmctld;
-    if hosts
-        .iter()
-        .any(|host| is_own(&host.host) || is_own(host.address()))
-    {
-        return Ok(NetworkOptions::default());
-    }
-    let port = *config.slurmctld_ports.start();
-    let place = |address: &str| match address.contains(':') {
+/// An address with its port, as it is written.
+fn place(address: &str, port: u16) -> String {
+    match address.contains(':') {
         true => format!("[{address}]:{port}"),
         false => format!("{address}:{port}"),
+    }
+}
+
+/// How the controller is reached if it is on another host, and where other hosts reach this node if there are others.
+fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
+    let none = config.authentication().method == AuthMethod::None;
+    let has_others = config.nodes.iter().any(|n| n.hostname != node.hostname);
+    let hosts = &config.slurmctld;
+    let is_here = hosts
+        .iter()
+        .any(|host| is_own(&host.host) || is_own(host.address()));
+    let listens = !none && (has_others || !is_here || config.raw.contains_key("AuthType"));
+    // Nodes that share a host share its ports, and reach each other by sockets.
+    let shares = config
+        .nodes
+        .iter()
+        .any(|other| other.hostname == node.hostname && other.name != node.name);
+    let mut network = NetworkOptions {
+        port: (listens && !shares).then_some(node.port),
+        place: place(&node.addr, node.port),
+        ..NetworkOptions::default()
     };
+    if is_here {
+        return Ok(network);
+    }
+    let port = *config.slurmctld_ports.start();
     let controllers = match &config.slurmctld_addr {
-        Some(address) => vec![place(address)],
-        None => hosts.iter().map(|host| place(host.address())).collect(),
+        Some(address) => vec![place(address, port)],
+        None => hosts
+            .iter()
+            .map(|host| place(host.address(), port))
+            .collect(),
     };
     let user = User::from_name(&config.slurm_user)
         .ok()
         .flatten()
         .map(|user| user.uid.as_raw())
         .or_else(|| config.slurm_user.parse().ok());
-    let receiver_uid = user.with_context(|| {
+    network.receiver_uid = user.with_context(|| {
         format!(
             "this host has no user '{}' (SlurmUser), for whom credentials to the controller are: make one with the uid that \
              it has on the controller's host",
             config.slurm_user
         )
     })?;
-    Ok(NetworkOptions {
-        controllers,
-        auth_type: config.text("AuthType").map(str::to_owned),
-        auth_info: config.text("AuthInfo").map(str::to_owned),
-        receiver_uid,
-        tcp_timeout_s: config
-            .text("TCPTimeout")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(2),
-    })
+    network.controllers = controllers;
+    network.auth_type = config.text("AuthType").map(str::to_owned);
+    network.auth_info = config.text("AuthInfo").map(str::to_owned);
+    let timeout = config.text("TCPTimeout").and_then(|text| text.parse().ok());
+    network.tcp_timeout_s = timeout.unwrap_or(2);
+    Ok(network)
 }
 
 fn start(args: Args) -> Result<ExitCode> {
@@ -290,7 +306,7 @@ fn start(args: Args) -> Result<ExitCode> {
         claimed_memory_mib: Some(node.real_memory_mib),
         launcher_program: None,
         slurmd_user: config.slurmd_user.clone(),
-        network: network(&config)?,
+        network: network(&config, node)?,
     };
     let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();

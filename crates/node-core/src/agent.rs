@@ -5,6 +5,7 @@
 //! [`Agent::on_event`] takes one event and gives the actions that follow. `muster_node::agent` executes them.
 
 mod actions;
+mod channels;
 mod clients;
 mod greeting;
 mod interface;
@@ -23,6 +24,7 @@ mod tests;
 pub mod transition;
 pub mod view;
 
+pub use channels::{ChannelPeer, ChannelRefusal, ChannelTarget};
 pub use clients::is_of_agents;
 pub use interface::{
     AgentAction, AgentEvent, ClientRequest, ConnId, DialId, PeerRequestId, RequestId, StdioId,

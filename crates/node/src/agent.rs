@@ -15,10 +15,11 @@ mod listener;
 mod mpi_probe;
 mod peers;
 pub(crate) mod quota;
+mod relay_link;
 mod socket;
 mod stepd_channels;
 mod supervisor_link;
-mod syscall_filter;
+pub(crate) mod syscall_filter;
 
 pub(crate) use peers::Peers;
 
@@ -63,6 +64,10 @@ enum Input {
     LauncherLost,
     /// A step daemon has sent something, or is gone.
     StepdReadable(StepdId),
+    /// The relay asks who may connect from another host.
+    ChannelAsked(relay_link::Question),
+    /// Who did is gone, or has no key.
+    ChannelGone(u64),
     /// A connection was closed for want of rights to this.
     Denied(audit::AuditedRequest, Refusal),
     /// Lines of the audit log were left out a while ago.
@@ -138,11 +143,14 @@ async fn serve(inherited: Inherited, replace_log: fn(File)) -> anyhow::Result<()
         replace_log,
     ));
     let dialer = PeerDialer::new(inherited.peers, requests.clone())?;
-    let peers = Peers::by_supervisor(dialer);
+    let peers = Peers::by_supervisor(dialer, &options.name);
     let mut executor = Executor::new(options.clone(), found, peers, inputs.clone());
     let quotas = quota::Quotas::new(inherited.supervisor_uid, descriptor_limit::raise());
     closing::start().context("a thread to close what users send")?;
-    listener::listen(inherited.listener, &quotas, inputs.clone())?;
+    let server = listener::listen(inherited.listener, &quotas, inputs.clone())?;
+    if let Some(end) = inherited.relay {
+        relay_link::keep(end, server, inputs.clone())?;
+    }
     let launcher = Dialer::new(inherited.launcher, requests.clone())?;
     launcher_link::keep(launcher, inputs.clone());
     let controller = Dialer::new(inherited.controller, requests)?;

@@ -4,6 +4,7 @@ use crate::numa::Numa;
 use crate::options::AgentOptions;
 use muster_model::node::NodeInfo;
 use muster_model::time::Timestamp;
+use muster_proto::address::{Address, HOST_FILE, NetworkPlace};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,9 +18,21 @@ pub(crate) fn is_agent_socket(path: &str) -> bool {
     Path::new(path) == agent_socket(Path::new(path).parent().unwrap_or(Path::new("")))
 }
 
-/// The address of that.
+/// The address of that, where all nodes are on one host.
 pub(crate) fn agent_address(spool: &Path) -> String {
     format!("unix:{}", agent_socket(spool).display())
+}
+
+/// The address of an agent, for its own host and for others if there are any.
+pub(crate) fn address(options: &AgentOptions) -> String {
+    let network = options.network.port.map(|_| NetworkPlace {
+        place: options.network.place.clone(),
+        host: read(&options.spool_dir.join(HOST_FILE).display().to_string())
+            .trim()
+            .to_owned(),
+    });
+    let path = agent_socket(&options.spool_dir).display().to_string();
+    Address { path, network }.to_string()
 }
 
 /// CPUs of the node: those it claims, else the machine's.
@@ -46,7 +59,7 @@ pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInf
     NodeInfo {
         cpus: cpus(options),
         memory_mib: options.claimed_memory_mib.unwrap_or(machine.memory_mib),
-        address: agent_address(&options.spool_dir),
+        address: address(options),
         numa_domains: numa.as_ref().map(|numa| numa.domains),
         numa_distances: numa.map(|numa| numa.distances).unwrap_or_default(),
         ..machine

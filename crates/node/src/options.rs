@@ -65,6 +65,12 @@ pub struct NetworkOptions {
     /// `TCPTimeout`, seconds.
     #[n(4)]
     pub tcp_timeout_s: u32,
+    /// `SlurmdPort`, at which other hosts reach this node's steps; none if there are no other hosts.
+    #[n(5)]
+    pub port: Option<u16>,
+    /// What they connect to, with the port.
+    #[n(6)]
+    pub place: String,
 }
 
 impl AgentOptions {

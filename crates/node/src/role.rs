@@ -18,6 +18,8 @@ pub const LAUNCHER_NAME: &str = "muster-shim";
 pub const STEPD_NAME: &str = "muster-stepd";
 /// Name under which the binary's own executable is started as a PMIx host.
 pub const HOST_NAME: &str = "muster-pmix";
+/// Name under which the binary's own executable is started as a relay.
+pub const RELAY_NAME: &str = "muster-relay";
 /// Name under which the binary's own executable is started to make a credential.
 pub const CREDENTIAL_NAME: &str = "muster-credential";
 

@@ -11,6 +11,7 @@
 mod account;
 mod launcher;
 pub(crate) mod lines;
+mod network;
 mod order;
 mod sockets;
 mod spool;
@@ -70,6 +71,8 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     launcher::ensure(&options)?;
     let cross_memory = probe.finish();
     let socket = NodeSocket::open(&options.spool_dir)?;
+    network::name_host(&options, &account).context("the file that names this host")?;
+    let relay = network::start_relay(&options, &account)?;
     let signals = watch_signals().context("signals")?;
     let order = Order {
         options: options.clone(),
@@ -77,9 +80,11 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         log_level: log.level.to_string(),
         log_to_stderr: log.to_stderr,
         has_log_file: log.file.is_some(),
+        has_relay: relay.is_some(),
         supervisor_uid: nix::unistd::geteuid().as_raw(),
     };
-    let mut supervisor = Supervisor::start(options, &order, &socket, log, &account, signals)?;
+    let inherited = (&socket, relay);
+    let mut supervisor = Supervisor::start(options, &order, inherited, log, &account, signals)?;
     let ended = supervisor.serve();
     // A client that asks now has no agent to wait for.
     drop(socket);
@@ -139,7 +144,7 @@ impl Supervisor {
     fn start(
         options: AgentOptions,
         order: &Order,
-        socket: &NodeSocket,
+        (socket, relay): (&NodeSocket, Option<OwnedFd>),
         log: AgentLog,
         account: &User,
         signals: SignalFd,
@@ -151,6 +156,7 @@ impl Supervisor {
         let mut kept: Vec<RawFd> = ends.map(|end| end.as_raw_fd()).into();
         kept.push(socket.number());
         kept.extend(log.file.as_ref().map(File::as_raw_fd));
+        kept.extend(relay.as_ref().map(OwnedFd::as_raw_fd));
         let environment = KEPT_VARIABLES.iter().filter_map(|name| {
             let value = std::env::var(name).ok()?;
             CString::new(format!("{name}={value}")).ok()

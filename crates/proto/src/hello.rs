@@ -3,6 +3,7 @@
 use crate::frame::Message;
 use crate::version::Greeting;
 use minicbor::{Decode, Encode};
+use muster_model::ids::{JobId, StepNo};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::validate::Validate;
 
@@ -36,4 +37,53 @@ pub struct ChannelAnswer {
 
 impl Message for ChannelAnswer {
     const BYTES_MAX: usize = 1 << 10;
+}
+
+/// The credential of a channel to a node: which key the secret of a channel to a node follows from, and what is
+/// to be reached there.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub enum JobCredential {
+    /// The agent, as the job's owner: the key is the one that the controller gives him.
+    #[n(0)]
+    Owner(#[n(0)] JobId),
+    /// The agent, as another of the job's nodes: the key is the one that agents of the job have.
+    #[n(1)]
+    Node {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// The node that connects.
+        #[n(1)]
+        #[valid(max_bytes = NAME_BYTES_MAX)]
+        node: String,
+    },
+    /// A step daemon: the key is the step's.
+    #[n(2)]
+    Step {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// The path of its socket.
+        #[n(2)]
+        #[valid(max_bytes = NAME_BYTES_MAX)]
+        path: String,
+    },
+}
+
+impl JobCredential {
+    /// The job.
+    pub fn job(&self) -> JobId {
+        match self {
+            JobCredential::Owner(job)
+            | JobCredential::Node { job, .. }
+            | JobCredential::Step { job, .. } => *job,
+        }
+    }
+}
+
+impl Message for JobCredential {
+    const BYTES_MAX: usize = 8 << 10;
 }

@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod acct;
+pub mod address;
 pub mod client;
 pub mod frame;
 pub mod hello;

@@ -123,6 +123,18 @@ pub enum AgentRequest {
     Greeting(#[n(0)] Greeting),
 }
 
+impl AgentRequest {
+    /// The job of a request between agents, and the key by which they know each other.
+    pub fn agents_key(&self) -> Option<(JobId, &ByteVec)> {
+        match self {
+            AgentRequest::StartStep(launch, _) => Some((launch.spec.job, &launch.key)),
+            AgentRequest::StepNodeEnded { job, key, .. }
+            | AgentRequest::SignalStep { job, key, .. } => Some((*job, key)),
+            _ => None,
+        }
+    }
+}
+
 /// What a batch script or a step inherits comes to nodes as the submitter has sent it.
 impl Message for ExecContext {}
 

@@ -61,6 +61,13 @@ pub fn derive_job_key(job_key: &[u8], used_for: JobKeyUse) -> Vec<u8> {
     derived.finalize().into_bytes()[..16].to_vec()
 }
 
+/// The secret of a channel that begins with this key, which both of its ends have (HMAC-SHA256).
+pub fn channel_secret(key: &[u8]) -> [u8; muster_channel::SECRET] {
+    let mut derived = keyed(key);
+    derived.update(b"muster: secret of a channel, 1");
+    derived.finalize().into_bytes().into()
+}
+
 /// The proof that the agent of a heterogeneous job's leader has given out this number: HMAC-SHA256 with the key of
 /// [`JobKeyUse::HetSteps`], cut to 16 bytes. srun carries it to the other components, and cannot make one.
 pub fn prove_step_number(key: &[u8], number: u32) -> Vec<u8> {

@@ -93,7 +93,7 @@ impl Session {
             };
             let here = info.addresses.iter().filter(|a| a.starts_with("unix:"));
             for address in here {
-                let found = inspect(address, id).unwrap_or_default();
+                let found = inspect(address, id, &info.key).unwrap_or_default();
                 if found.iter().any(|(known, ..)| *known == pid) {
                     return Ok(Some(info.job));
                 }
@@ -132,7 +132,7 @@ impl Session {
             if wanted.is_some_and(|w| w != name) {
                 continue;
             }
-            match inspect(address, job) {
+            match inspect(address, job, &info.key) {
                 Ok(processes) => {
                     for (pid, number, task) in processes {
                         if step.is_some_and(|s| s != number) {
@@ -165,8 +165,8 @@ impl Session {
 
 type Process = (u32, StepNo, Option<(u32, u32)>);
 
-fn inspect(address: &str, job: JobId) -> std::io::Result<Vec<Process>> {
-    let mut stream = AgentStream::connect(address)?;
+fn inspect(address: &str, job: JobId, key: &[u8]) -> std::io::Result<Vec<Process>> {
+    let mut stream = AgentStream::connect_agent(address, job, Some(key))?;
     stream.send(&AgentRequest::Inspect { job })?;
     match stream.receive()? {
         AgentReply::Processes(processes) => Ok(processes),

@@ -259,7 +259,16 @@ impl Executor {
                 let answer = allocation(job).map_err(controller_error);
                 self.events.push_back(SrunEvent::Allocation(answer));
             }
-            SrunAction::ConnectAgent(agent, address) => self.connect_agent(agent, &address),
+            SrunAction::ConnectAgent {
+                agent,
+                address,
+                job,
+                key,
+            } => {
+                let stream =
+                    AgentStream::connect_agent(&address, job, key.as_ref().map(|key| &***key));
+                self.connect_agent(agent, stream);
+            }
             SrunAction::SendRequest {
                 agent,
                 request,
@@ -274,7 +283,12 @@ impl Executor {
                 let result = run_program(&path);
                 self.events.push_back(SrunEvent::ProgramEnded(result));
             }
-            SrunAction::ConnectStepd(stepd, address) => self.connect_stepd(stepd, &address),
+            SrunAction::ConnectStepd {
+                stepd,
+                address,
+                step,
+                key,
+            } => self.connect_stepd(stepd, AgentStream::connect_stepd(&address, step, &key)),
             SrunAction::SendStepds(stepds, message) => self.send_stepds(&stepds, &message),
             SrunAction::CloseStepd(stepd) => self.stepds.retain(|peer| peer.id != stepd),
             SrunAction::CatchSignals { raw_terminal } => self.catch_signals(raw_terminal),
@@ -291,8 +305,8 @@ impl Executor {
         }
     }
 
-    fn connect_agent(&mut self, agent: AgentId, address: &str) {
-        self.events.push_back(match AgentStream::connect(address) {
+    fn connect_agent(&mut self, agent: AgentId, stream: io::Result<AgentStream>) {
+        self.events.push_back(match stream {
             Ok(stream) => {
                 let (is_local, own_ip) = (stream.is_local(), stream.own_ip());
                 self.agents.push((agent, stream));
@@ -327,8 +341,8 @@ impl Executor {
         });
     }
 
-    fn connect_stepd(&mut self, stepd: StepdId, address: &str) {
-        self.events.push_back(match AgentStream::connect(address) {
+    fn connect_stepd(&mut self, stepd: StepdId, stream: io::Result<AgentStream>) {
+        self.events.push_back(match stream {
             Ok(stream) => {
                 self.stepds.push(Peer::new(stepd, stream));
                 SrunEvent::StepdConnected(stepd)

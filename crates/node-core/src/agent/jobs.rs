@@ -12,6 +12,7 @@ use muster_model::effect::TerminateReason;
 use muster_model::ids::StepNo;
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::time::Timestamp;
+use muster_proto::address::Address;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
 
@@ -109,7 +110,11 @@ impl Agent {
                 direct,
                 pid,
             } => {
-                let address = format!("unix:{socket}");
+                let own = Address::parse(&self.node.config.address);
+                let address = match own {
+                    Some(own) => own.beside(&socket).to_string(),
+                    None => format!("unix:{socket}"),
+                };
                 let listening = Listening {
                     address,
                     wire,

@@ -122,6 +122,10 @@ pub(super) struct Part {
     /// The agent above in the tree, if that is not the lead.
     #[n(3)]
     pub(super) above: Option<String>,
+    /// The step's key, which its daemon asks for; nothing in records of earlier versions.
+    #[n(4)]
+    #[cbor(default)]
+    pub(super) step_key: Option<ByteVec>,
 }
 
 /// Whether a task may have srun's own streams: it is the only one, and nobody else writes to them.
@@ -216,6 +220,7 @@ impl NodeSteps {
             position: 0,
             lead: String::new(),
             above: None,
+            step_key: None,
         };
         let step = self.parts.entry(key).or_insert(NodeStep { state, part });
         step.state = next;
@@ -304,6 +309,7 @@ impl Agent {
             position,
             lead: launch.lead.clone(),
             above: launch.above.clone(),
+            step_key: Some(launch.step_key.clone()),
         };
         if !self.node_steps.begin(key, run) {
             return self.step_refused(&launch, origin, "the step has been started here");

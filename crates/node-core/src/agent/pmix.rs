@@ -3,6 +3,7 @@
 use super::node::Node;
 use crate::messages::{JobAttempt, PmixOrder, UcxOrder};
 use crate::pmix_place;
+use muster_proto::address::Address;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};
 
@@ -65,6 +66,7 @@ impl Node {
         let name = launch.names.get(launch.position as usize);
         let at = grant.alloc.nodes.iter().position(|n| Some(&n.name) == name);
         let address = at.and_then(|at| grant.addresses.get(at));
+        let address = address.filter(|text| Address::parse(text).is_none());
         match address.and_then(|a| a.rsplit_once(':')) {
             Some((host, _)) if !host.is_empty() && host != "unix" && !host.contains('/') => {
                 host.to_owned()

@@ -181,7 +181,16 @@ impl Creation {
         let agent = AgentId(self.next_agent);
         self.next_agent += 1;
         self.agent = Some(agent);
-        out.push(SrunAction::ConnectAgent(agent, self.address.clone()));
+        let key = match &self.spec {
+            Some(spec) => spec.key.clone(),
+            None => self.number_key.clone(),
+        };
+        out.push(SrunAction::ConnectAgent {
+            agent,
+            address: self.address.clone(),
+            job: self.job,
+            key,
+        });
     }
 
     /// The agent whose answer is waited for.

@@ -1,6 +1,7 @@
 //! What happens to srun, and what it has done about it. Connections are numbers here, which the executor maps to what it holds.
 
 use super::config::{Feed, Sink};
+use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState};
 use muster_model::refusal::Refusal;
@@ -103,7 +104,16 @@ pub enum SrunAction {
     /// Ask the controller about the allocation of a job. Answered by [`SrunEvent::Allocation`].
     AskAllocation(JobId),
     /// Connect to an agent. Answered by [`SrunEvent::AgentConnected`] or [`SrunEvent::AgentUnreachable`].
-    ConnectAgent(AgentId, String),
+    ConnectAgent {
+        /// The number of the connection.
+        agent: AgentId,
+        /// Where it listens.
+        address: String,
+        /// For which job.
+        job: JobId,
+        /// The owner's key of the job, if it is known: an agent on another host wants it.
+        key: Option<ByteVec>,
+    },
     /// Send a request. Answered by [`SrunEvent::RequestSent`], and by the agent later.
     SendRequest {
         /// To which agent.
@@ -120,7 +130,16 @@ pub enum SrunAction {
     /// Run a program to its end. Answered by [`SrunEvent::ProgramEnded`].
     RunProgram(String),
     /// Connect to a step daemon. Answered by [`SrunEvent::StepdConnected`] or [`SrunEvent::StepdUnreachable`].
-    ConnectStepd(StepdId, String),
+    ConnectStepd {
+        /// The number of the connection.
+        stepd: StepdId,
+        /// Where it listens.
+        address: String,
+        /// Its step.
+        step: (JobId, StepNo),
+        /// The key of the step: a node of another host wants it.
+        key: ByteVec,
+    },
     /// Send a message to step daemons.
     SendStepds(Vec<StepdId>, ToStepd),
     /// Close the connection to a step daemon.

@@ -239,7 +239,13 @@ impl Nodes {
         }
         let id = StepdId(self.next_stepd);
         self.next_stepd += 1;
-        out.push(SrunAction::ConnectStepd(id, head.node.address.clone()));
+        let part = &self.parts[head.part];
+        out.push(SrunAction::ConnectStepd {
+            stepd: id,
+            address: head.node.address.clone(),
+            step: (part.job, part.step),
+            key: part.key.clone(),
+        });
         self.peers.push(Peer {
             id,
             tree: self.parts[head.part].is_tree(),

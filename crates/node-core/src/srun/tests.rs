@@ -189,7 +189,9 @@ impl Bench {
             SrunAction::AskAllocation(_) => {
                 return Some(SrunEvent::Allocation(self.allocation.clone()));
             }
-            SrunAction::ConnectAgent(agent, address) => return Some(self.connect(agent, address)),
+            SrunAction::ConnectAgent { agent, address, .. } => {
+                return Some(self.connect(agent, address));
+            }
             SrunAction::SendRequest {
                 agent,
                 request,
@@ -217,7 +219,7 @@ impl Bench {
                 self.programs.push(path);
                 return Some(SrunEvent::ProgramEnded(Ok(())));
             }
-            SrunAction::ConnectStepd(stepd, address) => {
+            SrunAction::ConnectStepd { stepd, address, .. } => {
                 if self.unreachable.contains(&address) {
                     return Some(SrunEvent::StepdUnreachable(stepd, "refused".to_owned()));
                 }

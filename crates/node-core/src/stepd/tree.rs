@@ -5,6 +5,8 @@
 //!
 //! The connections are the executor's. What comes from below goes up as it is, past this.
 
+use minicbor::bytes::ByteVec;
+use muster_model::ids::{JobId, StepNo};
 use muster_model::tree;
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
@@ -46,6 +48,10 @@ pub struct Branch {
     pub address: String,
     /// What it is sent first, as a frame.
     pub greeting: Rc<Vec<u8>>,
+    /// The step, and its key: a node of another host wants it.
+    pub step: (JobId, StepNo),
+    /// See there.
+    pub key: ByteVec,
 }
 
 /// A frame for the node below at a position.
@@ -75,6 +81,8 @@ impl Tree {
                 position: number(branch.start),
                 address: address(branch.start).unwrap_or_default(),
                 greeting: Rc::new(frame::encode(&ToStepd::Attach(Box::new(hand)))),
+                step: (launch.spec.job, launch.step),
+                key: attach.key.clone(),
             }
         };
         let below = branches.iter().map(to).collect();

@@ -8,6 +8,7 @@ use super::launcher_link::LauncherOutlet;
 use super::listener::Asker;
 use super::peers::Peers;
 use super::quota::Charge;
+use super::relay_link::Question;
 use super::stepd_channels::StepdChannels;
 use super::{Found, Input, mpi_probe};
 use crate::descriptors::OrderFds;
@@ -19,7 +20,7 @@ use muster_model::ids::{Attempt, JobId};
 use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::{
-    Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, PeerRequestId,
+    Agent, AgentAction, AgentConfig, AgentEvent, ChannelRefusal, ClientRequest, ConnId, DialId, PeerRequestId,
     RequestId, StdioId, StepdId, Timer,
 };
 use muster_node_core::messages::{LauncherCommand, StepOrder};
@@ -28,9 +29,12 @@ use muster_proto::client::{Request, RequestBody};
 use muster_proto::frame;
 use muster_proto::node::{NodeHello, ToCtld};
 use muster_proto::step::{AgentReply, AgentRequest};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+
+/// Questions of the relay's that wait for a job. The relay gives each up after a while.
+const QUESTIONS_MAX: usize = 256;
 
 /// A request that is not over.
 struct OpenRequest {
@@ -73,6 +77,8 @@ pub(super) struct Executor {
     stepds: StepdChannels,
     /// Answers to actions, which come before all other events.
     events: VecDeque<AgentEvent>,
+    /// Who asks from other hosts for what is not known here yet.
+    questions: BTreeMap<u64, Question>,
     is_stopping: bool,
 }
 
@@ -87,7 +93,7 @@ impl Executor {
         let config = AgentConfig {
             name: options.name.clone(),
             cluster: options.cluster.clone(),
-            address: info::agent_address(&options.spool_dir),
+            address: info::address(&options),
             spool_dir: options.spool_dir.clone(),
             cross_memory_pays: found.cross_memory.as_ref().map(|c| c.pays()),
             listens_at: found.listens_at,
@@ -114,6 +120,7 @@ impl Executor {
             next_id: 0,
             stepds: StepdChannels::default(),
             events: VecDeque::new(),
+            questions: BTreeMap::new(),
             is_stopping: false,
         }
     }
@@ -153,6 +160,15 @@ impl Executor {
                 Some(AgentEvent::LauncherLost)
             }
             Input::StepdReadable(stepd) => self.stepds.read(stepd),
+            Input::ChannelAsked(question) => {
+                self.questions.insert(question.number, question);
+                self.answer_questions();
+                None
+            }
+            Input::ChannelGone(number) => {
+                self.questions.remove(&number);
+                None
+            }
             Input::Denied(audited, refusal) => {
                 self.note_refusal(&audited, &refusal);
                 None
@@ -174,9 +190,31 @@ impl Executor {
         }
     }
 
+    /// Answers those of the relay's questions that can be: a job may come to be known here after somebody has connected for it.
+    fn answer_questions(&mut self) {
+        let mut later = BTreeMap::new();
+        for (number, question) in std::mem::take(&mut self.questions) {
+            match self.agent.channel_peer(&question.credential) {
+                Ok(peer) => question.answer(peer),
+                Err(ChannelRefusal::NotHere) => drop(later.insert(number, question)),
+                Err(why) => question.refuse(&why.to_string()),
+            }
+        }
+        // Whoever has a key is answered soon: the oldest are those that have none.
+        while later.len() > QUESTIONS_MAX
+            && let Some((_, oldest)) = later.pop_first()
+        {
+            oldest.refuse(&ChannelRefusal::NotHere.to_string());
+        }
+        self.questions = later;
+    }
+
     /// Sends what a burst of events has brought.
     pub(super) fn flush(&mut self) {
         while self.run(AgentEvent::Idle) {}
+        if !self.questions.is_empty() {
+            self.answer_questions();
+        }
         self.flush_launcher(OrderFds::default());
         if let Some(controller) = &self.controller
             && !self.to_controller.is_empty()

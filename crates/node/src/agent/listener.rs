@@ -38,12 +38,12 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 /// For how long one may be that has sent a part of a request.
 const HALF_SENT_MAX: Duration = Duration::from_secs(10);
 
-/// Serves the sockets of the agent in the background.
+/// Serves the sockets of the agent in the background. Gives what serves connections that come otherwise.
 pub(super) fn listen(
     listener: UnixListener,
     quotas: &Quotas,
     inputs: mpsc::UnboundedSender<Input>,
-) -> io::Result<()> {
+) -> io::Result<Server> {
     listener.set_nonblocking(true)?;
     let listener = sys::watch(listener, Interest::READABLE)?;
     let accept = |listener: &UnixListener| {
@@ -55,37 +55,57 @@ pub(super) fn listen(
         };
         Ok((stream, uid))
     };
-    let serving = Serving {
+    let server = Server {
         next: Arc::new(AtomicU64::new(0)),
         quotas: quotas.clone(),
         inputs,
     };
-    tokio::spawn(welcome(listener, accept, serving));
-    Ok(())
+    tokio::spawn(welcome(listener, accept, server.clone()));
+    Ok(server)
 }
 
 /// What is common to all connections.
 #[derive(Clone)]
-struct Serving {
+pub(super) struct Server {
     next: Arc<AtomicU64>,
     quotas: Quotas,
     inputs: mpsc::UnboundedSender<Input>,
+}
+
+impl Server {
+    /// Serves a connection from another host: of this user, or of the agent of a node.
+    pub(super) fn serve_remote(&self, stream: UnixStream, uid: u32, node: Option<String>) {
+        let client = self.quotas.client(uid).and_then(|mut client| match &node {
+            Some(node) => client.become_agent(node).then_some(client),
+            None => Some(client),
+        });
+        match client {
+            Some(client) => self.serve(stream, client, 0),
+            None => turn_away(stream, uid),
+        }
+    }
+
+    fn serve(&self, stream: UnixStream, client: Client, pid: u32) {
+        let conn = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        tokio::spawn(serve(stream, (client, pid), conn, self.inputs.clone()));
+    }
 }
 
 /// Serves everybody who connects. Who that is, is known before anything is received.
 async fn welcome(
     socket: AsyncFd<UnixListener>,
     accept: impl Fn(&UnixListener) -> io::Result<(UnixStream, u32)>,
-    serving: Serving,
+    server: Server,
 ) {
     loop {
         match socket.async_io(Interest::READABLE, &accept).await {
             Ok((stream, uid)) => {
-                let client = serving.quotas.client(uid);
+                let client = server.quotas.client(uid);
                 match client.filter(|_| closing::waiting_of(uid) < WAITING_MAX) {
                     Some(client) => {
-                        let conn = serving.next.fetch_add(1, Ordering::Relaxed) + 1;
-                        tokio::spawn(serve(stream, client, conn, serving.inputs.clone()));
+                        let peer = getsockopt(&stream, PeerCredentials);
+                        let pid = peer.map_or(0, |peer| peer.pid().unsigned_abs());
+                        server.serve(stream, client, pid);
                     }
                     None => turn_away(stream, uid),
                 }
@@ -144,11 +164,10 @@ async fn send_replies(socket: Socket, mut replies: mpsc::UnboundedReceiver<Agent
 
 async fn serve(
     stream: UnixStream,
-    client: Client,
+    (client, pid): (Client, u32),
     conn: u64,
     inputs: mpsc::UnboundedSender<Input>,
 ) {
-    let pid = getsockopt(&stream, PeerCredentials).map_or(0, |peer| peer.pid().unsigned_abs());
     let socket = match Socket::new(stream) {
         Ok(socket) => socket,
         Err(e) => return log::error!("connection {conn}: {e}"),

@@ -3,9 +3,13 @@
 
 use super::socket::Socket;
 use super::supervisor_link::PeerDialer;
-use crate::info;
+use crate::{info, remote};
 use anyhow::{Context as _, bail};
+use minicbor::bytes::ByteVec;
+use muster_model::ids::JobId;
+use muster_proto::address::{Address, NetworkPlace};
 use muster_proto::frame::{self, Frames};
+use muster_proto::hello::JobCredential;
 use muster_proto::step::{AgentReply, AgentRequest};
 use muster_proto::version::Versions;
 use std::collections::HashMap;
@@ -16,41 +20,43 @@ use std::sync::{Arc, Mutex, PoisonError};
 const KEPT_MAX: usize = 4;
 
 /// Connections that wait for requests, by address. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Peers {
     kept: Arc<Mutex<HashMap<String, Vec<Socket>>>>,
     /// Most that are kept to an agent.
     most: usize,
     way: Way,
+    /// The node that asks.
+    node: Arc<str>,
 }
 
 /// How connections are made. Either way they begin with the name of the node that asks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 enum Way {
-    /// Not at all.
-    #[default]
-    None,
     /// By the supervisor: this process may not reach all sockets, nor be believed for which node it speaks.
     Supervisor(Arc<PeerDialer>),
-    /// By this process, which has the supervisor's user, for this node.
-    Direct(Arc<str>),
+    /// By this process, which has the supervisor's user.
+    Direct,
 }
 
 impl Peers {
     /// Keeps connections, which the supervisor makes.
-    pub(super) fn by_supervisor(dialer: PeerDialer) -> Peers {
+    pub(super) fn by_supervisor(dialer: PeerDialer, node: &str) -> Peers {
         Peers {
             most: KEPT_MAX,
+            node: node.into(),
             way: Way::Supervisor(Arc::new(dialer)),
-            ..Peers::default()
+            kept: Arc::default(),
         }
     }
 
     /// Makes a connection for each request, for this node.
     pub(crate) fn direct(node: &str) -> Peers {
         Peers {
-            way: Way::Direct(node.into()),
-            ..Peers::default()
+            way: Way::Direct,
+            node: node.into(),
+            kept: Arc::default(),
+            most: 0,
         }
     }
 
@@ -60,11 +66,9 @@ impl Peers {
         address: &str,
         request: &AgentRequest,
     ) -> anyhow::Result<AgentReply> {
-        let Some(path) = address.strip_prefix("unix:") else {
-            bail!(
-                "agents on other machines (address '{address}') cannot be reached by this version"
-            );
-        };
+        let found = Address::parse(address);
+        let found = found.with_context(|| format!("{address} is no address of an agent"))?;
+        let shown = request.agents_key();
         let request = frame::encode(request);
         // One that does not answer was left behind by an agent that is gone; another may be there. What it was asked for
         // twice, it does once.
@@ -75,22 +79,40 @@ impl Peers {
         let (reply, socket) = match answer {
             Some(answer) => answer,
             None => {
-                anyhow::ensure!(info::is_agent_socket(path), "{address} is no agent");
-                exchange(self.connect(path).await?, &request).await?
+                let socket = match (found.elsewhere(), shown) {
+                    (Some(there), Some(shown)) => self.connect_elsewhere(there, shown).await?,
+                    (Some(_), None) => bail!("{address}: that is not for other hosts"),
+                    (None, _) => self.connect(&found.path).await?,
+                };
+                exchange(socket, &request).await?
             }
         };
         self.keep(address, socket);
         Ok(reply)
     }
 
+    /// Connects to the agent of a node on another host, by the key of a job that both have.
+    async fn connect_elsewhere(
+        &self,
+        there: &NetworkPlace,
+        (job, key): (JobId, &ByteVec),
+    ) -> anyhow::Result<Socket> {
+        let credential = JobCredential::Node {
+            job,
+            node: self.node.to_string(),
+        };
+        let stream = remote::connect(&there.place, &credential, key).await;
+        Ok(Socket::new(stream.with_context(|| there.place.clone())?)?)
+    }
+
     async fn connect(&self, path: &str) -> anyhow::Result<Socket> {
+        anyhow::ensure!(info::is_agent_socket(path), "{path} is no agent's socket");
         match &self.way {
-            Way::None => bail!("there is no way to other agents"),
             Way::Supervisor(dialer) => Ok(dialer.connect(path).await?),
-            Way::Direct(node) => {
+            Way::Direct => {
                 let socket = Socket::connect(Path::new(path)).await?;
                 let greeting = Some(Versions::CLUSTER.greeting());
-                let serve = AgentRequest::ServeNode(node.to_string(), greeting);
+                let serve = AgentRequest::ServeNode(self.node.to_string(), greeting);
                 let restricted = frame::encode(&serve);
                 socket.write_all(&restricted).await?;
                 Ok(socket)

@@ -60,7 +60,7 @@ const NAME_SPACES: [libc::c_int; 8] = [
 ///
 /// # Errors
 /// The kernel has no filters, or this machine's architecture is not known here.
-pub(super) fn apply() -> anyhow::Result<()> {
+pub(crate) fn apply() -> anyhow::Result<()> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     refused.insert(libc::SYS_clone, name_space_rules()?);

@@ -404,7 +404,7 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
         } else {
             libc::POLLOUT
         };
-        let mut fds = vec![entry(client.wire.stream.as_raw_fd(), libc::POLLIN | writes)];
+        let mut fds = vec![entry(client.wire.number(), libc::POLLIN | writes)];
         let below = place.below.interests(false);
         fds.extend(below.map(|(fd, events)| entry(fd, events)));
         sys::poll(&mut fds, -1)?;

@@ -10,6 +10,7 @@ use muster_node_core::launcher::{EncodedEnd, StepdEventRef, step_of_result};
 use muster_node_core::messages::{
     FirstOrder, JobAttempt, RunningStep, StepdCommand, StepdEvent, VERSIONS,
 };
+use muster_proto::address::HOST_FILE;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +18,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -88,6 +89,13 @@ impl Channel {
     }
 }
 
+/// The group of the node's relay, which connects other hosts with step daemons: the supervisor gives it the file that names
+/// this host. None where there is no relay.
+fn relay_group(spool: &Path) -> Option<u32> {
+    let file = std::fs::symlink_metadata(spool.join(HOST_FILE)).ok()?;
+    Some(file.gid()).filter(|gid| *gid != 0 && nix::unistd::geteuid().is_root())
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Stepds {
@@ -134,11 +142,12 @@ impl Stepds {
         row: Row,
     ) -> io::Result<StartedStepd> {
         let user = &order.step.order.user;
-        let listener = super::bind(socket, 0o600)?;
+        let relay = relay_group(&order.spool);
+        let listener = super::bind(socket, if relay.is_some() { 0o660 } else { 0o600 })?;
         // No message to a step daemon by this socket has any: see [`sys::refuse_descriptors`].
         let _ = sys::refuse_descriptors(&listener);
         if nix::unistd::geteuid().is_root() {
-            chown(socket, Some(user.uid), Some(user.gid))?;
+            chown(socket, Some(user.uid), Some(relay.unwrap_or(user.gid)))?;
         }
         let wire = listen.map(listen_at).transpose()?;
         let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;

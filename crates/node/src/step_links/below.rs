@@ -2,16 +2,20 @@
 //! [`muster_node_core::stepd::tree`]'s.
 
 use super::wire::Wire;
-use crate::sys;
+use crate::{remote, sys};
+use muster_channel::{Scheme, open};
 use muster_node_core::messages::User;
 use muster_node_core::stepd::tree::{Branch, OUTPUT_MAX};
+use muster_proto::address::{Address, NetworkPlace};
 use muster_proto::frame;
+use muster_proto::hello::JobCredential;
 use muster_proto::step::FromStepd;
 use nix::sys::socket::sockopt::SendTimeout;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::Uid;
 use std::io;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
@@ -69,16 +73,16 @@ impl Below {
     pub(crate) fn interests(&self, full: bool) -> impl Iterator<Item = (RawFd, i16)> {
         self.nodes.iter().map(move |node| {
             let reads = if full { 0 } else { libc::POLLIN };
-            let writes = if node.wire.output.is_empty() {
-                0
-            } else {
+            let writes = if node.wire.has_output() {
                 libc::POLLOUT
+            } else {
+                0
             };
             // A hang-up is always reported; it must not be while it cannot be dealt with.
             let fd = if reads | writes == 0 {
                 -1
             } else {
-                node.wire.stream.as_raw_fd()
+                node.wire.number()
             };
             (fd, reads | writes)
         })
@@ -100,14 +104,19 @@ impl Node {
     /// Connects to an address that srun has given. It may be of anything that listens: the user's rights count, and
     /// the other side sees the user.
     fn connect(branch: &Branch, user: Option<&User>) -> io::Result<Node> {
-        let path = branch.address.strip_prefix("unix:").ok_or_else(|| {
-            io::Error::other("step daemons on other machines cannot be reached by this version")
-        })?;
-        let connected = match user.filter(|_| Uid::effective().is_root()) {
-            Some(user) => sys::acting_as(user, || connect_soon(path))?,
-            None => connect_soon(path),
+        let address = Address::parse(&branch.address)
+            .ok_or_else(|| io::Error::other("this is no address of a step daemon"))?;
+        let mut wire = match address.elsewhere() {
+            Some(there) => connect_elsewhere(there, &address.path, branch)?,
+            None => {
+                let path = address.path.as_str();
+                let connected = match user.filter(|_| Uid::effective().is_root()) {
+                    Some(user) => sys::acting_as(user, || connect_soon(path))?,
+                    None => connect_soon(path),
+                };
+                Wire::new(connected?)?
+            }
         };
-        let mut wire = Wire::new(connected?)?;
         wire.output.extend_from_slice(&branch.greeting);
         let mut node = Node {
             position: branch.position,
@@ -140,6 +149,29 @@ impl Node {
     }
 }
 
+/// Connects to a step daemon on another host, by the step's key.
+fn connect_elsewhere(there: &NetworkPlace, path: &str, branch: &Branch) -> io::Result<Wire> {
+    let (job, step) = branch.step;
+    let path = path.to_owned();
+    let credential = JobCredential::Step { job, step, path };
+    let (credential, secret) = remote::proof(&credential, &branch.key);
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in there.place.to_socket_addrs()? {
+        let tcp = match TcpStream::connect_timeout(&address, remote::CONNECT_PATIENCE) {
+            Ok(tcp) => tcp,
+            Err(e) => {
+                last = e;
+                continue;
+            }
+        };
+        let proof = (Scheme::Job, credential.as_slice(), &secret);
+        let (channel, answer) = open(&tcp, proof, &remote::hello(), remote::CONNECT_PATIENCE)?;
+        remote::check_answer(&answer, "slurmd there").map_err(io::Error::other)?;
+        return Wire::remote(tcp, channel);
+    }
+    Err(last)
+}
+
 /// Connects, if the other side takes that within a few seconds.
 fn connect_soon(path: &str) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC;
@@ -156,6 +188,7 @@ fn is_over(frame: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::ids::{JobId, StepNo};
     use nix::sys::socket::getsockopt;
     use nix::sys::socket::sockopt::PeerCredentials;
     use std::fs::{self, Permissions};
@@ -187,6 +220,8 @@ mod tests {
                 position: 1,
                 address: address.to_owned(),
                 greeting: Rc::new(Vec::new()),
+                step: (JobId(1), StepNo(0)),
+                key: Vec::new().into(),
             };
             below.connect(vec![branch], Some(&nobody()))
         };

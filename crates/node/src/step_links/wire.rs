@@ -1,14 +1,26 @@
 //! A connection of a step daemon's that never blocks: what was read and is no whole message yet, and what waits to be
 //! taken.
 
+use muster_channel::Channel;
 use muster_proto::frame::Frames;
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
+
+/// What a connection goes through.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// A socket of this host.
+    Local(UnixStream),
+    /// A channel to another host; and what is sealed and was not taken yet.
+    Remote(TcpStream, Box<Channel>, Vec<u8>),
+}
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    pub(crate) stream: UnixStream,
+    link: Link,
     pub(crate) input: Frames,
     /// Frames that the other side has not taken yet.
     pub(crate) output: Vec<u8>,
@@ -21,23 +33,79 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Wire> {
         stream.set_nonblocking(true)?;
-        Ok(Wire {
-            stream,
+        Ok(Wire::over(Link::Local(stream)))
+    }
+
+    /// Over a channel to another host.
+    pub(crate) fn remote(tcp: TcpStream, channel: Channel) -> io::Result<Wire> {
+        tcp.set_nonblocking(true)?;
+        Ok(Wire::over(Link::Remote(tcp, Box::new(channel), Vec::new())))
+    }
+
+    fn over(link: Link) -> Wire {
+        Wire {
+            link,
             input: Frames::default(),
             output: Vec::new(),
             open: true,
             received: 0,
-        })
+        }
+    }
+
+    /// The number to poll.
+    pub(crate) fn number(&self) -> RawFd {
+        match &self.link {
+            Link::Local(stream) => stream.as_raw_fd(),
+            Link::Remote(tcp, ..) => tcp.as_raw_fd(),
+        }
+    }
+
+    /// The socket, if it is one of this host.
+    pub(crate) fn local(&self) -> Option<&UnixStream> {
+        match &self.link {
+            Link::Local(stream) => Some(stream),
+            Link::Remote(..) => None,
+        }
+    }
+
+    /// See [`Wire::local`].
+    pub(crate) fn into_local(self) -> Option<UnixStream> {
+        match self.link {
+            Link::Local(stream) => Some(stream),
+            Link::Remote(..) => None,
+        }
+    }
+
+    /// Whether something waits to be taken by the other side.
+    pub(crate) fn has_output(&self) -> bool {
+        let sealed = match &self.link {
+            Link::Local(_) => false,
+            Link::Remote(_, _, sealed) => !sealed.is_empty(),
+        };
+        sealed || !self.output.is_empty()
     }
 
     /// Takes in what has come.
     pub(crate) fn read(&mut self) {
         let mut chunk = [0; 64 << 10];
-        match self.stream.read(&mut chunk) {
+        let read = match &mut self.link {
+            Link::Local(stream) => stream.read(&mut chunk),
+            Link::Remote(tcp, ..) => tcp.read(&mut chunk),
+        };
+        match read {
             Ok(0) => self.open = false,
             Ok(n) => {
-                self.input.push(&chunk[..n]);
                 self.received += n;
+                match &mut self.link {
+                    Link::Local(_) => self.input.push(&chunk[..n]),
+                    Link::Remote(_, channel, _) => {
+                        let mut plain = Vec::new();
+                        channel.opener.push(&chunk[..n]);
+                        while let Ok(true) = channel.opener.open_next(&mut plain)
+                            .inspect_err(|_| self.open = false) {}
+                        self.input.push(&plain);
+                    }
+                }
             }
             Err(e)
                 if matches!(
@@ -53,19 +121,46 @@ impl Wire {
     /// # Errors
     /// It takes no more. The rest is dropped; what it has said before may still be to be read.
     pub(crate) fn write(&mut self) -> io::Result<()> {
-        let mut done = 0;
-        while done < self.output.len() && self.open {
-            match self.stream.write(&self.output[done..]) {
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) => {
+        if !self.open {
+            return Ok(());
+        }
+        let written = match &mut self.link {
+            Link::Local(stream) => write_some(stream, &mut self.output),
+            Link::Remote(tcp, channel, sealed) => {
+                // What is sealed leaves before more is: the other side's slowness is seen in what waits here.
+                write_some(tcp, sealed).and_then(|()| {
+                    if !sealed.is_empty() || self.output.is_empty() {
+                        return Ok(());
+                    }
+                    let sealing = channel.sealer.seal(&self.output, sealed);
+                    sealing.map_err(io::Error::other)?;
                     self.output.clear();
-                    return Err(e);
-                }
+                    write_some(tcp, sealed)
+                })
+            }
+        };
+        if written.is_err() {
+            self.output.clear();
+        }
+        written
+    }
+}
+
+/// Writes as much of some bytes as is taken now, and leaves the rest.
+fn write_some(to: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let mut done = 0;
+    let mut result = Ok(());
+    while done < bytes.len() {
+        match to.write(&bytes[done..]) {
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            Err(e) => {
+                result = Err(e);
+                break;
             }
         }
-        self.output.drain(..done);
-        Ok(())
     }
+    bytes.drain(..done);
+    result
 }

@@ -95,7 +95,7 @@ impl Connections {
             }
             return None;
         };
-        let is_own = matches!(message, ToStepd::Adopt(_)) && is_own(&stranger.wire.stream);
+        let is_own = matches!(message, ToStepd::Adopt(_)) && stranger.wire.local().is_some_and(is_own);
         self.greeted = Some((id, stranger));
         Some((id, message, is_own))
     }
@@ -109,7 +109,7 @@ impl Connections {
     /// It is the launcher's.
     pub(super) fn take_launcher(&mut self, id: ClientId) -> Option<UnixStream> {
         let client = self.greeted.take_if(|(of, _)| *of == id);
-        client.map(|(_, client)| client.wire.stream)
+        client.and_then(|(_, client)| client.wire.into_local())
     }
 
     /// It is nobody's who is understood here.

@@ -160,7 +160,7 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
         true => libc::POLLOUT,
         false => 0,
     };
-    let client = client.map(|c| c.wire.stream.as_raw_fd());
+    let client = client.map(|c| c.wire.number());
     fds.push(entry(client, reading | writing));
     let pmix = tasks.and_then(|t| t.pmix.as_ref());
     let (host, events) = pmix.map_or((-1, 0), |p| p.interest(is_full));
@@ -168,7 +168,7 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
     let agent = executor.agent.as_ref().map(|a| a.stream.as_raw_fd());
     fds.push(input(agent));
     for (_, stranger) in &executor.connections.strangers {
-        fds.push(input(Some(stranger.wire.stream.as_raw_fd())));
+        fds.push(input(Some(stranger.wire.number())));
     }
     let before = fds.len();
     let below = tasks.into_iter().flat_map(|t| t.below.interests(is_choked));

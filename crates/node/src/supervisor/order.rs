@@ -43,6 +43,10 @@ pub(super) struct Order {
     /// The user of the supervisor, which makes connections to other agents.
     #[n(5)]
     pub(super) supervisor_uid: u32,
+    /// There is a relay for other hosts.
+    #[n(6)]
+    #[cbor(default)]
+    pub(super) has_relay: bool,
 }
 
 impl Order {
@@ -69,6 +73,8 @@ pub(crate) struct Inherited {
     pub(crate) logs: OwnedFd,
     /// Where srun and other agents connect.
     pub(crate) listener: UnixListener,
+    /// Leads to the relay for other hosts.
+    pub(crate) relay: Option<OwnedFd>,
 }
 
 /// In an agent: what the supervisor has given it, and where it is to log.
@@ -84,7 +90,7 @@ pub(crate) fn inherited(replace: fn(File)) -> anyhow::Result<(Inherited, AgentLo
         next += 1;
         fd
     };
-    let inherited = Inherited {
+    let mut inherited = Inherited {
         cross_memory: order.cross_memory.as_deref().and_then(CrossMemory::parse),
         options: order.options,
         supervisor_uid: order.supervisor_uid,
@@ -94,6 +100,7 @@ pub(crate) fn inherited(replace: fn(File)) -> anyhow::Result<(Inherited, AgentLo
         peers: take()?,
         logs: take()?,
         listener: take()?.into(),
+        relay: None,
     };
     let log = AgentLog {
         file: match order.has_log_file {
@@ -105,5 +112,8 @@ pub(crate) fn inherited(replace: fn(File)) -> anyhow::Result<(Inherited, AgentLo
         to_stderr: order.log_to_stderr,
         level: order.log_level.parse().context("its level of messages")?,
     };
+    if order.has_relay {
+        inherited.relay = Some(take()?);
+    }
     Ok((inherited, log))
 }

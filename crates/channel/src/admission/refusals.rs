@@ -11,7 +11,7 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// What was logged lately.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub struct Refusals {
     since: Option<Instant>,
     lines: u32,
     left_out: u64,
@@ -19,7 +19,7 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// What is to be logged about a refusal.
-    pub(super) fn line(&mut self, from: SocketAddr, why: &str, now: Instant) -> Option<String> {
+    pub fn line(&mut self, from: SocketAddr, why: &str, now: Instant) -> Option<String> {
         let begins = self.since.is_none_or(|since| now - since >= EVERY);
         let before = match begins {
             true => {

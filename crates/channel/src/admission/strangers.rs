@@ -6,20 +6,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 /// Names a connection; later ones have greater numbers.
-pub(super) type StrangerId = u64;
+pub type StrangerId = u64;
 
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub struct Bounds {
     /// Of all.
-    pub(super) all: usize,
+    pub all: usize,
     /// Of those from one address.
-    pub(super) of_address: usize,
+    pub of_address: usize,
 }
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Strangers {
+pub struct Strangers {
     bounds: Bounds,
     last: StrangerId,
     addresses: HashMap<StrangerId, IpAddr>,
@@ -28,7 +28,8 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    pub(super) fn new(bounds: Bounds) -> Strangers {
+    /// None, with these bounds.
+    pub fn new(bounds: Bounds) -> Strangers {
         Strangers {
             bounds,
             last: 0,
@@ -38,7 +39,7 @@ impl Strangers {
     }
 
     /// Takes one in: its number, and that of the one that has to go for it.
-    pub(super) fn admit(&mut self, from: IpAddr) -> (StrangerId, Option<StrangerId>) {
+    pub fn admit(&mut self, from: IpAddr) -> (StrangerId, Option<StrangerId>) {
         self.last += 1;
         let own = self.of_address.get(&from).map_or(0, BTreeMap::len);
         let crowded = if own >= self.bounds.of_address {
@@ -63,7 +64,7 @@ impl Strangers {
     }
 
     /// One is known now, or gone.
-    pub(super) fn leave(&mut self, id: StrangerId) {
+    pub fn leave(&mut self, id: StrangerId) {
         let Some(address) = self.addresses.remove(&id) else {
             return;
         };

@@ -1,0 +1,95 @@
+//! Who may connect to this node from another host: who has a key of a job that is here.
+
+use super::Agent;
+use minicbor::bytes::ByteVec;
+use muster_model::ids::JobId;
+use muster_proto::hello::JobCredential;
+use muster_trust::{JobKeyUse, derive_job_key};
+
+/// How the names of step daemons' sockets begin.
+const STEPD_SOCKET_PREFIX: &str = "step-";
+
+/// Whoever has the key of a credential.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelPeer {
+    /// The key from which the secret of the channel follows.
+    pub key: ByteVec,
+    /// For whom he asks.
+    pub uid: u32,
+    /// What he reaches here.
+    pub target: ChannelTarget,
+}
+
+/// What a channel from another host leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelTarget {
+    /// This agent, for the owner of a job.
+    Agent,
+    /// This agent, for the agent of another node.
+    AgentOf(String),
+    /// A step daemon's socket.
+    Stepd(String),
+}
+
+/// Why nobody is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChannelRefusal {
+    /// The job or step may be on its way here.
+    #[error("the job or step is not known here")]
+    NotHere,
+    /// There is no such socket.
+    #[error("this is no socket of a step daemon")]
+    NoSocket,
+}
+
+impl Agent {
+    /// Who it is that can show this credential, and has its key.
+    ///
+    /// # Errors
+    /// See [`ChannelRefusal`].
+    pub fn channel_peer(&self, credential: &JobCredential) -> Result<ChannelPeer, ChannelRefusal> {
+        let (key, uid) = self.job_key(credential.job())?;
+        match credential {
+            JobCredential::Owner(_) => Ok(ChannelPeer {
+                key: derive_job_key(&key, JobKeyUse::Owner).into(),
+                uid,
+                target: ChannelTarget::Agent,
+            }),
+            JobCredential::Node { node, .. } => Ok(ChannelPeer {
+                key,
+                uid: 0,
+                target: ChannelTarget::AgentOf(node.clone()),
+            }),
+            JobCredential::Step { job, step, path } => {
+                let part = self.node_steps.part((*job, *step));
+                let step_key = part.and_then(|part| part.step_key.clone());
+                if !self.is_stepd_socket(path) {
+                    return Err(ChannelRefusal::NoSocket);
+                }
+                Ok(ChannelPeer {
+                    key: step_key.ok_or(ChannelRefusal::NotHere)?,
+                    uid,
+                    target: ChannelTarget::Stepd(path.clone()),
+                })
+            }
+        }
+    }
+
+    /// The key by which the agents of a job know each other, and the job's owner.
+    fn job_key(&self, job: JobId) -> Result<(ByteVec, u32), ChannelRefusal> {
+        let (_, job) = self.jobs.latest(job).ok_or(ChannelRefusal::NotHere)?;
+        let grant = job.grant.as_ref().ok_or(ChannelRefusal::NotHere)?;
+        Ok((grant.key.clone(), grant.spec.owner.uid))
+    }
+
+    /// Whether a path is that of a step daemon's socket in this node's spool directory.
+    fn is_stepd_socket(&self, path: &str) -> bool {
+        let spool = self.node.config.spool_dir.to_string_lossy();
+        let name = path.strip_prefix(&*spool).and_then(|p| p.strip_prefix('/'));
+        name.is_some_and(|name| {
+            let number = name.strip_prefix(STEPD_SOCKET_PREFIX);
+            let number = number.and_then(|name| name.strip_suffix(".sock"));
+            number.is_some_and(|n| !n.is_empty() && !n.contains('/'))
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! What relay and agent say to each other, by a socket pair that keeps messages whole.
+
+use crate::descriptors;
+use crate::sys;
+use minicbor::bytes::ByteArray;
+use minicbor::{Decode, Encode};
+use muster_channel::SECRET;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Longest message: a credential.
+const MESSAGE_MAX: usize = 16 << 10;
+
+/// From the relay to the agent.
+#[derive(Debug, Encode, Decode)]
+pub(crate) enum ToAgent {
+    /// Who is it that shows this credential ([`muster_proto::hello::JobCredential`])?
+    #[n(0)]
+    Verify {
+        #[n(0)]
+        number: u64,
+        #[n(1)]
+        #[cbor(with = "minicbor::bytes")]
+        credential: Vec<u8>,
+    },
+    /// He has the key, and wants the agent: a connection to him comes with this.
+    #[n(1)]
+    Connected(#[n(0)] u64),
+    /// He is gone, or has no key.
+    #[n(2)]
+    Gone(#[n(0)] u64),
+}
+
+/// From the agent to the relay.
+#[derive(Debug, Encode, Decode)]
+pub(crate) enum ToRelay {
+    /// Who has this secret may connect.
+    #[n(0)]
+    Verified {
+        #[n(0)]
+        number: u64,
+        #[n(1)]
+        secret: ByteArray<SECRET>,
+        /// To this socket; to the agent itself if absent.
+        #[n(2)]
+        path: Option<String>,
+    },
+    /// Nobody may.
+    #[n(1)]
+    Refused {
+        #[n(0)]
+        number: u64,
+        #[n(1)]
+        why: String,
+    },
+}
+
+/// Makes both ends.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+    Ok(pair)
+}
+
+/// One end. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Control(Arc<AsyncFd<OwnedFd>>);
+
+impl Control {
+    /// Has to be called with the runtime there.
+    pub(crate) fn new(end: OwnedFd) -> io::Result<Control> {
+        Ok(Control(Arc::new(sys::watch(end, Interest::READABLE)?)))
+    }
+
+    /// Sends a message, without waiting.
+    ///
+    /// # Errors
+    /// The other side is gone, or does not read.
+    pub(crate) fn send<T: Encode<()>>(&self, message: &T, with: Option<&OwnedFd>) -> io::Result<()> {
+        let bytes = minicbor::to_vec(message).map_err(io::Error::other)?;
+        let with: Vec<_> = with.map(|fd| fd.as_raw_fd()).into_iter().collect();
+        descriptors::send(self.0.get_ref(), &bytes, &with).map(|_| ())
+    }
+
+    /// The next message, and what came with it; none at the end.
+    ///
+    /// # Errors
+    /// The other side is not understood.
+    pub(crate) async fn receive<T: for<'b> Decode<'b, ()>>(
+        &self,
+    ) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+        let mut room = vec![0; MESSAGE_MAX];
+        let mut received = VecDeque::new();
+        loop {
+            let mut ready = self.0.readable().await?;
+            let read = ready.try_io(|fd| descriptors::receive(fd.get_ref(), &mut room, &mut received));
+            let length = match read {
+                Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(read) => read?,
+                // Not yet, then.
+                Err(_) => continue,
+            };
+            if length == 0 {
+                return Ok(None);
+            }
+            let message = minicbor::decode(&room[..length]).map_err(io::Error::other)?;
+            return Ok(Some((message, received.pop_front())));
+        }
+    }
+}

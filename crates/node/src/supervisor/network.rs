@@ -1,0 +1,102 @@
+//! What the supervisor does for connections from other hosts: it makes the socket of `SlurmdPort`, the file by which processes know
+//! this host, and starts the relay that serves the socket.
+
+use crate::options::AgentOptions;
+use crate::relay::control;
+use crate::role::{self, RELAY_NAME};
+use crate::sys;
+use anyhow::Context as _;
+use muster_node_core::messages::User;
+use muster_proto::address::HOST_FILE;
+use nix::unistd::geteuid;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{OpenOptionsExt as _, chown};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a relay of an earlier agent may take to give up the port.
+const PORT_MAX: Duration = Duration::from_secs(5);
+/// How often the port is tried meanwhile: nothing tells when it is free.
+const PORT_RETRY: Duration = Duration::from_millis(20);
+
+/// Sees to the file that says which host this is, and that has the group of the relay if there is one, by which the launcher
+/// knows whom it lets connect to step daemons.
+pub(super) fn name_host(options: &AgentOptions, account: &User) -> io::Result<()> {
+    let path = options.spool_dir.join(HOST_FILE);
+    write_host(&options.spool_dir, &path)?;
+    if geteuid().is_root() {
+        let group = options.network.port.map_or(0, |_| account.gid);
+        chown(&path, Some(0), Some(group))?;
+    }
+    Ok(())
+}
+
+/// The name is another one after a boot, so that a copy of a disk is another host.
+fn write_host(spool: &Path, path: &Path) -> io::Result<()> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let boot = boot.trim();
+    let said = fs::read_to_string(path).unwrap_or_default();
+    if !boot.is_empty() && said.starts_with(boot) {
+        return Ok(());
+    }
+    let mut random = [0; 8];
+    sys::fill_randomly(&mut random)?;
+    let random = u64::from_be_bytes(random);
+    let new = spool.join("host.new");
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o644)
+        .open(&new)?;
+    writeln!(file, "{boot}.{random:016x}")?;
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+    fs::rename(&new, path)
+}
+
+/// Starts the relay, if the node serves other hosts: the agent's end of what connects both.
+pub(super) fn start_relay(
+    options: &AgentOptions,
+    account: &User,
+) -> anyhow::Result<Option<OwnedFd>> {
+    let Some(port) = options.network.port else {
+        return Ok(None);
+    };
+    let listener =
+        listen(port).with_context(|| format!("cannot listen on port {port} (SlurmdPort)"))?;
+    let (of_relay, of_agent) = control::pair()?;
+    let start = role::Start {
+        words: &[RELAY_NAME, &options.name],
+        environment: Vec::new(),
+        user: account,
+        order: Vec::new(),
+        errors: Some(libc::STDERR_FILENO),
+        kept: vec![listener.as_raw_fd(), of_relay.as_raw_fd()],
+        outlives: true,
+    };
+    let pid = start.start().context("the relay cannot be started")?;
+    log::info!("other hosts are served at port {port} by process {pid}");
+    Ok(Some(of_agent))
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let until = Instant::now() + PORT_MAX;
+    loop {
+        // It takes both kinds of addresses, where there are both.
+        let bound = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
+            Err(e) if e.kind() != io::ErrorKind::AddrInUse => {
+                TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
+            }
+            bound => bound,
+        };
+        match bound {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(PORT_RETRY);
+            }
+            bound => return bound,
+        }
+    }
+}
