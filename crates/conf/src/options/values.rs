@@ -73,6 +73,7 @@ pub fn array(text: &str) -> Option<ArraySpec> {
 
 /// A list of indices and ranges with strides, in brackets or not.
 pub fn indices(list: &str) -> Option<IndexSet> {
+    /// Indices of all ranges with strides.
     const STRIDED_MAX: u32 = 4_000_000;
     let list = match list.strip_prefix('[') {
         Some(inner) => inner.strip_suffix(']')?,
@@ -84,10 +85,12 @@ pub fn indices(list: &str) -> Option<IndexSet> {
             .flatten()
             .filter(|i| *i < u32::MAX - 16)
     };
-    let mut set = IndexSet::default();
+    let mut ranges = Vec::new();
+    let mut strided = 0_u32;
     for item in list.split(',') {
         let Some((first, rest)) = item.split_once('-') else {
-            set.insert(index(item)?);
+            let only = index(item)?;
+            ranges.push((only, only, 1));
             continue;
         };
         let (last, stride) = match rest.split_once(':') {
@@ -95,17 +98,27 @@ pub fn indices(list: &str) -> Option<IndexSet> {
             None => (rest, 1),
         };
         let (first, last) = (index(first)?, index(last)?);
-        if last < first || stride == 0 || (stride > 1 && (last - first) / stride > STRIDED_MAX) {
+        if last < first || stride == 0 {
             return None;
         }
+        if stride > 1 {
+            strided = strided.saturating_add((last - first) / stride);
+        }
+        ranges.push((first, last, stride));
+    }
+    if strided > STRIDED_MAX {
+        return None;
+    }
+    let mut set = IndexSet::default();
+    for (first, last, stride) in ranges {
         if stride == 1 {
             set.insert_range(first, last);
-        } else {
-            let mut at = first;
-            while at <= last {
-                set.insert(at);
-                at = at.checked_add(stride)?;
-            }
+            continue;
+        }
+        let mut at = first;
+        while at <= last {
+            set.insert(at);
+            at = at.checked_add(stride)?;
         }
     }
     Some(set)

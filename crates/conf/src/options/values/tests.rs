@@ -45,6 +45,14 @@ fn arrays() {
     assert_eq!(array("0-4000000000").unwrap().indices.len(), 4_000_000_001);
 }
 
+/// Each range was bounded, and their number was not: a line of text took minutes.
+#[test]
+fn ranges_with_strides_are_bounded_together() {
+    assert!(array("0-8000:2,0-8000:3").is_some());
+    let many = vec!["0-8000000:2"; 500].join(",");
+    assert!(array(&many).is_none());
+}
+
 #[test]
 fn dependencies() {
     let d = dependency("afterok:1:2_3,after:4+5,singleton").unwrap();
