@@ -134,6 +134,9 @@ pub enum Query {
     /// When nodes were out of service: [`Response::NodeEvents`].
     #[n(11)]
     NodeEvents(#[n(0)] crate::acct::NodeEventQuery),
+    /// Who changed what with sacctmgr: one [`Response::Transactions`].
+    #[n(12)]
+    Transactions(#[n(0)] crate::acct::TransactionQuery),
     /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
     #[n(10)]
     Differences,
@@ -247,6 +250,9 @@ pub enum Response {
     /// To `NodeEvents`, by start.
     #[n(16)]
     NodeEvents(#[n(0)] Vec<crate::acct::NodeEvent>),
+    /// To `Transactions`, the oldest first; the newest if there are very many.
+    #[n(27)]
+    Transactions(#[n(0)] Vec<crate::acct::LoggedTransaction>),
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),
