@@ -1,6 +1,6 @@
 //! Clients and the controller.
 
-use crate::acct::{AcctJob, AcctQuery};
+use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -136,7 +136,7 @@ pub enum Query {
     NodeEvents(#[n(0)] crate::acct::NodeEventQuery),
     /// Who changed what with sacctmgr: one [`Response::Transactions`].
     #[n(12)]
-    Transactions(#[n(0)] crate::acct::TransactionQuery),
+    Transactions(#[n(0)] TransactionQuery),
     /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
     #[n(10)]
     Differences,
@@ -252,7 +252,7 @@ pub enum Response {
     NodeEvents(#[n(0)] Vec<crate::acct::NodeEvent>),
     /// To `Transactions`, the oldest first; the newest if there are very many.
     #[n(27)]
-    Transactions(#[n(0)] Vec<crate::acct::LoggedTransaction>),
+    Transactions(#[n(0)] Vec<LoggedTransaction>),
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),
