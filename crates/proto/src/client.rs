@@ -300,6 +300,10 @@ pub struct AccountsAnswer {
     /// Fair Tree or the classic formula; absent: priority is first come, first served.
     #[n(2)]
     pub fair_tree: Option<bool>,
+    /// Whether users are left out because of `PrivateData`.
+    #[n(3)]
+    #[cbor(default)]
+    pub users_withheld: bool,
 }
 
 /// Priorities of pending jobs, taken apart.

@@ -54,6 +54,13 @@ pub(super) struct Association<'a> {
 impl Book {
     pub(super) fn new(answer: AccountsAnswer) -> Book {
         let mut all = answer.accounts;
+        all.root.id = 1;
+        if answer.users_withheld && !all.users.contains_key(ROOT) {
+            return Book {
+                cluster: answer.cluster,
+                all,
+            };
+        }
         let root = all.users.entry(ROOT.to_owned()).or_insert_with(|| User {
             name: ROOT.to_owned(),
             default_account: ROOT.to_owned(),
@@ -64,7 +71,6 @@ impl Book {
         if let Some(terms) = root.accounts.get_mut(ROOT) {
             terms.id = 2;
         }
-        all.root.id = 1;
         Book {
             cluster: answer.cluster,
             all,

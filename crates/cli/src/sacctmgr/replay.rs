@@ -56,6 +56,7 @@ impl Ledger for Table {
             accounts: self.state.accounts.clone(),
             cluster: "peer".to_owned(),
             fair_tree: None,
+            users_withheld: false,
         })
     }
 

@@ -97,7 +97,7 @@ pub(super) fn transaction(state: &State, identity: &Identity, edit: &AccountsEdi
     let (users, accounts) = concerned(edit);
     Transaction {
         actor: identity.user.clone(),
-        action: action(&edit.ask).to_owned(),
+        action: action(state, edit).to_owned(),
         target: edit.names.join(","),
         info: info.to_owned(),
         users,
@@ -106,8 +106,24 @@ pub(super) fn transaction(state: &State, identity: &Identity, edit: &AccountsEdi
 }
 
 /// What sacctmgr calls the edit.
-fn action(ask: &AccountsAsk) -> &'static str {
-    match ask {
+fn action(state: &State, edit: &AccountsEdit) -> &'static str {
+    let is_known = |name: &String| state.accounts.users.contains_key(name);
+    match &edit.ask {
+        AccountsAsk::AddUsers { accounts, .. } if edit.names.iter().all(is_known) => {
+            if accounts.is_empty() {
+                "Add WCKeys"
+            } else {
+                "Add Associations"
+            }
+        }
+        AccountsAsk::ModifyAccounts {
+            description,
+            organization,
+            ..
+        } if description.is_empty() && organization.is_empty() => "Modify Associations",
+        AccountsAsk::ModifyUsers { terms, .. } if *terms != TermsAsk::default() => {
+            "Modify Associations"
+        }
         AccountsAsk::AddAccounts { .. } => "Add Accounts",
         AccountsAsk::ModifyAccounts { .. } => "Modify Accounts",
         AccountsAsk::DeleteAccounts => "Remove Accounts",
