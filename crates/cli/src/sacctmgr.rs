@@ -23,6 +23,7 @@ mod service;
 mod session;
 mod settings;
 mod show;
+pub(crate) mod surface;
 mod user;
 mod words;
 

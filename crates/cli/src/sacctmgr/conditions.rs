@@ -105,7 +105,7 @@ pub(super) const OF_CLUSTERS: Known = &[
     ("Clusters", 1, Key::Names),
     ("Names", 1, Key::Names),
     ("DefaultQOS", 8, Key::DefaultQos),
-    ("Federations", 3, Key::Ignored),
+    ("Federations", 3, Key::Flags),
     ("Flags", 2, Key::Flags),
     ("Format", 2, Key::Format),
     ("PluginIDSelect", 1, Key::Ignored),
@@ -278,7 +278,13 @@ impl Conditions {
             let user = book.all.users.get(at.user);
             user.is_some_and(|user| user.default_account == at.account)
         };
+        let has_priority = || {
+            let chain = book.chain(at);
+            let found = chain.iter().find_map(|terms| terms.priority);
+            self.fits(Key::Priority, &found.unwrap_or(0).to_string())
+        };
         in_account()
+            && (self.of(Key::Priority).is_none() || has_priority())
             && self.fits(Key::Users, at.user)
             && self.fits(Key::Partitions, at.partition)
             && (self.of(Key::Parents).is_none() || self.fits(Key::Parents, at.parent))
@@ -295,6 +301,7 @@ impl Conditions {
             Key::Parents,
             Key::Qos,
             Key::DefaultQos,
+            Key::Priority,
             Key::Users,
         ];
         keys.iter().any(|key| self.of(*key).is_some())

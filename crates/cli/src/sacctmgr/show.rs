@@ -12,6 +12,7 @@ use super::session::Invocation;
 use super::words::Word;
 use crate::listing::Failure;
 use muster_model::accounts::{NORMAL, Qos, ROOT, User};
+use std::collections::BTreeMap;
 
 const OF_ASSOCIATION: &str = "Cluster,Account,User,Partition";
 const LIMITS: &str = ",Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,\
@@ -91,6 +92,9 @@ pub(super) fn users(session: &mut Invocation<'_>, words: &[String]) -> Result<()
     let book = session.book()?;
     let book = with_unknown(book, session, &conditions);
     let tree = book.tree();
+    let mut of_user: BTreeMap<&str, Vec<&Association<'_>>> = BTreeMap::new();
+    tree.iter()
+        .for_each(|at| of_user.entry(at.user).or_default().push(at));
     let coordinators = columns
         .iter()
         .any(|column| column.header == "Coord Accounts");
@@ -102,7 +106,11 @@ pub(super) fn users(session: &mut Invocation<'_>, words: &[String]) -> Result<()
         .filter(|user| conditions.fits_user(user))
     {
         let row = || user_cells(Row::default(), &book, user, coordinators);
-        let own = tree.iter().filter(|at| at.user == user.name);
+        let own = of_user
+            .get(user.name.as_str())
+            .into_iter()
+            .flatten()
+            .copied();
         let own = own.filter(|at| {
             conditions.fits_cluster(&book, Key::Clusters) && conditions.fits_association(&book, at)
         });
@@ -186,6 +194,9 @@ pub(super) fn accounts(session: &mut Invocation<'_>, words: &[String]) -> Result
     }
     let book = session.book()?;
     let tree = book.tree();
+    let mut in_account: BTreeMap<&str, Vec<&Association<'_>>> = BTreeMap::new();
+    tree.iter()
+        .for_each(|at| in_account.entry(at.account).or_default().push(at));
     let coordinators = columns
         .iter()
         .any(|column| column.header == "Coord Accounts");
@@ -211,7 +222,7 @@ pub(super) fn accounts(session: &mut Invocation<'_>, words: &[String]) -> Result
             rows.push(row().line(&columns));
             continue;
         }
-        let own = tree.iter().filter(|at| at.account == name);
+        let own = in_account.get(name.as_str()).into_iter().flatten().copied();
         let own = own.filter(|at| {
             conditions.fits_cluster(&book, Key::Clusters)
                 && conditions.fits(Key::Users, at.user)
