@@ -5,7 +5,8 @@ use muster_core::event::{AccountsChange, Event};
 use muster_core::state::State;
 use muster_model::accounts::PARENT_SHARES;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
+    AccountsAsk, AccountsEdit, ClusterAsk, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand,
+    WckeysAsk,
 };
 use muster_model::cpuset::CpuSet;
 use muster_model::job::GresShare;
@@ -523,4 +524,69 @@ fn signed_qos_add_to_and_take_from_those_of_the_account_above() {
 fn waits_for(w: &World, id: muster_model::ids::JobId) -> Option<&'static str> {
     let over = w.state.waits_for_limit(w.job(id), w.now);
     over.map(|over| over.reason.name())
+}
+
+#[test]
+fn limits_of_an_association_of_a_partition_count_there_alone() {
+    let mut config = config();
+    config.order.enforce_limits = true;
+    let mut w = World::with(config);
+    w.must(0, edit(&["a"], account("")));
+    for (partition, jobs) in [("short", "1"), ("", "5")] {
+        let terms = TermsAsk {
+            limits: vec![("maxsubmit".to_owned(), jobs.to_owned())],
+            ..TermsAsk::default()
+        };
+        let mut added = users("a", terms);
+        if let AccountsAsk::AddUsers { partitions, .. } = &mut added {
+            partitions.extend(Some(partition.to_owned()).filter(|name| !name.is_empty()));
+        }
+        w.must(0, edit(&["u1000"], added));
+    }
+    let there = |partition: &str| JobSpec {
+        partitions: vec![partition.into()],
+        ..spec("x")
+    };
+    w.submit(there("batch"));
+    w.submit(there("short"));
+    assert_eq!(w.refusal(there("short")), RefusalCode::AccountingPolicy);
+    w.submit(there("batch"));
+}
+
+#[test]
+fn clusters_are_records_and_the_own_ones_settings_those_of_root() {
+    let mut w = World::new();
+    let ask = |limits: &str| ClusterAsk {
+        classification: Some("Capacity".into()),
+        terms: TermsAsk {
+            limits: vec![("maxjobs".to_owned(), limits.to_owned())],
+            ..TermsAsk::default()
+        },
+    };
+    assert_eq!(
+        w.must(
+            0,
+            edit(&["West", "test"], AccountsAsk::AddClusters(ask("3")))
+        ),
+        1
+    );
+    w.must(0, edit(&["test"], AccountsAsk::ModifyClusters(ask("4"))));
+    let all = &w.state.accounts;
+    assert_eq!(all.clusters["west"].terms.limits.max_jobs, Some(3));
+    assert_eq!(
+        (all.root.limits.max_jobs, all.classification.as_str()),
+        (Some(4), "Capacity")
+    );
+    let inherited = all.terms("nobody", "nobody", "").next();
+    assert_eq!(inherited.and_then(|terms| terms.limits.max_jobs), Some(4));
+    let delete = || AccountsAsk::DeleteClusters;
+    assert_eq!(
+        w.refused(0, edit(&["test"], delete())),
+        RefusalCode::InvalidValue
+    );
+    w.must(0, edit(&["west"], delete()));
+    assert_eq!(
+        w.refused(0, edit(&["west"], delete())),
+        RefusalCode::InvalidValue
+    );
 }

@@ -224,3 +224,55 @@ fn amount(name: &str, text: &str) -> Option<u64> {
     let factor = 1u64.checked_shl(u32::try_from(power * 10).ok()?)?;
     Some(number.saturating_mul(factor))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(limits: &mut Limits, key: &str, value: &str) -> Result<(), String> {
+        limits.set(&(key.to_owned(), value.to_owned()), false)
+    }
+
+    #[test]
+    fn every_tres_has_limits() {
+        let mut limits = Limits::default();
+        let all = "energy=5,billing=10,license/matlab=2,gres/gpu:a100=1,fs/disk=3,vmem=4,pages=6,mem=2G,cpu=1K";
+        set(&mut limits, "grptres", all).unwrap();
+        let of = |name: &str| {
+            let found = limits.grp_tres.iter().find(|(own, _)| own == name);
+            found.map(|(_, count)| *count)
+        };
+        assert_eq!(
+            (of("mem"), of("cpu"), of("license/matlab")),
+            (Some(2048), Some(1024), Some(2))
+        );
+        set(&mut limits, "grptres", "energy=-1,ENERGY=-1,billing=-1").unwrap();
+        let named =
+            |limits: &Limits, name: &str| limits.grp_tres.iter().any(|(own, _)| own == name);
+        assert!(!named(&limits, "energy") && !named(&limits, "billing") && named(&limits, "vmem"));
+        for (value, why) in [
+            ("nosuch=1", "no such TRES"),
+            ("gres/=1", "no such TRES"),
+            ("cpu", "expected name=number"),
+            ("cpu=abc", "expected a number"),
+            ("cpu=99999999999999999999", "expected a number"),
+        ] {
+            let error = set(&mut limits, "grptres", value).unwrap_err();
+            assert!(error.contains(why), "{value}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_set_is_inherited_by_tres() {
+        let (mut own, mut above) = (Limits::default(), Limits::default());
+        set(&mut own, "maxtres", "cpu=2").unwrap();
+        set(&mut above, "maxtres", "cpu=9,node=4").unwrap();
+        set(&mut above, "grpjobs", "3").unwrap();
+        own.inherit(&above);
+        assert_eq!(
+            own.max_tres,
+            [("cpu".to_owned(), 2), ("node".to_owned(), 4)]
+        );
+        assert_eq!(own.grp_jobs, None, "that of a group holds there");
+    }
+}
