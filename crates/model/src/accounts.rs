@@ -431,10 +431,11 @@ impl Accounts {
     /// The user of that name; users that were added have names in lower case.
     pub fn user(&self, name: &str) -> Option<&User> {
         let exact = self.users.get(name);
-        exact.or_else(|| {
-            let lower = name.to_lowercase();
-            (lower != name).then(|| self.users.get(&lower)).flatten()
-        })
+        let may_fold = |byte: u8| byte.is_ascii_uppercase() || !byte.is_ascii();
+        match exact {
+            None if name.bytes().any(may_fold) => self.users.get(&name.to_lowercase()),
+            exact => exact,
+        }
     }
 
     /// The name as it is kept: as it is written if there is an account of that name, else in lower case.
@@ -519,10 +520,21 @@ impl Accounts {
 
     /// Whether jobs of a user in an account may have the QOS; all that exist if nothing is set.
     pub fn allows_qos(&self, account: &str, user: &str, partition: &str, qos: &str) -> bool {
-        match self.qos_list(account, user, partition) {
-            Some(list) => list.iter().any(|q| q == qos),
-            None => self.qos(qos).is_some(),
+        // As `qos_list` has it, without making the list: the nearest word about the QOS counts.
+        let mut is_changed = false;
+        for terms in self.terms(account, user, partition) {
+            let named = |list: &[String]| list.iter().any(|name| name == qos);
+            if let Some(list) = &terms.qos {
+                return named(list);
+            }
+            let delta = &terms.qos_delta;
+            match (named(&delta.more), named(&delta.less)) {
+                (true, _) => return true,
+                (_, true) => return false,
+                _ => is_changed |= *delta != QosDelta::default(),
+            }
         }
+        qos == NORMAL || !is_changed && self.qos.contains_key(qos)
     }
 
     /// The QOS of a job that asks for none: the default one, else the only one that it may have.
@@ -531,11 +543,22 @@ impl Accounts {
         if let Some(default) = terms.find_map(|t| t.default_qos.as_deref()) {
             return default;
         }
-        let list = self.qos_list(account, user, partition);
-        match list.as_deref() {
-            Some([only]) => self.qos.get(only).map_or(NORMAL, |qos| qos.name.as_str()),
-            _ => NORMAL,
-        }
+        let is_set = |t: &&Terms| t.qos.is_some() || t.qos_delta != QosDelta::default();
+        let nearest = self.terms(account, user, partition).find(is_set);
+        let only = match nearest.map(|terms| terms.qos.as_deref()) {
+            None => None,
+            Some(Some([only])) => self.qos.get(only),
+            Some(Some(_)) => None,
+            Some(None) => {
+                let list = self.qos_list(account, user, partition);
+                let only = list.as_deref().and_then(|list| match list {
+                    [only] => Some(only),
+                    _ => None,
+                });
+                only.and_then(|name| self.qos.get(name))
+            }
+        };
+        only.map_or(NORMAL, |qos| qos.name.as_str())
     }
 
     /// The association factor.
@@ -657,5 +680,71 @@ mod tests {
         assert_eq!(all.association_priority("b", "u", ""), 7);
         assert!(all.allows_qos("b", "u", "", "high") && !all.allows_qos("b", "u", "", "normal"));
         assert_eq!(all.default_qos("x", "y", ""), "normal");
+    }
+
+    #[test]
+    fn a_list_of_qos_and_whether_one_is_in_it_agree() {
+        let mut all = Accounts::default();
+        for name in ["x", "y", "z"] {
+            all.qos.insert(
+                name.into(),
+                Qos {
+                    name: name.into(),
+                    ..Qos::default()
+                },
+            );
+        }
+        let names = |text: &str| -> Vec<String> { text.chars().map(String::from).collect() };
+        let delta = |more: &str, less: &str| QosDelta {
+            more: names(more),
+            less: names(less),
+        };
+        for (root, account, user, expected) in [
+            (None, ("", ""), ("", ""), None),
+            (None, ("x", ""), ("", ""), Some(vec!["normal", "x"])),
+            (None, ("xy", ""), ("z", "y"), Some(vec!["normal", "x", "z"])),
+            (Some("xy"), ("", "y"), ("", ""), Some(vec!["x"])),
+            (Some("x"), ("", "x"), ("x", ""), Some(vec!["x"])),
+        ] {
+            all.root.qos = root.map(names);
+            let mut own = Account {
+                name: "a".into(),
+                parent: ROOT.into(),
+                ..Account::default()
+            };
+            own.terms.qos_delta = delta(account.0, account.1);
+            all.accounts.insert("a".into(), own);
+            let terms = Terms {
+                qos_delta: delta(user.0, user.1),
+                ..Terms::default()
+            };
+            let accounts = [("a".to_owned(), terms)].into();
+            all.users.insert(
+                "u".into(),
+                User {
+                    name: "u".into(),
+                    accounts,
+                    ..User::default()
+                },
+            );
+            let list = all.qos_list("a", "u", "");
+            let list: Option<Vec<&str>> = list
+                .as_ref()
+                .map(|list| list.iter().map(String::as_str).collect());
+            assert_eq!(list, expected);
+            for name in [NORMAL, "x", "y", "z"] {
+                let among = expected.as_ref().is_none_or(|list| list.contains(&name));
+                assert_eq!(
+                    all.allows_qos("a", "u", "", name),
+                    among,
+                    "{name} of {expected:?}"
+                );
+            }
+            let only = match expected.as_deref() {
+                Some([only]) => *only,
+                _ => NORMAL,
+            };
+            assert_eq!(all.default_qos("a", "u", ""), only);
+        }
     }
 }
