@@ -14,6 +14,8 @@ pub(super) trait Ledger {
     fn accounts(&mut self) -> Result<AccountsAnswer, Failure>;
     /// Makes an edit and says of how many records it changed something.
     fn edit(&mut self, edit: AccountsEdit) -> Result<u32, ConnectError>;
+    /// Whether keys are tracked (`TrackWCKey`).
+    fn tracks_wckeys(&mut self) -> Result<bool, Failure>;
     /// What is known of the cluster beside.
     fn facts(&mut self) -> Result<Facts, Failure>;
     /// The controller, for what only it can answer.
@@ -50,6 +52,12 @@ impl Ledger for Controller {
         }
     }
 
+    fn tracks_wckeys(&mut self) -> Result<bool, Failure> {
+        // Without the nodes, of which there may be many.
+        let config = query::settings(self.client()?).map_err(error)?;
+        Ok(config.order.track_wckeys)
+    }
+
     fn facts(&mut self) -> Result<Facts, Failure> {
         let client = self.client()?;
         let endpoint = client.endpoint.clone();
@@ -73,7 +81,6 @@ impl Ledger for Controller {
         let mut all: Vec<String> = tres.into_iter().collect();
         all.extend(licenses.iter().map(|(name, _)| format!("license/{name}")));
         Ok(Facts {
-            tracks_wckeys: config.is_some_and(|config| config.order.track_wckeys),
             tres: all,
             host: endpoint.hosts.first().cloned().unwrap_or_default(),
             port: endpoint.port,

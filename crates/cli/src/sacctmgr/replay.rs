@@ -79,10 +79,13 @@ impl Ledger for Table {
         }
     }
 
+    fn tracks_wckeys(&mut self) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
     fn facts(&mut self) -> Result<Facts, Failure> {
         let tres = ["gres/gpu", "gres/gpu:a100", "license/matlab"];
         Ok(Facts {
-            tracks_wckeys: true,
             tres: tres.map(str::to_owned).to_vec(),
             host: "127.0.0.1".to_owned(),
             port: 19400,
@@ -325,6 +328,25 @@ fn a_file_that_is_wrong_is_refused_at_its_line() {
         );
     }
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn signs_may_stand_before_the_names_of_qos() {
+    let mut table = with_history();
+    for (command, shown) in [
+        (
+            "modify user ben set qos=+low,-high",
+            "low,lowc,normal,strict",
+        ),
+        ("modify user ben set qos-=low", "lowc,normal,strict"),
+        ("modify user ben set qos=strict", "strict"),
+        ("modify user ben set QosLevel+=low", "low,strict"),
+        ("modify user ben set qos=", "high,low,lowc,normal,strict"),
+    ] {
+        answer(&mut table, &format!("sacctmgr -i {command}"));
+        let got = answer(&mut table, "sacctmgr -nP show assoc user=ben format=qos");
+        assert_eq!(got, format!("{shown}\n[exit 0]\n"), "{command}");
+    }
 }
 
 #[test]

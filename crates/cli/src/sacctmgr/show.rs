@@ -74,7 +74,7 @@ fn goes_on(session: &mut Invocation<'_>, conditions: &Conditions, shown: bool) -
 pub(super) fn users(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let conditions = read(words, OF_USERS, USE_SET)?;
     let shown = session.associations || conditions.has(Key::WithAssociations);
-    let tracks = conditions.format.is_none() && session.facts()?.tracks_wckeys;
+    let tracks = conditions.format.is_none() && session.ledger.tracks_wckeys()?;
     let mut usual = match tracks {
         true => "User,DefaultAccount,DefaultWCKey,AdminLevel".to_owned(),
         false => "User,DefaultAccount,AdminLevel".to_owned(),
