@@ -1,8 +1,9 @@
 //! What events mean for accounting. Changes are values of their own: they share the job's specification and
 //! allocation and need nothing of the state any more, so the job may leave the queue before they are written.
 
-use muster_core::event::{Event, JobChange, NodeChange};
+use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
 use muster_core::state::State;
+use muster_model::accounts::{JobNote, Transaction};
 use muster_model::het::HetPart;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{
@@ -74,6 +75,22 @@ pub enum Change {
     },
     /// What a node's service state is now.
     Node(Box<NodeNow>),
+    /// A user changed records of accounting.
+    Transaction {
+        /// Who changed what.
+        transaction: Box<Transaction>,
+        /// When.
+        at: Timestamp,
+    },
+    /// Texts of a job that is over.
+    JobNoted {
+        /// The job.
+        job: JobId,
+        /// The only user whose job is changed.
+        owner: Option<u32>,
+        /// The texts.
+        note: Box<JobNote>,
+    },
 }
 
 /// A run of a job, as [`muster_proto::acct::AcctJob`] needs it.
@@ -159,7 +176,7 @@ fn is_kept(state: &State, change: &Change) -> bool {
     let order = state.config.as_ref().map(|c| &c.order);
     let jobs = order.is_none_or(|order| !order.no_job_rows);
     match change {
-        Change::Node(_) => true,
+        Change::Node(_) | Change::Transaction { .. } => true,
         Change::StepStarted { .. } | Change::StepEnded { .. } => {
             jobs && order.is_none_or(|order| !order.no_step_rows)
         }
@@ -168,7 +185,8 @@ fn is_kept(state: &State, change: &Change) -> bool {
         | Change::Fresh(_)
         | Change::Suspended { .. }
         | Change::Resumed { .. }
-        | Change::Resized { .. } => jobs,
+        | Change::Resized { .. }
+        | Change::JobNoted { .. } => jobs,
     }
 }
 
@@ -237,6 +255,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
             | NodeChange::Comment(_) => Vec::new(),
             _ => node_change(state, node.0, *at),
         },
+        Event::AccountsChanged { changes, at, log } => edited(changes, log, *at),
         Event::BlobStored { .. }
         | Event::NodeReleased { .. }
         | Event::JobsPurged { .. }
@@ -245,9 +264,25 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
-        | Event::AccountsChanged { .. }
         | Event::PrioritiesCalculated { .. } => Vec::new(),
     }
+}
+
+/// Who changed what of accounting, and texts of jobs.
+fn edited(changes: &[AccountsChange], log: &[Transaction], at: Timestamp) -> Vec<Change> {
+    let notes = changes.iter().filter_map(|change| match change {
+        AccountsChange::JobNoted { job, owner, note } => Some(Change::JobNoted {
+            job: *job,
+            owner: *owner,
+            note: Box::new(note.clone()),
+        }),
+        _ => None,
+    });
+    let log = log.iter().map(|transaction| Change::Transaction {
+        transaction: Box::new(transaction.clone()),
+        at,
+    });
+    notes.chain(log).collect()
 }
 
 /// Everything that the state knows, for a store that is new or whose position the journal does not reach back to.

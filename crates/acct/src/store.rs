@@ -3,7 +3,7 @@
 use crate::change::Change;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent};
+use muster_proto::acct::{AcctJob, AcctQuery, LoggedTransaction, NodeEvent};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -73,6 +73,16 @@ pub trait History: Send {
         start: Option<Timestamp>,
         end: Option<Timestamp>,
     ) -> Result<Vec<NodeEvent>, StoreError>;
+
+    /// Changes of accounting's records within a window, the oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn transactions(
+        &mut self,
+        start: Option<Timestamp>,
+        end: Option<Timestamp>,
+    ) -> Result<Vec<LoggedTransaction>, StoreError>;
 }
 
 /// Why accounting could not be read or written.

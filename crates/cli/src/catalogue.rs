@@ -110,16 +110,11 @@ pub fn commands() -> Vec<Command> {
     ));
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
-    for spec in [
-        &sprio::SPRIO,
-        &sreport::SPEC,
-        &sshare::SPEC,
-        &sstat::SPEC,
-        &sacctmgr::SPEC,
-        &why::SPEC,
-    ] {
+    for spec in [&sprio::SPRIO, &sreport::SPEC, &sshare::SPEC, &sstat::SPEC] {
         all.push(of_spec(spec, Vec::new()));
     }
+    all.push(of_spec(&sacctmgr::SPEC, sacctmgr_lists()));
+    all.push(of_spec(&why::SPEC, Vec::new()));
     all
 }
 
@@ -253,6 +248,18 @@ fn sacct_columns() -> List {
             .map(|f| (f.name.to_owned(), String::new(), of_column(f.constant)))
             .collect(),
     }
+}
+
+fn sacctmgr_lists() -> Vec<List> {
+    let lists = sacctmgr::surface::surfaces().into_iter();
+    let list = |(title, rows): sacctmgr::surface::Surface| List {
+        title,
+        rows: rows
+            .into_iter()
+            .map(|(name, status)| (name, String::new(), status))
+            .collect(),
+    };
+    lists.map(list).collect()
 }
 
 fn scontrol_lists() -> Vec<List> {

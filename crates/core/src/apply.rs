@@ -129,10 +129,11 @@ impl State {
                 self.evaluated.clear();
                 self.rebuild_indexes();
             }
-            Event::AccountsChanged { changes, at } => {
+            Event::AccountsChanged { changes, at, .. } => {
                 self.keep_priorities();
                 for change in changes {
                     accounts::apply_change(&mut self.accounts, change, *at);
+                    accounts::assign_ids(&mut self.accounts);
                 }
                 if self.keeps_limits() {
                     // Who is below whom, and the QOS of jobs that name none, may have changed.

@@ -6,6 +6,7 @@ mod size;
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_model::accounts::Transaction;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::het::HetPart;
 use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
@@ -294,6 +295,10 @@ pub enum Event {
         /// When.
         #[n(1)]
         at: Timestamp,
+        /// Who asked for what, for accounting.
+        #[n(2)]
+        #[cbor(default)]
+        log: Vec<Transaction>,
     },
     /// Shares, and with them priorities, are worked out anew.
     #[n(24)]

@@ -139,9 +139,11 @@ impl State {
     pub fn qos_of<'a>(&'a self, job: &'a Job) -> &'a str {
         match &job.spec.qos {
             Some(name) => name,
-            None => self
-                .accounts
-                .default_qos(job.spec.account_name(), &job.spec.owner.user),
+            None => self.accounts.default_qos(
+                job.spec.account_name(),
+                &job.spec.owner.user,
+                &job.partition,
+            ),
         }
     }
 

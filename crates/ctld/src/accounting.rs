@@ -7,7 +7,7 @@ use log::{error, warn};
 use muster_acct::{Follower, History, StoreError};
 use muster_core::policy::access::privacy::JobScope;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_proto::acct::{AcctJob, AcctQuery, NodeEventQuery};
+use muster_proto::acct::{AcctJob, AcctQuery, NodeEventQuery, TransactionQuery};
 use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;
 use std::borrow::Cow;
@@ -28,6 +28,8 @@ pub(crate) enum Asked {
     Jobs(Box<AcctQuery>, JobScope),
     /// When nodes were out of service.
     NodeEvents(NodeEventQuery),
+    /// Who changed what with sacctmgr.
+    Transactions(TransactionQuery),
 }
 
 /// A question: from whom, what, as of which position of the journal, and where the answer goes.
@@ -126,6 +128,9 @@ fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Recei
                     Asked::NodeEvents(query) => {
                         events(history.as_mut(), query, &question.answer);
                     }
+                    Asked::Transactions(query) => {
+                        transactions(history.as_mut(), query, &question.answer);
+                    }
                 },
                 _ => late(&follower, &question.answer),
             });
@@ -164,6 +169,18 @@ fn failed(error: &StoreError) -> Response {
 fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &UnboundedSender<Vec<u8>>) {
     let response = match history.node_events(&query.nodes, query.start, query.end) {
         Ok(events) => Response::NodeEvents(events),
+        Err(e) => failed(&e),
+    };
+    let _ = answer.send(frame::encode(&response));
+}
+
+fn transactions(
+    history: &mut dyn History,
+    query: &TransactionQuery,
+    answer: &UnboundedSender<Vec<u8>>,
+) {
+    let response = match history.transactions(query.start, query.end) {
+        Ok(all) => Response::Transactions(all),
         Err(e) => failed(&e),
     };
     let _ = answer.send(frame::encode(&response));

@@ -142,6 +142,7 @@ pub(crate) fn accounts(state: &State, identity: &Identity) -> Response {
         accounts: privacy::accounts(state, identity, state.accounts_at(now())),
         cluster: cluster_name(state),
         fair_tree: settings.map(|s| s.fair_tree),
+        users_withheld: hides(state, identity, PrivateData::USERS),
     }))
 }
 

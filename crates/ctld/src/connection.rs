@@ -502,8 +502,7 @@ impl Connection {
                     true => JobScope::of_usage(state, &identity),
                     false => JobScope::of(state, &identity),
                 };
-                let scope = self.shared.look(scope).await?;
-                let asked = Asked::Jobs(query, scope);
+                let asked = Asked::Jobs(query, self.shared.look(scope).await?);
                 self.shared.accounting.ask(self.identity.uid, asked, answer);
             }
             Query::NodeEvents(query) => {
@@ -515,6 +514,10 @@ impl Connection {
                     let asked = Asked::NodeEvents(query);
                     self.shared.accounting.ask(self.identity.uid, asked, answer);
                 }
+            }
+            Query::Transactions(query) => {
+                let (uid, asked) = (self.identity.uid, Asked::Transactions(query));
+                self.shared.accounting.ask(uid, asked, answer);
             }
             query => self.shared.to_replica(ToReplica::Query {
                 identity,
@@ -695,6 +698,7 @@ fn query_subject(query: &Query) -> String {
         | Query::Config
         | Query::Accounting(_)
         | Query::NodeEvents(_)
+        | Query::Transactions(_)
         | Query::Diag
         | Query::Reservations
         | Query::Licenses
@@ -744,6 +748,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
             Query::NodeEvents(_) => "DBD_GET_EVENTS",
+            Query::Transactions(_) => "DBD_GET_TXN",
             Query::Diag => "REQUEST_STATS_INFO",
             Query::ResetDiag => "REQUEST_STATS_RESET",
             Query::Reservations => "REQUEST_RESERVATION_INFO",

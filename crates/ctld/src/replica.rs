@@ -355,10 +355,12 @@ impl Replica {
                 RefusalCode::ProtocolError,
                 "files are read by the connection, not by the replica",
             ))),
-            Query::Accounting(_) | Query::NodeEvents(_) => send(Response::Refused(Refusal::new(
-                RefusalCode::ProtocolError,
-                "accounting is asked of the store, not of the replica",
-            ))),
+            Query::Accounting(_) | Query::NodeEvents(_) | Query::Transactions(_) => {
+                send(Response::Refused(Refusal::new(
+                    RefusalCode::ProtocolError,
+                    "accounting is asked of the store, not of the replica",
+                )));
+            }
             Query::ResetDiag if !access::may(&self.state, identity, Request::ResetDiag) => {
                 send(Response::Refused(rights::denied(Request::ResetDiag)));
             }

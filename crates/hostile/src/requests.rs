@@ -2,7 +2,7 @@
 
 use minicbor::bytes::ByteVec;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, JobSelection, JobTarget, JobUpdate, NodeUpdate, QosAsk,
+    AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobTarget, JobUpdate, NodeUpdate, QosAsk,
     ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
 };
 use muster_model::environment::Environment;
@@ -15,7 +15,7 @@ use muster_model::spec::{
     JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, StdioSpec, WarnSignal,
 };
 use muster_model::time::{TimeLimit, Timestamp};
-use muster_proto::acct::NodeEventQuery;
+use muster_proto::acct::{NodeEventQuery, TransactionQuery};
 use muster_proto::client::{JobFilter, Query, RequestBody};
 use muster_proto::node::NodeHello;
 use muster_proto::step::{AgentRequest, HetStep, StepLaunch, StepShare, StepSpec};
@@ -85,8 +85,8 @@ kinds!(
 kinds!(
     /// Kinds of queries.
     QUERIES, query_name, Query:
-    Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Differences
-    Accounts Priorities Licenses Listing Why
+    Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
+    Differences Accounts Priorities Licenses Listing Why
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -294,6 +294,7 @@ fn edits() -> Vec<AccountsAsk> {
             admin_level: "Administrator".to_owned(),
             terms: terms(),
             wckeys: WckeysAsk::default(),
+            partitions: Vec::new(),
         },
         AccountsAsk::ModifyUsers {
             accounts: vec![name()],
@@ -301,9 +302,11 @@ fn edits() -> Vec<AccountsAsk> {
             admin_level: "Administrator".to_owned(),
             terms: terms(),
             wckeys: WckeysAsk::default(),
+            partitions: Vec::new(),
         },
         AccountsAsk::DeleteUsers {
             accounts: vec![name()],
+            partitions: Vec::new(),
         },
         AccountsAsk::AddQos(QosAsk::default()),
         AccountsAsk::ModifyQos(QosAsk::default()),
@@ -312,6 +315,13 @@ fn edits() -> Vec<AccountsAsk> {
             accounts: vec![name()],
         },
         AccountsAsk::DeleteWckeys(vec![name()]),
+        AccountsAsk::RenameUser { to: name() },
+        AccountsAsk::AddClusters(ClusterAsk::default()),
+        AccountsAsk::ModifyClusters(ClusterAsk::default()),
+        AccountsAsk::DeleteClusters,
+        AccountsAsk::ResetAccountUsage,
+        AccountsAsk::ResetQosUsage,
+        AccountsAsk::NoteJobs(Default::default()),
     ]
 }
 
@@ -460,6 +470,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Administrator, Query::ResetDiag),
         (Anyone, Query::Reservations),
         (Anyone, Query::NodeEvents(NodeEventQuery::default())),
+        (Anyone, Query::Transactions(TransactionQuery::default())),
         (Administrator, Query::Differences),
         (Anyone, Query::Accounts),
         (Anyone, Query::Priorities),

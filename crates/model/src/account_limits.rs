@@ -9,7 +9,8 @@ use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 
-/// Amounts of what is counted: `cpu`, `mem` (MiB), `node`, `gres/NAME`.
+/// Amounts of what is counted: `cpu`, `mem` (MiB), `node`, `billing`, `gres/NAME`, `license/NAME`; of what jobs do not ask
+/// for (`energy`, `vmem`, `pages`, `fs/disk`) limits are kept and never reached.
 pub type Amounts = Vec<(String, u64)>;
 
 /// The limits of an association or a QOS; absent and empty is no limit.
@@ -124,6 +125,9 @@ pub enum Scope {
     /// An account with a QOS.
     #[n(4)]
     QosAccount(#[n(0)] String, #[n(1)] String),
+    /// A user in an account, in the one partition that the association is for.
+    #[n(5)]
+    PartitionAssociation(#[n(0)] String, #[n(1)] String, #[n(2)] String),
 }
 
 /// Use of a scope: over time, and now.

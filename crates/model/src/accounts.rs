@@ -4,6 +4,7 @@
 
 use crate::account_limits::{Limits, Scope, TresUsage};
 use crate::time::Timestamp;
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 
@@ -53,6 +54,26 @@ pub struct Terms {
     #[n(4)]
     #[cbor(default)]
     pub limits: Limits,
+    /// The number of the association; 0 until a change of accounting gives it one.
+    #[n(5)]
+    #[cbor(default)]
+    pub id: u32,
+    /// QOS that it has beside those of the account above (`QOS+=`) or does not have of them (`QOS-=`), where `qos` says
+    /// nothing.
+    #[n(6)]
+    #[cbor(default)]
+    pub qos_delta: QosDelta,
+}
+
+/// What an association's list of QOS adds to the one of the account above, and takes away from it.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct QosDelta {
+    /// Those more.
+    #[n(0)]
+    pub more: Vec<String>,
+    /// Those less.
+    #[n(1)]
+    pub less: Vec<String>,
 }
 
 /// A user.
@@ -82,6 +103,83 @@ pub struct User {
     #[n(6)]
     #[cbor(default)]
     pub coordinates: Vec<String>,
+    /// Associations that hold in one partition only, by account and partition.
+    #[n(7)]
+    #[cbor(default)]
+    pub partitions: BTreeMap<String, BTreeMap<String, Terms>>,
+}
+
+impl User {
+    /// Its associations: account, partition where it holds in one only, settings.
+    pub fn associations(&self) -> impl Iterator<Item = (&str, &str, &Terms)> {
+        let whole = self
+            .accounts
+            .iter()
+            .map(|(a, terms)| (a.as_str(), "", terms));
+        let parts = self.partitions.iter().flat_map(|(account, parts)| {
+            let parts = parts.iter();
+            parts.map(move |(partition, terms)| (account.as_str(), partition.as_str(), terms))
+        });
+        whole.chain(parts)
+    }
+
+    /// The settings of its associations, to be changed.
+    pub fn associations_mut(&mut self) -> impl Iterator<Item = (&str, &str, &mut Terms)> {
+        let whole = self
+            .accounts
+            .iter_mut()
+            .map(|(a, terms)| (a.as_str(), "", terms));
+        let parts = self.partitions.iter_mut().flat_map(|(account, parts)| {
+            let parts = parts.iter_mut();
+            parts.map(move |(partition, terms)| (account.as_str(), partition.as_str(), terms))
+        });
+        whole.chain(parts)
+    }
+
+    /// The association of a job in that partition: the one for the partition comes first.
+    pub fn association(&self, account: &str, partition: &str) -> Option<&Terms> {
+        let own = self
+            .partitions
+            .get(account)
+            .and_then(|parts| parts.get(partition));
+        own.or_else(|| self.accounts.get(account))
+    }
+
+    /// Whether it has any association in the account.
+    pub fn is_in(&self, account: &str) -> bool {
+        self.accounts.contains_key(account)
+            || self
+                .partitions
+                .get(account)
+                .is_some_and(|parts| !parts.is_empty())
+    }
+
+    /// Whether it has any association at all.
+    pub fn has_associations(&self) -> bool {
+        self.associations().next().is_some()
+    }
+
+    /// The accounts that it is in, by name.
+    pub fn account_names(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.associations().map(|(account, ..)| account).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// A cluster that `sacctmgr add cluster` named beside the one that the controller serves: a record only.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Cluster {
+    /// Its name.
+    #[n(0)]
+    pub name: String,
+    /// `Classification`.
+    #[n(1)]
+    pub classification: String,
+    /// What its associations have that set nothing.
+    #[n(2)]
+    pub terms: Terms,
 }
 
 /// A quality of service.
@@ -119,6 +217,16 @@ pub struct Qos {
     #[n(9)]
     #[cbor(default)]
     pub flags: Vec<String>,
+    /// Its number; 0 until a change of accounting gives it one.
+    #[n(10)]
+    #[cbor(default)]
+    pub id: u32,
+    /// `UsageThreshold` in millionths; kept and shown.
+    #[n(11)]
+    pub usage_threshold_millionths: Option<u64>,
+    /// `LimitFactor` in millionths; kept and shown.
+    #[n(12)]
+    pub limit_factor_millionths: Option<u64>,
 }
 
 impl Qos {
@@ -141,6 +249,46 @@ impl Qos {
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|own| own == flag)
     }
+}
+
+/// A change that sacctmgr made, as `sacctmgr show transactions` lists it.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Transaction {
+    /// The user who made it.
+    #[n(0)]
+    pub actor: String,
+    /// `Add Users`, `Modify QOS` and the like.
+    #[n(1)]
+    pub action: String,
+    /// The names of the entities.
+    #[n(2)]
+    pub target: String,
+    /// The new settings.
+    #[n(3)]
+    pub info: String,
+    /// Users that it concerns.
+    #[n(4)]
+    pub users: Vec<String>,
+    /// Accounts that it concerns.
+    #[n(5)]
+    pub accounts: Vec<String>,
+}
+
+/// New texts of a job that accounting has (`sacctmgr modify job`); absent ones stay.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+pub struct JobNote {
+    /// `Comment`.
+    #[n(0)]
+    pub comment: Option<String>,
+    /// `AdminComment`.
+    #[n(1)]
+    pub admin_comment: Option<String>,
+    /// `NewWCKey`.
+    #[n(2)]
+    pub wckey: Option<String>,
+    /// `DerivedExitCode`.
+    #[n(3)]
+    pub derived_exit: Option<u32>,
 }
 
 /// The use of a user's jobs in an account.
@@ -243,6 +391,26 @@ pub struct Accounts {
     #[n(8)]
     #[cbor(default)]
     pub tres_usage: BTreeMap<Scope, TresUsage>,
+    /// What is set for `root`, so for all associations that set nothing themselves.
+    #[n(9)]
+    #[cbor(default)]
+    pub root: Terms,
+    /// Clusters that were added beside the controller's own, by name.
+    #[n(10)]
+    #[cbor(default)]
+    pub clusters: BTreeMap<String, Cluster>,
+    /// The highest number that an association has had.
+    #[n(11)]
+    #[cbor(default)]
+    pub last_association: u32,
+    /// The highest number that a QOS has had.
+    #[n(12)]
+    #[cbor(default)]
+    pub last_qos: u32,
+    /// `Classification` of the controller's own cluster.
+    #[n(13)]
+    #[cbor(default)]
+    pub classification: String,
 }
 
 impl Accounts {
@@ -253,10 +421,36 @@ impl Accounts {
             None if name == NORMAL => Some(Qos {
                 name: NORMAL.to_owned(),
                 description: "Normal QOS default".to_owned(),
+                id: 1,
                 ..Qos::default()
             }),
             None => None,
         }
+    }
+
+    /// The user of that name; users that were added have names in lower case.
+    pub fn user(&self, name: &str) -> Option<&User> {
+        let exact = self.users.get(name);
+        let may_fold = |byte: u8| byte.is_ascii_uppercase() || !byte.is_ascii();
+        match exact {
+            None if name.bytes().any(may_fold) => self.users.get(&name.to_lowercase()),
+            exact => exact,
+        }
+    }
+
+    /// The name as it is kept: as it is written if there is an account of that name, else in lower case.
+    pub fn account_key(&self, name: &str) -> String {
+        key(name, self.accounts.contains_key(name))
+    }
+
+    /// The same of a user.
+    pub fn user_key(&self, name: &str) -> String {
+        key(name, self.users.contains_key(name))
+    }
+
+    /// The same of a QOS.
+    pub fn qos_key(&self, name: &str) -> String {
+        key(name, self.qos.contains_key(name))
     }
 
     /// An account and those that it is under, up to `root`.
@@ -274,9 +468,24 @@ impl Accounts {
         up.take(self.accounts.len() + 2)
     }
 
-    /// What is set for a user in an account, and up the tree from there.
-    fn terms<'a>(&'a self, account: &str, user: &str) -> impl Iterator<Item = &'a Terms> + use<'a> {
-        let own = self.users.get(user).and_then(|u| u.accounts.get(account));
+    /// What is set for a user in an account, in that partition if one is named, and up the tree from there to `root`.
+    pub fn terms<'a>(
+        &'a self,
+        account: &str,
+        user: &str,
+        partition: &str,
+    ) -> impl Iterator<Item = &'a Terms> + use<'a> {
+        let known = self.user(user);
+        let own = known.and_then(|u| u.association(account, partition));
+        let above = self.terms_of_account(account);
+        own.into_iter().chain(above)
+    }
+
+    /// What is set for an account, and up the tree from there to `root`.
+    pub fn terms_of_account<'a>(
+        &'a self,
+        account: &str,
+    ) -> impl Iterator<Item = &'a Terms> + use<'a> {
         let mut next = self.accounts.get(account);
         let up = std::iter::from_fn(move || {
             let account = next?;
@@ -284,33 +493,77 @@ impl Accounts {
             Some(&account.terms)
         });
         // A tree is never deeper than it has accounts.
-        own.into_iter().chain(up.take(self.accounts.len()))
+        up.take(self.accounts.len()).chain([&self.root])
     }
 
-    /// Whether the user has an association in the account.
+    /// Whether the user has an association in the account, for all partitions or for any.
     pub fn has_association(&self, account: &str, user: &str) -> bool {
-        let known = self.users.get(user);
-        known.is_some_and(|user| user.accounts.contains_key(account))
+        let known = self.user(user);
+        known.is_some_and(|user| user.is_in(account))
     }
 
-    /// QOS that jobs of a user in an account may have; all if nothing is set.
-    pub fn allows_qos(&self, account: &str, user: &str, qos: &str) -> bool {
-        match self.terms(account, user).find_map(|t| t.qos.as_ref()) {
-            Some(list) => list.iter().any(|q| q == qos),
-            None => self.qos(qos).is_some(),
+    /// Whether the user has an association in the account that holds in the partition.
+    pub fn has_association_in(&self, account: &str, user: &str, partition: &str) -> bool {
+        let known = self.user(user);
+        known.is_some_and(|user| user.association(account, partition).is_some())
+    }
+
+    /// QOS that jobs of a user in an account may have; nothing if none is set.
+    pub fn qos_list(&self, account: &str, user: &str, partition: &str) -> Option<Vec<String>> {
+        resolve_qos(self.terms(account, user, partition))
+    }
+
+    /// QOS that jobs in an account may have; nothing if none is set.
+    pub fn qos_list_of_account(&self, account: &str) -> Option<Vec<String>> {
+        resolve_qos(self.terms_of_account(account))
+    }
+
+    /// Whether jobs of a user in an account may have the QOS; all that exist if nothing is set.
+    pub fn allows_qos(&self, account: &str, user: &str, partition: &str, qos: &str) -> bool {
+        // As `qos_list` has it, without making the list: the nearest word about the QOS counts.
+        let mut is_changed = false;
+        for terms in self.terms(account, user, partition) {
+            let named = |list: &[String]| list.iter().any(|name| name == qos);
+            if let Some(list) = &terms.qos {
+                return named(list);
+            }
+            let delta = &terms.qos_delta;
+            match (named(&delta.more), named(&delta.less)) {
+                (true, _) => return true,
+                (_, true) => return false,
+                _ => is_changed |= *delta != QosDelta::default(),
+            }
         }
+        qos == NORMAL || !is_changed && self.qos.contains_key(qos)
     }
 
-    /// The QOS of a job that asks for none.
-    pub fn default_qos<'a>(&'a self, account: &str, user: &str) -> &'a str {
-        self.terms(account, user)
-            .find_map(|t| t.default_qos.as_deref())
-            .unwrap_or(NORMAL)
+    /// The QOS of a job that asks for none: the default one, else the only one that it may have.
+    pub fn default_qos<'a>(&'a self, account: &str, user: &str, partition: &str) -> &'a str {
+        let mut terms = self.terms(account, user, partition);
+        if let Some(default) = terms.find_map(|t| t.default_qos.as_deref()) {
+            return default;
+        }
+        let is_set = |t: &&Terms| t.qos.is_some() || t.qos_delta != QosDelta::default();
+        let nearest = self.terms(account, user, partition).find(is_set);
+        let only = match nearest.map(|terms| terms.qos.as_deref()) {
+            None => None,
+            Some(Some([only])) => self.qos.get(only),
+            Some(Some(_)) => None,
+            Some(None) => {
+                let list = self.qos_list(account, user, partition);
+                let only = list.as_deref().and_then(|list| match list {
+                    [only] => Some(only),
+                    _ => None,
+                });
+                only.and_then(|name| self.qos.get(name))
+            }
+        };
+        only.map_or(NORMAL, |qos| qos.name.as_str())
     }
 
     /// The association factor.
-    pub fn association_priority(&self, account: &str, user: &str) -> u32 {
-        self.terms(account, user)
+    pub fn association_priority(&self, account: &str, user: &str, partition: &str) -> u32 {
+        self.terms(account, user, partition)
             .find_map(|t| t.priority)
             .unwrap_or(0)
     }
@@ -318,9 +571,11 @@ impl Accounts {
     /// The highest priority that any association has.
     pub fn association_priority_max(&self) -> u32 {
         let accounts = self.accounts.values().map(|a| &a.terms);
-        let users = self.users.values().flat_map(|u| u.accounts.values());
+        let users = self.users.values();
+        let users = users.flat_map(|u| u.associations().map(|(.., terms)| terms));
         accounts
             .chain(users)
+            .chain([&self.root])
             .filter_map(|t| t.priority)
             .max()
             .unwrap_or(0)
@@ -337,6 +592,41 @@ impl Accounts {
         // Who has never run anything and is in no list has used nothing.
         known.copied().unwrap_or(1.0)
     }
+}
+
+fn key(name: &str, is_known: bool) -> String {
+    match is_known {
+        true => name.to_owned(),
+        false => name.to_lowercase(),
+    }
+}
+
+/// The list of QOS that the nearest full list and the additions and removals below it give.
+fn resolve_qos<'a>(terms: impl Iterator<Item = &'a Terms>) -> Option<Vec<String>> {
+    let mut deltas = Vec::new();
+    let mut list = None;
+    for terms in terms {
+        if let Some(full) = &terms.qos {
+            list = Some(full.clone());
+            break;
+        }
+        if terms.qos_delta != QosDelta::default() {
+            deltas.push(&terms.qos_delta);
+        }
+    }
+    if list.is_none() && deltas.is_empty() {
+        return None;
+    }
+    let mut list = list.unwrap_or_else(|| vec![NORMAL.to_owned()]);
+    for delta in deltas.iter().rev() {
+        list.retain(|name| !delta.less.contains(name));
+        for name in &delta.more {
+            if !list.contains(name) {
+                list.push(name.clone());
+            }
+        }
+    }
+    Some(list)
 }
 
 #[cfg(test)]
@@ -386,9 +676,75 @@ mod tests {
         a.terms.qos = Some(vec!["high".into()]);
         a.terms.default_qos = Some("high".into());
         a.terms.priority = Some(7);
-        assert_eq!(all.default_qos("b", "u"), "high");
-        assert_eq!(all.association_priority("b", "u"), 7);
-        assert!(all.allows_qos("b", "u", "high") && !all.allows_qos("b", "u", "normal"));
-        assert_eq!(all.default_qos("x", "y"), "normal");
+        assert_eq!(all.default_qos("b", "u", ""), "high");
+        assert_eq!(all.association_priority("b", "u", ""), 7);
+        assert!(all.allows_qos("b", "u", "", "high") && !all.allows_qos("b", "u", "", "normal"));
+        assert_eq!(all.default_qos("x", "y", ""), "normal");
+    }
+
+    #[test]
+    fn a_list_of_qos_and_whether_one_is_in_it_agree() {
+        let mut all = Accounts::default();
+        for name in ["x", "y", "z"] {
+            all.qos.insert(
+                name.into(),
+                Qos {
+                    name: name.into(),
+                    ..Qos::default()
+                },
+            );
+        }
+        let names = |text: &str| -> Vec<String> { text.chars().map(String::from).collect() };
+        let delta = |more: &str, less: &str| QosDelta {
+            more: names(more),
+            less: names(less),
+        };
+        for (root, account, user, expected) in [
+            (None, ("", ""), ("", ""), None),
+            (None, ("x", ""), ("", ""), Some(vec!["normal", "x"])),
+            (None, ("xy", ""), ("z", "y"), Some(vec!["normal", "x", "z"])),
+            (Some("xy"), ("", "y"), ("", ""), Some(vec!["x"])),
+            (Some("x"), ("", "x"), ("x", ""), Some(vec!["x"])),
+        ] {
+            all.root.qos = root.map(names);
+            let mut own = Account {
+                name: "a".into(),
+                parent: ROOT.into(),
+                ..Account::default()
+            };
+            own.terms.qos_delta = delta(account.0, account.1);
+            all.accounts.insert("a".into(), own);
+            let terms = Terms {
+                qos_delta: delta(user.0, user.1),
+                ..Terms::default()
+            };
+            let accounts = [("a".to_owned(), terms)].into();
+            all.users.insert(
+                "u".into(),
+                User {
+                    name: "u".into(),
+                    accounts,
+                    ..User::default()
+                },
+            );
+            let list = all.qos_list("a", "u", "");
+            let list: Option<Vec<&str>> = list
+                .as_ref()
+                .map(|list| list.iter().map(String::as_str).collect());
+            assert_eq!(list, expected);
+            for name in [NORMAL, "x", "y", "z"] {
+                let among = expected.as_ref().is_none_or(|list| list.contains(&name));
+                assert_eq!(
+                    all.allows_qos("a", "u", "", name),
+                    among,
+                    "{name} of {expected:?}"
+                );
+            }
+            let only = match expected.as_deref() {
+                Some([only]) => *only,
+                _ => NORMAL,
+            };
+            assert_eq!(all.default_qos("a", "u", ""), only);
+        }
     }
 }

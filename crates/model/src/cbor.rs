@@ -60,3 +60,44 @@ pub mod opt_arc {
         Ok(Option::<T>::decode(d, ctx)?.map(Arc::new))
     }
 }
+
+/// `Option<Option<T>>`, what is to be set: nothing new as null, to be cleared as an empty list, else the value. Without it
+/// null would be both of the former.
+pub mod clearable {
+    use minicbor::data::Type;
+    use minicbor::{Decode, Decoder, Encode, Encoder};
+
+    /// Writes the value inside, an empty list, or null.
+    ///
+    /// # Errors
+    /// An error of the writer.
+    pub fn encode<C, T: Encode<C>, W: minicbor::encode::Write>(
+        value: &Option<Option<T>>,
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        match value {
+            Some(Some(value)) => value.encode(e, ctx),
+            Some(None) => e.array(0)?.ok(),
+            None => e.null()?.ok(),
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// An error of the decoder.
+    pub fn decode<'b, C, T: Decode<'b, C>>(
+        d: &mut Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Option<Option<T>>, minicbor::decode::Error> {
+        match d.datatype()? {
+            Type::Null => d.null().map(|()| None),
+            Type::Array => match d.array()? {
+                Some(0) => Ok(Some(None)),
+                _ => Err(minicbor::decode::Error::message("expected an empty list")),
+            },
+            _ => T::decode(d, ctx).map(|value| Some(Some(value))),
+        }
+    }
+}

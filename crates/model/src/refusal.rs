@@ -184,4 +184,6 @@ refusals! {
     261 InvalidWckey = "Invalid wckey specification",
     /// `MaxStepCount`.
     300 StepLimit = "Step limit reached for this job",
+    /// Jobs run in the association that would be gone.
+    301 JobsActive = "Job(s) active, cancel job(s) before remove",
 }

@@ -1,6 +1,7 @@
 //! Accounting records and what is asked of them.
 
 use minicbor::{Decode, Encode};
+use muster_model::accounts::Transaction;
 use muster_model::het::HetPart;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState, Usage};
@@ -269,6 +270,31 @@ pub struct AcctQuery {
     #[n(14)]
     #[cbor(default)]
     pub usage: bool,
+}
+
+/// Which changes of accounting are asked for: those made within a window.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+pub struct TransactionQuery {
+    /// Start of the window.
+    #[n(0)]
+    pub start: Option<Timestamp>,
+    /// End of the window.
+    #[n(1)]
+    pub end: Option<Timestamp>,
+}
+
+/// A change that was made with sacctmgr.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct LoggedTransaction {
+    /// Its number.
+    #[n(0)]
+    pub id: u64,
+    /// When it was made.
+    #[n(1)]
+    pub at: Timestamp,
+    /// Who changed what.
+    #[n(2)]
+    pub transaction: Transaction,
 }
 
 /// Which times of nodes out of service are asked for: those that meet a window.

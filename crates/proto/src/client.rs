@@ -1,6 +1,6 @@
 //! Clients and the controller.
 
-use crate::acct::{AcctJob, AcctQuery};
+use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -134,6 +134,9 @@ pub enum Query {
     /// When nodes were out of service: [`Response::NodeEvents`].
     #[n(11)]
     NodeEvents(#[n(0)] crate::acct::NodeEventQuery),
+    /// Who changed what with sacctmgr: one [`Response::Transactions`].
+    #[n(12)]
+    Transactions(#[n(0)] TransactionQuery),
     /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
     #[n(10)]
     Differences,
@@ -247,6 +250,9 @@ pub enum Response {
     /// To `NodeEvents`, by start.
     #[n(16)]
     NodeEvents(#[n(0)] Vec<crate::acct::NodeEvent>),
+    /// To `Transactions`, the oldest first; the newest if there are very many.
+    #[n(27)]
+    Transactions(#[n(0)] Vec<LoggedTransaction>),
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),
@@ -294,6 +300,10 @@ pub struct AccountsAnswer {
     /// Fair Tree or the classic formula; absent: priority is first come, first served.
     #[n(2)]
     pub fair_tree: Option<bool>,
+    /// Whether users are left out because of `PrivateData`.
+    #[n(3)]
+    #[cbor(default)]
+    pub users_withheld: bool,
 }
 
 /// Priorities of pending jobs, taken apart.

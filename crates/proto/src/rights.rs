@@ -37,6 +37,7 @@ impl From<&Query> for Request {
             Query::ResetDiag => Request::ResetDiag,
             Query::Reservations => Request::Reservations,
             Query::NodeEvents(_) => Request::NodeEvents,
+            Query::Transactions(_) => Request::Transactions,
             Query::Differences => Request::Differences,
             Query::Accounts => Request::Accounts,
             Query::Priorities => Request::Priorities,

@@ -3,7 +3,8 @@
 use super::row::run_row;
 use crate::change::{Change, JobRow, NodeNow, RunKey};
 use crate::store::StoreError;
-use muster_model::ids::StepNo;
+use muster_model::accounts::{JobNote, Transaction};
+use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{ExitStatus, Step, StepEnd};
 use muster_model::time::Timestamp;
 use std::collections::HashMap;
@@ -23,6 +24,10 @@ pub(super) struct Plan<'a> {
     pub(super) resized: Option<(i64, i64, Timestamp)>,
     /// Nodes, in order.
     pub(super) nodes: Vec<&'a NodeNow>,
+    /// Changes of accounting's records, in order.
+    pub(super) transactions: Vec<(&'a Transaction, Timestamp)>,
+    /// Texts of jobs, of one owner's if that is said, in order.
+    pub(super) notes: Vec<(JobId, Option<u32>, &'a JobNote)>,
     job_at: HashMap<i64, usize>,
     step_at: HashMap<(i64, StepNo), usize>,
 }
@@ -85,6 +90,10 @@ impl<'a> Plan<'a> {
                 self.resized = Some((run_row(*run)?, run_row(next.key)?, *at));
             }
             Change::Node(now) => self.nodes.push(now),
+            Change::Transaction { transaction, at } => {
+                self.transactions.push((transaction, *at));
+            }
+            Change::JobNoted { job, owner, note } => self.notes.push((*job, *owner, note)),
         }
         Ok(())
     }

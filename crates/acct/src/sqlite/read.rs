@@ -9,13 +9,14 @@ use crate::array_text::pending_text;
 use crate::store::{History, StoreError};
 use crate::window::{Life, Window};
 use minicbor::Decode;
+use muster_model::accounts::Transaction;
 use muster_model::het::HetPart;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{JobState, Usage};
 use muster_model::spec::ArraySpec;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, NodeEvent};
+use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, LoggedTransaction, NodeEvent};
 use rusqlite::{Connection, Row, types::FromSql};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -114,7 +115,45 @@ impl History for Reader {
         events.retain(|event| nodes.is_empty() || nodes.contains(&event.node));
         Ok(events)
     }
+
+    fn transactions(
+        &mut self,
+        start: Option<Timestamp>,
+        end: Option<Timestamp>,
+    ) -> Result<Vec<LoggedTransaction>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT * FROM (SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn
+             WHERE at_ms >= ?1 AND at_ms <= ?2 ORDER BY id DESC LIMIT ?3) ORDER BY id",
+        )?;
+        let window = (
+            start.map_or(i64::MIN, |start| start.0),
+            end.map_or(i64::MAX, |end| end.0),
+            TRANSACTIONS_MAX,
+        );
+        let names = |text: String| -> Vec<String> {
+            let names = text.split(',').filter(|name| !name.is_empty());
+            names.map(str::to_owned).collect()
+        };
+        let all = statement.query_map(window, |row| {
+            Ok(LoggedTransaction {
+                id: row.get::<_, i64>(0)?.unsigned_abs(),
+                at: Timestamp(row.get(1)?),
+                transaction: Transaction {
+                    actor: row.get(2)?,
+                    action: row.get(3)?,
+                    target: row.get(4)?,
+                    info: row.get(5)?,
+                    users: names(row.get(6)?),
+                    accounts: names(row.get(7)?),
+                },
+            })
+        })?;
+        Ok(all.collect::<rusqlite::Result<_>>()?)
+    }
 }
+
+/// Changes of accounting in one answer, which has to fit into a message.
+const TRANSACTIONS_MAX: u32 = 10_000;
 
 /// Numbers of the texts that a query names; absent when it names none of the kind.
 struct NamedTexts {

@@ -8,7 +8,7 @@ use std::path::Path;
 const APPLICATION: i64 = 0x4d75_7374;
 
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
 /// and grows at its end. Texts that repeat are numbers of rows in `text`. A run that has not ended has the highest
@@ -73,6 +73,15 @@ CREATE INDEX job_het ON job (het_id) WHERE het_id IS NOT NULL;
 
 /// Whether the run passed by others that waited; nothing where that was not known.
 const FORMAT_3: &str = "ALTER TABLE job ADD COLUMN backfilled INTEGER;";
+
+/// Who changed what of accounting's records.
+const FORMAT_4: &str = "
+CREATE TABLE txn (
+    id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
+    target TEXT NOT NULL, info TEXT NOT NULL, users TEXT NOT NULL, accounts TEXT NOT NULL
+);
+CREATE UNIQUE INDEX txn_once ON txn (at_ms, actor, action, target, info);
+";
 
 /// Settings of the connection, then the tables.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

@@ -2,16 +2,18 @@
 
 use super::plan::{JobWrite, Plan, StepWrite};
 use super::row::{
-    ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, limit_key,
-    signed, some, state_key, step_key,
+    ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, first_row,
+    limit_key, signed, some, state_key, step_key,
 };
 use super::text::Interned;
 use crate::change::{JobRow, NodeNow};
 use crate::store::StoreError;
-use muster_model::ids::StepNo;
-use muster_model::job::{Allocation, JobState, Step, StepEnd};
+use muster_model::accounts::{JobNote, Transaction};
+use muster_model::ids::{JobId, StepNo};
+use muster_model::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::spec::{JobKind, StdioSpec};
+use muster_model::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, ToSql};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -150,6 +152,12 @@ impl Writer<'_> {
         }
         for now in &plan.nodes {
             self.node(now)?;
+        }
+        for (transaction, at) in &plan.transactions {
+            self.transaction(transaction, *at)?;
+        }
+        for (job, owner, note) in &plan.notes {
+            self.note(*job, *owner, note)?;
         }
         if let Some((run, next, at)) = plan.resized {
             self.connection
@@ -331,6 +339,55 @@ impl Writer<'_> {
     }
 
     /// A node's state: ends the event that it differs from and begins another if it is out of service.
+    /// A line of the log; one that is there is not written again.
+    fn transaction(&mut self, change: &Transaction, at: Timestamp) -> Result<(), StoreError> {
+        let (users, accounts) = (change.users.join(","), change.accounts.join(","));
+        self.connection
+            .prepare_cached(
+                "INSERT OR IGNORE INTO txn (at_ms, actor, action, target, info, users, accounts)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute((
+                at.0,
+                &change.actor,
+                &change.action,
+                cut(&change.target, TEXT_BYTES_MAX),
+                cut(&change.info, TEXT_BYTES_MAX),
+                cut(&users, TEXT_BYTES_MAX),
+                cut(&accounts, TEXT_BYTES_MAX),
+            ))?;
+        Ok(())
+    }
+
+    /// Texts of all runs of a job.
+    fn note(&mut self, job: JobId, owner: Option<u32>, note: &JobNote) -> Result<(), StoreError> {
+        let wckey = match &note.wckey {
+            Some(wckey) => Some(self.texts.number(self.connection, wckey.as_bytes())?),
+            None => None,
+        };
+        let exit = note
+            .derived_exit
+            .map(|signal| exit_key(ExitStatus { code: 0, signal }));
+        let (first, last) = (first_row(job)?, first_row(JobId(job.0 + 1))?);
+        self.connection
+            .prepare_cached(
+                "UPDATE job SET comment = coalesce(?3, comment),
+                 admin_comment = coalesce(?4, admin_comment), wckey = coalesce(?5, wckey),
+                 derived_exit = coalesce(?6, derived_exit)
+                 WHERE row >= ?1 AND row < ?2 AND (?7 IS NULL OR uid = ?7)",
+            )?
+            .execute((
+                first,
+                last,
+                &note.comment,
+                &note.admin_comment,
+                wckey,
+                exit,
+                owner,
+            ))?;
+        Ok(())
+    }
+
     fn node(&mut self, now: &NodeNow) -> Result<(), StoreError> {
         let out = now.down || now.drain || now.fail;
         let reason = now.reason.as_ref().map_or("", |reason| &reason.text);

@@ -23,6 +23,7 @@ use std::sync::Arc;
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 const JOB: &str = "proto::acct::AcctJob";
 const NODE_EVENT: &str = "proto::acct::NodeEvent";
+const TRANSACTION: &str = "proto::acct::LoggedTransaction";
 /// Before what is read of a store.
 const READS: &str = "-- reads ";
 
@@ -54,7 +55,12 @@ fn everything(store: &SqliteStore) -> Vec<(&'static str, Vec<u8>)> {
     let events = events
         .iter()
         .map(|event| (NODE_EVENT, minicbor::to_vec(event).unwrap()));
-    jobs.chain(events).collect()
+    let log = reader.transactions(None, None).unwrap();
+    let log = log.into_iter().map(|entry| {
+        let bytes = minicbor::to_vec(&entry).unwrap();
+        (TRANSACTION, bytes)
+    });
+    jobs.chain(events).chain(log).collect()
 }
 
 fn schema(connection: &Connection) -> Vec<String> {
@@ -211,6 +217,10 @@ fn changes() -> Vec<Change> {
         Change::Suspended {
             run: run(2, 0),
             at: at(20),
+        },
+        Change::Transaction {
+            transaction: full("model::accounts::Transaction"),
+            at: at(25),
         },
         node(30, true),
         node(40, false),

@@ -16,15 +16,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A cluster whose history is written down as it is made.
-struct Scene {
-    state: State,
-    store: SqliteStore,
+pub(crate) struct Scene {
+    pub(crate) state: State,
+    pub(crate) store: SqliteStore,
     position: u64,
     _directory: Directory,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(crate) fn new() -> Scene {
         let directory = Directory::new();
         let mut scene = Scene {
             state: State::default(),
@@ -40,7 +40,7 @@ impl Scene {
         scene
     }
 
-    fn happens(&mut self, event: Event) {
+    pub(crate) fn happens(&mut self, event: Event) {
         self.state.apply(&event);
         self.position += 1;
         self.store
@@ -48,7 +48,7 @@ impl Scene {
             .unwrap();
     }
 
-    fn submit(&mut self, n: u16, array: Option<u32>, s: i64) -> JobId {
+    pub(crate) fn submit(&mut self, n: u16, array: Option<u32>, s: i64) -> JobId {
         let id = JobId(self.state.next_job_id);
         self.happens(Event::JobSubmitted {
             id,
@@ -66,7 +66,7 @@ impl Scene {
         id
     }
 
-    fn start(&mut self, id: JobId, nodes: &[u32], s: i64) {
+    pub(crate) fn start(&mut self, id: JobId, nodes: &[u32], s: i64) {
         let attempt = Attempt(self.state.jobs[&id].attempt.0 + 1);
         let alloc = Arc::new(allocation(nodes, u32::try_from(id.0).unwrap()));
         self.happens(Event::JobStarted {
@@ -79,7 +79,7 @@ impl Scene {
         });
     }
 
-    fn end(&mut self, id: JobId, state: JobState, requeue: Option<bool>, s: i64) {
+    pub(crate) fn end(&mut self, id: JobId, state: JobState, requeue: Option<bool>, s: i64) {
         self.happens(Event::JobEnding {
             id,
             at: at(s),
@@ -95,7 +95,7 @@ impl Scene {
         });
     }
 
-    fn ask(&self, query: &AcctQuery) -> Vec<AcctJob> {
+    pub(crate) fn ask(&self, query: &AcctQuery) -> Vec<AcctJob> {
         let mut jobs = Vec::new();
         let mut reader = self.store.reader().unwrap();
         reader
@@ -121,7 +121,7 @@ impl Scene {
     }
 }
 
-fn jobs(named: &[(u64, Option<u32>)]) -> AcctQuery {
+pub(crate) fn jobs(named: &[(u64, Option<u32>)]) -> AcctQuery {
     AcctQuery {
         jobs: named
             .iter()
@@ -724,8 +724,10 @@ fn an_older_file_is_brought_up_to_date() {
     let path = directory.file("old.db");
     drop(SqliteStore::open(&path).unwrap());
     let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch("ALTER TABLE job DROP COLUMN backfilled; PRAGMA user_version = 2")
-        .unwrap();
+    old.execute_batch(
+        "ALTER TABLE job DROP COLUMN backfilled; DROP TABLE txn; PRAGMA user_version = 2",
+    )
+    .unwrap();
     drop(old);
     drop(SqliteStore::open(&path).unwrap());
     let new = rusqlite::Connection::open(&path).unwrap();

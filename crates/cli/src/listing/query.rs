@@ -11,7 +11,9 @@ use muster_model::listing_codec::CompactListing;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
+use muster_proto::acct::{
+    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, TransactionQuery,
+};
 use muster_proto::client::{
     AccountsAnswer, ClusterPart, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
     RequestBody, ReservationsAnswer, Response,
@@ -270,6 +272,18 @@ pub(crate) fn node_events(
 ) -> Result<Vec<NodeEvent>, ConnectError> {
     match client.query(Query::NodeEvents(query))? {
         Response::NodeEvents(events) => Ok(events),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks who changed what with sacctmgr, within a window.
+pub(crate) fn transactions(
+    client: &mut Client,
+    (start, end): (Option<Timestamp>, Option<Timestamp>),
+) -> Result<Vec<LoggedTransaction>, ConnectError> {
+    let query = TransactionQuery { start, end };
+    match client.query(Query::Transactions(query))? {
+        Response::Transactions(all) => Ok(all),
         other => Err(unexpected(&other)),
     }
 }

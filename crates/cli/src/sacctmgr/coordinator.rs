@@ -1,11 +1,12 @@
 //! `sacctmgr add coordinator` and `delete coordinator`: who may add users to an account and set what they may use.
 
 use super::begins;
-use super::edit::{Verb, agreed, error, list};
-use crate::connect::{Client, ConnectError};
-use crate::listing::{Failure, print, query};
-use muster_model::accounts::{Accounts, ROOT};
-use muster_model::command::{AccountsAsk, AccountsEdit, Reply, UserCommand};
+use super::book::Book;
+use super::edit::lines;
+use super::session::{Invocation, Verb, refused};
+use super::words::Word;
+use crate::listing::Failure;
+use muster_model::command::AccountsAsk;
 use std::fmt::Write as _;
 
 /// A parsed line.
@@ -17,12 +18,12 @@ struct Words {
 
 /// Runs the edit.
 pub(super) fn edit(
+    session: &mut Invocation<'_>,
     verb: Verb,
     words: &[String],
-    immediate: bool,
-    quiet: bool,
 ) -> Result<(), Failure> {
-    let words = read(words)?;
+    let book = session.book()?;
+    let words = read(words, &book)?;
     let needed = match verb {
         Verb::Add if words.users.is_empty() => " You need to specify a user list here.",
         Verb::Add if words.accounts.is_empty() => " You need to specify an account list here.",
@@ -34,84 +35,60 @@ pub(super) fn edit(
     if !needed.is_empty() {
         return Err(Failure::new(needed));
     }
-    let mut client = Client::connect().map_err(error)?;
-    let before = query::accounts(&mut client).map_err(error)?.accounts;
-    check(&words, &before)?;
-    let say = |text: &str| {
-        if !quiet {
-            print(text);
-        }
-    };
-    say(&intended(verb, &words));
-    let removed = match verb {
-        Verb::Delete => removed(&words, &before),
-        Verb::Add | Verb::Modify => String::new(),
-    };
-    if !(immediate || quiet || agreed()?) {
-        print(" Changes Discarded\n");
-        return Ok(());
-    }
+    check(&words, &book)?;
     let accounts = words.accounts.clone();
-    let edit = AccountsEdit {
-        names: words.users.clone(),
-        ask: match verb {
-            Verb::Add => AccountsAsk::AddCoordinators { accounts },
-            Verb::Delete | Verb::Modify => AccountsAsk::DeleteCoordinators { accounts },
-        },
-    };
-    match client.command(UserCommand::EditAccounts(Box::new(edit))) {
-        Ok(Reply::Done { changed: 0, .. }) => {
-            say(" Nothing removed\n");
-            Err(Failure::silent())
-        }
-        Ok(_) => {
-            say(&removed);
-            Ok(())
-        }
-        Err(ConnectError::Refused(refusal)) => Err(Failure::new(match verb {
-            Verb::Add => format!(" Problem adding coordinator: {refusal}"),
-            Verb::Delete | Verb::Modify => format!(" Error with request: {refusal}"),
-        })),
-        Err(other) => Err(error(other)),
+    let text = intended(verb, &words);
+    if verb == Verb::Add {
+        let ask = AccountsAsk::AddCoordinators { accounts };
+        return session.add(
+            &text,
+            "coordinator",
+            vec![Invocation::edit_of(&words.users, ask)],
+        );
     }
-}
-
-/// Makes a user a coordinator of accounts and says whether it changed something.
-pub(super) fn add(client: &mut Client, user: &str, accounts: &str) -> Result<u32, Failure> {
-    let edit = AccountsEdit {
-        names: vec![user.to_owned()],
-        ask: AccountsAsk::AddCoordinators {
-            accounts: list(accounts),
-        },
-    };
-    match client.command(UserCommand::EditAccounts(Box::new(edit))) {
-        Ok(Reply::Done { changed, .. }) => Ok(changed),
-        Ok(_) => Ok(0),
-        Err(ConnectError::Refused(refusal)) => Err(Failure::new(refusal.to_string())),
-        Err(other) => Err(error(other)),
+    session.console.say(&text);
+    let removed = removed(&words, &book);
+    if !session.immediate && !removed.is_empty() {
+        session.console.say(&removed);
+        if !session.commits() {
+            return Ok(());
+        }
     }
+    let ask = AccountsAsk::DeleteCoordinators { accounts };
+    let edit = Invocation::edit_of(&words.users, ask);
+    if session.ledger.edit(edit).map_err(refused)? == 0 {
+        session.console.say(" Nothing removed\n");
+        return Err(Failure::silent());
+    }
+    if session.immediate {
+        session.console.say(&removed);
+    }
+    Ok(())
 }
 
 /// Users by name, and `names=`, `users=` and `accounts=`.
-fn read(words: &[String]) -> Result<Words, Failure> {
+fn read(words: &[String], book: &Book) -> Result<Words, Failure> {
     let mut read = Words::default();
-    for word in words {
-        if word.eq_ignore_ascii_case("where") || word.eq_ignore_ascii_case("set") {
+    for text in words {
+        if ["where", "set", "and"]
+            .iter()
+            .any(|word| text.eq_ignore_ascii_case(word))
+        {
             continue;
         }
-        let Some((key, value)) = word.split_once('=') else {
-            read.users.extend(list(word));
-            continue;
-        };
-        let value = value.trim_matches(['"', '\'']);
-        match key.strip_suffix(['s', 'S']).unwrap_or(key) {
-            key if begins("account", key) || key.eq_ignore_ascii_case("acct") => {
-                read.accounts.extend(list(value));
+        let word = Word::new(text);
+        let users = || word.list().into_iter().map(|name| book.all.user_key(&name));
+        match word.key.as_deref() {
+            None => read.users.extend(users()),
+            Some(key) if begins("accounts", key) || begins("accts", key) => {
+                let names = word.list().into_iter();
+                read.accounts
+                    .extend(names.map(|name| book.all.account_key(&name)));
             }
-            key if begins("name", key) || begins("user", key) => read.users.extend(list(value)),
-            _ => {
+            Some(key) if begins("names", key) || begins("users", key) => read.users.extend(users()),
+            Some(_) => {
                 return Err(Failure::new(format!(
-                    " Unknown condition: {word}\n Use keyword 'where' to modify condition"
+                    " Unknown condition: {text}\n Use keyword 'where' to modify condition"
                 )));
             }
         }
@@ -119,15 +96,17 @@ fn read(words: &[String]) -> Result<Words, Failure> {
     Ok(read)
 }
 
-fn check(words: &Words, all: &Accounts) -> Result<(), Failure> {
-    let is_account = |name: &&String| *name == ROOT || all.accounts.contains_key(*name);
-    if let Some(name) = words.accounts.iter().find(|name| !is_account(name)) {
+fn check(words: &Words, book: &Book) -> Result<(), Failure> {
+    if let Some(name) = words.accounts.iter().find(|name| !book.has_account(name)) {
         return Err(Failure::new(format!(
             " You specified a non-existent account '{name}'."
         )));
     }
-    let known = |name: &&String| all.users.contains_key(*name);
-    match words.users.iter().find(|name| !known(name)) {
+    match words
+        .users
+        .iter()
+        .find(|name| !book.all.users.contains_key(*name))
+    {
         Some(name) => Err(Failure::new(format!(
             " You specified a non-existent user '{name}'."
         ))),
@@ -137,10 +116,6 @@ fn check(words: &Words, all: &Accounts) -> Result<(), Failure> {
 
 /// The text before the change, as scripts parse it.
 fn intended(verb: Verb, words: &Words) -> String {
-    let lines = |names: &[String]| {
-        let lines = names.iter().map(|name| format!("  {name}\n"));
-        lines.collect::<String>()
-    };
     let (users, accounts) = (lines(&words.users), lines(&words.accounts));
     match verb {
         Verb::Add => format!(
@@ -160,11 +135,12 @@ fn intended(verb: Verb, words: &Words) -> String {
     }
 }
 
-/// Who was a coordinator of what, of those who are one no more.
-fn removed(words: &Words, before: &Accounts) -> String {
-    let mut out = String::from(" Removed Coordinators (sub accounts not listed)...\n");
+/// Who was a coordinator of what, of those who are one no more; empty if nobody was.
+fn removed(words: &Words, book: &Book) -> String {
+    let mut out = String::new();
     let named = |list: &[String], name: &String| list.is_empty() || list.contains(name);
-    for user in before
+    for user in book
+        .all
         .users
         .values()
         .filter(|u| named(&words.users, &u.name))
@@ -174,52 +150,8 @@ fn removed(words: &Words, before: &Accounts) -> String {
             let _ = writeln!(out, "  U = {:<9} A = {account:<10}", user.name);
         }
     }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(line: &str) -> Words {
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        read(&words).unwrap()
-    }
-
-    /// Captured from Slurm 22.05.
-    #[test]
-    fn output_is_slurms() {
-        let add = words("ben account=chem,acme");
-        assert_eq!(add, words("Accounts=chem,acme names=ben"));
-        assert_eq!(
-            intended(Verb::Add, &add),
-            " Adding Coordinator User(s)\n  ben\n To Account(s) and all sub-accounts\n  chem\n  acme\n"
-        );
-        let delete = words("names=ben");
-        assert_eq!(
-            intended(Verb::Delete, &delete),
-            " Removing Coordinators with user name\n  ben\n From all accounts\n"
-        );
-        let mut all = Accounts::default();
-        let ben = muster_model::accounts::User {
-            name: "ben".into(),
-            coordinates: vec!["acme".into(), "chem".into()],
-            ..Default::default()
-        };
-        all.users.insert("ben".into(), ben);
-        all.accounts.insert("chem".into(), Default::default());
-        assert_eq!(
-            removed(&words("where ben account=chem"), &all),
-            " Removed Coordinators (sub accounts not listed)...\n  U = ben       A = chem      \n"
-        );
-        let error = |line: &str| check(&words(line), &all).unwrap_err().to_string();
-        assert_eq!(
-            error("account=nosuch names=ben"),
-            " You specified a non-existent account 'nosuch'."
-        );
-        assert_eq!(
-            error("account=chem names=nosuch"),
-            " You specified a non-existent user 'nosuch'."
-        );
+    match out.is_empty() {
+        true => out,
+        false => format!(" Removed Coordinators (sub accounts not listed)...\n{out}"),
     }
 }

@@ -1,11 +1,11 @@
 //! `sacctmgr show event`: when nodes were out of service. `sacctmgr show problem`: accounts and users that cannot be
 //! used as they are.
 
-use super::{begins, style_of};
-use crate::connect::Client;
+use super::begins;
+use super::session::Invocation;
 use crate::listing::context::Ctx;
 use crate::listing::table::{Cell, Column, Table};
-use crate::listing::{Failure, print, query, text, time_input};
+use crate::listing::{Failure, query, text, time_input};
 use jiff::Zoned;
 use muster_model::accounts::Accounts;
 use muster_model::time::Timestamp;
@@ -44,6 +44,9 @@ struct EventConditions {
     reasons: Vec<String>,
     users: Vec<u32>,
     open: bool,
+    clusters: Option<Vec<String>>,
+    /// The fewest and the most CPUs of nodes.
+    cpus: (Option<u32>, Option<u32>),
     all_time: bool,
     /// Events of the cluster as a whole, of which none are kept.
     of_cluster: bool,
@@ -87,9 +90,11 @@ impl EventConditions {
                 }
                 _ if is("events") => conditions.of_cluster = begins("cluster", value),
                 _ if is("condflags") => conditions.open = begins("open", value),
-                _ if is("clusters") => drop(crate::listing::this_cluster("sacctmgr", value)?),
+                _ if is("clusters") => conditions.clusters = Some(list(value)),
+                _ if is("mincpus") => conditions.cpus.0 = value.parse().ok(),
+                _ if is("maxcpus") => conditions.cpus.1 = value.parse().ok(),
                 _ if is("format") => conditions.format = Some(value.to_owned()),
-                _ => return Err(error(format!("Unknown condition: {word}"))),
+                _ => return Err(Failure::new(format!(" Unknown condition: {word}"))),
             }
         }
         if !conditions.states.is_empty() && conditions.query.start.is_none() {
@@ -145,11 +150,7 @@ fn columns(format: &str, known: &'static [Known]) -> Result<Vec<(&'static str, C
             .find(|(own, ..)| own.eq_ignore_ascii_case(name));
         let found = exact.or_else(|| known.iter().find(|(own, ..)| begins(own, name)));
         let Some((own, header, usual)) = found else {
-            let names: Vec<&str> = known.iter().map(|(own, ..)| *own).collect();
-            return Err(error(format!(
-                "Unknown field '{name}'; these exist: {}",
-                names.join(", ")
-            )));
+            return Err(Failure::new(format!("Unknown field '{name}'")));
         };
         let mut column = Column::new(*header, *usual);
         column.left = *own == "NodeName" || width.starts_with('-');
@@ -162,14 +163,25 @@ fn columns(format: &str, known: &'static [Known]) -> Result<Vec<(&'static str, C
 }
 
 /// Shows when nodes were out of service.
-pub(super) fn show(words: &[String], style: &super::Style) -> Result<(), Failure> {
+pub(super) fn show(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let conditions = EventConditions::read(words, &Zoned::now())?;
     let columns = columns(conditions.format.as_deref().unwrap_or(USUAL), EVENT)?;
-    let mut client = Client::connect().map_err(error)?;
+    let client = session.ledger.client()?;
     let mut ctx = Ctx::new(&client.endpoint.cluster.clone());
-    query::cluster(&mut client, &mut ctx).map_err(error)?;
-    let events = query::node_events(&mut client, conditions.query.clone()).map_err(error)?;
-    let rows = events.iter().filter(|e| conditions.fits(e)).map(|event| {
+    query::cluster(client, &mut ctx).map_err(error)?;
+    let events = query::node_events(client, conditions.query.clone()).map_err(error)?;
+    let own = |list: &Vec<String>| list.contains(&ctx.cluster);
+    let is_own = conditions.clusters.as_ref().is_none_or(own);
+    let has_cpus = |event: &NodeEvent| {
+        let node = ctx.nodes.iter().find(|node| node.config.name == event.node);
+        let cpus = node.map_or(0, |node| node.config.cpus);
+        let (least, most) = conditions.cpus;
+        least.is_none_or(|least| cpus >= least) && most.is_none_or(|most| cpus <= most)
+    };
+    let events = events
+        .iter()
+        .filter(|e| is_own && conditions.fits(e) && has_cpus(e));
+    let rows = events.map(|event| {
         columns
             .iter()
             .map(|(name, _)| Cell::Text(cell(name, event, &ctx)))
@@ -180,8 +192,15 @@ pub(super) fn show(words: &[String], style: &super::Style) -> Result<(), Failure
         rows: rows.collect(),
         columns: columns.iter().map(|(_, column)| column.clone()).collect(),
     };
-    print(&table.render(style_of(style)));
+    session.console.say(&table.render(layout(session.style)));
     Ok(())
+}
+
+fn layout(style: super::fields::Style) -> crate::listing::table::Style {
+    crate::listing::table::Style {
+        bare: style.no_header,
+        bars: style.bars,
+    }
 }
 
 fn cell(name: &str, event: &NodeEvent, ctx: &Ctx) -> String {
@@ -220,58 +239,46 @@ fn cell(name: &str, event: &NodeEvent, ctx: &Ctx) -> String {
     }
 }
 
-const PROBLEM: [(&str, usize); 4] = [
-    ("Cluster", 10),
-    ("Account", 10),
-    ("User", 10),
-    ("Problem", 40),
-];
-
 /// Shows accounts and users that cannot be used as they are.
-pub(super) fn problems(style: &super::Style) -> Result<(), Failure> {
-    let mut client = Client::connect().map_err(error)?;
-    let answer = query::accounts(&mut client).map_err(error)?;
-    let rows = found(&answer.accounts, |user| {
-        crate::people::user_named(user).is_some()
-    });
-    let table = Table {
-        title: Vec::new(),
-        columns: PROBLEM
-            .iter()
-            .map(|(name, width)| Column::new(*name, *width))
-            .collect(),
-        rows: rows
-            .into_iter()
-            .map(|(account, user, what)| {
-                let words = [answer.cluster.clone(), account, user, what.to_owned()];
-                words.into_iter().map(Cell::Text).collect()
-            })
-            .collect(),
-    };
-    print(&table.render(style_of(style)));
+pub(super) fn problems(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let mut format = "Cluster,Account,User,Problem".to_owned();
+    for text in words {
+        let word = super::words::Word::new(text);
+        match word.key.as_deref() {
+            Some(key) if begins("format", key) => format.clone_from(&word.value),
+            _ => {}
+        }
+    }
+    let columns = super::fields::columns(&format, false)?;
+    let book = session.book()?;
+    let rows = found(&book.all, |user| session.ledger.is_user(user));
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(account, user, what)| {
+            let row = super::row::Row::default().with("Account", account);
+            row.with("User", user).with("Problem", what).line(&columns)
+        })
+        .collect();
+    session.print(&columns, &rows);
     Ok(())
 }
 
 fn found(all: &Accounts, exists: impl Fn(&str) -> bool) -> Vec<(String, String, &'static str)> {
     let mut out = Vec::new();
     for account in all.accounts.keys() {
-        let has_users = all.users.values().any(|u| u.accounts.contains_key(account));
+        let has_users = all.users.values().any(|u| u.is_in(account));
         let has_accounts = all.accounts.values().any(|a| a.parent == *account);
         if !has_users && !has_accounts {
             out.push((account.clone(), String::new(), "Account has no users"));
         }
     }
     for user in all.users.values() {
-        if user.accounts.is_empty() {
-            out.push((String::new(), user.name.clone(), "User is in no account"));
+        if !user.has_associations() {
+            out.push((String::new(), user.name.clone(), "User has no Associations"));
         }
         if !exists(&user.name) {
             let account = user.default_account.clone();
-            out.push((
-                account,
-                user.name.clone(),
-                "User does not exist on this machine",
-            ));
+            out.push((account, user.name.clone(), "User does not have a uid"));
         }
     }
     out
@@ -341,11 +348,7 @@ mod tests {
             found(&all, |_| false),
             [
                 ("c".into(), String::new(), "Account has no users"),
-                (
-                    "b".into(),
-                    "u".into(),
-                    "User does not exist on this machine"
-                ),
+                ("b".into(), "u".into(), "User does not have a uid"),
             ]
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::event::AccountsChange;
 use muster_model::account_limits::Scope;
-use muster_model::accounts::Accounts;
+use muster_model::accounts::{Accounts, NORMAL, ROOT, Terms};
 use muster_model::time::Timestamp;
 
 /// Applies a change.
@@ -17,7 +17,11 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
             accounts.accounts.remove(name);
             for user in accounts.users.values_mut() {
                 user.accounts.remove(name);
+                user.partitions.remove(name);
                 user.coordinates.retain(|account| account != name);
+                if user.default_account == *name {
+                    user.default_account.clear();
+                }
             }
         }
         AccountsChange::User(user) => {
@@ -32,6 +36,24 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
         AccountsChange::QosGone(name) => {
             accounts.qos.remove(name);
         }
+        AccountsChange::UserRenamed { from, to } => rename_user(accounts, from, to),
+        AccountsChange::Root(terms) => accounts.root = terms.clone(),
+        AccountsChange::Cluster(cluster) => {
+            let name = cluster.name.clone();
+            accounts.clusters.insert(name, cluster.clone());
+        }
+        AccountsChange::ClusterGone(name) => {
+            accounts.clusters.remove(name);
+        }
+        // Of accounting's store alone.
+        AccountsChange::JobNoted { .. } => {}
+        AccountsChange::Classified(text) => accounts.classification.clone_from(text),
+        AccountsChange::ScopeReset(scope) => {
+            if let Some(usage) = accounts.tres_usage.get_mut(scope) {
+                usage.raw.clear();
+                usage.at = at;
+            }
+        }
         AccountsChange::UsageReset(which) => {
             for (key, usage) in &mut accounts.usage {
                 if which.as_ref().is_none_or(|w| w == key) {
@@ -40,7 +62,10 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
             }
             let concerns = |scope: &Scope| match (which, scope) {
                 (None, _) => true,
-                (Some((account, user)), Scope::Association(a, u)) => (account, user) == (a, u),
+                (
+                    Some((account, user)),
+                    Scope::Association(a, u) | Scope::PartitionAssociation(a, u, _),
+                ) => (account, user) == (a, u),
                 (Some(_), _) => false,
             };
             let all = accounts.tres_usage.iter_mut();
@@ -52,5 +77,60 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
                 accounts.reset_at = at;
             }
         }
+    }
+}
+
+/// A user has another name: what was kept under the old one is kept under the new one.
+fn rename_user(accounts: &mut Accounts, from: &str, to: &str) {
+    let Some(mut user) = accounts.users.remove(from) else {
+        return;
+    };
+    to.clone_into(&mut user.name);
+    accounts.users.insert(to.to_owned(), user);
+    let usage = std::mem::take(&mut accounts.usage).into_iter();
+    accounts.usage = usage
+        .map(|((account, user), usage)| {
+            let user = if user == from { to.to_owned() } else { user };
+            ((account, user), usage)
+        })
+        .collect();
+}
+
+/// Gives numbers to associations and QOS that have none: `root` and the user root in it have the first ones, `normal` has
+/// the first of the QOS.
+pub(crate) fn assign_ids(accounts: &mut Accounts) {
+    let last = &mut accounts.last_association;
+    *last = (*last).max(2);
+    let mut next = |terms: &mut Terms| {
+        if terms.id == 0 {
+            *last = last.saturating_add(1);
+            terms.id = *last;
+        }
+    };
+    accounts.root.id = 1;
+    for account in accounts.accounts.values_mut() {
+        next(&mut account.terms);
+    }
+    for user in accounts.users.values_mut() {
+        let is_root = user.name == ROOT;
+        for (account, terms) in &mut user.accounts {
+            if is_root && account == ROOT {
+                terms.id = 2;
+            }
+            next(terms);
+        }
+        // What was added last comes first in lists: so the first of several partitions does.
+        let parts = user.partitions.values_mut();
+        parts.for_each(|parts| parts.values_mut().rev().for_each(&mut next));
+    }
+    let last = &mut accounts.last_qos;
+    *last = (*last).max(1);
+    for qos in accounts.qos.values_mut().filter(|qos| qos.id == 0) {
+        if qos.name == NORMAL {
+            qos.id = 1;
+            continue;
+        }
+        *last = last.saturating_add(1);
+        qos.id = *last;
     }
 }

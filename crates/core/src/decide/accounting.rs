@@ -2,6 +2,9 @@
 //! checked against what there is.
 
 mod accounts;
+mod clusters;
+mod jobs;
+mod names;
 mod qos;
 mod rights;
 mod users;
@@ -11,7 +14,7 @@ use super::submit::too_long;
 use crate::event::{AccountsChange, Event};
 use crate::state::State;
 use muster_model::account_limits::{LimitAsk, Limits};
-use muster_model::accounts::{ROOT, Terms};
+use muster_model::accounts::{QosDelta, ROOT, Terms};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -22,16 +25,21 @@ pub(super) fn edit(
     identity: &Identity,
     edit: &AccountsEdit,
 ) -> Result<Option<Reply>, Refusal> {
+    let edit = &names::folded(&draft.state.accounts, edit);
     rights::check(draft.state, identity, edit)?;
     for name in &edit.names {
         check_name(name)?;
     }
-    let changes = changes(draft.state, edit)?;
+    let changes = match &edit.ask {
+        AccountsAsk::NoteJobs(note) => jobs::note(draft.state, identity, &edit.names, note)?,
+        _ => changes(draft.state, edit)?,
+    };
     qos::check_no_circle(draft.state, &changes)?;
     let changed = u32::try_from(changes.len()).unwrap_or(u32::MAX);
     if !changes.is_empty() {
         let at = draft.now;
-        draft.emit(Event::AccountsChanged { changes, at });
+        let log = vec![names::transaction(draft.state, identity, edit)];
+        draft.emit(Event::AccountsChanged { changes, at, log });
     }
     Ok(Some(Reply::Done {
         changed,
@@ -62,9 +70,11 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
             admin_level,
             terms,
             wckeys,
+            partitions,
         } => {
             let asked = users::Asked {
                 accounts,
+                partitions,
                 default_account,
                 admin_level,
                 terms,
@@ -78,9 +88,11 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
             admin_level,
             terms,
             wckeys,
+            partitions,
         } => {
             let asked = users::Asked {
                 accounts,
+                partitions,
                 default_account,
                 admin_level,
                 terms,
@@ -88,7 +100,18 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
             };
             users::modify(state, names, &asked)
         }
-        AccountsAsk::DeleteUsers { accounts } => users::delete(state, names, accounts),
+        AccountsAsk::DeleteUsers {
+            accounts,
+            partitions,
+        } => users::delete(state, names, accounts, partitions),
+        AccountsAsk::RenameUser { to } => users::rename(state, names, to),
+        AccountsAsk::AddClusters(ask) => clusters::add(state, names, ask),
+        AccountsAsk::ModifyClusters(ask) => clusters::modify(state, names, ask),
+        AccountsAsk::DeleteClusters => clusters::delete(state, names),
+        AccountsAsk::ResetAccountUsage => Ok(users::reset_account_usage(state, names)),
+        AccountsAsk::ResetQosUsage => qos::reset_usage(state, names),
+        // It needs to know who asks.
+        AccountsAsk::NoteJobs(_) => Ok(Vec::new()),
         AccountsAsk::AddCoordinators { accounts } => {
             users::add_coordinators(state, names, accounts)
         }
@@ -115,11 +138,13 @@ fn parent_or_root(parent: &str) -> &str {
 
 fn check_name(name: &str) -> Result<(), Refusal> {
     too_long("the name", name, NAME_BYTES_MAX)?;
-    let bad = |c: char| c.is_whitespace() || c.is_control() || "=,".contains(c);
-    if name.is_empty() || name.contains(bad) {
+    let bad = |c: char| c.is_control() || "=,".contains(c);
+    if name.trim().is_empty() || name.trim() != name || name.contains(bad) {
         return Err(Refusal::new(
             RefusalCode::InvalidValue,
-            format!("'{name}' is no name: it has no blanks, commas or equal signs"),
+            format!(
+                "'{name}' is no name: it has no commas or equal signs, and no blanks at its ends"
+            ),
         ));
     }
     Ok(())
@@ -127,6 +152,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 
 fn check_terms(state: &State, ask: &TermsAsk) -> Result<(), Refusal> {
     let named = ask.qos.iter().flat_map(|(_, list)| list);
+    let named = named.chain(&ask.qos_less);
     for name in named.chain(ask.default_qos.iter().filter(|n| !n.is_empty())) {
         if state.accounts.qos(name).is_none() {
             return Err(qos::not_found(name));
@@ -159,11 +185,35 @@ fn set_terms(terms: &mut Terms, ask: &TermsAsk) {
         let _ = terms.limits.set(limit, false);
     }
     if let Some((sign, names)) = &ask.qos {
-        edit_list(terms.qos.get_or_insert_default(), *sign, names);
-        if terms.qos.as_ref().is_some_and(Vec::is_empty) {
+        set_qos(terms, *sign, names);
+    }
+    if !ask.qos_less.is_empty() {
+        set_qos(terms, Some('-'), &ask.qos_less);
+    }
+}
+
+/// A list replaces what there was, an empty one clears it; with a sign it changes the list that is set, or what the
+/// association has beside that of the account above.
+fn set_qos(terms: &mut Terms, sign: Option<char>, names: &[String]) {
+    let Some(sign) = sign else {
+        terms.qos = Some(names.to_vec()).filter(|list| !list.is_empty());
+        terms.qos_delta = QosDelta::default();
+        return;
+    };
+    if let Some(list) = &mut terms.qos {
+        edit_list(list, Some(sign), names);
+        if list.is_empty() {
             terms.qos = None;
         }
+        return;
     }
+    let delta = &mut terms.qos_delta;
+    let (to, from) = match sign {
+        '-' => (&mut delta.less, &mut delta.more),
+        _ => (&mut delta.more, &mut delta.less),
+    };
+    edit_list(to, Some('+'), names);
+    edit_list(from, Some('-'), names);
 }
 
 /// `=`, `+=` and `-=` of a list.

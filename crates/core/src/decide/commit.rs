@@ -4,7 +4,7 @@
 use super::draft::Draft;
 use super::{power, turns};
 use crate::event::{Event, JobChange};
-use crate::policy::limits::amounts;
+use crate::policy::limits::{amounts, checks_starts};
 use crate::state::Note;
 use muster_model::command::{Plan, PlannedStart};
 use muster_model::config::PartitionState;
@@ -146,7 +146,7 @@ pub(super) fn counts_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) ->
 
 fn limits_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
     let state = draft.state;
-    if !state.keeps_limits() {
+    if !checks_starts(state) {
         return true;
     }
     let mut more = draft.limits.clone();

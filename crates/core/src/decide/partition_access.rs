@@ -159,7 +159,7 @@ fn access(
     }
     let default = state
         .accounts
-        .default_qos(spec.account_name(), &owner.user)
+        .default_qos(spec.account_name(), &owner.user, name)
         .to_owned();
     let qos = spec.qos.as_ref().or(Some(&default));
     if !listed(&partition.allow_qos, qos) || denied(&partition.deny_qos, qos) {

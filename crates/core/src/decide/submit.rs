@@ -605,11 +605,24 @@ pub(super) fn check_accounting(
     spec: &mut JobSpec,
 ) -> Result<(), Refusal> {
     let accounts = &draft.state.accounts;
-    if let (None, Some(known)) = (&spec.account, accounts.users.get(&spec.owner.user)) {
+    if let Some(name) = &mut spec.account {
+        *name = accounts.account_key(name);
+    }
+    if let Some(name) = &mut spec.qos {
+        *name = accounts.qos_key(name);
+    }
+    if let (None, Some(known)) = (&spec.account, accounts.user(&spec.owner.user)) {
         spec.account = Some(known.default_account.clone()).filter(|a| !a.is_empty());
     }
     let (account, user) = (spec.account_name(), &spec.owner.user);
-    if config.order.enforce_associations && !accounts.has_association(account, user) {
+    let default = draft.state.partitions.iter().find(|part| part.default);
+    let default = default.map_or("", |part| part.name.as_str());
+    let mut parts: Vec<&str> = spec.partitions.iter().map(String::as_str).collect();
+    if parts.is_empty() {
+        parts.push(default);
+    }
+    let in_partition = |part: &&str| accounts.has_association_in(account, user, part);
+    if config.order.enforce_associations && !parts.iter().any(in_partition) {
         return Err(Refusal::new(
             RefusalCode::InvalidAccount,
             format!(
@@ -619,7 +632,7 @@ pub(super) fn check_accounting(
     }
     let qos = match &spec.qos {
         Some(name) => name.as_str(),
-        None => accounts.default_qos(account, user),
+        None => accounts.default_qos(account, user, parts[0]),
     };
     let known =
         accounts.qos(qos).is_some() || (accounts.qos.is_empty() && !config.order.enforce_qos);
@@ -629,7 +642,7 @@ pub(super) fn check_accounting(
             format!("there is no QOS {qos}"),
         ));
     }
-    if config.order.enforce_qos && !accounts.allows_qos(account, user, qos) {
+    if config.order.enforce_qos && !accounts.allows_qos(account, user, parts[0], qos) {
         return Err(Refusal::new(
             RefusalCode::InvalidQos,
             format!("user {user} may not use QOS {qos} in account {account}"),
@@ -645,7 +658,7 @@ fn check_wckey(
     config: &ClusterConfig,
     spec: &mut JobSpec,
 ) -> Result<(), Refusal> {
-    let user = draft.state.accounts.users.get(&spec.owner.user);
+    let user = draft.state.accounts.user(&spec.owner.user);
     let default = user.map_or("", |user| user.default_wckey.as_str());
     let named = spec.wckey.as_deref().filter(|key| !key.starts_with('*'));
     if config.order.enforce_wckeys {

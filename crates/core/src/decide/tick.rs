@@ -173,7 +173,11 @@ fn priorities(draft: &mut Draft<'_>) {
         let all = !first || settings.usage_reset == muster_model::order_config::UsageReset::Now;
         let forget = all.then_some(AccountsChange::UsageReset(None));
         let changes = forget.into_iter().collect();
-        draft.emit(Event::AccountsChanged { changes, at });
+        draft.emit(Event::AccountsChanged {
+            changes,
+            at,
+            log: Vec::new(),
+        });
     } else {
         draft.emit(Event::PrioritiesCalculated { at });
         end_of_use(draft);

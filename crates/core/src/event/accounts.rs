@@ -1,7 +1,9 @@
 //! Changes of accounting's records.
 
 use minicbor::{Decode, Encode};
-use muster_model::accounts::{Account, Qos, User};
+use muster_model::account_limits::Scope;
+use muster_model::accounts::{Account, Cluster, JobNote, Qos, Terms, User};
+use muster_model::ids::JobId;
 
 /// One change of accounting's records.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -27,4 +29,42 @@ pub enum AccountsChange {
     /// Use is forgotten, of one user or of all.
     #[n(6)]
     UsageReset(#[n(0)] Option<(String, String)>),
+    /// A user has another name.
+    #[n(7)]
+    UserRenamed {
+        /// The name that it had.
+        #[n(0)]
+        from: String,
+        /// The name that it has.
+        #[n(1)]
+        to: String,
+    },
+    /// What is set for `root`.
+    #[n(8)]
+    Root(#[n(0)] Terms),
+    /// Another cluster's record as it is now.
+    #[n(9)]
+    Cluster(#[n(0)] Cluster),
+    /// Another cluster's record is gone.
+    #[n(10)]
+    ClusterGone(#[n(0)] String),
+    /// `Classification` of the controller's own cluster.
+    #[n(11)]
+    Classified(#[n(0)] String),
+    /// What counts towards the limits of a scope is forgotten.
+    #[n(12)]
+    ScopeReset(#[n(0)] Scope),
+    /// Texts of a job that is over, for accounting.
+    #[n(13)]
+    JobNoted {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// The only user whose job is changed.
+        #[n(1)]
+        owner: Option<u32>,
+        /// The texts.
+        #[n(2)]
+        note: JobNote,
+    },
 }

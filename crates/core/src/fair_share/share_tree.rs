@@ -2,7 +2,7 @@
 
 use muster_model::accounts::{Account, Accounts, PARENT_SHARES, ROOT, Share};
 use muster_model::time::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The tree while shares are worked out.
 pub(super) struct Tree {
@@ -41,8 +41,13 @@ impl Tree {
             }
         }
         for user in accounts.users.values() {
-            for (account, terms) in &user.accounts {
-                if let Some(&place) = places.get(account.as_str()) {
+            let mut seen = BTreeSet::new();
+            for (account, _, terms) in user.associations() {
+                // Of associations by partition the first one counts for fair share.
+                if !seen.insert(account) {
+                    continue;
+                }
+                if let Some(&place) = places.get(account) {
                     tree.add(Some(place), account, &user.name, terms.shares.unwrap_or(1));
                 }
             }

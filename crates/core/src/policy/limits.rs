@@ -7,7 +7,7 @@
 mod accrual;
 mod verdict;
 
-pub use verdict::Over;
+pub use verdict::{Over, checks_starts};
 
 use crate::state::State;
 use crate::state::limit_use::{Counted, InUse};
@@ -56,6 +56,14 @@ pub fn amounts(alloc: &Allocation) -> Amounts {
     }
     let named = gres.into_iter();
     out.extend(named.map(|(name, count)| (format!("gres/{name}"), count)));
+    let licenses = alloc.licenses.iter();
+    out.extend(licenses.map(|(name, count)| (format!("license/{name}"), u64::from(*count))));
+    // Until the job starts what it counts is not worked out: a unit for each CPU.
+    let billing = match alloc.billing_milli {
+        0 => alloc.cpus(),
+        milli => milli.div_ceil(1000),
+    };
+    out.push(("billing".to_owned(), billing));
     out
 }
 
@@ -92,7 +100,16 @@ impl State {
             scopes.push(Scope::QosUser(qos.to_owned(), user.clone()));
             scopes.push(Scope::QosAccount(qos.to_owned(), account.to_owned()));
         }
-        scopes.push(Scope::Association(account.to_owned(), user.clone()));
+        let known = self.accounts.user(user);
+        let parts = known.and_then(|known| known.partitions.get(account));
+        let (account, user) = (account.to_owned(), user.clone());
+        scopes.push(
+            match parts.is_some_and(|parts| parts.contains_key(partition)) {
+                true => Scope::PartitionAssociation(account, user, partition.to_owned()),
+                false => Scope::Association(account, user),
+            },
+        );
+        let account = job.spec.account_name();
         let above = self.accounts_above(account);
         scopes.extend(above.map(|name| Scope::Account(name.to_owned())));
         scopes
@@ -142,7 +159,12 @@ impl State {
     pub fn min_priority(&self, job: &Job, partition: &str) -> u32 {
         let limits = self.qos_of_limits(job, partition).into_iter();
         let mut limits = limits.filter_map(|name| self.accounts.qos.get(name)?.limits.min_priority);
-        limits.next().filter(|_| self.keeps_limits()).unwrap_or(0)
+        let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+        let mut terms = self.accounts.terms(account, user, partition);
+        let least = limits
+            .next()
+            .or_else(|| terms.find_map(|terms| terms.limits.min_priority));
+        least.filter(|_| self.keeps_limits()).unwrap_or(0)
     }
 
     /// Updates use as a record changes.

@@ -46,7 +46,7 @@ impl Counted {
             Scope::Qos(name) | Scope::QosUser(name, _) | Scope::QosAccount(name, _) => {
                 self.foreign_qos.as_deref() != Some(name)
             }
-            Scope::Account(_) | Scope::Association(..) => true,
+            Scope::Account(_) | Scope::Association(..) | Scope::PartitionAssociation(..) => true,
         }
     }
 }

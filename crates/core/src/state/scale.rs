@@ -97,7 +97,7 @@ impl Scale {
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
         let accounts = &state.accounts;
         let qos = accounts.qos(state.qos_of(job)).map_or(0, |q| q.priority);
-        let assoc = accounts.association_priority(account, user);
+        let assoc = accounts.association_priority(account, user, &partition.name);
         let weighted = |weight: u32, factor: f64| f64::from(weight) * factor;
         Factors {
             site: f64::from(job.spec.site_factor),

@@ -5,7 +5,8 @@ use muster_core::event::{AccountsChange, Event};
 use muster_core::state::State;
 use muster_model::accounts::PARENT_SHARES;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
+    AccountsAsk, AccountsEdit, ClusterAsk, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand,
+    WckeysAsk,
 };
 use muster_model::cpuset::CpuSet;
 use muster_model::job::GresShare;
@@ -37,6 +38,7 @@ fn users(account: &str, terms: TermsAsk) -> AccountsAsk {
         admin_level: String::new(),
         terms,
         wckeys: Default::default(),
+        partitions: Vec::new(),
     }
 }
 
@@ -55,7 +57,7 @@ fn accounts_users_and_qos() {
         RefusalCode::AccessDenied
     );
     assert_eq!(
-        w.refused(0, edit(&["d e"], account(""))),
+        w.refused(0, edit(&["d=e"], account(""))),
         RefusalCode::InvalidValue
     );
     let circle = AccountsAsk::ModifyAccounts {
@@ -75,11 +77,14 @@ fn accounts_users_and_qos() {
     w.must(0, edit(&["u1000"], users("c", terms)));
     assert_eq!(w.state.accounts.users["u1000"].default_account, "c");
     assert_eq!(
-        w.refused(0, edit(&["a"], AccountsAsk::DeleteAccounts)),
+        w.refused(0, edit(&["root"], AccountsAsk::DeleteAccounts)),
         RefusalCode::InvalidAccount
     );
-    w.must(0, edit(&["a", "c"], AccountsAsk::DeleteAccounts));
-    assert!(w.state.accounts.users["u1000"].accounts.is_empty());
+    // With an account go those below it, and what their users had of them.
+    w.must(0, edit(&["A"], AccountsAsk::DeleteAccounts));
+    assert_eq!(w.state.accounts.accounts.keys().collect::<Vec<_>>(), ["b"]);
+    let user = &w.state.accounts.users["u1000"];
+    assert!(user.accounts.is_empty() && user.default_account.is_empty());
     let qos = QosAsk {
         priority: Some(5),
         preempt: Some((None, vec!["normal".into()])),
@@ -132,6 +137,7 @@ fn what_is_enforced() {
             ..TermsAsk::default()
         },
         wckeys: Default::default(),
+        partitions: Vec::new(),
     };
     let before = w.submit(high());
     w.must(0, edit(&["u1000"], only_normal));
@@ -176,7 +182,9 @@ fn keys_are_given_and_enforced() {
         (true, true, of("a", &["b"]), None, Ok(Some("*a"))),
         (true, true, of("a", &["b"]), Some("b"), Ok(Some("b"))),
         (true, true, of("a", &["b"]), Some("x"), Err(())),
-        (true, true, of("", &["b"]), None, Err(())),
+        // The first key that a user gets is its default one.
+        (true, true, of("", &["b"]), None, Ok(Some("*b"))),
+        (true, true, none.clone(), None, Err(())),
         (true, true, none, Some("x"), Err(())),
     ] {
         let mut config = config();
@@ -389,4 +397,196 @@ fn devices_are_billed() {
             "{max_tres} {max_tres_gres}"
         );
     }
+}
+
+fn enforced() -> World {
+    let mut config = config();
+    config.order.enforce_associations = true;
+    config.order.enforce_qos = true;
+    let mut w = World::with(config);
+    w.must(0, edit(&["a"], account("")));
+    w
+}
+
+#[test]
+fn a_job_whose_account_is_gone_waits() {
+    let mut w = enforced();
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    let id = w.submit(spec("x"));
+    assert_eq!(waits_for(&w, id), None);
+    w.must(0, edit(&["a"], AccountsAsk::DeleteAccounts));
+    assert_eq!(waits_for(&w, id), Some("InvalidAccount"));
+    w.must(0, edit(&["a"], account("")));
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    assert_eq!(waits_for(&w, id), None);
+}
+
+#[test]
+fn the_only_qos_is_the_one_of_a_job_that_names_none() {
+    let mut w = enforced();
+    w.must(0, edit(&["long"], AccountsAsk::AddQos(QosAsk::default())));
+    let terms = TermsAsk {
+        qos: Some((None, vec!["long".into()])),
+        ..TermsAsk::default()
+    };
+    w.must(0, edit(&["u1000"], users("a", terms)));
+    let id = w.submit(spec("x"));
+    assert_eq!(w.state.qos_of(w.job(id)), "long");
+}
+
+#[test]
+fn names_are_kept_in_lower_case() {
+    let mut w = enforced();
+    w.must(0, edit(&["Bio"], account("A")));
+    assert_eq!(w.must(0, edit(&["BIO"], account(""))), 0);
+    w.must(0, edit(&["U1000"], users("BIO", TermsAsk::default())));
+    assert_eq!(w.state.accounts.users["u1000"].default_account, "bio");
+    let named = JobSpec {
+        account: Some("BiO".into()),
+        ..spec("x")
+    };
+    let id = w.submit(named);
+    assert_eq!(w.job(id).spec.account.as_deref(), Some("bio"));
+}
+
+#[test]
+fn an_association_of_a_partition_holds_there_alone() {
+    let mut w = enforced();
+    let mut added = users("a", TermsAsk::default());
+    if let AccountsAsk::AddUsers { partitions, .. } = &mut added {
+        partitions.push("short".into());
+    }
+    w.must(0, edit(&["u1000"], added));
+    let there = |partition: &str| JobSpec {
+        partitions: vec![partition.into()],
+        ..spec("x")
+    };
+    w.submit(there("short"));
+    assert_eq!(w.refusal(there("batch")), RefusalCode::InvalidAccount);
+}
+
+#[test]
+fn a_user_gets_another_name_with_all_that_it_has() {
+    let mut w = enforced();
+    w.must(0, edit(&["old"], users("a", TermsAsk::default())));
+    let rename = |to: &str| AccountsAsk::RenameUser { to: to.into() };
+    assert_eq!(w.must(0, edit(&["old"], rename("new"))), 1);
+    assert_eq!(w.must(0, edit(&["new"], rename("new"))), 0, "it is taken");
+    let all = &w.state.accounts.users;
+    assert!(!all.contains_key("old") && all["new"].accounts.contains_key("a"));
+}
+
+#[test]
+fn who_changes_what_is_logged() {
+    let mut w = World::new();
+    w.must(0, edit(&["a"], account("")));
+    let log = w.events.iter().find_map(|event| match event {
+        Event::AccountsChanged { log, .. } => log.first(),
+        _ => None,
+    });
+    let log = log.expect("an entry");
+    assert_eq!(
+        (log.actor.as_str(), log.action.as_str()),
+        ("root", "Add Accounts")
+    );
+    assert_eq!(
+        (log.target.as_str(), log.accounts.as_slice()),
+        ("a", &["a".to_owned()][..])
+    );
+}
+
+#[test]
+fn signed_qos_add_to_and_take_from_those_of_the_account_above() {
+    let mut w = World::new();
+    for name in ["x", "y", "z"] {
+        w.must(0, edit(&[name], AccountsAsk::AddQos(QosAsk::default())));
+    }
+    let qos = |sign: Option<char>, names: &[&str], less: &[&str]| TermsAsk {
+        qos: Some((sign, names.iter().map(|n| (*n).to_owned()).collect())),
+        qos_less: less.iter().map(|n| (*n).to_owned()).collect(),
+        ..TermsAsk::default()
+    };
+    let above = AccountsAsk::AddAccounts {
+        parent: String::new(),
+        description: String::new(),
+        organization: String::new(),
+        terms: qos(None, &["x", "y"], &[]),
+    };
+    w.must(0, edit(&["a"], above));
+    w.must(
+        0,
+        edit(&["u1000"], users("a", qos(Some('+'), &["z"], &["y"]))),
+    );
+    let list = w.state.accounts.qos_list("a", "u1000", "");
+    assert_eq!(list, Some(vec!["x".to_owned(), "z".to_owned()]));
+}
+
+fn waits_for(w: &World, id: muster_model::ids::JobId) -> Option<&'static str> {
+    let over = w.state.waits_for_limit(w.job(id), w.now);
+    over.map(|over| over.reason.name())
+}
+
+#[test]
+fn limits_of_an_association_of_a_partition_count_there_alone() {
+    let mut config = config();
+    config.order.enforce_limits = true;
+    let mut w = World::with(config);
+    w.must(0, edit(&["a"], account("")));
+    for (partition, jobs) in [("short", "1"), ("", "5")] {
+        let terms = TermsAsk {
+            limits: vec![("maxsubmit".to_owned(), jobs.to_owned())],
+            ..TermsAsk::default()
+        };
+        let mut added = users("a", terms);
+        if let AccountsAsk::AddUsers { partitions, .. } = &mut added {
+            partitions.extend(Some(partition.to_owned()).filter(|name| !name.is_empty()));
+        }
+        w.must(0, edit(&["u1000"], added));
+    }
+    let there = |partition: &str| JobSpec {
+        partitions: vec![partition.into()],
+        ..spec("x")
+    };
+    w.submit(there("batch"));
+    w.submit(there("short"));
+    assert_eq!(w.refusal(there("short")), RefusalCode::AccountingPolicy);
+    w.submit(there("batch"));
+}
+
+#[test]
+fn clusters_are_records_and_the_own_ones_settings_those_of_root() {
+    let mut w = World::new();
+    let ask = |limits: &str| ClusterAsk {
+        classification: Some("Capacity".into()),
+        terms: TermsAsk {
+            limits: vec![("maxjobs".to_owned(), limits.to_owned())],
+            ..TermsAsk::default()
+        },
+    };
+    assert_eq!(
+        w.must(
+            0,
+            edit(&["West", "test"], AccountsAsk::AddClusters(ask("3")))
+        ),
+        1
+    );
+    w.must(0, edit(&["test"], AccountsAsk::ModifyClusters(ask("4"))));
+    let all = &w.state.accounts;
+    assert_eq!(all.clusters["west"].terms.limits.max_jobs, Some(3));
+    assert_eq!(
+        (all.root.limits.max_jobs, all.classification.as_str()),
+        (Some(4), "Capacity")
+    );
+    let inherited = all.terms("nobody", "nobody", "").next();
+    assert_eq!(inherited.and_then(|terms| terms.limits.max_jobs), Some(4));
+    let delete = || AccountsAsk::DeleteClusters;
+    assert_eq!(
+        w.refused(0, edit(&["test"], delete())),
+        RefusalCode::InvalidValue
+    );
+    w.must(0, edit(&["west"], delete()));
+    assert_eq!(
+        w.refused(0, edit(&["west"], delete())),
+        RefusalCode::InvalidValue
+    );
 }

@@ -70,7 +70,11 @@ fn limit(world: &mut World, (a, b, user, q, p): (&str, &str, &str, &str, &str)) 
         qos("p", p),
     ];
     let at = world.now;
-    let event = Event::AccountsChanged { changes, at };
+    let event = Event::AccountsChanged {
+        changes,
+        at,
+        log: Vec::new(),
+    };
     world.state.apply(&event);
     world.history.push(event);
 }

@@ -3,6 +3,8 @@
 //! newest version from the events of all tests; those of earlier ones stay as they are.
 
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
+use muster_model::account_limits::Scope;
+use muster_model::accounts::{Cluster, JobNote, QosDelta, Terms, Transaction};
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::preemption::{PreemptMode, Preempted};
 use muster_model::time::Timestamp;
@@ -109,10 +111,54 @@ fn others() -> Vec<Event> {
         load_centi: 150,
         free_mib: 64_000,
     };
+    let terms = Terms {
+        shares: Some(3),
+        id: 4,
+        qos_delta: QosDelta {
+            more: vec!["high".to_owned()],
+            less: vec!["low".to_owned()],
+        },
+        ..Terms::default()
+    };
     let changes = vec![
         AccountsChange::UserGone("ann".to_owned()),
         AccountsChange::QosGone("high".to_owned()),
+        AccountsChange::UserRenamed {
+            from: "ann".to_owned(),
+            to: "anna".to_owned(),
+        },
+        AccountsChange::Root(terms.clone()),
+        AccountsChange::Cluster(Cluster {
+            name: "west".to_owned(),
+            classification: "Capacity".to_owned(),
+            terms,
+        }),
+        AccountsChange::ClusterGone("west".to_owned()),
+        AccountsChange::Classified("Capability".to_owned()),
+        AccountsChange::ScopeReset(Scope::PartitionAssociation(
+            "bio".to_owned(),
+            "ann".to_owned(),
+            "short".to_owned(),
+        )),
+        AccountsChange::JobNoted {
+            job: id,
+            owner: Some(1000),
+            note: JobNote {
+                comment: Some("looked into".to_owned()),
+                admin_comment: Some("ticket 7".to_owned()),
+                wckey: Some("proj".to_owned()),
+                derived_exit: Some(9),
+            },
+        },
     ];
+    let log = vec![Transaction {
+        actor: "root".to_owned(),
+        action: "Add Users".to_owned(),
+        target: "ann".to_owned(),
+        info: "Account=bio".to_owned(),
+        users: vec!["ann".to_owned()],
+        accounts: vec!["bio".to_owned()],
+    }];
     let of_job = of_job.map(|change| Event::JobChanged { id, change, at });
     let mut events = of_job.to_vec();
     events.push(Event::NodeChanged {
@@ -120,7 +166,7 @@ fn others() -> Vec<Event> {
         change: health,
         at,
     });
-    events.push(Event::AccountsChanged { changes, at });
+    events.push(Event::AccountsChanged { changes, at, log });
     events
 }
 

@@ -131,7 +131,7 @@ impl Limits {
             "maxtres" | "maxtresperjob" | "maxtrespj" => {
                 set_amounts(&mut self.max_tres, key, value)?;
             }
-            "minpriothreshold" | "minpriothresh" | "minprio" if qos => {
+            "minpriothreshold" | "minpriothresh" | "minprio" => {
                 self.min_priority = number()?;
             }
             "maxtresperuser" | "maxtrespu" if qos => {
@@ -141,6 +141,25 @@ impl Limits {
             _ => return Err(format!("{key} {NOT_KEPT}")),
         }
         Ok(())
+    }
+
+    /// Takes over limits of each job and of users that are not set here from an account above.
+    pub fn inherit(&mut self, above: &Limits) {
+        self.max_jobs = self.max_jobs.or(above.max_jobs);
+        self.max_submit = self.max_submit.or(above.max_submit);
+        self.max_jobs_accrue = self.max_jobs_accrue.or(above.max_jobs_accrue);
+        self.max_wall_min = self.max_wall_min.or(above.max_wall_min);
+        for (own, above) in [
+            (&mut self.max_tres, &above.max_tres),
+            (&mut self.max_tres_mins, &above.max_tres_mins),
+            (&mut self.max_tres_node, &above.max_tres_node),
+        ] {
+            for (name, most) in above {
+                if !own.iter().any(|(n, _)| n == name) {
+                    own.push((name.clone(), *most));
+                }
+            }
+        }
     }
 
     /// Whether there are none.
@@ -159,35 +178,101 @@ fn minutes(key: &str, value: &str) -> Result<Option<u32>, String> {
 
 fn set_amounts(amounts: &mut Amounts, key: &str, value: &str) -> Result<(), String> {
     for word in value.split(',').filter(|w| !w.is_empty()) {
-        let wrong = || {
-            format!(
-                "{key}={word}: expected name=number with cpu, mem, node or gres/NAME; -1 for none"
-            )
-        };
-        let (name, count) = word.split_once('=').ok_or_else(wrong)?;
+        let wrong = |why: &str| format!("{key}={word}: {why}");
+        let (name, count) = word
+            .split_once('=')
+            .ok_or_else(|| wrong("expected name=number, as in cpu=4"))?;
         let name = name.to_ascii_lowercase();
-        let is_known = ["cpu", "mem", "node"].contains(&name.as_str())
-            || (name.starts_with("gres/") && name.len() > 5);
-        if !is_known {
-            return Err(wrong());
+        if !is_tres(&name) {
+            return Err(wrong(
+                "there is no such TRES; see sacctmgr show tres, gres/NAME and license/NAME",
+            ));
         }
         amounts.retain(|(n, _)| *n != name);
         if count != "-1" {
-            let units = [('K', 0u32), ('M', 0), ('G', 10), ('T', 20)];
-            let upper = count.to_ascii_uppercase();
-            let unit = units
-                .iter()
-                .find(|(u, _)| upper.ends_with(*u) && name == "mem");
-            let digits = unit.map_or(upper.as_str(), |(u, _)| upper.trim_end_matches(*u));
-            let number: u64 = digits.parse().map_err(|_| wrong())?;
-            let shift = unit.map_or(0, |(_, shift)| *shift);
-            let number = match unit {
-                Some(('K', _)) => number.div_ceil(1024),
-                _ => number.checked_shl(shift).unwrap_or(u64::MAX),
-            };
+            let number = amount(&name, count).ok_or_else(|| wrong("expected a number"))?;
             amounts.push((name, number));
         }
     }
     amounts.sort();
     Ok(())
+}
+
+/// Whether a limit can be set for a TRES of that name.
+fn is_tres(name: &str) -> bool {
+    let whole = ["cpu", "mem", "energy", "node", "billing", "vmem", "pages"];
+    let typed = ["gres/", "license/", "fs/", "bb/", "ic/"];
+    whole.contains(&name)
+        || typed
+            .iter()
+            .any(|prefix| name.len() > prefix.len() && name.starts_with(prefix))
+}
+
+/// A number with a unit; memory is MiB without one.
+fn amount(name: &str, text: &str) -> Option<u64> {
+    let upper = text.to_ascii_uppercase();
+    let units = "KMGTP";
+    let unit = upper.chars().next_back().and_then(|c| units.find(c));
+    let digits = unit.map_or(upper.as_str(), |_| &upper[..upper.len() - 1]);
+    let number: u64 = digits.parse().ok()?;
+    let power = match (unit, name) {
+        (None, _) => return Some(number),
+        (Some(0), "mem") => return Some(number.div_ceil(1024)),
+        (Some(unit), "mem") => unit - 1,
+        (Some(unit), _) => unit + 1,
+    };
+    let factor = 1u64.checked_shl(u32::try_from(power * 10).ok()?)?;
+    Some(number.saturating_mul(factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(limits: &mut Limits, key: &str, value: &str) -> Result<(), String> {
+        limits.set(&(key.to_owned(), value.to_owned()), false)
+    }
+
+    #[test]
+    fn every_tres_has_limits() {
+        let mut limits = Limits::default();
+        let all = "energy=5,billing=10,license/matlab=2,gres/gpu:a100=1,fs/disk=3,vmem=4,pages=6,mem=2G,cpu=1K";
+        set(&mut limits, "grptres", all).unwrap();
+        let of = |name: &str| {
+            let found = limits.grp_tres.iter().find(|(own, _)| own == name);
+            found.map(|(_, count)| *count)
+        };
+        assert_eq!(
+            (of("mem"), of("cpu"), of("license/matlab")),
+            (Some(2048), Some(1024), Some(2))
+        );
+        set(&mut limits, "grptres", "energy=-1,ENERGY=-1,billing=-1").unwrap();
+        let named =
+            |limits: &Limits, name: &str| limits.grp_tres.iter().any(|(own, _)| own == name);
+        assert!(!named(&limits, "energy") && !named(&limits, "billing") && named(&limits, "vmem"));
+        for (value, why) in [
+            ("nosuch=1", "no such TRES"),
+            ("gres/=1", "no such TRES"),
+            ("cpu", "expected name=number"),
+            ("cpu=abc", "expected a number"),
+            ("cpu=99999999999999999999", "expected a number"),
+        ] {
+            let error = set(&mut limits, "grptres", value).unwrap_err();
+            assert!(error.contains(why), "{value}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_set_is_inherited_by_tres() {
+        let (mut own, mut above) = (Limits::default(), Limits::default());
+        set(&mut own, "maxtres", "cpu=2").unwrap();
+        set(&mut above, "maxtres", "cpu=9,node=4").unwrap();
+        set(&mut above, "grpjobs", "3").unwrap();
+        own.inherit(&above);
+        assert_eq!(
+            own.max_tres,
+            [("cpu".to_owned(), 2), ("node".to_owned(), 4)]
+        );
+        assert_eq!(own.grp_jobs, None, "that of a group holds there");
+    }
 }

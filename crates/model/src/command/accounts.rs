@@ -1,6 +1,7 @@
 //! Requests of sacctmgr.
 
 use crate::account_limits::LimitAsk;
+use crate::accounts::JobNote;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
@@ -72,6 +73,10 @@ pub enum AccountsAsk {
         #[n(4)]
         #[cbor(default)]
         wckeys: WckeysAsk,
+        /// Partitions: associations that hold there only, in place of one for all.
+        #[n(5)]
+        #[cbor(default)]
+        partitions: Vec<String>,
     },
     /// `modify user`.
     #[n(4)]
@@ -92,6 +97,10 @@ pub enum AccountsAsk {
         #[n(4)]
         #[cbor(default)]
         wckeys: WckeysAsk,
+        /// Associations for these partitions only.
+        #[n(5)]
+        #[cbor(default)]
+        partitions: Vec<String>,
     },
     /// `delete user`.
     #[n(5)]
@@ -99,6 +108,10 @@ pub enum AccountsAsk {
         /// From these accounts only.
         #[n(0)]
         accounts: Vec<String>,
+        /// Associations for these partitions only.
+        #[n(1)]
+        #[cbor(default)]
+        partitions: Vec<String>,
     },
     /// `add qos`.
     #[n(6)]
@@ -133,6 +146,42 @@ pub enum AccountsAsk {
         #[n(0)]
         accounts: Vec<String>,
     },
+    /// `modify user set NewName=`: the one user named gets this name.
+    #[n(13)]
+    RenameUser {
+        /// Its new name.
+        #[n(0)]
+        to: String,
+    },
+    /// `add cluster`: records of clusters that another controller serves.
+    #[n(14)]
+    AddClusters(#[n(0)] ClusterAsk),
+    /// `modify cluster`: of the controller's own cluster, what is set for `root`.
+    #[n(15)]
+    ModifyClusters(#[n(0)] ClusterAsk),
+    /// `delete cluster`.
+    #[n(16)]
+    DeleteClusters,
+    /// `modify account set RawUsage=0`: of the accounts named and all below them.
+    #[n(17)]
+    ResetAccountUsage,
+    /// `modify qos set RawUsage=0`.
+    #[n(18)]
+    ResetQosUsage,
+    /// `modify job`: texts of jobs that are over, whose numbers are the names.
+    #[n(19)]
+    NoteJobs(#[n(0)] JobNote),
+}
+
+/// New settings of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+pub struct ClusterAsk {
+    /// `Classification`.
+    #[n(0)]
+    pub classification: Option<String>,
+    /// What its associations have that set nothing themselves.
+    #[n(1)]
+    pub terms: TermsAsk,
 }
 
 /// Workload characterization keys that a user is to have.
@@ -151,9 +200,13 @@ pub struct WckeysAsk {
 pub struct TermsAsk {
     /// `Fairshare`.
     #[n(0)]
+    #[cbor(with = "crate::cbor::clearable")]
+    #[cbor(default)]
     pub shares: Option<Option<u32>>,
     /// `Priority`.
     #[n(1)]
+    #[cbor(with = "crate::cbor::clearable")]
+    #[cbor(default)]
     pub priority: Option<Option<u32>>,
     /// `DefaultQOS`; empty clears.
     #[n(2)]
@@ -165,6 +218,10 @@ pub struct TermsAsk {
     #[n(4)]
     #[cbor(default)]
     pub limits: Vec<LimitAsk>,
+    /// QOS that are taken away after what `qos` adds.
+    #[n(5)]
+    #[cbor(default)]
+    pub qos_less: Vec<String>,
 }
 
 /// New settings of a QOS.
@@ -184,6 +241,8 @@ pub struct QosAsk {
     pub preempt_mode: Option<String>,
     /// `PreemptExemptTime`, seconds; `Some(None)` clears.
     #[n(4)]
+    #[cbor(with = "crate::cbor::clearable")]
+    #[cbor(default)]
     pub preempt_exempt_s: Option<Option<u32>>,
     /// `GraceTime`, seconds.
     #[n(5)]
@@ -198,4 +257,14 @@ pub struct QosAsk {
     /// `Flags`, with `+` or `-` in front of the equal sign.
     #[n(8)]
     pub flags: Option<(Option<char>, Vec<String>)>,
+    /// `UsageThreshold` in millionths; `Some(None)` clears.
+    #[n(9)]
+    #[cbor(with = "crate::cbor::clearable")]
+    #[cbor(default)]
+    pub usage_threshold_millionths: Option<Option<u64>>,
+    /// `LimitFactor` in millionths; `Some(None)` clears.
+    #[n(10)]
+    #[cbor(with = "crate::cbor::clearable")]
+    #[cbor(default)]
+    pub limit_factor_millionths: Option<Option<u64>>,
 }

@@ -337,12 +337,21 @@ pub enum Reason {
     /// `MaxTRESRunMinsPerAccount=gres/...`, likewise.
     #[n(294)]
     MaxGRESRunMinsPerAccount,
+    /// Associations are enforced, and the user has none in the job's account any more.
+    #[n(295)]
+    InvalidAccount,
+    /// QOS are enforced, and the job's is gone or not allowed any more.
+    #[n(296)]
+    InvalidQOS,
 }
 
 impl Reason {
     /// Whether a limit of its association or QOS keeps the job back.
     pub fn is_limit(self) -> bool {
         let name = self.name();
+        if matches!(self, Reason::InvalidAccount | Reason::InvalidQOS) {
+            return true;
+        }
         ["QOS", "AssocGrp", "AssocMax"]
             .iter()
             .any(|word| name.starts_with(word))
@@ -464,6 +473,8 @@ impl Reason {
             Reason::MaxMemoryRunMinsPerAccount => "MaxMemoryRunMinsPerAccount",
             Reason::MaxNodeRunMinsPerAccount => "MaxNodeRunMinsPerAccount",
             Reason::MaxGRESRunMinsPerAccount => "MaxGRESRunMinsPerAccount",
+            Reason::InvalidAccount => "InvalidAccount",
+            Reason::InvalidQOS => "InvalidQOS",
         }
     }
 }

@@ -169,7 +169,15 @@ requests! {
     /// Adds, changes and deletes QOS.
     EditQos = Accounts, Administrator, "sacctmgr add, modify, delete qos";
     /// Forgets use.
-    ResetUsage = Accounts, Operator, "sacctmgr modify user set RawUsage=0";
+    ResetUsage = Accounts, Operator, "sacctmgr modify user, account, qos set RawUsage=0";
+    /// Changes texts that accounting has of jobs that are over; of others' jobs an operator does.
+    NoteJobs = Accounts, Anyone, "sacctmgr modify job";
+    /// Gives a user of accounting another name.
+    RenameUser = Accounts, Operator, "sacctmgr modify user set NewName=";
+    /// Adds and deletes records of clusters.
+    EditClusters = Accounts, Administrator, "sacctmgr add, delete cluster";
+    /// Sets what associations have that set nothing themselves.
+    ModifyClusters = Accounts, Administrator, "sacctmgr modify cluster";
 
     /// Whether the controller answers.
     Ping = Query, Anyone, "scontrol ping";
@@ -191,6 +199,8 @@ requests! {
     Accounting = Query, Anyone, "sacct, sreport";
     /// When nodes were out of service (PrivateData=events).
     NodeEvents = Query, Anyone, "sacctmgr show event";
+    /// Who changed what with sacctmgr.
+    Transactions = Query, Anyone, "sacctmgr show transactions";
     /// Counters.
     Diag = Query, Anyone, "sdiag";
     /// Begins again with the counters.
@@ -305,7 +315,13 @@ impl From<&AccountsAsk> for Request {
             AccountsAsk::AddQos(_) | AccountsAsk::ModifyQos(_) | AccountsAsk::DeleteQos => {
                 Request::EditQos
             }
-            AccountsAsk::ResetUsage { .. } => Request::ResetUsage,
+            AccountsAsk::ResetUsage { .. }
+            | AccountsAsk::ResetAccountUsage
+            | AccountsAsk::ResetQosUsage => Request::ResetUsage,
+            AccountsAsk::RenameUser { .. } => Request::RenameUser,
+            AccountsAsk::NoteJobs(_) => Request::NoteJobs,
+            AccountsAsk::AddClusters(_) | AccountsAsk::DeleteClusters => Request::EditClusters,
+            AccountsAsk::ModifyClusters(_) => Request::ModifyClusters,
             AccountsAsk::DeleteWckeys(_) => Request::ModifyUserWckeys,
             AccountsAsk::AddCoordinators { .. } => Request::AddCoordinators,
             AccountsAsk::DeleteCoordinators { .. } => Request::DeleteCoordinators,

@@ -198,7 +198,7 @@ AccountingStorageEnforce=limits,qos
     c.ok("sacctmgr -i add user root account=bio");
     assert_eq!(
         c.ok("sacctmgr -n -P show assoc user=root account=bio format=account,grptres,maxsubmit"),
-        "bio||"
+        "bio||3"
     );
     let first = c.sbatch("-A bio -n2 --mem=1 -o /dev/null --wrap 'sleep 1000'");
     c.until_prints(&format!("squeue -h -j {first},{first} -o %T"), "RUNNING");

@@ -82,7 +82,7 @@ fn limits_keep_jobs_back_and_say_so() {
     c.ok("sacctmgr -i add qos tight flags=DenyOnLimit,NoReserve maxtresmins=cpu=5 mintres=cpu=1");
     assert_eq!(
         c.ok("sacctmgr -n -P show assoc format=account,user,grptresmins,maxtrespernode"),
-        "root|||\nroot|root||\nbio||cpu=100|cpu=1\nbio|root||"
+        "root|||\nroot|root||\nbio||cpu=100|cpu=1\nbio|root||cpu=1"
     );
     assert_eq!(
         c.ok("sacctmgr -n -P show qos format=name,flags,maxtresmins,mintres"),
@@ -178,7 +178,7 @@ fn keys_are_enforced_and_steps_not_accounted_for() {
     c.ok("sacctmgr -i add user root account=bio wckeys=k,l defaultwckey=k");
     assert_eq!(
         c.ok("sacctmgr -n -P show wckey format=wckey,user"),
-        "*k|root\nl|root"
+        "k|root\nl|root"
     );
     let refused = c.run("sbatch -A bio --wckey=m -o /dev/null --wrap true");
     assert!(
@@ -207,4 +207,76 @@ fn keys_are_enforced_and_steps_not_accounted_for() {
     c.ok("scontrol update reservation=r duration+=5");
     let told = c.ok("scontrol -o show reservation r");
     assert!(told.contains("Duration=00:15:00"), "{told}");
+}
+
+/// Who changed what is listed with its author; texts of jobs that are over are changed in the store; commands come from a
+/// file.
+#[test]
+fn changes_of_accounting_are_listed_and_jobs_that_are_over_noted() {
+    let c = Cluster::start(1, 2);
+    c.ok("sacctmgr -i add account bio fairshare=5");
+    c.ok("sacctmgr -i add user daemon account=bio");
+    c.ok("sacctmgr -i modify user daemon set maxjobs=4 priority=7");
+    c.ok("sacctmgr -i modify user daemon set priority=-1");
+    assert_eq!(
+        c.ok("sacctmgr -nP show assoc user=daemon format=maxjobs,priority"),
+        "4|"
+    );
+    assert_eq!(
+        c.ok("sacctmgr -nP show transactions format=action,actor,where"),
+        "Add Accounts|root|bio\nAdd Users|root|daemon\nModify Associations|root|daemon\n\
+         Modify Associations|root|daemon"
+    );
+    assert_eq!(
+        c.ok("sacctmgr -nP show transactions user=daemon action='Add Users' format=info"),
+        "Account=bio"
+    );
+    let id = c.sbatch("-o /dev/null --wait --wrap 'exit 0'");
+    let said = c.ok(&format!(
+        "sacctmgr -i modify job where jobid={id} set DerivedExitCode=9 Comment='looked into'"
+    ));
+    assert!(
+        said.starts_with(&format!("Modified jobs...\n  {id} submitted at ")),
+        "{said}"
+    );
+    assert_eq!(
+        c.ok(&format!("sacct -nPX -j {id} -o derivedexitcode,comment")),
+        "0:9|looked into"
+    );
+    let none = c.run("sacctmgr -i modify job where jobid=99999 set comment=x");
+    assert_eq!((none.code, none.out.trim()), (1, "Nothing modified"));
+    let prompted = c.ok(
+        "printf 'add account chem\\ny\\nlist account chem format=account\\nquit\\n' | sacctmgr",
+    );
+    assert!(
+        prompted.contains("Would you like to commit changes?")
+            && prompted.ends_with("sacctmgr: quit"),
+        "{prompted}"
+    );
+    assert_eq!(
+        c.ok("sacctmgr -nP show account chem format=account"),
+        "chem"
+    );
+}
+
+/// A job that waits is held back when its account goes, and goes on when that comes back.
+#[test]
+fn a_job_whose_account_goes_waits_for_it() {
+    let c = Cluster::from_conf(&format!("{CONF}AccountingStorageEnforce=associations\n"));
+    let add = "sacctmgr -i add account bio && sacctmgr -i add user root account=bio";
+    c.ok(add);
+    let busy = c.sbatch("-A root --exclusive -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {busy} -o %T"), "RUNNING");
+    let waits = c.sbatch("-A BIO -o /dev/null --wrap true");
+    assert_eq!(c.ok(&format!("squeue -h -j {waits} -o %a")), "bio");
+    c.ok("sacctmgr -i delete account bio");
+    c.ok(&format!("scancel {busy}"));
+    c.until_prints(
+        &format!("squeue -h -j {waits} -o '%T %r'"),
+        "PENDING InvalidAccount",
+    );
+    let refused = c.run("sbatch -A bio -o /dev/null --wrap true");
+    assert!(refused.err.contains("Invalid account"), "{refused:?}");
+    c.ok(add);
+    c.until_prints(&format!("sacct -X -n -P -j {waits} -o State"), "COMPLETED");
 }

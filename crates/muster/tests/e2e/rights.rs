@@ -373,7 +373,7 @@ fn nodes_partitions_reservations_events_and_accounting_are_private_word_by_word(
     let shown = "sacctmgr -nP show user format=user";
     assert_eq!(ok_as(&c, STRANGER, shown), "bin");
     assert_eq!(ok_as(&c, COORDINATOR, shown), "daemon\nsys");
-    assert_eq!(ok_as(&c, OPERATOR, shown).lines().count(), 5);
+    assert_eq!(ok_as(&c, OPERATOR, shown).lines().count(), 6, "with root");
     seen(
         &c,
         "sacctmgr -nP show assoc format=user",

@@ -298,6 +298,9 @@ fn limit(state: &State, job: &Job, now: Timestamp) -> String {
     let whose = match &over.scope {
         Scope::Account(account) => format!("account {account}"),
         Scope::Association(account, user) => format!("user {user} in account {account}"),
+        Scope::PartitionAssociation(account, user, partition) => {
+            format!("user {user} in account {account}, partition {partition}")
+        }
         Scope::Qos(qos) => format!("QOS {qos}"),
         Scope::QosUser(qos, user) => format!("QOS {qos}, for user {user}"),
         Scope::QosAccount(qos, account) => format!("QOS {qos}, for account {account}"),

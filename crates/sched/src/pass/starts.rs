@@ -9,7 +9,7 @@ use crate::nodes::fleet::{Fleet, NOWHERE, Want};
 use crate::pass::scheduler::array_budget;
 use crate::place::node_source::end_after;
 use crate::queue::Lane;
-use muster_core::policy::limits::amounts;
+use muster_core::policy::limits::{amounts, checks_starts};
 use muster_core::state::State;
 use muster_model::account_limits::Amounts;
 use muster_model::command::PlannedStart;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 impl Pass<'_> {
     /// The limit that keeps a job from starting with so much in that partition.
     pub(super) fn limit_for(&self, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
-        if !self.state.keeps_limits() {
+        if !checks_starts(self.state) {
             return None;
         }
         let name = &self.s.fleet.parts[part as usize].config.name;
@@ -33,7 +33,7 @@ impl Pass<'_> {
 
     /// The limit that keeps a job from starting in that partition with the least that it asks for.
     pub(super) fn limit_at_least(&self, job: JobId, part: u32) -> Option<Reason> {
-        if !self.state.keeps_limits() {
+        if !checks_starts(self.state) {
             return None;
         }
         let ask = &self.state.jobs[&job].spec.ask;
@@ -46,7 +46,7 @@ impl Pass<'_> {
 
     /// The limit that keeps a job of the lane from starting on those nodes.
     pub(crate) fn limit_on(&self, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
-        if !self.state.keeps_limits() {
+        if !checks_starts(self.state) {
             return None;
         }
         let lane = self.s.queue.lane(lane);
@@ -64,6 +64,15 @@ impl Pass<'_> {
             *tres.entry("node".to_owned()).or_default() += 1;
             for (name, _, count) in &want.gres {
                 *tres.entry(format!("gres/{name}")).or_default() += count;
+            }
+        }
+        let cpus = tres.get("cpu").copied().unwrap_or(0);
+        tres.insert("billing".to_owned(), cpus);
+        if !lane.licenses.is_empty() {
+            let span = self.span(lane, demand);
+            let licenses = self.budget.licenses.to_be_had(&lane.licenses, span);
+            for (name, count) in licenses.unwrap_or_default() {
+                *tres.entry(format!("license/{name}")).or_default() += u64::from(count);
             }
         }
         self.limit_for(job, lane.part, &tres.into_iter().collect())

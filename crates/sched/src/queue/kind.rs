@@ -4,6 +4,7 @@ use super::partitions_of;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
 use crate::order::{Order, OrderClass};
+use muster_core::policy::limits::checks_starts;
 use muster_core::state::State;
 use muster_model::het::HetPart;
 use muster_model::job::Job;
@@ -108,7 +109,7 @@ impl Kind {
             time_min: *time_min,
             het: job.het,
             licenses: licenses.clone(),
-            counts_for: state.keeps_limits().then(|| {
+            counts_for: checks_starts(state).then(|| {
                 let (account, user) = (job.spec.account_name(), &owner.user);
                 (
                     account.to_owned(),

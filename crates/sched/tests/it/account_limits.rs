@@ -63,7 +63,11 @@ fn with(a: &str, b: &str, u: &str, q: &str) -> World {
         }),
     ];
     let at = world.now;
-    world.apply(&Event::AccountsChanged { changes, at });
+    world.apply(&Event::AccountsChanged {
+        changes,
+        at,
+        log: Vec::new(),
+    });
     world
 }
 
@@ -269,7 +273,11 @@ fn use_counts_by_the_factor_of_the_qos() {
         let mut qos = world.state.accounts.qos["q"].clone();
         qos.usage_factor_millionths = factor;
         let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
-        world.apply(&Event::AccountsChanged { changes, at });
+        world.apply(&Event::AccountsChanged {
+            changes,
+            at,
+            log: Vec::new(),
+        });
         let mut config = (**world.state.config.as_ref().unwrap()).clone();
         config.order.enforce_safe = true;
         world.apply(&Event::Configured {
@@ -330,7 +338,11 @@ fn a_qos_may_refuse_jobs() {
         let mut qos = world.state.accounts.qos["q"].clone();
         qos.flags = vec![flag.into()];
         let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
-        world.apply(&Event::AccountsChanged { changes, at });
+        world.apply(&Event::AccountsChanged {
+            changes,
+            at,
+            log: Vec::new(),
+        });
     };
     let submit = |world: &mut World, tasks| {
         let mut spec = with_qos("u", job(tasks, 10));

@@ -290,7 +290,11 @@ fn qos_lists_say_who_goes_before_whom() {
         qos("own", &[], Some("within,cancel")),
     ];
     let at = world.now;
-    world.apply(&Event::AccountsChanged { changes, at });
+    world.apply(&Event::AccountsChanged {
+        changes,
+        at,
+        log: Vec::new(),
+    });
     let of = |name: &str| JobSpec {
         qos: Some(name.into()),
         ..job(4, 60)
@@ -329,7 +333,11 @@ fn who_made_room_comes_after_those_whom_it_was_made_for() {
             ..Qos::default()
         };
         let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
-        world.apply(&Event::AccountsChanged { changes, at });
+        world.apply(&Event::AccountsChanged {
+            changes,
+            at,
+            log: Vec::new(),
+        });
     }
     let submit = |world: &mut World, priority, name: &str| {
         let spec = JobSpec {

@@ -229,6 +229,7 @@ fn shares_are_the_tree_of_accounts() {
                 admin_level: String::new(),
                 terms: TermsAsk::default(),
                 wckeys: Default::default(),
+                partitions: Vec::new(),
             },
         ));
     }
@@ -293,7 +294,11 @@ fn limit_aging(w: &mut World, most: u32) {
     let mut normal = w.state.accounts.qos("normal").expect("always there");
     normal.limits.max_jobs_accrue = Some(most);
     let changes = vec![AccountsChange::Qos(normal)];
-    w.apply(&Event::AccountsChanged { changes, at });
+    w.apply(&Event::AccountsChanged {
+        changes,
+        at,
+        log: Vec::new(),
+    });
 }
 
 /// Of two that wait one gains age, and the other, which came first in nothing but age, stays behind a later one.

@@ -46,6 +46,12 @@ pub(super) fn modify(
     check_terms(state, terms)?;
     let mut changes = Vec::new();
     for name in names {
+        if name == ROOT && parent.is_empty() {
+            let mut root = state.accounts.root.clone();
+            set_terms(&mut root, terms);
+            changes.push(AccountsChange::Root(root));
+            continue;
+        }
         let mut account = account(state, name)?;
         if !parent.is_empty() {
             check_exists(state, parent)?;
@@ -66,24 +72,24 @@ pub(super) fn modify(
     Ok(changes)
 }
 
-/// Deletes accounts that have none under them but those that are deleted, too.
+/// Deletes accounts and all that are under them.
 pub(super) fn delete(state: &State, names: &[String]) -> Result<Vec<AccountsChange>, Refusal> {
-    let mut changes = Vec::new();
     for name in names {
-        account(state, name)?;
-        let mut all = state.accounts.accounts.values();
-        if let Some(below) = all.find(|a| a.parent == *name && !names.contains(&a.name)) {
-            return Err(Refusal::new(
-                RefusalCode::InvalidAccount,
-                format!(
-                    "account {} is under account {name}; delete it first",
-                    below.name
-                ),
-            ));
+        if name == ROOT {
+            let text = "account root is there as long as the cluster";
+            return Err(Refusal::new(RefusalCode::InvalidAccount, text));
         }
-        changes.push(AccountsChange::AccountGone(name.clone()));
+        account(state, name)?;
     }
-    Ok(changes)
+    let all = state.accounts.accounts.keys();
+    let is_below = |account: &&String| {
+        let mut above = state.accounts.upwards(account);
+        above.any(|account| names.iter().any(|name| name == account))
+    };
+    let gone: Vec<String> = all.filter(is_below).cloned().collect();
+    let concerns = |account: &str| gone.iter().any(|name| name == account);
+    super::users::refuse_active(state, |_, account| concerns(account))?;
+    Ok(gone.into_iter().map(AccountsChange::AccountGone).collect())
 }
 
 fn exists(state: &State, name: &str) -> bool {
@@ -101,7 +107,7 @@ pub(super) fn check_exists(state: &State, name: &str) -> Result<(), Refusal> {
     ))
 }
 
-/// The record of an account; `root` has none until something is set for it.
+/// The record of an account; `root` has none.
 fn account(state: &State, name: &str) -> Result<Account, Refusal> {
     check_exists(state, name)?;
     state

@@ -3,6 +3,7 @@
 use super::{edit_list, set_limits};
 use crate::event::AccountsChange;
 use crate::state::State;
+use muster_model::account_limits::Scope;
 use muster_model::accounts::{NORMAL, Qos};
 use muster_model::command::QosAsk;
 use muster_model::preemption::parse_mode;
@@ -15,8 +16,9 @@ pub(super) fn add(
     names: &[String],
     ask: &QosAsk,
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    let known = &state.accounts.qos;
-    let new = names.iter().filter(|name| !known.contains_key(*name));
+    let new = names
+        .iter()
+        .filter(|name| state.accounts.qos(name).is_none());
     let changes = new.map(|name| {
         let mut qos = Qos {
             name: name.clone(),
@@ -54,6 +56,19 @@ pub(super) fn delete(state: &State, names: &[String]) -> Result<Vec<AccountsChan
     changes.collect()
 }
 
+/// Forgets what counts towards the limits of QOS.
+pub(super) fn reset_usage(state: &State, names: &[String]) -> Result<Vec<AccountsChange>, Refusal> {
+    if let Some(name) = names.iter().find(|name| state.accounts.qos(name).is_none()) {
+        return Err(not_found(name));
+    }
+    let all = state.accounts.tres_usage.keys();
+    let concerned = all.filter(|scope| match scope {
+        Scope::Qos(qos) | Scope::QosUser(qos, _) | Scope::QosAccount(qos, _) => names.contains(qos),
+        Scope::Account(_) | Scope::Association(..) | Scope::PartitionAssociation(..) => false,
+    });
+    Ok(concerned.cloned().map(AccountsChange::ScopeReset).collect())
+}
+
 /// Who may preempt whom has no circles: each would make room for the other for ever.
 pub(super) fn check_no_circle(state: &State, changes: &[AccountsChange]) -> Result<(), Refusal> {
     let mut lists: BTreeMap<&str, &[String]> = BTreeMap::new();
@@ -72,7 +87,7 @@ pub(super) fn check_no_circle(state: &State, changes: &[AccountsChange]) -> Resu
         let mut next: Vec<&str> = vec![start];
         while let Some(name) = next.pop() {
             for below in lists.get(name).into_iter().flat_map(|list| list.iter()) {
-                if below == start && name != start {
+                if below == start {
                     return Err(Refusal::new(
                         RefusalCode::InvalidQos,
                         format!(
@@ -145,6 +160,12 @@ fn set(state: &State, qos: &mut Qos, ask: &QosAsk, new: &[String]) -> Result<(),
     }
     if let Some(seconds) = ask.grace_time_s {
         qos.grace_time_s = seconds;
+    }
+    if let Some(threshold) = ask.usage_threshold_millionths {
+        qos.usage_threshold_millionths = threshold;
+    }
+    if let Some(factor) = ask.limit_factor_millionths {
+        qos.limit_factor_millionths = factor;
     }
     if let Some(factor) = ask.usage_factor_millionths {
         qos.usage_factor_millionths = Some(factor);

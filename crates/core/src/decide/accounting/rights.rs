@@ -52,6 +52,7 @@ pub(super) fn check(
             admin_level,
             terms,
             wckeys,
+            ..
         } => {
             asker.check_level(admin_level)?;
             if wckeys.keys.is_some() || wckeys.default.is_some() {
@@ -72,6 +73,7 @@ pub(super) fn check(
             admin_level,
             terms,
             wckeys,
+            ..
         } => {
             asker.check_level(admin_level)?;
             if wckeys.keys.is_some() {
@@ -94,11 +96,11 @@ pub(super) fn check(
                 asker.require_terms(Request::ModifyUserTerms, changed.into_iter(), terms)
             })
         }
-        AccountsAsk::DeleteUsers { accounts } => edit.names.iter().try_for_each(|name| {
+        AccountsAsk::DeleteUsers { accounts, .. } => edit.names.iter().try_for_each(|name| {
             let left: Vec<&String> = accounts_of(state, name, accounts).collect();
             let known = state.accounts.users.get(name);
             // With the record go its level and what it coordinates.
-            if let Some(gone) = known.filter(|user| left.len() == user.accounts.len()) {
+            if let Some(gone) = known.filter(|user| left.len() == user.account_names().len()) {
                 if !["", "None"].contains(&gone.admin_level.as_str()) {
                     asker.require(Request::SetAdminLevel)?;
                 }
@@ -127,6 +129,13 @@ pub(super) fn check(
         | AccountsAsk::ModifyQos(_)
         | AccountsAsk::DeleteQos
         | AccountsAsk::ResetUsage { .. }
+        | AccountsAsk::ResetAccountUsage
+        | AccountsAsk::ResetQosUsage
+        | AccountsAsk::RenameUser { .. }
+        | AccountsAsk::AddClusters(_)
+        | AccountsAsk::ModifyClusters(_)
+        | AccountsAsk::DeleteClusters
+        | AccountsAsk::NoteJobs(_)
         | AccountsAsk::DeleteWckeys(_) => asker.require(request),
     }
 }
@@ -214,7 +223,7 @@ impl<'a> Asker<'a> {
         let listed = terms.qos.iter().flat_map(|(_, names)| names);
         let default = terms.default_qos.iter().filter(|name| !name.is_empty());
         let own = self.identity.user.as_str();
-        let beyond = |name: &&String| !all.allows_qos(account, own, name);
+        let beyond = |name: &&String| !all.allows_qos(account, own, "", name);
         if let Some(qos) = listed.chain(default).find(beyond) {
             return Err(Refusal::new(
                 RefusalCode::AccessDenied,

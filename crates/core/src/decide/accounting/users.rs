@@ -4,6 +4,7 @@ use super::accounts::check_exists;
 use super::{check_name, check_terms, edit_list, selects, set_terms};
 use crate::event::AccountsChange;
 use crate::state::State;
+use muster_model::account_limits::Scope;
 use muster_model::accounts::{ROOT, Terms, User};
 use muster_model::command::{TermsAsk, WckeysAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -12,6 +13,8 @@ use muster_model::refusal::{Refusal, RefusalCode};
 pub(super) struct Asked<'a> {
     /// The associations: those to add, or those to change, all if none is named.
     pub(super) accounts: &'a [String],
+    /// Partitions of associations that hold in one only.
+    pub(super) partitions: &'a [String],
     pub(super) default_account: &'a String,
     pub(super) admin_level: &'a str,
     pub(super) terms: &'a TermsAsk,
@@ -34,7 +37,11 @@ pub(super) fn accounts_of<'a>(
     named: &[String],
 ) -> impl Iterator<Item = &'a String> {
     let known = state.accounts.users.get(user);
-    let all = known.into_iter().flat_map(|user| user.accounts.keys());
+    let all = known.into_iter().flat_map(|user| {
+        let parts = user.partitions.keys();
+        let parts = parts.filter(|account| !user.accounts.contains_key(*account));
+        user.accounts.keys().chain(parts)
+    });
     all.filter(|account| selects(named, account))
 }
 
@@ -66,7 +73,7 @@ pub(super) fn modify(
         set_wckeys(&mut user, asked.wckeys)?;
         let default_account = asked.default_account;
         if !default_account.is_empty() {
-            if !user.accounts.contains_key(default_account) {
+            if !user.is_in(default_account) {
                 return Err(Refusal::new(
                     RefusalCode::InvalidAccount,
                     format!("user {name} is not in account {default_account}"),
@@ -77,8 +84,10 @@ pub(super) fn modify(
         if !asked.admin_level.is_empty() {
             user.admin_level = level_of(asked.admin_level)?;
         }
-        for (account, own) in &mut user.accounts {
-            if selects(asked.accounts, account) {
+        for (account, partition, own) in user.associations_mut() {
+            let named = asked.accounts.is_empty() || asked.accounts.iter().any(|a| a == account);
+            let parts = asked.partitions;
+            if named && (parts.is_empty() || parts.iter().any(|part| part == partition)) {
                 set_terms(own, asked.terms);
             }
         }
@@ -92,23 +101,96 @@ pub(super) fn delete(
     state: &State,
     names: &[String],
     accounts: &[String],
+    partitions: &[String],
 ) -> Result<Vec<AccountsChange>, Refusal> {
     let mut changes = Vec::new();
     for name in names {
         let mut user = user(state, name)?;
-        user.accounts
-            .retain(|account, _| !selects(accounts, account));
-        changes.push(if user.accounts.is_empty() {
-            AccountsChange::UserGone(name.clone())
-        } else {
-            if !user.accounts.contains_key(&user.default_account) {
-                let first = user.accounts.keys().next().cloned();
-                user.default_account = first.unwrap_or_default();
+        let gone = |account: &str| accounts.is_empty() || accounts.iter().any(|a| a == account);
+        refuse_active(state, |owner, account| owner == name && gone(account))?;
+        for (account, parts) in &mut user.partitions {
+            if selects(accounts, account) {
+                parts.retain(|part, _| !selects(partitions, part));
+            }
+        }
+        user.partitions.retain(|_, parts| !parts.is_empty());
+        if partitions.is_empty() {
+            user.accounts
+                .retain(|account, _| !selects(accounts, account));
+        }
+        changes.push(if user.has_associations() {
+            if !user.is_in(&user.default_account) {
+                user.default_account.clear();
             }
             AccountsChange::User(user)
+        } else {
+            AccountsChange::UserGone(name.clone())
         });
     }
     Ok(changes)
+}
+
+/// Associations stay while jobs run in them, so that their use is booked.
+pub(super) fn refuse_active(
+    state: &State,
+    concerns: impl Fn(&str, &str) -> bool,
+) -> Result<(), Refusal> {
+    let mut lines = Vec::new();
+    for job in state.jobs.values().filter(|job| !job.nodes_held.is_empty()) {
+        let (user, account) = (&job.spec.owner.user, job.spec.account_name());
+        if concerns(&user.to_lowercase(), account) && lines.len() < ACTIVE_MAX {
+            lines.push(format!("JobID {} of {user} in {account}", job.id));
+        }
+    }
+    match lines.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::new(RefusalCode::JobsActive, lines.join(", "))),
+    }
+}
+
+/// Jobs that one refusal names.
+const ACTIVE_MAX: usize = 100;
+
+/// Gives the one user named another name, which nobody has.
+pub(super) fn rename(
+    state: &State,
+    names: &[String],
+    to: &str,
+) -> Result<Vec<AccountsChange>, Refusal> {
+    let [from] = names else {
+        let text = "NewName= is for one user at a time";
+        return Err(Refusal::new(RefusalCode::InvalidValue, text));
+    };
+    check_name(to)?;
+    user(state, from)?;
+    if state.accounts.users.contains_key(to) {
+        return Ok(Vec::new());
+    }
+    Ok(vec![AccountsChange::UserRenamed {
+        from: from.clone(),
+        to: to.to_owned(),
+    }])
+}
+
+/// Resets the use of all users in accounts and in those under them, and what counts towards the accounts' limits.
+pub(super) fn reset_account_usage(state: &State, names: &[String]) -> Vec<AccountsChange> {
+    let all = &state.accounts;
+    let below = |account: &str| {
+        let mut above = all.upwards(account);
+        above.any(|name| names.iter().any(|named| named == name))
+    };
+    let users = all.usage.keys().filter(|(account, _)| below(account));
+    let users = users.map(|key| AccountsChange::UsageReset(Some(key.clone())));
+    let scopes = all.tres_usage.keys().filter(|scope| match scope {
+        Scope::Account(account) => below(account),
+        Scope::Association(..)
+        | Scope::PartitionAssociation(..)
+        | Scope::Qos(_)
+        | Scope::QosUser(..)
+        | Scope::QosAccount(..) => false,
+    });
+    let scopes = scopes.cloned().map(AccountsChange::ScopeReset);
+    users.chain(scopes).collect()
 }
 
 /// Users named, or all, have these workload characterization keys no more.
@@ -205,17 +287,25 @@ fn add_user(
 ) -> Result<Option<AccountsChange>, Refusal> {
     let known = state.accounts.users.get(name);
     let mut user = known.cloned().unwrap_or_else(|| new_user(name));
-    let mut new = known.is_none();
+    let mut new = known.is_none() && name != ROOT;
     for account in added_to(asked.accounts, asked.default_account) {
         check_exists(state, account)?;
-        if !user.accounts.contains_key(account) {
-            let mut own = Terms::default();
-            set_terms(&mut own, asked.terms);
+        let mut own = Terms::default();
+        set_terms(&mut own, asked.terms);
+        for partition in asked.partitions {
+            let parts = user.partitions.entry(account.clone()).or_default();
+            if !parts.contains_key(partition) {
+                check_name(partition)?;
+                parts.insert(partition.clone(), own.clone());
+                new = true;
+            }
+        }
+        if asked.partitions.is_empty() && !user.accounts.contains_key(account) {
             user.accounts.insert(account.clone(), own);
             new = true;
         }
     }
-    if user.accounts.is_empty() {
+    if !user.has_associations() {
         return Err(Refusal::new(
             RefusalCode::InvalidAccount,
             format!("user {name} needs an account; use Account="),
@@ -228,6 +318,7 @@ fn add_user(
             .accounts
             .first()
             .or(user.accounts.keys().next())
+            .or(user.partitions.keys().next())
             .cloned();
         user.default_account = first.unwrap_or_default();
     }
@@ -261,9 +352,15 @@ fn with_wckeys(
 }
 
 fn set_wckeys(user: &mut User, ask: &WckeysAsk) -> Result<(), Refusal> {
+    let had_none = user.wckeys.is_empty();
     if let Some((sign, keys)) = &ask.keys {
         keys.iter().try_for_each(|key| check_name(key))?;
         edit_list(&mut user.wckeys, *sign, keys);
+        // The first key that a user gets is its default one.
+        let first = keys.first().filter(|_| had_none && *sign != Some('-'));
+        if let (Some(first), None) = (first, &ask.default) {
+            user.default_wckey.clone_from(first);
+        }
     }
     if let Some(key) = &ask.default {
         user.default_wckey.clone_from(key);
@@ -294,7 +391,9 @@ fn new_user(name: &str) -> User {
 
 /// The record of a user.
 pub(super) fn user(state: &State, name: &str) -> Result<User, Refusal> {
-    state.accounts.users.get(name).cloned().ok_or_else(|| {
+    let known = state.accounts.users.get(name).cloned();
+    let root = || (name == ROOT).then(|| new_user(ROOT));
+    known.or_else(root).ok_or_else(|| {
         Refusal::new(
             RefusalCode::InvalidValue,
             format!("there is no user {name} in accounting"),

@@ -7,7 +7,8 @@ use crate::state::State;
 use changes::{Subject, list};
 use muster_model::audit::text;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, Identity, JobSelection, JobTarget, SignalScope, UserCommand,
+    AccountsAsk, AccountsEdit, ClusterAsk, Identity, JobSelection, JobTarget, SignalScope,
+    UserCommand,
 };
 use muster_model::ids::JobId;
 use muster_model::rights::Request;
@@ -193,6 +194,7 @@ fn edited(edit: &AccountsEdit) -> Subject {
             admin_level,
             terms,
             wckeys,
+            partitions,
         }
         | AccountsAsk::ModifyUsers {
             accounts,
@@ -200,9 +202,11 @@ fn edited(edit: &AccountsEdit) -> Subject {
             admin_level,
             terms,
             wckeys,
+            partitions,
         } => {
             let subject = names()
                 .list("Account", accounts)
+                .list("Partition", partitions)
                 .name("DefaultAccount", default_account)
                 .name("AdminLevel", admin_level);
             changes::wckeys(changes::terms(subject, terms), wckeys)
@@ -212,11 +216,33 @@ fn edited(edit: &AccountsEdit) -> Subject {
         AccountsAsk::ModifyQos(ask) => changes::qos(names().word("modify"), ask),
         AccountsAsk::DeleteQos => names().word("delete"),
         AccountsAsk::DeleteWckeys(keys) => names().word("delete").list("WCKeys", keys),
+        AccountsAsk::DeleteUsers {
+            accounts,
+            partitions,
+        } => names()
+            .list("Account", accounts)
+            .list("Partition", partitions),
+        AccountsAsk::RenameUser { to } => names().key("NewName", Some(to)),
+        AccountsAsk::AddClusters(ask) => cluster(names().word("add"), ask),
+        AccountsAsk::ModifyClusters(ask) => cluster(names().word("modify"), ask),
+        AccountsAsk::DeleteClusters => names().word("delete"),
+        AccountsAsk::NoteJobs(note) => names()
+            .key("Comment", note.comment.as_ref())
+            .key("AdminComment", note.admin_comment.as_ref())
+            .key("NewWCKey", note.wckey.as_ref())
+            .key("DerivedExitCode", note.derived_exit),
+        AccountsAsk::ResetAccountUsage | AccountsAsk::ResetQosUsage => {
+            names().key("RawUsage", Some(0))
+        }
         AccountsAsk::ResetUsage { accounts }
-        | AccountsAsk::DeleteUsers { accounts }
         | AccountsAsk::AddCoordinators { accounts }
         | AccountsAsk::DeleteCoordinators { accounts } => names().list("Account", accounts),
     }
+}
+
+fn cluster(subject: Subject, ask: &ClusterAsk) -> Subject {
+    let subject = subject.key("Classification", ask.classification.as_ref());
+    changes::terms(subject, &ask.terms)
 }
 
 fn selected(selection: &JobSelection) -> String {

@@ -128,11 +128,9 @@ pub fn sees_reservation(state: &State, identity: &Identity, reservation: &Reserv
     let mut groups: Vec<&str> = identity.groups.iter().map(String::as_str).collect();
     groups.push(&identity.group);
     let known = state.accounts.users.get(&identity.user);
-    let associated = known.into_iter().flat_map(|user| user.accounts.keys());
+    let associated = known.into_iter().flat_map(|user| user.account_names());
     // Without an association one's jobs are in the account of one's own name.
-    let mut accounts = associated
-        .map(String::as_str)
-        .chain([identity.user.as_str()]);
+    let mut accounts = associated.chain([identity.user.as_str()]);
     accounts.any(|account| reservation.admits(&identity.user, &groups, account))
 }
 
@@ -152,7 +150,9 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
         all.fair = hidden_from(std::mem::take(&mut all.fair), sees);
         all.tres_usage.retain(|scope, _| match scope {
             Scope::Account(account) => mine.contains(account),
-            Scope::Association(account, user) => sees(account, user),
+            Scope::Association(account, user) | Scope::PartitionAssociation(account, user, _) => {
+                sees(account, user)
+            }
             Scope::Qos(_) => false,
             Scope::QosUser(_, user) => user == me,
             Scope::QosAccount(_, account) => mine.contains(account),
@@ -168,8 +168,9 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
         all.users.retain(|name, user| {
             if name != me {
                 user.accounts.retain(|account, _| mine.contains(account));
+                user.partitions.retain(|account, _| mine.contains(account));
             }
-            name == me || !user.accounts.is_empty()
+            name == me || user.has_associations()
         });
     }
     if accounts {

@@ -16,7 +16,8 @@ impl State {
     pub(crate) fn any_limits_accrual(&self) -> bool {
         let accounts = &self.accounts;
         let of_accounts = accounts.accounts.values().map(|a| &a.terms.limits);
-        let users = accounts.users.values().flat_map(|u| u.accounts.values());
+        let users = accounts.users.values();
+        let users = users.flat_map(|u| u.associations().map(|(.., terms)| terms));
         let of_qos = accounts.qos.values().map(|q| &q.limits);
         let mut all = of_accounts.chain(users.map(|t| &t.limits)).chain(of_qos);
         self.keeps_limits() && all.any(Limits::limits_accrual)
@@ -166,7 +167,7 @@ fn accrual_room(state: &State, scopes: &[Scope], given: &BTreeMap<Scope, u32>) -
             Scope::QosAccount(..) => {
                 most(limits.max_jobs_accrue_account);
             }
-            Scope::Association(..) => {
+            Scope::Association(..) | Scope::PartitionAssociation(..) => {
                 most(limits.max_jobs_accrue.filter(|_| !each));
                 most(limits.grp_jobs_accrue.filter(|_| !group));
             }

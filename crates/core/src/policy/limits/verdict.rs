@@ -5,6 +5,7 @@
 use crate::state::State;
 use crate::state::limit_use::InUse;
 use muster_model::account_limits::{Amounts, Limits, Scope, TresUsage};
+use muster_model::accounts::ROOT;
 use muster_model::job::{Job, MILLION, Reason};
 use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -217,22 +218,14 @@ impl State {
     pub(super) fn limits_in(&self, scope: &Scope) -> Limits {
         let accounts = &self.accounts;
         match scope {
+            Scope::Account(name) if name == ROOT => accounts.root.limits.clone(),
             Scope::Account(name) => {
                 let record = accounts.accounts.get(name);
                 record.map(|a| a.terms.limits.clone()).unwrap_or_default()
             }
-            Scope::Association(account, user) => {
-                let own = accounts
-                    .users
-                    .get(user)
-                    .and_then(|u| u.accounts.get(account));
-                let mut limits = own.map(|t| t.limits.clone()).unwrap_or_default();
-                for name in self.accounts_above(account) {
-                    if let Some(above) = accounts.accounts.get(name).map(|a| &a.terms.limits) {
-                        inherit(&mut limits, above);
-                    }
-                }
-                limits
+            Scope::Association(account, user) => limits_of(self, account, user, ""),
+            Scope::PartitionAssociation(account, user, partition) => {
+                limits_of(self, account, user, partition)
             }
             Scope::Qos(name) | Scope::QosUser(name, _) | Scope::QosAccount(name, _) => {
                 let record = accounts.qos.get(name);
@@ -265,14 +258,17 @@ impl State {
             let used = self.limit_use.get(&scope).map_or(0, |u| u.submitted);
             let checks: &[(&'static str, Option<u32>)] = match &scope {
                 Scope::Account(_) | Scope::Qos(_) => &[("GrpSubmitJobs", limits.grp_submit)],
-                Scope::Association(..) => &[
+                Scope::Association(..) | Scope::PartitionAssociation(..) => &[
                     ("GrpSubmitJobs", limits.grp_submit),
                     ("MaxSubmitJobs", limits.max_submit),
                 ],
                 Scope::QosUser(..) => &[("MaxSubmitJobsPerUser", limits.max_submit)],
                 Scope::QosAccount(..) => &[("MaxSubmitJobsPerAccount", limits.max_submit_account)],
             };
-            let of_qos = !matches!(scope, Scope::Account(_) | Scope::Association(..));
+            let of_qos = !matches!(
+                scope,
+                Scope::Account(_) | Scope::Association(..) | Scope::PartitionAssociation(..)
+            );
             for (name, most) in checks {
                 let Some(most) = most else { continue };
                 let kind = if name.starts_with("Grp") {
@@ -313,13 +309,13 @@ impl State {
         more: &BTreeMap<Scope, InUse>,
         now: Timestamp,
     ) -> Option<Over> {
-        self.over_limit((job, partition), tres, Some(more), now)
+        missing(self, (job, partition))
+            .or_else(|| self.over_limit((job, partition), tres, Some(more), now))
     }
 
     /// The limit that keeps a waiting job back, as far as that follows from its request.
     pub fn waits_for_limit(&self, job: &Job, now: Timestamp) -> Option<Over> {
-        let none = BTreeMap::new();
-        self.over_limit((job, &job.partition), &least_of(job), Some(&none), now)
+        self.start_limit((job, &job.partition), &least_of(job), &BTreeMap::new(), now)
     }
 
     /// Without `more` as if nobody else had anything.
@@ -373,7 +369,7 @@ impl State {
                     check.group(&limits, &counts);
                     check.job(&limits);
                 }
-                Scope::Association(..) => {
+                Scope::Association(..) | Scope::PartitionAssociation(..) => {
                     check.most(
                         (Rule::MaxJobs, ""),
                         jobs(limits.max_jobs),
@@ -439,6 +435,50 @@ fn counted_minutes(asked: u64, minutes: u64, factor: u64) -> u64 {
     u64::try_from(all / u128::from(MILLION)).unwrap_or(u64::MAX)
 }
 
+/// Whether anything of accounting may keep a job from starting.
+pub fn checks_starts(state: &State) -> bool {
+    let order = state.config.as_ref().map(|config| &config.order);
+    order.is_some_and(|o| o.enforce_limits || o.enforce_associations || o.enforce_qos)
+}
+
+/// The association or the QOS that the job was submitted with and that is gone, where they are enforced.
+fn missing(state: &State, (job, partition): (&Job, &str)) -> Option<Over> {
+    let order = &state.config.as_ref()?.order;
+    let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+    let all = &state.accounts;
+    let over = |reason: Reason, scope: Scope, limit: String| Over {
+        reason,
+        scope,
+        limit,
+        used: 0,
+        asked: 1,
+    };
+    if order.enforce_associations && !all.has_association_in(account, user, partition) {
+        let scope = Scope::Association(account.to_owned(), user.clone());
+        let text = format!("user {user} has no association in account {account}");
+        return Some(over(Reason::InvalidAccount, scope, text));
+    }
+    let qos = state.qos_of(job);
+    if order.enforce_qos && !all.allows_qos(account, user, partition, qos) {
+        let text = format!("user {user} may not use QOS {qos} in account {account}");
+        return Some(over(Reason::InvalidQOS, Scope::Qos(qos.to_owned()), text));
+    }
+    None
+}
+
+/// Limits of a user in an account, in that partition, with those of the accounts above where it has none.
+fn limits_of(state: &State, account: &str, user: &str, partition: &str) -> Limits {
+    let accounts = &state.accounts;
+    let own = accounts
+        .user(user)
+        .and_then(|u| u.association(account, partition));
+    let mut limits = own.map(|t| t.limits.clone()).unwrap_or_default();
+    for above in accounts.terms_of_account(account) {
+        limits.inherit(&above.limits);
+    }
+    limits
+}
+
 /// CPUs and nodes that a job asks for at least.
 fn least_of(job: &Job) -> Amounts {
     let ask = &job.spec.ask;
@@ -446,25 +486,6 @@ fn least_of(job: &Job) -> Amounts {
         ("cpu".to_owned(), u64::from(ask.min_cpus())),
         ("node".to_owned(), u64::from(ask.min_nodes)),
     ]
-}
-
-/// Limits of each job that are not set for a user are those of the account, and of accounts above.
-fn inherit(limits: &mut Limits, above: &Limits) {
-    limits.max_jobs = limits.max_jobs.or(above.max_jobs);
-    limits.max_submit = limits.max_submit.or(above.max_submit);
-    limits.max_jobs_accrue = limits.max_jobs_accrue.or(above.max_jobs_accrue);
-    limits.max_wall_min = limits.max_wall_min.or(above.max_wall_min);
-    for (own, above) in [
-        (&mut limits.max_tres, &above.max_tres),
-        (&mut limits.max_tres_mins, &above.max_tres_mins),
-        (&mut limits.max_tres_node, &above.max_tres_node),
-    ] {
-        for (name, most) in above {
-            if !own.iter().any(|(n, _)| n == name) {
-                own.push((name.clone(), *most));
-            }
-        }
-    }
 }
 
 /// How sacctmgr writes it.

@@ -181,21 +181,24 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
     ];
     let terms = TermsAsk {
         shares: Some(Some(3)),
-        priority: Some(Some(4)),
+        priority: Some(None),
         default_qos: some(""),
         qos: Some((Some('+'), vec!["normal".to_owned()])),
         limits: limits.clone(),
+        qos_less: vec!["normal".to_owned()],
     };
     let qos = QosAsk {
         description: some("d"),
         priority: Some(5),
         preempt: Some((None, Vec::new())),
         preempt_mode: some("cancel"),
-        preempt_exempt_s: Some(Some(3)),
+        preempt_exempt_s: Some(None),
         grace_time_s: Some(4),
         usage_factor_millionths: Some(1_000_000),
         limits,
         flags: Some((None, Vec::new())),
+        usage_threshold_millionths: None,
+        limit_factor_millionths: Some(None),
     };
     let edit = |name: &str, ask: AccountsAsk| {
         UserCommand::EditAccounts(Box::new(AccountsEdit {
@@ -331,6 +334,7 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
                     default: some("w"),
                     keys: Some((None, vec!["w".to_owned()])),
                 },
+                partitions: Vec::new(),
             },
         ),
         edit("normal", AccountsAsk::AddQos(qos)),
@@ -338,6 +342,7 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
             "u1000",
             AccountsAsk::DeleteUsers {
                 accounts: Vec::new(),
+                partitions: Vec::new(),
             },
         ),
         UserCommand::UpdateStep {

@@ -2,8 +2,8 @@
 
 use crate::world::{spec, target};
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, JobSelection, JobUpdate, NodeUpdate, QosAsk, ReservationAsk,
-    SignalScope, TermsAsk, UserCommand, WckeysAsk,
+    AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobUpdate, NodeUpdate, QosAsk,
+    ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
 };
 use muster_model::ids::JobId;
 use muster_model::job::ExitStatus;
@@ -43,6 +43,7 @@ pub(super) fn add_user(account: &str, level: &str, terms: TermsAsk) -> AccountsA
         admin_level: level.into(),
         terms,
         wckeys: WckeysAsk::default(),
+        partitions: Vec::new(),
     }
 }
 
@@ -53,6 +54,7 @@ pub(super) fn modify_user(default_account: &str, level: &str, terms: TermsAsk) -
         admin_level: level.into(),
         terms,
         wckeys: WckeysAsk::default(),
+        partitions: Vec::new(),
     }
 }
 
@@ -210,6 +212,7 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
         admin_level: String::new(),
         terms: none(),
         wckeys: keys(None, Some("k")),
+        partitions: Vec::new(),
     };
     let priority = TermsAsk {
         priority: Some(Some(9)),
@@ -253,7 +256,13 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
         ),
         (
             Request::DeleteUsers,
-            edit(&["u1000"], AccountsAsk::DeleteUsers { accounts: vec![] }),
+            edit(
+                &["u1000"],
+                AccountsAsk::DeleteUsers {
+                    accounts: vec![],
+                    partitions: Vec::new(),
+                },
+            ),
         ),
         (
             Request::AddCoordinators,
@@ -266,6 +275,30 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
                 AccountsAsk::DeleteCoordinators {
                     accounts: of(&["physics"]),
                 },
+            ),
+        ),
+        (
+            Request::NoteJobs,
+            edit(&["4711"], AccountsAsk::NoteJobs(Default::default())),
+        ),
+        (
+            Request::RenameUser,
+            edit(
+                &["u3"],
+                AccountsAsk::RenameUser {
+                    to: "u3renamed".to_owned(),
+                },
+            ),
+        ),
+        (
+            Request::EditClusters,
+            edit(&["west"], AccountsAsk::AddClusters(ClusterAsk::default())),
+        ),
+        (
+            Request::ModifyClusters,
+            edit(
+                &["test"],
+                AccountsAsk::ModifyClusters(ClusterAsk::default()),
             ),
         ),
         (

@@ -296,7 +296,11 @@ fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
         })
     });
     let (changes, at) = (changes.to_vec(), world.now);
-    world.apply(&Event::AccountsChanged { changes, at });
+    world.apply(&Event::AccountsChanged {
+        changes,
+        at,
+        log: Vec::new(),
+    });
     let mut all: Vec<JobId> = Vec::new();
     for op in ops {
         match op {

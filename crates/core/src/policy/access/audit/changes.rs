@@ -382,12 +382,14 @@ pub(super) fn terms(subject: Subject, terms: &TermsAsk) -> Subject {
         default_qos,
         qos,
         limits,
+        qos_less,
     } = terms;
     subject
         .key("Fairshare", number(*shares))
         .key("Priority", number(*priority))
         .key("DefaultQOS", default_qos.as_ref())
         .edit("QosLevel", qos.as_ref())
+        .list("QosLevel-", qos_less)
         .pairs(limits)
 }
 
@@ -411,11 +413,15 @@ pub(super) fn qos(subject: Subject, ask: &QosAsk) -> Subject {
         usage_factor_millionths,
         limits,
         flags,
+        usage_threshold_millionths,
+        limit_factor_millionths,
     } = ask;
-    let factor = usage_factor_millionths.map(|factor| {
-        let (whole, part) = (factor / 1_000_000, factor % 1_000_000);
+    let decimal = |millionths: u64| {
+        let (whole, part) = (millionths / 1_000_000, millionths % 1_000_000);
         format!("{whole}.{part:06}")
-    });
+    };
+    let or_none = |value: Option<u64>| value.map_or_else(|| "-1".to_owned(), decimal);
+    let factor = usage_factor_millionths.map(decimal);
     subject
         .key("Description", description.as_ref())
         .key("Priority", *priority)
@@ -424,6 +430,8 @@ pub(super) fn qos(subject: Subject, ask: &QosAsk) -> Subject {
         .key("PreemptExemptTime", number(*preempt_exempt_s))
         .key("GraceTime", *grace_time_s)
         .key("UsageFactor", factor)
+        .key("UsageThreshold", usage_threshold_millionths.map(or_none))
+        .key("LimitFactor", limit_factor_millionths.map(or_none))
         .pairs(limits)
         .edit("Flags", flags.as_ref())
 }

@@ -103,6 +103,7 @@ fn a_subject_of_accounting_says_what_is_done_where() {
         admin_level: "Operator".into(),
         terms: TermsAsk::default(),
         wckeys: WckeysAsk::default(),
+        partitions: Vec::new(),
     };
     assert_eq!(edit(users), "jnann Account=phys AdminLevel=Operator");
     let qos = QosAsk {

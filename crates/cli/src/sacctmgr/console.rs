@@ -1,0 +1,129 @@
+//! Where sacctmgr writes and whom it asks.
+
+use crate::listing;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::AsFd as _;
+
+/// Output and questions.
+pub(super) trait Console {
+    /// Writes to standard output.
+    fn say(&mut self, text: &str);
+    /// Writes a line to standard error.
+    fn complain(&mut self, line: &str);
+    /// Reads a line of input, for so many seconds or for as long as it takes.
+    fn answer(&mut self, seconds: Option<u16>) -> Answer;
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// A line.
+    Line(String),
+    /// The input is over.
+    End,
+    /// Nothing came in time.
+    Late,
+}
+
+/// The command's own streams.
+#[derive(Debug, Default)]
+pub(super) struct Terminal {
+    /// What was read and not taken.
+    ahead: Vec<u8>,
+}
+
+impl Terminal {
+    fn take_line(&mut self, end: usize) -> Answer {
+        let line: Vec<u8> = self.ahead.drain(..end).collect();
+        Answer::Line(String::from_utf8_lossy(&line).into_owned())
+    }
+}
+
+impl Console for Terminal {
+    fn say(&mut self, text: &str) {
+        listing::print(text);
+    }
+
+    fn complain(&mut self, line: &str) {
+        listing::complain(line);
+    }
+
+    fn answer(&mut self, seconds: Option<u16>) -> Answer {
+        let stdin = std::io::stdin();
+        let wait = seconds.map_or(PollTimeout::NONE, |s| {
+            PollTimeout::try_from(u32::from(s) * 1000).unwrap_or(PollTimeout::MAX)
+        });
+        loop {
+            if let Some(at) = self.ahead.iter().position(|byte| *byte == b'\n') {
+                return self.take_line(at + 1);
+            }
+            let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+            if let Ok(0) = poll(&mut fds, wait) {
+                return Answer::Late;
+            }
+            let mut bytes = [0; 4096];
+            match nix::unistd::read(stdin.as_fd(), &mut bytes) {
+                Ok(0) if self.ahead.is_empty() => return Answer::End,
+                Ok(0) => return self.take_line(self.ahead.len()),
+                Ok(count) => self.ahead.extend_from_slice(&bytes[..count]),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(_) => return Answer::End,
+            }
+        }
+    }
+}
+
+/// Asks whether to go on, for half a minute. Whatever ends the input means no.
+pub(super) fn agreed(console: &mut dyn Console, question: &str) -> bool {
+    console.say(&format!(
+        "{question} (You have 30 seconds to decide)\n(N/y): "
+    ));
+    loop {
+        let line = match console.answer(Some(30)) {
+            Answer::Line(line) => line,
+            Answer::End => {
+                console.say("\n");
+                return false;
+            }
+            Answer::Late => {
+                console.say("timeout\n");
+                return false;
+            }
+        };
+        console.say("\n");
+        match line.trim_start().chars().next() {
+            Some('y' | 'Y') => return true,
+            None | Some('n' | 'N') => return false,
+            Some(_) => console.say("Y or N please\n(N/y): "),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod script {
+    use super::{Answer, Console};
+    use std::collections::VecDeque;
+
+    /// A console of a test: what was written, and the answers to come.
+    #[derive(Debug, Default)]
+    pub(in super::super) struct Script {
+        pub(in super::super) out: String,
+        pub(in super::super) err: String,
+        pub(in super::super) answers: VecDeque<String>,
+    }
+
+    impl Console for Script {
+        fn say(&mut self, text: &str) {
+            self.out.push_str(text);
+        }
+
+        fn complain(&mut self, line: &str) {
+            self.err.push_str(line);
+            self.err.push('\n');
+        }
+
+        fn answer(&mut self, _: Option<u16>) -> Answer {
+            self.answers.pop_front().map_or(Answer::End, Answer::Line)
+        }
+    }
+}

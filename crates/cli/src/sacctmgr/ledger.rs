@@ -1,0 +1,108 @@
+//! Where the records are: the controller, or in tests a table.
+
+use super::book::Facts;
+use crate::connect::{Client, ConnectError};
+use crate::listing::context::Ctx;
+use crate::listing::{Failure, query};
+use muster_model::command::{AccountsEdit, Reply, UserCommand};
+use muster_proto::client::AccountsAnswer;
+use std::collections::BTreeSet;
+
+/// The records of accounting, and who changes them.
+pub(super) trait Ledger {
+    /// The records as they are now.
+    fn accounts(&mut self) -> Result<AccountsAnswer, Failure>;
+    /// Makes an edit and says of how many records it changed something.
+    fn edit(&mut self, edit: AccountsEdit) -> Result<u32, ConnectError>;
+    /// Whether keys are tracked (`TrackWCKey`).
+    fn tracks_wckeys(&mut self) -> Result<bool, Failure>;
+    /// What is known of the cluster beside.
+    fn facts(&mut self) -> Result<Facts, Failure>;
+    /// The controller, for what only it can answer.
+    fn client(&mut self) -> Result<&mut Client, Failure>;
+    /// The user who asks.
+    fn user(&self) -> String;
+    /// Whether the machine knows a user of that name.
+    fn is_user(&self, name: &str) -> bool;
+}
+
+/// The controller.
+#[derive(Debug, Default)]
+pub(super) struct Controller {
+    client: Option<Client>,
+}
+
+pub(super) fn error(text: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("sacctmgr: error: {text}"))
+}
+
+impl Ledger for Controller {
+    fn accounts(&mut self) -> Result<AccountsAnswer, Failure> {
+        query::accounts(self.client()?).map_err(error)
+    }
+
+    fn edit(&mut self, edit: AccountsEdit) -> Result<u32, ConnectError> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => none.insert(Client::connect()?),
+        };
+        match client.command(UserCommand::EditAccounts(Box::new(edit)))? {
+            Reply::Done { changed, .. } => Ok(changed),
+            _ => Ok(0),
+        }
+    }
+
+    fn tracks_wckeys(&mut self) -> Result<bool, Failure> {
+        // Without the nodes, of which there may be many.
+        let config = query::settings(self.client()?).map_err(error)?;
+        Ok(config.order.track_wckeys)
+    }
+
+    fn facts(&mut self) -> Result<Facts, Failure> {
+        let client = self.client()?;
+        let endpoint = client.endpoint.clone();
+        let mut ctx = Ctx::new(&endpoint.cluster);
+        query::cluster(client, &mut ctx).map_err(error)?;
+        let mut tres = BTreeSet::new();
+        let (mut cpus, mut mib) = (0u64, 0u64);
+        for node in &ctx.nodes {
+            cpus += u64::from(node.config.cpus);
+            mib += node.config.memory_mib;
+            for gres in &node.config.gres {
+                tres.insert(format!("gres/{}", gres.name));
+                if let Some(kind) = gres.kind.as_deref().filter(|kind| !kind.is_empty()) {
+                    tres.insert(format!("gres/{}:{kind}", gres.name));
+                }
+            }
+        }
+        let names: Vec<String> = ctx.nodes.iter().map(|n| n.config.name.clone()).collect();
+        let config = ctx.config.as_ref();
+        let licenses = config.map_or(&[][..], |config| &config.licenses[..]);
+        let mut all: Vec<String> = tres.into_iter().collect();
+        all.extend(licenses.iter().map(|(name, _)| format!("license/{name}")));
+        Ok(Facts {
+            tres: all,
+            host: endpoint.hosts.first().cloned().unwrap_or_default(),
+            port: endpoint.port,
+            nodes: muster_model::hostlist::compress(&names),
+            node_count: names.len(),
+            total: format!("billing={cpus},cpu={cpus},mem={mib}M,node={}", names.len()),
+        })
+    }
+
+    fn client(&mut self) -> Result<&mut Client, Failure> {
+        match &mut self.client {
+            Some(client) => Ok(client),
+            none => Ok(none.insert(Client::connect().map_err(error)?)),
+        }
+    }
+
+    fn user(&self) -> String {
+        let known = crate::people::user_of_uid(nix::unistd::geteuid().as_raw());
+        known.map(|user| user.name).unwrap_or_default()
+    }
+
+    fn is_user(&self, name: &str) -> bool {
+        crate::people::user_named(name).is_some()
+    }
+}

@@ -1,0 +1,533 @@
+//! `sacctmgr show`: users, accounts, associations, QOS, clusters, TRES, workload characterization keys.
+
+use super::book::{Association, Book};
+use super::conditions::{
+    Conditions, Key, OF_ACCOUNTS, OF_ASSOCIATIONS, OF_CLUSTERS, OF_QOS, OF_TRES, OF_USERS,
+    OF_WCKEYS, accounts_that_fit,
+};
+use super::console::agreed;
+use super::fields::{Column, columns};
+use super::row::{Row, Shown, user_cells};
+use super::session::Invocation;
+use super::words::Word;
+use crate::listing::Failure;
+use muster_model::accounts::{NORMAL, Qos, ROOT, User};
+use std::collections::BTreeMap;
+
+const OF_ASSOCIATION: &str = "Cluster,Account,User,Partition";
+const LIMITS: &str = ",Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,\
+     MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS,GrpTRESRunMins";
+const USER_LIMITS: &str = ",Cluster,Account,Partition,Share,Priority,MaxJobs,MaxNodes,MaxCPUs,MaxSubmit,MaxWall,\
+     MaxCPUMins,QOS,DefaultQOS";
+const ACCOUNT_LIMITS: &str = ",Cluster,ParentName,User,Share,Priority,GrpJobs,GrpNodes,GrpCPUs,GrpMem,GrpSubmit,GrpWall,\
+     GrpCPUMins,MaxJobs,MaxNodes,MaxCPUs,MaxSubmit,MaxWall,MaxCPUMins,QOS,DefaultQOS";
+const QOS: &str = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode,Flags%40,UsageThres,UsageFactor,\
+     GrpTRES,GrpTRESMins,GrpTRESRunMin,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall,MaxTRESPU,\
+     MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxJobsPA,MaxSubmitPA,MinTRES";
+const CLUSTER: &str = "Cluster,ControlHost,ControlPort,RPC";
+const CLUSTER_LIMITS: &str =
+    ",Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,MaxWall,QOS,DefaultQOS";
+const FEDERATION: &str = "Federation,Cluster,ID%2,Features,FedState";
+const RESOURCE: &str = "Name,Server,Type,Count,Allocated,ServerType";
+
+const ASKS_ASSOCIATIONS: &str = "You requested options that are only valid when querying with the withassoc option.\n\
+     Are you sure you want to continue?";
+
+/// What follows an unknown condition.
+pub(super) const USE_SET: &str = "\n Use keyword 'set' to modify value";
+const USE_SET_QOS: &str = "\n Use keyword 'set' to modify SLURM_PRINT_VALUE";
+
+/// Reads conditions; a word that is none is refused with Slurm's text.
+pub(super) fn read(
+    words: &[String],
+    known: &'static [(&'static str, usize, Key)],
+    hint: &str,
+) -> Result<Conditions, Failure> {
+    let mut conditions = Conditions::default();
+    for text in words {
+        let word = Word::new(text);
+        if !conditions.take(&word, known)? {
+            return Err(Failure::new(format!(" Unknown condition: {text}{hint}")));
+        }
+    }
+    Ok(conditions)
+}
+
+/// The columns that are asked for, or the usual ones.
+fn layout(conditions: &Conditions, usual: &str) -> Result<Vec<Column>, Failure> {
+    columns(conditions.format.as_deref().unwrap_or(usual), false)
+}
+
+/// Whether to go on with conditions of associations, without showing them.
+fn goes_on(session: &mut Invocation<'_>, conditions: &Conditions, shown: bool) -> bool {
+    if shown || !conditions.concerns_associations() && conditions.of(Key::Accounts).is_none() {
+        return true;
+    }
+    if agreed(session.console, ASKS_ASSOCIATIONS) {
+        return true;
+    }
+    session.console.say("Aborted\n");
+    false
+}
+
+/// Users, with their associations if those are asked for.
+pub(super) fn users(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_USERS, USE_SET)?;
+    let shown = session.associations || conditions.has(Key::WithAssociations);
+    let tracks = conditions.format.is_none() && session.ledger.tracks_wckeys()?;
+    let mut usual = match tracks {
+        true => "User,DefaultAccount,DefaultWCKey,AdminLevel".to_owned(),
+        false => "User,DefaultAccount,AdminLevel".to_owned(),
+    };
+    if shown {
+        usual.push_str(USER_LIMITS);
+    }
+    if conditions.has(Key::WithCoordinators) {
+        usual.push_str(",Coordinators");
+    }
+    let columns = layout(&conditions, &usual)?;
+    if !goes_on(session, &conditions, shown) {
+        return Ok(());
+    }
+    let book = session.book()?;
+    let book = with_unknown(book, session, &conditions);
+    let tree = book.tree();
+    let mut of_user: BTreeMap<&str, Vec<&Association<'_>>> = BTreeMap::new();
+    tree.iter()
+        .for_each(|at| of_user.entry(at.user).or_default().push(at));
+    let coordinators = columns
+        .iter()
+        .any(|column| column.header == "Coord Accounts");
+    let mut rows = Vec::new();
+    for user in book
+        .all
+        .users
+        .values()
+        .filter(|user| conditions.fits_user(user))
+    {
+        let row = || user_cells(Row::default(), &book, user, coordinators);
+        let own = of_user
+            .get(user.name.as_str())
+            .into_iter()
+            .flatten()
+            .copied();
+        let own = own.filter(|at| {
+            conditions.fits_cluster(&book, Key::Clusters) && conditions.fits_association(&book, at)
+        });
+        let own: Vec<&Association<'_>> = own.collect();
+        if !shown {
+            if !conditions.concerns_associations() && conditions.of(Key::Accounts).is_none()
+                || !own.is_empty()
+            {
+                rows.push(row().line(&columns));
+            }
+            continue;
+        }
+        if own.is_empty() {
+            if !conditions.concerns_associations() && conditions.of(Key::Accounts).is_none() {
+                rows.push(row().line(&columns));
+            }
+            continue;
+        }
+        rows.extend(own.into_iter().map(|at| {
+            let mut row = row();
+            row.association = Some(Shown::new(&book, at, &conditions));
+            row.line(&columns)
+        }));
+    }
+    session.print(&columns, &rows);
+    Ok(())
+}
+
+/// Where nobody has added users, those that are named, or the one who asks, are in an account of their own name, as jobs
+/// of theirs are booked; clients look for it.
+fn with_unknown(mut book: Book, session: &Invocation<'_>, conditions: &Conditions) -> Book {
+    if book.all.users.len() > 1 || !book.all.accounts.is_empty() {
+        return book;
+    }
+    let named = conditions
+        .of(Key::Names)
+        .or(conditions.of(Key::Users))
+        .or(conditions.of(Key::Accounts));
+    let own = || crate::people::user_of_uid(nix::unistd::getuid().as_raw()).map(|user| user.name);
+    let names: Vec<String> = match named {
+        Some(names) => names
+            .iter()
+            .filter(|name| session.ledger.is_user(name))
+            .cloned()
+            .collect(),
+        None => own().into_iter().collect(),
+    };
+    for name in names.into_iter().filter(|name| name != ROOT) {
+        let user = User {
+            name: name.clone(),
+            default_account: name.clone(),
+            admin_level: "None".to_owned(),
+            accounts: [(name.clone(), Default::default())].into(),
+            ..User::default()
+        };
+        let account = muster_model::accounts::Account {
+            name: name.clone(),
+            parent: ROOT.to_owned(),
+            ..Default::default()
+        };
+        book.all.users.insert(name.clone(), user);
+        book.all.accounts.insert(name, account);
+    }
+    book
+}
+
+/// Accounts, with their associations and their users' if those are asked for.
+pub(super) fn accounts(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_ACCOUNTS, USE_SET)?;
+    let shown = session.associations || conditions.has(Key::WithAssociations);
+    let mut usual = "Account,Description,Organization".to_owned();
+    if shown {
+        usual.push_str(ACCOUNT_LIMITS);
+    }
+    if conditions.has(Key::WithCoordinators) {
+        usual.push_str(",Coordinators");
+    }
+    let columns = layout(&conditions, &usual)?;
+    if !goes_on(session, &conditions, shown) {
+        return Ok(());
+    }
+    let book = session.book()?;
+    let tree = book.tree();
+    let mut in_account: BTreeMap<&str, Vec<&Association<'_>>> = BTreeMap::new();
+    tree.iter()
+        .for_each(|at| in_account.entry(at.account).or_default().push(at));
+    let coordinators = columns
+        .iter()
+        .any(|column| column.header == "Coord Accounts");
+    let mut rows = Vec::new();
+    for name in accounts_that_fit(&conditions, &book) {
+        let account = book.all.accounts.get(&name);
+        let (description, organization) = match account {
+            Some(account) => (account.description.clone(), account.organization.clone()),
+            None => ("default root account".to_owned(), ROOT.to_owned()),
+        };
+        let row = || {
+            let row = Row::default()
+                .with("Account", name.clone())
+                .with("Name", name.clone())
+                .with("Descr", description.clone())
+                .with("Org", organization.clone());
+            match coordinators {
+                true => row.with("Coord Accounts", book.coordinators(&name)),
+                false => row,
+            }
+        };
+        if !shown {
+            rows.push(row().line(&columns));
+            continue;
+        }
+        let own = in_account.get(name.as_str()).into_iter().flatten().copied();
+        let own = own.filter(|at| {
+            conditions.fits_cluster(&book, Key::Clusters)
+                && conditions.fits(Key::Users, at.user)
+                && (conditions.of(Key::Qos).is_none()
+                    || conditions.fits_any(Key::Qos, book.qos(at).iter().map(String::as_str)))
+        });
+        let own: Vec<&Association<'_>> = own.collect();
+        if own.is_empty() && !conditions.concerns_associations() {
+            rows.push(row().line(&columns));
+        }
+        rows.extend(own.into_iter().map(|at| {
+            let mut row = row();
+            row.association = Some(Shown::new(&book, at, &conditions));
+            row.line(&columns)
+        }));
+    }
+    session.print(&columns, &rows);
+    Ok(())
+}
+
+/// Associations.
+pub(super) fn associations(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_ASSOCIATIONS, "")?;
+    let mut usual = OF_ASSOCIATION.to_owned();
+    if !conditions.has(Key::NoLimits) {
+        usual.push_str(LIMITS);
+    }
+    let mut columns = layout(&conditions, &usual)?;
+    let mut indents = conditions.has(Key::Tree);
+    if conditions.has(Key::Tree) {
+        // A width that is given for the usual alignment makes the column a usual one.
+        for column in columns
+            .iter_mut()
+            .filter(|column| column.header == "Account")
+        {
+            indents &= column.left || !column.has_width;
+            if !column.has_width {
+                (column.left, column.width) = (true, 20);
+            }
+        }
+    }
+    let book = session.book()?;
+    let book = with_unknown(book, session, &conditions);
+    let tree = book.tree();
+    // Without the accounts that they are in, users' stand in the order in which they are kept.
+    let alone = [Key::Users, Key::Partitions, Key::Ids].iter().any(|key| {
+        let given = conditions.of(*key);
+        given.is_some_and(|list| !list.is_empty())
+    });
+    let mut all = match conditions.has(Key::NoParentInfo) || alone {
+        true => tree,
+        false => book.sorted(),
+    };
+    if conditions.has(Key::NoParentInfo) {
+        // As they are stored: those of users first.
+        all.sort_by_key(|at| (at.user.is_empty(), at.span.0));
+    }
+    if conditions.has(Key::OnlyDefaults) {
+        all.retain(|at| !at.user.is_empty());
+        all.sort_by_key(|at| (at.user, at.span.0));
+    }
+    all.retain(|at| {
+        conditions.fits_cluster(&book, Key::Clusters) && conditions.fits_association(&book, at)
+    });
+    let top = all.iter().map(|at| at.depth).min().unwrap_or(0);
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .map(|at| {
+            let mut row = Row::default();
+            if indents {
+                let blanks = " ".repeat(at.depth - top);
+                row = row.with("Account", format!("{blanks}{}", at.account));
+            }
+            row.association = Some(Shown::new(&book, at, &conditions));
+            row.line(&columns)
+        })
+        .collect();
+    session.print(&columns, &rows);
+    Ok(())
+}
+
+/// QOS.
+pub(super) fn qos(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_QOS, USE_SET_QOS)?;
+    let columns = layout(&conditions, QOS)?;
+    let book = session.book()?;
+    let rows: Vec<Vec<String>> = book
+        .qos_records()
+        .into_iter()
+        .filter(|qos| fits_qos(&conditions, qos))
+        .map(|qos| {
+            let row = Row {
+                qos: Some(qos),
+                ..Row::default()
+            };
+            row.line(&columns)
+        })
+        .collect();
+    session.print(&columns, &rows);
+    Ok(())
+}
+
+/// Whether a QOS is one of those that are meant.
+pub(super) fn fits_qos(conditions: &Conditions, qos: &Qos) -> bool {
+    let mode = qos.preempt_mode.as_deref().unwrap_or("cluster");
+    conditions.fits(Key::Names, &qos.name)
+        && conditions.fits(Key::Descriptions, &qos.description)
+        && conditions.fits(Key::Ids, &qos.id.to_string())
+        && conditions.fits(Key::PreemptMode, mode)
+}
+
+/// Clusters: the controller's own one, and those that were added.
+pub(super) fn clusters(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_CLUSTERS, USE_SET)?;
+    let mut usual = CLUSTER.to_owned();
+    if !conditions.has(Key::NoLimits) {
+        usual.push_str(CLUSTER_LIMITS);
+    }
+    if words
+        .iter()
+        .any(|word| word.len() >= 5 && super::begins("withfederations", word))
+    {
+        usual.push_str(",Federation,ID,Features,FedState");
+    }
+    let columns = layout(&conditions, &usual)?;
+    let (book, facts) = (session.book()?, session.facts()?);
+    let mut names: Vec<&str> = book.all.clusters.keys().map(String::as_str).collect();
+    names.push(&book.cluster);
+    names.sort_unstable();
+    let root = book.tree().into_iter().next();
+    let mut rows = Vec::new();
+    for name in names {
+        let own = name == book.cluster;
+        let record = book.all.clusters.get(name);
+        let (terms, classification) = match record {
+            Some(record) if !own => (&record.terms, record.classification.as_str()),
+            _ => (&book.all.root, book.all.classification.as_str()),
+        };
+        let list = terms.qos.clone().unwrap_or_else(|| vec![NORMAL.to_owned()]);
+        let has_qos = conditions.fits(Key::DefaultQos, terms.default_qos.as_deref().unwrap_or(""));
+        let is_meant = conditions.fits(Key::Names, name)
+            && conditions.fits(Key::Classification, classification)
+            && conditions.of(Key::Flags).is_none()
+            && (conditions.of(Key::DefaultQos).is_none() || has_qos);
+        if !is_meant {
+            continue;
+        }
+        let mut row = Row::default()
+            .with("Cluster", name)
+            .with("Name", name)
+            .with("Class", classification)
+            .with("QOS", list.join(","))
+            .with("ID", "0")
+            .with("FedState", "NA")
+            .with("RPC", if own { "9728" } else { "0" })
+            .with(
+                "ControlPort",
+                if own {
+                    facts.port.to_string()
+                } else {
+                    "0".to_owned()
+                },
+            );
+        if own {
+            row = row
+                .with("ControlHost", facts.host.clone())
+                .with("Cluster Nodes", facts.nodes.clone())
+                .with("NodeCount", facts.node_count.to_string())
+                .with("TRES", facts.total.clone())
+                .with("PluginIDSelect", "109");
+        }
+        if let Some(root) = &root {
+            let at = Association {
+                own: terms,
+                ..root.clone()
+            };
+            row.association = Some(Shown::new(&book, &at, &Conditions::alone()));
+            rows.push(row.line(&columns));
+        }
+    }
+    session.print(&columns, &rows);
+    Ok(())
+}
+
+/// TRES: those that all clusters have, and those of this one.
+pub(super) fn tres(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_TRES, USE_SET)?;
+    let columns = layout(&conditions, "Type,Name%15,ID")?;
+    let facts = session.facts()?;
+    let all = [
+        ("cpu", "", 1),
+        ("mem", "", 2),
+        ("energy", "", 3),
+        ("node", "", 4),
+        ("billing", "", 5),
+        ("fs", "disk", 6),
+        ("vmem", "", 7),
+        ("pages", "", 8),
+    ];
+    let deleted = conditions
+        .has(Key::WithDeleted)
+        .then_some(("dynamic_offset", "", 1000));
+    let own = facts.tres.iter().zip(1001..).filter_map(|(name, id)| {
+        let (kind, name) = name.split_once('/')?;
+        Some((kind, name, id))
+    });
+    // A name alone may be a type with its name.
+    let fits = |(kind, name, id): &(&str, &str, u32)| {
+        let whole = format!("{kind}/{name}");
+        conditions.fits(Key::Types, kind)
+            && (conditions.fits(Key::Names, name)
+                || conditions.fits(Key::Names, &whole)
+                || name.is_empty() && conditions.fits(Key::Names, kind))
+            && (conditions.of(Key::Ids).is_none() || conditions.fits(Key::Ids, &id.to_string()))
+    };
+    let rows: Vec<Vec<String>> = all
+        .into_iter()
+        .chain(deleted)
+        .chain(own)
+        .filter(fits)
+        .map(|(kind, name, id)| {
+            let row = Row::default().with("Type", kind).with("Name", name);
+            row.with("ID", id.to_string()).line(&columns)
+        })
+        .collect();
+    session.print(&columns, &rows);
+    Ok(())
+}
+
+/// Workload characterization keys of all users; the default one of each once more with a star, as its jobs have it.
+pub(super) fn wckeys(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_WCKEYS, "")?;
+    let format = conditions.format.as_deref().unwrap_or("WCKey,Cluster,User");
+    let columns = columns(format, true)?;
+    let book = session.book()?;
+    let mut all: Vec<(String, &str, bool)> = Vec::new();
+    for user in book.all.users.values() {
+        for key in &user.wckeys {
+            let is_default = *key == user.default_wckey;
+            all.push((key.clone(), &user.name, is_default));
+        }
+    }
+    all.sort();
+    let numbered = all
+        .into_iter()
+        .zip(1..)
+        .filter(|((key, user, is_default), id)| {
+            conditions.fits(Key::Names, key)
+                && conditions.fits(Key::Users, user)
+                && conditions.fits_cluster(&book, Key::Clusters)
+                && (conditions.of(Key::Ids).is_none() || conditions.fits(Key::Ids, &id.to_string()))
+                && (!conditions.has(Key::OnlyDefaults) || *is_default)
+        });
+    let rows: Vec<Vec<String>> = numbered
+        .map(|((key, user, _), id): (_, i32)| {
+            let row = Row::default().with("WCKey", key).with("User", user);
+            let row = row.with("Cluster", book.cluster.clone());
+            row.with("ID", id.to_string()).line(&columns)
+        })
+        .collect();
+    session.print(&columns, &rows);
+    Ok(())
+}
+
+/// Federations, of which there are none.
+pub(super) fn federations(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let conditions = read(words, OF_CLUSTERS, USE_SET)?;
+    let columns = layout(&conditions, FEDERATION)?;
+    session.print(&columns, &[]);
+    Ok(())
+}
+
+/// Resources of several clusters, of which there are none.
+pub(super) fn resources(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
+    let mut format = None;
+    for text in words {
+        let word = Word::new(text);
+        let known = [
+            "clusters",
+            "descriptions",
+            "flags",
+            "ids",
+            "names",
+            "servers",
+            "servertypes",
+        ];
+        match word.key.as_deref() {
+            None => {}
+            Some(key) if super::begins("format", key) => format = Some(word.value.clone()),
+            Some(key) if known.iter().any(|name| super::begins(name, key)) => {}
+            Some(_) => {
+                return Err(Failure::new(format!(
+                    " Unknown condition: {text}{USE_SET_QOS}"
+                )));
+            }
+        }
+    }
+    let with = words
+        .iter()
+        .any(|word| word.len() >= 5 && super::begins("withclusters", word));
+    let usual = match with {
+        true => format!("{RESOURCE},Cluster,CountAllowed"),
+        false => RESOURCE.to_owned(),
+    };
+    let columns = columns(format.as_deref().unwrap_or(&usual), false)?;
+    session.print(&columns, &[]);
+    Ok(())
+}
