@@ -4,6 +4,7 @@
 use super::Launcher;
 use super::actions::Actions;
 use super::event::{Action, TimerKey};
+use super::state::State;
 use crate::messages::User;
 use muster_model::spec::Owner;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -96,6 +97,29 @@ impl Groups {
 }
 
 impl Launcher {
+    /// The groups of a user are known: what waited for them goes on.
+    pub(super) fn groups_found(&mut self, account: &Account, groups: Vec<u32>) {
+        let now_ms = self.state.now.mono_ms;
+        if !self
+            .state
+            .groups
+            .found(account, groups, now_ms, &mut self.state.actions)
+        {
+            return;
+        }
+        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
+        let waiting: Vec<_> = self.state.without_groups.iter().copied().collect();
+        for run in waiting {
+            let grant = self.state.jobs.get(&run).and_then(|e| e.grant.as_ref());
+            if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {
+                self.state.without_groups.remove(&run);
+                self.go_on_with_groups(run);
+            }
+        }
+    }
+}
+
+impl State {
     /// The identity of a job's owner, if the groups are known; else [`Launcher::groups_found`] comes.
     pub(super) fn user_of(&mut self, owner: &Owner) -> Option<Rc<User>> {
         let account = (owner.user.clone(), owner.gid);
@@ -113,26 +137,6 @@ impl Launcher {
     pub(super) fn look_up_late(&mut self, account: Account) {
         let now_ms = self.now.mono_ms;
         self.groups.repeat_late(account, now_ms, &mut self.actions);
-    }
-
-    /// The groups of a user are known: what waited for them goes on.
-    pub(super) fn groups_found(&mut self, account: &Account, groups: Vec<u32>) {
-        let now_ms = self.now.mono_ms;
-        if !self
-            .groups
-            .found(account, groups, now_ms, &mut self.actions)
-        {
-            return;
-        }
-        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
-        let waiting: Vec<_> = self.without_groups.iter().copied().collect();
-        for run in waiting {
-            let grant = self.jobs.get(&run).and_then(|e| e.grant.as_ref());
-            if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {
-                self.without_groups.remove(&run);
-                self.go_on_with_groups(run);
-            }
-        }
     }
 }
 
