@@ -18,6 +18,7 @@ pub mod event;
 mod groups;
 mod job;
 mod launch;
+mod launches;
 mod measure;
 mod membership;
 mod node;
@@ -51,44 +52,26 @@ pub use steps::{is_step_dir, step_of_result};
 use crate::binding::Machine;
 use crate::messages::{Attach, JobAttempt, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
 use crate::now::Now;
-use daemons::StepDaemons;
 use event::{Action, ConnId, Event, TimerKey};
 use job::JobEntry;
+use launches::Launches;
 use measure::Measurements;
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::job::Usage;
 use muster_proto::node::JobGrant;
-use programs::Programs;
-use scripts::Scripts;
 use session::{Place, Session};
-use signals::Signals;
 use site::SitePrograms;
 use state::{Role, State};
 use waiting::Delivery;
-use writers::Writers;
 
 /// See the module. It routes events to its parts, and does what concerns more than one of them.
 pub struct Launcher {
     state: State,
     session: Session,
-    scripts: Scripts,
     measurements: Measurements,
     site: SitePrograms,
-    programs: Programs,
-    signals: Signals,
-    writers: Writers,
-    daemons: StepDaemons,
-    /// Launches that wait until the last holder of their share is gone, in order.
-    queued: Vec<JobAttempt>,
-    /// Jobs have left their shares since it was last looked for launches that wait for those.
-    share_is_free: bool,
-    /// Jobs that begin when they are on file.
-    recording: Vec<JobAttempt>,
-    /// Those of them whose lines are being written.
-    being_recorded: Vec<JobAttempt>,
-    /// The record file could not be written in this wake-up.
-    is_full: bool,
+    launches: Launches,
     is_exiting: bool,
 }
 
@@ -98,18 +81,9 @@ impl Launcher {
         Launcher {
             state: State::new(setup, records),
             session: Session::default(),
-            scripts: Scripts::default(),
             measurements: Measurements::default(),
             site: SitePrograms::default(),
-            programs: Programs::default(),
-            signals: Signals::default(),
-            writers: Writers::default(),
-            daemons: StepDaemons::default(),
-            queued: Vec::new(),
-            share_is_free: false,
-            recording: Vec::new(),
-            being_recorded: Vec::new(),
-            is_full: false,
+            launches: Launches::default(),
             is_exiting: false,
         }
     }
@@ -125,7 +99,7 @@ impl Launcher {
 
     fn handle(&mut self, event: Event) {
         if !matches!(event, Event::WakeUpEnded | Event::RecordsAppended(_)) {
-            self.is_full = false;
+            self.launches.is_full = false;
         }
         match event {
             Event::Recovered(left) => self.recover(*left),
@@ -150,40 +124,59 @@ impl Launcher {
                 failure,
             } => self.child_ended(pid, status, *usage, failure),
             Event::WatchedEnded { pid, status } => self.watched_ended(pid, status),
-            Event::LaunchPrepared(run, files) => self.launch_prepared(run, files),
-            Event::ScriptStarted(run, pid) => self.script_started(run, pid),
-            Event::ProgramsStarted(run, kind, pid) => self.programs_started(run, kind, pid),
+            Event::LaunchPrepared(run, files) => {
+                self.launches.launch_prepared(&mut self.state, run, files)
+            }
+            Event::ScriptStarted(run, pid) => {
+                self.launches.script_started(&mut self.state, run, pid)
+            }
+            Event::ProgramsStarted(run, kind, pid) => {
+                self.launches
+                    .programs_started(&mut self.state, run, kind, pid)
+            }
             Event::MessageStarted(run, kind, pid) => {
-                self.writers
+                self.launches
+                    .writers
                     .message_started(&mut self.state, run, kind, pid)
             }
             Event::RemovalStarted(run, pid) => {
-                self.writers.removal_started(&mut self.state, run, pid)
+                self.launches
+                    .writers
+                    .removal_started(&mut self.state, run, pid)
             }
             Event::SiteProgramStarted(kind, pid) => {
                 self.site.site_program_started(&mut self.state, kind, pid)
             }
             Event::StepdStarted(run, step, stepd) => {
-                self.daemons
+                self.launches
+                    .daemons
                     .stepd_started(&mut self.state, run, step, stepd)
             }
             Event::StepGiven(run, step, is_sent) => {
-                self.daemons.step_given(&mut self.state, run, step, is_sent)
+                self.launches
+                    .daemons
+                    .step_given(&mut self.state, run, step, is_sent)
             }
             Event::StepEnded(stepd, step, end) => {
-                self.daemons
+                self.launches
+                    .daemons
                     .step_reported(&mut self.state, stepd, step, end)
             }
             Event::StepdClosed(stepd) => self.state.stepd_closed(stepd),
             Event::NotSent(stepd, command) => {
-                self.daemons.not_sent(&mut self.state, stepd, &command)
+                self.launches
+                    .daemons
+                    .not_sent(&mut self.state, stepd, &command)
             }
             Event::StepdRunning(stepd, socket, step) => {
-                self.daemons.adopt(&mut self.state, stepd, socket, *step)
+                self.launches
+                    .daemons
+                    .adopt(&mut self.state, stepd, socket, *step)
             }
             Event::StepdsAsked => self.state.actions.push(Action::ListResults),
             Event::StepdWatched(run, step, pid, belongs) => {
-                self.daemons
+                self.launches
+                    .daemons
                     .stepd_watched(&mut self.state, (run, step), pid, belongs);
             }
             Event::ResultRead {
@@ -192,15 +185,23 @@ impl Launcher {
                 purpose,
                 result,
             } => self
+                .launches
                 .daemons
                 .result_read(&mut self.state, (run, step), purpose, result),
             Event::ResultsListed(results) => self.state.results_listed(results),
             Event::StepHasNoTasks(run, step, signal) => {
                 self.state.step_has_no_tasks(run, step, signal)
             }
-            Event::RecordsAppended(written) => self.records_appended(written),
-            Event::RecordsRewritten(written) => self.records_rewritten(written),
-            Event::GroupsFound(account, groups) => self.groups_found(&account, groups),
+            Event::RecordsAppended(written) => {
+                self.launches.records_appended(&mut self.state, written)
+            }
+            Event::RecordsRewritten(written) => {
+                self.launches.records_rewritten(&mut self.state, written)
+            }
+            Event::GroupsFound(account, groups) => {
+                self.launches
+                    .groups_found(&mut self.state, &account, groups)
+            }
             Event::Measured(id, bytes) => {
                 self.measurements
                     .measured(&mut self.state, id, bytes.as_deref())
@@ -209,7 +210,9 @@ impl Launcher {
                 left,
                 is_unclear,
                 since_ms,
-            } => self.leftovers_found(left, is_unclear, since_ms),
+            } => self
+                .launches
+                .leftovers_found(&mut self.state, left, is_unclear, since_ms),
             Event::TimerDue(key) => self.timer_due(key),
             Event::WakeUpEnded => {
                 let before = self.state.actions.list.len();
@@ -217,10 +220,11 @@ impl Launcher {
                 // Signals that wait come after all else.
                 if self.state.actions.list.len() == before {
                     let round = self
+                        .launches
                         .signals
                         .waiting
                         .take_round(&self.state.jobs, &mut self.state.actions);
-                    self.signals.deliver(&mut self.state, round);
+                    self.launches.signals.deliver(&mut self.state, round);
                 }
             }
         }
@@ -228,11 +232,13 @@ impl Launcher {
 
     fn timer_due(&mut self, key: TimerKey) {
         match key {
-            TimerKey::Kill(run) => self.kill_wait_over(run),
-            TimerKey::Retry(run) => self.retry(run),
-            TimerKey::Stop(run) => self.signals.stop_announced(&mut self.state, run),
-            TimerKey::Programs(run) => self.programs.programs_late(&mut self.state, run),
-            TimerKey::Writer(run, pid) => self.writers.writer_late(&mut self.state, run, pid),
+            TimerKey::Kill(run) => self.launches.kill_wait_over(&mut self.state, run),
+            TimerKey::Retry(run) => self.launches.retry(&mut self.state, run),
+            TimerKey::Stop(run) => self.launches.signals.stop_announced(&mut self.state, run),
+            TimerKey::Programs(run) => self.launches.programs.programs_late(&mut self.state, run),
+            TimerKey::Writer(run, pid) => {
+                self.launches.writers.writer_late(&mut self.state, run, pid)
+            }
             TimerKey::LookUp(account) => self.state.look_up_late(account),
             TimerKey::Measurement(id) => self.measurements.measurement_late(&mut self.state, id),
             // It is the wake-up that matters.
@@ -263,11 +269,14 @@ impl Launcher {
             LauncherCommand::SignalStep { run, step, signal } => {
                 let delivery = Delivery::signal(Some(step), signal, SignalScope::Steps);
                 let job = (self.state.jobs.get(&run), &mut self.state.actions);
-                self.signals.waiting.add(job, run, delivery);
+                self.launches.signals.waiting.add(job, run, delivery);
             }
             LauncherCommand::EndStep { run, step } => {
                 let job = (self.state.jobs.get(&run), &mut self.state.actions);
-                self.signals.waiting.add(job, run, Delivery::EndStep(step));
+                self.launches
+                    .signals
+                    .waiting
+                    .add(job, run, Delivery::EndStep(step));
             }
             LauncherCommand::PrintLine {
                 run,
@@ -278,13 +287,18 @@ impl Launcher {
             LauncherCommand::PrintLine {
                 run, text, kill, ..
             } => self
+                .launches
                 .writers
                 .print_in_script(&mut self.state, run, text, kill),
             LauncherCommand::StepAssigned { run, step, pid } => {
-                self.daemons.step_assigned(&mut self.state, run, step, pid);
+                self.launches
+                    .daemons
+                    .step_assigned(&mut self.state, run, step, pid);
             }
             LauncherCommand::ReleaseStepd { run, pid } => {
-                self.daemons.release_stepd(&mut self.state, run, pid)
+                self.launches
+                    .daemons
+                    .release_stepd(&mut self.state, run, pid)
             }
             LauncherCommand::Forget(run) => self.forget(run),
             LauncherCommand::ForgetStep(run, step) => self.state.forget_step(run, step),
@@ -381,23 +395,37 @@ impl Launcher {
         self.state.is_unsettled = true;
         match self.state.roles.remove(&pid) {
             Some(Role::Script(run)) => {
-                self.script_ended(run, Some(status), usage.of_task(0, 0), failure);
+                self.launches.script_ended(
+                    &mut self.state,
+                    run,
+                    Some(status),
+                    usage.of_task(0, 0),
+                    failure,
+                );
             }
             Some(Role::Step(run, step)) => {
                 self.state.stepd_ended(run, step);
                 self.state.actions.push(Action::RetireMember(run, pid));
             }
             Some(Role::Spare(run)) => {
-                self.daemons.spare_ended(&mut self.state, run, pid);
+                self.launches.daemons.spare_ended(&mut self.state, run, pid);
                 self.state.actions.push(Action::RetireMember(run, pid));
             }
             Some(Role::Message(run, kind)) => {
-                self.writers.writer_ended(&mut self.state, run, pid);
-                self.writers.message_written(&mut self.state, run, kind);
+                self.launches
+                    .writers
+                    .writer_ended(&mut self.state, run, pid);
+                self.launches
+                    .writers
+                    .message_written(&mut self.state, run, kind);
             }
-            Some(Role::Remover(run)) => self.writers.writer_ended(&mut self.state, run, pid),
-            Some(Role::Prolog(run)) => self.prolog_ended(run, status),
-            Some(Role::Epilog(run)) => self.epilog_ended(run, status),
+            Some(Role::Remover(run)) => {
+                self.launches
+                    .writers
+                    .writer_ended(&mut self.state, run, pid)
+            }
+            Some(Role::Prolog(run)) => self.launches.prolog_ended(&mut self.state, run, status),
+            Some(Role::Epilog(run)) => self.launches.epilog_ended(&mut self.state, run, status),
             Some(Role::Site) => self.site.ended(pid, status, &mut self.state.actions),
             Some(Role::Other) | None => {}
         }
@@ -407,7 +435,10 @@ impl Launcher {
     fn watched_ended(&mut self, pid: i32, status: Option<i32>) {
         self.state.is_unsettled = true;
         match self.state.roles.remove(&pid) {
-            Some(Role::Script(run)) => self.script_ended(run, status, Usage::default(), None),
+            Some(Role::Script(run)) => {
+                self.launches
+                    .script_ended(&mut self.state, run, status, Usage::default(), None)
+            }
             // It may have had others before, of whose end nobody knows.
             Some(Role::Step(run, _)) => {
                 let entry = self.state.jobs.get(&run);
@@ -430,60 +461,6 @@ impl Launcher {
         }
     }
 
-    /// A script ended, with a status if anyone knows it.
-    fn script_ended(
-        &mut self,
-        run: JobAttempt,
-        status: Option<i32>,
-        usage: Usage,
-        failure: Option<event::ScriptFailure>,
-    ) {
-        if let Some(failure) = failure {
-            let fault = match failure.is_nodes {
-                true => Fault::Node,
-                false => Fault::Job,
-            };
-            return self.fail(run, failure.error, fault);
-        }
-        let Some(status) = status else {
-            return self.finish(run, LauncherEvent::Vanished(run));
-        };
-        let end = self.state.now.wall;
-        self.state.records.ended(run, status, &usage, end);
-        let outcome = LauncherEvent::BatchEnded {
-            run,
-            status,
-            usage,
-            end,
-        };
-        self.finish(run, outcome);
-    }
-
-    fn fail(&mut self, run: JobAttempt, error: String, fault: Fault) {
-        self.state.records.failed(run, fault, &error);
-        self.finish(run, fault.event(run, error));
-    }
-
-    /// The script's part is over: reports it, and begins the job's end here.
-    fn finish(&mut self, run: JobAttempt, outcome: LauncherEvent) {
-        self.state.actions.send(outcome.clone());
-        let Some(entry) = self.state.jobs.get_mut(&run) else {
-            return;
-        };
-        entry.script = None;
-        entry.is_starting = false;
-        entry.outcome = Some(outcome);
-        let has_steps = entry.has_live_step();
-        let happens = match has_steps {
-            true => Move::EndWithSteps,
-            false => Move::End,
-        };
-        self.begin_end(run, happens);
-        if has_steps {
-            self.state.end_all_steps(run, None);
-        }
-    }
-
     fn forget(&mut self, run: JobAttempt) {
         let is_released = |e: &JobEntry| e.phase.is_released();
         if !self.state.jobs.get(&run).is_some_and(is_released)
@@ -496,14 +473,14 @@ impl Launcher {
             self.state.actions.extend(early.fds.map(Action::CloseFds));
         }
         let script = entry.and_then(|e| e.grant?.spec.script);
-        if let Some(id) = script.filter(|id| self.scripts.stale_scripts.remove(id)) {
-            self.scripts.drop_script(&mut self.state, id);
+        if let Some(id) = script.filter(|id| self.launches.scripts.stale_scripts.remove(id)) {
+            self.launches.scripts.drop_script(&mut self.state, id);
         }
-        if self.signals.stops.remove(&run) {
+        if self.launches.signals.stops.remove(&run) {
             self.state.actions.stop_timer(TimerKey::Stop(run));
         }
-        self.signals.waiting.take_last(run, None);
-        self.writers.notices.forget(run);
+        self.launches.signals.waiting.take_last(run, None);
+        self.launches.writers.notices.forget(run);
         self.state.without_groups.remove(&run);
         self.state.sessions.retain(|_, owner| *owner != run);
         self.state.actions.push(Action::ForgetMembers(run));
@@ -522,12 +499,15 @@ impl Launcher {
     /// Kill everything, then exit.
     fn kill_all(&mut self) {
         self.is_exiting = true;
-        self.programs.end_programs(&mut self.state);
+        self.launches.programs.end_programs(&mut self.state);
         let runs: Vec<JobAttempt> = self.state.jobs.keys().copied().collect();
         for run in runs {
-            if !self.end_unbegun(run) && !self.state.jobs[&run].phase.is_released() {
-                self.begin_end(run, Move::Terminate);
-                self.kill_job(run);
+            if !self.launches.end_unbegun(&mut self.state, run)
+                && !self.state.jobs[&run].phase.is_released()
+            {
+                self.launches
+                    .begin_end(&mut self.state, run, Move::Terminate);
+                self.launches.kill_job(&mut self.state, run);
             }
         }
     }
@@ -540,57 +520,17 @@ impl Launcher {
     /// Writes what has been noted, begins jobs that are on file, and settles those that end: one of it at a time, as the
     /// later depends on the earlier.
     fn finish_wakeup(&mut self) {
-        if !self.recording.is_empty() && !self.is_full {
-            return self.write_records();
+        if !self.launches.recording.is_empty() && !self.launches.is_full {
+            return self.launches.write_records(&mut self.state);
         }
-        if std::mem::take(&mut self.state.is_unsettled) && self.settle() {
+        if std::mem::take(&mut self.state.is_unsettled) && self.launches.settle(&mut self.state) {
             return;
         }
-        if std::mem::take(&mut self.share_is_free) {
-            self.go_on_with_queued();
+        if std::mem::take(&mut self.launches.share_is_free) {
+            self.launches.go_on_with_queued(&mut self.state);
         }
-        if !self.is_full {
-            self.write_records();
-        }
-    }
-
-    fn write_records(&mut self) {
-        if let Some(lines) = self.state.records.take_pending() {
-            self.being_recorded = std::mem::take(&mut self.recording);
-            self.state.actions.push(Action::AppendRecords(lines));
-        } else if !self.state.records.has_pending() {
-            // What was noted of these is on file already: they have waited after that.
-            let recorded = std::mem::take(&mut self.recording);
-            recorded.into_iter().for_each(|run| self.begin(run));
-        }
-    }
-
-    fn records_appended(&mut self, written: Result<(), event::Failure>) {
-        let recorded = std::mem::take(&mut self.being_recorded);
-        if self.state.records.appended(written.is_ok()) {
-            let all = self.state.records.rewritten();
-            self.state.actions.push(Action::RewriteRecords(all));
-        }
-        match written {
-            Ok(()) => recorded.into_iter().for_each(|run| self.begin(run)),
-            Err(e) => {
-                self.is_full = true;
-                // What is lost here costs a job a second report after a crash of the launcher, never a second launch: those
-                // wait until they are on file.
-                let spool = self.state.node.setup.spool.display();
-                let line = format!("{spool}: attempts: {}", e.error);
-                self.state.actions.log(line);
-                for run in recorded {
-                    self.not_on_file(run, &e);
-                }
-            }
-        }
-    }
-
-    fn records_rewritten(&mut self, written: Result<(), String>) {
-        if let Err(e) = written {
-            let line = format!("{}: attempts: {e}", self.state.node.setup.spool.display());
-            self.state.actions.log(line);
+        if !self.launches.is_full {
+            self.launches.write_records(&mut self.state);
         }
     }
 }

@@ -446,14 +446,14 @@ impl StepDaemons {
                     ..StepProcess::new(pid, stepd)
                 };
                 entry.enter_step(step, process);
-                state.note_found(run, step, kept);
+                note_found(state, run, step, kept);
                 state.actions.push(Action::WatchStepd(run, step, pid));
             }
         }
         if !is_too_old {
             self.stepds.insert(id, StepdPlace::Step(run, step));
         }
-        state.end_steps_before(run, step, pid);
+        end_steps_before(state, run, step, pid);
         if is_ending {
             state.end_step(run, step);
         }
@@ -476,7 +476,36 @@ impl StepDaemons {
             return;
         };
         entry.enter_step(step, StepProcess::new(0, None));
-        state.note_found(run, step, kept);
+        note_found(state, run, step, kept);
         self.end_of_step(state, run, step, EncodedEnd::of(end), false);
     }
+}
+
+/// Steps that a daemon had before this one have ended, which the launcher before had not received. A daemon that goes on
+/// to another step leaves what was not received.
+fn end_steps_before(state: &mut State, run: JobAttempt, step: StepNo, pid: i32) {
+    let entry = state.jobs.get(&run);
+    for earlier in entry.map_or_else(Vec::new, |e| e.live_steps_in(pid)) {
+        if earlier != step {
+            let purpose = ResultPurpose::DaemonWentOn;
+            state
+                .actions
+                .push(Action::ReadResult(run, earlier, purpose));
+        }
+    }
+}
+
+/// What was to be kept of a step that nobody had reported.
+fn note_found(state: &mut State, run: JobAttempt, step: StepNo, kept: KeptEntries) {
+    state
+        .actions
+        .log(format!("step {}.{} was not on file", run.job, step.0));
+    for (key, bytes) in &kept {
+        if !state.records.keeps(run, *key) {
+            state.records.keep(run, *key, bytes.clone());
+        }
+    }
+    state
+        .actions
+        .send(LauncherEvent::StepFound { run, step, kept });
 }

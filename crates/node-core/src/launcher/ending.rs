@@ -5,150 +5,147 @@
 
 use super::event::{Action, MessageKind, TimerKey};
 use super::job::{JobEntry, Program};
-use super::{Launcher, Move, Phase};
+use super::launches::Launches;
+use super::state::State;
+use super::{Move, Phase};
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::signals;
 
 /// How long step daemons may go on after their tasks were killed, to pass on the last output.
 const AFTER_KILL_MS: u64 = 10_000;
 
-impl Launcher {
+impl Launches {
     /// A job is on its way out.
-    pub(super) fn begin_end(&mut self, run: JobAttempt, happens: Move) {
-        if !self.state.advance(run, happens) {
+    pub(super) fn begin_end(&mut self, state: &mut State, run: JobAttempt, happens: Move) {
+        if !state.advance(run, happens) {
             return;
         }
-        self.state.actions.stop_timer(TimerKey::Retry(run));
+        state.actions.stop_timer(TimerKey::Retry(run));
         self.queued.retain(|queued| *queued != run);
-        let Some(entry) = self.state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         let is_new = entry.kill_at_ms.is_none();
         if is_new && entry.phase.is_ending() {
-            entry.kill_at_ms = Some(self.state.now.mono_ms + self.state.node.kill_wait_ms);
+            entry.kill_at_ms = Some(state.now.mono_ms + state.node.kill_wait_ms);
         }
-        self.daemons.dismiss_spares(&mut self.state, run);
+        self.daemons.dismiss_spares(state, run);
         if is_new {
-            self.state
+            state
                 .actions
-                .set_timer(TimerKey::Kill(run), self.state.node.kill_wait_ms);
+                .set_timer(TimerKey::Kill(run), state.node.kill_wait_ms);
         }
-        self.state.is_unsettled = true;
+        state.is_unsettled = true;
     }
 
-    pub(super) fn terminate(&mut self, run: JobAttempt, at_once: bool, message: Option<String>) {
-        let Some(phase) = self.state.jobs.get(&run).map(|e| e.phase) else {
-            return self.state.actions.send(LauncherEvent::Released(run));
+    pub(super) fn terminate(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        at_once: bool,
+        message: Option<String>,
+    ) {
+        let Some(phase) = state.jobs.get(&run).map(|e| e.phase) else {
+            return state.actions.send(LauncherEvent::Released(run));
         };
         if phase.is_released() {
-            return self.state.actions.send(LauncherEvent::Released(run));
+            return state.actions.send(LauncherEvent::Released(run));
         }
-        if self.end_unbegun(run) {
+        if self.end_unbegun(state, run) {
             return;
         }
         let is_first = !phase.is_ending();
-        let last = self
-            .signals
-            .waiting
-            .take_last(run, self.state.jobs.get(&run));
-        self.signals.deliver(&mut self.state, last);
+        let last = self.signals.waiting.take_last(run, state.jobs.get(&run));
+        self.signals.deliver(state, last);
         if is_first {
-            self.state.records.ending(run);
+            state.records.ending(run);
         }
-        self.begin_end(run, Move::Terminate);
+        self.begin_end(state, run, Move::Terminate);
         if at_once {
-            self.kill_job(run);
+            self.kill_job(state, run);
         } else if is_first {
             // The message comes before what the script writes when it is signalled, as in Slurm.
             let is_printed = message.as_ref().is_some_and(|text| {
                 let text = format!(
                     "*** JOB {} ON {} {text} ***",
-                    run.job, self.state.node.place.node
+                    run.job, state.node.place.node
                 );
-                let outlet = (&mut self.state.jobs, &mut self.state.actions);
+                let outlet = (&mut state.jobs, &mut state.actions);
                 (self.writers.notices).print(outlet, run, Some(text), MessageKind::BeforeTerm)
             });
             if !is_printed {
-                self.state.ask_to_end(run);
+                state.ask_to_end(run);
             }
-            self.state.end_all_steps(run, message.as_deref());
+            state.end_all_steps(run, message.as_deref());
         }
     }
 
     /// Kills everything of a job but its step daemons, which end by themselves once their tasks are gone.
-    pub(super) fn kill_job(&mut self, run: JobAttempt) {
-        if !self.state.advance(run, Move::Kill) {
+    pub(super) fn kill_job(&mut self, state: &mut State, run: JobAttempt) {
+        if !state.advance(run, Move::Kill) {
             return;
         }
-        self.state.signal_script(run, signals::SIGKILL);
-        let roots = self
-            .state
+        state.signal_script(run, signals::SIGKILL);
+        let roots = state
             .jobs
             .get(&run)
             .map_or_else(Vec::new, JobEntry::daemons);
-        let of = self.state.members(run);
+        let of = state.members(run);
         if !roots.is_empty() {
-            self.state.actions.push(Action::SignalBelow {
+            state.actions.push(Action::SignalBelow {
                 of,
                 roots,
                 signal: signals::SIGKILL,
             });
         }
-        let Some(entry) = self.state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         let writers: Vec<i32> = entry.writers.iter().copied().collect();
         if entry.phase != Phase::Epilog {
-            entry.kill_at_ms = Some(self.state.now.mono_ms + AFTER_KILL_MS);
-            self.state
-                .actions
-                .set_timer(TimerKey::Kill(run), AFTER_KILL_MS);
+            entry.kill_at_ms = Some(state.now.mono_ms + AFTER_KILL_MS);
+            state.actions.set_timer(TimerKey::Kill(run), AFTER_KILL_MS);
         }
         for pid in writers {
-            self.state
-                .actions
-                .push(Action::Signal(pid, signals::SIGKILL));
+            state.actions.push(Action::Signal(pid, signals::SIGKILL));
         }
         // A daemon that has no task yet must not start one.
-        self.state.ask_steps_to_end(run);
-        self.state.is_unsettled = true;
+        state.ask_steps_to_end(run);
+        state.is_unsettled = true;
     }
 
     /// `KillWait` is over, or SIGKILL has not helped for a while.
-    pub(super) fn kill_wait_over(&mut self, run: JobAttempt) {
-        let Some(phase) = self.state.jobs.get(&run).map(|e| e.phase) else {
+    pub(super) fn kill_wait_over(&mut self, state: &mut State, run: JobAttempt) {
+        let Some(phase) = state.jobs.get(&run).map(|e| e.phase) else {
             return;
         };
         if !phase.is_ending() || phase == Phase::Epilog {
             return;
         }
         if phase == Phase::Clearing {
-            for pid in self
-                .state
+            for pid in state
                 .jobs
                 .get(&run)
                 .map_or_else(Vec::new, JobEntry::daemons)
             {
                 let job = run.job;
-                self.state.actions.log(format!(
+                state.actions.log(format!(
                     "job {job}: step daemon {pid} does not end and is killed"
                 ));
-                self.state
-                    .actions
-                    .push(Action::Signal(pid, signals::SIGKILL));
+                state.actions.push(Action::Signal(pid, signals::SIGKILL));
             }
         }
-        self.kill_job(run);
-        self.report_if_unkillable(run);
+        self.kill_job(state, run);
+        self.report_if_unkillable(state, run);
     }
 
     /// Processes that SIGKILL does not end make a node unfit: it is reported once, and the site's program is run.
-    fn report_if_unkillable(&mut self, run: JobAttempt) {
-        let Some((timeout_ms, program)) = self.state.node.unkillable.clone() else {
+    pub(super) fn report_if_unkillable(&mut self, state: &mut State, run: JobAttempt) {
+        let Some((timeout_ms, program)) = state.node.unkillable.clone() else {
             return;
         };
-        let now_ms = self.state.now.mono_ms;
-        let Some(entry) = self.state.jobs.get_mut(&run) else {
+        let now_ms = state.now.mono_ms;
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         if entry.program != Program::None {
@@ -160,20 +157,20 @@ impl Launcher {
             return;
         }
         entry.is_unkillable = true;
-        self.state.report_fault(run, "Kill task failed".to_owned());
+        state.report_fault(run, "Kill task failed".to_owned());
         if let Some(program) = program {
-            self.programs.run_unkillable(&mut self.state, run, program);
+            self.programs.run_unkillable(state, run, program);
         }
     }
 
     /// Looks for what is left of jobs that are ending and have no process that is known; whether there are such jobs.
-    pub(super) fn settle(&mut self) -> bool {
-        let is_done = |run: &&JobAttempt| self.state.jobs.get(run).is_none_or(|e| !e.is_busy());
-        let done = self.state.ending.iter().filter(is_done);
-        let done: Vec<_> = done.map(|run| self.state.members(*run)).collect();
+    pub(super) fn settle(&mut self, state: &mut State) -> bool {
+        let is_done = |run: &&JobAttempt| state.jobs.get(run).is_none_or(|e| !e.is_busy());
+        let done = state.ending.iter().filter(is_done);
+        let done: Vec<_> = done.map(|run| state.members(*run)).collect();
         let is_any = !done.is_empty();
         if is_any {
-            self.state.actions.push(Action::FindLeftovers(done));
+            state.actions.push(Action::FindLeftovers(done));
         }
         is_any
     }
@@ -181,24 +178,25 @@ impl Launcher {
     /// Releases jobs of which nothing is left, and kills what survived scripts that have ended.
     pub(super) fn leftovers_found(
         &mut self,
+        state: &mut State,
         left: Vec<(JobAttempt, Vec<i32>)>,
         is_unclear: bool,
         since_ms: u64,
     ) {
         for (run, found) in left {
-            let Some(entry) = self.state.jobs.get(&run) else {
+            let Some(entry) = state.jobs.get(&run) else {
                 continue;
             };
             if !entry.phase.is_ending() || entry.is_busy() {
                 continue;
             }
             if found.is_empty() {
-                if !self.programs.start_epilog(&mut self.state, run) {
-                    self.release(run);
+                if !self.programs.start_epilog(state, run) {
+                    self.release(state, run);
                 }
             } else if entry.outcome.is_some() || entry.phase != Phase::Ending {
-                let of = self.state.members(run);
-                self.state.actions.push(Action::SignalFound {
+                let of = state.members(run);
+                state.actions.push(Action::SignalFound {
                     of,
                     found,
                     since_ms,
@@ -208,23 +206,23 @@ impl Launcher {
         }
         if is_unclear {
             // With the last job of its user gone, an orphan that could have been any of several jobs' is nobody's.
-            self.state.actions.push(Action::KillOrphans);
+            state.actions.push(Action::KillOrphans);
         }
     }
 
-    pub(super) fn release(&mut self, run: JobAttempt) {
-        if !self.state.advance(run, Move::Release) {
+    pub(super) fn release(&mut self, state: &mut State, run: JobAttempt) {
+        if !state.advance(run, Move::Release) {
             return;
         }
-        self.state.actions.stop_timer(TimerKey::Kill(run));
-        self.state.actions.stop_timer(TimerKey::Retry(run));
-        if let Some(entry) = self.state.jobs.get_mut(&run) {
+        state.actions.stop_timer(TimerKey::Kill(run));
+        state.actions.stop_timer(TimerKey::Retry(run));
+        if let Some(entry) = state.jobs.get_mut(&run) {
             entry.files = None;
         }
         // Those that still wait for the groups of their user are refused now.
-        self.state.start_early_steps(run);
+        state.start_early_steps(run);
         self.share_is_free = true;
-        self.state.records.released(run);
-        self.state.actions.send(LauncherEvent::Released(run));
+        state.records.released(run);
+        state.actions.send(LauncherEvent::Released(run));
     }
 }

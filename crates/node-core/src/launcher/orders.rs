@@ -37,11 +37,14 @@ impl Launcher {
             self.apply_settings(*settings);
         }
         for (id, bytes) in orders.blobs {
-            self.scripts.blobs.insert(id, Vec::from(bytes).into());
+            self.launches
+                .scripts
+                .blobs
+                .insert(id, Vec::from(bytes).into());
         }
         for order in orders.orders {
             match order {
-                Order::Launch(grant) => self.launch_job(Rc::new(*grant)),
+                Order::Launch(grant) => self.launches.launch_job(&mut self.state, Rc::new(*grant)),
                 Order::Terminate {
                     job,
                     attempt,
@@ -49,7 +52,12 @@ impl Launcher {
                     why,
                 } => {
                     let message = end_message(why, local_time);
-                    self.terminate(JobAttempt::new(job, attempt), now, message);
+                    self.launches.terminate(
+                        &mut self.state,
+                        JobAttempt::new(job, attempt),
+                        now,
+                        message,
+                    );
                 }
                 Order::Signal {
                     job,
@@ -57,7 +65,7 @@ impl Launcher {
                     step,
                     signal,
                     scope,
-                } => self.signals.signal_ordered(
+                } => self.launches.signals.signal_ordered(
                     &mut self.state,
                     JobAttempt::new(job, attempt),
                     step,
@@ -73,7 +81,7 @@ impl Launcher {
                     .state
                     .limit_step(JobAttempt::new(job, attempt), step, limit.seconds()),
                 Order::Tell { job, attempt, text } => {
-                    self.writers.print_in_script(
+                    self.launches.writers.print_in_script(
                         &mut self.state,
                         JobAttempt::new(job, attempt),
                         text,
@@ -84,9 +92,9 @@ impl Launcher {
             }
         }
         for id in orders.drop_blobs {
-            self.scripts.blobs.remove(&id);
-            self.scripts.contexts.remove(id);
-            self.scripts.drop_script(&mut self.state, id);
+            self.launches.scripts.blobs.remove(&id);
+            self.launches.scripts.contexts.remove(id);
+            self.launches.scripts.drop_script(&mut self.state, id);
         }
     }
 

@@ -5,10 +5,11 @@
 use super::event::{Action, Failure, LaunchFiles, ProgramKind, TimerKey};
 use super::job::Program;
 use super::launch::{RETRY_MS, TRIES_MAX, fault_of};
+use super::launches::Launches;
 use super::node::Node;
 use super::records::Fault;
 use super::state::{Role, State};
-use super::{Launcher, Move, Phase};
+use super::{Move, Phase};
 use crate::PrologEpilog;
 use crate::exit_status::exit_status;
 use crate::job_view::job_view;
@@ -45,52 +46,49 @@ impl Node {
     }
 }
 
-impl Launcher {
+impl Launches {
     /// Programs around a job run, or could not be started.
     pub(super) fn programs_started(
         &mut self,
+        state: &mut State,
         run: JobAttempt,
         kind: ProgramKind,
         started: Result<i32, Failure>,
     ) {
         match (kind, started) {
-            (ProgramKind::Unkillable, Ok(pid)) => drop(self.state.roles.insert(pid, Role::Other)),
+            (ProgramKind::Unkillable, Ok(pid)) => drop(state.roles.insert(pid, Role::Other)),
             (ProgramKind::Unkillable, Err(e)) => {
                 let line = format!("job {}: UnkillableStepProgram: fork: {}", run.job, e.error);
-                self.state.actions.log(line);
+                state.actions.log(line);
             }
             (ProgramKind::Prolog, Ok(pid)) => {
-                self.state.roles.insert(pid, Role::Prolog(run));
+                state.roles.insert(pid, Role::Prolog(run));
                 self.programs
-                    .program_runs(&mut self.state, run, pid, |programs| {
-                        programs.prolog_timeout_s
-                    });
+                    .program_runs(state, run, pid, |programs| programs.prolog_timeout_s);
             }
             (ProgramKind::Epilog(_), Ok(pid)) => {
-                self.state.roles.insert(pid, Role::Epilog(run));
-                if self.state.advance(run, Move::StartEpilog) {
-                    self.state.actions.stop_timer(TimerKey::Kill(run));
+                state.roles.insert(pid, Role::Epilog(run));
+                if state.advance(run, Move::StartEpilog) {
+                    state.actions.stop_timer(TimerKey::Kill(run));
                 }
                 self.programs
-                    .program_runs(&mut self.state, run, pid, |programs| {
-                        programs.epilog_timeout_s
-                    });
+                    .program_runs(state, run, pid, |programs| programs.epilog_timeout_s);
             }
-            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(run, &e),
-            (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(run, &e),
+            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, run, &e),
+            (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(state, run, &e),
         }
     }
 
     /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
-    fn prolog_not_started(&mut self, run: JobAttempt, e: &Failure) {
-        let Some(entry) = self.state.jobs.get_mut(&run) else {
+    pub(super) fn prolog_not_started(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         entry.program = Program::None;
-        self.state.is_unsettled = true;
+        state.is_unsettled = true;
         if entry.phase != Phase::Prolog {
             // It is ending: there is nothing to try again for.
-            return self.state.start_early_steps(run);
+            return state.start_early_steps(run);
         }
         entry.tries += 1;
         let tries = entry.tries;
@@ -100,65 +98,64 @@ impl Launcher {
                     "job {}: Prolog: fork: {}; it is tried again",
                     run.job, e.error
                 );
-                self.state.actions.log(line);
+                state.actions.log(line);
             }
-            if self.state.advance(run, Move::Lack) {
-                self.state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+            if state.advance(run, Move::Lack) {
+                state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
             }
             return;
         }
         let fault = fault_of(e.is_temporary);
-        self.fail(run, format!("Prolog: fork: {}", e.error), fault);
-        self.state.start_early_steps(run);
+        self.fail(state, run, format!("Prolog: fork: {}", e.error), fault);
+        state.start_early_steps(run);
     }
 
-    pub(super) fn prolog_ended(&mut self, run: JobAttempt, status: i32) {
-        let is_late = self.programs.program_ended(&mut self.state, run);
-        let Some(entry) = self.state.jobs.get(&run) else {
+    pub(super) fn prolog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
+        let is_late = self.programs.program_ended(state, run);
+        let Some(entry) = state.jobs.get(&run) else {
             return;
         };
         let programs = entry.prolog_epilog.as_ref();
         if status != 0 && !self.programs.is_killing {
             let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
-            self.state.actions.log(format!("job {}: {error}", run.job));
-            self.fail(run, error, Fault::Prolog);
+            state.actions.log(format!("job {}: {error}", run.job));
+            self.fail(state, run, error, Fault::Prolog);
         } else if entry.phase == Phase::Prolog {
-            self.state.records.prolog_over(run, self.state.now.mono_ms);
-            self.start_script(run);
+            state.records.prolog_over(run, state.now.mono_ms);
+            self.start_script(state, run);
         }
         // These are refused where the job is ending now.
-        self.state.start_early_steps(run);
-        self.state.is_unsettled = true;
+        state.start_early_steps(run);
+        state.is_unsettled = true;
     }
 
-    fn epilog_not_started(&mut self, run: JobAttempt, e: &Failure) {
+    pub(super) fn epilog_not_started(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
         let line = format!("job {}: Epilog: fork: {}", run.job, e.error);
-        self.state.actions.log(line);
-        let Some(entry) = self.state.jobs.get_mut(&run) else {
+        state.actions.log(line);
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         entry.program = Program::None;
         if !e.is_temporary {
-            return self.release(run);
+            return self.release(state, run);
         }
         // No job ends without it because users have used up all processes.
-        if self.state.advance(run, Move::Lack) {
-            self.state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+        if state.advance(run, Move::Lack) {
+            state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
         }
     }
 
-    pub(super) fn epilog_ended(&mut self, run: JobAttempt, status: i32) {
-        let is_late = self.programs.program_ended(&mut self.state, run);
-        let entry = self.state.jobs.get(&run);
+    pub(super) fn epilog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
+        let is_late = self.programs.program_ended(state, run);
+        let entry = state.jobs.get(&run);
         let programs = entry.and_then(|e| e.prolog_epilog.as_ref());
         let programs = programs.map_or_else(String::new, |p| p.epilog.join(", "));
         if status != 0 && !self.programs.is_killing {
             let status = describe(status, is_late);
-            self.state
-                .report_fault(run, format!("Epilog error: {programs}: {status}"));
+            state.report_fault(run, format!("Epilog error: {programs}: {status}"));
         }
-        self.state.is_unsettled = true;
+        state.is_unsettled = true;
     }
 }
 

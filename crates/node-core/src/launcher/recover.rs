@@ -130,7 +130,7 @@ impl Launcher {
                 entry.outcome = Some(outcome);
             }
         } else {
-            self.finish(run, outcome);
+            self.launches.finish(&mut self.state, run, outcome);
         }
     }
 }

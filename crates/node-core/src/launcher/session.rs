@@ -125,9 +125,9 @@ impl Launcher {
         let begun = self.session.checked(checked);
         if begun.is_ok() {
             // It sends what later orders refer to once more.
-            self.scripts.blobs.clear();
-            self.scripts.contexts.clear();
-            self.scripts.drop_unused_scripts(&mut self.state);
+            self.launches.scripts.blobs.clear();
+            self.launches.scripts.contexts.clear();
+            self.launches.scripts.drop_unused_scripts(&mut self.state);
         }
         self.state
             .actions

@@ -504,18 +504,6 @@ impl State {
             .push(Action::ReadResult(run, step, ResultPurpose::Assigned));
     }
 
-    /// Steps that a daemon had before this one have ended, which the launcher before had not received. A daemon that goes on
-    /// to another step leaves what was not received.
-    pub(super) fn end_steps_before(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
-        let entry = self.jobs.get(&run);
-        for earlier in entry.map_or_else(Vec::new, |e| e.live_steps_in(pid)) {
-            if earlier != step {
-                let purpose = ResultPurpose::DaemonWentOn;
-                self.actions.push(Action::ReadResult(run, earlier, purpose));
-            }
-        }
-    }
-
     /// Takes in results of steps that are known from nowhere else.
     pub(super) fn results_listed(&mut self, results: Vec<(JobAttempt, StepNo)>) {
         for (run, step) in results {
@@ -529,19 +517,6 @@ impl State {
                 self.actions.push(Action::ReadResult(run, step, purpose));
             }
         }
-    }
-
-    /// What was to be kept of a step that nobody had reported.
-    pub(super) fn note_found(&mut self, run: JobAttempt, step: StepNo, kept: KeptEntries) {
-        self.actions
-            .log(format!("step {}.{} was not on file", run.job, step.0));
-        for (key, bytes) in &kept {
-            if !self.records.keeps(run, *key) {
-                self.records.keep(run, *key, bytes.clone());
-            }
-        }
-        self.actions
-            .send(LauncherEvent::StepFound { run, step, kept });
     }
 }
 

@@ -206,7 +206,7 @@ impl World {
             self.launcher.state.roles
         );
         assert!(self.launcher.state.sessions.is_empty());
-        assert!(self.launcher.daemons.stepds.is_empty());
+        assert!(self.launcher.launches.daemons.stepds.is_empty());
         let (_, old, _) = Records::read(&self.records, "boot");
         assert!(old.is_empty(), "{old:?}");
     }
