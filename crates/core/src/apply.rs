@@ -538,10 +538,7 @@ impl State {
             }
         }
         if config.power.is_none() {
-            // Nobody would power them up.
-            for node in &mut self.nodes {
-                node.power = None;
-            }
+            self.nodes.iter_mut().for_each(node::leave_power_saving);
         }
         self.partitions = partitions.to_vec();
         self.config = Some(config.clone());

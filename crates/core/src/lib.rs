@@ -14,6 +14,7 @@ pub mod event;
 mod fair_share;
 mod index;
 mod invariants;
+pub mod node_transition;
 pub mod policy;
 pub mod snapshot;
 pub mod state;

@@ -9,6 +9,7 @@ mod channels;
 mod clients;
 mod greeting;
 mod interface;
+mod job_table;
 mod jobs;
 mod lead;
 mod measure;
@@ -33,15 +34,14 @@ pub use interface::{
 pub use step_tree::{Branch, branches_below, ends_request};
 
 use crate::binding::Machine;
-use crate::job_table::Jobs;
 use crate::messages::JobAttempt;
 use crate::now::Now;
 use actions::Actions;
 use clients::Inspections;
 use greeting::Sessions;
+use job_table::Jobs;
 use minicbor::bytes::ByteVec;
 use muster_model::time::Timestamp;
-use muster_proto::node::Report;
 use node::Node;
 use reports::Reports;
 use std::collections::{HashMap, VecDeque};
@@ -215,11 +215,7 @@ impl Agent {
             Timer::Grant(wait) => self.grant_wait_over(wait),
             Timer::StepQueued(conn) => self.notify_queued(conn),
             // Other nodes have not said in time how their parts of steps ended: the job waits for them no longer.
-            Timer::Release(run) => {
-                if self.jobs.take_held_release(run) {
-                    self.reports.push(run.job, run.attempt, Report::Released);
-                }
-            }
+            Timer::Release(run) => self.jobs.steps_over(&mut self.reports, run),
             Timer::Reports => self.reports.wait_over(),
             Timer::Sample => self.sample_due(),
             Timer::EndDelivery(job, step) => {

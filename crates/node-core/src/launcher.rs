@@ -10,12 +10,15 @@
 mod actions;
 mod checks;
 pub mod context;
+mod daemons;
+mod delivery;
 mod end;
 mod ending;
 pub mod event;
 mod groups;
 mod job;
 mod launch;
+mod launches;
 mod measure;
 mod membership;
 mod node;
@@ -25,13 +28,16 @@ mod phase;
 mod programs;
 mod records;
 mod recover;
+mod scripts;
 mod session;
+mod signals;
 mod site;
-mod spares;
+mod state;
 mod steps;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod writers;
 
 pub use checks::check_agent;
 pub use end::{EncodedEnd, StepdEventRef};
@@ -46,150 +52,59 @@ pub use steps::{is_step_dir, step_of_result};
 use crate::binding::Machine;
 use crate::messages::{Attach, JobAttempt, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
 use crate::now::Now;
-use actions::Actions;
-use context::Contexts;
-use event::{Action, ConnId, Event, MessageKind, TimerKey};
-use groups::Groups;
+use event::{Action, ConnId, Event, TimerKey};
 use job::JobEntry;
-use measure::Measurement;
+use launches::Launches;
+use measure::Measurements;
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
-use muster_model::ids::{BlobId, StepNo};
 use muster_model::job::Usage;
 use muster_proto::node::JobGrant;
-use node::Node;
-use notices::Notices;
 use session::{Place, Session};
 use site::SitePrograms;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::rc::Rc;
-use steps::StepdPlace;
-use waiting::{Delivery, WaitingSignals};
+use state::{Role, State};
+use waiting::Delivery;
 
-/// What a process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// A batch script.
-    Script(JobAttempt),
-    /// A step daemon.
-    Step(JobAttempt, StepNo),
-    /// A step daemon that waits for another step.
-    Spare(JobAttempt),
-    /// Writes a message of a job's.
-    Message(JobAttempt, MessageKind),
-    /// Removes directories of a step.
-    Remover(JobAttempt),
-    /// The programs that run before a job.
-    Prolog(JobAttempt),
-    /// Those that run after it.
-    Epilog(JobAttempt),
-    /// A program of the site that has to do with the node itself.
-    Site,
-    /// Another process, whose end matters only because something may be settled then.
-    Other,
-}
-
-/// See the module.
+/// See the module. It routes events to its parts, and does what concerns more than one of them.
 pub struct Launcher {
-    node: Node,
-    now: Now,
-    actions: Actions,
+    state: State,
     session: Session,
-    /// Scripts and contexts that the controller has sent in this session.
-    blobs: HashMap<BlobId, Rc<[u8]>>,
-    contexts: Contexts,
-    /// Scripts to remove when the jobs that run them are forgotten.
-    stale_scripts: HashSet<BlobId>,
-    groups: Groups,
-    measurements: BTreeMap<u64, Measurement>,
-    last_measurement: u64,
+    measurements: Measurements,
     site: SitePrograms,
-    /// Launches that wait until the last holder of their share is gone, in order.
-    queued: Vec<JobAttempt>,
-    /// Jobs of which launch or steps wait for the groups of their user.
-    without_groups: BTreeSet<JobAttempt>,
-    /// Jobs to which was announced that they will be stopped.
-    stops: BTreeSet<JobAttempt>,
-    jobs: BTreeMap<JobAttempt, JobEntry>,
-    waiting: WaitingSignals,
-    notices: Notices,
-    /// Processes that this launcher has started, or watches.
-    roles: BTreeMap<i32, Role>,
-    /// Sessions that scripts and step daemons lead or led, by their number.
-    sessions: HashMap<i32, JobAttempt>,
-    /// Connections to step daemons.
-    stepds: BTreeMap<event::StepdId, StepdPlace>,
-    records: Records,
-    /// Jobs that are ending.
-    ending: BTreeSet<JobAttempt>,
-    /// Something may have changed for jobs that are ending.
-    is_unsettled: bool,
-    /// Jobs have left their shares since it was last looked for launches that wait for those.
-    share_is_free: bool,
-    /// Jobs that begin when they are on file.
-    recording: Vec<JobAttempt>,
-    /// Those of them whose lines are being written.
-    being_recorded: Vec<JobAttempt>,
-    /// The record file could not be written in this wake-up.
-    is_full: bool,
+    launches: Launches,
     is_exiting: bool,
-    /// Everything is killed: no program is started around jobs any more.
-    is_killing: bool,
 }
 
 impl Launcher {
     /// A launcher with these records, which does nothing before [`Event::Recovered`].
     pub fn new(setup: Setup, records: Records) -> Launcher {
         Launcher {
-            node: Node::new(setup),
-            now: Now::default(),
-            actions: Actions::default(),
+            state: State::new(setup, records),
             session: Session::default(),
-            blobs: HashMap::new(),
-            contexts: Contexts::default(),
-            stale_scripts: HashSet::new(),
-            groups: Groups::default(),
-            measurements: BTreeMap::new(),
-            last_measurement: 0,
+            measurements: Measurements::default(),
             site: SitePrograms::default(),
-            queued: Vec::new(),
-            without_groups: BTreeSet::new(),
-            stops: BTreeSet::new(),
-            jobs: BTreeMap::new(),
-            waiting: WaitingSignals::default(),
-            notices: Notices::default(),
-            roles: BTreeMap::new(),
-            sessions: HashMap::new(),
-            stepds: BTreeMap::new(),
-            records,
-            ending: BTreeSet::new(),
-            is_unsettled: false,
-            share_is_free: false,
-            recording: Vec::new(),
-            being_recorded: Vec::new(),
-            is_full: false,
+            launches: Launches::default(),
             is_exiting: false,
-            is_killing: false,
         }
     }
 
     /// Takes an event, and appends what is to be done about it.
     pub fn on_event(&mut self, event: Event, now: Now, actions: &mut Vec<Action>) {
-        self.now = now;
-        self.actions.now = now;
-        std::mem::swap(&mut self.actions.list, actions);
+        self.state.now = now;
+        self.state.actions.now = now;
+        std::mem::swap(&mut self.state.actions.list, actions);
         self.handle(event);
-        std::mem::swap(&mut self.actions.list, actions);
+        std::mem::swap(&mut self.state.actions.list, actions);
     }
 
     fn handle(&mut self, event: Event) {
         if !matches!(event, Event::WakeUpEnded | Event::RecordsAppended(_)) {
-            self.is_full = false;
+            self.launches.is_full = false;
         }
         match event {
             Event::Recovered(left) => self.recover(*left),
             Event::Attached(attach, machine) => self.attach(*attach, machine.map(|m| *m)),
-            Event::AgentLost => self.actions.is_attached = false,
+            Event::AgentLost => self.state.actions.is_attached = false,
             Event::StopRequested { conn, kill } => self.stop(conn, kill),
             Event::ExitWhenIdle => self.is_exiting = true,
             Event::KillAll => self.kill_all(),
@@ -199,7 +114,7 @@ impl Launcher {
                 seal,
                 local_time,
             } => self.take_sealed(&orders, &seal, &local_time),
-            Event::StartStep { order, fds, random } => self.start_step(order, fds, random),
+            Event::StartStep { order, fds, random } => self.state.start_step(order, fds, random),
             Event::Command(command) => self.take_command(command),
             Event::ControllerKeyChecked(checked) => self.controller_key_checked(checked),
             Event::ChildEnded {
@@ -209,47 +124,107 @@ impl Launcher {
                 failure,
             } => self.child_ended(pid, status, *usage, failure),
             Event::WatchedEnded { pid, status } => self.watched_ended(pid, status),
-            Event::LaunchPrepared(run, files) => self.launch_prepared(run, files),
-            Event::ScriptStarted(run, pid) => self.script_started(run, pid),
-            Event::ProgramsStarted(run, kind, pid) => self.programs_started(run, kind, pid),
-            Event::MessageStarted(run, kind, pid) => self.message_started(run, kind, pid),
-            Event::RemovalStarted(run, pid) => self.removal_started(run, pid),
-            Event::SiteProgramStarted(kind, pid) => self.site_program_started(kind, pid),
-            Event::StepdStarted(run, step, stepd) => self.stepd_started(run, step, stepd),
-            Event::StepGiven(run, step, is_sent) => self.step_given(run, step, is_sent),
-            Event::StepEnded(stepd, step, end) => self.step_reported(stepd, step, end),
-            Event::StepdClosed(stepd) => self.stepd_closed(stepd),
-            Event::NotSent(stepd, command) => self.not_sent(stepd, &command),
-            Event::StepdRunning(stepd, socket, step) => self.adopt(stepd, socket, *step),
-            Event::StepdsAsked => self.actions.push(Action::ListResults),
+            Event::LaunchPrepared(run, files) => {
+                self.launches.launch_prepared(&mut self.state, run, files)
+            }
+            Event::ScriptStarted(run, pid) => {
+                self.launches.script_started(&mut self.state, run, pid)
+            }
+            Event::ProgramsStarted(run, kind, pid) => {
+                self.launches
+                    .programs_started(&mut self.state, run, kind, pid)
+            }
+            Event::MessageStarted(run, kind, pid) => {
+                self.launches
+                    .writers
+                    .message_started(&mut self.state, run, kind, pid)
+            }
+            Event::RemovalStarted(run, pid) => {
+                self.launches
+                    .writers
+                    .removal_started(&mut self.state, run, pid)
+            }
+            Event::SiteProgramStarted(kind, pid) => {
+                self.site.site_program_started(&mut self.state, kind, pid)
+            }
+            Event::StepdStarted(run, step, stepd) => {
+                self.launches
+                    .daemons
+                    .stepd_started(&mut self.state, run, step, stepd)
+            }
+            Event::StepGiven(run, step, is_sent) => {
+                self.launches
+                    .daemons
+                    .step_given(&mut self.state, run, step, is_sent)
+            }
+            Event::StepEnded(stepd, step, end) => {
+                self.launches
+                    .daemons
+                    .step_reported(&mut self.state, stepd, step, end)
+            }
+            Event::StepdClosed(stepd) => self.state.stepd_closed(stepd),
+            Event::NotSent(stepd, command) => {
+                self.launches
+                    .daemons
+                    .not_sent(&mut self.state, stepd, &command)
+            }
+            Event::StepdRunning(stepd, socket, step) => {
+                self.launches
+                    .daemons
+                    .adopt(&mut self.state, stepd, socket, *step)
+            }
+            Event::StepdsAsked => self.state.actions.push(Action::ListResults),
             Event::StepdWatched(run, step, pid, belongs) => {
-                self.stepd_watched((run, step), pid, belongs);
+                self.launches
+                    .daemons
+                    .stepd_watched(&mut self.state, (run, step), pid, belongs);
             }
             Event::ResultRead {
                 run,
                 step,
                 purpose,
                 result,
-            } => self.result_read((run, step), purpose, result),
-            Event::ResultsListed(results) => self.results_listed(results),
-            Event::StepHasNoTasks(run, step, signal) => self.step_has_no_tasks(run, step, signal),
-            Event::RecordsAppended(written) => self.records_appended(written),
-            Event::RecordsRewritten(written) => self.records_rewritten(written),
-            Event::GroupsFound(account, groups) => self.groups_found(&account, groups),
-            Event::Measured(id, bytes) => self.measured(id, bytes.as_deref()),
+            } => self
+                .launches
+                .daemons
+                .result_read(&mut self.state, (run, step), purpose, result),
+            Event::ResultsListed(results) => self.state.results_listed(results),
+            Event::StepHasNoTasks(run, step, signal) => {
+                self.state.step_has_no_tasks(run, step, signal)
+            }
+            Event::RecordsAppended(written) => {
+                self.launches.records_appended(&mut self.state, written)
+            }
+            Event::RecordsRewritten(written) => {
+                self.launches.records_rewritten(&mut self.state, written)
+            }
+            Event::GroupsFound(account, groups) => {
+                self.launches
+                    .groups_found(&mut self.state, &account, groups)
+            }
+            Event::Measured(id, bytes) => {
+                self.measurements
+                    .measured(&mut self.state, id, bytes.as_deref())
+            }
             Event::LeftoversFound {
                 left,
                 is_unclear,
                 since_ms,
-            } => self.leftovers_found(left, is_unclear, since_ms),
+            } => self
+                .launches
+                .leftovers_found(&mut self.state, left, is_unclear, since_ms),
             Event::TimerDue(key) => self.timer_due(key),
             Event::WakeUpEnded => {
-                let before = self.actions.list.len();
+                let before = self.state.actions.list.len();
                 self.finish_wakeup();
                 // Signals that wait come after all else.
-                if self.actions.list.len() == before {
-                    let round = self.waiting.take_round(&self.jobs, &mut self.actions);
-                    self.deliver(round);
+                if self.state.actions.list.len() == before {
+                    let round = self
+                        .launches
+                        .signals
+                        .waiting
+                        .take_round(&self.state.jobs, &mut self.state.actions);
+                    self.launches.signals.deliver(&mut self.state, round);
                 }
             }
         }
@@ -257,49 +232,29 @@ impl Launcher {
 
     fn timer_due(&mut self, key: TimerKey) {
         match key {
-            TimerKey::Kill(run) => self.kill_wait_over(run),
-            TimerKey::Retry(run) => self.retry(run),
-            TimerKey::Stop(run) => self.stop_announced(run),
-            TimerKey::Programs(run) => self.programs_late(run),
-            TimerKey::Writer(run, pid) => self.writer_late(run, pid),
-            TimerKey::LookUp(account) => self.look_up_late(account),
-            TimerKey::Measurement(id) => self.measurement_late(id),
+            TimerKey::Kill(run) => self.launches.kill_wait_over(&mut self.state, run),
+            TimerKey::Retry(run) => self.launches.retry(&mut self.state, run),
+            TimerKey::Stop(run) => self.launches.signals.stop_announced(&mut self.state, run),
+            TimerKey::Programs(run) => self.launches.programs.programs_late(&mut self.state, run),
+            TimerKey::Writer(run, pid) => {
+                self.launches.writers.writer_late(&mut self.state, run, pid)
+            }
+            TimerKey::LookUp(account) => self.state.look_up_late(account),
+            TimerKey::Measurement(id) => self.measurements.measurement_late(&mut self.state, id),
             // It is the wake-up that matters.
             TimerKey::Signals => {}
-            TimerKey::HealthCheck => self.check_health(),
-            TimerKey::SiteProgram(pid) => self.site.kill_late(pid, &mut self.actions),
+            TimerKey::HealthCheck => self.site.check_health(&mut self.state),
+            TimerKey::SiteProgram(pid) => self.site.kill_late(pid, &mut self.state.actions),
         }
-    }
-
-    /// Takes a job to its next phase; whether that is possible.
-    fn advance(&mut self, run: JobAttempt, happens: Move) -> bool {
-        let Some(entry) = self.jobs.get_mut(&run) else {
-            return false;
-        };
-        let from = entry.phase;
-        let Some(next) = from.after(happens) else {
-            debug_assert!(false, "job {}: {happens:?} in {from:?}", run.job);
-            self.actions.log(format!(
-                "job {}: {happens:?} is impossible in {from:?}",
-                run.job
-            ));
-            return false;
-        };
-        entry.phase = next;
-        match next.is_ending() {
-            true => self.ending.insert(run),
-            false => self.ending.remove(&run),
-        };
-        true
     }
 
     /// Carries out what an agent asks for, where it may.
     fn take_command(&mut self, command: LauncherCommand) {
         if let Some(why) = self.refusal(&command) {
             let line = format!("{why}: {:.200}", format!("{command:?}"));
-            self.actions.log_refusal(&line);
+            self.state.actions.log_refusal(&line);
             if let LauncherCommand::StepAssigned { run, step, .. } = command {
-                self.report_lost(run, step);
+                self.state.report_lost(run, step);
             }
             return;
         }
@@ -313,36 +268,52 @@ impl Launcher {
             LauncherCommand::BeginSession(key) => self.begin_session(&key),
             LauncherCommand::SignalStep { run, step, signal } => {
                 let delivery = Delivery::signal(Some(step), signal, SignalScope::Steps);
-                let job = (self.jobs.get(&run), &mut self.actions);
-                self.waiting.add(job, run, delivery);
+                let job = (self.state.jobs.get(&run), &mut self.state.actions);
+                self.launches.signals.waiting.add(job, run, delivery);
             }
             LauncherCommand::EndStep { run, step } => {
-                let job = (self.jobs.get(&run), &mut self.actions);
-                self.waiting.add(job, run, Delivery::EndStep(step));
+                let job = (self.state.jobs.get(&run), &mut self.state.actions);
+                self.launches
+                    .signals
+                    .waiting
+                    .add(job, run, Delivery::EndStep(step));
             }
             LauncherCommand::PrintLine {
                 run,
                 text,
                 step: Some(step),
                 ..
-            } => self.print_in_step(run, step, &text),
+            } => self.state.print_in_step(run, step, &text),
             LauncherCommand::PrintLine {
                 run, text, kill, ..
-            } => self.print_in_script(run, text, kill),
+            } => self
+                .launches
+                .writers
+                .print_in_script(&mut self.state, run, text, kill),
             LauncherCommand::StepAssigned { run, step, pid } => {
-                self.step_assigned(run, step, pid);
+                self.launches
+                    .daemons
+                    .step_assigned(&mut self.state, run, step, pid);
             }
-            LauncherCommand::ReleaseStepd { run, pid } => self.release_stepd(run, pid),
+            LauncherCommand::ReleaseStepd { run, pid } => {
+                self.launches
+                    .daemons
+                    .release_stepd(&mut self.state, run, pid)
+            }
             LauncherCommand::Forget(run) => self.forget(run),
-            LauncherCommand::ForgetStep(run, step) => self.forget_step(run, step),
+            LauncherCommand::ForgetStep(run, step) => self.state.forget_step(run, step),
             LauncherCommand::Keep { run, key, bytes } => {
-                if self.jobs.contains_key(&run) {
-                    self.records.keep(run, key, bytes);
+                if self.state.jobs.contains_key(&run) {
+                    self.state.records.keep(run, key, bytes);
                 }
             }
-            LauncherCommand::Inspect { job, tag } => self.measure(job, tag, Wanted::List),
+            LauncherCommand::Inspect { job, tag } => {
+                self.measurements
+                    .measure(&mut self.state, job, tag, Wanted::List)
+            }
             LauncherCommand::Measure { job, tag, memory } => {
-                self.measure(job, tag, Wanted::Usage(memory));
+                self.measurements
+                    .measure(&mut self.state, job, tag, Wanted::Usage(memory));
             }
         }
     }
@@ -355,6 +326,7 @@ impl Launcher {
         match self.busy() {
             0 => self.is_exiting = true,
             jobs => self
+                .state
                 .actions
                 .push(Action::Answer(conn, LauncherEvent::Busy(jobs))),
         }
@@ -362,24 +334,25 @@ impl Launcher {
 
     /// A new agent: it is sent everything that was not forgotten.
     fn attach(&mut self, attach: Attach, machine: Option<Machine>) {
-        self.stop_measurements();
-        self.node.place = Place {
+        self.measurements.stop_measurements(&mut self.state);
+        self.state.node.place = Place {
             cluster: attach.cluster,
             node: attach.node,
         };
-        self.node.claim = attach.claim;
+        self.state.node.claim = attach.claim;
         if machine.is_some() {
-            self.node.machine = machine;
+            self.state.node.machine = machine;
         }
         // The one before belonged to a connection of the agent before.
         self.session = Session::default();
-        self.site.forget(&mut self.actions);
-        self.actions.is_attached = true;
-        self.disown_stepds();
-        let known = self.jobs.iter().map(|(&run, e)| KnownJob {
+        self.site.forget(&mut self.state.actions);
+        self.state.actions.is_attached = true;
+        self.state.disown_stepds();
+        let known = self.state.jobs.iter().map(|(&run, e)| KnownJob {
             run,
             grant: e.grant.as_deref().map(encoded),
             kept: self
+                .state
                 .records
                 .kept(run)
                 .map(|(k, v)| (k, v.clone()))
@@ -387,13 +360,13 @@ impl Launcher {
             steps: e.steps.keys().copied().collect(),
         });
         let mut events = vec![LauncherEvent::State(known.collect())];
-        for (&run, e) in &self.jobs {
+        for (&run, e) in &self.state.jobs {
             events.extend(e.outcome.clone());
             for (&step, process) in &e.steps {
                 events.extend(process.ended.as_ref().map(|end| LauncherEvent::StepEnded {
                     run,
                     step,
-                    end: Box::new(end.decoded(self.now.wall)),
+                    end: Box::new(end.decoded(self.state.now.wall)),
                 }));
             }
             let fault = e.fault.clone();
@@ -404,12 +377,12 @@ impl Launcher {
         }
         events
             .into_iter()
-            .for_each(|event| self.actions.send(event));
+            .for_each(|event| self.state.actions.send(event));
     }
 
     /// Whether [`Event::Attached`] has to bring the machine, as another is known for this claim.
     pub fn needs_machine(&self, claim: &MachineClaim) -> bool {
-        self.node.machine.is_none() || self.node.claim != *claim
+        self.state.node.machine.is_none() || self.state.node.claim != *claim
     }
 
     fn child_ended(
@@ -419,43 +392,60 @@ impl Launcher {
         usage: Usage,
         failure: Option<event::ScriptFailure>,
     ) {
-        self.is_unsettled = true;
-        match self.roles.remove(&pid) {
+        self.state.is_unsettled = true;
+        match self.state.roles.remove(&pid) {
             Some(Role::Script(run)) => {
-                self.script_ended(run, Some(status), usage.of_task(0, 0), failure);
+                self.launches.script_ended(
+                    &mut self.state,
+                    run,
+                    Some(status),
+                    usage.of_task(0, 0),
+                    failure,
+                );
             }
             Some(Role::Step(run, step)) => {
-                self.stepd_ended(run, step);
-                self.actions.push(Action::RetireMember(run, pid));
+                self.state.stepd_ended(run, step);
+                self.state.actions.push(Action::RetireMember(run, pid));
             }
             Some(Role::Spare(run)) => {
-                self.spare_ended(run, pid);
-                self.actions.push(Action::RetireMember(run, pid));
+                self.launches.daemons.spare_ended(&mut self.state, run, pid);
+                self.state.actions.push(Action::RetireMember(run, pid));
             }
             Some(Role::Message(run, kind)) => {
-                self.writer_ended(run, pid);
-                self.message_written(run, kind);
+                self.launches
+                    .writers
+                    .writer_ended(&mut self.state, run, pid);
+                self.launches
+                    .writers
+                    .message_written(&mut self.state, run, kind);
             }
-            Some(Role::Remover(run)) => self.writer_ended(run, pid),
-            Some(Role::Prolog(run)) => self.prolog_ended(run, status),
-            Some(Role::Epilog(run)) => self.epilog_ended(run, status),
-            Some(Role::Site) => self.site.ended(pid, status, &mut self.actions),
+            Some(Role::Remover(run)) => {
+                self.launches
+                    .writers
+                    .writer_ended(&mut self.state, run, pid)
+            }
+            Some(Role::Prolog(run)) => self.launches.prolog_ended(&mut self.state, run, status),
+            Some(Role::Epilog(run)) => self.launches.epilog_ended(&mut self.state, run, status),
+            Some(Role::Site) => self.site.ended(pid, status, &mut self.state.actions),
             Some(Role::Other) | None => {}
         }
     }
 
     /// A process that is watched ended.
     fn watched_ended(&mut self, pid: i32, status: Option<i32>) {
-        self.is_unsettled = true;
-        match self.roles.remove(&pid) {
-            Some(Role::Script(run)) => self.script_ended(run, status, Usage::default(), None),
+        self.state.is_unsettled = true;
+        match self.state.roles.remove(&pid) {
+            Some(Role::Script(run)) => {
+                self.launches
+                    .script_ended(&mut self.state, run, status, Usage::default(), None)
+            }
             // It may have had others before, of whose end nobody knows.
             Some(Role::Step(run, _)) => {
-                let entry = self.jobs.get(&run);
+                let entry = self.state.jobs.get(&run);
                 let steps = entry.map_or_else(Vec::new, |e| e.live_steps_in(pid));
                 steps
                     .into_iter()
-                    .for_each(|step| self.stepd_ended(run, step));
+                    .for_each(|step| self.state.stepd_ended(run, step));
             }
             // Only these are watched.
             Some(
@@ -471,82 +461,30 @@ impl Launcher {
         }
     }
 
-    /// A script ended, with a status if anyone knows it.
-    fn script_ended(
-        &mut self,
-        run: JobAttempt,
-        status: Option<i32>,
-        usage: Usage,
-        failure: Option<event::ScriptFailure>,
-    ) {
-        if let Some(failure) = failure {
-            let fault = match failure.is_nodes {
-                true => Fault::Node,
-                false => Fault::Job,
-            };
-            return self.fail(run, failure.error, fault);
-        }
-        let Some(status) = status else {
-            return self.finish(run, LauncherEvent::Vanished(run));
-        };
-        let end = self.now.wall;
-        self.records.ended(run, status, &usage, end);
-        let outcome = LauncherEvent::BatchEnded {
-            run,
-            status,
-            usage,
-            end,
-        };
-        self.finish(run, outcome);
-    }
-
-    fn fail(&mut self, run: JobAttempt, error: String, fault: Fault) {
-        self.records.failed(run, fault, &error);
-        self.finish(run, fault.event(run, error));
-    }
-
-    /// The script's part is over: reports it, and begins the job's end here.
-    fn finish(&mut self, run: JobAttempt, outcome: LauncherEvent) {
-        self.actions.send(outcome.clone());
-        let Some(entry) = self.jobs.get_mut(&run) else {
-            return;
-        };
-        entry.script = None;
-        entry.is_starting = false;
-        entry.outcome = Some(outcome);
-        let has_steps = entry.has_live_step();
-        let happens = match has_steps {
-            true => Move::EndWithSteps,
-            false => Move::End,
-        };
-        self.begin_end(run, happens);
-        if has_steps {
-            self.end_all_steps(run, None);
-        }
-    }
-
     fn forget(&mut self, run: JobAttempt) {
         let is_released = |e: &JobEntry| e.phase.is_released();
-        if !self.jobs.get(&run).is_some_and(is_released) || !self.advance(run, Move::Forget) {
+        if !self.state.jobs.get(&run).is_some_and(is_released)
+            || !self.state.advance(run, Move::Forget)
+        {
             return;
         }
-        let entry = self.jobs.remove(&run);
+        let entry = self.state.jobs.remove(&run);
         for early in entry.iter().flat_map(|e| &e.early_steps) {
-            self.actions.extend(early.fds.map(Action::CloseFds));
+            self.state.actions.extend(early.fds.map(Action::CloseFds));
         }
         let script = entry.and_then(|e| e.grant?.spec.script);
-        if let Some(id) = script.filter(|id| self.stale_scripts.remove(id)) {
-            self.drop_script(id);
+        if let Some(id) = script.filter(|id| self.launches.scripts.stale_scripts.remove(id)) {
+            self.launches.scripts.drop_script(&mut self.state, id);
         }
-        if self.stops.remove(&run) {
-            self.actions.stop_timer(TimerKey::Stop(run));
+        if self.launches.signals.stops.remove(&run) {
+            self.state.actions.stop_timer(TimerKey::Stop(run));
         }
-        self.waiting.take_last(run, None);
-        self.notices.forget(run);
-        self.without_groups.remove(&run);
-        self.sessions.retain(|_, owner| *owner != run);
-        self.actions.push(Action::ForgetMembers(run));
-        self.records.forgotten(run);
+        self.launches.signals.waiting.take_last(run, None);
+        self.launches.writers.notices.forget(run);
+        self.state.without_groups.remove(&run);
+        self.state.sessions.retain(|_, owner| *owner != run);
+        self.state.actions.push(Action::ForgetMembers(run));
+        self.state.records.forgotten(run);
     }
 
     /// Jobs that have processes.
@@ -555,81 +493,44 @@ impl Launcher {
             let begins = e.phase == Phase::Recording;
             !e.phase.is_released() && (begins || e.is_busy())
         };
-        u32::try_from(self.jobs.values().filter(is_alive).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.state.jobs.values().filter(is_alive).count()).unwrap_or(u32::MAX)
     }
 
     /// Kill everything, then exit.
     fn kill_all(&mut self) {
         self.is_exiting = true;
-        self.end_programs();
-        let runs: Vec<JobAttempt> = self.jobs.keys().copied().collect();
+        self.launches.programs.end_programs(&mut self.state);
+        let runs: Vec<JobAttempt> = self.state.jobs.keys().copied().collect();
         for run in runs {
-            if !self.end_unbegun(run) && !self.jobs[&run].phase.is_released() {
-                self.begin_end(run, Move::Terminate);
-                self.kill_job(run);
+            if !self.launches.end_unbegun(&mut self.state, run)
+                && !self.state.jobs[&run].phase.is_released()
+            {
+                self.launches
+                    .begin_end(&mut self.state, run, Move::Terminate);
+                self.launches.kill_job(&mut self.state, run);
             }
         }
     }
 
     /// Whether the process may end now.
     pub fn may_exit(&self) -> bool {
-        self.is_exiting && self.busy() == 0 && self.ending.is_empty()
+        self.is_exiting && self.busy() == 0 && self.state.ending.is_empty()
     }
 
     /// Writes what has been noted, begins jobs that are on file, and settles those that end: one of it at a time, as the
     /// later depends on the earlier.
     fn finish_wakeup(&mut self) {
-        if !self.recording.is_empty() && !self.is_full {
-            return self.write_records();
+        if !self.launches.recording.is_empty() && !self.launches.is_full {
+            return self.launches.write_records(&mut self.state);
         }
-        if std::mem::take(&mut self.is_unsettled) && self.settle() {
+        if std::mem::take(&mut self.state.is_unsettled) && self.launches.settle(&mut self.state) {
             return;
         }
-        if std::mem::take(&mut self.share_is_free) {
-            self.go_on_with_queued();
+        if std::mem::take(&mut self.launches.share_is_free) {
+            self.launches.go_on_with_queued(&mut self.state);
         }
-        if !self.is_full {
-            self.write_records();
-        }
-    }
-
-    fn write_records(&mut self) {
-        if let Some(lines) = self.records.take_pending() {
-            self.being_recorded = std::mem::take(&mut self.recording);
-            self.actions.push(Action::AppendRecords(lines));
-        } else if !self.records.has_pending() {
-            // What was noted of these is on file already: they have waited after that.
-            let recorded = std::mem::take(&mut self.recording);
-            recorded.into_iter().for_each(|run| self.begin(run));
-        }
-    }
-
-    fn records_appended(&mut self, written: Result<(), event::Failure>) {
-        let recorded = std::mem::take(&mut self.being_recorded);
-        if self.records.appended(written.is_ok()) {
-            let all = self.records.rewritten();
-            self.actions.push(Action::RewriteRecords(all));
-        }
-        match written {
-            Ok(()) => recorded.into_iter().for_each(|run| self.begin(run)),
-            Err(e) => {
-                self.is_full = true;
-                // What is lost here costs a job a second report after a crash of the launcher, never a second launch: those
-                // wait until they are on file.
-                let spool = self.node.setup.spool.display();
-                let line = format!("{spool}: attempts: {}", e.error);
-                self.actions.log(line);
-                for run in recorded {
-                    self.not_on_file(run, &e);
-                }
-            }
-        }
-    }
-
-    fn records_rewritten(&mut self, written: Result<(), String>) {
-        if let Err(e) = written {
-            let line = format!("{}: attempts: {e}", self.node.setup.spool.display());
-            self.actions.log(line);
+        if !self.launches.is_full {
+            self.launches.write_records(&mut self.state);
         }
     }
 }

@@ -5,7 +5,6 @@
 pub mod agent;
 pub mod binding;
 pub mod exit_status;
-pub mod job_table;
 pub mod job_view;
 pub mod kept;
 pub mod launcher;

@@ -2,6 +2,10 @@
 
 use crate::event::{Event, NodeChange};
 use crate::index::{lost_key, power_due, shift};
+use crate::node_transition::{
+    LinkMove, LinkState, NodeCondition, NodeMove, PowerMove, PowerState, RebootState, ServiceState,
+    move_of, next_condition,
+};
 use crate::state::State;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{JobId, NodeIdx};
@@ -212,31 +216,60 @@ pub(crate) fn apply_event(node: &mut Node, event: &Event) {
 /// Its agent connected.
 fn register(node: &mut Node, info: &NodeInfo, at: Timestamp) {
     node.report = Some(info.clone());
-    node.link = NodeLink::Up;
+    advance(node, NodeMove::Link(LinkMove::Register), at);
     // It idles from now on, if no job has been there.
     node.last_busy.get_or_insert(at);
 }
 
+/// Power saving is not configured any more.
+pub(crate) fn leave_power_saving(node: &mut Node) {
+    advance(node, NodeMove::Power(PowerMove::SavingEnds), Timestamp(0));
+}
+
+/// Takes a node to the state to which a move leads, and says which that is; none if that is impossible. When it was asked for
+/// a power state or a reboot comes with the change.
+fn advance(node: &mut Node, happens: NodeMove, at: Timestamp) -> Option<NodeCondition> {
+    let from = NodeCondition::of(node);
+    let Some(next) = next_condition(from, happens) else {
+        debug_assert!(false, "node {}: {happens:?} in {from:?}", node.config.name);
+        return None;
+    };
+    if next.link != from.link {
+        node.link = match next.link {
+            LinkState::Never => NodeLink::Never,
+            LinkState::Up => NodeLink::Up,
+            LinkState::Lost => NodeLink::Lost(at),
+        };
+    }
+    let ServiceState { down, drain, fail } = next.service;
+    (node.down, node.drain, node.fail) = (down, drain, fail);
+    match next.power {
+        PowerState::On => node.power = None,
+        PowerState::Down => node.power = Some(Power::Down),
+        PowerState::UpWanted => node.power = Some(Power::UpWanted),
+        PowerState::DownWanted | PowerState::GoingDown | PowerState::GoingUp => {}
+    }
+    if next.reboot == RebootState::None {
+        node.reboot = None;
+    }
+    Some(next)
+}
+
 /// Applies a change.
 fn apply_change(node: &mut Node, change: &NodeChange, at: Timestamp) {
+    let condition = match move_of(change) {
+        Some(happens) => advance(node, happens, at),
+        None => Some(NodeCondition::of(node)),
+    };
+    let Some(condition) = condition else {
+        return;
+    };
     match change {
-        NodeChange::LinkLost => node.link = NodeLink::Lost(at),
-        NodeChange::Down(reason) => {
-            node.down = true;
-            node.reason = Some(reason.clone());
-        }
-        NodeChange::Drain(reason) => {
-            node.drain = true;
-            node.reason = Some(reason.clone());
-        }
-        NodeChange::Fail(reason) => {
-            node.fail = true;
+        NodeChange::LinkLost | NodeChange::ResumeFailed => {}
+        NodeChange::Down(reason) | NodeChange::Drain(reason) | NodeChange::Fail(reason) => {
             node.reason = Some(reason.clone());
         }
         NodeChange::Resume => {
-            node.down = false;
-            node.drain = false;
-            node.fail = false;
             node.reason = None;
             node.launch_failures = 0;
             // The wait for a silent node starts anew.
@@ -245,7 +278,6 @@ fn apply_change(node: &mut Node, change: &NodeChange, at: Timestamp) {
             }
         }
         NodeChange::Undrain => {
-            node.drain = false;
             node.launch_failures = 0;
             drop_reason_if_in_service(node);
         }
@@ -271,12 +303,9 @@ fn apply_change(node: &mut Node, change: &NodeChange, at: Timestamp) {
                 node.last_busy = Some(at);
             }
         }
-        NodeChange::ResumeFailed => node.power = Some(Power::Down),
-        NodeChange::Returned => {
-            node.down = false;
-            drop_reason_if_in_service(node);
-        }
+        NodeChange::Returned => drop_reason_if_in_service(node),
     }
+    debug_assert_eq!(NodeCondition::of(node), condition, "{change:?}");
 }
 
 /// Load and free memory, if it ever registered.

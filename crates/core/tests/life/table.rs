@@ -1,11 +1,15 @@
-//! The table of transitions as a page of documentation. `UPDATE_DOCS=1 cargo test -p muster-core` writes it.
+//! The tables of transitions as pages of documentation. `UPDATE_DOCS=1 cargo test -p muster-core` writes it.
 
+use muster_core::node_transition::{
+    LinkMove, LinkState, NodeCondition, NodeMove, PowerMove, PowerState, RebootMove, RebootState,
+    ServiceMove, ServiceState, next_condition,
+};
 use muster_core::transition::{Move, next_phase};
+use muster_fixtures::pages::{assert_page, write_transitions};
 use muster_model::job::Phase;
-use std::fmt::Write as _;
-use std::path::Path;
+use std::fmt::{Debug, Write as _};
 
-fn page() -> String {
+fn job_page() -> String {
     let mut page = String::from(
         "# The life of a job\n\n\
          Written from the table in `crates/core/src/transition.rs` by its test; change the table, then run\n\
@@ -17,35 +21,86 @@ fn page() -> String {
          * `Requeueing`: the same, but it goes back to the queue when they are.\n\
          * `Ended`: over; listed until `MinJobAge` has passed and its accounting row is durable. `Gone`: purged.\n\n",
     );
-    let heads: Vec<String> = Phase::ALL
-        .iter()
-        .map(|phase| format!("{phase:?}"))
-        .collect();
-    let _ = writeln!(page, "| | {} |", heads.join(" | "));
-    let _ = writeln!(page, "|-|{}", "-|".repeat(heads.len()));
-    for step in Move::ALL {
-        let cells: Vec<String> = Phase::ALL
-            .iter()
-            .map(|phase| match next_phase(*phase, step) {
-                None => "·".to_owned(),
-                Some(next) if next == *phase => "stays".to_owned(),
-                Some(next) => format!("**{next:?}**"),
-            })
-            .collect();
-        let _ = writeln!(page, "| {step:?} | {} |", cells.join(" | "));
-    }
+    write_transitions(&mut page, (&Phase::ALL, &Move::ALL), next_phase);
+    page
+}
+
+/// Appends the table of one part of a node's state: what is done to the part while the others are as at first.
+fn write_part<P: Debug + Copy + PartialEq, M: Debug + Copy>(
+    page: &mut String,
+    title: &str,
+    (parts, moves): (&[P], &[M]),
+    next: impl Fn(P, M) -> Option<P>,
+) {
+    let _ = write!(page, "\n## {title}\n\n");
+    write_transitions(page, (parts, moves), next);
+}
+
+fn node_page() -> String {
+    let mut page = String::from(
+        "# The state of a node\n\n\
+         Written from the tables in `crates/core/src/node_transition.rs` by their test; change them, then run\n\
+         `UPDATE_DOCS=1 cargo test -p muster-core`.\n\n\
+         What the controller knows of a node has four parts. What happens changes one of them, whatever the others are. Rows are\n\
+         what happens, columns where the part is, cells where it goes. A dot is what cannot happen: the core never decides it.\n\n\
+         `sinfo` shows more than that: whether jobs have the node (MIXED, ALLOCATED, COMPLETING) and whether a reservation has it\n\
+         follow from the jobs and reservations.\n",
+    );
+    write_part(
+        &mut page,
+        "The connection to its agent",
+        (&LinkState::ALL, &LinkMove::ALL),
+        |link, step| {
+            let from = NodeCondition {
+                link,
+                ..NodeCondition::default()
+            };
+            Some(next_condition(from, NodeMove::Link(step))?.link)
+        },
+    );
+    write_part(
+        &mut page,
+        "Whether it takes jobs",
+        (&ServiceState::all(), &ServiceMove::ALL),
+        |service, step| {
+            let from = NodeCondition {
+                service,
+                ..NodeCondition::default()
+            };
+            Some(next_condition(from, NodeMove::Service(step))?.service)
+        },
+    );
+    write_part(
+        &mut page,
+        "Power saving",
+        (&PowerState::ALL, &PowerMove::ALL),
+        |power, step| {
+            let from = NodeCondition {
+                power,
+                ..NodeCondition::default()
+            };
+            Some(next_condition(from, NodeMove::Power(step))?.power)
+        },
+    );
+    write_part(
+        &mut page,
+        "Reboot",
+        (&RebootState::ALL, &RebootMove::ALL),
+        |reboot, step| {
+            let from = NodeCondition {
+                reboot,
+                ..NodeCondition::default()
+            };
+            Some(next_condition(from, NodeMove::Reboot(step))?.reboot)
+        },
+    );
     page
 }
 
 #[test]
-fn the_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/job-states.md");
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &page).expect("docs can be written");
-    }
-    let known = std::fs::read_to_string(&path).expect("docs/job-states.md exists");
-    assert_eq!(known, page, "run UPDATE_DOCS=1 cargo test -p muster-core");
+fn the_pages_are_up_to_date() {
+    assert_page("muster-core", "job-states.md", &job_page());
+    assert_page("muster-core", "node-states.md", &node_page());
 }
 
 #[test]
@@ -55,4 +110,27 @@ fn nothing_happens_to_a_record_that_is_gone() {
             .iter()
             .all(|step| next_phase(Phase::Gone, *step).is_none())
     );
+}
+
+/// `scontrol update State=RESUME` takes a node back into service, and one that sleeps can be brought up.
+#[test]
+fn every_node_can_come_back() {
+    for service in ServiceState::all() {
+        let condition = NodeCondition {
+            service,
+            ..NodeCondition::default()
+        };
+        let next = next_condition(condition, NodeMove::Service(ServiceMove::Resume));
+        assert_eq!(next, Some(NodeCondition::default()));
+    }
+    for power in PowerState::ALL {
+        let mut condition = NodeCondition {
+            power,
+            ..NodeCondition::default()
+        };
+        for step in [PowerMove::BeDown, PowerMove::WantUp, PowerMove::BeOn] {
+            condition = next_condition(condition, NodeMove::Power(step)).unwrap_or(condition);
+        }
+        assert_eq!(condition.power, PowerState::On, "{power:?}");
+    }
 }

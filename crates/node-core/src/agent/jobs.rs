@@ -2,9 +2,9 @@
 
 use super::interface::Timer;
 use super::node_steps::Listening;
+use super::transition::{NodeJobEvent, NodeJobState};
 use super::{Agent, AgentEvent};
 use crate::exit_status::exit_status;
-use crate::job_table::Job;
 use crate::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
@@ -180,7 +180,7 @@ impl Agent {
         let missing: Vec<JobAttempt> = self
             .jobs
             .iter()
-            .filter(|(run, j)| !j.released && !known.iter().any(|k| k.run == *run))
+            .filter(|(run, j)| !j.state.has_left() && !known.iter().any(|k| k.run == *run))
             .map(|(run, _)| run)
             .collect();
         for k in known {
@@ -193,7 +193,7 @@ impl Agent {
         }
         self.repeat_starts(&known_steps);
         for run in missing {
-            let leaving = self.jobs.get(run).is_some_and(Job::is_leaving);
+            let leaving = self.jobs.get(run).is_some_and(|j| j.state.is_leaving());
             if leaving {
                 // It was ended before it began, or did not begin: there is nothing of it.
                 self.released(run);
@@ -220,35 +220,31 @@ impl Agent {
     }
 
     fn conclude(&mut self, run: JobAttempt, report: Report) {
-        let Some(job) = self.jobs.get_mut(run) else {
-            return;
-        };
-        if !std::mem::replace(&mut job.concluded, true) {
+        if self.jobs.advance(run, NodeJobEvent::Concluded).is_some() {
             self.reports.push(run.job, run.attempt, report);
+            self.steps.refuse_waiting(&mut self.out, run);
         }
-        self.jobs.leaves(run);
-        self.steps.refuse_waiting(&mut self.out, run);
     }
 
     fn released(&mut self, run: JobAttempt) {
-        match self.jobs.get_mut(run) {
-            Some(job) if job.released => {}
-            Some(job) => {
-                job.released = true;
-                job.is_release_held = self.steps.leads_any(run);
-                let is_held = job.is_release_held;
-                self.jobs.has_left(run);
-                self.samples.forget(run);
-                self.steps.refuse_waiting(&mut self.out, run);
-                if is_held {
-                    let kill_wait_ms = u64::from(self.node.settings.kill_wait_s) * 1000;
-                    let wait_ms = kill_wait_ms.saturating_add(RELEASE_WAIT_MS);
-                    self.out.set_timer(Timer::Release(run), wait_ms);
-                } else {
-                    self.reports.push(run.job, run.attempt, Report::Released);
-                }
-            }
-            None => self.reports.push(run.job, run.attempt, Report::Released),
+        if self.jobs.get(run).is_none() {
+            return self.reports.push(run.job, run.attempt, Report::Released);
+        }
+        let event = match self.steps.leads_any(run) {
+            true => NodeJobEvent::LeftBeforeSteps,
+            false => NodeJobEvent::Left,
+        };
+        let Some(next) = self.jobs.advance(run, event) else {
+            return;
+        };
+        self.samples.forget(run);
+        self.steps.refuse_waiting(&mut self.out, run);
+        if next == NodeJobState::Held {
+            let kill_wait_ms = u64::from(self.node.settings.kill_wait_s) * 1000;
+            let wait_ms = kill_wait_ms.saturating_add(RELEASE_WAIT_MS);
+            self.out.set_timer(Timer::Release(run), wait_ms);
+        } else {
+            self.reports.push(run.job, run.attempt, Report::Released);
         }
     }
 
@@ -319,14 +315,13 @@ impl Agent {
 
     /// The controller ends a job. One that is not known is not known to the launcher either, which says so.
     fn terminate(&mut self, run: JobAttempt, why: TerminateReason) {
-        let Some(job) = self.jobs.get_mut(run).filter(|j| !j.released) else {
-            return;
+        let event = match why == TerminateReason::Finished {
+            true => NodeJobEvent::OrderedToFinish,
+            false => NodeJobEvent::OrderedToEnd,
         };
-        // The end of a job that is over is no cancellation of its steps.
-        job.ending |= why != TerminateReason::Finished;
-        job.terminated = true;
-        self.jobs.leaves(run);
-        self.steps.refuse_waiting(&mut self.out, run);
+        if self.jobs.advance(run, event).is_some() {
+            self.steps.refuse_waiting(&mut self.out, run);
+        }
     }
 
     /// The controller has made reports durable: what they were about may be forgotten.

@@ -270,7 +270,7 @@ impl Agent {
             .with_key(job, &launch.key)
             .or_else(|| self.jobs.latest(job))
             .map(|(_, j)| j);
-        let grant = known.map(|j| (j.grant.clone(), j.is_over()));
+        let grant = known.map(|j| (j.grant.clone(), j.state.is_over()));
         let is_suspended = known.is_some_and(|j| j.suspended);
         match grant {
             // The lead's order came faster than the controller's.
@@ -603,7 +603,7 @@ impl Agent {
         };
         self.node_steps.step(key, run, NodeStepEvent::Ended);
         let job = self.jobs.get(run);
-        if job.is_some_and(crate::job_table::Job::leads) {
+        if job.is_some_and(super::job_table::Job::leads) {
             if end == without_samples && self.only_node_ended(key, &end) {
                 return;
             }

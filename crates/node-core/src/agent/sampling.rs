@@ -88,7 +88,7 @@ impl Agent {
         let new: Vec<_> = self
             .jobs
             .iter()
-            .filter(|(run, job)| !job.released && !known.contains(run))
+            .filter(|(run, job)| !job.state.has_left() && !known.contains(run))
             .filter_map(|(_, job)| job.grant.clone())
             .collect();
         for grant in new {
@@ -108,7 +108,7 @@ impl Agent {
             .copied()
         {
             self.samples.due.pop_first();
-            let job = self.jobs.get(run).filter(|job| !job.released);
+            let job = self.jobs.get(run).filter(|job| !job.state.has_left());
             let Some(grant) = job.and_then(|job| job.grant.clone()) else {
                 continue;
             };
@@ -161,7 +161,7 @@ impl Agent {
         let Some(settings) = self.node.settings.sampling else {
             return;
         };
-        if self.jobs.get(run).is_none_or(|job| job.released) {
+        if self.jobs.get(run).is_none_or(|job| job.state.has_left()) {
             return;
         }
         if settings.over_memory_kill {

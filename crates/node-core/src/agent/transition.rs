@@ -1,5 +1,119 @@
-//! The life of a step as two tables: its part on one node, and the whole step at the agent that leads it. The agent makes no other
-//! transitions; a test writes them to docs/step-states.md.
+//! The life of a job as the agent of a node sees it, and of a step as two tables: its part on one node, and the whole step at the
+//! agent that leads it. The agent makes no other transitions; a test writes them to docs/node-job-states.md and
+//! docs/step-states.md.
+
+/// Where a job is in its life, for the agent of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeJobState {
+    /// It may run.
+    #[default]
+    Live,
+    /// The controller has ended it because it is over.
+    Finished,
+    /// The controller has ended it for another reason.
+    Cancelled,
+    /// The end of its script, or its failure to start, is in the reports.
+    Concluded,
+    /// Nothing of it is left here. Steps that it leads are not over on other nodes, and that is not in the reports.
+    Held,
+    /// Nothing of it is left here, and that is in the reports.
+    Released,
+}
+
+/// What happens to a job, for the agent of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeJobEvent {
+    /// The controller ends it because it is over.
+    OrderedToFinish,
+    /// The controller ends it for another reason.
+    OrderedToEnd,
+    /// The launcher says how its script ended, or that it could not start it.
+    Concluded,
+    /// Nothing of it is left here.
+    Left,
+    /// The same, and steps that it leads are not over on other nodes.
+    LeftBeforeSteps,
+    /// Those steps are over, or were waited for long enough.
+    StepsOver,
+}
+
+impl NodeJobState {
+    /// All of them, in order.
+    pub const ALL: [NodeJobState; 6] = [
+        NodeJobState::Live,
+        NodeJobState::Finished,
+        NodeJobState::Cancelled,
+        NodeJobState::Concluded,
+        NodeJobState::Held,
+        NodeJobState::Released,
+    ];
+
+    /// Whether no more steps are made.
+    pub fn is_over(self) -> bool {
+        match self {
+            NodeJobState::Live | NodeJobState::Finished => false,
+            NodeJobState::Cancelled
+            | NodeJobState::Concluded
+            | NodeJobState::Held
+            | NodeJobState::Released => true,
+        }
+    }
+
+    /// Whether nothing of it will go on, though processes may still be here.
+    pub fn is_leaving(self) -> bool {
+        match self {
+            NodeJobState::Finished | NodeJobState::Cancelled | NodeJobState::Concluded => true,
+            NodeJobState::Live | NodeJobState::Held | NodeJobState::Released => false,
+        }
+    }
+
+    /// Whether nothing of it is left here.
+    pub fn has_left(self) -> bool {
+        matches!(self, NodeJobState::Held | NodeJobState::Released)
+    }
+}
+
+impl NodeJobEvent {
+    /// All of them, in order.
+    pub const ALL: [NodeJobEvent; 6] = [
+        NodeJobEvent::OrderedToFinish,
+        NodeJobEvent::OrderedToEnd,
+        NodeJobEvent::Concluded,
+        NodeJobEvent::Left,
+        NodeJobEvent::LeftBeforeSteps,
+        NodeJobEvent::StepsOver,
+    ];
+}
+
+/// Where an event leads a job; `None` where it changes nothing and is ignored.
+pub fn next_node_job_state(state: NodeJobState, event: NodeJobEvent) -> Option<NodeJobState> {
+    use NodeJobEvent as E;
+    use NodeJobState as S;
+    match (state, event) {
+        (S::Live, E::OrderedToFinish) => Some(S::Finished),
+        // The end of a job that is over is no cancellation of its steps.
+        (S::Finished, E::OrderedToFinish) => Some(S::Finished),
+        (S::Cancelled, E::OrderedToFinish) => Some(S::Cancelled),
+        (S::Live | S::Finished | S::Cancelled, E::OrderedToEnd) => Some(S::Cancelled),
+        (S::Live | S::Finished | S::Cancelled, E::Concluded) => Some(S::Concluded),
+
+        // It may be ended again: what of it is left is killed.
+        (S::Concluded, E::OrderedToFinish | E::OrderedToEnd) => Some(S::Concluded),
+        // A new launcher says it again.
+        (S::Concluded, E::Concluded) => None,
+
+        (S::Live | S::Finished | S::Cancelled | S::Concluded, E::Left) => Some(S::Released),
+        (S::Live | S::Finished | S::Cancelled | S::Concluded, E::LeftBeforeSteps) => Some(S::Held),
+        (S::Live | S::Finished | S::Cancelled | S::Concluded, E::StepsOver) => None,
+
+        (S::Held, E::StepsOver) => Some(S::Released),
+        (S::Held, E::OrderedToFinish | E::OrderedToEnd | E::Concluded) => None,
+        (S::Held, E::Left | E::LeftBeforeSteps) => None,
+
+        (S::Released, E::OrderedToFinish | E::OrderedToEnd | E::Concluded) => None,
+        (S::Released, E::Left | E::LeftBeforeSteps | E::StepsOver) => None,
+    }
+}
 
 /// Where a node's part of a step is in its life, for the agent of that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -107,7 +107,7 @@ impl Node {
 impl Launcher {
     /// Why an agent's order is not carried out, if it is not. Steps are looked at where they start.
     pub(super) fn refusal(&self, message: &LauncherCommand) -> Option<String> {
-        let known = |run: &JobAttempt| self.jobs.contains_key(run);
+        let known = |run: &JobAttempt| self.state.jobs.contains_key(run);
         match message {
             LauncherCommand::SignalStep { signal, .. }
                 if !(1..=signals::SIGRTMAX).contains(signal) =>
@@ -130,11 +130,15 @@ impl Launcher {
                 Some("the message has control characters".to_owned())
             }
             LauncherCommand::Keep { run, bytes, .. } => {
-                let kept = self.records.kept_bytes(*run).saturating_add(bytes.len());
+                let kept = self
+                    .state
+                    .records
+                    .kept_bytes(*run)
+                    .saturating_add(bytes.len());
                 (kept > KEPT_BYTES_MAX).then(|| "too much is kept of the job".to_owned())
             }
             LauncherCommand::StepAssigned { step, .. }
-                if step.0 >= max_step_count(&self.node.settings) =>
+                if step.0 >= max_step_count(&self.state.node.settings) =>
             {
                 Some(format!("no step has the number {step}"))
             }

@@ -1,9 +1,10 @@
 //! Groups of users, from the system's user database, which may be on other machines and slow. They are looked up before a launch,
 //! and nobody but the user waits. This says when; the look-up itself is a process of its own.
 
-use super::Launcher;
 use super::actions::Actions;
 use super::event::{Action, TimerKey};
+use super::launches::Launches;
+use super::state::State;
 use crate::messages::User;
 use muster_model::spec::Owner;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -95,7 +96,29 @@ impl Groups {
     }
 }
 
-impl Launcher {
+impl Launches {
+    /// The groups of a user are known: what waited for them goes on.
+    pub(super) fn groups_found(&mut self, state: &mut State, account: &Account, groups: Vec<u32>) {
+        let now_ms = state.now.mono_ms;
+        if !state
+            .groups
+            .found(account, groups, now_ms, &mut state.actions)
+        {
+            return;
+        }
+        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
+        let waiting: Vec<_> = state.without_groups.iter().copied().collect();
+        for run in waiting {
+            let grant = state.jobs.get(&run).and_then(|e| e.grant.as_ref());
+            if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {
+                state.without_groups.remove(&run);
+                self.go_on_with_groups(state, run);
+            }
+        }
+    }
+}
+
+impl State {
     /// The identity of a job's owner, if the groups are known; else [`Launcher::groups_found`] comes.
     pub(super) fn user_of(&mut self, owner: &Owner) -> Option<Rc<User>> {
         let account = (owner.user.clone(), owner.gid);
@@ -113,26 +136,6 @@ impl Launcher {
     pub(super) fn look_up_late(&mut self, account: Account) {
         let now_ms = self.now.mono_ms;
         self.groups.repeat_late(account, now_ms, &mut self.actions);
-    }
-
-    /// The groups of a user are known: what waited for them goes on.
-    pub(super) fn groups_found(&mut self, account: &Account, groups: Vec<u32>) {
-        let now_ms = self.now.mono_ms;
-        if !self
-            .groups
-            .found(account, groups, now_ms, &mut self.actions)
-        {
-            return;
-        }
-        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
-        let waiting: Vec<_> = self.without_groups.iter().copied().collect();
-        for run in waiting {
-            let grant = self.jobs.get(&run).and_then(|e| e.grant.as_ref());
-            if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {
-                self.without_groups.remove(&run);
-                self.go_on_with_groups(run);
-            }
-        }
     }
 }
 

@@ -9,9 +9,11 @@ use super::event::{
     Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, TimerKey,
 };
 use super::job::{JobEntry, Program, ScriptFiles};
+use super::launches::Launches;
 use super::node::Node;
 use super::records::Fault;
-use super::{Launcher, Move, Phase, Role, encoded};
+use super::state::{Role, State};
+use super::{Move, Phase, encoded};
 use crate::job_view::{array_of, job_view, propagated_limits};
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::pattern::{Symbols, expand};
@@ -54,27 +56,27 @@ impl Launch {
 
 /// A script's text, and what it is run in.
 #[derive(Clone, Debug)]
-struct Batch {
-    script: BlobId,
-    text: Rc<[u8]>,
-    context: Rc<Context>,
+pub(super) struct Batch {
+    pub(super) script: BlobId,
+    pub(super) text: Rc<[u8]>,
+    pub(super) context: Rc<Context>,
 }
 
 /// Why a launch failed before anything of it began.
-struct Refused {
+pub(super) struct Refused {
     error: String,
     fault: Fault,
 }
 
 impl Refused {
-    fn of_job(error: impl Into<String>) -> Refused {
+    pub(super) fn of_job(error: impl Into<String>) -> Refused {
         Refused {
             error: error.into(),
             fault: Fault::Job,
         }
     }
 
-    fn of_node(error: impl Into<String>) -> Refused {
+    pub(super) fn of_node(error: impl Into<String>) -> Refused {
         Refused {
             error: error.into(),
             fault: Fault::Node,
@@ -95,16 +97,16 @@ pub(super) fn fault_of(is_temporary: bool) -> Fault {
     }
 }
 
-impl Launcher {
+impl Launches {
     /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
-    pub(super) fn launch_job(&mut self, grant: Rc<JobGrant>) {
+    pub(super) fn launch_job(&mut self, state: &mut State, grant: Rc<JobGrant>) {
         let run = JobAttempt::new(grant.job, grant.attempt);
-        if let Some(entry) = self.jobs.get_mut(&run) {
+        if let Some(entry) = state.jobs.get_mut(&run) {
             // A job that was made smaller has less from now on.
             let had = entry.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
                 if entry.launch.is_recorded || !entry.phase.has_not_begun() {
-                    self.records.grant(run, &encoded(&grant));
+                    state.records.grant(run, &encoded(&grant));
                 }
                 entry.grant = Some(grant);
             }
@@ -112,78 +114,51 @@ impl Launcher {
         }
         let later = JobAttempt::new(run.job, Attempt(run.attempt.0.saturating_add(1)))
             ..=JobAttempt::new(run.job, Attempt(u32::MAX));
-        if run.attempt.0 < u32::MAX && self.jobs.range(later).next().is_some() {
+        if run.attempt.0 < u32::MAX && state.jobs.range(later).next().is_some() {
             return;
         }
         let batch = match has_script(&grant) {
-            true => self.batch_of(&grant).map(Some),
+            true => self.scripts.batch_of(&grant).map(Some),
             false => Ok(None),
         };
-        let may_run = self.node.check_user(grant.spec.owner.uid);
+        let may_run = state.node.check_user(grant.spec.owner.uid);
         let may_run = may_run.map_err(Refused::of_job);
         let entry = JobEntry {
             uid: grant.spec.owner.uid,
             grant: Some(grant),
             ..JobEntry::default()
         };
-        self.jobs.insert(run, entry);
+        state.jobs.insert(run, entry);
         match batch.and_then(|batch| may_run.map(|()| batch)) {
-            Err(refused) => self.refuse(run, refused),
+            Err(refused) => self.refuse(state, run, refused),
             Ok(batch) => {
-                if let Some(entry) = self.jobs.get_mut(&run) {
+                if let Some(entry) = state.jobs.get_mut(&run) {
                     entry.launch.batch = batch;
                 }
-                if self.must_wait(run) {
+                if self.must_wait(state, run) {
                     let line = format!("job {}: what had its share is still being killed", run.job);
-                    self.actions.log(line);
+                    state.actions.log(line);
                     self.queued.push(run);
                 } else {
-                    self.prepare(run);
+                    self.prepare(state, run);
                 }
             }
         }
     }
 
-    /// What a batch job's script needs of what the controller has sent.
-    fn batch_of(&mut self, grant: &JobGrant) -> Result<Batch, Refused> {
-        let spec = &grant.spec;
-        let blob = |launcher: &Launcher, id, what: &str| {
-            launcher.blobs.get(&id).cloned().ok_or_else(|| {
-                Refused::of_node(format!(
-                    "the controller did not send the job's {what} ({id:?})"
-                ))
-            })
-        };
-        let id = spec.script;
-        let id = id.ok_or_else(|| Refused::of_job("the job has no script"))?;
-        let text = blob(self, id, "script")?;
-        let context = match spec.context {
-            None => Rc::default(),
-            Some(id) => {
-                let bytes = blob(self, id, "execution context")?;
-                self.contexts.get(id, &bytes).map_err(Refused::of_job)?
-            }
-        };
-        Ok(Batch {
-            script: id,
-            text,
-            context,
-        })
-    }
-
     /// Asks for what a launch needs besides its share: groups, then files.
-    fn prepare(&mut self, run: JobAttempt) {
-        let entry = self.jobs.get(&run);
+    pub(super) fn prepare(&mut self, state: &mut State, run: JobAttempt) {
+        let entry = state.jobs.get(&run);
         let Some(grant) = entry.and_then(|e| e.grant.clone()) else {
             return;
         };
         let owner = &grant.spec.owner;
-        let Some(user) = self.user_of(owner) else {
-            self.without_groups.insert(run);
+        let Some(user) = state.user_of(owner) else {
+            state.without_groups.insert(run);
             return;
         };
         let (uid, gid) = (owner.uid, owner.gid);
-        let Some(entry) = self.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         entry.user = Some(user);
@@ -195,12 +170,12 @@ impl Launcher {
         });
         let is_recorded = entry.launch.is_recorded;
         let of_site = |program: &Option<String>| program.clone().filter(|_| !is_recorded);
-        let prolog = of_site(&self.node.settings.prolog);
-        let epilog = of_site(&self.node.settings.epilog);
+        let prolog = of_site(&state.node.settings.prolog);
+        let epilog = of_site(&state.node.settings.epilog);
         if script.is_none() && prolog.is_none() && epilog.is_none() {
-            return self.launch_prepared(run, Ok(LaunchFiles::default()));
+            return self.launch_prepared(state, run, Ok(LaunchFiles::default()));
         }
-        self.actions.push(Action::PrepareLaunch {
+        state.actions.push(Action::PrepareLaunch {
             run,
             script,
             prolog,
@@ -209,38 +184,43 @@ impl Launcher {
     }
 
     /// The files of a launch are there, or cannot be had.
-    pub(super) fn launch_prepared(&mut self, run: JobAttempt, files: Result<LaunchFiles, Failure>) {
+    pub(super) fn launch_prepared(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        files: Result<LaunchFiles, Failure>,
+    ) {
         let is_waiting = |e: &&mut JobEntry| e.phase == Phase::Waiting;
-        let Some(entry) = self.jobs.get_mut(&run).filter(is_waiting) else {
+        let Some(entry) = state.jobs.get_mut(&run).filter(is_waiting) else {
             return;
         };
         match files {
             Ok(files) => {
                 entry.launch.path = files.script.clone();
-                if self.advance(run, Move::Prepare) {
-                    self.note(run, files);
+                if state.advance(run, Move::Prepare) {
+                    self.note(state, run, files);
                     self.recording.push(run);
                 }
             }
             Err(e) if e.is_temporary && entry.launch.tries < TRIES_MAX => {
-                self.try_later(run, &e.error);
+                self.try_later(state, run, &e.error);
             }
             Err(e) => {
                 let refused = Refused {
                     error: e.error,
                     fault: fault_of(e.is_temporary),
                 };
-                self.refuse(run, refused);
+                self.refuse(state, run, refused);
             }
         }
     }
 
     /// Notes for the record file that a job came, once.
-    fn note(&mut self, run: JobAttempt, files: LaunchFiles) {
-        let entry = self.jobs.get(&run);
+    pub(super) fn note(&mut self, state: &mut State, run: JobAttempt, files: LaunchFiles) {
+        let entry = state.jobs.get(&run);
         let grant = entry.and_then(|e| e.grant.as_ref());
-        let programs = grant.and_then(|grant| self.node.programs_of(grant, files));
-        let Some(entry) = self.jobs.get_mut(&run) else {
+        let programs = grant.and_then(|grant| state.node.programs_of(grant, files));
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         if std::mem::replace(&mut entry.launch.is_recorded, true) {
@@ -248,99 +228,106 @@ impl Launcher {
         }
         entry.prolog_epilog = programs;
         let (uid, has_script) = (entry.uid, entry.launch.path.is_some());
-        self.records.came(run, uid, has_script, self.now.mono_ms);
+        state.records.came(run, uid, has_script, state.now.mono_ms);
         if let Some(grant) = &entry.grant {
-            self.records.grant(run, &encoded(grant));
+            state.records.grant(run, &encoded(grant));
         }
         if let Some(programs) = &entry.prolog_epilog {
-            self.records.prolog_epilog(run, programs);
+            state.records.prolog_epilog(run, programs);
         }
     }
 
-    fn try_later(&mut self, run: JobAttempt, error: &str) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn try_later(&mut self, state: &mut State, run: JobAttempt, error: &str) {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         entry.launch.tries += 1;
         if entry.launch.tries == 1 {
-            self.actions
+            state
+                .actions
                 .log(format!("job {}: {error}; it is tried again", run.job));
         }
-        if self.advance(run, Move::Lack) {
-            self.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+        if state.advance(run, Move::Lack) {
+            state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
         }
     }
 
     /// The record file could not be written.
-    pub(super) fn not_on_file(&mut self, run: JobAttempt, e: &Failure) {
+    pub(super) fn not_on_file(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
         let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
-        let Some(entry) = self.jobs.get(&run).filter(is_recording) else {
+        let Some(entry) = state.jobs.get(&run).filter(is_recording) else {
             return;
         };
-        let spool = self.node.setup.spool.display();
+        let spool = state.node.setup.spool.display();
         let error = format!("cannot write {spool}/attempts: {}", e.error);
         if e.is_temporary && entry.launch.tries < TRIES_MAX {
-            return self.try_later(run, &error);
+            return self.try_later(state, run, &error);
         }
-        self.fail(run, error, fault_of(e.is_temporary));
-        self.start_early_steps(run);
+        self.fail(state, run, error, fault_of(e.is_temporary));
+        state.start_early_steps(run);
     }
 
     /// A launch fails before anything of it has begun.
-    fn refuse(&mut self, run: JobAttempt, Refused { error, fault }: Refused) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn refuse(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        Refused { error, fault }: Refused,
+    ) {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         if !std::mem::replace(&mut entry.launch.is_recorded, true) {
             let uid = entry.uid;
-            self.records.came(run, uid, false, self.now.mono_ms);
+            state.records.came(run, uid, false, state.now.mono_ms);
             if let Some(grant) = &entry.grant {
-                self.records.grant(run, &encoded(grant));
+                state.records.grant(run, &encoded(grant));
             }
         }
-        self.fail(run, error, fault);
-        self.start_early_steps(run);
+        self.fail(state, run, error, fault);
+        state.start_early_steps(run);
     }
 
     /// Begins a job that is on file.
-    pub(super) fn begin(&mut self, run: JobAttempt) {
+    pub(super) fn begin(&mut self, state: &mut State, run: JobAttempt) {
         let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
-        match self.jobs.get(&run).filter(is_recording) {
-            Some(entry) if entry.has_prolog() => self.start_prolog(run),
-            Some(_) => self.start_script(run),
+        match state.jobs.get(&run).filter(is_recording) {
+            Some(entry) if entry.has_prolog() => self.programs.start_prolog(state, run),
+            Some(_) => self.start_script(state, run),
             None => {}
         }
     }
 
     /// Starts the script of a job that is on file and has no prolog before it, if it has one here; its steps may start.
-    pub(super) fn start_script(&mut self, run: JobAttempt) {
-        let entry = self.jobs.get(&run);
-        let Some(launch) = entry.and_then(|e| self.node.script_launch(run, e)) else {
-            if self.advance(run, Move::Begin) {
-                if let Some(entry) = self.jobs.get_mut(&run) {
+    pub(super) fn start_script(&mut self, state: &mut State, run: JobAttempt) {
+        let entry = state.jobs.get(&run);
+        let Some(launch) = entry.and_then(|e| state.node.script_launch(run, e)) else {
+            if state.advance(run, Move::Begin) {
+                if let Some(entry) = state.jobs.get_mut(&run) {
                     entry.early_signals.clear();
                 }
-                self.start_early_steps(run);
+                state.start_early_steps(run);
             }
             return;
         };
-        if self.jobs[&run].phase != Phase::Starting && !self.advance(run, Move::StartScript) {
+        if state.jobs[&run].phase != Phase::Starting && !state.advance(run, Move::StartScript) {
             return;
         }
-        if let Some(entry) = self.jobs.get_mut(&run) {
+        if let Some(entry) = state.jobs.get_mut(&run) {
             entry.is_starting = true;
             entry.files = Some(ScriptFiles::of(&launch));
         }
-        self.actions.push(Action::StartScript(Box::new(launch)));
-        self.start_early_steps(run);
+        state.actions.push(Action::StartScript(Box::new(launch)));
+        state.start_early_steps(run);
     }
 
     pub(super) fn script_started(
         &mut self,
+        state: &mut State,
         run: JobAttempt,
         started: Result<i32, ScriptNotStarted>,
     ) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         entry.is_starting = false;
@@ -350,117 +337,108 @@ impl Launcher {
                 entry.script = Some(pid);
                 entry.launch = Launch::recorded();
                 let is_stopped = entry.is_stopped;
-                self.records.forked(run, pid);
-                self.roles.insert(pid, Role::Script(run));
-                self.sessions.insert(pid, run);
-                let is_leaving = self.jobs[&run].phase != Phase::Starting;
+                state.records.forked(run, pid);
+                state.roles.insert(pid, Role::Script(run));
+                state.sessions.insert(pid, run);
+                let is_leaving = state.jobs[&run].phase != Phase::Starting;
                 if !is_leaving {
-                    self.advance(run, Move::Begin);
+                    state.advance(run, Move::Begin);
                 }
                 if is_stopped {
-                    self.actions.push(Action::Signal(pid, signals::SIGSTOP));
+                    state.actions.push(Action::Signal(pid, signals::SIGSTOP));
                 }
                 for signal in signals {
-                    self.signal_script(run, signal);
+                    state.signal_script(run, signal);
                 }
             }
-            Err(ScriptNotStarted::Wrong(error)) => self.fail(run, error, Fault::Job),
-            Err(ScriptNotStarted::Failed(e)) => self.script_lacks(run, &e),
+            Err(ScriptNotStarted::Wrong(error)) => self.fail(state, run, error, Fault::Job),
+            Err(ScriptNotStarted::Failed(e)) => self.script_lacks(state, run, &e),
         }
     }
 
-    fn script_lacks(&mut self, run: JobAttempt, e: &Failure) {
-        self.actions.push(Action::ForgetScript(run));
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn script_lacks(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
+        state.actions.push(Action::ForgetScript(run));
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         if entry.phase != Phase::Starting {
             // It was ended meanwhile.
-            self.is_unsettled = true;
+            state.is_unsettled = true;
             return;
         }
         entry.tries += 1;
         let tries = entry.tries;
         if !e.is_temporary || tries > TRIES_MAX {
             let fault = fault_of(e.is_temporary);
-            return self.fail(run, format!("fork: {}", e.error), fault);
+            return self.fail(state, run, format!("fork: {}", e.error), fault);
         }
         if tries == 1 {
             let line = format!("job {}: fork: {}; it is tried again", run.job, e.error);
-            self.actions.log(line);
+            state.actions.log(line);
         }
-        if self.advance(run, Move::Lack) {
-            self.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+        if state.advance(run, Move::Lack) {
+            state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
         }
     }
 
     /// What was lacking may be there now.
-    pub(super) fn retry(&mut self, run: JobAttempt) {
+    pub(super) fn retry(&mut self, state: &mut State, run: JobAttempt) {
         // An epilog may be what is tried again.
-        self.is_unsettled = true;
-        match self.jobs.get(&run).map(|e| (e.phase, e.program)) {
-            Some((Phase::Waiting, _)) => self.prepare(run),
-            Some((Phase::Prolog, Program::None)) => self.start_prolog(run),
-            Some((Phase::Starting, _)) => self.start_script(run),
+        state.is_unsettled = true;
+        match state.jobs.get(&run).map(|e| (e.phase, e.program)) {
+            Some((Phase::Waiting, _)) => self.prepare(state, run),
+            Some((Phase::Prolog, Program::None)) => self.programs.start_prolog(state, run),
+            Some((Phase::Starting, _)) => self.start_script(state, run),
             _ => {}
         }
     }
 
     /// The groups of its user are known: a launch goes on, or steps of a job that an earlier launcher has begun.
-    pub(super) fn go_on_with_groups(&mut self, run: JobAttempt) {
-        match self.jobs.get(&run) {
-            Some(entry) if entry.phase == Phase::Waiting => self.prepare(run),
-            _ => self.start_early_steps(run),
+    pub(super) fn go_on_with_groups(&mut self, state: &mut State, run: JobAttempt) {
+        match state.jobs.get(&run) {
+            Some(entry) if entry.phase == Phase::Waiting => self.prepare(state, run),
+            _ => state.start_early_steps(run),
         }
     }
 
     /// Jobs have left their shares: launches that waited for these go on.
-    pub(super) fn go_on_with_queued(&mut self) {
+    pub(super) fn go_on_with_queued(&mut self, state: &mut State) {
         for run in std::mem::take(&mut self.queued) {
-            if self.must_wait(run) {
+            if self.must_wait(state, run) {
                 self.queued.push(run);
             } else {
-                self.prepare(run);
+                self.prepare(state, run);
             }
         }
     }
 
     /// Ends a launch of which nothing has begun; whether it was one.
-    pub(super) fn end_unbegun(&mut self, run: JobAttempt) -> bool {
-        let Some(entry) = self.jobs.get(&run) else {
+    pub(super) fn end_unbegun(&mut self, state: &mut State, run: JobAttempt) -> bool {
+        let Some(entry) = state.jobs.get(&run) else {
             return false;
         };
-        if !entry.phase.has_not_begun() || !self.advance(run, Move::Terminate) {
+        if !entry.phase.has_not_begun() || !state.advance(run, Move::Terminate) {
             return false;
         }
-        if self.jobs[&run].launch.is_recorded {
-            self.records.released(run);
+        if state.jobs[&run].launch.is_recorded {
+            state.records.released(run);
         }
         self.queued.retain(|queued| *queued != run);
         self.recording.retain(|other| *other != run);
         self.being_recorded.retain(|other| *other != run);
-        self.without_groups.remove(&run);
-        self.actions.stop_timer(TimerKey::Retry(run));
-        self.actions.send(LauncherEvent::Released(run));
-        self.start_early_steps(run);
+        state.without_groups.remove(&run);
+        state.actions.stop_timer(TimerKey::Retry(run));
+        state.actions.send(LauncherEvent::Released(run));
+        state.start_early_steps(run);
         true
-    }
-
-    /// Starts steps that have waited for their job, or refuses them where it is ending.
-    pub(super) fn start_early_steps(&mut self, run: JobAttempt) {
-        let entry = self.jobs.get_mut(&run);
-        let early = entry.map(|e| std::mem::take(&mut e.early_steps));
-        for early in early.into_iter().flatten() {
-            self.start_step(early.order, early.fds, early.random);
-        }
     }
 
     /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
     /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
     /// that is meant to be used by several at a time is not waited for.
-    fn must_wait(&self, run: JobAttempt) -> bool {
-        let wanted = self.jobs.get(&run).and_then(JobEntry::share);
-        let Some(wanted) = wanted.filter(|_| !self.ending.is_empty()) else {
+    pub(super) fn must_wait(&self, state: &State, run: JobAttempt) -> bool {
+        let wanted = state.jobs.get(&run).and_then(JobEntry::share);
+        let Some(wanted) = wanted.filter(|_| !state.ending.is_empty()) else {
             return false;
         };
         let in_the_way = |other: JobAttempt, entry: &JobEntry| {
@@ -469,13 +447,24 @@ impl Launcher {
                 && entry.phase != Phase::Waiting
                 && entry.share().is_some_and(|s| meet(s, wanted))
         };
-        let mut ending = self.ending.iter();
+        let mut ending = state.ending.iter();
         let leaves = |other: &JobAttempt| {
-            let entry = self.jobs.get(other);
+            let entry = state.jobs.get(other);
             entry.is_some_and(|e| in_the_way(*other, e))
         };
-        let mut all = self.jobs.iter();
+        let mut all = state.jobs.iter();
         ending.any(leaves) && all.all(|(other, e)| e.phase.is_ending() || !in_the_way(*other, e))
+    }
+}
+
+impl State {
+    /// Starts steps that have waited for their job, or refuses them where it is ending.
+    pub(super) fn start_early_steps(&mut self, run: JobAttempt) {
+        let entry = self.jobs.get_mut(&run);
+        let early = entry.map(|e| std::mem::take(&mut e.early_steps));
+        for early in early.into_iter().flatten() {
+            self.start_step(early.order, early.fds, early.random);
+        }
     }
 }
 

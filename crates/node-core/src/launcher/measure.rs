@@ -1,13 +1,14 @@
 //! What the processes of a job use, and which tasks they are: asked by the agent, and found out by a process of its own each time,
 //! as files of a process may be slow to read, and there may be very many processes.
 
-use super::Launcher;
 use super::event::{Action, TimerKey};
+use super::state::State;
 use crate::messages::LauncherEvent;
 use minicbor::{Decode, Encode};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::validate::Validate;
 use muster_proto::node::MemoryCount;
+use std::collections::BTreeMap;
 
 /// Measurements of a user's jobs that are under way at a time.
 const USER_MAX: usize = 16;
@@ -60,30 +61,37 @@ pub struct JobProcesses {
     pub daemons: Vec<(StepNo, i32)>,
 }
 
-impl Launcher {
+/// Those that are under way, by number.
+#[derive(Debug, Default)]
+pub(super) struct Measurements {
+    under_way: BTreeMap<u64, Measurement>,
+    last: u64,
+}
+
+impl Measurements {
     /// Has it measured what a job uses, or listed what it has. The answer comes later; at once if there is none.
-    pub(super) fn measure(&mut self, job: JobId, tag: u64, wanted: Wanted) {
+    pub(super) fn measure(&mut self, state: &mut State, job: JobId, tag: u64, wanted: Wanted) {
         let none = wanted.answer(tag, &[]);
-        let owner = self.jobs.iter().find(|(run, _)| run.job == job);
+        let owner = state.jobs.iter().find(|(run, _)| run.job == job);
         let Some(uid) = owner.map(|(_, entry)| entry.uid) else {
-            return self.actions.send(none);
+            return state.actions.send(none);
         };
-        let under_way = self.measurements.values().filter(|m| m.uid == uid);
+        let under_way = self.under_way.values().filter(|m| m.uid == uid);
         if under_way.count() >= USER_MAX {
-            return self.actions.send(none);
+            return state.actions.send(none);
         }
-        self.last_measurement += 1;
-        let id = self.last_measurement;
+        self.last += 1;
+        let id = self.last;
         let measurement = Measurement { tag, uid, wanted };
-        self.measurements.insert(id, measurement);
-        let of = self.processes_of(job);
-        self.actions.set_timer(TimerKey::Measurement(id), WAIT_MS);
-        self.actions.push(Action::Measure { id, wanted, of });
+        self.under_way.insert(id, measurement);
+        let of = self.processes_of(state, job);
+        state.actions.set_timer(TimerKey::Measurement(id), WAIT_MS);
+        state.actions.push(Action::Measure { id, wanted, of });
     }
 
-    fn processes_of(&self, job: JobId) -> JobProcesses {
+    pub(super) fn processes_of(&self, state: &State, job: JobId) -> JobProcesses {
         let mut of = JobProcesses::default();
-        for (_, entry) in self.jobs.iter().filter(|(run, _)| run.job == job) {
+        for (_, entry) in state.jobs.iter().filter(|(run, _)| run.job == job) {
             let live = entry.steps.iter().filter(|(_, p)| p.ended.is_none());
             of.daemons
                 .extend(live.filter(|(_, p)| p.pid > 0).map(|(s, p)| (*s, p.pid)));
@@ -93,26 +101,27 @@ impl Launcher {
     }
 
     /// A measurement has ended; or is given up, where it has said nothing.
-    pub(super) fn measured(&mut self, id: u64, bytes: Option<&[u8]>) {
-        let Some(Measurement { tag, wanted, .. }) = self.measurements.remove(&id) else {
+    pub(super) fn measured(&mut self, state: &mut State, id: u64, bytes: Option<&[u8]>) {
+        let Some(Measurement { tag, wanted, .. }) = self.under_way.remove(&id) else {
             return;
         };
-        self.actions.stop_timer(TimerKey::Measurement(id));
-        self.actions
+        state.actions.stop_timer(TimerKey::Measurement(id));
+        state
+            .actions
             .send(wanted.answer(tag, bytes.unwrap_or_default()));
     }
 
     /// Ends a measurement that has taken too long.
-    pub(super) fn measurement_late(&mut self, id: u64) {
-        self.actions.push(Action::StopMeasurement(id));
-        self.measured(id, None);
+    pub(super) fn measurement_late(&mut self, state: &mut State, id: u64) {
+        state.actions.push(Action::StopMeasurement(id));
+        self.measured(state, id, None);
     }
 
     /// The agent that has asked for them is gone.
-    pub(super) fn stop_measurements(&mut self) {
-        for id in std::mem::take(&mut self.measurements).into_keys() {
-            self.actions.stop_timer(TimerKey::Measurement(id));
-            self.actions.push(Action::StopMeasurement(id));
+    pub(super) fn stop_measurements(&mut self, state: &mut State) {
+        for id in std::mem::take(&mut self.under_way).into_keys() {
+            state.actions.stop_timer(TimerKey::Measurement(id));
+            state.actions.push(Action::StopMeasurement(id));
         }
     }
 }

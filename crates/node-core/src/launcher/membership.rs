@@ -2,6 +2,7 @@
 //! user serve, if there is only one.
 
 use super::event::{Belongs, Members, ProcessTraits};
+use super::state::State;
 use super::{JobEntry, Launcher};
 use crate::messages::JobAttempt;
 
@@ -22,7 +23,7 @@ impl Launcher {
         let uid = process.uid?;
         let is_of =
             |e: &JobEntry| e.uid == uid && !e.phase.is_released() && !e.phase.has_not_begun();
-        let mut of_user = self.jobs.iter().filter(|(_, e)| is_of(e));
+        let mut of_user = self.state.jobs.iter().filter(|(_, e)| is_of(e));
         match (of_user.next(), of_user.next()) {
             (Some((run, _)), None) => Some(*run),
             _ => None,
@@ -31,12 +32,13 @@ impl Launcher {
 
     /// The job whose script or step daemon leads a session.
     pub fn owner_of_session(&self, session: i32) -> Option<JobAttempt> {
-        self.sessions.get(&session).copied()
+        self.state.sessions.get(&session).copied()
     }
 
     /// Whether no job here is of the user.
     pub fn has_no_job_of(&self, uid: u32) -> bool {
         !self
+            .state
             .jobs
             .values()
             .any(|e| e.uid == uid && !e.phase.is_released())
@@ -44,14 +46,16 @@ impl Launcher {
 
     /// Whether a process is one that this launcher has started or watches.
     pub fn knows_process(&self, pid: i32) -> bool {
-        self.roles.contains_key(&pid)
+        self.state.roles.contains_key(&pid)
     }
 
     /// Whether the executor may look for what is left of a job.
     pub fn knows_job(&self, run: JobAttempt) -> bool {
-        self.jobs.contains_key(&run)
+        self.state.jobs.contains_key(&run)
     }
+}
 
+impl State {
     pub(super) fn members(&self, run: JobAttempt) -> Members {
         let entry = self.jobs.get(&run);
         Members {
@@ -64,5 +68,5 @@ impl Launcher {
 
 /// Jobs that a launcher knows, for those who compare that with what really runs.
 pub fn known_jobs(launcher: &Launcher) -> impl Iterator<Item = JobAttempt> {
-    launcher.jobs.keys().copied()
+    launcher.state.jobs.keys().copied()
 }

@@ -236,59 +236,6 @@ impl Move {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fmt::Write as _;
-    use std::path::Path;
-
-    const HEAD: &str = "\
-# The life of a job on a node
-
-Written from the table in `crates/node-core/src/launcher/phase.rs` by its test; change the table, then run
-`UPDATE_DOCS=1 cargo test -p muster-node-core`.
-
-Rows are what happens, columns the phase in which the launcher of a node has the job, cells the phase that follows. A dot is what
-cannot happen: the launcher logs it and leaves the job as it is.
-
-* `Waiting`: nothing has begun. It waits for its share, its user's groups, its script's file, or after a lack (`Lack`).
-* `Recording`: it is being written into the record file. Nothing is started before it is there.
-* `Prolog`, `Starting`: its prolog runs; the process of its script is being started. Both are tried again after a lack.
-* `Running`: its script runs; or, where that is on another node, its steps.
-* `Ending`: it was asked to end by SIGTERM. `Clearing`: what is left of it gets SIGKILL. `Epilog`: nothing is left, the epilog runs.
-* `Released`: it has left the node, and is known until the controller knows that. `Gone`: it is forgotten.
-
-After a crash of the launcher, the next one finds a job of the record file in `Running`, `Ending`, `Clearing` or `Released`.
-
-";
-
-    fn table() -> String {
-        let mut text = HEAD.to_owned();
-        let names: Vec<String> = Phase::ALL.iter().map(|p| format!("{p:?}")).collect();
-        writeln!(text, "| | {} |", names.join(" | ")).unwrap();
-        writeln!(text, "|-|{}", "-|".repeat(names.len())).unwrap();
-        for happens in Move::ALL {
-            let cells = Phase::ALL.iter().map(|phase| match phase.after(happens) {
-                None => "·".to_owned(),
-                Some(next) if next == *phase => "stays".to_owned(),
-                Some(next) => format!("**{next:?}**"),
-            });
-            let cells: Vec<String> = cells.collect();
-            writeln!(text, "| {happens:?} | {} |", cells.join(" | ")).unwrap();
-        }
-        text
-    }
-
-    #[test]
-    fn the_printed_table_is_the_table() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/node-job-states.md");
-        let table = table();
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(&path, &table).unwrap();
-        }
-        let known = std::fs::read_to_string(&path).expect("docs/node-job-states.md exists");
-        assert!(
-            known == table,
-            "docs/node-job-states.md is out of date; run UPDATE_DOCS=1 cargo test -p muster-node-core"
-        );
-    }
 
     /// A phase that nothing leaves would keep a share for ever.
     #[test]

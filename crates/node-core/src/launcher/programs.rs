@@ -5,9 +5,11 @@
 use super::event::{Action, Failure, LaunchFiles, ProgramKind, TimerKey};
 use super::job::Program;
 use super::launch::{RETRY_MS, TRIES_MAX, fault_of};
+use super::launches::Launches;
 use super::node::Node;
 use super::records::Fault;
-use super::{Launcher, Move, Phase, Role};
+use super::state::{Role, State};
+use super::{Move, Phase};
 use crate::PrologEpilog;
 use crate::exit_status::exit_status;
 use crate::job_view::job_view;
@@ -44,16 +46,142 @@ impl Node {
     }
 }
 
-impl Launcher {
-    fn start_programs(&mut self, run: JobAttempt, kind: ProgramKind, programs: Vec<String>) {
-        let entry = self.jobs.get(&run);
+impl Launches {
+    /// Programs around a job run, or could not be started.
+    pub(super) fn programs_started(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        kind: ProgramKind,
+        started: Result<i32, Failure>,
+    ) {
+        match (kind, started) {
+            (ProgramKind::Unkillable, Ok(pid)) => drop(state.roles.insert(pid, Role::Other)),
+            (ProgramKind::Unkillable, Err(e)) => {
+                let line = format!("job {}: UnkillableStepProgram: fork: {}", run.job, e.error);
+                state.actions.log(line);
+            }
+            (ProgramKind::Prolog, Ok(pid)) => {
+                state.roles.insert(pid, Role::Prolog(run));
+                self.programs
+                    .program_runs(state, run, pid, |programs| programs.prolog_timeout_s);
+            }
+            (ProgramKind::Epilog(_), Ok(pid)) => {
+                state.roles.insert(pid, Role::Epilog(run));
+                if state.advance(run, Move::StartEpilog) {
+                    state.actions.stop_timer(TimerKey::Kill(run));
+                }
+                self.programs
+                    .program_runs(state, run, pid, |programs| programs.epilog_timeout_s);
+            }
+            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, run, &e),
+            (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(state, run, &e),
+        }
+    }
+
+    /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
+    pub(super) fn prolog_not_started(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.program = Program::None;
+        state.is_unsettled = true;
+        if entry.phase != Phase::Prolog {
+            // It is ending: there is nothing to try again for.
+            return state.start_early_steps(run);
+        }
+        entry.tries += 1;
+        let tries = entry.tries;
+        if e.is_temporary && tries <= TRIES_MAX {
+            if tries == 1 {
+                let line = format!(
+                    "job {}: Prolog: fork: {}; it is tried again",
+                    run.job, e.error
+                );
+                state.actions.log(line);
+            }
+            if state.advance(run, Move::Lack) {
+                state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+            }
+            return;
+        }
+        let fault = fault_of(e.is_temporary);
+        self.fail(state, run, format!("Prolog: fork: {}", e.error), fault);
+        state.start_early_steps(run);
+    }
+
+    pub(super) fn prolog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
+        let is_late = self.programs.program_ended(state, run);
+        let Some(entry) = state.jobs.get(&run) else {
+            return;
+        };
+        let programs = entry.prolog_epilog.as_ref();
+        if status != 0 && !self.programs.is_killing {
+            let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
+            let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
+            state.actions.log(format!("job {}: {error}", run.job));
+            self.fail(state, run, error, Fault::Prolog);
+        } else if entry.phase == Phase::Prolog {
+            state.records.prolog_over(run, state.now.mono_ms);
+            self.start_script(state, run);
+        }
+        // These are refused where the job is ending now.
+        state.start_early_steps(run);
+        state.is_unsettled = true;
+    }
+
+    pub(super) fn epilog_not_started(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
+        let line = format!("job {}: Epilog: fork: {}", run.job, e.error);
+        state.actions.log(line);
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.program = Program::None;
+        if !e.is_temporary {
+            return self.release(state, run);
+        }
+        // No job ends without it because users have used up all processes.
+        if state.advance(run, Move::Lack) {
+            state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+        }
+    }
+
+    pub(super) fn epilog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
+        let is_late = self.programs.program_ended(state, run);
+        let entry = state.jobs.get(&run);
+        let programs = entry.and_then(|e| e.prolog_epilog.as_ref());
+        let programs = programs.map_or_else(String::new, |p| p.epilog.join(", "));
+        if status != 0 && !self.programs.is_killing {
+            let status = describe(status, is_late);
+            state.report_fault(run, format!("Epilog error: {programs}: {status}"));
+        }
+        state.is_unsettled = true;
+    }
+}
+
+/// Programs around jobs.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    /// Everything is killed: none is started any more.
+    pub(super) is_killing: bool,
+}
+
+impl Programs {
+    pub(super) fn start_programs(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        kind: ProgramKind,
+        programs: Vec<String>,
+    ) {
+        let entry = state.jobs.get(&run);
         let around = entry.and_then(|e| e.prolog_epilog.as_ref());
         let mut env = around.map(|p| p.env.clone()).unwrap_or_default();
         if env.is_empty() {
             env.push(format!("SLURM_JOB_ID={}", run.job));
-            env.push(format!("SLURMD_NODENAME={}", self.node.place.node));
+            env.push(format!("SLURMD_NODENAME={}", state.node.place.node));
         }
-        self.actions.push(Action::StartPrograms {
+        state.actions.push(Action::StartPrograms {
             run,
             kind,
             programs,
@@ -62,14 +190,14 @@ impl Launcher {
     }
 
     /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
-    pub(super) fn start_prolog(&mut self, run: JobAttempt) {
+    pub(super) fn start_prolog(&mut self, state: &mut State, run: JobAttempt) {
         let is_first = |phase| phase == Phase::Recording;
-        if self.jobs.get(&run).is_some_and(|e| is_first(e.phase))
-            && !self.advance(run, Move::StartProlog)
+        if state.jobs.get(&run).is_some_and(|e| is_first(e.phase))
+            && !state.advance(run, Move::StartProlog)
         {
             return;
         }
-        let Some(entry) = self.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         let Some(programs) = &entry.prolog_epilog else {
@@ -77,45 +205,17 @@ impl Launcher {
         };
         let prolog = programs.prolog.clone();
         entry.program = Program::Starting;
-        self.start_programs(run, ProgramKind::Prolog, prolog);
+        self.start_programs(state, run, ProgramKind::Prolog, prolog);
     }
 
-    /// Programs around a job run, or could not be started.
-    pub(super) fn programs_started(
+    pub(super) fn program_runs(
         &mut self,
-        run: JobAttempt,
-        kind: ProgramKind,
-        started: Result<i32, Failure>,
-    ) {
-        match (kind, started) {
-            (ProgramKind::Unkillable, Ok(pid)) => drop(self.roles.insert(pid, Role::Other)),
-            (ProgramKind::Unkillable, Err(e)) => {
-                let line = format!("job {}: UnkillableStepProgram: fork: {}", run.job, e.error);
-                self.actions.log(line);
-            }
-            (ProgramKind::Prolog, Ok(pid)) => {
-                self.roles.insert(pid, Role::Prolog(run));
-                self.program_runs(run, pid, |programs| programs.prolog_timeout_s);
-            }
-            (ProgramKind::Epilog(_), Ok(pid)) => {
-                self.roles.insert(pid, Role::Epilog(run));
-                if self.advance(run, Move::StartEpilog) {
-                    self.actions.stop_timer(TimerKey::Kill(run));
-                }
-                self.program_runs(run, pid, |programs| programs.epilog_timeout_s);
-            }
-            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(run, &e),
-            (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(run, &e),
-        }
-    }
-
-    fn program_runs(
-        &mut self,
+        state: &mut State,
         run: JobAttempt,
         pid: i32,
         timeout_s: fn(&PrologEpilog) -> Option<u32>,
     ) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         entry.tries = 0;
@@ -126,68 +226,18 @@ impl Launcher {
         let timeout_s = entry.prolog_epilog.as_ref().and_then(|p| timeout_s(p));
         if let Some(timeout_s) = timeout_s {
             let timer = TimerKey::Programs(run);
-            self.actions.set_timer(timer, u64::from(timeout_s) * 1000);
+            state.actions.set_timer(timer, u64::from(timeout_s) * 1000);
         }
         if self.is_killing {
-            self.actions
+            state
+                .actions
                 .push(Action::SignalGroup(pid, signals::SIGKILL));
         }
     }
 
-    /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
-    fn prolog_not_started(&mut self, run: JobAttempt, e: &Failure) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
-            return;
-        };
-        entry.program = Program::None;
-        self.is_unsettled = true;
-        if entry.phase != Phase::Prolog {
-            // It is ending: there is nothing to try again for.
-            return self.start_early_steps(run);
-        }
-        entry.tries += 1;
-        let tries = entry.tries;
-        if e.is_temporary && tries <= TRIES_MAX {
-            if tries == 1 {
-                let line = format!(
-                    "job {}: Prolog: fork: {}; it is tried again",
-                    run.job, e.error
-                );
-                self.actions.log(line);
-            }
-            if self.advance(run, Move::Lack) {
-                self.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
-            }
-            return;
-        }
-        let fault = fault_of(e.is_temporary);
-        self.fail(run, format!("Prolog: fork: {}", e.error), fault);
-        self.start_early_steps(run);
-    }
-
-    pub(super) fn prolog_ended(&mut self, run: JobAttempt, status: i32) {
-        let is_late = self.program_ended(run);
-        let Some(entry) = self.jobs.get(&run) else {
-            return;
-        };
-        let programs = entry.prolog_epilog.as_ref();
-        if status != 0 && !self.is_killing {
-            let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
-            let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
-            self.actions.log(format!("job {}: {error}", run.job));
-            self.fail(run, error, Fault::Prolog);
-        } else if entry.phase == Phase::Prolog {
-            self.records.prolog_over(run, self.now.mono_ms);
-            self.start_script(run);
-        }
-        // These are refused where the job is ending now.
-        self.start_early_steps(run);
-        self.is_unsettled = true;
-    }
-
     /// The last of a job is gone: whether its epilog has to run, and does so from now on.
-    pub(super) fn start_epilog(&mut self, run: JobAttempt) -> bool {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn start_epilog(&mut self, state: &mut State, run: JobAttempt) -> bool {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return false;
         };
         let epilog = entry.prolog_epilog.as_ref().map(|p| p.epilog.clone());
@@ -202,72 +252,46 @@ impl Launcher {
             _ => None,
         };
         entry.program = Program::Starting;
-        self.start_programs(run, ProgramKind::Epilog(status), programs);
+        self.start_programs(state, run, ProgramKind::Epilog(status), programs);
         true
     }
 
-    fn epilog_not_started(&mut self, run: JobAttempt, e: &Failure) {
-        let line = format!("job {}: Epilog: fork: {}", run.job, e.error);
-        self.actions.log(line);
-        let Some(entry) = self.jobs.get_mut(&run) else {
-            return;
-        };
-        entry.program = Program::None;
-        if !e.is_temporary {
-            return self.release(run);
-        }
-        // No job ends without it because users have used up all processes.
-        if self.advance(run, Move::Lack) {
-            self.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
-        }
-    }
-
-    pub(super) fn epilog_ended(&mut self, run: JobAttempt, status: i32) {
-        let is_late = self.program_ended(run);
-        let entry = self.jobs.get(&run);
-        let programs = entry.and_then(|e| e.prolog_epilog.as_ref());
-        let programs = programs.map_or_else(String::new, |p| p.epilog.join(", "));
-        if status != 0 && !self.is_killing {
-            let status = describe(status, is_late);
-            self.report_fault(run, format!("Epilog error: {programs}: {status}"));
-        }
-        self.is_unsettled = true;
-    }
-
     /// The programs around a job have ended; whether they had been killed because their time was over.
-    fn program_ended(&mut self, run: JobAttempt) -> bool {
-        self.actions.stop_timer(TimerKey::Programs(run));
-        let entry = self.jobs.get_mut(&run);
+    pub(super) fn program_ended(&mut self, state: &mut State, run: JobAttempt) -> bool {
+        state.actions.stop_timer(TimerKey::Programs(run));
+        let entry = state.jobs.get_mut(&run);
         let program = entry.map(|e| std::mem::take(&mut e.program));
         matches!(program, Some(Program::Running { is_late: true, .. }))
     }
 
     /// Kills programs around a job whose time is over.
-    pub(super) fn programs_late(&mut self, run: JobAttempt) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn programs_late(&mut self, state: &mut State, run: JobAttempt) {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         if let Program::Running { pid, is_late } = &mut entry.program {
             *is_late = true;
             let pid = *pid;
-            self.actions
+            state
+                .actions
                 .push(Action::SignalGroup(pid, signals::SIGKILL));
         }
     }
 
     /// Runs the site's program for processes of a job that survive SIGKILL.
-    pub(super) fn run_unkillable(&mut self, run: JobAttempt, program: String) {
-        self.start_programs(run, ProgramKind::Unkillable, vec![program]);
+    pub(super) fn run_unkillable(&mut self, state: &mut State, run: JobAttempt, program: String) {
+        self.start_programs(state, run, ProgramKind::Unkillable, vec![program]);
     }
 
     /// Kills programs that run around jobs; no more are started.
-    pub(super) fn end_programs(&mut self) {
+    pub(super) fn end_programs(&mut self, state: &mut State) {
         self.is_killing = true;
-        let programs = self.jobs.values().map(|e| e.program);
+        let programs = state.jobs.values().map(|e| e.program);
         for program in programs.collect::<Vec<_>>() {
             if let Program::Running { pid, .. } = program {
                 // They lead their sessions and thus their groups.
-                self.actions
+                state
+                    .actions
                     .push(Action::SignalGroup(pid, signals::SIGKILL));
             }
         }

@@ -7,8 +7,9 @@ use super::event::{Action, Recovered, TimerKey};
 use super::job::JobEntry;
 use super::launch::Launch;
 use super::records::RecordedAttempt;
+use super::state::{Role, State};
 use super::steps::StepProcess;
-use super::{Launcher, Move, Phase, Role};
+use super::{Launcher, Move, Phase};
 use crate::messages::{JobAttempt, LauncherEvent};
 use muster_model::ids::{JobId, StepNo};
 use muster_proto::node::JobGrant;
@@ -23,7 +24,7 @@ impl Launcher {
     pub(super) fn recover(&mut self, left: Recovered) {
         if let Some(settings) = left.settings {
             // Nobody has asked for a health check yet.
-            self.node.apply(settings);
+            self.state.node.apply(settings);
         }
         let mut processes = left.processes;
         for (run, old) in left.attempts {
@@ -32,16 +33,16 @@ impl Launcher {
         }
         // Processes that are none of them have only got their numbers.
         for pid in processes.into_keys() {
-            if !self.roles.contains_key(&pid) {
-                self.actions.push(Action::Unwatch(pid));
+            if !self.state.roles.contains_key(&pid) {
+                self.state.actions.push(Action::Unwatch(pid));
             }
         }
         if left.same_boot {
-            self.actions.push(Action::AskStepds);
+            self.state.actions.push(Action::AskStepds);
         }
-        let jobs: BTreeSet<JobId> = self.jobs.keys().map(|run| run.job).collect();
-        self.actions.push(Action::RemoveFilesOfOthers(jobs));
-        self.is_unsettled = true;
+        let jobs: BTreeSet<JobId> = self.state.jobs.keys().map(|run| run.job).collect();
+        self.state.actions.push(Action::RemoveFilesOfOthers(jobs));
+        self.state.is_unsettled = true;
     }
 
     fn take_over(
@@ -55,7 +56,7 @@ impl Launcher {
         let grant = old
             .grant
             .as_ref()
-            .and_then(|bytes| self.grant_of(run, bytes));
+            .and_then(|bytes| self.state.grant_of(run, bytes));
         let mut entry = JobEntry {
             phase: match old.released {
                 true => Phase::Released,
@@ -72,18 +73,18 @@ impl Launcher {
         for step in &old.steps_gone {
             entry.numbers.insert(*step);
         }
-        self.jobs.insert(run, entry);
+        self.state.jobs.insert(run, entry);
         if same_boot {
             if let Some(pid) = old.pid {
-                self.sessions.insert(pid, run);
+                self.state.sessions.insert(pid, run);
             }
             for (&step, &pid) in &old.steps {
-                self.sessions.insert(pid, run);
-                self.take_over_step(run, step, pid, old, processes);
+                self.state.sessions.insert(pid, run);
+                self.state.take_over_step(run, step, pid, old, processes);
             }
         } else {
             let dirs = old.step_dirs.values().flatten().cloned();
-            self.remove_dirs(run, dirs.collect());
+            self.state.remove_dirs(run, dirs.collect());
         }
         if let Some((status, usage, end)) = old.ended.clone() {
             let outcome = LauncherEvent::BatchEnded {
@@ -103,12 +104,12 @@ impl Launcher {
             let is_it = |start_ms: u64| is_of(start_ms, old.boot_ms, START_SLACK_MS);
             let is_script = |pid: &i32| processes.get(pid).is_some_and(|start| is_it(*start));
             if let Some(pid) = found.find(is_script) {
-                self.roles.insert(pid, Role::Script(run));
-                if let Some(entry) = self.jobs.get_mut(&run) {
+                self.state.roles.insert(pid, Role::Script(run));
+                if let Some(entry) = self.state.jobs.get_mut(&run) {
                     entry.script = Some(pid);
                 }
                 if old.ending {
-                    self.resume_ending(run);
+                    self.state.resume_ending(run);
                 }
                 return;
             }
@@ -119,22 +120,24 @@ impl Launcher {
         if old.batch || in_prolog || !same_boot {
             self.conclude(run, LauncherEvent::Vanished(run), old.released);
         } else if old.ending {
-            self.resume_ending(run);
+            self.state.resume_ending(run);
         }
     }
 
     fn conclude(&mut self, run: JobAttempt, outcome: LauncherEvent, is_released: bool) {
         if is_released {
-            if let Some(entry) = self.jobs.get_mut(&run) {
+            if let Some(entry) = self.state.jobs.get_mut(&run) {
                 entry.outcome = Some(outcome);
             }
         } else {
-            self.finish(run, outcome);
+            self.launches.finish(&mut self.state, run, outcome);
         }
     }
+}
 
+impl State {
     /// It was ordered to end: the wait before KILL starts again.
-    fn resume_ending(&mut self, run: JobAttempt) {
+    pub(super) fn resume_ending(&mut self, run: JobAttempt) {
         let is_here = |e: &JobEntry| !e.phase.is_released();
         if self.jobs.get(&run).is_some_and(is_here) && self.advance(run, Move::Terminate) {
             if let Some(entry) = self.jobs.get_mut(&run) {
@@ -145,7 +148,7 @@ impl Launcher {
         }
     }
 
-    fn take_over_step(
+    pub(super) fn take_over_step(
         &mut self,
         run: JobAttempt,
         step: StepNo,
@@ -175,7 +178,7 @@ impl Launcher {
     }
 
     /// The grant that is on file.
-    fn grant_of(&mut self, run: JobAttempt, bytes: &[u8]) -> Option<Rc<JobGrant>> {
+    pub(super) fn grant_of(&mut self, run: JobAttempt, bytes: &[u8]) -> Option<Rc<JobGrant>> {
         match minicbor::decode(bytes) {
             Ok(grant) => Some(Rc::new(grant)),
             Err(e) => {

@@ -101,19 +101,23 @@ impl Launcher {
             }
             Err(e) => LauncherEvent::SessionFailed(format!("no random numbers: {e}")),
         };
-        self.actions.send(answer);
+        self.state.actions.send(answer);
     }
 
     /// The controller has answered.
     pub(super) fn begin_session(&mut self, controller: &[u8]) {
-        match self.session.begin(&self.node.place, controller) {
+        match self.session.begin(&self.state.node.place, controller) {
             Ok(()) => {
-                let cluster = self.node.place.cluster.clone();
+                let cluster = self.state.node.place.cluster.clone();
                 let key = controller.to_vec();
-                self.actions
+                self.state
+                    .actions
                     .push(Action::CheckControllerKey { cluster, key });
             }
-            Err(e) => self.actions.send(LauncherEvent::SessionBegun(Some(e))),
+            Err(e) => self
+                .state
+                .actions
+                .send(LauncherEvent::SessionBegun(Some(e))),
         }
     }
 
@@ -121,11 +125,13 @@ impl Launcher {
         let begun = self.session.checked(checked);
         if begun.is_ok() {
             // It sends what later orders refer to once more.
-            self.blobs.clear();
-            self.contexts.clear();
-            self.drop_unused_scripts();
+            self.launches.scripts.blobs.clear();
+            self.launches.scripts.contexts.clear();
+            self.launches.scripts.drop_unused_scripts(&mut self.state);
         }
-        self.actions.send(LauncherEvent::SessionBegun(begun.err()));
+        self.state
+            .actions
+            .send(LauncherEvent::SessionBegun(begun.err()));
     }
 }
 

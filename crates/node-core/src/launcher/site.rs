@@ -2,9 +2,9 @@
 //! `HealthCheckProgram` is run when an agent has come to its controller, and then again and again. What it finds it acts
 //! upon itself, with scontrol as a rule.
 
-use super::Launcher;
 use super::actions::Actions;
 use super::event::{Action, SiteProgram, TimerKey};
+use super::state::State;
 use crate::signals;
 use muster_proto::node::HealthCheck;
 use std::collections::BTreeMap;
@@ -65,66 +65,73 @@ impl SitePrograms {
     }
 }
 
-impl Launcher {
-    pub(super) fn check_health(&mut self) {
-        let Some(check) = self.site.health_check.clone() else {
+impl SitePrograms {
+    pub(super) fn check_health(&mut self, state: &mut State) {
+        let Some(check) = self.health_check.clone() else {
             return;
         };
         let once = check.interval_s == 0 || check.states.iter().any(|s| s == "START_ONLY");
         if !once {
             let interval_ms = u64::from(check.interval_s) * 1000;
-            self.actions.set_timer(TimerKey::HealthCheck, interval_ms);
+            state.actions.set_timer(TimerKey::HealthCheck, interval_ms);
         }
-        if !self.site.runs_health_check() && self.is_in_state(&check.states) {
-            self.site.is_starting = true;
-            let (kind, env) = (SiteProgram::HealthCheck, self.node.site_env());
+        if !self.runs_health_check() && self.is_in_state(state, &check.states) {
+            self.is_starting = true;
+            let (kind, env) = (SiteProgram::HealthCheck, state.node.site_env());
             let program = check.program;
             let start = Action::StartSiteProgram { kind, program, env };
-            self.actions.push(start);
+            state.actions.push(start);
         }
     }
 
     /// Runs `RebootProgram`. It may not come back.
-    pub(super) fn reboot(&mut self) {
-        match self.node.settings.reboot_program.clone() {
+    pub(super) fn reboot(&mut self, state: &mut State) {
+        match state.node.settings.reboot_program.clone() {
             Some(program) => {
-                self.actions
+                state
+                    .actions
                     .log(format!("this node is rebooted by {program}"));
-                let (kind, env) = (SiteProgram::Reboot, self.node.site_env());
+                let (kind, env) = (SiteProgram::Reboot, state.node.site_env());
                 let start = Action::StartSiteProgram { kind, program, env };
-                self.actions.push(start);
+                state.actions.push(start);
             }
-            None => self
+            None => state
                 .actions
                 .log("a reboot is ordered, but there is no RebootProgram"),
         }
     }
 
-    pub(super) fn site_program_started(&mut self, kind: SiteProgram, pid: Result<i32, String>) {
+    pub(super) fn site_program_started(
+        &mut self,
+        state: &mut State,
+        kind: SiteProgram,
+        pid: Result<i32, String>,
+    ) {
         let (key, program) = match kind {
             SiteProgram::HealthCheck => {
-                self.site.is_starting = false;
-                let check = self.site.health_check.as_ref();
+                self.is_starting = false;
+                let check = self.health_check.as_ref();
                 ("HealthCheckProgram", check.map(|c| c.program.clone()))
             }
-            SiteProgram::Reboot => ("RebootProgram", self.node.settings.reboot_program.clone()),
+            SiteProgram::Reboot => ("RebootProgram", state.node.settings.reboot_program.clone()),
         };
         let what = format!("{key}={}", program.unwrap_or_default());
         match pid {
             Ok(pid) => {
-                self.actions
+                state
+                    .actions
                     .set_timer(TimerKey::SiteProgram(pid), TIME_LIMIT_MS);
-                self.roles.insert(pid, super::Role::Site);
-                self.site.running.insert(pid, (kind, what));
+                state.roles.insert(pid, super::state::Role::Site);
+                self.running.insert(pid, (kind, what));
             }
-            Err(e) => self.actions.log(format!("{what}: fork: {e}")),
+            Err(e) => state.actions.log(format!("{what}: fork: {e}")),
         }
     }
 
     /// Whether the node is in one of these states: IDLE, MIXED, ALLOC; others fit always.
-    fn is_in_state(&self, states: &[String]) -> bool {
-        let cpus = self.node.claim.cpus.unwrap_or(self.node.setup.cpus);
-        let here = self.jobs.values().filter(|e| !e.phase.is_released());
+    pub(super) fn is_in_state(&self, state: &State, states: &[String]) -> bool {
+        let cpus = state.node.claim.cpus.unwrap_or(state.node.setup.cpus);
+        let here = state.jobs.values().filter(|e| !e.phase.is_released());
         let shares = here.filter_map(|e| e.share());
         let now = match shares.map(|share| share.cpus.len()).sum() {
             0 => "IDLE",

@@ -1,11 +1,12 @@
 //! Steps of jobs: a step daemon is started for each, or one that has had a step is given it; ended with its job; and its result
 //! is kept until the agent knows it. The executor delivers what step daemons have reported before what the agent says.
 
-use super::end::{EncodedEnd, lost};
-use super::event::{Action, FdsId, ResultPurpose, StartedStepd, StepdId};
+use super::Phase;
+use super::end::EncodedEnd;
+use super::event::{Action, FdsId, ResultPurpose, StepdId};
 use super::job::{EarlyStep, JobEntry};
 use super::node::Node;
-use super::{Launcher, Phase, Role};
+use super::state::State;
 use crate::kept::is_kept_of;
 use crate::messages::StepBounds;
 use crate::messages::{
@@ -16,7 +17,6 @@ use crate::pmix_place::SHARED_MEMORY;
 use crate::signals;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
 use muster_model::ids::{Attempt, JobId, StepNo};
-use muster_model::job::StepEnd;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -35,15 +35,6 @@ pub(super) struct Stepd {
     pub(super) is_owned: bool,
     /// An earlier launcher started it. It gets no other step.
     pub(super) is_adopted: bool,
-}
-
-/// What a connection is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepdPlace {
-    /// It runs a step.
-    Step(JobAttempt, StepNo),
-    /// It waits for another.
-    Spare(JobAttempt),
 }
 
 /// A step and its daemon.
@@ -80,13 +71,13 @@ pub(super) struct Placing {
     /// The step; none once it was handed to the executor with a new daemon.
     next: Option<NextStep>,
     bounds: StepBounds,
-    fds: FdsId,
+    pub(super) fds: FdsId,
     random: u64,
-    is_direct: bool,
-    socket: PathBuf,
-    dirs: Vec<PathBuf>,
+    pub(super) is_direct: bool,
+    pub(super) socket: PathBuf,
+    pub(super) dirs: Vec<PathBuf>,
     /// The daemon to which it is given.
-    spare: Option<Stepd>,
+    pub(super) spare: Option<Stepd>,
 }
 
 /// The step that a file is the result of ([`result_path`]).
@@ -115,7 +106,7 @@ impl JobEntry {
     }
 
     /// Steps that have not ended as far as is known.
-    fn live_steps(&self) -> Vec<StepNo> {
+    pub(super) fn live_steps(&self) -> Vec<StepNo> {
         let live = self.steps.iter().filter(|(_, p)| p.ended.is_none());
         live.map(|(step, _)| *step).collect()
     }
@@ -139,7 +130,7 @@ impl JobEntry {
     }
 
     /// A step that has not ended.
-    fn live_step(&self, step: StepNo) -> Option<&StepProcess> {
+    pub(super) fn live_step(&self, step: StepNo) -> Option<&StepProcess> {
         self.steps.get(&step).filter(|p| p.ended.is_none())
     }
 }
@@ -167,7 +158,7 @@ impl Node {
     }
 }
 
-impl Launcher {
+impl State {
     /// Starts a step daemon, or gives one that is there a step.
     pub(super) fn start_step(&mut self, order: Box<StepOrder>, fds: Option<FdsId>, random: u64) {
         let early = EarlyStep { order, fds, random };
@@ -198,7 +189,7 @@ impl Launcher {
 
     /// Keeps a step's start until its job has begun, with its prolog, and the user's groups are known; gives it back if there
     /// is nothing to wait for.
-    fn wait_for_job(&mut self, early: EarlyStep) -> Option<EarlyStep> {
+    pub(super) fn wait_for_job(&mut self, early: EarlyStep) -> Option<EarlyStep> {
         let run = early.order.run;
         let is_here = |e: &&JobEntry| !e.phase.is_leaving();
         let Some(entry) = self.jobs.get(&run).filter(is_here) else {
@@ -234,7 +225,13 @@ impl Launcher {
         }
     }
 
-    fn place_step(&mut self, order: Box<StepOrder>, bounds: StepBounds, fds: FdsId, random: u64) {
+    pub(super) fn place_step(
+        &mut self,
+        order: Box<StepOrder>,
+        bounds: StepBounds,
+        fds: FdsId,
+        random: u64,
+    ) {
         let (run, step) = (order.run, order.launch.step);
         let is_direct = order.direct;
         let next = NextStep {
@@ -262,7 +259,7 @@ impl Launcher {
     }
 
     /// Has a daemon take the step: one that is there and that the agent has no connection to, or a new one.
-    fn find_stepd(&mut self, run: JobAttempt, step: StepNo) {
+    pub(super) fn find_stepd(&mut self, run: JobAttempt, step: StepNo) {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
@@ -293,9 +290,9 @@ impl Launcher {
         self.start_stepd(run, step);
     }
 
-    fn start_stepd(&mut self, run: JobAttempt, step: StepNo) {
-        let placing = |launcher: &mut Launcher| {
-            let entry = launcher.jobs.get_mut(&run)?;
+    pub(super) fn start_stepd(&mut self, run: JobAttempt, step: StepNo) {
+        let placing = |state: &mut State| {
+            let entry = state.jobs.get_mut(&run)?;
             let placing = entry.placing.get_mut(&step)?;
             Some((placing.next.take()?, placing.bounds.clone(), placing.random))
         };
@@ -335,129 +332,9 @@ impl Launcher {
         });
     }
 
-    fn take_placing(&mut self, run: JobAttempt, step: StepNo) -> Option<Placing> {
+    pub(super) fn take_placing(&mut self, run: JobAttempt, step: StepNo) -> Option<Placing> {
         self.is_unsettled = true;
         self.jobs.get_mut(&run)?.placing.remove(&step)
-    }
-
-    /// A step daemon was started, or could not be.
-    pub(super) fn stepd_started(
-        &mut self,
-        run: JobAttempt,
-        step: StepNo,
-        started: Result<StartedStepd, String>,
-    ) {
-        let Some(placing) = self.take_placing(run, step) else {
-            return;
-        };
-        self.actions.push(Action::CloseFds(placing.fds));
-        match started {
-            Ok(StartedStepd { stepd, pid, wire }) => {
-                let stepd = Stepd {
-                    id: stepd,
-                    pid,
-                    socket: placing.socket.clone(),
-                    is_owned: true,
-                    is_adopted: false,
-                };
-                self.sessions.insert(pid, run);
-                self.step_ready((run, step), stepd, placing, wire);
-            }
-            Err(error) => self
-                .actions
-                .send(LauncherEvent::StepFailed { run, step, error }),
-        }
-    }
-
-    /// Whether a daemon that has had a step has got this one.
-    pub(super) fn step_given(&mut self, run: JobAttempt, step: StepNo, is_sent: bool) {
-        let entry = self.jobs.get_mut(&run);
-        let placing = entry.and_then(|e| e.placing.get_mut(&step));
-        let Some(mut spare) = placing.and_then(|p| p.spare.take()) else {
-            return;
-        };
-        if is_sent {
-            let Some(placing) = self.take_placing(run, step) else {
-                return;
-            };
-            self.actions.push(Action::CloseFds(placing.fds));
-            spare.is_owned = true;
-            return self.step_ready((run, step), spare, placing, None);
-        }
-        self.actions
-            .push(Action::Signal(spare.pid, signals::SIGKILL));
-        self.actions.push(Action::RemoveSocket(spare.socket));
-        self.close_stepd(spare.id);
-        self.find_stepd(run, step);
-    }
-
-    fn step_ready(
-        &mut self,
-        (run, step): (JobAttempt, StepNo),
-        stepd: Stepd,
-        placing: Placing,
-        wire: Option<String>,
-    ) {
-        let (id, pid) = (stepd.id, stepd.pid);
-        let socket = stepd.socket.to_string_lossy().into_owned();
-        self.enter_step(run, step, stepd, placing.dirs);
-        self.actions.push(Action::ListenTo(id));
-        self.actions.send(LauncherEvent::StepReady {
-            run,
-            step,
-            socket,
-            wire,
-            direct: placing.is_direct,
-            pid,
-        });
-        if self.jobs.get(&run).is_some_and(|e| e.phase.is_leaving()) {
-            self.end_step(run, step);
-        }
-    }
-
-    /// A step runs in a daemon to which there is a connection.
-    pub(super) fn enter_step(
-        &mut self,
-        run: JobAttempt,
-        step: StepNo,
-        stepd: Stepd,
-        dirs: Vec<PathBuf>,
-    ) {
-        let (id, pid) = (stepd.id, stepd.pid);
-        self.records.step(run, step, pid);
-        self.roles.insert(pid, Role::Step(run, step));
-        self.stepds.insert(id, StepdPlace::Step(run, step));
-        if let Some(entry) = self.jobs.get_mut(&run) {
-            let process = StepProcess {
-                dirs,
-                ..StepProcess::new(pid, Some(stepd))
-            };
-            entry.enter_step(step, process);
-        }
-    }
-
-    /// A step daemon reports that a step has ended.
-    pub(super) fn step_reported(&mut self, id: StepdId, step: StepNo, end: EncodedEnd) {
-        // Another step is one that a lost agent gave, and did not report.
-        let Some(StepdPlace::Step(run, current)) = self.stepds.get(&id).copied() else {
-            return;
-        };
-        let entry = self.jobs.get_mut(&run).filter(|_| current == step);
-        let process = entry.and_then(|e| e.steps.get_mut(&step));
-        let Some((stepd, process)) = process.and_then(|p| Some((p.stepd.take()?, p))) else {
-            return;
-        };
-        process.is_reported = true;
-        self.actions.push(Action::StopListening(id));
-        self.records.step_ended(run, step, end.clone());
-        self.end_of_step(run, step, end, stepd.is_owned);
-        if stepd.is_adopted {
-            self.roles.remove(&stepd.pid);
-            self.actions.push(Action::Unwatch(stepd.pid));
-            self.dismiss(stepd);
-        } else {
-            self.keep_spare(run, stepd);
-        }
     }
 
     /// What it has not reported is in its file, or lost: the end of its process says so.
@@ -477,65 +354,6 @@ impl Launcher {
         self.actions.push(Action::RemoveSocket(socket));
         self.actions
             .push(Action::ReadResult(run, step, ResultPurpose::DaemonEnded));
-    }
-
-    pub(super) fn result_read(
-        &mut self,
-        (run, step): (JobAttempt, StepNo),
-        purpose: ResultPurpose,
-        result: Option<(StepEnd, KeptEntries)>,
-    ) {
-        let now = self.now.wall;
-        match purpose {
-            ResultPurpose::DaemonEnded | ResultPurpose::DaemonWentOn => {
-                let entry = self.jobs.get(&run);
-                let Some(pid) = entry.and_then(|e| e.live_step(step)).map(|p| p.pid) else {
-                    return;
-                };
-                if result.is_none() && purpose == ResultPurpose::DaemonEnded && pid > 0 {
-                    let of = self.members(run);
-                    self.actions.push(Action::KillRemnants(of, pid));
-                }
-                let end = result.map_or_else(|| lost(now), |(end, _)| end);
-                self.end_of_step(run, step, EncodedEnd::of(&end), false);
-            }
-            ResultPurpose::Assigned => {
-                self.actions.push(Action::RemoveResult(run, step));
-                let end = Box::new(result.map_or_else(|| lost(now), |(end, _)| end));
-                self.actions
-                    .send(LauncherEvent::StepEnded { run, step, end });
-            }
-            ResultPurpose::Found => {
-                if let Some((end, kept)) = result {
-                    self.step_found(run, step, &end, kept);
-                }
-            }
-        }
-    }
-
-    /// `is_known`: the agent knows of it.
-    pub(super) fn end_of_step(
-        &mut self,
-        run: JobAttempt,
-        step: StepNo,
-        end: EncodedEnd,
-        is_known: bool,
-    ) {
-        let Some(process) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
-            return;
-        };
-        let dirs = std::mem::take(&mut process.dirs);
-        process.ended = Some(end.clone());
-        if let Some(stepd) = process.stepd.take() {
-            self.close_stepd(stepd.id);
-        }
-        self.remove_dirs(run, dirs);
-        if !is_known {
-            let end = Box::new(end.decoded(self.now.wall));
-            self.actions
-                .send(LauncherEvent::StepEnded { run, step, end });
-        }
-        self.is_unsettled = true;
     }
 
     /// The lead knows how a step ended here.
@@ -604,21 +422,6 @@ impl Launcher {
         }
     }
 
-    /// A daemon does not take what was sent: what has to reach it reaches it by a signal.
-    pub(super) fn not_sent(&mut self, id: StepdId, command: &StepdCommand) {
-        let Some(StepdPlace::Step(run, step)) = self.stepds.get(&id).copied() else {
-            return;
-        };
-        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
-        if let (StepdCommand::EndStep, Some(process)) = (command, process)
-            && process.ended.is_none()
-            && process.pid > 0
-        {
-            let pid = process.pid;
-            self.actions.push(Action::Signal(pid, signals::SIGTERM));
-        }
-    }
-
     /// The tasks of a step may run for another time.
     pub(super) fn limit_step(&mut self, run: JobAttempt, step: StepNo, seconds: Option<u64>) {
         self.command_step(run, step, StepdCommand::SetTimeLimit(seconds));
@@ -630,7 +433,7 @@ impl Launcher {
         self.command_step(run, step, StepdCommand::PrintLine(line));
     }
 
-    fn command_step(&mut self, run: JobAttempt, step: StepNo, command: StepdCommand) {
+    pub(super) fn command_step(&mut self, run: JobAttempt, step: StepNo, command: StepdCommand) {
         let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         let stepd = process.and_then(|p| p.stepd.as_ref()).map(|s| s.id);
         // A daemon that does not read is being killed.
@@ -664,10 +467,56 @@ impl Launcher {
     }
 
     /// What is kept of a step, for its daemon.
-    fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
+    pub(super) fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
         let kept = self.records.kept(run);
         let of_step = kept.filter(|(key, _)| is_kept_of(*key, step));
         of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
+    }
+
+    /// There is another agent: it has no connections to daemons that are here.
+    pub(super) fn disown_stepds(&mut self) {
+        for entry in self.jobs.values_mut() {
+            let busy = entry.steps.values_mut().filter_map(|p| p.stepd.as_mut());
+            busy.chain(&mut entry.spares)
+                .for_each(|stepd| stepd.is_owned = false);
+        }
+    }
+
+    pub(super) fn may_have_step(&self, run: JobAttempt, step: StepNo) -> bool {
+        let entry = self.jobs.get(&run).filter(|e| !e.phase.is_released());
+        entry.is_some_and(|e| !e.had_step(step))
+    }
+
+    pub(super) fn enter_assigned(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
+        self.records.step(run, step, pid);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.enter_step(step, StepProcess::new(pid, None));
+        if entry.phase.is_ending() {
+            self.end_step(run, step);
+        }
+    }
+
+    /// A step that was given ended with its daemon before this process knew of it.
+    pub(super) fn report_lost(&mut self, run: JobAttempt, step: StepNo) {
+        self.actions
+            .push(Action::ReadResult(run, step, ResultPurpose::Assigned));
+    }
+
+    /// Takes in results of steps that are known from nowhere else.
+    pub(super) fn results_listed(&mut self, results: Vec<(JobAttempt, StepNo)>) {
+        for (run, step) in results {
+            let Some(entry) = self.jobs.get(&run).filter(|e| !e.phase.is_released()) else {
+                continue;
+            };
+            if entry.forgotten_steps.contains(&step) {
+                self.actions.push(Action::RemoveResult(run, step));
+            } else if !entry.steps.contains_key(&step) {
+                let purpose = ResultPurpose::Found;
+                self.actions.push(Action::ReadResult(run, step, purpose));
+            }
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use muster_model::cpuset::CpuSet;
 use muster_model::effect::TerminateReason;
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::ids::{BlobId, StepNo};
 use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_model::spec::{JobKind, JobSpec, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -25,6 +26,7 @@ use muster_proto::step::{StepLaunch, StepSpec};
 use muster_proto::version::Greeting;
 use muster_trust::{KEY, KeyPair, Receiver, SessionPeers};
 use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 
 const UID: u32 = 1000;
 const SCRIPT: BlobId = BlobId([5; 32]);
@@ -383,8 +385,8 @@ impl World {
 
     /// The agent knows of each end that the launcher knows.
     fn check_ends(&self) {
-        let is_attached = self.launcher.actions.is_attached;
-        for (run, entry) in self.launcher.jobs.iter().filter(|_| is_attached) {
+        let is_attached = self.launcher.state.actions.is_attached;
+        for (run, entry) in self.launcher.state.jobs.iter().filter(|_| is_attached) {
             for (step, _) in entry.steps.iter().filter(|(_, p)| p.ended.is_some()) {
                 let is_end = |event: &LauncherEvent| match event {
                     LauncherEvent::StepEnded {
@@ -590,13 +592,14 @@ impl World {
 
     fn phase(&self, run: JobAttempt) -> Phase {
         self.launcher
+            .state
             .jobs
             .get(&run)
             .map_or(Phase::Gone, |e| e.phase)
     }
 
     fn script(&self, run: JobAttempt) -> i32 {
-        self.launcher.jobs[&run].script.expect("it runs")
+        self.launcher.state.jobs[&run].script.expect("it runs")
     }
 
     fn program(&self, run: JobAttempt) -> i32 {

@@ -2,9 +2,9 @@
 //! done: equal signals of a job are one while they wait, and with each wake-up of the process every user gets so much of this.
 //! What begins and ends jobs and steps does not wait for it.
 
+use super::JobEntry;
 use super::actions::Actions;
 use super::event::TimerKey;
-use super::{JobEntry, Launcher};
 use crate::messages::JobAttempt;
 use muster_model::command::SignalScope;
 use muster_model::ids::StepNo;
@@ -162,21 +162,5 @@ fn take_turn(
     {
         *left = left.saturating_sub(delivery.searches(job));
         round.push((run, delivery));
-    }
-}
-
-impl Launcher {
-    /// Carries out what had to wait for its turn.
-    pub(super) fn deliver(&mut self, round: Round) {
-        for (run, delivery) in round {
-            match delivery {
-                Delivery::Signal {
-                    step,
-                    signal,
-                    scope,
-                } => self.signal(run, step, signal, scope),
-                Delivery::EndStep(step) => self.end_step(run, step),
-            }
-        }
     }
 }

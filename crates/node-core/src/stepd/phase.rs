@@ -143,61 +143,6 @@ impl Move {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fmt::Write as _;
-    use std::path::Path;
-
-    const HEAD: &str = "\
-# The life of a step in its daemon
-
-Written from the table in `crates/node-core/src/stepd/phase.rs` by its test; change the table, then run
-`UPDATE_DOCS=1 cargo test -p muster-node-core`.
-
-Rows are what happens, columns the phase in which the step daemon of a node has its part of the step, cells the phase that follows.
-A dot is what cannot happen: the daemon logs it and leaves the step as it is.
-
-* `Waiting`: srun has not come. After 30 seconds the step is ended. A direct step does not wait: srun's streams come with it.
-* `Cancelled`: it was ended before srun came, and none of its tasks has begun.
-* `Starting`: its tasks are forked and prepare themselves; they are let go together, once the MPI host, if there is one, is ready.
-* `Running`: its tasks run. A task that has nobody to wait for does so at once.
-* `Ending`: its tasks have got SIGTERM, and get SIGKILL when `KillWait` is over; or SIGKILL at once, where the step has failed.
-* `Draining`: all tasks and their epilogs have ended, and what they left behind is killed. Their output is sent, and srun takes it.
-* `Closing`: the same of a step that was ended. It takes five seconds at most.
-* `Over`: it is reported to the launcher and the agent, or left in the step's result file. The daemon may be given another step.
-
-What the agents of the node and of the lead have of the step is in [step-states.md](step-states.md).
-
-";
-
-    fn table() -> String {
-        let mut text = HEAD.to_owned();
-        let names: Vec<String> = Phase::ALL.iter().map(|p| format!("{p:?}")).collect();
-        writeln!(text, "| | {} |", names.join(" | ")).unwrap();
-        writeln!(text, "|-|{}", "-|".repeat(names.len())).unwrap();
-        for happens in Move::ALL {
-            let cells = Phase::ALL.iter().map(|phase| match phase.after(happens) {
-                None => "·".to_owned(),
-                Some(next) if next == *phase => "stays".to_owned(),
-                Some(next) => format!("**{next:?}**"),
-            });
-            let cells: Vec<String> = cells.collect();
-            writeln!(text, "| {happens:?} | {} |", cells.join(" | ")).unwrap();
-        }
-        text
-    }
-
-    #[test]
-    fn the_printed_table_is_the_table() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stepd-states.md");
-        let table = table();
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(&path, &table).unwrap();
-        }
-        let known = std::fs::read_to_string(&path).expect("docs/stepd-states.md exists");
-        assert!(
-            known == table,
-            "docs/stepd-states.md is out of date; run UPDATE_DOCS=1 cargo test -p muster-node-core"
-        );
-    }
 
     /// A phase that nothing leaves would keep the step's share of the job for ever.
     #[test]

@@ -92,9 +92,8 @@ impl Agent {
             self.out.push(AgentAction::EndRequest(request));
         }
         // With its last node the controller ends the steps whose ends it has not got, and can only guess how they ended.
-        if !self.steps.leads_any(step.run) && self.jobs.take_held_release(step.run) {
-            let JobAttempt { job, attempt } = step.run;
-            self.reports.push(job, attempt, Report::Released);
+        if !self.steps.leads_any(step.run) {
+            self.jobs.steps_over(&mut self.reports, step.run);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Steps that were asked for and have not begun.
 
+use super::super::job_table::is_owner_key;
 use super::{Agent, CreateRequest, LedStepEvent, LedStepState, Waiting};
 use crate::agent::node_steps::Early;
 use crate::agent::{AfterRead, AgentAction, ConnId, Timer};
-use crate::job_table::is_owner_key;
 use crate::layout::{self, NoLayout};
 use crate::messages::JobAttempt;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -66,7 +66,12 @@ impl Agent {
         let by_key = spec.key.as_ref();
         let unknown_key =
             by_key.is_some_and(|key| self.jobs.with_owner_key(spec.job, key).is_none());
-        if unknown_key && self.jobs.latest(spec.job).is_none_or(|(_, j)| j.is_over()) {
+        if unknown_key
+            && self
+                .jobs
+                .latest(spec.job)
+                .is_none_or(|(_, j)| j.state.is_over())
+        {
             return Ok(None);
         }
         let job = by_key
@@ -83,7 +88,7 @@ impl Agent {
         if !rights::may_on_node(Request::CreateStep, uid, owner, has_key) {
             return Err(RefusalCode::AccessDenied.into());
         }
-        if job.is_over() {
+        if job.state.is_over() {
             return Err(RefusalCode::AlreadyDone.into());
         }
         if grant.resizes < spec.resizes {

@@ -170,10 +170,10 @@ fn a_step_ends_after_the_signals_that_it_was_sent() {
         signal: 10,
     }));
     world.deliver(Event::Command(LauncherCommand::EndStep { run: job, step }));
-    assert!(world.signals.is_empty() && world.launcher.jobs[&job].has_live_step());
+    assert!(world.signals.is_empty() && world.launcher.state.jobs[&job].has_live_step());
     world.finish_wakeup();
     assert_eq!(world.signals.len(), 1);
-    assert!(!world.launcher.jobs[&job].has_live_step());
+    assert!(!world.launcher.state.jobs[&job].has_live_step());
 }
 
 #[test]

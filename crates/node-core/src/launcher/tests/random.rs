@@ -80,7 +80,7 @@ fn choose<T: Copy>(all: &[T], number: usize) -> Option<T> {
 
 impl World {
     fn spares(&self) -> Vec<(JobAttempt, i32)> {
-        let jobs = self.launcher.jobs.iter();
+        let jobs = self.launcher.state.jobs.iter();
         let spares = jobs.flat_map(|(run, e)| e.spares.iter().map(|s| (*run, s.pid)));
         spares.collect()
     }
@@ -194,15 +194,19 @@ impl World {
     }
 
     fn assert_nothing_is_held(&self) {
-        assert!(self.launcher.jobs.is_empty());
+        assert!(self.launcher.state.jobs.is_empty());
         assert!(self.processes.is_empty(), "{:?}", self.processes);
         assert!(self.stepds.is_empty(), "{:?}", self.stepds);
         assert!(self.fds.is_empty(), "{:?}", self.fds);
         assert!(self.timers.is_empty(), "{:?}", self.timers);
         assert!(self.watched.is_empty(), "{:?}", self.watched);
-        assert!(self.launcher.roles.is_empty(), "{:?}", self.launcher.roles);
-        assert!(self.launcher.sessions.is_empty());
-        assert!(self.launcher.stepds.is_empty());
+        assert!(
+            self.launcher.state.roles.is_empty(),
+            "{:?}",
+            self.launcher.state.roles
+        );
+        assert!(self.launcher.state.sessions.is_empty());
+        assert!(self.launcher.launches.daemons.stepds.is_empty());
         let (_, old, _) = Records::read(&self.records, "boot");
         assert!(old.is_empty(), "{old:?}");
     }

@@ -453,7 +453,7 @@ fn steps_follow_each_other_in_one_daemon() {
     world.finish_wakeup();
     let (run, step, pid) = (job, StepNo(1), stepd);
     world.command(LauncherCommand::StepAssigned { run, step, pid });
-    assert!(world.launcher.jobs[&job].steps[&step].ended.is_some());
+    assert!(world.launcher.state.jobs[&job].steps[&step].ended.is_some());
     // A launcher that has lost its agent gives a step to the daemon.
     world.attach();
     world.start_step(job, StepNo(2));
@@ -511,7 +511,7 @@ fn a_process_that_is_not_of_the_job_runs_no_step() {
     });
     let is_end = |e: &&LauncherEvent| matches!(e, LauncherEvent::StepEnded { .. });
     assert_eq!(world.sent.iter().filter(is_end).count(), 2);
-    assert!(world.launcher.jobs[&job].steps.is_empty());
+    assert!(world.launcher.state.jobs[&job].steps.is_empty());
     assert!(world.signals.is_empty());
 }
 

@@ -1,0 +1,511 @@
+//! The connections to step daemons: what they report, and what is done with one whose step has ended. It waits for another step of
+//! its job: the agent gives it that by its own connection, and says so afterwards. Those that an earlier launcher has started are
+//! asked what they run; agent and launcher may both have been lost between a step and the message that it was given. Such a daemon
+//! knows what the launcher would have kept of the step; where it has ended meanwhile, its result says it.
+
+use super::end::EncodedEnd;
+use super::end::lost;
+use super::event::StartedStepd;
+use super::event::{Action, Belongs, ResultPurpose, StepdId};
+use super::state::{Role, State};
+use super::steps::{Placing, StepProcess, Stepd};
+use crate::messages::{
+    JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS,
+};
+use crate::signals;
+use crate::stepd_reuse::SPARES_MAX;
+use muster_model::ids::StepNo;
+use muster_model::job::StepEnd;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What a connection is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepdPlace {
+    /// It runs a step.
+    Step(JobAttempt, StepNo),
+    /// It waits for another.
+    Spare(JobAttempt),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct StepDaemons {
+    pub(super) stepds: BTreeMap<StepdId, StepdPlace>,
+}
+
+impl StepDaemons {
+    /// A step daemon was started, or could not be.
+    pub(super) fn stepd_started(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        step: StepNo,
+        started: Result<StartedStepd, String>,
+    ) {
+        let Some(placing) = state.take_placing(run, step) else {
+            return;
+        };
+        state.actions.push(Action::CloseFds(placing.fds));
+        match started {
+            Ok(StartedStepd { stepd, pid, wire }) => {
+                let stepd = Stepd {
+                    id: stepd,
+                    pid,
+                    socket: placing.socket.clone(),
+                    is_owned: true,
+                    is_adopted: false,
+                };
+                state.sessions.insert(pid, run);
+                self.step_ready(state, (run, step), stepd, placing, wire);
+            }
+            Err(error) => state
+                .actions
+                .send(LauncherEvent::StepFailed { run, step, error }),
+        }
+    }
+
+    /// Whether a daemon that has had a step has got this one.
+    pub(super) fn step_given(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        step: StepNo,
+        is_sent: bool,
+    ) {
+        let entry = state.jobs.get_mut(&run);
+        let placing = entry.and_then(|e| e.placing.get_mut(&step));
+        let Some(mut spare) = placing.and_then(|p| p.spare.take()) else {
+            return;
+        };
+        if is_sent {
+            let Some(placing) = state.take_placing(run, step) else {
+                return;
+            };
+            state.actions.push(Action::CloseFds(placing.fds));
+            spare.is_owned = true;
+            return self.step_ready(state, (run, step), spare, placing, None);
+        }
+        state
+            .actions
+            .push(Action::Signal(spare.pid, signals::SIGKILL));
+        state.actions.push(Action::RemoveSocket(spare.socket));
+        self.close_stepd(state, spare.id);
+        state.find_stepd(run, step);
+    }
+
+    pub(super) fn step_ready(
+        &mut self,
+        state: &mut State,
+        (run, step): (JobAttempt, StepNo),
+        stepd: Stepd,
+        placing: Placing,
+        wire: Option<String>,
+    ) {
+        let (id, pid) = (stepd.id, stepd.pid);
+        let socket = stepd.socket.to_string_lossy().into_owned();
+        self.enter_step(state, run, step, stepd, placing.dirs);
+        state.actions.push(Action::ListenTo(id));
+        state.actions.send(LauncherEvent::StepReady {
+            run,
+            step,
+            socket,
+            wire,
+            direct: placing.is_direct,
+            pid,
+        });
+        if state.jobs.get(&run).is_some_and(|e| e.phase.is_leaving()) {
+            state.end_step(run, step);
+        }
+    }
+
+    /// A step runs in a daemon to which there is a connection.
+    pub(super) fn enter_step(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        step: StepNo,
+        stepd: Stepd,
+        dirs: Vec<PathBuf>,
+    ) {
+        let (id, pid) = (stepd.id, stepd.pid);
+        state.records.step(run, step, pid);
+        state.roles.insert(pid, Role::Step(run, step));
+        self.stepds.insert(id, StepdPlace::Step(run, step));
+        if let Some(entry) = state.jobs.get_mut(&run) {
+            let process = StepProcess {
+                dirs,
+                ..StepProcess::new(pid, Some(stepd))
+            };
+            entry.enter_step(step, process);
+        }
+    }
+
+    /// A step daemon reports that a step has ended.
+    pub(super) fn step_reported(
+        &mut self,
+        state: &mut State,
+        id: StepdId,
+        step: StepNo,
+        end: EncodedEnd,
+    ) {
+        // Another step is one that a lost agent gave, and did not report.
+        let Some(StepdPlace::Step(run, current)) = self.stepds.get(&id).copied() else {
+            return;
+        };
+        let entry = state.jobs.get_mut(&run).filter(|_| current == step);
+        let process = entry.and_then(|e| e.steps.get_mut(&step));
+        let Some((stepd, process)) = process.and_then(|p| Some((p.stepd.take()?, p))) else {
+            return;
+        };
+        process.is_reported = true;
+        state.actions.push(Action::StopListening(id));
+        state.records.step_ended(run, step, end.clone());
+        self.end_of_step(state, run, step, end, stepd.is_owned);
+        if stepd.is_adopted {
+            state.roles.remove(&stepd.pid);
+            state.actions.push(Action::Unwatch(stepd.pid));
+            self.dismiss(state, stepd);
+        } else {
+            self.keep_spare(state, run, stepd);
+        }
+    }
+
+    pub(super) fn result_read(
+        &mut self,
+        state: &mut State,
+        (run, step): (JobAttempt, StepNo),
+        purpose: ResultPurpose,
+        result: Option<(StepEnd, KeptEntries)>,
+    ) {
+        let now = state.now.wall;
+        match purpose {
+            ResultPurpose::DaemonEnded | ResultPurpose::DaemonWentOn => {
+                let entry = state.jobs.get(&run);
+                let Some(pid) = entry.and_then(|e| e.live_step(step)).map(|p| p.pid) else {
+                    return;
+                };
+                if result.is_none() && purpose == ResultPurpose::DaemonEnded && pid > 0 {
+                    let of = state.members(run);
+                    state.actions.push(Action::KillRemnants(of, pid));
+                }
+                let end = result.map_or_else(|| lost(now), |(end, _)| end);
+                self.end_of_step(state, run, step, EncodedEnd::of(&end), false);
+            }
+            ResultPurpose::Assigned => {
+                state.actions.push(Action::RemoveResult(run, step));
+                let end = Box::new(result.map_or_else(|| lost(now), |(end, _)| end));
+                state
+                    .actions
+                    .send(LauncherEvent::StepEnded { run, step, end });
+            }
+            ResultPurpose::Found => {
+                if let Some((end, kept)) = result {
+                    self.step_found(state, run, step, &end, kept);
+                }
+            }
+        }
+    }
+
+    /// `is_known`: the agent knows of it.
+    pub(super) fn end_of_step(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        step: StepNo,
+        end: EncodedEnd,
+        is_known: bool,
+    ) {
+        let Some(process) = state
+            .jobs
+            .get_mut(&run)
+            .and_then(|e| e.steps.get_mut(&step))
+        else {
+            return;
+        };
+        let dirs = std::mem::take(&mut process.dirs);
+        process.ended = Some(end.clone());
+        if let Some(stepd) = process.stepd.take() {
+            self.close_stepd(state, stepd.id);
+        }
+        state.remove_dirs(run, dirs);
+        if !is_known {
+            let end = Box::new(end.decoded(state.now.wall));
+            state
+                .actions
+                .send(LauncherEvent::StepEnded { run, step, end });
+        }
+        state.is_unsettled = true;
+    }
+
+    /// A daemon does not take what was sent: what has to reach it reaches it by a signal.
+    pub(super) fn not_sent(&mut self, state: &mut State, id: StepdId, command: &StepdCommand) {
+        let Some(StepdPlace::Step(run, step)) = self.stepds.get(&id).copied() else {
+            return;
+        };
+        let process = state.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        if let (StepdCommand::EndStep, Some(process)) = (command, process)
+            && process.ended.is_none()
+            && process.pid > 0
+        {
+            let pid = process.pid;
+            state.actions.push(Action::Signal(pid, signals::SIGTERM));
+        }
+    }
+
+    /// Keeps a daemon whose step has ended, unless there are enough.
+    pub(super) fn keep_spare(&mut self, state: &mut State, run: JobAttempt, stepd: Stepd) {
+        state.roles.insert(stepd.pid, Role::Spare(run));
+        self.stepds.insert(stepd.id, StepdPlace::Spare(run));
+        match state.jobs.get_mut(&run) {
+            // Of its own, the agent says when there are enough.
+            Some(entry)
+                if !entry.phase.is_leaving()
+                    && (stepd.is_owned || entry.spares.len() < SPARES_MAX) =>
+            {
+                entry.spares.push(stepd);
+            }
+            _ => self.dismiss(state, stepd),
+        }
+    }
+
+    /// Has a daemon without a step end.
+    pub(super) fn dismiss(&mut self, state: &mut State, stepd: Stepd) {
+        if let Some(Role::Spare(run)) = state.roles.get(&stepd.pid)
+            && let Some(entry) = state.jobs.get_mut(run)
+        {
+            entry.dismissed.insert(stepd.pid);
+        }
+        state.actions.push(Action::RemoveSocket(stepd.socket));
+        // If it is gone already, there is nothing to do.
+        state
+            .actions
+            .push(Action::SendStepd(stepd.id, StepdCommand::Exit));
+        self.close_stepd(state, stepd.id);
+    }
+
+    pub(super) fn close_stepd(&mut self, state: &mut State, id: StepdId) {
+        self.stepds.remove(&id);
+        state.actions.push(Action::CloseStepd(id));
+    }
+
+    /// Has the daemons of a job that wait for another step end.
+    pub(super) fn dismiss_spares(&mut self, state: &mut State, run: JobAttempt) {
+        let entry = state.jobs.get_mut(&run);
+        let spares = entry.map(|e| std::mem::take(&mut e.spares));
+        for spare in spares.into_iter().flatten() {
+            self.dismiss(state, spare);
+        }
+    }
+
+    /// The agent has daemons enough that wait for a step.
+    pub(super) fn release_stepd(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
+        if let Some(spare) = state.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
+            self.dismiss(state, spare);
+        }
+    }
+
+    /// A daemon without a step has ended.
+    pub(super) fn spare_ended(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
+        if let Some(entry) = state.jobs.get_mut(&run) {
+            entry.dismissed.remove(&pid);
+        }
+        if let Some(spare) = state.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
+            state.actions.push(Action::RemoveSocket(spare.socket));
+            self.close_stepd(state, spare.id);
+        }
+    }
+
+    /// The agent has given a step to a daemon that waited for one.
+    pub(super) fn step_assigned(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        step: StepNo,
+        pid: i32,
+    ) {
+        if !state.may_have_step(run, step) {
+            return state.report_lost(run, step);
+        }
+        if let Some(spare) = state.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
+            let id = spare.id;
+            self.enter_step(state, run, step, spare, Vec::new());
+            // It may have ended, which was sent with the end of the one before.
+            return state.actions.push(Action::ListenTo(id));
+        }
+        match state.roles.get(&pid) {
+            // It has been dismissed meanwhile.
+            Some(Role::Spare(of)) if *of == run => {
+                state.roles.insert(pid, Role::Step(run, step));
+                if let Some(entry) = state.jobs.get_mut(&run) {
+                    entry.dismissed.remove(&pid);
+                }
+                state.enter_assigned(run, step, pid);
+            }
+            Some(_) => {
+                state
+                    .actions
+                    .log_refusal(&format!("process {pid} is not of the job"));
+                state.report_lost(run, step);
+            }
+            // An earlier launcher has started it, or the agent says what is not true.
+            None => state.actions.push(Action::WatchStepd(run, step, pid)),
+        }
+    }
+
+    /// Whether a step daemon that an earlier launcher has started is there, and whose it is.
+    pub(super) fn stepd_watched(
+        &mut self,
+        state: &mut State,
+        (run, step): (JobAttempt, StepNo),
+        pid: i32,
+        belongs: Option<Belongs>,
+    ) {
+        let process = state.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        let is_adopted = process.is_some_and(|p| p.pid == pid);
+        let is_it = match belongs {
+            None | Some(Belongs::ToSite) => false,
+            Some(Belongs::To(of)) => of == run,
+            // A daemon that has answered by its socket is what it says.
+            Some(Belongs::Unknown) => is_adopted || state.sessions.get(&pid) == Some(&run),
+        };
+        let is_it = is_it && (is_adopted || state.may_have_step(run, step));
+        if is_it {
+            state.roles.insert(pid, Role::Step(run, step));
+        } else if belongs.is_some() {
+            state.actions.push(Action::Unwatch(pid));
+        }
+        match (is_adopted, is_it) {
+            (true, true) => {}
+            (true, false) => state.stepd_ended(run, step),
+            (false, true) => state.enter_assigned(run, step, pid),
+            (false, false) => {
+                state
+                    .actions
+                    .log_refusal(&format!("process {pid} is not of the job"));
+                state.report_lost(run, step);
+            }
+        }
+    }
+
+    /// A daemon of an earlier launcher's has said what it runs, and is taken over. One whose version is not spoken here is left
+    /// alone: without a launcher it leaves a file when its step ends, which is when its process does.
+    pub(super) fn adopt(
+        &mut self,
+        state: &mut State,
+        id: StepdId,
+        socket: PathBuf,
+        running: RunningStep,
+    ) {
+        let RunningStep {
+            run,
+            step,
+            pid,
+            dirs,
+            kept,
+            greeting,
+        } = running;
+        let theirs = greeting.unwrap_or_default();
+        let is_too_old = VERSIONS.is_too_old(&theirs);
+        if is_too_old {
+            let they = format!("the step daemon {pid} of step {}.{step}", run.job);
+            let why = VERSIONS.difference(&theirs, &they, "the launcher");
+            state.actions.log(format!(
+                "{why}; it is left alone, and what comes of the step is reported when it has ended"
+            ));
+            state.actions.push(Action::CloseStepd(id));
+        }
+        let stepd = (!is_too_old).then_some(Stepd {
+            id,
+            pid,
+            socket,
+            is_owned: false,
+            is_adopted: true,
+        });
+        let Some(entry) = state.jobs.get_mut(&run).filter(|e| !e.phase.is_released()) else {
+            // Nobody knows of the job any more.
+            return stepd
+                .into_iter()
+                .for_each(|stepd| self.dismiss(state, stepd));
+        };
+        let is_ending = entry.phase.is_ending();
+        match entry.steps.get_mut(&step) {
+            Some(process) if process.ended.is_some() => {
+                return stepd
+                    .into_iter()
+                    .for_each(|stepd| self.dismiss(state, stepd));
+            }
+            Some(process) => process.stepd = stepd,
+            None => {
+                if !dirs.is_empty() {
+                    state.records.step_dirs(run, step, &dirs);
+                }
+                state.records.step(run, step, pid);
+                let process = StepProcess {
+                    dirs,
+                    ..StepProcess::new(pid, stepd)
+                };
+                entry.enter_step(step, process);
+                note_found(state, run, step, kept);
+                state.actions.push(Action::WatchStepd(run, step, pid));
+            }
+        }
+        if !is_too_old {
+            self.stepds.insert(id, StepdPlace::Step(run, step));
+        }
+        end_steps_before(state, run, step, pid);
+        if is_ending {
+            state.end_step(run, step);
+        }
+        if !is_too_old {
+            // It may have ended since.
+            state.actions.push(Action::ListenTo(id));
+        }
+    }
+
+    pub(super) fn step_found(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        step: StepNo,
+        end: &StepEnd,
+        kept: KeptEntries,
+    ) {
+        let is_new = |e: &&mut super::JobEntry| !e.phase.is_released() && !e.had_step(step);
+        let Some(entry) = state.jobs.get_mut(&run).filter(is_new) else {
+            return;
+        };
+        entry.enter_step(step, StepProcess::new(0, None));
+        note_found(state, run, step, kept);
+        self.end_of_step(state, run, step, EncodedEnd::of(end), false);
+    }
+}
+
+/// Steps that a daemon had before this one have ended, which the launcher before had not received. A daemon that goes on
+/// to another step leaves what was not received.
+fn end_steps_before(state: &mut State, run: JobAttempt, step: StepNo, pid: i32) {
+    let entry = state.jobs.get(&run);
+    for earlier in entry.map_or_else(Vec::new, |e| e.live_steps_in(pid)) {
+        if earlier != step {
+            let purpose = ResultPurpose::DaemonWentOn;
+            state
+                .actions
+                .push(Action::ReadResult(run, earlier, purpose));
+        }
+    }
+}
+
+/// What was to be kept of a step that nobody had reported.
+fn note_found(state: &mut State, run: JobAttempt, step: StepNo, kept: KeptEntries) {
+    state
+        .actions
+        .log(format!("step {}.{} was not on file", run.job, step.0));
+    for (key, bytes) in &kept {
+        if !state.records.keeps(run, *key) {
+            state.records.keep(run, *key, bytes.clone());
+        }
+    }
+    state
+        .actions
+        .send(LauncherEvent::StepFound { run, step, kept });
+}

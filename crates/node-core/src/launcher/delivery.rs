@@ -1,0 +1,96 @@
+//! How a signal, or the order to end, reaches the processes of a job.
+
+use super::event::Action;
+use super::job::JobEntry;
+use super::state::State;
+use crate::messages::{JobAttempt, LauncherEvent};
+use crate::signals;
+use muster_model::command::SignalScope;
+use muster_model::ids::StepNo;
+use std::path::PathBuf;
+
+impl State {
+    /// Signals the script that it should end.
+    pub(super) fn ask_to_end(&mut self, run: JobAttempt) {
+        self.signal_script(run, signals::SIGCONT);
+        self.signal_script(run, signals::SIGTERM);
+    }
+
+    /// Has directories of a job's removed; it ends when they are, or it has taken too long.
+    pub(super) fn remove_dirs(&mut self, run: JobAttempt, dirs: Vec<PathBuf>) {
+        if !dirs.is_empty() {
+            self.actions.push(Action::RemoveDirs(run, dirs));
+        }
+    }
+
+    pub(super) fn signal(
+        &mut self,
+        run: JobAttempt,
+        step: Option<StepNo>,
+        signal: i32,
+        scope: SignalScope,
+    ) {
+        match (step, scope) {
+            (Some(StepNo::BATCH), _) => self.signal_script(run, signal),
+            (Some(step), _) => self.signal_step(run, step, signal),
+            (None, SignalScope::Batch) => self.signal_script_alone(run, signal),
+            (None, SignalScope::Steps) => self.signal_steps(run, signal),
+            (None, SignalScope::Full) => {
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.is_stopped = match signal {
+                        signals::SIGSTOP => true,
+                        signals::SIGCONT => false,
+                        _ => entry.is_stopped,
+                    };
+                }
+                self.signal_script(run, signal);
+                self.signal_steps(run, signal);
+            }
+        }
+    }
+
+    pub(super) fn signal_steps(&mut self, run: JobAttempt, signal: i32) {
+        let entry = self.jobs.get(&run);
+        let steps = entry.map(|e| e.steps.keys().copied().collect::<Vec<_>>());
+        for step in steps.unwrap_or_default() {
+            self.signal_step(run, step, signal);
+        }
+    }
+
+    pub(super) fn signal_script_alone(&mut self, run: JobAttempt, signal: i32) {
+        match self.jobs.get_mut(&run) {
+            Some(JobEntry {
+                script: Some(pid), ..
+            }) => {
+                let pid = *pid;
+                self.actions.push(Action::Signal(pid, signal));
+            }
+            Some(entry) => drop(entry.keep_signal(signal)),
+            None => {}
+        }
+    }
+
+    /// Signals the script, its descendants, and orphans of the job: parents first, so that none sees a child end by the
+    /// signal, and goes on or ends by itself, before it has the signal too.
+    pub(super) fn signal_script(&mut self, run: JobAttempt, signal: i32) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if entry.keep_signal(signal) {
+            return;
+        }
+        let script = entry.script;
+        let of = self.members(run);
+        self.actions
+            .push(Action::SignalScript { of, script, signal });
+    }
+
+    /// The node is unfit for others: reported now, and to every agent that comes before the job is forgotten.
+    pub(super) fn report_fault(&mut self, run: JobAttempt, error: String) {
+        self.actions.log(format!("job {}: {error}", run.job));
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.fault = Some(error.clone());
+        }
+        self.actions.send(LauncherEvent::NodeFault { run, error });
+    }
+}

@@ -1,0 +1,135 @@
+//! The course of jobs on a node: what is between the events of their processes. How they begin is in `launch`, what the site runs
+//! around them in `programs`, and how they end in `ending`.
+
+use super::Move;
+use super::daemons::StepDaemons;
+use super::event::{self, Action};
+use super::programs::Programs;
+use super::records::Fault;
+use super::scripts::Scripts;
+use super::signals::Signals;
+use super::state::State;
+use super::writers::Writers;
+use crate::messages::{JobAttempt, LauncherEvent};
+use muster_model::job::Usage;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Launches {
+    pub(super) scripts: Scripts,
+    pub(super) programs: Programs,
+    pub(super) signals: Signals,
+    pub(super) writers: Writers,
+    pub(super) daemons: StepDaemons,
+    /// Those that wait until the last holder of their share is gone, in order.
+    pub(super) queued: Vec<JobAttempt>,
+    /// Jobs have left their shares since it was last looked for launches that wait for those.
+    pub(super) share_is_free: bool,
+    /// Jobs that begin when they are on file.
+    pub(super) recording: Vec<JobAttempt>,
+    /// Those of them whose lines are being written.
+    pub(super) being_recorded: Vec<JobAttempt>,
+    /// The record file could not be written in this wake-up.
+    pub(super) is_full: bool,
+}
+
+impl Launches {
+    /// A script ended, with a status if anyone knows it.
+    pub(super) fn script_ended(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        status: Option<i32>,
+        usage: Usage,
+        failure: Option<event::ScriptFailure>,
+    ) {
+        if let Some(failure) = failure {
+            let fault = match failure.is_nodes {
+                true => Fault::Node,
+                false => Fault::Job,
+            };
+            return self.fail(state, run, failure.error, fault);
+        }
+        let Some(status) = status else {
+            return self.finish(state, run, LauncherEvent::Vanished(run));
+        };
+        let end = state.now.wall;
+        state.records.ended(run, status, &usage, end);
+        let outcome = LauncherEvent::BatchEnded {
+            run,
+            status,
+            usage,
+            end,
+        };
+        self.finish(state, run, outcome);
+    }
+
+    pub(super) fn fail(&mut self, state: &mut State, run: JobAttempt, error: String, fault: Fault) {
+        state.records.failed(run, fault, &error);
+        self.finish(state, run, fault.event(run, error));
+    }
+
+    /// The script's part is over: reports it, and begins the job's end here.
+    pub(super) fn finish(&mut self, state: &mut State, run: JobAttempt, outcome: LauncherEvent) {
+        state.actions.send(outcome.clone());
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.script = None;
+        entry.is_starting = false;
+        entry.outcome = Some(outcome);
+        let has_steps = entry.has_live_step();
+        let happens = match has_steps {
+            true => Move::EndWithSteps,
+            false => Move::End,
+        };
+        self.begin_end(state, run, happens);
+        if has_steps {
+            state.end_all_steps(run, None);
+        }
+    }
+
+    pub(super) fn write_records(&mut self, state: &mut State) {
+        if let Some(lines) = state.records.take_pending() {
+            self.being_recorded = std::mem::take(&mut self.recording);
+            state.actions.push(Action::AppendRecords(lines));
+        } else if !state.records.has_pending() {
+            // What was noted of these is on file already: they have waited after that.
+            let recorded = std::mem::take(&mut self.recording);
+            recorded.into_iter().for_each(|run| self.begin(state, run));
+        }
+    }
+
+    pub(super) fn records_appended(
+        &mut self,
+        state: &mut State,
+        written: Result<(), event::Failure>,
+    ) {
+        let recorded = std::mem::take(&mut self.being_recorded);
+        if state.records.appended(written.is_ok()) {
+            let all = state.records.rewritten();
+            state.actions.push(Action::RewriteRecords(all));
+        }
+        match written {
+            Ok(()) => recorded.into_iter().for_each(|run| self.begin(state, run)),
+            Err(e) => {
+                self.is_full = true;
+                // What is lost here costs a job a second report after a crash of the launcher, never a second launch: those
+                // wait until they are on file.
+                let spool = state.node.setup.spool.display();
+                let line = format!("{spool}: attempts: {}", e.error);
+                state.actions.log(line);
+                for run in recorded {
+                    self.not_on_file(state, run, &e);
+                }
+            }
+        }
+    }
+
+    pub(super) fn records_rewritten(&mut self, state: &mut State, written: Result<(), String>) {
+        if let Err(e) = written {
+            let line = format!("{}: attempts: {e}", state.node.setup.spool.display());
+            state.actions.log(line);
+        }
+    }
+}

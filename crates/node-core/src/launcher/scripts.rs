@@ -1,0 +1,71 @@
+//! Scripts and contexts that the controller has sent in this session.
+
+use super::context::Contexts;
+use super::event::Action;
+use super::launch::{Batch, Refused};
+use super::state::State;
+use muster_model::ids::BlobId;
+use muster_proto::node::JobGrant;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Scripts {
+    pub(super) blobs: HashMap<BlobId, Rc<[u8]>>,
+    pub(super) contexts: Contexts,
+    /// Scripts to remove when the jobs that run them are forgotten.
+    pub(super) stale_scripts: HashSet<BlobId>,
+}
+
+impl Scripts {
+    /// What a batch job's script needs of what the controller has sent.
+    pub(super) fn batch_of(&mut self, grant: &JobGrant) -> Result<Batch, Refused> {
+        let spec = &grant.spec;
+        let blob = |scripts: &Scripts, id, what: &str| {
+            scripts.blobs.get(&id).cloned().ok_or_else(|| {
+                Refused::of_node(format!(
+                    "the controller did not send the job's {what} ({id:?})"
+                ))
+            })
+        };
+        let id = spec.script;
+        let id = id.ok_or_else(|| Refused::of_job("the job has no script"))?;
+        let text = blob(self, id, "script")?;
+        let context = match spec.context {
+            None => Rc::default(),
+            Some(id) => {
+                let bytes = blob(self, id, "execution context")?;
+                self.contexts.get(id, &bytes).map_err(Refused::of_job)?
+            }
+        };
+        Ok(Batch {
+            script: id,
+            text,
+            context,
+        })
+    }
+
+    /// Removes scripts that no job here runs.
+    pub(super) fn drop_unused_scripts(&mut self, state: &mut State) {
+        let used: HashSet<(BlobId, u32)> = state
+            .jobs
+            .values()
+            .filter_map(|e| {
+                let spec = &e.grant.as_ref()?.spec;
+                Some((spec.script?, spec.owner.uid))
+            })
+            .collect();
+        state.actions.push(Action::KeepScripts(used));
+    }
+
+    /// Removes a script that the controller does not refer to any more, once no job here runs it.
+    pub(super) fn drop_script(&mut self, state: &mut State, id: BlobId) {
+        let mut grants = state.jobs.values().filter_map(|e| e.grant.as_ref());
+        if grants.any(|grant| grant.spec.script == Some(id)) {
+            self.stale_scripts.insert(id);
+        } else {
+            state.actions.push(Action::DropScript(id));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Signals that the controller orders. They wait for their turn ([`WaitingSignals`]), and a job that is to be stopped may have to
+//! be asked first.
+
+use super::event::TimerKey;
+use super::job::JobEntry;
+use super::state::State;
+use super::waiting::{Delivery, Round, WaitingSignals};
+use crate::messages::JobAttempt;
+use crate::signals;
+use muster_model::command::SignalScope;
+use muster_model::ids::StepNo;
+use std::collections::BTreeSet;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Signals {
+    pub(super) waiting: WaitingSignals,
+    /// Jobs to which was announced that they will be stopped.
+    pub(super) stops: BTreeSet<JobAttempt>,
+}
+
+impl Signals {
+    pub(super) fn signal_ordered(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        step: Option<StepNo>,
+        signal: u32,
+        scope: SignalScope,
+    ) {
+        let Ok(signal) = i32::try_from(signal) else {
+            return;
+        };
+        let signal = match (step, scope, signal) {
+            (None, SignalScope::Full, signals::SIGSTOP) if self.stop_is_announced(state, run) => {
+                signals::SIGTSTP
+            }
+            (None, SignalScope::Full, signals::SIGCONT) => {
+                if self.stops.remove(&run) {
+                    state.actions.stop_timer(TimerKey::Stop(run));
+                }
+                signal
+            }
+            _ => signal,
+        };
+        let delivery = Delivery::signal(step, signal, scope);
+        let job = (state.jobs.get(&run), &mut state.actions);
+        self.waiting.add(job, run, delivery);
+    }
+
+    /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
+    pub(super) fn stop_is_announced(&mut self, state: &mut State, run: JobAttempt) -> bool {
+        let grace_ms = u64::from(state.node.settings.suspend_grace_s) * 1000;
+        let begun = |e: &JobEntry| !e.phase.has_not_begun();
+        if grace_ms == 0 || !state.jobs.get(&run).is_some_and(begun) {
+            return false;
+        }
+        if self.stops.insert(run) {
+            state.actions.set_timer(TimerKey::Stop(run), grace_ms);
+        }
+        true
+    }
+
+    /// Stops a job to which that was announced, unless it goes on by now.
+    pub(super) fn stop_announced(&mut self, state: &mut State, run: JobAttempt) {
+        let is_here = |e: &JobEntry| !e.phase.is_released();
+        if self.stops.remove(&run) && state.jobs.get(&run).is_some_and(is_here) {
+            let delivery = Delivery::signal(None, signals::SIGSTOP, SignalScope::Full);
+            let job = (state.jobs.get(&run), &mut state.actions);
+            self.waiting.add(job, run, delivery);
+        }
+    }
+
+    /// Carries out what had to wait for its turn.
+    pub(super) fn deliver(&mut self, state: &mut State, round: Round) {
+        for (run, delivery) in round {
+            match delivery {
+                Delivery::Signal {
+                    step,
+                    signal,
+                    scope,
+                } => state.signal(run, step, signal, scope),
+                Delivery::EndStep(step) => state.end_step(run, step),
+            }
+        }
+    }
+}

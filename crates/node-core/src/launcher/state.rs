@@ -1,0 +1,96 @@
+//! What the parts of the launcher share: the node, its jobs, their processes, and what is on file of them.
+
+use super::actions::Actions;
+use super::event::MessageKind;
+use super::groups::Groups;
+use super::job::JobEntry;
+use super::node::{Node, Setup};
+use super::phase::Move;
+use super::records::Records;
+use crate::messages::JobAttempt;
+use crate::now::Now;
+use muster_model::ids::StepNo;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A batch script.
+    Script(JobAttempt),
+    /// A step daemon.
+    Step(JobAttempt, StepNo),
+    /// A step daemon that waits for another step.
+    Spare(JobAttempt),
+    /// Writes a message of a job's.
+    Message(JobAttempt, MessageKind),
+    /// Removes directories of a step.
+    Remover(JobAttempt),
+    /// The programs that run before a job.
+    Prolog(JobAttempt),
+    /// Those that run after it.
+    Epilog(JobAttempt),
+    /// A program of the site that has to do with the node itself.
+    Site,
+    /// Another process, whose end matters only because something may be settled then.
+    Other,
+}
+
+/// See the module.
+pub(super) struct State {
+    pub(super) node: Node,
+    pub(super) now: Now,
+    pub(super) actions: Actions,
+    pub(super) groups: Groups,
+    /// Jobs of which launch or steps wait for the groups of their user.
+    pub(super) without_groups: BTreeSet<JobAttempt>,
+    pub(super) jobs: BTreeMap<JobAttempt, JobEntry>,
+    /// Processes that this launcher has started, or watches.
+    pub(super) roles: BTreeMap<i32, Role>,
+    /// Sessions that scripts and step daemons lead or led, by their number.
+    pub(super) sessions: HashMap<i32, JobAttempt>,
+    pub(super) records: Records,
+    /// Jobs that are ending.
+    pub(super) ending: BTreeSet<JobAttempt>,
+    /// Something may have changed for jobs that are ending.
+    pub(super) is_unsettled: bool,
+}
+
+impl State {
+    pub(super) fn new(setup: Setup, records: Records) -> State {
+        State {
+            node: Node::new(setup),
+            now: Now::default(),
+            actions: Actions::default(),
+            groups: Groups::default(),
+            without_groups: BTreeSet::new(),
+            jobs: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            sessions: HashMap::new(),
+            records,
+            ending: BTreeSet::new(),
+            is_unsettled: false,
+        }
+    }
+
+    /// Takes a job to its next phase; whether that is possible.
+    pub(super) fn advance(&mut self, run: JobAttempt, happens: Move) -> bool {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return false;
+        };
+        let from = entry.phase;
+        let Some(next) = from.after(happens) else {
+            debug_assert!(false, "job {}: {happens:?} in {from:?}", run.job);
+            self.actions.log(format!(
+                "job {}: {happens:?} is impossible in {from:?}",
+                run.job
+            ));
+            return false;
+        };
+        entry.phase = next;
+        match next.is_ending() {
+            true => self.ending.insert(run),
+            false => self.ending.remove(&run),
+        };
+        true
+    }
+}

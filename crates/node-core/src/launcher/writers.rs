@@ -1,0 +1,111 @@
+//! Processes that write messages into the standard error of scripts, and those that remove directories of steps: a job ends once
+//! they have ended.
+
+use super::event::{Action, MessageKind, TimerKey};
+use super::notices::Notices;
+use super::state::{Role, State};
+use crate::messages::JobAttempt;
+use crate::signals;
+
+/// How long a message may take to be written: a job that ends waits for it.
+const MESSAGE_WAIT_MS: u64 = 2000;
+/// How long the directories of a step may take to be removed: its job ends only then.
+const REMOVAL_WAIT_MS: u64 = 30_000;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Writers {
+    pub(super) notices: Notices,
+}
+
+impl Writers {
+    /// Prints a line for a script, and then kills it if that is wanted: it is printed before its end.
+    pub(super) fn print_in_script(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        text: String,
+        kill: bool,
+    ) {
+        let outlet = (&mut state.jobs, &mut state.actions);
+        if !kill {
+            self.notices.add(outlet, run, text);
+        } else if !(self.notices).print(outlet, run, Some(text), MessageKind::BeforeKill) {
+            state.signal_script(run, signals::SIGKILL);
+        }
+    }
+
+    pub(super) fn message_started(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        kind: MessageKind,
+        started: Result<i32, String>,
+    ) {
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.starting_writers = entry.starting_writers.saturating_sub(1);
+        match started {
+            Ok(pid) => {
+                entry.writers.insert(pid);
+                state.roles.insert(pid, Role::Message(run, kind));
+                state
+                    .actions
+                    .set_timer(TimerKey::Writer(run, pid), MESSAGE_WAIT_MS);
+            }
+            Err(e) => {
+                state.actions.log(format!(
+                    "job {}: its message cannot be written: {e}",
+                    run.job
+                ));
+                state.is_unsettled = true;
+                self.message_written(state, run, kind);
+            }
+        }
+    }
+
+    /// A message was written, or cannot be.
+    pub(super) fn message_written(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        kind: MessageKind,
+    ) {
+        match kind {
+            MessageKind::Notice => {
+                let outlet = (&mut state.jobs, &mut state.actions);
+                self.notices.written(outlet, run);
+            }
+            MessageKind::BeforeTerm => state.ask_to_end(run),
+            MessageKind::BeforeKill => state.signal_script(run, signals::SIGKILL),
+        }
+    }
+
+    pub(super) fn removal_started(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
+        state.roles.insert(pid, Role::Remover(run));
+        if let Some(entry) = state.jobs.get_mut(&run) {
+            entry.removers.insert(pid);
+            state
+                .actions
+                .set_timer(TimerKey::Writer(run, pid), REMOVAL_WAIT_MS);
+        }
+    }
+
+    /// A process that wrote a message or removed directories has ended.
+    pub(super) fn writer_ended(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
+        state.actions.stop_timer(TimerKey::Writer(run, pid));
+        if let Some(entry) = state.jobs.get_mut(&run) {
+            entry.writers.remove(&pid);
+            entry.removers.remove(&pid);
+        }
+    }
+
+    /// Kills a process that has not written its message in time, or not removed its directories.
+    pub(super) fn writer_late(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
+        let entry = state.jobs.get(&run);
+        if entry.is_some_and(|e| e.writers.contains(&pid) || e.removers.contains(&pid)) {
+            state.actions.push(Action::Signal(pid, signals::SIGKILL));
+        }
+    }
+}
