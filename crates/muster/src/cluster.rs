@@ -2,6 +2,7 @@
 
 use crate::daemon;
 use crate::given_conf;
+use crate::home::Home;
 use crate::install;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,76 +21,6 @@ use std::time::{Duration, Instant};
 
 /// How long the daemons of a private cluster may take to end.
 const DOWN_MAX: Duration = Duration::from_secs(20);
-
-/// Where a private cluster lives.
-struct Home(PathBuf);
-
-impl Home {
-    fn find() -> Result<Home> {
-        if let Some(home) = std::env::var_os("MUSTER_HOME").filter(|v| !v.is_empty()) {
-            let path = PathBuf::from(home);
-            let path = if path.is_absolute() {
-                path
-            } else {
-                std::env::current_dir()?.join(path)
-            };
-            return Ok(Home(path));
-        }
-        if geteuid().is_root() {
-            return Ok(Home(PathBuf::from("/var/lib/muster")));
-        }
-        let home = std::env::var_os("HOME").context("neither MUSTER_HOME nor HOME is set")?;
-        Ok(Home(Path::new(&home).join(".local/state/muster")))
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn conf(&self) -> PathBuf {
-        self.at("slurm.conf")
-    }
-
-    fn ctld_pid_file(&self) -> PathBuf {
-        self.at("run/ctld.pid")
-    }
-
-    fn emulator_pid_file(&self) -> PathBuf {
-        self.at("run/emulator.pid")
-    }
-
-    fn node_pid_file(&self, node: &str) -> PathBuf {
-        self.at(&format!("run/noded.{node}.pid"))
-    }
-
-    fn names(&self) -> Vec<String> {
-        let (config, _) = muster_conf::load(&self.conf());
-        config.nodes.into_iter().map(|node| node.name).collect()
-    }
-
-    /// What lies in one of its directories and is named so.
-    fn list(&self, dir: &str, start: &str, end: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.at(dir)).into_iter().flatten().flatten();
-        let named = entries.filter(|entry| {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            name.starts_with(start) && name.ends_with(end)
-        });
-        named.map(|entry| entry.path()).collect()
-    }
-
-    /// A Unix socket's path may be 107 bytes long.
-    fn check_length(&self) -> Result<()> {
-        let longest = self.at("spool.a-node-name-of-some-length/step-1234567890.1234567890.sock");
-        if longest.as_os_str().len() > 107 {
-            bail!(
-                "{} is too long a directory for sockets (their paths may have 107 bytes); set MUSTER_HOME to a shorter one",
-                self.0.display()
-            );
-        }
-        Ok(())
-    }
-}
 
 struct UpArgs {
     nodes: Option<u32>,
@@ -157,6 +88,7 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     let home = Home::find()?;
     home.check_length()?;
     let started = Instant::now();
+    home.check_owner()?;
     for dir in ["state", "run", "log", "bin"] {
         let path = home.at(dir);
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -167,11 +99,8 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     let agents: &[String] = if args.emulate.is_some() { &[] } else { &names };
     for name in agents {
         for kind in ["spool", "tmp"] {
-            let path = home.at(&format!("{kind}.{name}"));
-            fs::create_dir_all(&path)
-                .with_context(|| format!("cannot create {}", path.display()))?;
             let mode = if kind == "tmp" { 0o1777 } else { 0o755 };
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+            home.make_dir(&format!("{kind}.{name}"), mode)?;
         }
     }
     if daemon::alive(&home.ctld_pid_file()).is_none() {
@@ -461,9 +390,11 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
         say!("There is no cluster in {}.\n", home.0.display());
         return Ok(ExitCode::SUCCESS);
     }
+    home.check_owner()?;
     // Also what an earlier configuration had.
     let pid_files = home.list("run", "", ".pid");
-    let pids: Vec<i32> = pid_files.iter().filter_map(|f| daemon::alive(f)).collect();
+    let pids = pid_files.iter().filter_map(|f| daemon::alive(f));
+    let pids: Vec<i32> = pids.filter(|pid| is_daemon_of(&home, *pid)).collect();
     for pid in &pids {
         let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
     }
@@ -486,6 +417,16 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
         }
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a process runs a program of this cluster's. SlurmUser, who can write pid files, does not choose what root ends.
+fn is_daemon_of(home: &Home, pid: i32) -> bool {
+    if !geteuid().is_root() {
+        return true;
+    }
+    let bin = fs::canonicalize(home.at("bin"));
+    let program = fs::read_link(format!("/proc/{pid}/exe"));
+    matches!((bin, program), (Ok(bin), Ok(program)) if program.starts_with(bin))
 }
 
 /// Waits for daemons that were asked to end. They are nobody's children here, and who inherits them may leave them
@@ -519,13 +460,14 @@ pub(crate) fn env(args: &[String]) -> Result<ExitCode> {
         bail!("'muster env' takes no arguments");
     }
     let home = Home::find()?;
+    home.check_owner()?;
     if !home.conf().exists() {
         bail!(
             "there is no cluster in {}; start one with 'muster up'",
             home.0.display()
         );
     }
-    let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
+    let quoted = |path: &Path| quote(&path.display().to_string());
     let bin = home.at("bin");
     say!("export MUSTER_HOME={}\n", quoted(&home.0));
     say!("export SLURM_CONF={}\n", quoted(&home.conf()));
@@ -534,12 +476,18 @@ pub(crate) fn env(args: &[String]) -> Result<ExitCode> {
         "export MUSTER_CTLD_PIDFILE={}\n",
         quoted(&home.ctld_pid_file())
     );
-    say!(
-        "export MUSTER_CTLD_START=\"SLURM_CONF={} {}\"\n",
+    let start = format!(
+        "SLURM_CONF={} {}",
         quoted(&home.conf()),
         quoted(&bin.join("slurmctld"))
     );
+    say!("export MUSTER_CTLD_START={}\n", quote(&start));
     Ok(ExitCode::SUCCESS)
+}
+
+/// A text as one word of a shell, in which it means nothing else.
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// `muster config check FILE`.

@@ -16,6 +16,7 @@ mod generate;
 mod given_conf;
 mod heap;
 mod help;
+mod home;
 mod install;
 mod logging;
 mod mpi;

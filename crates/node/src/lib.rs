@@ -46,7 +46,7 @@ pub use launcher::{LauncherStop, launcher_main, stop_launcher};
 pub use options::{AgentOptions, NetworkOptions};
 pub use relay::relay_main;
 pub use role::{AGENT_NAME, CREDENTIAL_NAME, HOST_NAME, LAUNCHER_NAME, RELAY_NAME, STEPD_NAME};
-pub use root_files::{only_root_leads_to, open_log};
+pub use root_files::{only_root_leads_to, only_user_leads_to, open_log};
 pub use stepd::{pmix_host_main, stepd_main};
 pub use supervisor::{AgentLog, check_account, run};
 pub use sys::pidfd;

@@ -15,13 +15,22 @@ const LINKS_MAX: u32 = 40;
 /// # Errors
 /// Those of lstat(2), and a path with too many links.
 pub fn only_root_leads_to(path: &Path) -> io::Result<bool> {
+    only_user_leads_to(path, 0)
+}
+
+/// The same for another user beside root.
+///
+/// # Errors
+/// See [`only_root_leads_to`].
+pub fn only_user_leads_to(path: &Path, uid: u32) -> io::Result<bool> {
+    let is_trusted = |owner: u32| owner == 0 || owner == uid;
     let mut left: Vec<PathBuf> = components(&std::path::absolute(path)?);
     let (mut at, mut links) = (PathBuf::from("/"), 0);
     while let Some(name) = left.pop() {
         let dir = fs::symlink_metadata(&at)?;
         let others_write = dir.mode() & 0o022 != 0;
         let sticky = dir.mode() & libc::S_ISVTX != 0;
-        if dir.uid() != 0 || others_write && !sticky {
+        if !is_trusted(dir.uid()) || others_write && !sticky {
             return Ok(false);
         }
         let next = at.join(&name);
@@ -31,7 +40,7 @@ pub fn only_root_leads_to(path: &Path) -> io::Result<bool> {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(!others_write),
             Err(e) => return Err(e),
         };
-        if others_write && found.uid() != 0 {
+        if others_write && !is_trusted(found.uid()) {
             return Ok(false);
         }
         if !found.is_symlink() {
