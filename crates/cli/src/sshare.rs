@@ -24,7 +24,7 @@ pub(crate) static SPEC: Spec = Spec {
         flag("parsable2", "columns separated by '|'").short('P'),
         flag("partition", "shares of partitions")
             .short('m')
-            .refused("associations are not kept by partition"),
+            .refused("for fair share a user has one association in an account"),
         flag("usage", "print a short summary"),
         opt("users", "LIST", "these users").short('u'),
         also("users", "uid", Arg::Required),
