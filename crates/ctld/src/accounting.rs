@@ -3,6 +3,7 @@
 
 use crate::failure::{self, Panicked, caught};
 use crate::fair_queue::FairQueue;
+use crate::outbox::Outbox;
 use log::{error, warn};
 use muster_acct::{Follower, History, StoreError};
 use muster_core::policy::access::privacy::JobScope;
@@ -15,7 +16,6 @@ use std::ops::ControlFlow;
 use std::sync::Weak;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::UnboundedSender;
 
 /// Jobs in one part of an answer.
 const PART: usize = 1000;
@@ -37,7 +37,7 @@ struct Question {
     uid: u32,
     query: Asked,
     position: u64,
-    answer: UnboundedSender<Vec<u8>>,
+    answer: Outbox,
 }
 
 /// Where questions go.
@@ -78,7 +78,7 @@ impl Accounting {
     }
 
     /// Asks for a user.
-    pub(crate) fn ask(&self, uid: u32, query: Asked, answer: UnboundedSender<Vec<u8>>) {
+    pub(crate) fn ask(&self, uid: u32, query: Asked, answer: Outbox) {
         let asked = match &self.questions {
             Some(questions) => {
                 let position = (self.position)();
@@ -148,7 +148,7 @@ fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Recei
 }
 
 /// The store cannot be written: an old answer would be a wrong one.
-fn late(follower: &Follower, answer: &UnboundedSender<Vec<u8>>) {
+fn late(follower: &Follower, answer: &Outbox) {
     let health = follower.health();
     let why = health
         .failing
@@ -166,7 +166,7 @@ fn failed(error: &StoreError) -> Response {
     Response::Refused(Refusal::new(RefusalCode::Busy, detail))
 }
 
-fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &UnboundedSender<Vec<u8>>) {
+fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &Outbox) {
     let response = match history.node_events(&query.nodes, query.start, query.end) {
         Ok(events) => Response::NodeEvents(events),
         Err(e) => failed(&e),
@@ -174,11 +174,7 @@ fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &UnboundedS
     let _ = answer.send(frame::encode(&response));
 }
 
-fn transactions(
-    history: &mut dyn History,
-    query: &TransactionQuery,
-    answer: &UnboundedSender<Vec<u8>>,
-) {
+fn transactions(history: &mut dyn History, query: &TransactionQuery, answer: &Outbox) {
     let response = match history.transactions(query.start, query.end) {
         Ok(all) => Response::Transactions(all),
         Err(e) => failed(&e),
@@ -188,12 +184,7 @@ fn transactions(
 
 /// Of private jobs only those are read from the store that the user may see, where one owner has them all; else the
 /// others are left out before a part leaves.
-fn reply(
-    history: &mut dyn History,
-    query: &AcctQuery,
-    scope: &JobScope,
-    answer: &UnboundedSender<Vec<u8>>,
-) {
+fn reply(history: &mut dyn History, query: &AcctQuery, scope: &JobScope, answer: &Outbox) {
     let send = |jobs: Vec<AcctJob>, more| {
         let part = AccountingPart {
             jobs,

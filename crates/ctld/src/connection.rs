@@ -8,6 +8,7 @@ use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
 use crate::network::Origin;
+use crate::outbox::Outbox;
 use crate::passed;
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, ReplyTo};
@@ -30,7 +31,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// Bytes of the largest request that the event loop decodes, and hashes the blobs of, itself.
 const DECODED_HERE: usize = 64 << 10;
@@ -43,7 +44,7 @@ struct Connection {
     node: Option<AgentConnection>,
     write: OwnedWriteHalf,
     /// Answers to waits.
-    later: mpsc::UnboundedSender<Vec<u8>>,
+    later: Outbox,
     /// Allocations that end with this connection.
     held: Vec<JobId>,
     /// Process id of the client; 0 if it is not known.
@@ -79,7 +80,7 @@ pub(crate) async fn serve(
     }
     let (read, write) = stream.into_split();
     let mut reader = FrameReader::new(read, uid, refuses_descriptors);
-    let (later, mut due) = mpsc::unbounded_channel::<Vec<u8>>();
+    let (later, mut due) = share.outbox();
     let mut connection = Connection {
         shared,
         identity,
@@ -104,6 +105,10 @@ pub(crate) async fn serve(
             biased;
             Some(bytes) = due.recv() => {
                 connection.share.came();
+                if due.is_over() {
+                    let why = "what it waits for is not read";
+                    break Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
                 if let Err(e) = connection.send(&bytes).await {
                     break Err(e);
                 }
@@ -491,7 +496,7 @@ impl Connection {
             return self.refuse(RefusalCode::Busy, why).await;
         }
         let _leave = self.share.query().await;
-        let (answer, mut parts) = mpsc::unbounded_channel();
+        let (answer, mut parts) = self.share.outbox();
         let identity = self.identity.clone();
         let request = rights::Request::from(&query);
         let subject = query_subject(&query);
@@ -534,6 +539,10 @@ impl Connection {
             if !parts.is_empty() {
                 pause().await;
             }
+        }
+        if parts.is_over() {
+            let text = "answers that you have not read take as much memory as they may; read them, or ask for less";
+            return self.refuse(RefusalCode::Busy, text.to_owned()).await;
         }
         Ok(Served::Next)
     }
@@ -582,7 +591,7 @@ impl Connection {
 
     /// The client becomes the holder of an allocation: it is notified of its end, and the allocation ends with it.
     async fn hold(&mut self, job: JobId) -> io::Result<Served> {
-        let (answer, mut parts) = mpsc::unbounded_channel();
+        let (answer, mut parts) = self.share.outbox();
         let identity = self.identity.clone();
         // Only who may have the key to the allocation may hold it.
         let query = Box::new(Query::Allocation(job));

@@ -6,6 +6,7 @@ use crate::clock::now;
 use crate::failure::{self, Panicked, caught};
 use crate::fault;
 use crate::mail::{Foreseen, ToReplica};
+use crate::outbox::Outbox;
 use log::error;
 use muster_core::policy::access::privacy::JobScope;
 use muster_core::state::State;
@@ -20,7 +21,7 @@ use muster_sched::explain;
 use muster_sched::forecast::{Bounds, Forecast, forecast, would_start};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// After so long expected starts are worked out again though nothing has changed: time has passed.
 const SERVES_MS: u64 = 30_000;
@@ -34,13 +35,13 @@ pub(crate) struct Asked {
     /// Which jobs.
     pub(crate) filter: JobFilter,
     /// Where the answer goes.
-    pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
+    pub(crate) out: Outbox,
 }
 
 /// Something to work out.
 enum Task {
     Starts(Box<State>, Position),
-    Why(Box<State>, JobId, JobScope, mpsc::UnboundedSender<Vec<u8>>),
+    Why(Box<State>, JobId, JobScope, Outbox),
     Try(Box<State>, Identity, Box<JobSpec>, oneshot::Sender<Reply>),
 }
 
@@ -120,13 +121,7 @@ impl Forecaster {
     }
 
     /// Why a job waits, if it is in the scope.
-    pub(crate) fn explain(
-        &self,
-        state: &State,
-        job: JobId,
-        scope: JobScope,
-        out: mpsc::UnboundedSender<Vec<u8>>,
-    ) {
+    pub(crate) fn explain(&self, state: &State, job: JobId, scope: JobScope, out: Outbox) {
         let task = Task::Why(Box::new(state.clone()), job, scope, out);
         let _ = self.tasks.send(task);
     }

@@ -27,6 +27,7 @@ mod mail_address;
 mod network;
 pub mod node_link;
 mod notify;
+mod outbox;
 mod passed;
 pub mod patience;
 pub mod priority;

@@ -1,5 +1,6 @@
 //! Messages between the controller's threads.
 
+use crate::outbox::Outbox;
 use crate::program_settings::ProgramSettings;
 use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
@@ -157,7 +158,7 @@ pub enum ToReplica {
         /// What.
         query: Box<Query>,
         /// Encoded frames; closed after the last.
-        answer: mpsc::UnboundedSender<Vec<u8>>,
+        answer: Outbox,
     },
     /// When a job would start if it were submitted now.
     Try {
@@ -177,7 +178,7 @@ pub enum ToReplica {
         /// The job.
         job: JobId,
         /// One encoded frame.
-        answer: mpsc::UnboundedSender<Vec<u8>>,
+        answer: Outbox,
     },
     /// A short look at the state: a question of rights.
     Look(Look),
@@ -190,14 +191,14 @@ pub enum ToReplica {
         /// A job that went back to the queue has ended as far as its holder is concerned.
         holder: bool,
         /// One encoded frame.
-        answer: mpsc::UnboundedSender<Vec<u8>>,
+        answer: Outbox,
     },
     /// Tell how many nodes are connected, now and with each that comes, until there are so many.
     WaitNodes {
         /// The number of nodes.
         count: u32,
         /// Encoded frames.
-        answer: mpsc::UnboundedSender<Vec<u8>>,
+        answer: Outbox,
     },
     /// How a configuration differs from the one in force.
     Compare {

@@ -2,6 +2,7 @@
 //! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root and SlurmUser have no limits, a
 //! node's agent has a few connections ([`AgentConnection`]), and descriptors are kept in reserve for them.
 
+use crate::outbox::{self, ByteCount, Inbox, Outbox};
 use crate::passed;
 use crate::rate_limit::RateLimit;
 use crate::stats::Stats;
@@ -92,6 +93,8 @@ pub(crate) struct Users {
     per_user: u64,
     frames: Arc<Semaphore>,
     decoding: Arc<Semaphore>,
+    /// Bytes of answers that were not read.
+    unread: ByteCount,
     pub(crate) rates: RateLimit,
     /// Counts how often each user was refused or made to wait.
     stats: Arc<Stats>,
@@ -107,6 +110,7 @@ pub(crate) struct User {
     queries: Arc<Semaphore>,
     frames: Arc<Semaphore>,
     decoding: Arc<Semaphore>,
+    unread: ByteCount,
 }
 
 /// A connection's share of its user's quota; gives back what it has when it is dropped. Root, SlurmUser and agents have
@@ -202,6 +206,7 @@ impl Users {
             per_user,
             frames: Arc::new(Semaphore::new(ALL_FRAMES_KIB)),
             decoding: Arc::new(Semaphore::new(ALL_DECODED_MAX)),
+            unread: ByteCount::default(),
             rates,
             stats,
             named: RefCell::default(),
@@ -229,7 +234,9 @@ impl Users {
             return Err(Over::AllConnections(self.connections_max));
         }
         let mut users = self.users.borrow_mut();
-        let user = users.entry(uid).or_insert_with(|| Rc::new(User::new(uid)));
+        let user = users
+            .entry(uid)
+            .or_insert_with(|| Rc::new(User::new(uid, self.unread.of_another())));
         if user.connections.get() >= self.per_user {
             return Err(Over::Connections(self.per_user));
         }
@@ -260,7 +267,7 @@ impl Users {
 }
 
 impl User {
-    fn new(uid: u32) -> User {
+    fn new(uid: u32, unread: ByteCount) -> User {
         let semaphore = |room| Arc::new(Semaphore::new(room));
         User {
             uid,
@@ -270,11 +277,17 @@ impl User {
             queries: semaphore(QUERIES_MAX),
             frames: semaphore(FRAMES_KIB),
             decoding: semaphore(DECODED_MAX),
+            unread,
         }
     }
 }
 
 impl Share {
+    /// Where messages to the client wait until it reads them.
+    pub(crate) fn outbox(&self) -> (Outbox, Inbox) {
+        outbox::channel(self.user.as_ref().map(|user| user.unread.clone()))
+    }
+
     /// Waits for room for a frame of so many bytes.
     pub(crate) async fn frame(&self, bytes: usize) -> Option<Leave> {
         let user = self.user.as_ref().filter(|_| bytes > SMALL_FRAME)?;

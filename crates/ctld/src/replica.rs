@@ -12,6 +12,7 @@ use crate::fair_queue::FairQueue;
 use crate::forecaster::{Asked, Forecaster};
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
+use crate::outbox::Outbox;
 use crate::programs::Programs;
 use crate::snapshot_pace::SnapshotPace;
 use crate::stats::Stats;
@@ -40,7 +41,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 /// Messages taken between two answers at most.
 const MESSAGES_MAX: usize = 4096;
@@ -95,7 +95,7 @@ pub(crate) struct Replica {
 pub(crate) struct Question {
     identity: Identity,
     query: Box<Query>,
-    answer: mpsc::UnboundedSender<Vec<u8>>,
+    answer: Outbox,
 }
 
 impl Replica {
@@ -294,7 +294,7 @@ impl Replica {
         lines
     }
 
-    fn query(&mut self, identity: &Identity, query: &Query, out: &mpsc::UnboundedSender<Vec<u8>>) {
+    fn query(&mut self, identity: &Identity, query: &Query, out: &Outbox) {
         let mut send = |response: Response| drop(out.send(frame::encode(&response)));
         match query {
             Query::Jobs(filter) | Query::Listing(filter) if filter.starts => {
@@ -383,13 +383,7 @@ impl Replica {
     }
 
     /// Answers a question for jobs, and all others that wait for the same and see the same.
-    fn list(
-        &mut self,
-        identity: &Identity,
-        query: &Query,
-        filter: &JobFilter,
-        first: &mpsc::UnboundedSender<Vec<u8>>,
-    ) {
+    fn list(&mut self, identity: &Identity, query: &Query, filter: &JobFilter, first: &Outbox) {
         let state = &self.state;
         let (scope, partitions) = (
             JobScope::of(state, identity),

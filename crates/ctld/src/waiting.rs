@@ -3,6 +3,7 @@
 use crate::answer;
 use crate::audit::Entry;
 use crate::keys::Keys;
+use crate::outbox::Outbox;
 use muster_core::event::{Event, JobChange};
 use muster_core::policy::access;
 use muster_core::policy::access::privacy::JobScope;
@@ -17,9 +18,11 @@ use muster_model::rights::{self, Request};
 use muster_proto::client::{Diag, Response};
 use muster_proto::frame;
 use std::collections::HashMap;
-use tokio::sync::mpsc::UnboundedSender;
 
-type Out = UnboundedSender<Vec<u8>>;
+type Out = Outbox;
+
+/// Bytes of notices that wait for the holder of an allocation: those that follow are dropped.
+const NOTICES_BYTES_MAX: usize = 512 << 10;
 
 /// Waiting clients, and counts.
 #[derive(Default)]
@@ -105,6 +108,8 @@ impl Waiting {
             Some(false) => {
                 let outs = self.ended.entry(id).or_default();
                 forget_gone(outs, |ended| &ended.out);
+                // Notices come once by a connection, however often it has asked to hold the job.
+                outs.retain(|known| !(holder && known.holder && known.out.is_same(&out)));
                 outs.push(Ended { holder, out });
             }
         }
@@ -175,7 +180,8 @@ impl Waiting {
     /// Passes a message on to the holder of an allocation.
     pub(crate) fn tell_holder(&mut self, id: JobId, text: &str) {
         let waiters = self.ended.get(&id).into_iter().flatten();
-        for holder in waiters.filter(|w| w.holder) {
+        // What waits for one that does not read need not be all that was said.
+        for holder in waiters.filter(|w| w.holder && w.out.waiting() < NOTICES_BYTES_MAX) {
             let notice = Response::Notice(text.to_owned());
             let _ = holder.out.send(frame::encode(&notice));
         }

@@ -55,7 +55,9 @@ impl Address {
 
     /// Where another host connects to; none if this host's socket is the one that is meant, or the only way.
     pub fn elsewhere(&self) -> Option<&NetworkPlace> {
-        self.network.as_ref().filter(|place| !place.is_here(&self.path))
+        self.network
+            .as_ref()
+            .filter(|place| !place.is_here(&self.path))
     }
 }
 
@@ -83,7 +85,11 @@ mod tests {
 
     #[test]
     fn an_address_is_read_as_it_was_written() {
-        for text in ["unix:/run/a;b", "net:n1:6818;0a1b;/run/a;b", "net:[fd00::1]:6818;x;/s"] {
+        for text in [
+            "unix:/run/a;b",
+            "net:n1:6818;0a1b;/run/a;b",
+            "net:[fd00::1]:6818;x;/s",
+        ] {
             assert_eq!(Address::parse(text).unwrap().to_string(), text);
         }
         for text in ["", "/run/a", "net:n1:6818;0a1b", "tcp:n1:1"] {

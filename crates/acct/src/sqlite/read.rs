@@ -23,6 +23,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
 
+/// Bytes after which a page ends, however few jobs it has: some have tens of thousands of steps.
+const PAGE_BYTES: usize = 4 << 20;
+/// Bytes of a job or step beside its long texts, about.
+const FIXED_BYTES: usize = 512;
+
 /// Answers queries; one at a time, from any thread.
 pub struct Reader {
     connection: Connection,
@@ -69,6 +74,7 @@ impl History for Reader {
                 page,
                 page_len: page_len.max(1),
                 jobs: Vec::new(),
+                bytes: 0,
                 held: None,
                 duplicates: query.duplicates,
                 given: false,
@@ -189,9 +195,27 @@ struct Pages<'a> {
     page: &'a mut dyn FnMut(Vec<AcctJob>) -> ControlFlow<()>,
     page_len: usize,
     jobs: Vec<AcctJob>,
+    /// About so many bytes.
+    bytes: usize,
     held: Option<(JobId, Vec<AcctJob>)>,
     duplicates: bool,
     given: bool,
+}
+
+/// About how many bytes a job and its steps take in an answer.
+fn bytes_of(job: &AcctJob) -> usize {
+    let texts = [
+        &job.nodelist,
+        &job.work_dir,
+        &job.submit_line,
+        &job.comment,
+        &job.admin_comment,
+    ];
+    let own: usize = texts.into_iter().map(String::len).sum();
+    let step = |step: &AcctStep| {
+        step.name.len() + step.nodelist.len() + step.submit_line.len() + FIXED_BYTES
+    };
+    own + FIXED_BYTES + job.steps.iter().map(step).sum::<usize>()
 }
 
 impl Pages<'_> {
@@ -209,9 +233,11 @@ impl Pages<'_> {
 
     fn give(&mut self, jobs: Vec<AcctJob>) -> ControlFlow<()> {
         for job in jobs {
+            self.bytes += bytes_of(&job);
             self.jobs.push(job);
-            if self.jobs.len() >= self.page_len {
+            if self.jobs.len() >= self.page_len || self.bytes >= PAGE_BYTES {
                 self.given = true;
+                self.bytes = 0;
                 (self.page)(std::mem::take(&mut self.jobs))?;
             }
         }

@@ -22,6 +22,8 @@ use std::sync::LazyLock;
 const PATH_BYTES_MAX: usize = 4 << 10;
 /// Bytes of the command line and of comments in rows of tasks of an array, and of runs after the first.
 const REPEATED_BYTES_MAX: usize = 4 << 10;
+/// Bytes of the command line of each of very many steps.
+const MANY_STEPS_LINE_BYTES: usize = 256;
 
 /// The beginning of a text.
 fn cut(text: &str, most: usize) -> &str {
@@ -428,6 +430,16 @@ impl Writer<'_> {
     }
 }
 
+/// Bytes of a step's command line that are kept. A job may have tens of thousands of steps: all of a job's together are a few MiB.
+fn step_line_max(step: StepNo) -> usize {
+    match step.0 {
+        0..16 => TEXT_BYTES_MAX,
+        16..256 => REPEATED_BYTES_MAX,
+        256..=StepNo::COUNTED_MAX => MANY_STEPS_LINE_BYTES,
+        _ => TEXT_BYTES_MAX,
+    }
+}
+
 /// In the order of [`STEP_START`].
 fn bind_step_start(binder: &mut Binder<'_, '_>, start: &Step) -> rusqlite::Result<()> {
     let batch = start.step == StepNo::BATCH && start.name == "batch";
@@ -439,7 +451,7 @@ fn bind_step_start(binder: &mut Binder<'_, '_>, start: &Step) -> rusqlite::Resul
     binder.bind(signed(start.memory_mib))?;
     binder.bind(some(&start.hostlist))?;
     // The script's command line is the job's.
-    let line = cut(&start.submit_line, TEXT_BYTES_MAX);
+    let line = cut(&start.submit_line, step_line_max(start.step));
     binder.bind(some(line).filter(|_| !batch))?;
     binder.bind(start.distribution.as_deref().and_then(some))
 }

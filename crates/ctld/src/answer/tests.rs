@@ -211,7 +211,7 @@ fn who_may_not_see_a_job_cannot_wait_for_it() {
             let job = state.jobs.get_mut(&JobId(1)).unwrap();
             job.state = JobState::Completed;
         }
-        let (out, mut answers) = tokio::sync::mpsc::unbounded_channel();
+        let (out, mut answers) = crate::outbox::channel(None);
         let who = identity(uid);
         match started {
             true => {

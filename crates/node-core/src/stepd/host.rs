@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 /// So long srun has to end a step of which a task aborts; where it does not, this node's tasks end.
 const ABORT_WAIT_MS: u64 = 2_000;
 
+/// Ranks that a host can name: tasks of a node, of all components of a heterogeneous job.
+const RANKS_MAX: usize = 1 << 16;
+
 /// The host and what is known of the tasks through it.
 #[derive(Debug)]
 pub(super) struct Host {
@@ -25,6 +28,8 @@ pub(super) struct Host {
     pub(super) has_ended: bool,
     connected: BTreeSet<u32>,
     finalized: BTreeSet<u32>,
+    /// Nodes whose hosts are gone, by position.
+    lost_peers: BTreeSet<u32>,
 }
 
 impl Host {
@@ -46,6 +51,7 @@ impl Step {
                     has_ended: false,
                     connected: BTreeSet::new(),
                     finalized: BTreeSet::new(),
+                    lost_peers: BTreeSet::new(),
                 });
                 if self.order.launch.names.len() == 1 {
                     self.send_host(HostCommand::Peers(vec![String::new()]), out);
@@ -81,7 +87,10 @@ impl Step {
 
     pub(super) fn on_host(&mut self, event: HostEvent, out: &mut Actions) {
         let Some(host) = &mut self.host else { return };
+        // The host is the user's: what it says may be anything.
         match event {
+            HostEvent::Connected(_) if host.connected.len() >= RANKS_MAX => {}
+            HostEvent::Finalized(_) if host.finalized.len() >= RANKS_MAX => {}
             HostEvent::Ready => {
                 host.is_ready = true;
                 self.release_tasks(out);
@@ -127,8 +136,11 @@ impl Step {
             }
             HostEvent::PeerLost(position) => {
                 let name = self.order.launch.names.get(position as usize);
-                let name = name.map_or("a node", String::as_str);
-                out.log(format!("the PMIx host of {name} is gone"));
+                if let Some(name) = name
+                    && host.lost_peers.insert(position)
+                {
+                    out.log(format!("the PMIx host of {name} is gone"));
+                }
             }
         }
     }

@@ -161,7 +161,7 @@ impl Step {
             } => self.greeted(client, message, out),
             Event::Client(message) => self.on_request(message, out),
             Event::ClientClosed => self.client_lost(out),
-            Event::Flushed => self.up.flushed(),
+            Event::Flushed => self.up.flushed(out),
             Event::BelowConnected(lost) => self.below_connected(lost, out),
             Event::BelowClosed { position, is_over } => {
                 if let Some(tree) = &mut self.up.tree {

@@ -30,6 +30,10 @@ struct Client {
     is_flush_awaited: bool,
     /// It was sent that this connection is over.
     is_over_sent: bool,
+    /// What it has asked for again is not written yet.
+    is_repeating: bool,
+    /// It has asked again meanwhile: each answer is as much as is kept, and a request is a few bytes.
+    asked_again: Option<Vec<u64>>,
 }
 
 impl Client {
@@ -39,6 +43,8 @@ impl Client {
             is_flushed: false,
             is_flush_awaited: false,
             is_over_sent: false,
+            is_repeating: false,
+            asked_again: None,
         }
     }
 }
@@ -117,10 +123,17 @@ impl Upward {
     /// Sends again what srun has not received.
     pub(super) fn say_again(&mut self, seen: &[u64], out: &mut Actions) {
         if let (Some(tree), Some(client)) = (&mut self.tree, &mut self.client) {
+            if std::mem::replace(&mut client.is_repeating, true) {
+                client.asked_again = Some(seen.to_vec());
+                return;
+            }
             let (frames, below) = tree.again(seen);
             out.send_below(below);
             client.is_flushed = false;
             out.push(Action::SendFrame(Rc::new(frames), false));
+            if !std::mem::replace(&mut client.is_flush_awaited, true) {
+                out.push(Action::AwaitFlush);
+            }
         }
     }
 
@@ -170,9 +183,14 @@ impl Upward {
     }
 
     /// All that the client was sent before that was asked for is written.
-    pub(super) fn flushed(&mut self) {
-        if let Some(client) = &mut self.client {
-            client.is_flushed |= std::mem::take(&mut client.is_flush_awaited);
+    pub(super) fn flushed(&mut self, out: &mut Actions) {
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        client.is_flushed |= std::mem::take(&mut client.is_flush_awaited);
+        client.is_repeating = false;
+        if let Some(seen) = client.asked_again.take() {
+            self.say_again(&seen, out);
         }
     }
 

@@ -20,8 +20,8 @@ use muster_model::ids::{Attempt, JobId};
 use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::{
-    Agent, AgentAction, AgentConfig, AgentEvent, ChannelRefusal, ClientRequest, ConnId, DialId, PeerRequestId,
-    RequestId, StdioId, StepdId, Timer,
+    Agent, AgentAction, AgentConfig, AgentEvent, ChannelRefusal, ClientRequest, ConnId, DialId,
+    PeerRequestId, RequestId, StdioId, StepdId, Timer,
 };
 use muster_node_core::messages::{LauncherCommand, StepOrder};
 use muster_node_core::now::Now;

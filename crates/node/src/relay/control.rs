@@ -81,7 +81,11 @@ impl Control {
     ///
     /// # Errors
     /// The other side is gone, or does not read.
-    pub(crate) fn send<T: Encode<()>>(&self, message: &T, with: Option<&OwnedFd>) -> io::Result<()> {
+    pub(crate) fn send<T: Encode<()>>(
+        &self,
+        message: &T,
+        with: Option<&OwnedFd>,
+    ) -> io::Result<()> {
         let bytes = minicbor::to_vec(message).map_err(io::Error::other)?;
         let with: Vec<_> = with.map(|fd| fd.as_raw_fd()).into_iter().collect();
         descriptors::send(self.0.get_ref(), &bytes, &with).map(|_| ())
@@ -98,7 +102,8 @@ impl Control {
         let mut received = VecDeque::new();
         loop {
             let mut ready = self.0.readable().await?;
-            let read = ready.try_io(|fd| descriptors::receive(fd.get_ref(), &mut room, &mut received));
+            let read =
+                ready.try_io(|fd| descriptors::receive(fd.get_ref(), &mut room, &mut received));
             let length = match read {
                 Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(read) => read?,

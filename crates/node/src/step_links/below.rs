@@ -1,6 +1,7 @@
 //! Connections to the nodes below in the tree over a step's nodes: bytes down, bytes up. What they mean is
 //! [`muster_node_core::stepd::tree`]'s.
 
+use super::shown;
 use super::wire::Wire;
 use crate::{remote, sys};
 use muster_channel::{Scheme, open};
@@ -47,8 +48,8 @@ impl Below {
             match Node::connect(&branch, user) {
                 Ok(node) => self.nodes.push(node),
                 Err(e) => {
-                    let at = &branch.address;
-                    eprintln!("the step daemon at {at} cannot be reached: {e}");
+                    let (at, why) = (shown(&branch.address), shown(&e.to_string()));
+                    eprintln!("the step daemon at {at} cannot be reached: {why}");
                     lost.push(branch.position);
                 }
             }
@@ -140,7 +141,10 @@ impl Node {
                 Ok(Some(frame)) => up.extend_from_slice(frame),
                 Ok(None) => return,
                 Err(e) => {
-                    eprintln!("a message from below is not understood: {e}");
+                    eprintln!(
+                        "a message from below is not understood: {}",
+                        shown(&e.to_string())
+                    );
                     self.wire.open = false;
                     return;
                 }

@@ -1,5 +1,6 @@
 //! A connection of srun, or of the node above.
 
+use super::shown;
 use super::wire::Wire;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
@@ -30,7 +31,10 @@ impl Client {
     /// The next whole message.
     pub(crate) fn next(&mut self) -> Option<ToStepd> {
         self.wire.input.take().unwrap_or_else(|e| {
-            eprintln!("a message from srun is not understood: {e}");
+            eprintln!(
+                "a message from srun is not understood: {}",
+                shown(&e.to_string())
+            );
             self.wire.open = false;
             self.wire.input = Frames::default();
             None

@@ -101,8 +101,11 @@ impl Wire {
                     Link::Remote(_, channel, _) => {
                         let mut plain = Vec::new();
                         channel.opener.push(&chunk[..n]);
-                        while let Ok(true) = channel.opener.open_next(&mut plain)
-                            .inspect_err(|_| self.open = false) {}
+                        while let Ok(true) = channel
+                            .opener
+                            .open_next(&mut plain)
+                            .inspect_err(|_| self.open = false)
+                        {}
                         self.input.push(&plain);
                     }
                 }

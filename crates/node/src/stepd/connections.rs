@@ -95,7 +95,8 @@ impl Connections {
             }
             return None;
         };
-        let is_own = matches!(message, ToStepd::Adopt(_)) && stranger.wire.local().is_some_and(is_own);
+        let is_own =
+            matches!(message, ToStepd::Adopt(_)) && stranger.wire.local().is_some_and(is_own);
         self.greeted = Some((id, stranger));
         Some((id, message, is_own))
     }

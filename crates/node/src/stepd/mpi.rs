@@ -235,7 +235,10 @@ impl Pmix {
                 }
                 leftovers::remove(&std::mem::take(&mut self.shared), user);
             }
-            other => eprintln!("there is nothing to do this to: {other:?}"),
+            other => {
+                let other = crate::step_links::shown(&format!("{other:.80?}"));
+                eprintln!("there is nothing to do this to: {other}");
+            }
         }
     }
 

@@ -28,7 +28,7 @@ async fn outcome_of(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize, usize) {
     }
     let (inputs, mut inbox) = mpsc::unbounded_channel();
     let client = quotas.client(uid).unwrap();
-    serve(near, client, 1, inputs).await;
+    serve(near, (client, 0), 1, inputs).await;
     let (mut handed_on, mut denied) = (0, 0);
     while let Ok(input) = inbox.try_recv() {
         handed_on += usize::from(matches!(input, Input::Request { .. }));

@@ -1,0 +1,227 @@
+//! What waits to be written to a connection: answers, and notices that come when their time comes. A client that does not read
+//! would have the controller keep as much as it asks for: bytes are counted by user and for all, and beyond a bound nothing
+//! more is kept for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Bytes that wait for one user. A listing of the largest queue, with all its texts, has a fraction of that.
+const USER_BYTES_MAX: usize = 256 << 20;
+/// Bytes that wait for all users together.
+const ALL_BYTES_MAX: usize = 1 << 30;
+/// Beyond that, so much of a user is still kept: others are not to suffer from those who have more.
+const SMALL_BYTES: usize = 4 << 20;
+
+/// Bytes that wait for one user, and for all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByteCount {
+    of_user: Arc<AtomicUsize>,
+    of_all: Arc<AtomicUsize>,
+}
+
+impl ByteCount {
+    /// That of another user.
+    pub(crate) fn of_another(&self) -> ByteCount {
+        ByteCount {
+            of_user: Arc::default(),
+            of_all: Arc::clone(&self.of_all),
+        }
+    }
+
+    /// Counts bytes that are to wait; whether they may.
+    fn take(&self, bytes: usize) -> bool {
+        let of_user = self.of_user.fetch_add(bytes, Relaxed) + bytes;
+        let of_all = self.of_all.fetch_add(bytes, Relaxed) + bytes;
+        let fits = of_user <= USER_BYTES_MAX && (of_all <= ALL_BYTES_MAX || of_user <= SMALL_BYTES);
+        if !fits {
+            self.give_back(bytes);
+        }
+        fits
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.of_user.fetch_sub(bytes, Relaxed);
+        self.of_all.fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// What is common to both ends.
+#[derive(Debug)]
+struct Account {
+    /// None for users without limits.
+    count: Option<ByteCount>,
+    waiting: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+/// Where messages to a connection go. Clones lead to the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Outbox {
+    sender: UnboundedSender<Vec<u8>>,
+    account: Arc<Account>,
+}
+
+/// Where they come out.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    receiver: UnboundedReceiver<Vec<u8>>,
+    account: Arc<Account>,
+}
+
+/// The connection is gone, or reads too slowly.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotKept;
+
+/// Both ends, for a user whose bytes are counted, or who has no limits.
+pub(crate) fn channel(count: Option<ByteCount>) -> (Outbox, Inbox) {
+    let (sender, receiver) = unbounded_channel();
+    let account = Arc::new(Account {
+        count,
+        waiting: AtomicUsize::new(0),
+        is_over: AtomicBool::new(false),
+    });
+    let outbox = Outbox {
+        sender,
+        account: Arc::clone(&account),
+    };
+    (outbox, Inbox { receiver, account })
+}
+
+impl Outbox {
+    /// Adds a message.
+    ///
+    /// # Errors
+    /// The client is gone, or so much waits for it that this, and all that follows, is dropped.
+    pub(crate) fn send(&self, bytes: Vec<u8>) -> Result<(), NotKept> {
+        let account = &self.account;
+        if account.is_over.load(Relaxed) {
+            return Err(NotKept);
+        }
+        let length = bytes.len();
+        if let Some(count) = &account.count
+            && !count.take(length)
+        {
+            account.is_over.store(true, Relaxed);
+            return Err(NotKept);
+        }
+        account.waiting.fetch_add(length, Relaxed);
+        self.sender.send(bytes).map_err(|_| {
+            account.give_back(length);
+            NotKept
+        })
+    }
+
+    /// Whether nobody takes messages out any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Whether both lead to the same connection.
+    pub(crate) fn is_same(&self, other: &Outbox) -> bool {
+        self.sender.same_channel(&other.sender)
+    }
+
+    /// Bytes that the client has not been sent yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.account.waiting.load(Relaxed)
+    }
+}
+
+impl Account {
+    fn give_back(&self, bytes: usize) {
+        self.waiting.fetch_sub(bytes, Relaxed);
+        if let Some(count) = &self.count {
+            count.give_back(bytes);
+        }
+    }
+}
+
+impl Inbox {
+    /// The next message; none once all senders are gone.
+    pub(crate) async fn recv(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.receiver.recv().await?;
+        self.account.give_back(bytes.len());
+        Some(bytes)
+    }
+
+    /// The next message, if one is there.
+    #[cfg(test)]
+    pub(crate) fn try_recv(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.receiver.try_recv().ok()?;
+        self.account.give_back(bytes.len());
+        Some(bytes)
+    }
+
+    /// Whether no message is there now.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.receiver.is_empty()
+    }
+
+    /// Whether messages were dropped since too much waited.
+    pub(crate) fn is_over(&self) -> bool {
+        self.account.is_over.load(Relaxed)
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.receiver.close();
+        while let Ok(bytes) = self.receiver.try_recv() {
+            self.account.give_back(bytes.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    /// Sixteen connections that read no answer had the controller keep sixteen copies of the queue.
+    #[test]
+    fn what_is_not_read_is_bounded_by_user_and_for_all() {
+        let first = ByteCount::default();
+        let fill = |count: &ByteCount| {
+            let ends: Vec<_> = (0..16).map(|_| channel(Some(count.clone()))).collect();
+            for (out, _) in &ends {
+                while out.send(vec![0; MIB]).is_ok() {}
+                assert!(
+                    out.send(Vec::new()).is_err(),
+                    "nothing follows what is lacking"
+                );
+            }
+            ends
+        };
+        let of_first = fill(&first);
+        assert_eq!(first.of_user.load(Relaxed), USER_BYTES_MAX);
+        let others: Vec<ByteCount> = (0..5).map(|_| first.of_another()).collect();
+        let of_others: Vec<_> = others.iter().map(fill).collect();
+        let all = first.of_all.load(Relaxed);
+        assert!(all <= ALL_BYTES_MAX + 5 * SMALL_BYTES, "{all}");
+        // Who has little is served all the same.
+        let (out, _inbox) = channel(Some(first.of_another()));
+        out.send(vec![0; MIB]).unwrap();
+        drop((of_first, of_others, _inbox));
+        assert_eq!(first.of_all.load(Relaxed), 0);
+        let (out, inbox) = channel(None);
+        for _ in 0..300 {
+            out.send(vec![0; MIB]).unwrap();
+        }
+        assert!(!inbox.is_over());
+    }
+
+    #[tokio::test]
+    async fn what_was_read_makes_room() {
+        let count = ByteCount::default();
+        let (out, mut inbox) = channel(Some(count.clone()));
+        for _ in 0..1000 {
+            out.send(vec![0; MIB]).unwrap();
+            assert_eq!(inbox.recv().await.unwrap().len(), MIB);
+        }
+        assert_eq!((out.waiting(), count.of_user.load(Relaxed)), (0, 0));
+        drop(out);
+        assert!(inbox.recv().await.is_none());
+    }
+}
