@@ -93,8 +93,8 @@ impl Agent {
             random,
         } = request;
         if !is_agent && is_of_agents(&body) {
-            self.out.close_stdio(stdio);
-            return self.out.refuse(id, RefusalCode::AccessDenied);
+            self.state.out.close_stdio(stdio);
+            return self.state.out.refuse(id, RefusalCode::AccessDenied);
         }
         let create = |spec: StepSpec| CreateRequest {
             id,
@@ -105,7 +105,7 @@ impl Agent {
             random,
         };
         match *body {
-            AgentRequest::Create(spec) => self.create_step(create(*spec)),
+            AgentRequest::Create(spec) => self.steps.create_step(&mut self.state, create(*spec)),
             AgentRequest::TakeStepNumber { job, key } => {
                 let spec = StepSpec {
                     job,
@@ -113,11 +113,11 @@ impl Agent {
                     argv: vec![String::new()],
                     ..StepSpec::default()
                 };
-                self.take_step_number(create(spec));
+                self.steps.take_step_number(&mut self.state, create(spec));
             }
             other => {
-                self.out.push(AgentAction::ReleaseBytes(id));
-                self.out.close_stdio(stdio);
+                self.state.out.push(AgentAction::ReleaseBytes(id));
+                self.state.out.close_stdio(stdio);
                 self.on_short_request(id, uid, other);
             }
         }
@@ -127,7 +127,8 @@ impl Agent {
     fn on_short_request(&mut self, id: RequestId, uid: u32, request: AgentRequest) {
         match request {
             AgentRequest::StartStep(launch, below) => {
-                self.start_here(*launch, Origin::Request(id, below));
+                self.steps
+                    .start_here(&mut self.state, *launch, Origin::Request(id, below));
             }
             AgentRequest::StepNodeEnded {
                 job,
@@ -149,8 +150,8 @@ impl Agent {
                 signal,
                 below,
             } => {
-                let Some((run, _)) = self.jobs.with_key(job, &key) else {
-                    return self.out.refuse(id, RefusalCode::AccessDenied);
+                let Some((run, _)) = self.state.jobs.with_key(job, &key) else {
+                    return self.state.out.refuse(id, RefusalCode::AccessDenied);
                 };
                 if !below.is_empty() {
                     let request = AgentRequest::SignalStep {
@@ -160,10 +161,12 @@ impl Agent {
                         signal,
                         below: Vec::new(),
                     };
-                    self.signal_below(&request, &below);
+                    self.steps
+                        .tree
+                        .signal_below(&mut self.state, &request, &below);
                 }
                 self.signal_from_lead(run, step, signal);
-                self.out.finish(id, AgentReply::Done);
+                self.state.out.finish(id, AgentReply::Done);
             }
             AgentRequest::Inspect { job } => {
                 self.inspect(Request::Inspect, (job, uid), |_| Inspection::Processes, id);
@@ -175,7 +178,7 @@ impl Agent {
             AgentRequest::Create(_)
             | AgentRequest::TakeStepNumber { .. }
             | AgentRequest::ServeNode(..)
-            | AgentRequest::Greeting(_) => self.out.push(AgentAction::EndRequest(id)),
+            | AgentRequest::Greeting(_) => self.state.out.push(AgentAction::EndRequest(id)),
         }
     }
 
@@ -189,21 +192,23 @@ impl Agent {
         request: RequestId,
     ) {
         let known = self
+            .state
             .jobs
             .with_key(key.0, job_key)
             .map(|(_, job)| job.leads());
         match known {
-            Some(false) if onwards && self.node_steps.part(key).is_some() => {
-                self.deliver_ends(key, ends, Some(request));
+            Some(false) if onwards && self.steps.node_steps.part(key).is_some() => {
+                self.steps
+                    .deliver_ends(&mut self.state, key, ends, Some(request));
             }
-            _ if onwards => self.out.refuse(request, RefusalCode::JobNotHere),
-            None if self.jobs.latest(key.0).is_some() => {
-                self.out.refuse(request, RefusalCode::AccessDenied);
+            _ if onwards => self.state.out.refuse(request, RefusalCode::JobNotHere),
+            None if self.state.jobs.latest(key.0).is_some() => {
+                self.state.out.refuse(request, RefusalCode::AccessDenied);
             }
             // A job that is forgotten needs no report of its steps any more.
             _ => {
-                self.nodes_ended(key, ends);
-                self.out.finish(request, AgentReply::Done);
+                self.steps.nodes_ended(&mut self.state, key, ends);
+                self.state.out.finish(request, AgentReply::Done);
             }
         }
     }
@@ -218,7 +223,7 @@ impl Agent {
                 signal: i32::try_from(signal).unwrap_or(0),
             }
         };
-        self.out.command(command);
+        self.state.out.command(command);
     }
 
     fn inspect(
@@ -229,27 +234,28 @@ impl Agent {
         request: RequestId,
     ) {
         let latest = self
+            .state
             .jobs
             .latest(job)
             .and_then(|(run, j)| Some((run, j.grant.as_ref()?.spec.owner.uid)));
         match latest {
-            _ if !self.out.has_launcher => self.out.refuse(request, RefusalCode::Busy),
-            None => self.out.refuse(request, RefusalCode::InvalidJobId),
+            _ if !self.state.out.has_launcher => self.state.out.refuse(request, RefusalCode::Busy),
+            None => self.state.out.refuse(request, RefusalCode::InvalidJobId),
             Some((_, owner)) if !rights::may_on_node(right, uid, owner, false) => {
-                self.out.refuse(request, RefusalCode::AccessDenied);
+                self.state.out.refuse(request, RefusalCode::AccessDenied);
             }
             Some((_, owner)) if self.inspections.count_of(owner) >= INSPECTIONS_MAX => {
-                self.out.refuse(request, RefusalCode::Busy);
+                self.state.out.refuse(request, RefusalCode::Busy);
             }
             Some((run, owner)) => {
-                self.next_tag += 1;
-                let tag = self.next_tag;
+                self.state.next_tag += 1;
+                let tag = self.state.next_tag;
                 let open = OpenInspection {
                     owner,
                     inspection: inspection(run),
                     request,
                 };
-                self.out.command(match open.inspection {
+                self.state.out.command(match open.inspection {
                     Inspection::Processes => LauncherCommand::Inspect { job, tag },
                     Inspection::Usage(_) => LauncherCommand::Measure {
                         job,
@@ -268,15 +274,17 @@ impl Agent {
             return;
         };
         let (Inspection::Usage(run), Some(tasks)) = (open.inspection, tasks) else {
-            return self.out.refuse(open.request, RefusalCode::Busy);
+            return self.state.out.refuse(open.request, RefusalCode::Busy);
         };
-        let mut now = measure::sum_up(&tasks, &self.node.config.name);
-        let seen = self.samples.of(run, &self.node.config.name);
+        let mut now = measure::sum_up(&tasks, &self.state.node.config.name);
+        let seen = self.steps.samples.of(run, &self.state.node.config.name);
         for (step, usage) in &mut now {
             if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
                 usage.raise(seen);
             }
         }
-        self.out.finish(open.request, AgentReply::Measured(now));
+        self.state
+            .out
+            .finish(open.request, AgentReply::Measured(now));
     }
 }

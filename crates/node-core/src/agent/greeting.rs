@@ -2,6 +2,7 @@
 //! that has it is lost.
 
 use super::actions::Actions;
+use super::state::AgentState;
 use super::{Agent, AgentAction, DialId};
 use crate::messages::LauncherCommand;
 use minicbor::bytes::ByteVec;
@@ -91,29 +92,27 @@ fn refuse(out: &mut Actions, dial: DialId) {
 impl Agent {
     /// The launcher has made a key for a connection to the controller.
     pub(super) fn greet(&mut self, launcher_key: ByteVec) {
-        let present = self.jobs.iter().map(|(run, _)| (run.job, run.attempt));
+        let present = self
+            .state
+            .jobs
+            .iter()
+            .map(|(run, _)| (run.job, run.attempt));
         let present = present.collect();
-        self.sessions.greet(&mut self.out, launcher_key, present);
+        self.sessions
+            .greet(&mut self.state.out, launcher_key, present);
     }
 
     pub(super) fn controller_up(&mut self) {
-        if !self.is_synced || !self.sessions.has_begun {
+        if !self.state.is_synced || !self.sessions.has_begun {
             // The launcher that has the session is lost; another may be there already.
-            return self.out.push(AgentAction::CloseController);
+            return self.state.out.push(AgentAction::CloseController);
         }
         log::info!(
             "node {} is connected to its controller",
-            self.node.config.name
+            self.state.node.config.name
         );
-        self.is_controller_up = true;
-        self.reports.send_all_again();
-    }
-
-    /// Closes the connection to the controller, which is dialled anew: what it seals, this node does not trust.
-    pub(super) fn leave_controller(&mut self) {
-        if std::mem::take(&mut self.is_controller_up) {
-            self.out.push(AgentAction::CloseController);
-        }
+        self.state.is_controller_up = true;
+        self.state.reports.send_all_again();
     }
 
     pub(super) fn on_controller_message(&mut self, message: ToNode) {
@@ -121,27 +120,36 @@ impl Agent {
             // The connection has made orders of it.
             ToNode::Sealed { .. } => {}
             ToNode::Ack(seq) => self.acknowledged(seq),
-            ToNode::Ping => self.out.push(AgentAction::SendHealth),
+            ToNode::Ping => self.state.out.push(AgentAction::SendHealth),
             ToNode::Stop(agent) => {
                 if agent {
-                    self.out.push(AgentAction::Stop);
+                    self.state.out.push(AgentAction::Stop);
                 }
             }
         }
     }
 
     pub(super) fn launcher_up(&mut self) {
-        self.out.has_launcher = true;
-        self.is_synced = false;
-        self.stepds.retire(&mut self.out);
+        self.state.out.has_launcher = true;
+        self.state.is_synced = false;
+        self.steps.stepds.retire(&mut self.state.out);
     }
 
     pub(super) fn launcher_lost(&mut self) {
-        self.out.has_launcher = false;
+        self.state.out.has_launcher = false;
         self.forget_measurements();
-        self.has_lost_a_launcher |= self.is_synced;
-        self.is_synced = false;
-        self.sessions.launcher_lost(&mut self.out);
-        self.leave_controller();
+        self.state.has_lost_a_launcher |= self.state.is_synced;
+        self.state.is_synced = false;
+        self.sessions.launcher_lost(&mut self.state.out);
+        self.state.leave_controller();
+    }
+}
+
+impl AgentState {
+    /// Closes the connection to the controller, which is dialled anew: what it seals, this node does not trust.
+    pub(super) fn leave_controller(&mut self) {
+        if std::mem::take(&mut self.is_controller_up) {
+            self.out.push(AgentAction::CloseController);
+        }
     }
 }

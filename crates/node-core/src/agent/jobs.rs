@@ -44,7 +44,7 @@ impl Agent {
                 | LauncherEvent::Refused(_)
                 | LauncherEvent::StepFound { .. } => None,
             },
-            AgentEvent::ConnClosed(conn) => self.steps.job_of_client(*conn),
+            AgentEvent::ConnClosed(conn) => self.steps.led.job_of_client(*conn),
             AgentEvent::Dialed(_)
             | AgentEvent::ControllerAnswered(..)
             | AgentEvent::ControllerUp
@@ -68,12 +68,12 @@ impl Agent {
         match event {
             LauncherEvent::State(known) => self.sync(known),
             LauncherEvent::SessionKey(key) => self.greet(key),
-            LauncherEvent::SessionBegun(error) => self.sessions.begun(&mut self.out, error),
+            LauncherEvent::SessionBegun(error) => self.sessions.begun(&mut self.state.out, error),
             LauncherEvent::SessionFailed(error) => {
                 log::error!(
                     "the launcher refuses orders, the connection to the controller is closed: {error}"
                 );
-                self.leave_controller();
+                self.state.leave_controller();
             }
             LauncherEvent::BatchEnded {
                 run,
@@ -97,7 +97,8 @@ impl Agent {
                 self.conclude(run, report);
             }
             LauncherEvent::NodeFault { run, error } => {
-                self.reports
+                self.state
+                    .reports
                     .push(run.job, run.attempt, Report::NodeFault { error });
             }
             LauncherEvent::Vanished(run) => self.conclude(run, Report::Vanished),
@@ -123,11 +124,15 @@ impl Agent {
                 self.stepd_ready(run, step, pid, listening);
             }
             LauncherEvent::StepFailed { run, step, error } => {
-                self.stepd_started(run, step, Err(error));
+                self.steps
+                    .stepd_started(&mut self.state, run, step, Err(error));
             }
-            LauncherEvent::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
+            LauncherEvent::StepEnded { run, step, end } => {
+                self.steps.stepd_ended(&mut self.state, run, step, *end)
+            }
             LauncherEvent::Processes { tag, list } => {
-                self.inspections.answer_processes(&mut self.out, tag, list);
+                self.inspections
+                    .answer_processes(&mut self.state.out, tag, list);
             }
             LauncherEvent::Measured { tag, tasks } => self.on_measured(tag, tasks),
             LauncherEvent::StepFound { run, step, kept } => {
@@ -135,7 +140,7 @@ impl Agent {
                     "step {}.{step} runs, or has run, and was on no file",
                     run.job
                 );
-                self.adopt_steps(run, kept);
+                self.steps.adopt_steps(&mut self.state, run, kept);
             }
             // The connection has taken them.
             LauncherEvent::Greeting(_) | LauncherEvent::Refused(_) => {}
@@ -145,13 +150,14 @@ impl Agent {
 
     fn stepd_ready(&mut self, run: JobAttempt, step: StepNo, pid: i32, listening: Listening) {
         let place = (pid, listening.address.clone());
-        self.stepds.place((run, step), place);
-        self.stepd_started(run, step, Ok(listening));
+        self.steps.stepds.place((run, step), place);
+        self.steps
+            .stepd_started(&mut self.state, run, step, Ok(listening));
     }
 
     fn batch_ended(&mut self, run: JobAttempt, status: i32, mut usage: Usage, at: Timestamp) {
         let exit = exit_status(status);
-        usage.set_node(&self.node.config.name);
+        usage.set_node(&self.state.node.config.name);
         let mut end = StepEnd {
             end_time: at,
             exit,
@@ -159,7 +165,10 @@ impl Agent {
             usage,
             cancelled_by: None,
         };
-        let oom = self.add_samples(run, StepNo::BATCH, &mut end);
+        let oom = self
+            .steps
+            .samples
+            .add_samples(&mut self.state, run, StepNo::BATCH, &mut end);
         let report = Report::BatchEnded {
             exit: end.exit,
             oom,
@@ -171,13 +180,14 @@ impl Agent {
     /// Compares what the launcher knows with what the agent knows. After an agent's restart the former is all there
     /// is. Launches that a lost launcher never began are forgotten: the controller repeats them when it is greeted.
     fn sync(&mut self, known: Vec<KnownJob>) {
-        let unknown = self.stepds.unknown_to(&known);
+        let unknown = self.steps.stepds.unknown_to(&known);
         let steps_of = |k: &KnownJob| {
             let steps = k.steps.iter().map(|step| (k.run, *step));
             steps.collect::<Vec<_>>()
         };
         let known_steps = known.iter().flat_map(steps_of).collect();
         let missing: Vec<JobAttempt> = self
+            .state
             .jobs
             .iter()
             .filter(|(run, j)| !j.state.has_left() && !known.iter().any(|k| k.run == *run))
@@ -186,82 +196,97 @@ impl Agent {
         for k in known {
             self.adopt(k);
         }
-        self.is_synced = true;
+        self.state.is_synced = true;
         for (run, step, pid) in unknown {
-            self.out
+            self.state
+                .out
                 .command(LauncherCommand::StepAssigned { run, step, pid });
         }
-        self.repeat_starts(&known_steps);
+        self.steps.repeat_starts(&mut self.state, &known_steps);
         for run in missing {
-            let leaving = self.jobs.get(run).is_some_and(|j| j.state.is_leaving());
+            let leaving = self
+                .state
+                .jobs
+                .get(run)
+                .is_some_and(|j| j.state.is_leaving());
             if leaving {
                 // It was ended before it began, or did not begin: there is nothing of it.
                 self.released(run);
             } else {
-                self.steps.refuse_waiting(&mut self.out, run);
-                self.jobs.remove(run);
-                self.forget_steps(run);
+                self.steps.led.refuse_waiting(&mut self.state.out, run);
+                self.state.jobs.remove(run);
+                self.steps.forget_steps(&mut self.state, run);
             }
         }
-        self.sessions.open(&mut self.out);
+        self.sessions.open(&mut self.state.out);
     }
 
     fn adopt(&mut self, known: KnownJob) {
         let run = known.run;
-        let job = self.jobs.entry(run);
+        let job = self.state.jobs.entry(run);
         if let (None, Some(bytes)) = (&job.grant, &known.grant) {
             match minicbor::decode(bytes) {
                 Ok(grant) => job.grant = Some(Rc::new(grant)),
                 Err(e) => log::error!("job {}: its grant cannot be read back: {e}", run.job),
             }
         }
-        self.adopt_steps(run, known.kept);
-        self.keep_steps(run);
+        self.steps.adopt_steps(&mut self.state, run, known.kept);
+        self.steps.keep_steps(&mut self.state, run);
     }
 
     fn conclude(&mut self, run: JobAttempt, report: Report) {
-        if self.jobs.advance(run, NodeJobEvent::Concluded).is_some() {
-            self.reports.push(run.job, run.attempt, report);
-            self.steps.refuse_waiting(&mut self.out, run);
+        if self
+            .state
+            .jobs
+            .advance(run, NodeJobEvent::Concluded)
+            .is_some()
+        {
+            self.state.reports.push(run.job, run.attempt, report);
+            self.steps.led.refuse_waiting(&mut self.state.out, run);
         }
     }
 
     fn released(&mut self, run: JobAttempt) {
-        if self.jobs.get(run).is_none() {
-            return self.reports.push(run.job, run.attempt, Report::Released);
+        if self.state.jobs.get(run).is_none() {
+            return self
+                .state
+                .reports
+                .push(run.job, run.attempt, Report::Released);
         }
-        let event = match self.steps.leads_any(run) {
+        let event = match self.steps.led.leads_any(run) {
             true => NodeJobEvent::LeftBeforeSteps,
             false => NodeJobEvent::Left,
         };
-        let Some(next) = self.jobs.advance(run, event) else {
+        let Some(next) = self.state.jobs.advance(run, event) else {
             return;
         };
-        self.samples.forget(run);
-        self.steps.refuse_waiting(&mut self.out, run);
+        self.steps.samples.forget(run);
+        self.steps.led.refuse_waiting(&mut self.state.out, run);
         if next == NodeJobState::Held {
-            let kill_wait_ms = u64::from(self.node.settings.kill_wait_s) * 1000;
+            let kill_wait_ms = u64::from(self.state.node.settings.kill_wait_s) * 1000;
             let wait_ms = kill_wait_ms.saturating_add(RELEASE_WAIT_MS);
-            self.out.set_timer(Timer::Release(run), wait_ms);
+            self.state.out.set_timer(Timer::Release(run), wait_ms);
         } else {
-            self.reports.push(run.job, run.attempt, Report::Released);
+            self.state
+                .reports
+                .push(run.job, run.attempt, Report::Released);
         }
     }
 
     /// Orders of the controller. The launcher carries them out: it gets them as they were sealed, before anything that follows
     /// from them here.
     pub(super) fn on_orders(&mut self, orders: Orders, bytes: ByteVec, launcher_seal: ByteVec) {
-        if !self.is_synced || !self.is_controller_up {
+        if !self.state.is_synced || !self.state.is_controller_up {
             // They are of a connection that is given up.
             return;
         }
-        self.out.command(LauncherCommand::Sealed {
+        self.state.out.command(LauncherCommand::Sealed {
             orders: bytes,
             seal: launcher_seal,
         });
         if let Some(settings) = orders.settings {
-            self.node.apply(*settings);
-            self.sample_all();
+            self.state.node.apply(*settings);
+            self.steps.samples.sample_all(&mut self.state);
         }
         for order in orders.orders {
             match order {
@@ -276,8 +301,12 @@ impl Agent {
                     signal,
                     scope: SignalScope::Full,
                 } => {
-                    if self.jobs.signalled(JobAttempt::new(job, attempt), signal) {
-                        self.steps.may_fit();
+                    if self
+                        .state
+                        .jobs
+                        .signalled(JobAttempt::new(job, attempt), signal)
+                    {
+                        self.steps.led.may_fit();
                     }
                 }
                 Order::Signal { .. }
@@ -291,26 +320,27 @@ impl Agent {
     /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
     fn launch(&mut self, grant: &Rc<JobGrant>) {
         let run = JobAttempt::new(grant.job, grant.attempt);
-        if let Some(known) = self.jobs.get_mut(run) {
+        if let Some(known) = self.state.jobs.get_mut(run) {
             // A job that was made smaller has less from now on.
             let had = known.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
                 known.grant = Some(Rc::clone(grant));
-                self.steps.may_fit();
-                self.grant_came(grant.job);
+                self.steps.led.may_fit();
+                self.steps.grant_came(&mut self.state, grant.job);
             }
             return;
         }
         if self
+            .state
             .jobs
             .latest(run.job)
             .is_some_and(|(known, _)| known > run)
         {
             return;
         }
-        self.jobs.entry(run).grant = Some(Rc::clone(grant));
-        self.sample_from_now(grant);
-        self.grant_came(grant.job);
+        self.state.jobs.entry(run).grant = Some(Rc::clone(grant));
+        self.steps.samples.sample_from_now(&mut self.state, grant);
+        self.steps.grant_came(&mut self.state, grant.job);
     }
 
     /// The controller ends a job. One that is not known is not known to the launcher either, which says so.
@@ -319,26 +349,28 @@ impl Agent {
             true => NodeJobEvent::OrderedToFinish,
             false => NodeJobEvent::OrderedToEnd,
         };
-        if self.jobs.advance(run, event).is_some() {
-            self.steps.refuse_waiting(&mut self.out, run);
+        if self.state.jobs.advance(run, event).is_some() {
+            self.steps.led.refuse_waiting(&mut self.state.out, run);
         }
     }
 
     /// The controller has made reports durable: what they were about may be forgotten.
     pub(super) fn acknowledged(&mut self, seq: u64) {
-        let known = self.reports.acknowledge(seq);
+        let known = self.state.reports.acknowledge(seq);
         // Steps may have waited for that.
-        self.steps.may_fit();
+        self.steps.led.may_fit();
         for report in known {
             let run = JobAttempt::new(report.job, report.attempt);
             match report.report {
                 Report::Released => {
-                    if self.jobs.remove(run).is_some() {
-                        self.forget_steps(run);
+                    if self.state.jobs.remove(run).is_some() {
+                        self.steps.forget_steps(&mut self.state, run);
                     }
-                    self.out.command(LauncherCommand::Forget(run));
+                    self.state.out.command(LauncherCommand::Forget(run));
                 }
-                Report::StepEnded { step, .. } => self.step_acknowledged(run, step),
+                Report::StepEnded { step, .. } => {
+                    self.steps.step_acknowledged(&mut self.state, run, step)
+                }
                 // What ends a job here is followed by its release: what may have survived it is killed first.
                 Report::BatchEnded { .. }
                 | Report::LaunchFailed { .. }

@@ -8,8 +8,10 @@ mod running;
 mod waiting;
 
 use super::actions::Actions;
+use super::state::AgentState;
+use super::steps::Steps;
 use super::transition::{LedStepEvent, LedStepState, next_led_step_state};
-use super::{Agent, AgentAction, ConnId, RequestId, StdioId, encode};
+use super::{AgentAction, ConnId, RequestId, StdioId, encode};
 use crate::kept::{KEPT_NEXT, is_kept_of};
 use crate::messages::{JobAttempt, KeptEntries};
 use crate::record::Record;
@@ -192,74 +194,118 @@ impl LedSteps {
     }
 }
 
-impl Agent {
+impl Steps {
     /// The job is forgotten.
-    pub(super) fn forget_steps(&mut self, run: JobAttempt) {
-        let placed = self.steps.placed.iter();
+    pub(super) fn forget_steps(&mut self, state: &mut AgentState, run: JobAttempt) {
+        let placed = self.led.placed.iter();
         let of_run: Vec<StepKey> = placed
             .filter(|(_, s)| s.run == run)
             .map(|(key, _)| *key)
             .collect();
         for key in of_run {
-            if self.steps.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
-                self.steps.release_client(&mut self.out, key);
-                self.steps.placed.remove(&key);
+            if self.led.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
+                self.led.release_client(&mut state.out, key);
+                self.led.placed.remove(&key);
             }
         }
         // A later launch of the job counts its steps on.
-        if self.jobs.latest(run.job).is_none() {
-            self.steps.numbers.remove(&run.job);
+        if state.jobs.latest(run.job).is_none() {
+            self.led.numbers.remove(&run.job);
         }
         self.node_steps.forget(run);
-        self.stepds.forget(&mut self.out, run);
+        self.stepds.forget(&mut state.out, run);
     }
 
     /// Takes back what the launcher kept for an earlier life of the agent.
-    pub(super) fn adopt_steps(&mut self, run: JobAttempt, all: KeptEntries) {
+    pub(super) fn adopt_steps(
+        &mut self,
+        state: &mut AgentState,
+        run: JobAttempt,
+        all: KeptEntries,
+    ) {
         for (kept, bytes) in all {
-            if self.has_lost_a_launcher && kept != KEPT_NEXT {
-                self.drop_if_over(run, kept);
+            if state.has_lost_a_launcher && kept != KEPT_NEXT {
+                self.drop_if_over(state, run, kept);
             } else if kept == KEPT_NEXT {
                 if let Ok(next) = minicbor::decode::<u32>(&bytes) {
-                    self.steps.numbers.entry(run.job).or_default().raise(next);
+                    self.led.numbers.entry(run.job).or_default().raise(next);
                 }
             } else if !self.node_steps.adopt(run, kept, &bytes) {
-                self.adopt_record(run, StepNo(kept), &bytes);
+                self.led.adopt_record(state, run, StepNo(kept), &bytes);
             }
         }
     }
 
     /// Something was kept of this life's own. What is not known any more is over, and the word of it was lost with the launcher.
-    fn drop_if_over(&mut self, run: JobAttempt, kept: u32) {
+    pub(super) fn drop_if_over(&mut self, state: &mut AgentState, run: JobAttempt, kept: u32) {
         let is_it = |key: &StepKey| key.0 == run.job && is_kept_of(kept, key.1);
-        let placed = self.steps.placed.keys();
+        let placed = self.led.placed.keys();
         let goes_on = placed.chain(self.node_steps.keys()).any(is_it);
-        if !goes_on && !self.reports.has_step_end(run, StepNo(kept)) {
-            self.out.drop_kept(run, kept);
+        if !goes_on && !state.reports.has_step_end(run, StepNo(kept)) {
+            state.out.drop_kept(run, kept);
         }
     }
 
-    fn adopt_record(&mut self, run: JobAttempt, step: StepNo, bytes: &[u8]) {
+    /// Gives a launcher that may be a new one what it is to keep of a job's steps.
+    pub(super) fn keep_steps(&mut self, state: &mut AgentState, run: JobAttempt) {
+        if let Some(next) = self.led.numbers.get(&run.job).map(StepNumbers::next) {
+            state.out.keep(run, KEPT_NEXT, encode(&next));
+        }
+        let of_run = self.led.placed.iter().filter(|(_, s)| s.run == run);
+        let records: Vec<(u32, ByteVec)> = of_run
+            .map(|(key, s)| (key.1.0, encode(&s.record)))
+            .collect();
+        for (step, record) in records {
+            state.out.keep(run, step, record);
+        }
+        self.node_steps.keep_of(&mut state.out, run);
+    }
+
+    /// What is kept of a step, for its daemon.
+    pub(super) fn kept_entries(
+        &self,
+        _state: &AgentState,
+        run: JobAttempt,
+        step: StepNo,
+    ) -> KeptEntries {
+        let key = (run.job, step);
+        let placed = self.led.placed.get(&key);
+        let record = placed.map(|s| (step.0, encode(&s.record)));
+        record
+            .into_iter()
+            .chain(self.node_steps.kept_of(key))
+            .collect()
+    }
+}
+
+impl LedSteps {
+    pub(super) fn adopt_record(
+        &mut self,
+        state: &mut AgentState,
+        run: JobAttempt,
+        step: StepNo,
+        bytes: &[u8],
+    ) {
         let key = (run.job, step);
         // What was kept of the counter may have been lost with a launcher.
-        let numbers = self.steps.numbers.entry(run.job).or_default();
+        let numbers = self.numbers.entry(run.job).or_default();
         numbers.raise(step.0.saturating_add(1));
         let Ok(record) = minicbor::decode::<Record>(bytes) else {
             log::error!("step {}.{}: its record cannot be read back", key.0, key.1);
             return;
         };
-        if self.steps.placed.contains_key(&key) {
+        if self.placed.contains_key(&key) {
             return;
         }
         if record.is_over() {
-            if !self.reports.has_step_end(run, step) {
-                self.report_end(key, run.attempt, &record);
+            if !state.reports.has_step_end(run, step) {
+                state.report_end(key, run.attempt, &record);
             }
             return;
         }
         // It may be known already; the controller ignores that.
         let started = Report::StepStarted(Box::new(record.step.clone()));
-        self.reports.push(run.job, run.attempt, started);
+        state.reports.push(run.job, run.attempt, started);
         let adopted = LedStep {
             run,
             state: LedStepState::Running,
@@ -273,32 +319,6 @@ impl Agent {
             direct: false,
             exit_sent_by_daemon: false,
         };
-        self.steps.placed.insert(key, adopted);
-    }
-
-    /// Gives a launcher that may be a new one what it is to keep of a job's steps.
-    pub(super) fn keep_steps(&mut self, run: JobAttempt) {
-        if let Some(next) = self.steps.numbers.get(&run.job).map(StepNumbers::next) {
-            self.out.keep(run, KEPT_NEXT, encode(&next));
-        }
-        let of_run = self.steps.placed.iter().filter(|(_, s)| s.run == run);
-        let records: Vec<(u32, ByteVec)> = of_run
-            .map(|(key, s)| (key.1.0, encode(&s.record)))
-            .collect();
-        for (step, record) in records {
-            self.out.keep(run, step, record);
-        }
-        self.node_steps.keep_of(&mut self.out, run);
-    }
-
-    /// What is kept of a step, for its daemon.
-    pub(super) fn kept_entries(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
-        let key = (run.job, step);
-        let placed = self.steps.placed.get(&key);
-        let record = placed.map(|s| (step.0, encode(&s.record)));
-        record
-            .into_iter()
-            .chain(self.node_steps.kept_of(key))
-            .collect()
+        self.placed.insert(key, adopted);
     }
 }

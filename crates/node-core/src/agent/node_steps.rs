@@ -2,8 +2,10 @@
 
 use super::actions::Actions;
 use super::lead::{CreateRequest, StepKey};
+use super::state::AgentState;
+use super::steps::Steps;
 use super::transition::{NodeStepEvent, NodeStepState, next_node_step_state};
-use super::{Agent, AgentAction, ConnId, RequestId, StdioId, StepdId, Timer, encode};
+use super::{AgentAction, ConnId, RequestId, StdioId, StepdId, Timer, encode};
 use crate::kept::{self, kept_of_node};
 use crate::messages::{JobAttempt, LauncherCommand, NextStep, StepOrder};
 use crate::pmix_place;
@@ -261,48 +263,63 @@ impl NodeSteps {
     }
 }
 
-impl Agent {
+impl Steps {
     /// Starts the daemon of a step on this node.
-    pub(super) fn start_here(&mut self, launch: StepLaunch, origin: Origin) {
+    pub(super) fn start_here(
+        &mut self,
+        state: &mut AgentState,
+        launch: StepLaunch,
+        origin: Origin,
+    ) {
         let job = launch.spec.job;
-        let known = self
+        let known = state
             .jobs
             .with_key(job, &launch.key)
-            .or_else(|| self.jobs.latest(job))
+            .or_else(|| state.jobs.latest(job))
             .map(|(_, j)| j);
         let grant = known.map(|j| (j.grant.clone(), j.state.is_over()));
         let is_suspended = known.is_some_and(|j| j.suspended);
         match grant {
             // The lead's order came faster than the controller's.
-            None => self.wait_early(Early::Start(Box::new(launch), origin)),
+            None => self
+                .node_steps
+                .wait_early(state, Early::Start(Box::new(launch), origin)),
             Some((Some(grant), false)) if grant.resizes < launch.spec.resizes => {
-                self.wait_early(Early::Start(Box::new(launch), origin));
+                self.node_steps
+                    .wait_early(state, Early::Start(Box::new(launch), origin));
             }
             Some((Some(grant), true)) if !is_same_key(&grant.key, &launch.key) => {
                 // This node knows an earlier launch of the job, which is ending.
-                self.wait_early(Early::Start(Box::new(launch), origin));
+                self.node_steps
+                    .wait_early(state, Early::Start(Box::new(launch), origin));
             }
-            Some((None, _)) => self.step_refused(&launch, origin, "its grant was lost"),
-            Some((_, true)) => self.step_refused(&launch, origin, "the job is ending"),
+            Some((None, _)) => self.step_refused(state, &launch, origin, "its grant was lost"),
+            Some((_, true)) => self.step_refused(state, &launch, origin, "the job is ending"),
             // The lead does not know it yet.
             Some(_) if is_suspended => {
-                self.step_refused(&launch, origin, "the job is suspended");
+                self.step_refused(state, &launch, origin, "the job is suspended");
             }
             Some((Some(grant), false)) if !is_same_key(&grant.key, &launch.key) => {
-                self.step_refused(&launch, origin, "the key is not the job's");
+                self.step_refused(state, &launch, origin, "the key is not the job's");
             }
-            Some((Some(grant), false)) => self.start_granted(&grant, launch, origin),
+            Some((Some(grant), false)) => self.start_granted(state, &grant, launch, origin),
         }
     }
 
     /// The same for a job that is known here.
-    fn start_granted(&mut self, grant: &JobGrant, launch: StepLaunch, origin: Origin) {
+    pub(super) fn start_granted(
+        &mut self,
+        state: &mut AgentState,
+        grant: &JobGrant,
+        launch: StepLaunch,
+        origin: Origin,
+    ) {
         let run = JobAttempt::new(grant.job, grant.attempt);
         let (step, position) = (launch.step, launch.position);
         let key = (grant.job, step);
-        let bound = match self.node.bind(&launch, grant) {
+        let bound = match state.node.bind(&launch, grant) {
             Ok(bound) => bound,
-            Err(why) => return self.step_refused(&launch, origin, &why),
+            Err(why) => return self.step_refused(state, &launch, origin, &why),
         };
         let part = Part {
             run,
@@ -312,56 +329,57 @@ impl Agent {
             step_key: Some(launch.step_key.clone()),
         };
         if !self.node_steps.begin(key, run) {
-            return self.step_refused(&launch, origin, "the step has been started here");
+            return self.step_refused(state, &launch, origin, "the step has been started here");
         }
-        let mut origin = self.start_below(&launch, origin);
+        let mut origin = self.tree.start_below(state, &launch, origin);
         let stdio = match &mut origin {
             Origin::Lead(stdio) => stdio.take(),
             Origin::LeadBranch(..) | Origin::Request(..) | Origin::Gathered(_) => None,
         };
-        self.out.keep(run, kept_of_node(step), encode(&part));
+        state.out.keep(run, kept_of_node(step), encode(&part));
         self.node_steps.set_part(key, part);
-        if self.node.kills_over_memory() {
+        if state.node.kills_over_memory() {
             self.samples.limit_memory(run, step, launch.memory_mib);
         }
-        let mut order = Box::new(self.node.step_order(grant, launch, bound));
+        let mut order = Box::new(state.node.step_order(grant, launch, bound));
         order.direct = stdio.is_some() && may_have_streams(&order);
         let stdio = match order.direct {
             true => stdio,
             false => {
-                self.out.close_stdio(stdio);
+                state.out.close_stdio(stdio);
                 None
             }
         };
-        self.offer_or_start(order, stdio, (position, origin));
+        self.offer_or_start(state, order, stdio, (position, origin));
     }
 
     /// Gives a step to a daemon of its job that waits for one. If there is none, the launcher starts one.
-    fn offer_or_start(
+    pub(super) fn offer_or_start(
         &mut self,
+        state: &mut AgentState,
         order: Box<StepOrder>,
         stdio: Option<StdioId>,
         (position, origin): (u32, Origin),
     ) {
         let (run, step) = (order.run, order.launch.step);
-        let possible = self.is_synced && order.pmix.is_none();
+        let possible = state.is_synced && order.pmix.is_none();
         let Some(stepd) = self.stepds.idle(run).filter(|_| possible) else {
-            return self.start_by_launcher(order, stdio, (position, origin));
+            return self.start_by_launcher(state, order, stdio, (position, origin));
         };
-        let kill_wait_ms = match self.node.settings.kill_wait_s {
+        let kill_wait_ms = match state.node.settings.kill_wait_s {
             0 => KILL_WAIT_MS,
             seconds => u64::from(seconds) * 1000,
         };
-        let result = result_path(&self.node.config.spool_dir, run, step);
+        let result = result_path(&state.node.config.spool_dir, run, step);
         let next = NextStep {
             order,
             kill_wait_ms,
             result: result.to_string_lossy().into_owned(),
-            kept: self.kept_entries(run, step),
+            kept: self.kept_entries(state, run, step),
         };
         let frame = next.as_command();
         if frame.len() > ORDER_MAX {
-            return self.start_by_launcher(next.order, stdio, (position, origin));
+            return self.start_by_launcher(state, next.order, stdio, (position, origin));
         }
         let offer = Offer {
             next,
@@ -372,7 +390,7 @@ impl Agent {
         self.node_steps
             .step((run.job, step), run, NodeStepEvent::Offered);
         self.stepds.set_offer(stepd, Box::new(offer));
-        self.out.push(AgentAction::OfferStep {
+        state.out.push(AgentAction::OfferStep {
             stepd,
             frame,
             stdio,
@@ -380,7 +398,12 @@ impl Agent {
     }
 
     /// A daemon was given a step, or its channel does not take it.
-    pub(super) fn step_offered(&mut self, stepd: StepdId, is_written: bool) {
+    pub(super) fn step_offered(
+        &mut self,
+        state: &mut AgentState,
+        stepd: StepdId,
+        is_written: bool,
+    ) {
         let Some((offer, pid, address)) = self.stepds.take_offer(stepd) else {
             return;
         };
@@ -393,12 +416,13 @@ impl Agent {
         let order = next.order;
         let (run, step, direct) = (order.run, order.launch.step, order.direct);
         if !is_written {
-            self.stepds.close(&mut self.out, stepd);
-            return self.offer_or_start(order, stdio, (position, origin));
+            self.stepds.close(&mut state.out, stepd);
+            return self.offer_or_start(state, order, stdio, (position, origin));
         }
         self.stepds.set_step(stepd, step);
-        self.out.close_stdio(stdio);
-        self.out
+        state.out.close_stdio(stdio);
+        state
+            .out
             .command(LauncherCommand::StepAssigned { run, step, pid });
         let key = (run.job, step);
         self.node_steps.step(key, run, NodeStepEvent::Started);
@@ -407,12 +431,13 @@ impl Agent {
             wire: None,
             direct,
         };
-        self.answer_start(key, position, origin, Ok(listening));
+        self.answer_start(state, key, position, origin, Ok(listening));
     }
 
     /// Has the launcher find a daemon for a step.
-    fn start_by_launcher(
+    pub(super) fn start_by_launcher(
         &mut self,
+        state: &mut AgentState,
         order: Box<StepOrder>,
         stdio: Option<StdioId>,
         (position, origin): (u32, Origin),
@@ -427,20 +452,20 @@ impl Agent {
         let before = self.node_steps.starting.insert((run, step), starting);
         if let Some(before) = before {
             // The state says that this does not happen; the streams would be held for ever.
-            self.out.close_stdio(before.stdio);
+            state.out.close_stdio(before.stdio);
         }
-        if !self.is_synced {
+        if !state.is_synced {
             // The launcher gets it once it has said what it knows.
             return;
         }
         self.node_steps
             .step((run.job, step), run, NodeStepEvent::SentToLauncher);
         let tmp_bases = match &order.pmix {
-            Some(_) => pmix_place::bases(&self.node.settings, &self.node.config.name),
+            Some(_) => pmix_place::bases(&state.node.settings, &state.node.config.name),
             None => Vec::new(),
         };
         let stepd = self.stepds.add(run, step);
-        self.out.push(AgentAction::StartStepd {
+        state.out.push(AgentAction::StartStepd {
             stepd,
             order,
             tmp_bases,
@@ -448,78 +473,62 @@ impl Agent {
     }
 
     /// The launcher did not get the order for a daemon.
-    pub(super) fn stepd_channel_failed(&mut self, stepd: StepdId, error: String) {
+    pub(super) fn stepd_channel_failed(
+        &mut self,
+        state: &mut AgentState,
+        stepd: StepdId,
+        error: String,
+    ) {
         let Some((run, step)) = self.stepds.first_step(stepd) else {
             return;
         };
-        self.stepds.close(&mut self.out, stepd);
-        self.stepd_started(run, step, Err(error));
-    }
-
-    /// Keeps a request that came before the job that it is of.
-    pub(super) fn wait_early(&mut self, early: Early) {
-        let wait = self.node_steps.next_wait;
-        self.node_steps.next_wait += 1;
-        self.node_steps.early.insert(wait, early);
-        self.out.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
+        self.stepds.close(&mut state.out, stepd);
+        self.stepd_started(state, run, step, Err(error));
     }
 
     /// The job came: steps that were ahead of it start.
-    pub(super) fn grant_came(&mut self, job: JobId) {
+    pub(super) fn grant_came(&mut self, state: &mut AgentState, job: JobId) {
         let early = &self.node_steps.early;
         let ready = early.iter().filter(|(_, early)| early.job() == job);
         let ready: Vec<u64> = ready.map(|(wait, _)| *wait).collect();
         for wait in ready {
             match self.node_steps.early.remove(&wait) {
-                Some(Early::Start(launch, origin)) => self.start_here(*launch, origin),
-                Some(Early::Create(request)) => self.create_step(*request),
-                Some(Early::Number(request)) => self.take_step_number(*request),
+                Some(Early::Start(launch, origin)) => self.start_here(state, *launch, origin),
+                Some(Early::Create(request)) => self.create_step(state, *request),
+                Some(Early::Number(request)) => self.take_step_number(state, *request),
                 None => {}
             }
         }
     }
 
-    /// The client has gone: nothing is started for it.
-    pub(super) fn forget_early(&mut self, conn: ConnId) {
-        let is_of = |early: &Early| match early {
-            Early::Create(request) | Early::Number(request) => request.conn == conn,
-            Early::Start(..) => false,
-        };
-        let early = self.node_steps.early.iter();
-        let gone: Vec<u64> = early
-            .filter(|(_, early)| is_of(early))
-            .map(|(wait, _)| *wait)
-            .collect();
-        for wait in gone {
-            if let Some(Early::Create(request) | Early::Number(request)) =
-                self.node_steps.early.remove(&wait)
-            {
-                request.end(&mut self.out);
-            }
-        }
-    }
-
     /// The job did not come.
-    pub(super) fn grant_wait_over(&mut self, wait: u64) {
+    pub(super) fn grant_wait_over(&mut self, state: &mut AgentState, wait: u64) {
         match self.node_steps.early.remove(&wait) {
             Some(Early::Start(launch, origin)) => {
                 let why = "the controller has not given it the job";
-                self.step_refused(&launch, origin, why);
+                self.step_refused(state, &launch, origin, why);
             }
             Some(Early::Create(request) | Early::Number(request)) => {
-                request.refuse_unknown_job(&mut self.out);
+                request.refuse_unknown_job(&mut state.out);
             }
             None => {}
         }
     }
 
-    fn step_refused(&mut self, launch: &StepLaunch, origin: Origin, why: &str) {
+    pub(super) fn step_refused(
+        &mut self,
+        state: &mut AgentState,
+        launch: &StepLaunch,
+        origin: Origin,
+        why: &str,
+    ) {
         let key = (launch.spec.job, launch.step);
-        self.answer_start(key, launch.position, origin, Err(why.to_owned()));
+        self.answer_start(state, key, launch.position, origin, Err(why.to_owned()));
     }
 
-    fn answer_start(
+    pub(super) fn answer_start(
         &mut self,
+        state: &mut AgentState,
         key: StepKey,
         position: u32,
         origin: Origin,
@@ -527,35 +536,39 @@ impl Agent {
     ) {
         match origin {
             Origin::Lead(stdio) => {
-                self.out.close_stdio(stdio);
-                self.node_started(key, position, result);
+                state.out.close_stdio(stdio);
+                self.node_started(state, key, position, result);
             }
-            Origin::Gathered(start) => self.own_node_started(start, result),
+            Origin::Gathered(start) => self.own_node_started(state, start, result),
             Origin::LeadBranch(names, _) => {
                 let reply = started_reply(result, Vec::new());
-                self.branch_started(key, position, Ok(reply), &names);
+                self.branch_started(state, key, position, Ok(reply), &names);
             }
             Origin::Request(request, _) => {
-                self.out.finish(request, started_reply(result, Vec::new()));
+                state.out.finish(request, started_reply(result, Vec::new()));
             }
         }
     }
 
     /// Has another launcher start the daemons that a lost one did not answer for. A step that is known has had a daemon whose
     /// place nobody knows, and fails; the launcher refuses a number that was used.
-    pub(super) fn repeat_starts(&mut self, known: &HashSet<(JobAttempt, StepNo)>) {
+    pub(super) fn repeat_starts(
+        &mut self,
+        state: &mut AgentState,
+        known: &HashSet<(JobAttempt, StepNo)>,
+    ) {
         for ((run, step), starting) in std::mem::take(&mut self.node_steps.starting) {
             let (position, origin) = (starting.position, starting.origin);
-            self.stepds.close_unplaced(&mut self.out, run, step);
+            self.stepds.close_unplaced(&mut state.out, run, step);
             let key = (run.job, step);
             self.node_steps.step(key, run, NodeStepEvent::LauncherLost);
             if known.contains(&(run, step)) {
-                self.out.close_stdio(starting.stdio);
+                state.out.close_stdio(starting.stdio);
                 self.node_steps.step(key, run, NodeStepEvent::Started);
                 let result = Err("the node's launcher was lost".to_owned());
-                self.answer_start(key, position, origin, result);
+                self.answer_start(state, key, position, origin, result);
             } else {
-                self.start_by_launcher(starting.order, starting.stdio, (position, origin));
+                self.start_by_launcher(state, starting.order, starting.stdio, (position, origin));
             }
         }
     }
@@ -563,6 +576,7 @@ impl Agent {
     /// The launcher started a daemon, or could not.
     pub(super) fn stepd_started(
         &mut self,
+        state: &mut AgentState,
         run: JobAttempt,
         step: StepNo,
         result: Result<Listening, String>,
@@ -573,7 +587,7 @@ impl Agent {
             Err(_) => NodeStepEvent::Failed,
         };
         if self.node_steps.step(key, run, event) && result.is_err() {
-            self.out.drop_kept(run, kept_of_node(step));
+            state.out.drop_kept(run, kept_of_node(step));
         }
         let Some(starting) = self.node_steps.starting.remove(&(run, step)) else {
             return;
@@ -581,49 +595,84 @@ impl Agent {
         if let (Ok(_), Some(stdio)) = (&result, starting.stdio)
             && let Some(stepd) = self.stepds.started_with(run, step)
         {
-            self.out.push(AgentAction::SendStdio { stepd, stdio });
+            state.out.push(AgentAction::SendStdio { stepd, stdio });
         }
-        self.out.close_stdio(starting.stdio);
-        self.answer_start(key, starting.position, starting.origin, result);
+        state.out.close_stdio(starting.stdio);
+        self.answer_start(state, key, starting.position, starting.origin, result);
     }
 
     /// A daemon ended: the lead must know, however long it takes.
-    pub(super) fn stepd_ended(&mut self, run: JobAttempt, step: StepNo, mut end: StepEnd) {
-        if self.reports.has_step_end(run, step) {
+    pub(super) fn stepd_ended(
+        &mut self,
+        state: &mut AgentState,
+        run: JobAttempt,
+        step: StepNo,
+        mut end: StepEnd,
+    ) {
+        if state.reports.has_step_end(run, step) {
             // It is forgotten when the controller knows.
             return;
         }
-        end.usage.set_node(&self.node.config.name);
+        end.usage.set_node(&state.node.config.name);
         let without_samples = end.clone();
-        self.add_samples(run, step, &mut end);
+        self.samples.add_samples(state, run, step, &mut end);
         let key = (run.job, step);
         let part = self.node_steps.part(key).filter(|part| part.run == run);
         let Some(part) = part.cloned() else {
-            return self.out.command(LauncherCommand::ForgetStep(run, step));
+            return state.out.command(LauncherCommand::ForgetStep(run, step));
         };
         self.node_steps.step(key, run, NodeStepEvent::Ended);
-        let job = self.jobs.get(run);
+        let job = state.jobs.get(run);
         if job.is_some_and(super::job_table::Job::leads) {
-            if end == without_samples && self.only_node_ended(key, &end) {
+            if end == without_samples && self.led.only_node_ended(state, key, &end) {
                 return;
             }
-            self.nodes_ended(key, vec![(part.position, end)]);
-            return self.end_delivered(key);
+            self.nodes_ended(state, key, vec![(part.position, end)]);
+            return self.node_steps.end_delivered(state, key);
         }
         if job.is_none_or(|j| j.grant.is_none()) {
             // Agent and launcher were both lost, and the key with them; the lead learns of the job's end otherwise.
-            return self.end_delivered(key);
+            return self.node_steps.end_delivered(state, key);
         }
-        self.deliver_ends(key, vec![(part.position, end)], None);
+        self.deliver_ends(state, key, vec![(part.position, end)], None);
+    }
+}
+
+impl NodeSteps {
+    /// Keeps a request that came before the job that it is of.
+    pub(super) fn wait_early(&mut self, state: &mut AgentState, early: Early) {
+        let wait = self.next_wait;
+        self.next_wait += 1;
+        self.early.insert(wait, early);
+        state.out.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
+    }
+
+    /// The client has gone: nothing is started for it.
+    pub(super) fn forget_early(&mut self, state: &mut AgentState, conn: ConnId) {
+        let is_of = |early: &Early| match early {
+            Early::Create(request) | Early::Number(request) => request.conn == conn,
+            Early::Start(..) => false,
+        };
+        let early = self.early.iter();
+        let gone: Vec<u64> = early
+            .filter(|(_, early)| is_of(early))
+            .map(|(wait, _)| *wait)
+            .collect();
+        for wait in gone {
+            if let Some(Early::Create(request) | Early::Number(request)) = self.early.remove(&wait)
+            {
+                request.end(&mut state.out);
+            }
+        }
     }
 
     /// The lead knows: the part is forgotten.
-    pub(super) fn end_delivered(&mut self, key: StepKey) {
-        if let Some(run) = self.node_steps.part(key).map(|part| part.run)
-            && self.node_steps.step(key, run, NodeStepEvent::Delivered)
+    pub(super) fn end_delivered(&mut self, state: &mut AgentState, key: StepKey) {
+        if let Some(run) = self.part(key).map(|part| part.run)
+            && self.step(key, run, NodeStepEvent::Delivered)
         {
-            self.out.drop_kept(run, kept_of_node(key.1));
-            self.out.command(LauncherCommand::ForgetStep(run, key.1));
+            state.out.drop_kept(run, kept_of_node(key.1));
+            state.out.command(LauncherCommand::ForgetStep(run, key.1));
         }
     }
 }

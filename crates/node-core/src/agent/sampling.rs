@@ -6,6 +6,7 @@
 
 use super::actions::Actions;
 use super::measure::{self, Tasks};
+use super::state::AgentState;
 use super::{Agent, Timer};
 use crate::messages::{JobAttempt, LauncherCommand, TaskUsage};
 use crate::signals::SIGKILL;
@@ -35,7 +36,9 @@ pub(super) struct Samples {
     /// Steps that were killed for their memory.
     killed: HashSet<(JobAttempt, StepNo)>,
     /// Samples that are being taken.
-    under_way: HashSet<JobAttempt>,
+    pub(super) under_way: HashSet<JobAttempt>,
+    /// Lists of processes that were asked for to take them.
+    pub(super) sampled_runs: HashMap<u64, JobAttempt>,
 }
 
 impl Samples {
@@ -71,80 +74,15 @@ impl Samples {
 }
 
 impl Agent {
-    /// A job has begun here: when it is looked at first.
-    pub(super) fn sample_from_now(&mut self, grant: &JobGrant) {
-        let Some(interval) = interval(self.node.settings.sampling, grant) else {
-            return;
-        };
-        let run = JobAttempt::new(grant.job, grant.attempt);
-        let due_ms = self.now.mono_ms.saturating_add(interval);
-        self.samples.due.insert((due_ms, run));
-        self.samples.set_timer(&mut self.out, self.now.mono_ms);
-    }
-
-    /// Jobs that an earlier life of the agent began are looked at too.
-    pub(super) fn sample_all(&mut self) {
-        let known: HashSet<JobAttempt> = self.samples.due.iter().map(|(_, run)| *run).collect();
-        let new: Vec<_> = self
-            .jobs
-            .iter()
-            .filter(|(run, job)| !job.state.has_left() && !known.contains(run))
-            .filter_map(|(_, job)| job.grant.clone())
-            .collect();
-        for grant in new {
-            self.sample_from_now(&grant);
-        }
-    }
-
-    /// Asks the launcher what the jobs use that are due.
-    pub(super) fn sample_due(&mut self) {
-        let now_ms = self.now.mono_ms;
-        self.samples.alarm_ms = None;
-        while let Some((_, run)) = self
-            .samples
-            .due
-            .first()
-            .filter(|(at, _)| *at <= now_ms)
-            .copied()
-        {
-            self.samples.due.pop_first();
-            let job = self.jobs.get(run).filter(|job| !job.state.has_left());
-            let Some(grant) = job.and_then(|job| job.grant.clone()) else {
-                continue;
-            };
-            let Some(interval) = interval(self.node.settings.sampling, &grant) else {
-                continue;
-            };
-            self.samples
-                .due
-                .insert((now_ms.saturating_add(interval), run));
-            // Where the sample before takes so long, this one is left out.
-            if let Some(settings) = self.node.settings.sampling
-                && self.out.has_launcher
-                && self.samples.under_way.insert(run)
-            {
-                self.next_tag += 1;
-                let tag = self.next_tag;
-                self.sampled_runs.insert(tag, run);
-                self.out.command(LauncherCommand::Measure {
-                    job: run.job,
-                    tag,
-                    memory: Some(settings.memory),
-                });
-            }
-        }
-        self.samples.set_timer(&mut self.out, self.now.mono_ms);
-    }
-
     /// What the tasks of a job use was read, if it could be.
     pub(super) fn on_measured(&mut self, tag: u64, tasks: Option<Vec<TaskUsage>>) {
         let tasks = tasks.map(measure::of_launcher);
-        match self.sampled_runs.remove(&tag) {
+        match self.steps.samples.sampled_runs.remove(&tag) {
             None => self.answer_measured(tag, tasks),
             Some(run) => {
-                self.samples.under_way.remove(&run);
+                self.steps.samples.under_way.remove(&run);
                 if let Some(tasks) = tasks {
-                    self.add_sample(run, tasks);
+                    self.steps.samples.add_sample(&mut self.state, run, tasks);
                 }
             }
         }
@@ -152,22 +90,81 @@ impl Agent {
 
     /// The launcher that was asked is gone.
     pub(super) fn forget_measurements(&mut self) {
-        self.sampled_runs.clear();
-        self.samples.under_way.clear();
-        self.inspections.refuse_all(&mut self.out);
+        self.steps.samples.sampled_runs.clear();
+        self.steps.samples.under_way.clear();
+        self.inspections.refuse_all(&mut self.state.out);
     }
+}
 
-    fn add_sample(&mut self, run: JobAttempt, now: Tasks) {
-        let Some(settings) = self.node.settings.sampling else {
+impl Samples {
+    /// A job has begun here: when it is looked at first.
+    pub(super) fn sample_from_now(&mut self, state: &mut AgentState, grant: &JobGrant) {
+        let Some(interval) = interval(state.node.settings.sampling, grant) else {
             return;
         };
-        if self.jobs.get(run).is_none_or(|job| job.state.has_left()) {
+        let run = JobAttempt::new(grant.job, grant.attempt);
+        let due_ms = state.now.mono_ms.saturating_add(interval);
+        self.due.insert((due_ms, run));
+        self.set_timer(&mut state.out, state.now.mono_ms);
+    }
+
+    /// Jobs that an earlier life of the agent began are looked at too.
+    pub(super) fn sample_all(&mut self, state: &mut AgentState) {
+        let known: HashSet<JobAttempt> = self.due.iter().map(|(_, run)| *run).collect();
+        let new: Vec<_> = state
+            .jobs
+            .iter()
+            .filter(|(run, job)| !job.state.has_left() && !known.contains(run))
+            .filter_map(|(_, job)| job.grant.clone())
+            .collect();
+        for grant in new {
+            self.sample_from_now(state, &grant);
+        }
+    }
+
+    /// Asks the launcher what the jobs use that are due.
+    pub(super) fn sample_due(&mut self, state: &mut AgentState) {
+        let now_ms = state.now.mono_ms;
+        self.alarm_ms = None;
+        while let Some((_, run)) = self.due.first().filter(|(at, _)| *at <= now_ms).copied() {
+            self.due.pop_first();
+            let job = state.jobs.get(run).filter(|job| !job.state.has_left());
+            let Some(grant) = job.and_then(|job| job.grant.clone()) else {
+                continue;
+            };
+            let Some(interval) = interval(state.node.settings.sampling, &grant) else {
+                continue;
+            };
+            self.due.insert((now_ms.saturating_add(interval), run));
+            // Where the sample before takes so long, this one is left out.
+            if let Some(settings) = state.node.settings.sampling
+                && state.out.has_launcher
+                && self.under_way.insert(run)
+            {
+                state.next_tag += 1;
+                let tag = state.next_tag;
+                self.sampled_runs.insert(tag, run);
+                state.out.command(LauncherCommand::Measure {
+                    job: run.job,
+                    tag,
+                    memory: Some(settings.memory),
+                });
+            }
+        }
+        self.set_timer(&mut state.out, state.now.mono_ms);
+    }
+
+    pub(super) fn add_sample(&mut self, state: &mut AgentState, run: JobAttempt, now: Tasks) {
+        let Some(settings) = state.node.settings.sampling else {
+            return;
+        };
+        if state.jobs.get(run).is_none_or(|job| job.state.has_left()) {
             return;
         }
         if settings.over_memory_kill {
-            self.kill_over_memory(run, &now);
+            self.kill_over_memory(state, run, &now);
         }
-        let seen = self.samples.seen.entry(run).or_default();
+        let seen = self.seen.entry(run).or_default();
         for (task, (usage, vsize_kib)) in now {
             let (most, most_vsize_kib) = seen.entry(task).or_default();
             most.user_us = most.user_us.max(usage.user_us);
@@ -181,15 +178,20 @@ impl Agent {
     }
 
     /// Kills steps that have more memory than they may.
-    fn kill_over_memory(&mut self, run: JobAttempt, now: &Tasks) {
-        let share = self.jobs.get(run).and_then(|job| job.share());
+    pub(super) fn kill_over_memory(
+        &mut self,
+        state: &mut AgentState,
+        run: JobAttempt,
+        now: &Tasks,
+    ) {
+        let share = state.jobs.get(run).and_then(|job| job.share());
         let of_job = share.map_or(0, |share| share.memory_mib * 1024);
         let mut used: HashMap<StepNo, u64> = HashMap::new();
         for ((step, _), (usage, _)) in now {
             *used.entry(*step).or_default() += usage.max_rss_kib;
         }
         for (step, kib) in used {
-            let most = self.samples.may_have.get(&(run, step));
+            let most = self.may_have.get(&(run, step));
             let most = most.copied().unwrap_or(of_job);
             if most == 0 || kib <= most {
                 continue;
@@ -199,9 +201,9 @@ impl Agent {
                 step,
                 signal: SIGKILL,
             };
-            if !self.samples.killed.insert((run, step)) {
+            if !self.killed.insert((run, step)) {
                 // The line that was to be printed first has not been.
-                self.out.command(order.clone());
+                state.out.command(order.clone());
                 continue;
             }
             let text = format!(
@@ -213,32 +215,38 @@ impl Agent {
             log::warn!("{text}");
             let printed_by = Some(step).filter(|step| *step != StepNo::BATCH);
             let kill = printed_by.is_none();
-            self.out.command(LauncherCommand::PrintLine {
+            state.out.command(LauncherCommand::PrintLine {
                 run,
                 text,
                 step: printed_by,
                 kill,
             });
             if !kill {
-                self.out.command(order);
+                state.out.command(order);
             }
         }
     }
 
     /// Adds what was sampled of a step to what is known of its end. Whether it was killed for its memory.
-    pub(super) fn add_samples(&mut self, run: JobAttempt, step: StepNo, end: &mut StepEnd) -> bool {
-        if let Some(seen) = self.samples.seen.get(&run) {
+    pub(super) fn add_samples(
+        &mut self,
+        state: &mut AgentState,
+        run: JobAttempt,
+        step: StepNo,
+        end: &mut StepEnd,
+    ) -> bool {
+        if let Some(seen) = self.seen.get(&run) {
             let tasks: Tasks = seen
                 .range((step, 0)..=(step, u32::MAX))
                 .map(|(task, used)| (*task, used.clone()))
                 .collect();
-            for (_, usage) in measure::sum_up(&tasks, &self.node.config.name) {
+            for (_, usage) in measure::sum_up(&tasks, &state.node.config.name) {
                 end.usage.raise(&usage);
             }
         }
-        self.samples.may_have.remove(&(run, step));
+        self.may_have.remove(&(run, step));
         // One that ended by itself before the signal came ended well.
-        let killed = self.samples.killed.remove(&(run, step)) && end.exit.signal != 0;
+        let killed = self.killed.remove(&(run, step)) && end.exit.signal != 0;
         if killed {
             end.state = JobState::OutOfMemory;
             end.exit = OUT_OF_MEMORY;

@@ -6,7 +6,9 @@
 use super::actions::Actions;
 use super::lead::StepKey;
 use super::node_steps::{Listening, Origin, started_reply};
-use super::{Agent, AgentAction, PeerRequestId, RequestId, StdioId, Timer};
+use super::state::AgentState;
+use super::steps::Steps;
+use super::{AgentAction, PeerRequestId, RequestId, StdioId, Timer};
 use minicbor::bytes::ByteVec;
 use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
@@ -153,9 +155,10 @@ impl StepTree {
     }
 }
 
-impl Agent {
+impl Steps {
     pub(super) fn peer_answered(
         &mut self,
+        state: &mut AgentState,
         request: PeerRequestId,
         answer: Result<AgentReply, String>,
     ) {
@@ -165,7 +168,7 @@ impl Agent {
         match asked {
             Asked::LedBranch(key, branch) => {
                 let started = branch.answers(answer);
-                self.branch_answered(key, branch.position, started);
+                self.branch_answered(state, key, branch.position, started);
             }
             Asked::BranchBelow { start, at, branch } => {
                 let started = branch.answers(answer);
@@ -174,20 +177,20 @@ impl Agent {
                 {
                     *slot = Some(started);
                 }
-                self.finish_start(start);
+                self.finish_start(state, start);
             }
             Asked::EndsAbove(key) => match answer {
-                Ok(AgentReply::Done) => self.ends_delivered(key),
-                Ok(_) | Err(_) => self.tree.report_to_lead(&mut self.out, key),
+                Ok(AgentReply::Done) => self.ends_delivered(state, key),
+                Ok(_) | Err(_) => self.tree.report_to_lead(&mut state.out, key),
             },
             Asked::EndsLead(key) => match answer {
-                Ok(_) => self.ends_delivered(key),
-                Err(error) => self.tree.delivery_failed(&mut self.out, key, &error),
+                Ok(_) => self.ends_delivered(state, key),
+                Err(error) => self.tree.delivery_failed(&mut state.out, key, &error),
             },
             Asked::Signal(request, address, rest) => {
                 if let Err(error) = answer {
                     log::warn!("{address}: a step cannot be signalled: {error}");
-                    self.tree.signal_branch(&mut self.out, *request, &rest);
+                    self.tree.signal_branch(&mut state.out, *request, &rest);
                 }
             }
         }
@@ -197,16 +200,17 @@ impl Agent {
     /// only here.
     pub(super) fn start_everywhere(
         &mut self,
+        state: &mut AgentState,
         launch: StepLaunch,
         shares: &[StepShare],
         mut stdio: Option<StdioId>,
     ) {
-        let own_address = self.node.config.address.clone();
+        let own_address = state.node.config.address.clone();
         if let [share] = shares
             && share.address == own_address
         {
             let here = launch_at(launch, 0, share, None);
-            return self.start_here(here, Origin::Lead(stdio));
+            return self.start_here(state, here, Origin::Lead(stdio));
         }
         for range in tree::branches(0..shares.len(), launch.tree_width()) {
             let share = &shares[range.start];
@@ -218,79 +222,59 @@ impl Agent {
                 let request = AgentRequest::StartStep(Box::new(head), below);
                 let address = branch.address.clone();
                 self.tree.ask(
-                    &mut self.out,
+                    &mut state.out,
                     Asked::LedBranch(key, branch),
                     address,
                     request,
                 );
             } else if below.is_empty() {
-                self.start_here(head, Origin::Lead(stdio.take()));
+                self.start_here(state, head, Origin::Lead(stdio.take()));
             } else {
-                self.start_here(head, Origin::LeadBranch(branch.names, below));
+                self.start_here(state, head, Origin::LeadBranch(branch.names, below));
             }
         }
-        self.out.close_stdio(stdio);
+        state.out.close_stdio(stdio);
     }
 
     /// A branch of a step that is led here was started by this node, or not.
     pub(super) fn branch_started(
         &mut self,
+        state: &mut AgentState,
         key: StepKey,
         position: u32,
         answer: Result<AgentReply, String>,
         names: &[String],
     ) {
-        self.branch_answered(key, position, answers(answer, names));
+        self.branch_answered(state, key, position, answers(answer, names));
     }
 
-    fn branch_answered(&mut self, key: StepKey, first: u32, started: Vec<BelowStarted>) {
+    pub(super) fn branch_answered(
+        &mut self,
+        state: &mut AgentState,
+        key: StepKey,
+        first: u32,
+        started: Vec<BelowStarted>,
+    ) {
         for (position, answer) in (first..).zip(started) {
-            self.node_started(key, position, listening(answer));
+            self.node_started(state, key, position, listening(answer));
         }
-    }
-
-    /// A node in the tree: has the nodes below started, and gives what this one's own answer is for.
-    pub(super) fn start_below(&mut self, launch: &StepLaunch, mut origin: Origin) -> Origin {
-        let below = match &mut origin {
-            Origin::Request(_, below) | Origin::LeadBranch(_, below) => std::mem::take(below),
-            Origin::Lead(_) | Origin::Gathered(_) => Vec::new(),
-        };
-        if below.is_empty() {
-            return origin;
-        }
-        let start = self.tree.next;
-        self.tree.next += 1;
-        let branches = branches_below(launch, &below, &self.node.config.address);
-        let tree_start = TreeStart {
-            key: (launch.spec.job, launch.step),
-            position: launch.position,
-            origin,
-            own: None,
-            below: vec![None; branches.len()],
-        };
-        self.tree.starts.insert(start, tree_start);
-        for (at, (branch, request)) in branches.into_iter().enumerate() {
-            let address = branch.address.clone();
-            self.tree.ask(
-                &mut self.out,
-                Asked::BranchBelow { start, at, branch },
-                address,
-                request,
-            );
-        }
-        Origin::Gathered(start)
     }
 
     /// This node has started its own part, or not.
-    pub(super) fn own_node_started(&mut self, start: u64, result: Result<Listening, String>) {
+    pub(super) fn own_node_started(
+        &mut self,
+        state: &mut AgentState,
+        start: u64,
+        result: Result<Listening, String>,
+    ) {
         if let Some(tree_start) = self.tree.starts.get_mut(&start) {
             tree_start.own = Some(result);
         }
-        self.finish_start(start);
+        self.finish_start(state, start);
     }
 
     /// Answers a start, once all have answered.
-    fn finish_start(&mut self, start: u64) {
+    pub(super) fn finish_start(&mut self, state: &mut AgentState, start: u64) {
         let is_complete = |s: &TreeStart| s.own.is_some() && s.below.iter().all(Option::is_some);
         if !self.tree.starts.get(&start).is_some_and(is_complete) {
             return;
@@ -308,33 +292,33 @@ impl Agent {
         let below = below.into_iter().flatten().flatten().collect();
         let reply = started_reply(own, below);
         match origin {
-            Origin::Request(request, _) => self.out.finish(request, reply),
-            Origin::LeadBranch(names, _) => self.branch_started(key, position, Ok(reply), &names),
-            Origin::Lead(stdio) => self.out.close_stdio(stdio),
+            Origin::Request(request, _) => state.out.finish(request, reply),
+            Origin::LeadBranch(names, _) => {
+                self.branch_started(state, key, position, Ok(reply), &names)
+            }
+            Origin::Lead(stdio) => state.out.close_stdio(stdio),
             Origin::Gathered(_) => {}
         }
     }
 
-    /// Has a step signalled by these agents.
-    pub(super) fn signal_below(&mut self, request: &AgentRequest, agents: &[String]) {
-        for branch in tree::branches(0..agents.len(), self.node.tree_width(None)) {
-            self.tree
-                .signal_branch(&mut self.out, request.clone(), &agents[branch]);
-        }
-    }
-
     /// Parts of a step that another node leads have ended: this node's, or those of nodes below that `request` brought.
-    pub(super) fn deliver_ends(&mut self, key: StepKey, ends: Ends, request: Option<RequestId>) {
+    pub(super) fn deliver_ends(
+        &mut self,
+        state: &mut AgentState,
+        key: StepKey,
+        ends: Ends,
+        request: Option<RequestId>,
+    ) {
         let ending = self.tree.endings.entry(key).or_default();
         ending.waiting.push((ends, request));
-        self.deliver_waiting(key);
+        self.deliver_waiting(state, key);
     }
 
     /// Reports what waits, unless something is being reported: what comes meanwhile goes together.
-    fn deliver_waiting(&mut self, key: StepKey) {
+    pub(super) fn deliver_waiting(&mut self, state: &mut AgentState, key: StepKey) {
         let part = self.node_steps.part(key);
         let way = part.map(|p| (p.above.clone(), p.lead.clone()));
-        let grant = self.jobs.latest(key.0).and_then(|(_, j)| j.grant.clone());
+        let grant = state.jobs.latest(key.0).and_then(|(_, j)| j.grant.clone());
         let is_free = |e: &&mut Ending| e.delivery.is_none();
         let Some(ending) = self.tree.endings.get_mut(&key).filter(is_free) else {
             return;
@@ -345,7 +329,7 @@ impl Agent {
             // The agents that wait for an answer turn to the lead.
             self.tree.endings.remove(&key);
             for request in waiting.into_iter().filter_map(|(_, request)| request) {
-                self.out.refuse(request, RefusalCode::JobNotHere);
+                state.out.refuse(request, RefusalCode::JobNotHere);
             }
             return;
         };
@@ -367,24 +351,75 @@ impl Agent {
             Some(above) => {
                 let request = ends_request(key, &grant.key, &ends, true);
                 self.tree
-                    .ask(&mut self.out, Asked::EndsAbove(key), above, request);
+                    .ask(&mut state.out, Asked::EndsAbove(key), above, request);
             }
-            None => self.tree.report_to_lead(&mut self.out, key),
+            None => self.tree.report_to_lead(&mut state.out, key),
         }
     }
 
     /// The lead knows of ends.
-    fn ends_delivered(&mut self, key: StepKey) {
+    pub(super) fn ends_delivered(&mut self, state: &mut AgentState, key: StepKey) {
         let ending = self.tree.endings.get_mut(&key);
         let Some(delivery) = ending.and_then(|e| e.delivery.take()) else {
             return;
         };
         for request in delivery.requests {
-            self.out.finish(request, AgentReply::Done);
+            state.out.finish(request, AgentReply::Done);
         }
-        self.deliver_waiting(key);
+        self.deliver_waiting(state, key);
         if delivery.own {
-            self.end_delivered(key);
+            self.node_steps.end_delivered(state, key);
+        }
+    }
+}
+
+impl StepTree {
+    /// A node in the tree: has the nodes below started, and gives what this one's own answer is for.
+    pub(super) fn start_below(
+        &mut self,
+        state: &mut AgentState,
+        launch: &StepLaunch,
+        mut origin: Origin,
+    ) -> Origin {
+        let below = match &mut origin {
+            Origin::Request(_, below) | Origin::LeadBranch(_, below) => std::mem::take(below),
+            Origin::Lead(_) | Origin::Gathered(_) => Vec::new(),
+        };
+        if below.is_empty() {
+            return origin;
+        }
+        let start = self.next;
+        self.next += 1;
+        let branches = branches_below(launch, &below, &state.node.config.address);
+        let tree_start = TreeStart {
+            key: (launch.spec.job, launch.step),
+            position: launch.position,
+            origin,
+            own: None,
+            below: vec![None; branches.len()],
+        };
+        self.starts.insert(start, tree_start);
+        for (at, (branch, request)) in branches.into_iter().enumerate() {
+            let address = branch.address.clone();
+            self.ask(
+                &mut state.out,
+                Asked::BranchBelow { start, at, branch },
+                address,
+                request,
+            );
+        }
+        Origin::Gathered(start)
+    }
+
+    /// Has a step signalled by these agents.
+    pub(super) fn signal_below(
+        &mut self,
+        state: &mut AgentState,
+        request: &AgentRequest,
+        agents: &[String],
+    ) {
+        for branch in tree::branches(0..agents.len(), state.node.tree_width(None)) {
+            self.signal_branch(&mut state.out, request.clone(), &agents[branch]);
         }
     }
 }

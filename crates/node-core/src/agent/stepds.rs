@@ -204,23 +204,24 @@ impl Stepds {
 impl Agent {
     /// A daemon has sent something, or is gone.
     pub(super) fn on_stepd_events(&mut self, id: StepdId, events: Vec<StepdEvent>, is_open: bool) {
-        let Some(run) = self.stepds.all.get(&id).map(|d| d.run) else {
+        let Some(run) = self.steps.stepds.all.get(&id).map(|d| d.run) else {
             return;
         };
         let mut ended = false;
         for event in events {
             match event {
-                StepdEvent::StepEnded(step, end) if self.stepds.has_ended(id, step) => {
+                StepdEvent::StepEnded(step, end) if self.steps.stepds.has_ended(id, step) => {
                     ended = true;
                     let key: StepKey = (run.job, step);
-                    self.exit_delivered_directly(key);
-                    self.stepd_ended(run, step, *end);
+                    self.steps.led.exit_delivered_directly(&mut self.state, key);
+                    self.steps.stepd_ended(&mut self.state, run, step, *end);
                 }
                 // One that is known already; what is for launchers.
                 StepdEvent::StepEnded(..) | StepdEvent::StepRunning(_) => {}
             }
         }
-        self.stepds
-            .keep_or_close(&mut self.out, id, (is_open, ended));
+        self.steps
+            .stepds
+            .keep_or_close(&mut self.state.out, id, (is_open, ended));
     }
 }

@@ -5,6 +5,7 @@ mod scenarios;
 
 use super::*;
 use crate::binding::Machine;
+use crate::messages::JobAttempt;
 use crate::messages::{
     KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand, StepdEvent,
 };
@@ -414,12 +415,12 @@ impl Bench {
         assert_eq!(self.with_bytes, BTreeSet::new());
         assert_eq!(self.stdio, BTreeSet::new());
         assert!(self.asks.is_empty(), "{:?}", self.asks);
-        assert_eq!(self.agent.steps.states(), []);
-        assert_eq!(self.agent.node_steps.states(), []);
-        assert!(self.agent.node_steps.is_quiet());
-        assert!(self.agent.tree.is_quiet());
+        assert_eq!(self.agent.steps.led.states(), []);
+        assert_eq!(self.agent.steps.node_steps.states(), []);
+        assert!(self.agent.steps.node_steps.is_quiet());
+        assert!(self.agent.steps.tree.is_quiet());
         assert!(self.agent.inspections.is_empty());
-        assert!(self.agent.reading.is_none() && self.agent.deferred.is_empty());
+        assert!(self.agent.state.reading.is_none() && self.agent.deferred.is_empty());
     }
 
     /// The job ends, and everything of it goes.

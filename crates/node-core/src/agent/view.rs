@@ -6,24 +6,24 @@ use muster_model::ids::StepNo;
 
 /// Launches that it knows.
 pub fn known_jobs(agent: &Agent) -> impl Iterator<Item = JobAttempt> {
-    agent.jobs.iter().map(|(run, _)| run)
+    agent.state.jobs.iter().map(|(run, _)| run)
 }
 
 /// Parts of steps led from here that hold what they have against other steps: the step, and the node's name.
 pub fn held_parts(agent: &Agent) -> impl Iterator<Item = (JobAttempt, StepNo, &str)> {
-    agent.steps.held_parts()
+    agent.steps.led.held_parts()
 }
 
 /// What is known of jobs, under way, or not acknowledged, by kind: nothing of an agent that is idle.
 pub fn unfinished(agent: &Agent) -> impl Iterator<Item = &'static str> {
     let all = [
-        ("jobs", agent.jobs.iter().next().is_none()),
-        ("reports", agent.reports.is_empty()),
-        ("steps", agent.steps.is_empty()),
-        ("parts of steps", agent.node_steps.is_empty()),
-        ("questions to agents", agent.tree.is_quiet()),
+        ("jobs", agent.state.jobs.iter().next().is_none()),
+        ("reports", agent.state.reports.is_empty()),
+        ("steps", agent.steps.led.is_empty()),
+        ("parts of steps", agent.steps.node_steps.is_empty()),
+        ("questions to agents", agent.steps.tree.is_quiet()),
         ("questions about processes", agent.inspections.is_empty()),
-        ("step daemons to read", agent.reading.is_none()),
+        ("step daemons to read", agent.state.reading.is_none()),
     ];
     all.into_iter()
         .filter(|(_, is_done)| !is_done)

@@ -1,6 +1,9 @@
 //! The ends of a step's nodes in one, and the report of it.
 
-use super::{Agent, LedStepEvent, LedStepState, StepKey};
+use super::super::lead::LedSteps;
+use super::super::state::AgentState;
+use super::super::steps::Steps;
+use super::{LedStepEvent, LedStepState, StepKey};
 use crate::agent::{AgentAction, encode};
 use crate::messages::JobAttempt;
 use crate::record::Record;
@@ -10,20 +13,29 @@ use muster_model::time::Timestamp;
 use muster_proto::node::Report;
 use muster_proto::step::AgentReply;
 
-impl Agent {
+impl LedSteps {
     /// The daemon of a step has reported its end here, and sends it to srun as well: where it does so from the start, srun waits
     /// for nothing else.
-    pub(in crate::agent) fn exit_delivered_directly(&mut self, key: StepKey) {
-        let step = self.steps.placed.get(&key);
+    pub(in crate::agent) fn exit_delivered_directly(
+        &mut self,
+        state: &mut AgentState,
+        key: StepKey,
+    ) {
+        let step = self.placed.get(&key);
         if step.is_some_and(|s| s.direct && s.exit_sent_by_daemon) {
-            self.steps.release_client(&mut self.out, key);
+            self.release_client(&mut state.out, key);
         }
     }
 
     /// Whether the daemon of a step that had no other has reported its end, and that is all there is to know of the step's. Then
     /// the launcher has all that makes the end, and keeps it until the controller knows: it gets nothing before that.
-    pub(in crate::agent) fn only_node_ended(&mut self, key: StepKey, end: &StepEnd) -> bool {
-        let Some(step) = self.steps.placed.get_mut(&key) else {
+    pub(in crate::agent) fn only_node_ended(
+        &mut self,
+        state: &mut AgentState,
+        key: StepKey,
+        end: &StepEnd,
+    ) -> bool {
+        let Some(step) = self.placed.get_mut(&key) else {
             return false;
         };
         let started = match step.state {
@@ -41,13 +53,49 @@ impl Agent {
             return false;
         }
         node.end = Some(end.clone());
-        self.finish_step_if_over(key);
+        self.finish_step_if_over(state, key);
         true
     }
 
+    pub(in crate::agent) fn finish_step_if_over(&mut self, state: &mut AgentState, key: StepKey) {
+        let step = self.placed.get(&key);
+        if !step.is_some_and(|s| s.record.is_over())
+            || self.step(key, LedStepEvent::AllEnded) != Some(LedStepState::Over)
+        {
+            return;
+        }
+        let Some(step) = self.placed.remove(&key) else {
+            return;
+        };
+        self.dirty = true;
+        if step.error.is_some() {
+            // It never was: the controller does not know of it.
+            state.out.drop_kept(step.run, key.1.0);
+        } else {
+            state.report_end(key, step.run.attempt, &step.record);
+            if let Some((_, request)) = step.client {
+                state.out.reply(request, AgentReply::Done);
+            }
+        }
+        if let Some((_, request)) = step.client {
+            state.out.push(AgentAction::EndRequest(request));
+        }
+        // With its last node the controller ends the steps whose ends it has not got, and can only guess how they ended.
+        if !self.leads_any(step.run) {
+            state.jobs.steps_over(&mut state.reports, step.run);
+        }
+    }
+}
+
+impl Steps {
     /// Parts of a step have ended.
-    pub(in crate::agent) fn nodes_ended(&mut self, key: StepKey, ends: Vec<(u32, StepEnd)>) {
-        let Some(step) = self.steps.placed.get_mut(&key) else {
+    pub(in crate::agent) fn nodes_ended(
+        &mut self,
+        state: &mut AgentState,
+        key: StepKey,
+        ends: Vec<(u32, StepEnd)>,
+    ) {
+        let Some(step) = self.led.placed.get_mut(&key) else {
             return;
         };
         // Where one node's part had too much memory, the whole step is ended.
@@ -60,57 +108,35 @@ impl Agent {
         }
         let (run, record) = (step.run, encode(&step.record));
         if over_memory {
-            self.steps.step(key, LedStepEvent::OutOfMemory);
-            self.end_step_everywhere(key);
+            self.led.step(key, LedStepEvent::OutOfMemory);
+            self.end_step_everywhere(state, key);
         }
-        self.steps.dirty = true;
-        self.out.keep(run, key.1.0, record);
-        self.finish_step_if_over(key);
-    }
-
-    pub(super) fn finish_step_if_over(&mut self, key: StepKey) {
-        let step = self.steps.placed.get(&key);
-        if !step.is_some_and(|s| s.record.is_over())
-            || self.steps.step(key, LedStepEvent::AllEnded) != Some(LedStepState::Over)
-        {
-            return;
-        }
-        let Some(step) = self.steps.placed.remove(&key) else {
-            return;
-        };
-        self.steps.dirty = true;
-        if step.error.is_some() {
-            // It never was: the controller does not know of it.
-            self.out.drop_kept(step.run, key.1.0);
-        } else {
-            self.report_end(key, step.run.attempt, &step.record);
-            if let Some((_, request)) = step.client {
-                self.out.reply(request, AgentReply::Done);
-            }
-        }
-        if let Some((_, request)) = step.client {
-            self.out.push(AgentAction::EndRequest(request));
-        }
-        // With its last node the controller ends the steps whose ends it has not got, and can only guess how they ended.
-        if !self.steps.leads_any(step.run) {
-            self.jobs.steps_over(&mut self.reports, step.run);
-        }
-    }
-
-    pub(super) fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
-        let end = Box::new(total(record, self.now.wall));
-        let report = Report::StepEnded { step: key.1, end };
-        self.reports.push(key.0, attempt, report);
+        self.led.dirty = true;
+        state.out.keep(run, key.1.0, record);
+        self.led.finish_step_if_over(state, key);
     }
 
     /// The controller knows of the step's end: nothing need be kept of it.
-    pub(in crate::agent) fn step_acknowledged(&mut self, run: JobAttempt, step: StepNo) {
-        self.out.drop_kept(run, step.0);
+    pub(in crate::agent) fn step_acknowledged(
+        &mut self,
+        state: &mut AgentState,
+        run: JobAttempt,
+        step: StepNo,
+    ) {
+        state.out.drop_kept(run, step.0);
         let key = (run.job, step);
         let part = self.node_steps.part(key);
         if part.is_some_and(|part| part.run == run) {
-            self.end_delivered(key);
+            self.node_steps.end_delivered(state, key);
         }
+    }
+}
+
+impl AgentState {
+    pub(in crate::agent) fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
+        let end = Box::new(total(record, self.now.wall));
+        let report = Report::StepEnded { step: key.1, end };
+        self.reports.push(key.0, attempt, report);
     }
 }
 

@@ -2,7 +2,10 @@
 //! The steps of a heterogeneous job have one number in all components: the agent of the leading component gives it, and
 //! those of the others take it if that agent has given it out, which srun has to prove, and no step of theirs has had it.
 
-use super::{Agent, CreateRequest};
+use super::super::lead::LedSteps;
+use super::super::state::AgentState;
+use super::super::steps::Steps;
+use super::CreateRequest;
 use crate::agent::encode;
 use crate::agent::node_steps::Early;
 use crate::kept::KEPT_NEXT;
@@ -13,33 +16,34 @@ use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, HetStep};
 use muster_trust::{is_same_key, prove_step_number};
 
-impl Agent {
+impl LedSteps {
     /// The number of a job's next step, if it may have another.
-    pub(super) fn next_step(&mut self, grant: &JobGrant) -> Option<StepNo> {
+    pub(super) fn next_step(&mut self, state: &mut AgentState, grant: &JobGrant) -> Option<StepNo> {
         let run = JobAttempt::new(grant.job, grant.attempt);
-        let end = self.node.max_step_count();
-        let numbers = self.steps.numbers.entry(grant.job).or_default();
+        let end = state.node.max_step_count();
+        let numbers = self.numbers.entry(grant.job).or_default();
         numbers.raise(grant.next_step);
         let number = numbers.assign(end)?;
         let next = numbers.next();
-        self.out.keep(run, KEPT_NEXT, encode(&next));
+        state.out.keep(run, KEPT_NEXT, encode(&next));
         Some(StepNo(number))
     }
 
     /// A step of a heterogeneous job comes with a number.
-    pub(super) fn take_given_number(
+    pub(in crate::agent) fn take_given_number(
         &mut self,
+        state: &mut AgentState,
         run: JobAttempt,
         het: &HetStep,
     ) -> Result<(), Refusal> {
         let number = het.step;
-        let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
+        let grant = state.jobs.get(run).and_then(|job| job.grant.as_ref());
         let components = grant.map_or(&[][..], |grant| &grant.components);
         let Some(leader) = components.first().map(|leader| leader.job) else {
             let detail = "the job is not heterogeneous: its steps are numbered by its node";
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         };
-        if number >= self.node.max_step_count() {
+        if number >= state.node.max_step_count() {
             return Err(RefusalCode::StepLimit.into());
         }
         let key = grant.and_then(|grant| grant.het_key.as_ref());
@@ -48,42 +52,55 @@ impl Agent {
             let detail = format!("step {number} was not given out by the job's first component");
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
-        let numbers = self.steps.numbers.entry(run.job).or_default();
+        let numbers = self.numbers.entry(run.job).or_default();
         if !numbers.take(number, leader == run.job) {
             let detail = format!("step {number} was not given out, or has been used");
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
         let next = numbers.next();
-        self.out.keep(run, KEPT_NEXT, encode(&next));
+        state.out.keep(run, KEPT_NEXT, encode(&next));
         Ok(())
     }
+}
 
+impl Steps {
     /// srun asks for a number for a step of a heterogeneous job that this node leads.
-    pub(in crate::agent) fn take_step_number(&mut self, request: CreateRequest) {
-        let run = match self.may_create(request.uid, &request.spec) {
+    pub(in crate::agent) fn take_step_number(
+        &mut self,
+        state: &mut AgentState,
+        request: CreateRequest,
+    ) {
+        let run = match state.may_create(request.uid, &request.spec) {
             Ok(Some(run)) => run,
-            Ok(None) => return self.wait_early(Early::Number(Box::new(request))),
-            Err(refusal) => return request.refuse(&mut self.out, refusal),
+            Ok(None) => {
+                return self
+                    .node_steps
+                    .wait_early(state, Early::Number(Box::new(request)));
+            }
+            Err(refusal) => return request.refuse(&mut state.out, refusal),
         };
-        let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
-            return request.refuse(&mut self.out, RefusalCode::JobNotHere.into());
+        let Some(grant) = state.jobs.get(run).and_then(|j| j.grant.clone()) else {
+            return request.refuse(&mut state.out, RefusalCode::JobNotHere.into());
         };
-        let Some(StepNo(number)) = self.next_step(&grant) else {
-            return request.refuse(&mut self.out, RefusalCode::StepLimit.into());
+        let Some(StepNo(number)) = self.led.next_step(state, &grant) else {
+            return request.refuse(&mut state.out, RefusalCode::StepLimit.into());
         };
         let leads = grant.components.first().is_some_and(|c| c.job == run.job);
-        if let Some(numbers) = self.steps.numbers.get_mut(&run.job).filter(|_| leads) {
+        if let Some(numbers) = self.led.numbers.get_mut(&run.job).filter(|_| leads) {
             numbers.give_out(number);
         }
         // Without a key there are no other components.
         let key = grant.het_key.as_ref();
         let proof = key.map_or_else(Vec::new, |key| prove_step_number(key, number));
         let proof = proof.into();
-        self.out.close_stdio(request.stdio);
-        self.out
+        state.out.close_stdio(request.stdio);
+        state
+            .out
             .finish(request.id, AgentReply::StepNumber { number, proof });
     }
+}
 
+impl AgentState {
     /// Whether further steps of a user wait until the controller has acknowledged some that were before.
     pub(in crate::agent) fn must_wait_for_controller(&self, uid: u32) -> bool {
         let is_of = |run: JobAttempt| {

@@ -1,6 +1,8 @@
 //! A step that fits gets its number and its resources, and is started on its nodes.
 
-use super::{Agent, LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state};
+use super::super::state::AgentState;
+use super::super::steps::Steps;
+use super::{LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state};
 use crate::agent::{AgentAction, encode};
 use crate::layout::{self, Held};
 use crate::messages::JobAttempt;
@@ -34,17 +36,21 @@ impl LedSteps {
     }
 }
 
-impl Agent {
+impl Steps {
     pub(super) fn start_step(
         &mut self,
+        state: &mut AgentState,
         grant: &Rc<JobGrant>,
         waiting: Waiting,
         mut placed: Vec<layout::Placed>,
     ) {
         let het = waiting.spec.het.as_ref();
         let (given, first) = (het.map(|h| h.step), het.map_or(0, |h| h.first_task));
-        let Some(step) = given.map(StepNo).or_else(|| self.next_step(grant)) else {
-            return waiting.refuse(&mut self.out, RefusalCode::StepLimit.into());
+        let Some(step) = given
+            .map(StepNo)
+            .or_else(|| self.led.next_step(state, grant))
+        else {
+            return waiting.refuse(&mut state.out, RefusalCode::StepLimit.into());
         };
         // Tasks are numbered over all components.
         placed
@@ -54,15 +60,15 @@ impl Agent {
         let run = JobAttempt::new(grant.job, grant.attempt);
         let (mut spec, key) = (waiting.spec, waiting.random);
         spec.resizes = grant.resizes;
-        let width = self.node.tree_width(spec.tree_width);
+        let width = state.node.tree_width(spec.tree_width);
         let width = u32::try_from(width).unwrap_or(u32::MAX);
         let names: Vec<String> = placed
             .iter()
             .map(|p| grant.alloc.nodes[p.node].name.clone())
             .collect();
-        let now = self.now.wall;
+        let now = state.now.wall;
         let record = Record::new(step, &spec, key.clone(), (&placed, &names), now);
-        self.out.keep(run, step.0, encode(&record));
+        state.out.keep(run, step.0, encode(&record));
         let placed_event = next_led_step_state(LedStepState::Waiting, LedStepEvent::Placed);
         let led = LedStep {
             run,
@@ -77,8 +83,8 @@ impl Agent {
             direct: false,
             exit_sent_by_daemon: spec.has_stepd_channel,
         };
-        self.steps.placed.insert((grant.job, step), led);
-        self.out.push(AgentAction::ReleaseBytes(waiting.id));
+        self.led.placed.insert((grant.job, step), led);
+        state.out.push(AgentAction::ReleaseBytes(waiting.id));
         let launch = StepLaunch {
             key: grant.key.clone(),
             spec,
@@ -104,6 +110,6 @@ impl Agent {
                 gres: place.gres,
             })
             .collect();
-        self.start_everywhere(launch, &shares, waiting.stdio);
+        self.start_everywhere(state, launch, &shares, waiting.stdio);
     }
 }

@@ -1,7 +1,9 @@
 //! Nodes of a step answer whether they have started it; srun learns where to find them, and the step is ended where it is to
 //! end early.
 
-use super::{Agent, LedStepEvent, LedStepState, StepKey};
+use super::super::state::AgentState;
+use super::super::steps::Steps;
+use super::{LedStepEvent, LedStepState, StepKey};
 use crate::agent::node_steps::Listening;
 use crate::messages::LauncherCommand;
 use crate::signals::SIGTERM;
@@ -11,16 +13,17 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
 use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepNode};
 
-impl Agent {
+impl Steps {
     /// A node's daemon listens, or cannot be started.
     pub(in crate::agent) fn node_started(
         &mut self,
+        state: &mut AgentState,
         key: StepKey,
         position: u32,
         result: Result<Listening, String>,
     ) {
-        let now = self.now.wall;
-        let Some(step) = self.steps.placed.get_mut(&key) else {
+        let now = state.now.wall;
+        let Some(step) = self.led.placed.get_mut(&key) else {
             return;
         };
         if step.unanswered == 0 {
@@ -50,31 +53,31 @@ impl Agent {
             }
         }
         if step.unanswered == 0 {
-            self.step_answered(key);
+            self.step_answered(state, key);
         }
     }
 
     /// All nodes have answered.
-    fn step_answered(&mut self, key: StepKey) {
-        let Some(step) = self.steps.placed.get(&key) else {
+    pub(in crate::agent) fn step_answered(&mut self, state: &mut AgentState, key: StepKey) {
+        let Some(step) = self.led.placed.get(&key) else {
             return;
         };
         let Some(error) = step.error.clone() else {
-            return self.step_created(key);
+            return self.step_created(state, key);
         };
         log::error!("step {}.{}: {error}", key.0, key.1);
         if let Some((_, request)) = step.client {
             let refusal = Refusal::new(RefusalCode::NodeConfigUnavailable, error);
-            self.out.reply(request, AgentReply::Refused(refusal));
+            state.out.reply(request, AgentReply::Refused(refusal));
         }
-        self.steps.step(key, LedStepEvent::StartFailed);
-        self.end_step_everywhere(key);
-        self.finish_step_if_over(key);
+        self.led.step(key, LedStepEvent::StartFailed);
+        self.end_step_everywhere(state, key);
+        self.led.finish_step_if_over(state, key);
     }
 
-    fn step_created(&mut self, key: StepKey) {
-        let next = self.steps.step(key, LedStepEvent::Started);
-        let Some(led) = self.steps.placed.get(&key) else {
+    pub(in crate::agent) fn step_created(&mut self, state: &mut AgentState, key: StepKey) {
+        let next = self.led.step(key, LedStepEvent::Started);
+        let Some(led) = self.led.placed.get(&key) else {
             return;
         };
         let (step, run) = (led.record.step.clone(), led.run);
@@ -100,26 +103,28 @@ impl Agent {
                     width: led.width,
                     direct: led.direct,
                 };
-                self.out
+                state
+                    .out
                     .reply(request, AgentReply::Created(Box::new(created)));
             }
             None => {}
         }
         if next == Some(LedStepState::Ending) {
             // srun went away while the daemons were started.
-            self.end_step_everywhere(key);
+            self.end_step_everywhere(state, key);
         }
-        self.reports
+        state
+            .reports
             .push(run.job, run.attempt, Report::StepStarted(Box::new(step)));
-        self.finish_step_if_over(key);
+        self.led.finish_step_if_over(state, key);
     }
 
-    pub(super) fn end_step_everywhere(&mut self, key: StepKey) {
-        let Some(step) = self.steps.placed.get(&key) else {
+    pub(in crate::agent) fn end_step_everywhere(&mut self, state: &mut AgentState, key: StepKey) {
+        let Some(step) = self.led.placed.get(&key) else {
             return;
         };
         let run = step.run;
-        let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
+        let Some(grant) = state.jobs.get(run).and_then(|j| j.grant.clone()) else {
             return;
         };
         // Of one that could not be started it is not known what runs below nodes that did not answer.
@@ -133,7 +138,8 @@ impl Agent {
             .filter_map(|n| n.position(&grant.alloc))
             .collect();
         if nodes.contains(&0) {
-            self.out
+            state
+                .out
                 .command(LauncherCommand::EndStep { run, step: key.1 });
         }
         let others = nodes.iter().filter(|node| **node != 0);
@@ -147,6 +153,6 @@ impl Agent {
             signal: SIGTERM.unsigned_abs(),
             below: Vec::new(),
         };
-        self.signal_below(&request, &agents);
+        self.tree.signal_below(state, &request, &agents);
     }
 }

@@ -1,7 +1,10 @@
 //! Steps that were asked for and have not begun.
 
 use super::super::job_table::is_owner_key;
-use super::{Agent, CreateRequest, LedStepEvent, LedStepState, Waiting};
+use super::super::lead::LedSteps;
+use super::super::state::AgentState;
+use super::super::steps::Steps;
+use super::{CreateRequest, LedStepEvent, LedStepState, Waiting};
 use crate::agent::node_steps::Early;
 use crate::agent::{AfterRead, AgentAction, ConnId, Timer};
 use crate::layout::{self, NoLayout};
@@ -14,19 +17,23 @@ use std::collections::HashSet;
 /// The client of a step that waits shorter than this is not informed: the step before it is only being cleaned up.
 const QUIET_MS: u64 = 200;
 
-impl Agent {
+impl Steps {
     /// srun asks for a step.
-    pub(in crate::agent) fn create_step(&mut self, request: CreateRequest) {
+    pub(in crate::agent) fn create_step(&mut self, state: &mut AgentState, request: CreateRequest) {
         let checked = layout::check_request(&request.spec);
-        let run = match checked.and_then(|()| self.may_create(request.uid, &request.spec)) {
+        let run = match checked.and_then(|()| state.may_create(request.uid, &request.spec)) {
             Ok(Some(run)) => run,
-            Ok(None) => return self.wait_early(Early::Create(Box::new(request))),
-            Err(refusal) => return request.refuse(&mut self.out, refusal),
+            Ok(None) => {
+                return self
+                    .node_steps
+                    .wait_early(state, Early::Create(Box::new(request)));
+            }
+            Err(refusal) => return request.refuse(&mut state.out, refusal),
         };
         if let Some(het) = &request.spec.het
-            && let Err(refusal) = self.take_given_number(run, het)
+            && let Err(refusal) = self.led.take_given_number(state, run, het)
         {
-            return request.refuse(&mut self.out, refusal);
+            return request.refuse(&mut state.out, refusal);
         }
         let CreateRequest {
             id,
@@ -37,14 +44,14 @@ impl Agent {
             random,
         } = request;
         // A task may do more with an open file than write to it; what somebody else has is not for the job's owner.
-        let grant = self.jobs.get(run).and_then(|j| j.grant.as_deref());
+        let grant = state.jobs.get(run).and_then(|j| j.grant.as_deref());
         let is_owner = grant.is_some_and(|g| g.spec.owner.uid == uid);
         let (stdio, unused) = match is_owner {
             true => (stdio, None),
             false => (None, stdio),
         };
-        self.out.close_stdio(unused);
-        self.steps.waiting.push_back(Waiting {
+        state.out.close_stdio(unused);
+        self.led.waiting.push_back(Waiting {
             id,
             conn,
             spec,
@@ -53,12 +60,111 @@ impl Agent {
             run,
             has_timer: false,
         });
-        self.steps.dirty = true;
+        self.led.dirty = true;
     }
 
+    /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
+    /// job, but for those that share everything. Whether all were looked at: otherwise step daemons are being read.
+    pub(in crate::agent) fn try_steps(&mut self, state: &mut AgentState) -> bool {
+        while std::mem::take(&mut self.led.dirty) {
+            if !self.try_steps_once(state) {
+                self.led.dirty = true;
+                return false;
+            }
+        }
+        self.led.read.clear();
+        true
+    }
+
+    pub(super) fn try_steps_once(&mut self, state: &mut AgentState) -> bool {
+        let mut blocked: HashSet<JobAttempt> = HashSet::new();
+        let mut rest = std::mem::take(&mut self.led.waiting);
+        while let Some(waiting) = rest.pop_front() {
+            let run = waiting.run;
+            if blocked.contains(&run) && !waiting.spec.overlap {
+                self.led.wait_on(state, waiting);
+                continue;
+            }
+            let Some(grant) = state.jobs.get(run).and_then(|j| j.grant.clone()) else {
+                waiting.refuse(&mut state.out, RefusalCode::JobNotHere.into());
+                continue;
+            };
+            if state.jobs.is_suspended(run) {
+                match waiting.spec.immediate {
+                    true => waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into()),
+                    false => self.led.wait_on(state, waiting),
+                }
+                continue;
+            }
+            if state.must_wait_for_controller(grant.spec.owner.uid) {
+                // It would be one more that the controller does not know of.
+                blocked.insert(run);
+                self.led.wait_on(state, waiting);
+                continue;
+            }
+            let most = state.node.max_tasks_per_node();
+            match layout::lay_out(&grant.alloc, &waiting.spec, &self.led.held(&grant), most) {
+                Ok(placed) => self.start_step(state, &grant, waiting, placed),
+                // The client may know of an end by srun, and expects to find what that step had.
+                Err(NoLayout::Busy)
+                    if !self.led.read.contains(&run)
+                        && self.stepds.read_of(&mut state.out, run) =>
+                {
+                    state.reading = Some(AfterRead::Placing(run));
+                    self.led.waiting.push_back(waiting);
+                    self.led.waiting.extend(rest);
+                    return false;
+                }
+                Err(NoLayout::Busy) if waiting.spec.immediate => {
+                    waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into());
+                }
+                Err(NoLayout::Busy) => {
+                    blocked.insert(run);
+                    self.led.wait_on(state, waiting);
+                }
+                Err(NoLayout::Never(refusal)) => waiting.refuse(&mut state.out, refusal),
+            }
+        }
+        true
+    }
+
+    /// srun is gone: its step waits no more, or is ended.
+    pub(in crate::agent) fn step_client_gone(&mut self, state: &mut AgentState, conn: ConnId) {
+        for waiting in std::mem::take(&mut self.led.waiting) {
+            if waiting.conn == conn {
+                state.out.close_stdio(waiting.stdio);
+                state.out.push(AgentAction::EndRequest(waiting.id));
+            } else {
+                self.led.waiting.push_back(waiting);
+            }
+        }
+        self.node_steps.forget_early(state, conn);
+        self.led.dirty = true;
+        let Some(key) = self.led.of_client(conn).map(|(key, _)| key) else {
+            return;
+        };
+        self.led.release_client(&mut state.out, key);
+        match self.led.step(key, LedStepEvent::ClientGone) {
+            Some(LedStepState::Ending | LedStepState::Failed) => {
+                self.end_step_everywhere(state, key)
+            }
+            // While answers are out, their arrival ends it.
+            Some(
+                LedStepState::Waiting
+                | LedStepState::Starting
+                | LedStepState::Abandoned
+                | LedStepState::Running
+                | LedStepState::Over,
+            )
+            | None => {}
+        }
+    }
+}
+
+impl AgentState {
     /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come, or the client
     /// of a smaller size of the job.
-    pub(super) fn may_create(
+    pub(in crate::agent) fn may_create(
         &self,
         uid: u32,
         spec: &StepSpec,
@@ -97,126 +203,34 @@ impl Agent {
         }
         Ok(Some(run))
     }
+}
 
-    /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
-    /// job, but for those that share everything. Whether all were looked at: otherwise step daemons are being read.
-    pub(in crate::agent) fn try_steps(&mut self) -> bool {
-        while std::mem::take(&mut self.steps.dirty) {
-            if !self.try_steps_once() {
-                self.steps.dirty = true;
-                return false;
-            }
-        }
-        self.steps.read.clear();
-        true
-    }
-
-    fn try_steps_once(&mut self) -> bool {
-        let mut blocked: HashSet<JobAttempt> = HashSet::new();
-        let mut rest = std::mem::take(&mut self.steps.waiting);
-        while let Some(waiting) = rest.pop_front() {
-            let run = waiting.run;
-            if blocked.contains(&run) && !waiting.spec.overlap {
-                self.wait_on(waiting);
-                continue;
-            }
-            let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
-                waiting.refuse(&mut self.out, RefusalCode::JobNotHere.into());
-                continue;
-            };
-            if self.jobs.is_suspended(run) {
-                match waiting.spec.immediate {
-                    true => waiting.refuse(&mut self.out, RefusalCode::NotImmediate.into()),
-                    false => self.wait_on(waiting),
-                }
-                continue;
-            }
-            if self.must_wait_for_controller(grant.spec.owner.uid) {
-                // It would be one more that the controller does not know of.
-                blocked.insert(run);
-                self.wait_on(waiting);
-                continue;
-            }
-            let most = self.node.max_tasks_per_node();
-            match layout::lay_out(&grant.alloc, &waiting.spec, &self.steps.held(&grant), most) {
-                Ok(placed) => self.start_step(&grant, waiting, placed),
-                // The client may know of an end by srun, and expects to find what that step had.
-                Err(NoLayout::Busy)
-                    if !self.steps.read.contains(&run)
-                        && self.stepds.read_of(&mut self.out, run) =>
-                {
-                    self.reading = Some(AfterRead::Placing(run));
-                    self.steps.waiting.push_back(waiting);
-                    self.steps.waiting.extend(rest);
-                    return false;
-                }
-                Err(NoLayout::Busy) if waiting.spec.immediate => {
-                    waiting.refuse(&mut self.out, RefusalCode::NotImmediate.into());
-                }
-                Err(NoLayout::Busy) => {
-                    blocked.insert(run);
-                    self.wait_on(waiting);
-                }
-                Err(NoLayout::Never(refusal)) => waiting.refuse(&mut self.out, refusal),
-            }
-        }
-        true
-    }
-
+impl LedSteps {
     /// Leaves a step in the queue.
-    fn wait_on(&mut self, mut waiting: Waiting) {
+    pub(super) fn wait_on(&mut self, state: &mut AgentState, mut waiting: Waiting) {
         if !std::mem::replace(&mut waiting.has_timer, true) {
-            self.out
+            state
+                .out
                 .set_timer(Timer::StepQueued(waiting.conn), QUIET_MS);
         }
-        self.steps.waiting.push_back(waiting);
+        self.waiting.push_back(waiting);
     }
 
     /// Informs a client that its step waits, if it still does.
-    pub(in crate::agent) fn notify_queued(&mut self, conn: ConnId) {
-        let mut waiting = self.steps.waiting.iter();
+    pub(in crate::agent) fn notify_queued(&mut self, state: &mut AgentState, conn: ConnId) {
+        let mut waiting = self.waiting.iter();
         let Some((id, run)) = waiting.find(|w| w.conn == conn).map(|w| (w.id, w.run)) else {
             return;
         };
-        let grant = self.jobs.get(run).and_then(|j| j.grant.as_ref());
+        let grant = state.jobs.get(run).and_then(|j| j.grant.as_ref());
         let owner = grant.map_or(0, |g| g.spec.owner.uid);
-        let text = if self.jobs.is_suspended(run) {
+        let text = if state.jobs.is_suspended(run) {
             "Requested operation is presently disabled"
-        } else if self.must_wait_for_controller(owner) {
+        } else if state.must_wait_for_controller(owner) {
             "The controller has not acknowledged earlier steps"
         } else {
             "Requested nodes are busy"
         };
-        self.out.reply(id, AgentReply::Queued(text.to_owned()));
-    }
-
-    /// srun is gone: its step waits no more, or is ended.
-    pub(in crate::agent) fn step_client_gone(&mut self, conn: ConnId) {
-        for waiting in std::mem::take(&mut self.steps.waiting) {
-            if waiting.conn == conn {
-                self.out.close_stdio(waiting.stdio);
-                self.out.push(AgentAction::EndRequest(waiting.id));
-            } else {
-                self.steps.waiting.push_back(waiting);
-            }
-        }
-        self.forget_early(conn);
-        self.steps.dirty = true;
-        let Some(key) = self.steps.of_client(conn).map(|(key, _)| key) else {
-            return;
-        };
-        self.steps.release_client(&mut self.out, key);
-        match self.steps.step(key, LedStepEvent::ClientGone) {
-            Some(LedStepState::Ending | LedStepState::Failed) => self.end_step_everywhere(key),
-            // While answers are out, their arrival ends it.
-            Some(
-                LedStepState::Waiting
-                | LedStepState::Starting
-                | LedStepState::Abandoned
-                | LedStepState::Running
-                | LedStepState::Over,
-            )
-            | None => {}
-        }
+        state.out.reply(id, AgentReply::Queued(text.to_owned()));
     }
 }

@@ -3,6 +3,7 @@
 
 use super::scenarios::{launch_of_three, share};
 use super::*;
+use crate::agent::reports::Reports;
 use muster_proto::step::StepLaunch;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -356,7 +357,7 @@ impl World {
         }
         (self.bench.reports, self.bench.next) = (reports, next);
         self.bench.now.wall.0 += i64::try_from(next).unwrap() * 1000;
-        self.bench.agent.reports = Reports::new(self.bench.now.wall);
+        self.bench.agent.state.reports = Reports::new(self.bench.now.wall);
         (self.launcher_up, self.controller_up) = (false, false);
         self.answers.clear();
         self.open.clear();
@@ -367,7 +368,7 @@ impl World {
 
     /// Connects as far as the launcher has said what it knows.
     fn controller_up(&mut self) {
-        if self.controller_up || !self.launcher_up || !self.bench.agent.is_synced {
+        if self.controller_up || !self.launcher_up || !self.bench.agent.state.is_synced {
             return;
         }
         self.bench.connect_controller();
@@ -494,8 +495,8 @@ impl World {
                 && self.bench.unread.is_empty()
                 && self.peer_running.is_empty()
                 && self.peer_ended.is_empty()
-                && self.bench.agent.node_steps.is_quiet()
-                && self.bench.agent.tree.is_quiet();
+                && self.bench.agent.steps.node_steps.is_quiet()
+                && self.bench.agent.steps.tree.is_quiet();
             if is_over {
                 break;
             }

@@ -256,7 +256,7 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
         RefusalCode::NodeConfigUnavailable
     );
     assert_eq!(
-        bench.agent.node_steps.states(),
+        bench.agent.steps.node_steps.states(),
         [((RUN.job, STEP), NodeStepState::Running)]
     );
 }
@@ -296,7 +296,7 @@ fn a_launcher_that_is_lost_takes_the_session_with_it() {
         job: JobId(8),
         ..grant(0)
     })));
-    assert!(bench.agent.jobs.latest(JobId(8)).is_none());
+    assert!(bench.agent.state.jobs.latest(JobId(8)).is_none());
     // The dial that waits gets the next launcher's key.
     bench.connect_launcher(Vec::new());
     bench.launcher(LauncherEvent::SessionKey(vec![1].into()));
@@ -365,7 +365,7 @@ fn srun_that_goes_while_nodes_start_ends_the_step_when_they_have() {
     bench.start_ready();
     bench.event(AgentEvent::ConnClosed(ConnId(1)));
     assert!(bench.requests.is_empty());
-    let states = bench.agent.steps.states();
+    let states = bench.agent.steps.led.states();
     assert_eq!(states, [((RUN.job, STEP), LedStepState::Abandoned)]);
     bench.commands.clear();
     bench.answer(Ok(started()));
@@ -461,10 +461,10 @@ fn the_lead_learns_of_an_end_however_long_it_takes() {
         assert!(matches!(body, AgentRequest::StepNodeEnded { .. }));
         bench.timer(Timer::EndDelivery(RUN.job, STEP));
     }
-    let states = bench.agent.node_steps.states();
+    let states = bench.agent.steps.node_steps.states();
     assert_eq!(states, [((RUN.job, STEP), NodeStepState::Ended)]);
     bench.answer(Ok(AgentReply::Done));
-    assert_eq!(bench.agent.node_steps.states(), []);
+    assert_eq!(bench.agent.steps.node_steps.states(), []);
     // Nor does it run again in the daemon that waits for a step.
     let late = bench.request(AGENT_CONN, start(), false);
     assert_eq!(refusal(bench.replies_to(late)[0]), RefusalCode::JobNotHere);
@@ -572,7 +572,7 @@ fn a_node_answers_for_those_below_it_when_all_have_answered() {
         refusal(bench.replies_to(request)[0]),
         RefusalCode::JobNotHere
     );
-    assert_eq!(bench.agent.node_steps.states(), []);
+    assert_eq!(bench.agent.steps.node_steps.states(), []);
     bench.end_job();
 }
 
@@ -794,5 +794,6 @@ fn a_connection_whose_launcher_was_replaced_meanwhile_is_given_up() {
     bench.connect_launcher(Vec::new());
     bench.event(AgentEvent::ControllerUp);
     bench.order(Order::Launch(Box::new(grant(0))));
-    assert!(bench.agent.jobs.get(RUN).is_none(), "nobody launches it");
+    let job = bench.agent.state.jobs.get(RUN);
+    assert!(job.is_none(), "nobody launches it");
 }

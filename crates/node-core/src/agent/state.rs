@@ -1,0 +1,55 @@
+//! What the parts of the agent share: the node, its jobs, what is to be reported and what is to be done.
+
+use super::actions::Actions;
+use super::job_table::Jobs;
+use super::node::Node;
+use super::reports::Reports;
+use super::{AgentConfig, AgentEvent};
+use crate::messages::JobAttempt;
+use crate::now::Now;
+use muster_model::time::Timestamp;
+
+/// What waits until step daemons were read.
+#[derive(Debug)]
+pub(super) enum AfterRead {
+    /// This event.
+    Event(Box<AgentEvent>),
+    /// Placing a step of this job.
+    Placing(JobAttempt),
+}
+
+/// See the module.
+pub(super) struct AgentState {
+    pub(super) node: Node,
+    pub(super) now: Now,
+    /// Actions of the event that is being handled.
+    pub(super) out: Actions,
+    /// Why step daemons are being read.
+    pub(super) reading: Option<AfterRead>,
+    pub(super) is_controller_up: bool,
+    /// The launcher has said what it knows.
+    pub(super) is_synced: bool,
+    /// A launcher that had done so is gone: the next one knows nothing of steps that is news.
+    pub(super) has_lost_a_launcher: bool,
+    pub(super) jobs: Jobs,
+    pub(super) reports: Reports,
+    /// Of what the launcher was asked last.
+    pub(super) next_tag: u64,
+}
+
+impl AgentState {
+    pub(super) fn new(config: AgentConfig, started: Timestamp) -> AgentState {
+        AgentState {
+            node: Node::new(config),
+            now: Now::default(),
+            out: Actions::default(),
+            reading: None,
+            is_controller_up: false,
+            is_synced: false,
+            has_lost_a_launcher: false,
+            jobs: Jobs::default(),
+            reports: Reports::new(started),
+            next_tag: 0,
+        }
+    }
+}
