@@ -1,6 +1,6 @@
 //! The channel between two hosts: encrypted, and bound to who is at its other end. It begins with a credential that only the
-//! receiver can use: from it both sides have a secret, which enters the key exchange (Noise, pattern NNpsk0). Whoever does
-//! not have it can neither speak for the client nor answer for the server; keys are new for each connection, so that a
+//! receiver can use: from it both sides have a secret, which enters the key exchange (Noise, pattern NNpsk0). Who does not
+//! have it can neither speak for the client nor answer for the server; keys are new for each connection, so that a
 //! secret that becomes known later opens nothing that was recorded.
 //!
 //! [`Initiator`] and [`Responder`] are the exchange, [`Sealer`] and [`Opener`] what follows, all without I/O. [`connect`]

@@ -89,7 +89,7 @@ impl Opener {
         }
     }
 
-    /// Takes what has come. Whoever opens all that is whole before more is taken keeps it bounded by one record and what was
+    /// Takes what has come. A caller that opens all that is whole before it takes more keeps it bounded by one record and what was
     /// taken last.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.opened == self.bytes.len() {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_from_a_cut() {
+    fn an_end_and_a_cut_differ() {
         let (mut near, mut far) = pair();
         let mut sealed = Vec::new();
         near.sealer.seal(b"text", &mut sealed).unwrap();

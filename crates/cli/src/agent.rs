@@ -67,7 +67,7 @@ impl AgentStream {
     ) -> io::Result<AgentStream> {
         let found = Address::parse(address)
             .ok_or_else(|| io::Error::other(format!("'{address}' is no address of a node")))?;
-        match found.elsewhere() {
+        match found.remote_place() {
             None => Ok(AgentStream {
                 stream: UnixStream::connect(&found.path)?,
                 own_ip: None,
@@ -76,7 +76,7 @@ impl AgentStream {
                 let shown = show(&found.path).ok_or_else(|| {
                     io::Error::other(format!("{}: the key of the job is not known", there.place))
                 })?;
-                connect_elsewhere(&there.place, &shown)
+                connect_remote(&there.place, &shown)
                     .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", there.place)))
             }
         }
@@ -155,7 +155,7 @@ impl AsFd for AgentStream {
 }
 
 /// Connects to the relay of a node on another host.
-fn connect_elsewhere(place: &str, (credential, key): &Shown<'_>) -> io::Result<AgentStream> {
+fn connect_remote(place: &str, (credential, key): &Shown<'_>) -> io::Result<AgentStream> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in place.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {

@@ -88,7 +88,7 @@ impl Client {
         let endpoint = endpoint::read(conf).map_err(ConnectError::Config)?;
         let stream = match UnixStream::connect(&endpoint.socket) {
             Ok(stream) => stream,
-            Err(e) if is_elsewhere(&endpoint, &e) => remote::connect(&endpoint)?,
+            Err(e) if is_remote(&endpoint, &e) => remote::connect(&endpoint)?,
             Err(source) => {
                 let socket = endpoint.socket.display().to_string();
                 return Err(ConnectError::Unreachable { socket, source });
@@ -255,7 +255,7 @@ impl Client {
 }
 
 /// Whether the controller is to be looked for on another host, since its socket is not here.
-fn is_elsewhere(endpoint: &Endpoint, error: &io::Error) -> bool {
+fn is_remote(endpoint: &Endpoint, error: &io::Error) -> bool {
     let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
     endpoint.authentication.method != AuthMethod::None
         && absent.contains(&error.kind())
@@ -269,7 +269,7 @@ pub fn hand_over(name: &str, args: &[String]) {
         return;
     };
     let absent = io::ErrorKind::NotFound.into();
-    if endpoint.socket.exists() || !is_elsewhere(&endpoint, &absent) {
+    if endpoint.socket.exists() || !is_remote(&endpoint, &absent) {
         return;
     }
     let Ok(own) = std::env::current_exe() else {

@@ -1,18 +1,21 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+mod kind;
+
 use crate::accounting::Asked;
 use crate::audit::Entry;
 use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
-use crate::network::Origin;
 use crate::outbox::Outbox;
 use crate::passed;
+use crate::peer::{Origin, Peer};
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, ReplyTo};
 use crate::shared::Shared;
+use kind::kind;
 use log::debug;
 use muster_core::policy::access::privacy::{JobScope, hides};
 use muster_core::state::State;
@@ -54,15 +57,6 @@ struct Connection {
     /// When the last request was answered; absent before the first.
     answered: Option<Instant>,
     opened: Instant,
-}
-
-/// The peer's credentials, from the kernel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    /// Process id; 0 if it is not known.
-    pub(crate) pid: u32,
 }
 
 /// Serves a connection until the client closes it, or does nothing for too long.
@@ -719,61 +713,6 @@ fn query_subject(query: &Query) -> String {
 
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
-}
-
-fn kind(body: &RequestBody) -> &'static str {
-    match body {
-        RequestBody::Command(command) => match **command {
-            UserCommand::Submit { .. } => "REQUEST_SUBMIT_BATCH_JOB",
-            UserCommand::SubmitHet { .. } => "REQUEST_SUBMIT_BATCH_HET_JOB",
-            UserCommand::Cancel { .. } | UserCommand::Signal { .. } => "REQUEST_KILL_JOB",
-            UserCommand::UpdateJob { .. } => "REQUEST_UPDATE_JOB",
-            UserCommand::UpdateNodes { .. } => "REQUEST_UPDATE_NODE",
-            UserCommand::UpdatePartition { .. } => "REQUEST_UPDATE_PARTITION",
-            UserCommand::CreatePartition { .. } => "REQUEST_CREATE_PARTITION",
-            UserCommand::DeletePartition { .. } => "REQUEST_DELETE_PARTITION",
-            UserCommand::Reboot { .. } | UserCommand::CancelReboot { .. } => "REQUEST_REBOOT_NODES",
-            UserCommand::EditAccounts(_) => "DBD_MODIFY_ASSOCS",
-            UserCommand::CreateReservation(_) => "REQUEST_CREATE_RESERVATION",
-            UserCommand::UpdateReservation(_) => "REQUEST_UPDATE_RESERVATION",
-            UserCommand::DeleteReservation { .. } => "REQUEST_DELETE_RESERVATION",
-            UserCommand::UpdateStep { .. } => "REQUEST_UPDATE_JOB_STEP",
-            UserCommand::Notify { .. } => "REQUEST_JOB_NOTIFY",
-            UserCommand::Reconfigure => "REQUEST_RECONFIGURE",
-            UserCommand::EndAllocation { .. } => "REQUEST_COMPLETE_JOB_ALLOCATION",
-            UserCommand::Requeue { .. } => "REQUEST_JOB_REQUEUE",
-            UserCommand::Suspend { .. } | UserCommand::Resume { .. } => "REQUEST_SUSPEND",
-            UserCommand::Hold { .. } | UserCommand::Release { .. } | UserCommand::Top { .. } => {
-                "REQUEST_UPDATE_JOB"
-            }
-        },
-        RequestBody::Query(query) => match **query {
-            Query::Ping => "REQUEST_PING",
-            Query::Jobs(_) | Query::Listing(_) => "REQUEST_JOB_INFO",
-            Query::Cluster => "REQUEST_NODE_INFO",
-            Query::Partitions => "REQUEST_PARTITION_INFO",
-            Query::Config => "REQUEST_BUILD_INFO",
-            Query::Script(_) => "REQUEST_BATCH_SCRIPT",
-            Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
-            Query::Accounting(_) => "DBD_GET_JOBS_COND",
-            Query::NodeEvents(_) => "DBD_GET_EVENTS",
-            Query::Transactions(_) => "DBD_GET_TXN",
-            Query::Diag => "REQUEST_STATS_INFO",
-            Query::ResetDiag => "REQUEST_STATS_RESET",
-            Query::Reservations => "REQUEST_RESERVATION_INFO",
-            Query::Licenses => "REQUEST_LICENSE_INFO",
-            Query::Differences => "REQUEST_RECONFIGURE",
-            Query::Accounts => "REQUEST_SHARE_INFO",
-            Query::Priorities => "REQUEST_PRIORITY_FACTORS",
-            Query::Why(_) => "REQUEST_JOB_INFO_SINGLE",
-        },
-        RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
-        RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",
-        RequestBody::SetDebug(_) => "REQUEST_SET_DEBUG_LEVEL",
-        RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
-        RequestBody::NodeHello(_) | RequestBody::ServeNode(_) => "MESSAGE_NODE_REGISTRATION_STATUS",
-        RequestBody::Shutdown { .. } => "REQUEST_SHUTDOWN",
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! serves from this host's own sockets: a Unix socket, of which it knows whose it is. What goes through that, the thread
 //! carries to the other host and back, encrypted ([`muster_channel`]).
 //!
-//! Whoever connects is a stranger until the credential is verified: strangers are bounded in number, bytes and time, and wait
+//! Who connects is a stranger until the credential is verified: strangers are bounded in number, bytes and time, and wait
 //! only for each other.
 
 mod names;
@@ -10,8 +10,8 @@ mod setup;
 
 pub(crate) use setup::{NetworkSettings, NodeAddresses, Setup, prepare, set_addresses};
 
-use crate::connection::Peer;
 use crate::failure;
+use crate::peer::{Origin, Peer};
 use crate::watchdog::{Doing, Pulse};
 use log::{debug, error, info};
 use muster_channel::admission::{Bounds, Refusals, StrangerId, Strangers};
@@ -84,15 +84,6 @@ pub(crate) struct Arrival {
     pub(crate) peer: Peer,
     /// Where it comes from.
     pub(crate) origin: Origin,
-}
-
-/// Where a connection comes from, and what it is for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Origin {
-    /// The other host's name, or its address; none for this host.
-    pub(crate) host: Option<String>,
-    /// It is for the agent of this node and nothing else.
-    pub(crate) node: Option<String>,
 }
 
 /// Starts the thread. Gives where connections arrive.

@@ -57,7 +57,7 @@ struct Account {
 
 /// Where messages to a connection go. Clones lead to the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     sender: UnboundedSender<Vec<u8>>,
     account: Arc<Account>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Inbox {
 
 /// The connection is gone, or reads too slowly.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NotKept;
+pub struct NotKept;
 
 /// Both ends, for a user whose bytes are counted, or who has no limits.
 pub(crate) fn channel(count: Option<ByteCount>) -> (Outbox, Inbox) {

@@ -1,11 +1,12 @@
 //! The controller's sockets, and what comes from other hosts. One thread serves all connections; the work is done by the writer, the replica and the accounting
 //! reader.
 
-use crate::connection::{self, Peer};
+use crate::connection;
 use crate::executor::Executor;
 use crate::failure;
-use crate::network::{Arrival, Origin};
+use crate::network::Arrival;
 use crate::passed;
+use crate::peer::{Origin, Peer};
 use crate::quota::Share;
 use crate::shared::Shared;
 use crate::watchdog::Doing;
@@ -62,7 +63,7 @@ fn close(shared: &Shared, uid: u32, stream: UnixStream) {
     }
 }
 
-/// Whoever is next, from this host or another.
+/// The next client, from this host or another.
 async fn next(
     users: &UnixListener,
     daemons: &UnixListener,

@@ -330,3 +330,30 @@ fn ended(job: &Job) -> Response {
         exit: job.exit,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox;
+
+    /// The holder that did not read had the controller keep 1.9 GB of notices within seconds.
+    #[test]
+    fn notices_for_a_holder_that_does_not_read_are_bounded() {
+        let mut waiting = Waiting::default();
+        let (out, inbox) = outbox::channel(None);
+        let (job, holder) = (JobId(7), true);
+        waiting.ended.insert(
+            job,
+            vec![Ended {
+                holder,
+                out: out.clone(),
+            }],
+        );
+        let text = "x".repeat(60_000);
+        for _ in 0..1000 {
+            waiting.tell_holder(job, &text);
+        }
+        assert!(out.waiting() < NOTICES_BYTES_MAX + 2 * text.len());
+        drop(inbox);
+    }
+}

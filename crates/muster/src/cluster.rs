@@ -14,7 +14,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 use std::fs;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -426,7 +425,7 @@ fn is_daemon_of(home: &Home, pid: i32) -> bool {
     }
     let bin = fs::canonicalize(home.at("bin"));
     let program = fs::read_link(format!("/proc/{pid}/exe"));
-    matches!((bin, program), (Ok(bin), Ok(program)) if program.starts_with(bin))
+    matches!((bin, program), (Ok(bin), Ok(program)) if program.starts_with(&bin))
 }
 
 /// Waits for daemons that were asked to end. They are nobody's children here, and who inherits them may leave them
@@ -503,4 +502,20 @@ pub(crate) fn config(args: &[String]) -> ExitCode {
     let report = muster_conf::check(Path::new(file));
     say!("{report}\n");
     ExitCode::from(u8::from(!report.is_usable()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn a_name_is_one_word_of_a_shell() {
+        for name in ["/tmp/x$(touch pwned)", "it's", "a b", "`id`"] {
+            let script = format!("printf %s {}", quote(&quote(name)));
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script])
+                .output();
+            assert_eq!(output.unwrap().stdout, quote(name).into_bytes());
+        }
+    }
 }

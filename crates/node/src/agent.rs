@@ -19,7 +19,6 @@ mod relay_link;
 mod socket;
 mod stepd_channels;
 mod supervisor_link;
-pub(crate) mod syscall_filter;
 
 pub(crate) use peers::Peers;
 
@@ -28,6 +27,7 @@ use crate::failure;
 use crate::role::AGENT_NAME;
 use crate::supervisor::{self, AgentLog, Inherited};
 use crate::sys;
+use crate::syscall_filter;
 use anyhow::Context as _;
 use controller::Link;
 use executor::Executor;

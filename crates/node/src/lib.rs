@@ -36,6 +36,7 @@ mod step_result;
 mod stepd;
 mod supervisor;
 mod sys;
+mod syscall_filter;
 mod topology;
 
 pub use agent::agent_main;

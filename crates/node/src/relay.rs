@@ -7,10 +7,10 @@
 
 pub(crate) mod control;
 
-use crate::agent::syscall_filter;
 use crate::failure;
 use crate::role::{self, FIRST_FD, RELAY_NAME};
 use crate::sys;
+use crate::syscall_filter;
 use anyhow::Context as _;
 use control::{Control, ToAgent, ToRelay};
 use muster_channel::admission::{Bounds, Refusals, StrangerId, Strangers};
@@ -80,7 +80,7 @@ fn run() -> anyhow::Result<()> {
         let listener = TcpListener::from_std(listener)?;
         tokio::select! {
             () = relay.accept(listener) => {}
-            ended = relay.hear_agent() => {
+            ended = relay.take_answers() => {
                 if let Err(e) = ended {
                     eprintln!("{RELAY_NAME}: the agent is not understood: {e}");
                 }
@@ -148,7 +148,7 @@ impl Relay {
     }
 
     /// Takes the agent's answers until it is gone.
-    async fn hear_agent(&self) -> std::io::Result<()> {
+    async fn take_answers(&self) -> std::io::Result<()> {
         while let Some((answer, _)) = self.agent.receive::<ToRelay>().await? {
             let (number, answer) = match answer {
                 ToRelay::Verified {

@@ -54,7 +54,7 @@ impl Address {
     }
 
     /// Where another host connects to; none if this host's socket is the one that is meant, or the only way.
-    pub fn elsewhere(&self) -> Option<&NetworkPlace> {
+    pub fn remote_place(&self) -> Option<&NetworkPlace> {
         self.network
             .as_ref()
             .filter(|place| !place.is_here(&self.path))
@@ -106,9 +106,9 @@ mod tests {
             let text = format!("net:n1:6818;{host};{}/socket", dir.display());
             Address::parse(&text).unwrap()
         };
-        assert_eq!(address("0a1b").elsewhere(), None);
-        assert!(address("0a1c").elsewhere().is_some());
-        assert!(address("").elsewhere().is_some());
+        assert_eq!(address("0a1b").remote_place(), None);
+        assert!(address("0a1c").remote_place().is_some());
+        assert!(address("").remote_place().is_some());
         let beside = address("0a1c").beside("/other/socket");
         assert_eq!(beside.to_string(), "net:n1:6818;0a1c;/other/socket");
         std::fs::remove_dir_all(&dir).unwrap();

@@ -495,3 +495,17 @@ fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
     let pairs: Vec<(String, u64)> = sums.into_iter().collect();
     (!pairs.is_empty()).then(|| cbor(&pairs))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2,400 steps with 64 KB of command line each made an answer that no client takes: nobody could list jobs any more.
+    #[test]
+    fn the_command_lines_of_all_steps_of_a_job_are_a_few_mib() {
+        let all: usize = (0..40_000).map(|step| step_line_max(StepNo(step))).sum();
+        assert!(all < 16 << 20, "{all}");
+        assert_eq!(step_line_max(StepNo(0)), TEXT_BYTES_MAX);
+        assert_eq!(step_line_max(StepNo::BATCH), TEXT_BYTES_MAX);
+    }
+}

@@ -56,7 +56,7 @@ pub(crate) fn set_addresses(addresses: &NodeAddresses, config: &Config) {
 /// A node is on another host, and nothing could be believed that it says, or the port is taken.
 pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Option<Setup>> {
     let authentication = config.authentication();
-    let other = node_elsewhere(config);
+    let other = remote_node(config);
     if authentication.method == AuthMethod::None {
         if let Some(node) = other {
             bail!(
@@ -91,10 +91,10 @@ pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Opti
 }
 
 /// A node that is on another host.
-fn node_elsewhere(config: &Config) -> Option<&str> {
+fn remote_node(config: &Config) -> Option<&str> {
     let mut own: HashSet<&str> = HashSet::new();
     let mut nodes = config.nodes.iter();
-    let elsewhere = nodes.find(|node| {
+    let remote = nodes.find(|node| {
         if own.contains(node.hostname.as_str()) {
             return false;
         }
@@ -104,7 +104,7 @@ fn node_elsewhere(config: &Config) -> Option<&str> {
         }
         !is_here
     });
-    elsewhere.map(|node| node.name.as_str())
+    remote.map(|node| node.name.as_str())
 }
 
 fn has_word(config: &Config, word: &str) -> bool {

@@ -9,7 +9,7 @@ use muster_trust::{JobKeyUse, derive_job_key};
 /// How the names of step daemons' sockets begin.
 const STEPD_SOCKET_PREFIX: &str = "step-";
 
-/// Whoever has the key of a credential.
+/// Who has the key of a credential.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelPeer {
     /// The key from which the secret of the channel follows.
@@ -61,7 +61,7 @@ impl Agent {
                 target: ChannelTarget::AgentOf(node.clone()),
             }),
             JobCredential::Step { job, step, path } => {
-                let part = self.node_steps.part((*job, *step));
+                let part = self.steps.node_steps.part((*job, *step));
                 let step_key = part.and_then(|part| part.step_key.clone());
                 if !self.is_stepd_socket(path) {
                     return Err(ChannelRefusal::NoSocket);
@@ -77,14 +77,14 @@ impl Agent {
 
     /// The key by which the agents of a job know each other, and the job's owner.
     fn job_key(&self, job: JobId) -> Result<(ByteVec, u32), ChannelRefusal> {
-        let (_, job) = self.jobs.latest(job).ok_or(ChannelRefusal::NotHere)?;
+        let (_, job) = self.state.jobs.latest(job).ok_or(ChannelRefusal::NotHere)?;
         let grant = job.grant.as_ref().ok_or(ChannelRefusal::NotHere)?;
         Ok((grant.key.clone(), grant.spec.owner.uid))
     }
 
     /// Whether a path is that of a step daemon's socket in this node's spool directory.
     fn is_stepd_socket(&self, path: &str) -> bool {
-        let spool = self.node.config.spool_dir.to_string_lossy();
+        let spool = self.state.node.config.spool_dir.to_string_lossy();
         let name = path.strip_prefix(&*spool).and_then(|p| p.strip_prefix('/'));
         name.is_some_and(|name| {
             let number = name.strip_prefix(STEPD_SOCKET_PREFIX);

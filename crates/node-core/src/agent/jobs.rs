@@ -111,7 +111,7 @@ impl Agent {
                 direct,
                 pid,
             } => {
-                let own = Address::parse(&self.node.config.address);
+                let own = Address::parse(&self.state.node.config.address);
                 let address = match own {
                     Some(own) => own.beside(&socket).to_string(),
                     None => format!("unix:{socket}"),

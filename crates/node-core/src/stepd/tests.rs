@@ -239,6 +239,8 @@ struct World {
     refused: Vec<ClientId>,
     closed: Vec<ClientId>,
     log: Vec<String>,
+    /// Frames that went up in a tree.
+    frames_sent: u32,
     is_over: bool,
 }
 
@@ -298,6 +300,7 @@ impl World {
             refused: Vec::new(),
             closed: Vec::new(),
             log: Vec::new(),
+            frames_sent: 0,
             is_over: false,
         }
     }

@@ -200,7 +200,7 @@ impl Executor {
                 Err(why) => question.refuse(&why.to_string()),
             }
         }
-        // Whoever has a key is answered soon: the oldest are those that have none.
+        // Who has a key is answered soon: the oldest are those that have none.
         while later.len() > QUESTIONS_MAX
             && let Some((_, oldest)) = later.pop_first()
         {

@@ -79,8 +79,8 @@ impl Peers {
         let (reply, socket) = match answer {
             Some(answer) => answer,
             None => {
-                let socket = match (found.elsewhere(), shown) {
-                    (Some(there), Some(shown)) => self.connect_elsewhere(there, shown).await?,
+                let socket = match (found.remote_place(), shown) {
+                    (Some(there), Some(shown)) => self.connect_remote(there, shown).await?,
                     (Some(_), None) => bail!("{address}: that is not for other hosts"),
                     (None, _) => self.connect(&found.path).await?,
                 };
@@ -92,7 +92,7 @@ impl Peers {
     }
 
     /// Connects to the agent of a node on another host, by the key of a job that both have.
-    async fn connect_elsewhere(
+    async fn connect_remote(
         &self,
         there: &NetworkPlace,
         (job, key): (JobId, &ByteVec),

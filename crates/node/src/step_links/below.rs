@@ -107,8 +107,8 @@ impl Node {
     fn connect(branch: &Branch, user: Option<&User>) -> io::Result<Node> {
         let address = Address::parse(&branch.address)
             .ok_or_else(|| io::Error::other("this is no address of a step daemon"))?;
-        let mut wire = match address.elsewhere() {
-            Some(there) => connect_elsewhere(there, &address.path, branch)?,
+        let mut wire = match address.remote_place() {
+            Some(there) => connect_remote(there, &address.path, branch)?,
             None => {
                 let path = address.path.as_str();
                 let connected = match user.filter(|_| Uid::effective().is_root()) {
@@ -154,7 +154,7 @@ impl Node {
 }
 
 /// Connects to a step daemon on another host, by the step's key.
-fn connect_elsewhere(there: &NetworkPlace, path: &str, branch: &Branch) -> io::Result<Wire> {
+fn connect_remote(there: &NetworkPlace, path: &str, branch: &Branch) -> io::Result<Wire> {
     let (job, step) = branch.step;
     let path = path.to_owned();
     let credential = JobCredential::Step { job, step, path };

@@ -44,7 +44,7 @@ pub(crate) enum SupervisorRequest {
     },
     /// A credential for this node, which has this secret in it: where to read it. At most one at a time. The number comes back
     /// with the answer.
-    #[n(3)]
+    #[n(5)]
     Credential {
         #[n(0)]
         number: u64,

@@ -91,6 +91,7 @@ impl World {
                 self.receive(message);
             }
             Action::SendFrame(frame, _) => {
+                self.frames_sent += 1;
                 let mut frames = Frames::default();
                 frames.push(&frame);
                 while let Some(message) = frames.take().unwrap() {

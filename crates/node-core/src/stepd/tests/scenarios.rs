@@ -266,6 +266,39 @@ fn a_step_whose_srun_does_not_come_is_over() {
     assert_eq!(world.log, ["step 7.0: srun did not come"]);
 }
 
+/// Each request of a few bytes had the daemon, which is root's, keep all output once more for a client that read nothing.
+#[test]
+fn what_is_asked_for_again_is_sent_once_until_it_is_read() {
+    let mut world = World::running(in_tree());
+    world.srun_reads = false;
+    let before = world.frames_sent;
+    for _ in 0..100 {
+        world.deliver(Event::Client(ToStepd::Again(Vec::new())));
+    }
+    assert_eq!(world.frames_sent - before, 1);
+    // Once it has read, it gets the last that it has asked for.
+    world.deliver(Event::Flushed);
+    assert_eq!(world.frames_sent - before, 2);
+    world.deliver(Event::Flushed);
+    assert_eq!(world.frames_sent - before, 2);
+}
+
+/// The host is the user's: ten million ranks took 130 MB of root's daemon, and each node that it called lost was a line of the log.
+#[test]
+fn what_a_host_says_is_bounded() {
+    let mut world = World::running(with_host());
+    for rank in 0..200_000 {
+        world.host(HostEvent::Connected(rank));
+        world.host(HostEvent::Finalized(rank));
+    }
+    let log = world.log.len();
+    for position in 0..1000 {
+        world.host(HostEvent::PeerLost(0));
+        world.host(HostEvent::PeerLost(position + 1000));
+    }
+    assert_eq!(world.log.len() - log, 1, "of a node that there is, once");
+}
+
 #[test]
 fn only_srun_is_let_in() {
     let mut world = World::with_step(tasks(1));
