@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 
 /// Keys that a private cluster sets itself, whatever a given file says of them.
-const OWN_KEYS: [&str; 12] = [
+const OWN_KEYS: [&str; 14] = [
     "slurmctldhost",
     "slurmctldaddr",
     "slurmctldpidfile",
@@ -23,6 +23,9 @@ const OWN_KEYS: [&str; 12] = [
     "slurmduser",
     "tmpfs",
     "slurmctldport",
+    // All of it is on this host.
+    "authtype",
+    "authinfo",
 ];
 
 /// Files that a controller and its nodes read from the directory of slurm.conf and that name nothing of a private

@@ -100,6 +100,15 @@ impl Home {
             let entry = entry?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
+            let is_read = [".conf", ".yaml", ".toml"]
+                .iter()
+                .any(|end| name.ends_with(end));
+            let is_dir = ["bin", "run", "log", "state"].contains(&&*name)
+                || name.starts_with("spool.")
+                || name.starts_with("tmp.");
+            if !is_read && !is_dir {
+                continue;
+            }
             // The controller makes these its own.
             let owners = match matches!(&*name, "state" | "run" | "log") {
                 true => vec![own, slurm_user.unwrap_or(own)],

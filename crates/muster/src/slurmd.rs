@@ -211,12 +211,11 @@ fn place(address: &str, port: u16) -> String {
 /// How the controller is reached if it is on another host, and where other hosts reach this node if there are others.
 fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
     let none = config.authentication().method == AuthMethod::None;
-    let has_others = config.nodes.iter().any(|n| n.hostname != node.hostname);
     let hosts = &config.slurmctld;
     let is_here = hosts
         .iter()
         .any(|host| is_own(&host.host) || is_own(host.address()));
-    let listens = !none && (has_others || !is_here || config.raw.contains_key("AuthType"));
+    let listens = !none && (!is_here || config.raw.contains_key("AuthType"));
     // Nodes that share a host share its ports, and reach each other by sockets.
     let shares = config
         .nodes

@@ -53,7 +53,7 @@ pub(crate) fn set_addresses(addresses: &NodeAddresses, config: &Config) {
 /// Gets ready to serve other hosts; none if the cluster has no others, or says that nobody there is believed.
 ///
 /// # Errors
-/// A node is on another host, and nothing could be believed that it says, or the port is taken.
+/// A node is on another host and AuthType is given, and nothing could be believed that it says, or the port is taken.
 pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Option<Setup>> {
     let authentication = config.authentication();
     let other = remote_node(config);
@@ -66,7 +66,8 @@ pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Opti
         return Ok(None);
     }
     // A cluster on one host that does not ask for it needs no munge.
-    if other.is_none() && !config.raw.contains_key("AuthType") {
+    let is_given = config.raw.contains_key("AuthType");
+    if other.is_none() && !is_given {
         return Ok(None);
     }
     let prepared = ProofVerifier::new(&authentication, &config.cluster_name)
@@ -80,11 +81,12 @@ pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Opti
                 addresses: Arc::clone(addresses),
             }),
         })),
-        (Err(e), Some(node)) => Err(e).with_context(|| {
+        (Err(e), Some(node)) if is_given => Err(e).with_context(|| {
             format!("node {node} is on another host, and other hosts cannot be served")
         }),
-        (Err(e), None) => {
-            warn!("other hosts are not served, and all nodes are on this one: {e:#}");
+        (Err(e), other) => {
+            let other = other.unwrap_or("none");
+            warn!("other hosts are not served (nodes on other hosts: {other}): {e:#}");
             Ok(None)
         }
     }

@@ -27,6 +27,7 @@ mod mpich;
 mod network;
 mod node_fitness;
 mod openmpi5;
+mod other_hosts;
 mod packages;
 mod placement;
 mod power;

@@ -1,0 +1,256 @@
+//! A cluster of several hosts: controller, login node and two compute nodes are network name spaces with host names and
+//! directories of their own, which share munge's key and nothing else of the cluster.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long something may take to happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The hosts, by their last number in the network.
+const HOSTS: [(&str, u8); 4] = [("ctl", 1), ("login", 2), ("n1", 3), ("n2", 4)];
+
+/// All of it, until it is dropped.
+struct Hosts {
+    dir: PathBuf,
+    /// Begins the names of network name spaces and links.
+    tag: String,
+    daemons: Vec<Child>,
+}
+
+fn sh(script: &str) -> Output {
+    Command::new("bash").args(["-c", script]).output().unwrap()
+}
+
+fn ok(script: &str) {
+    let output = sh(script);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {errors}");
+}
+
+impl Hosts {
+    /// Nothing where this host lacks what that takes.
+    fn start() -> Option<Hosts> {
+        let id = std::process::id();
+        let tag = format!("m{}", id % 100_000);
+        if !nix::unistd::geteuid().is_root()
+            || !sh("ip netns list && command -v munged").status.success()
+        {
+            eprintln!("neither root, nor ip and munged are there: this test looked at nothing");
+            return None;
+        }
+        let dir = PathBuf::from(format!("/tmp/{tag}"));
+        fs::create_dir_all(dir.join("bin")).unwrap();
+        ok(&format!(
+            "chmod 755 {0}; mkdir -p {0}/own {0}/log {0}/tmp; chmod 1777 {0}/tmp",
+            dir.display()
+        ));
+        ok(&format!(
+            "{} install {}/bin",
+            env!("CARGO_BIN_EXE_muster"),
+            dir.display()
+        ));
+        let mut hosts = Hosts {
+            dir,
+            tag,
+            daemons: Vec::new(),
+        };
+        hosts.connect();
+        hosts.munged("munge", "a key that all hosts have, long enough for munge");
+        hosts.munged(
+            "other",
+            "the key of somebody else's hosts, as long as it must be",
+        );
+        hosts.write_conf("slurm.conf", "munge");
+        hosts.write_conf("other.conf", "other");
+        for (host, words) in [
+            ("ctl", "slurmctld -D"),
+            ("n1", "slurmd -D -N n1"),
+            ("n2", "slurmd -D -N n2"),
+        ] {
+            let daemon = hosts.daemon(host, words);
+            hosts.daemons.push(daemon);
+        }
+        hosts.until("nodes are idle", || {
+            hosts.on("login", "sinfo -h -o %D:%t").contains("2:idle")
+        });
+        Some(hosts)
+    }
+
+    /// A bridge, and a link from it to each host.
+    fn connect(&self) {
+        let tag = &self.tag;
+        ok(&format!(
+            "ip link add {tag}b type bridge && ip link set {tag}b up"
+        ));
+        let names: String = HOSTS
+            .iter()
+            .map(|(host, last)| format!("10.91.0.{last} {host}\n"))
+            .collect();
+        fs::write(
+            self.dir.join("hosts"),
+            format!("127.0.0.1 localhost\n{names}"),
+        )
+        .unwrap();
+        for (host, last) in HOSTS {
+            ok(&format!(
+                "ip netns add {tag}{host} && \
+                 ip link add {tag}{host} type veth peer name eth0 netns {tag}{host} && \
+                 ip link set {tag}{host} master {tag}b up && \
+                 ip -n {tag}{host} addr add 10.91.0.{last}/24 dev eth0 && \
+                 ip -n {tag}{host} link set eth0 up && ip -n {tag}{host} link set lo up"
+            ));
+        }
+    }
+
+    fn munged(&mut self, name: &str, key: &str) {
+        let at = |end: &str| self.dir.join(format!("{name}.{end}")).display().to_string();
+        let dir = self.dir.join(name);
+        fs::create_dir(&dir).unwrap();
+        fs::write(at("key"), key).unwrap();
+        ok(&format!(
+            "chmod 600 {}; chmod 755 {}",
+            at("key"),
+            dir.display()
+        ));
+        let socket = dir.join("socket");
+        let child = Command::new("munged")
+            .args(["--foreground", "--force"])
+            .arg(format!("--key-file={}", at("key")))
+            .arg(format!("--socket={}", socket.display()))
+            .arg(format!("--pid-file={}", at("pid")))
+            .arg(format!("--seed-file={}", at("seed")))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.daemons.push(child);
+        self.until("munged listens", || socket.exists());
+    }
+
+    /// Each host has a directory `own` that no other sees: sockets and spool directories are there.
+    fn write_conf(&self, name: &str, munge: &str) {
+        let dir = self.dir.display();
+        let text = format!(
+            "ClusterName=hosts\nSlurmctldHost=ctl(10.91.0.1)\nSlurmUser=root\nAuthType=auth/munge\n\
+             AuthInfo=socket={dir}/{munge}/socket\nStateSaveLocation={dir}/own/state\n\
+             SlurmdSpoolDir={dir}/own/spool\nSlurmctldPidFile={dir}/own/ctld.pid\n\
+             SlurmdPidFile={dir}/own/slurmd.pid\nSlurmctldLogFile={dir}/log/ctld\n\
+             SlurmdLogFile={dir}/log/%n\nAccountingStorageType=accounting_storage/slurmdbd\n\
+             NodeName=n1 NodeAddr=10.91.0.3 CPUs=2 RealMemory=500\n\
+             NodeName=n2 NodeAddr=10.91.0.4 CPUs=2 RealMemory=500\n\
+             PartitionName=batch Nodes=ALL Default=YES\n"
+        );
+        fs::write(self.dir.join(name), text).unwrap();
+    }
+
+    /// A command on a host.
+    fn command(&self, host: &str, conf: &str, script: &str) -> Command {
+        let (dir, tag) = (self.dir.display(), &self.tag);
+        let inside = format!(
+            "hostname {host}; mount -t tmpfs own {dir}/own; mount --bind {dir}/hosts /etc/hosts; \
+             export SLURM_CONF={dir}/{conf} PATH={dir}/bin:$PATH; cd {dir}/tmp; exec timeout 300 bash -c \"$0\""
+        );
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &format!("{tag}{host}")])
+            .args(["unshare", "-u", "-m", "bash", "-c", &inside, script]);
+        command
+    }
+
+    /// A daemon, which nothing ends but what `drop` does.
+    fn daemon(&self, host: &str, words: &str) -> Child {
+        let log = fs::File::create(self.dir.join(format!("log/{host}.out"))).unwrap();
+        let mut command = self.command(host, "slurm.conf", &format!("exec {words}"));
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        command.spawn().unwrap()
+    }
+
+    /// What a script prints on a host, errors included.
+    fn on(&self, host: &str, script: &str) -> String {
+        self.by(host, "slurm.conf", script)
+    }
+
+    fn by(&self, host: &str, conf: &str, script: &str) -> String {
+        let output = self
+            .command(host, conf, script)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).trim().to_owned()
+    }
+
+    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !holds() {
+            if Instant::now() > until {
+                ok(&format!("tail -n 20 {}/log/* >&2", self.dir.display()));
+                panic!("{what}: not within {PATIENCE:?}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let (dir, tag) = (&self.dir, &self.tag);
+        for (host, _) in HOSTS {
+            // All of a host's processes: name spaces go with the last.
+            sh(&format!(
+                "ip netns pids {tag}{host} | xargs -r kill -9; ip netns del {tag}{host}"
+            ));
+        }
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        sh(&format!("ip link del {tag}b"));
+        let _ = fs::remove_dir_all(Path::new(dir));
+    }
+}
+
+#[test]
+fn jobs_and_steps_run_on_other_hosts_for_who_proves_who_he_is() {
+    let Some(hosts) = Hosts::start() else { return };
+    assert_eq!(
+        hosts.on("login", "scontrol ping"),
+        "Slurmctld(primary) at ctl is UP"
+    );
+    // A job knows where it was submitted, and runs where it should.
+    hosts.on(
+        "login",
+        "sbatch -W -N2 -o out --wrap 'hostname; srun -l hostname | sort'",
+    );
+    let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap();
+    assert_eq!(out, "n1\n0: n1\n1: n2\n");
+    let shown = hosts.on("login", "scontrol show job 1");
+    assert!(shown.contains("AllocNode:Sid=login:"), "{shown}");
+    // Streams of steps go both ways between hosts.
+    let steps = hosts.on(
+        "login",
+        "srun -N2 -l hostname | sort; echo text | srun -n1 cat; srun -n1 false; echo $?",
+    );
+    assert!(steps.starts_with("0: n1\n1: n2\ntext\n1\n"), "{steps}");
+    let bytes = hosts.on("login", "head -c 30000000 /dev/zero | srun -n1 cat | wc -c");
+    assert_eq!(bytes, "30000000");
+    // Hosts of another key are nobody's.
+    let refused = hosts.by("login", "other.conf", "squeue");
+    assert!(refused.contains("another munge key"), "{refused}");
+    hosts.until("the refusal is logged", || {
+        let log = fs::read_to_string(hosts.dir.join("log/ctld"));
+        log.is_ok_and(|log| {
+            log.contains("connection from 10.91.0.2:") && log.contains("another munge key")
+        })
+    });
+    // Without the key of a job nobody reaches a node.
+    let stranger = "exec 3<>/dev/tcp/10.91.0.3/6818; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; timeout 5 cat <&3 | wc -c";
+    assert_eq!(hosts.on("login", stranger), "0");
+}
