@@ -68,7 +68,7 @@ impl Launcher {
                     attempt,
                     step,
                     limit,
-                } => self.limit_step(JobAttempt::new(job, attempt), step, limit.seconds()),
+                } => self.limit_step(JobAttempt::new(job, attempt), step, limit),
                 Order::Tell { job, attempt, text } => {
                     self.print_in_script(JobAttempt::new(job, attempt), text, false);
                 }

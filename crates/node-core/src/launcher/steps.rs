@@ -5,6 +5,7 @@ use super::end::{EncodedEnd, lost};
 use super::event::{Action, FdsId, ResultPurpose, StartedStepd, StepdId};
 use super::job::{EarlyStep, JobEntry};
 use super::node::Node;
+use super::waiting::Delivery;
 use super::{Launcher, Phase, Role};
 use crate::kept::is_kept_of;
 use crate::messages::StepBounds;
@@ -17,6 +18,7 @@ use crate::signals;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_model::job::StepEnd;
+use muster_model::time::TimeLimit;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -59,6 +61,8 @@ pub(super) struct StepProcess {
     pub(super) ended: Option<EncodedEnd>,
     /// Its daemon has reported that here, and so has left no file.
     pub(super) is_reported: bool,
+    /// The limit that its daemon is to be told next.
+    pub(super) new_limit: Option<TimeLimit>,
 }
 
 impl StepProcess {
@@ -70,6 +74,7 @@ impl StepProcess {
             dirs: Vec::new(),
             ended: None,
             is_reported: false,
+            new_limit: None,
         }
     }
 }
@@ -619,9 +624,15 @@ impl Launcher {
         }
     }
 
-    /// The tasks of a step may run for another time.
-    pub(super) fn limit_step(&mut self, run: JobAttempt, step: StepNo, seconds: Option<u64>) {
-        self.command_step(run, step, StepdCommand::SetTimeLimit(seconds));
+    /// The tasks of a step may run for another time. Its daemon is told when it is its turn, and of the last limit only.
+    pub(super) fn limit_step(&mut self, run: JobAttempt, step: StepNo, limit: TimeLimit) {
+        let entry = self.jobs.get_mut(&run);
+        let Some(process) = entry.and_then(|e| e.steps.get_mut(&step)) else {
+            return;
+        };
+        process.new_limit = Some(limit);
+        let job = (self.jobs.get(&run), &mut self.actions);
+        self.waiting.add(job, run, Delivery::LimitStep(step));
     }
 
     /// Prints a line in the standard error of a step, whichever node it is on.
@@ -630,7 +641,7 @@ impl Launcher {
         self.command_step(run, step, StepdCommand::PrintLine(line));
     }
 
-    fn command_step(&mut self, run: JobAttempt, step: StepNo, command: StepdCommand) {
+    pub(super) fn command_step(&mut self, run: JobAttempt, step: StepNo, command: StepdCommand) {
         let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         let stepd = process.and_then(|p| p.stepd.as_ref()).map(|s| s.id);
         // A daemon that does not read is being killed.

@@ -1,11 +1,12 @@
-//! Signals that wait for their turn. To signal a job is to search its processes, which users could order faster than it is
-//! done: equal signals of a job are one while they wait, and with each wake-up of the process every user gets so much of this.
+//! Signals and limits of steps that wait for their turn. To signal a job is to search its processes, which users could order
+//! faster than it is done: equal signals of a job are one while they wait, and a step has one limit; with each wake-up of the
+//! process every user gets so much of this.
 //! What begins and ends jobs and steps does not wait for it.
 
 use super::actions::Actions;
 use super::event::TimerKey;
 use super::{JobEntry, Launcher};
-use crate::messages::JobAttempt;
+use crate::messages::{JobAttempt, StepdCommand};
 use muster_model::command::SignalScope;
 use muster_model::ids::StepNo;
 use muster_model::pending::Pending;
@@ -29,6 +30,8 @@ pub(super) enum Delivery {
     },
     /// The step is to end, after the signals that it got before.
     EndStep(StepNo),
+    /// The daemon of the step is told the limit that is kept with the step.
+    LimitStep(StepNo),
 }
 
 impl Delivery {
@@ -48,7 +51,7 @@ impl Delivery {
     fn number(self) -> u32 {
         match self {
             Delivery::Signal { signal, .. } => signal.unsigned_abs(),
-            Delivery::EndStep(_) => 0,
+            Delivery::EndStep(_) | Delivery::LimitStep(_) => 0,
         }
     }
 
@@ -58,7 +61,7 @@ impl Delivery {
             Delivery::Signal {
                 step: None, scope, ..
             } if scope != SignalScope::Batch => 1 + job.map_or(0, JobEntry::live_step_count),
-            Delivery::Signal { .. } | Delivery::EndStep(_) => 1,
+            Delivery::Signal { .. } | Delivery::EndStep(_) | Delivery::LimitStep(_) => 1,
         }
     }
 }
@@ -176,6 +179,14 @@ impl Launcher {
                     scope,
                 } => self.signal(run, step, signal, scope),
                 Delivery::EndStep(step) => self.end_step(run, step),
+                Delivery::LimitStep(step) => {
+                    let entry = self.jobs.get_mut(&run);
+                    let process = entry.and_then(|e| e.steps.get_mut(&step));
+                    if let Some(limit) = process.and_then(|p| p.new_limit.take()) {
+                        let command = StepdCommand::SetTimeLimit(limit.seconds());
+                        self.command_step(run, step, command);
+                    }
+                }
             }
         }
     }
