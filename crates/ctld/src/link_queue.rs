@@ -1,5 +1,5 @@
-//! What waits to be sent to a node. Signals and notices, which users can send as fast as they like and which change nothing
-//! here, wait apart from the rest and bounded: equal signals of a job are one, and of the notices of a job the last few
+//! What waits to be sent to a node. Signals, notices and limits of steps, which users can send as fast as they like, wait apart
+//! from the rest and bounded: equal signals of a job are one, a step has one limit, and of the notices of a job the last few
 //! count. The rest goes first; an order that begins or ends a job takes along what waits for that job.
 
 use crate::mail::ToLink;
@@ -7,6 +7,7 @@ use log::debug;
 use muster_model::command::SignalScope;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_model::pending::Pending;
+use muster_model::time::TimeLimit;
 use muster_proto::node::Order;
 use std::collections::{HashMap, VecDeque};
 
@@ -26,53 +27,16 @@ struct Signal {
     scope: SignalScope,
 }
 
-/// What waits for one job.
-#[derive(Default)]
-struct Waiting {
-    signals: Pending<Signal>,
-    notices: VecDeque<String>,
-    dropped: u64,
+/// What waits apart.
+enum Item {
+    Signal(Signal),
+    Limit(StepNo, TimeLimit),
+    Notice(String),
 }
 
-impl Waiting {
-    fn pop(&mut self, (job, attempt): Run) -> Option<ToLink> {
-        let order = match self.signals.pop() {
-            Some(Signal {
-                step,
-                signal,
-                scope,
-            }) => Order::Signal {
-                job,
-                attempt,
-                step,
-                signal,
-                scope,
-            },
-            None => {
-                let text = self.notices.pop_front()?;
-                Order::Tell { job, attempt, text }
-            }
-        };
-        Some(ToLink::Order(order, Vec::new()))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.signals.is_empty() && self.notices.is_empty()
-    }
-}
-
-/// See the module.
-#[derive(Default)]
-pub(crate) struct LinkQueue {
-    first: VecDeque<ToLink>,
-    jobs: HashMap<Run, Waiting>,
-    /// Jobs with signals and notices, each once.
-    turns: VecDeque<Run>,
-}
-
-impl LinkQueue {
-    /// Adds a message.
-    pub(crate) fn push(&mut self, message: ToLink) {
+impl Item {
+    /// An order for a job of the kind that waits apart, else the message itself.
+    fn of(message: ToLink) -> Result<(Run, Item), ToLink> {
         match message {
             ToLink::Order(
                 Order::Signal {
@@ -84,37 +48,121 @@ impl LinkQueue {
                 },
                 _,
             ) => {
-                let waiting = self.waiting((job, attempt));
-                let delivery = Signal {
+                let signal = Signal {
                     step,
                     signal,
                     scope,
                 };
-                if !waiting.signals.push(delivery, signal) {
-                    waiting.dropped += 1;
-                }
+                Ok(((job, attempt), Item::Signal(signal)))
             }
+            ToLink::Order(
+                Order::StepLimit {
+                    job,
+                    attempt,
+                    step,
+                    limit,
+                },
+                _,
+            ) => Ok(((job, attempt), Item::Limit(step, limit))),
             ToLink::Order(Order::Tell { job, attempt, text }, _) => {
-                let waiting = self.waiting((job, attempt));
-                waiting.notices.push_back(text);
-                if waiting.notices.len() > NOTICES_MAX {
-                    waiting.notices.pop_front();
-                    waiting.dropped += 1;
-                }
+                Ok(((job, attempt), Item::Notice(text)))
             }
-            other => {
-                match &other {
-                    ToLink::Order(order, _) => self.take_along(order),
-                    // Nothing is sent after it.
-                    ToLink::Stop(_) => self.put_all_first(),
-                    ToLink::Welcome(..)
-                    | ToLink::Ack(_)
-                    | ToLink::Settings(_)
-                    | ToLink::Replaced => {}
-                }
-                self.first.push_back(other);
-            }
+            other => Err(other),
         }
+    }
+}
+
+/// What waits for one job.
+#[derive(Default)]
+struct Waiting {
+    signals: Pending<Signal>,
+    /// Steps with a new limit, in order; what it is stands in `limits`.
+    limited: Pending<StepNo>,
+    limits: HashMap<StepNo, TimeLimit>,
+    notices: VecDeque<String>,
+    dropped: u64,
+}
+
+impl Waiting {
+    fn push(&mut self, item: Item) {
+        let has_room = match item {
+            Item::Signal(signal) => self.signals.push(signal, signal.signal),
+            Item::Limit(step, limit) => {
+                let has_room = self.limited.push(step, 0);
+                if has_room {
+                    self.limits.insert(step, limit);
+                }
+                has_room
+            }
+            Item::Notice(text) => {
+                self.notices.push_back(text);
+                let has_room = self.notices.len() <= NOTICES_MAX;
+                if !has_room {
+                    self.notices.pop_front();
+                }
+                has_room
+            }
+        };
+        self.dropped += u64::from(!has_room);
+    }
+
+    fn pop(&mut self, (job, attempt): Run) -> Option<ToLink> {
+        let order = if let Some(signal) = self.signals.pop() {
+            let Signal {
+                step,
+                signal,
+                scope,
+            } = signal;
+            Order::Signal {
+                job,
+                attempt,
+                step,
+                signal,
+                scope,
+            }
+        } else if let Some(step) = self.limited.pop() {
+            let limit = self.limits.remove(&step)?;
+            Order::StepLimit {
+                job,
+                attempt,
+                step,
+                limit,
+            }
+        } else {
+            let text = self.notices.pop_front()?;
+            Order::Tell { job, attempt, text }
+        };
+        Some(ToLink::Order(order, Vec::new()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.signals.is_empty() && self.limited.is_empty() && self.notices.is_empty()
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct LinkQueue {
+    first: VecDeque<ToLink>,
+    jobs: HashMap<Run, Waiting>,
+    /// Jobs for which something waits apart, each once.
+    turns: VecDeque<Run>,
+}
+
+impl LinkQueue {
+    /// Adds a message.
+    pub(crate) fn push(&mut self, message: ToLink) {
+        let message = match Item::of(message) {
+            Ok((run, item)) => return self.waiting(run).push(item),
+            Err(other) => other,
+        };
+        match &message {
+            ToLink::Order(order, _) => self.take_along(order),
+            // Nothing is sent after it.
+            ToLink::Stop(_) => self.put_all_first(),
+            ToLink::Welcome(..) | ToLink::Ack(_) | ToLink::Settings(_) | ToLink::Replaced => {}
+        }
+        self.first.push_back(message);
     }
 
     fn waiting(&mut self, run: Run) -> &mut Waiting {
@@ -128,10 +176,9 @@ impl LinkQueue {
     fn take_along(&mut self, order: &Order) {
         match order {
             Order::Launch(grant) => self.put_first((grant.job, grant.attempt)),
-            Order::Terminate { job, attempt, .. } | Order::StepLimit { job, attempt, .. } => {
-                self.put_first((*job, *attempt));
+            Order::Terminate { job, attempt, .. } => self.put_first((*job, *attempt)),
+            Order::StepLimit { .. } | Order::Signal { .. } | Order::Tell { .. } | Order::Reboot => {
             }
-            Order::Signal { .. } | Order::Tell { .. } | Order::Reboot => {}
         }
     }
 
@@ -149,13 +196,13 @@ impl LinkQueue {
         }
     }
 
-    /// Removes so many messages at most, in their order, and no signals and notices that wait apart.
+    /// Removes so many messages at most, in their order, and nothing that waits apart.
     pub(crate) fn take_first(&mut self, most: usize) -> Vec<ToLink> {
         let count = self.first.len().min(most);
         self.first.drain(..count).collect()
     }
 
-    /// Removes so many signals and notices at most; jobs take turns.
+    /// Removes so much at most of what waits apart; jobs take turns.
     pub(crate) fn take_signals(&mut self, most: usize) -> Vec<ToLink> {
         let mut taken = Vec::new();
         while taken.len() < most
@@ -169,7 +216,7 @@ impl LinkQueue {
             let dropped = std::mem::take(&mut waiting.dropped);
             if dropped > 0 {
                 debug!(
-                    "job {}: {dropped} signals or notices are dropped, too many wait",
+                    "job {}: {dropped} signals, limits or notices are dropped, too many wait",
                     run.0
                 );
             }
@@ -182,7 +229,7 @@ impl LinkQueue {
         taken
     }
 
-    /// Whether signals or notices wait apart.
+    /// Whether something waits apart.
     pub(crate) fn has_signals(&self) -> bool {
         !self.turns.is_empty()
     }
@@ -224,11 +271,30 @@ mod tests {
         ToLink::Order(order, Vec::new())
     }
 
+    fn limit(job: u64, step: u32, minutes: u32) -> ToLink {
+        let order = Order::StepLimit {
+            job: JobId(job),
+            attempt: Attempt(1),
+            step: StepNo(step),
+            limit: TimeLimit::Minutes(minutes),
+        };
+        ToLink::Order(order, Vec::new())
+    }
+
     fn texts(messages: Vec<ToLink>) -> Vec<String> {
         let text = |message| match message {
             ToLink::Order(Order::Signal { job, signal, .. }, _) => format!("{job} {signal}"),
             ToLink::Order(Order::Tell { job, text, .. }, _) => format!("{job} {text}"),
             ToLink::Order(Order::Terminate { job, .. }, _) => format!("{job} end"),
+            ToLink::Order(
+                Order::StepLimit {
+                    job, step, limit, ..
+                },
+                _,
+            ) => {
+                let minutes = limit.seconds().expect("a limit") / 60;
+                format!("{job}.{step} {minutes} min")
+            }
             ToLink::Ack(seq) => format!("ack {seq}"),
             ToLink::Stop(_) => "stop".to_owned(),
             _ => panic!("another message"),
@@ -274,6 +340,39 @@ mod tests {
         queue.push(signal(7, None, 10));
         queue.push(ToLink::Stop(true));
         assert_eq!(texts(queue.take_first(usize::MAX)), ["7 10", "stop"]);
+    }
+
+    /// Limits that one user changes as fast as possible: what other users wait for does not wait for them.
+    #[test]
+    fn a_step_has_one_limit_that_waits_and_others_overtake_it() {
+        let mut queue = LinkQueue::default();
+        for round in 0..10_000 {
+            queue.push(signal(7, None, 10));
+            queue.push(limit(7, round % 3, round));
+        }
+        queue.push(ToLink::Ack(3));
+        queue.push(terminate(8));
+        queue.push(signal(9, None, 15));
+        assert_eq!(texts(queue.take_first(usize::MAX)), ["ack 3", "8 end"]);
+        let sent = texts(queue.take_signals(usize::MAX));
+        let last = [
+            "7 10",
+            "7.0 9999 min",
+            "7.1 9997 min",
+            "7.2 9998 min",
+            "9 15",
+        ];
+        assert_eq!(sent, last);
+        assert!(!queue.has_signals());
+        // Whatever steps are named.
+        for step in 0..100_000 {
+            queue.push(limit(7, step, 1));
+        }
+        assert_eq!(queue.take_signals(usize::MAX).len(), PENDING_MAX);
+        // When the job ends, or the controller, the last limit has been sent.
+        queue.push(limit(7, 0, 1));
+        queue.push(terminate(7));
+        assert_eq!(texts(queue.take_first(usize::MAX)), ["7.0 1 min", "7 end"]);
     }
 
     #[test]

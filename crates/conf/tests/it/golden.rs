@@ -250,7 +250,6 @@ fn protection_that_is_not_given_is_an_error() {
     for refused in [
         "TLSType=tls/s2n",
         "TLSType=tls/openssl",
-        "AuthType=auth/jwt",
         "AuthAltTypes=auth/jwt",
         "AuthAltTypes=auth/munge,auth/jwt",
         "CredType=cred/other",
@@ -263,27 +262,24 @@ fn protection_that_is_not_given_is_an_error() {
         assert_eq!(one.severity, Severity::Error, "{one}");
         assert!(one.message.contains("is not supported: "), "{one}");
     }
+    for unknown in ["AuthType=auth/jwt", "AuthType=auth/slurm"] {
+        assert_eq!(found(unknown)[0].severity, Severity::Error, "{unknown}");
+    }
     assert!(
         found("TLSType=tls/s2n")[0]
             .message
-            .contains("nothing is encrypted")
+            .contains("without certificates")
     );
     // What says who somebody is, the socket does.
     for met in [
         "TLSType=tls/none",
-        "AuthType=auth/munge",
-        "AuthType=auth/none",
         "CredType=cred/munge",
         "CredType=cred/none",
         "CryptoType=crypto/munge",
     ] {
         assert_eq!(found(met), [], "{met}");
     }
-    for line in [
-        "AuthType=auth/slurm",
-        "CryptoType=crypto/openssl",
-        "TLSParameters=ca_cert_file=/x",
-    ] {
+    for line in ["CryptoType=crypto/openssl", "TLSParameters=ca_cert_file=/x"] {
         let found = found(line);
         assert_eq!(found.len(), 1, "{line}");
         assert_eq!(found[0].severity, Severity::NoEffect, "{line}");

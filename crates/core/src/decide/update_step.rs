@@ -29,9 +29,12 @@ pub(super) fn update(
             let job = running(draft, identity, Request::UpdateStep, item.record())?;
             let id = job.id;
             let numbered = |s: &StepNo| *s < StepNo::INTERACTIVE;
-            let steps = job.steps.iter().map(|s| s.step).filter(numbered);
-            let steps: Vec<StepNo> = steps.filter(|s| step.is_none_or(|w| w == *s)).collect();
-            if steps.is_empty() {
+            let steps = job.steps.iter().filter(|s| numbered(&s.step));
+            let named = steps.filter(|s| step.is_none_or(|w| w == s.step));
+            let (same, changed): (Vec<_>, Vec<_>) =
+                named.partition(|s| s.time_limit == Some(limit));
+            let changed: Vec<StepNo> = changed.iter().map(|s| s.step).collect();
+            if same.is_empty() && changed.is_empty() {
                 let what = step.map_or_else(
                     || format!("job {id} has no step that runs"),
                     |step| match numbered(&step) {
@@ -41,7 +44,8 @@ pub(super) fn update(
                 );
                 return Err(Refusal::new(RefusalCode::AlreadyDone, what));
             }
-            for step in steps {
+            // Nodes get a limit once, however often it is asked for.
+            for step in changed {
                 draft.change(id, JobChange::StepLimit { step, limit });
             }
             Ok(())

@@ -50,6 +50,25 @@ fn a_steps_limit_is_told_to_all_nodes_and_again_to_one_that_comes_back() {
     world.check_replay();
 }
 
+/// As often as a user asks for the same limit: nodes are told once, and nothing is written.
+#[test]
+fn a_limit_that_a_step_has_already_is_no_change() {
+    let steps: Vec<u32> = (0..50).collect();
+    let (mut world, id) = with_steps(&steps);
+    world.must(1000, limit(id, None, 7));
+    assert_eq!(world.effects.len(), 2 * steps.len());
+    let written = world.history.len();
+    for _ in 0..100 {
+        world.must(1000, limit(id, None, 7));
+        world.must(1000, limit(id, Some(3), 7));
+        assert_eq!(world.effects, []);
+    }
+    assert_eq!(world.history.len(), written);
+    world.must(1000, limit(id, Some(3), 8));
+    world.must(1000, limit(id, None, 7));
+    assert_eq!(world.effects.len(), 2, "one step on two nodes");
+}
+
 #[test]
 fn limits_of_what_does_not_run_are_refused() {
     let (mut world, id) = with_steps(&[]);

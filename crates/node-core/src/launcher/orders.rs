@@ -77,9 +77,12 @@ impl Launcher {
                     attempt,
                     step,
                     limit,
-                } => self
-                    .state
-                    .limit_step(JobAttempt::new(job, attempt), step, limit.seconds()),
+                } => self.launches.signals.limit_step(
+                    &mut self.state,
+                    JobAttempt::new(job, attempt),
+                    step,
+                    limit,
+                ),
                 Order::Tell { job, attempt, text } => {
                     self.launches.writers.print_in_script(
                         &mut self.state,

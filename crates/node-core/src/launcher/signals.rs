@@ -5,10 +5,11 @@ use super::event::TimerKey;
 use super::job::JobEntry;
 use super::state::State;
 use super::waiting::{Delivery, Round, WaitingSignals};
-use crate::messages::JobAttempt;
+use crate::messages::{JobAttempt, StepdCommand};
 use crate::signals;
 use muster_model::command::SignalScope;
 use muster_model::ids::StepNo;
+use muster_model::time::TimeLimit;
 use std::collections::BTreeSet;
 
 /// See the module.
@@ -71,6 +72,23 @@ impl Signals {
         }
     }
 
+    /// The tasks of a step may run for another time. Its daemon learns it when it is its turn, and of the last limit only.
+    pub(super) fn limit_step(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        step: StepNo,
+        limit: TimeLimit,
+    ) {
+        let entry = state.jobs.get_mut(&run);
+        let Some(process) = entry.and_then(|e| e.steps.get_mut(&step)) else {
+            return;
+        };
+        process.new_limit = Some(limit);
+        let job = (state.jobs.get(&run), &mut state.actions);
+        self.waiting.add(job, run, Delivery::LimitStep(step));
+    }
+
     /// Carries out what had to wait for its turn.
     pub(super) fn deliver(&mut self, state: &mut State, round: Round) {
         for (run, delivery) in round {
@@ -81,6 +99,14 @@ impl Signals {
                     scope,
                 } => state.signal(run, step, signal, scope),
                 Delivery::EndStep(step) => state.end_step(run, step),
+                Delivery::LimitStep(step) => {
+                    let entry = state.jobs.get_mut(&run);
+                    let process = entry.and_then(|e| e.steps.get_mut(&step));
+                    if let Some(limit) = process.and_then(|p| p.new_limit.take()) {
+                        let command = StepdCommand::SetTimeLimit(limit.seconds());
+                        state.command_step(run, step, command);
+                    }
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::pmix_place::SHARED_MEMORY;
 use crate::signals;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
 use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::time::TimeLimit;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,8 @@ pub(super) struct StepProcess {
     pub(super) ended: Option<EncodedEnd>,
     /// Its daemon has reported that here, and so has left no file.
     pub(super) is_reported: bool,
+    /// The limit that its daemon gets next.
+    pub(super) new_limit: Option<TimeLimit>,
 }
 
 impl StepProcess {
@@ -61,6 +64,7 @@ impl StepProcess {
             dirs: Vec::new(),
             ended: None,
             is_reported: false,
+            new_limit: None,
         }
     }
 }
@@ -420,11 +424,6 @@ impl State {
             }
             None => {}
         }
-    }
-
-    /// The tasks of a step may run for another time.
-    pub(super) fn limit_step(&mut self, run: JobAttempt, step: StepNo, seconds: Option<u64>) {
-        self.command_step(run, step, StepdCommand::SetTimeLimit(seconds));
     }
 
     /// Prints a line in the standard error of a step, whichever node it is on.

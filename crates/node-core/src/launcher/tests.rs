@@ -186,6 +186,8 @@ struct World {
     signals: Vec<(i32, i32)>,
     /// Lines of each message.
     messages: Vec<usize>,
+    /// Limits that step daemons were told, by their processes.
+    limits: Vec<(i32, Option<u64>)>,
     /// Jobs of which the controller knows how they ended.
     forgotten: BTreeSet<JobAttempt>,
     prologs: u32,
@@ -228,6 +230,7 @@ impl World {
             known_ends: BTreeSet::new(),
             signals: Vec::new(),
             messages: Vec::new(),
+            limits: Vec::new(),
             forgotten: BTreeSet::new(),
             prologs: 0,
             epilogs: 0,

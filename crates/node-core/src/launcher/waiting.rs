@@ -1,5 +1,6 @@
-//! Signals that wait for their turn. To signal a job is to search its processes, which users could order faster than it is
-//! done: equal signals of a job are one while they wait, and with each wake-up of the process every user gets so much of this.
+//! Signals and limits of steps that wait for their turn. To signal a job is to search its processes, which users could order
+//! faster than it is done: equal signals of a job are one while they wait, and a step has one limit; with each wake-up of the
+//! process every user gets so much of this.
 //! What begins and ends jobs and steps does not wait for it.
 
 use super::JobEntry;
@@ -29,6 +30,8 @@ pub(super) enum Delivery {
     },
     /// The step is to end, after the signals that it got before.
     EndStep(StepNo),
+    /// The daemon of the step gets the limit that is kept with the step.
+    LimitStep(StepNo),
 }
 
 impl Delivery {
@@ -48,7 +51,7 @@ impl Delivery {
     fn number(self) -> u32 {
         match self {
             Delivery::Signal { signal, .. } => signal.unsigned_abs(),
-            Delivery::EndStep(_) => 0,
+            Delivery::EndStep(_) | Delivery::LimitStep(_) => 0,
         }
     }
 
@@ -58,7 +61,7 @@ impl Delivery {
             Delivery::Signal {
                 step: None, scope, ..
             } if scope != SignalScope::Batch => 1 + job.map_or(0, JobEntry::live_step_count),
-            Delivery::Signal { .. } | Delivery::EndStep(_) => 1,
+            Delivery::Signal { .. } | Delivery::EndStep(_) | Delivery::LimitStep(_) => 1,
         }
     }
 }

@@ -151,7 +151,7 @@ fn spool_files() {
         let name = file.file_name().unwrap().to_str().unwrap();
         let is_open = matches!(
             name,
-            "cross-memory" | "shim.pid" | "shim.lock" | "noded.lock"
+            "cross-memory" | "host" | "shim.pid" | "shim.lock" | "noded.lock"
         ) || name.ends_with(".x25519");
         if !is_open {
             assert_eq!(as_agent(&node, &["read", path]), denied, "{path}");

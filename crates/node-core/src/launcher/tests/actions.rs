@@ -225,6 +225,7 @@ impl World {
         match command {
             StepdCommand::EndStep => self.end_tasks(pid),
             StepdCommand::Exit => self.end(pid, 0),
+            StepdCommand::SetTimeLimit(seconds) => self.limits.push((pid, seconds)),
             _ => {}
         }
     }

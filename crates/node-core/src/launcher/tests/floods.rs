@@ -158,6 +158,33 @@ fn signals_for_many_steps_count_as_many() {
     assert_eq!(world.signals.len(), 2 * (1 + steps));
 }
 
+/// Limits that one user changes as fast as possible: a daemon is told the last, and others do not wait.
+#[test]
+fn a_daemon_gets_the_last_limit_and_the_steps_of_a_user_take_turns() {
+    let mut world = World::new();
+    let job = world.run_jobs(UID, 1..2)[0];
+    let other = world.run_jobs(OTHER, 2..3)[0];
+    let steps = 2 * u32::try_from(SEARCHES_MAX).unwrap();
+    for step in 0..steps {
+        world.start_step(job, StepNo(step));
+    }
+    let order = |step, minutes| Order::StepLimit {
+        job: job.job,
+        attempt: job.attempt,
+        step: StepNo(step),
+        limit: TimeLimit::Minutes(minutes),
+    };
+    let of_round = |round| (0..=steps).map(move |step| order(step, round));
+    let flood = (1..=100).flat_map(of_round);
+    world.wake_up(flood.chain([signal_order(other, 10)]).collect());
+    assert_eq!(world.signals_of(other), [10]);
+    assert_eq!(world.limits.len(), SEARCHES_MAX);
+    assert!(world.fire_timer());
+    assert_eq!(world.limits.len(), 2 * SEARCHES_MAX, "each once");
+    let is_last = |(_, seconds): &(i32, Option<u64>)| *seconds == Some(100 * 60);
+    assert!(world.limits.iter().all(is_last));
+}
+
 #[test]
 fn a_step_ends_after_the_signals_that_it_was_sent() {
     let mut world = World::new();
