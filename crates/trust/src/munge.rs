@@ -19,7 +19,7 @@ const OPT_UID_RESTRICTION: c_int = 9;
 /// Payloads have secrets in them: they are encrypted whatever munged's own default is.
 const CIPHER_AES256: c_int = 5;
 
-/// Why there is no credential, or none that is believed. What to do about it stands in the text.
+/// Why there is no credential, or none that is believed. The text says what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MungeError {
     /// The library is not on this host.
@@ -237,7 +237,7 @@ impl Munge {
             Err(MungeError::Receiver(_)) => Ok(()),
             Err(other) => Err(other),
             Ok(_) => Err(MungeError::Other(
-                "munged decodes credentials that are for other users: start it without --auth-server-dir tricks or debug options"
+                "munged decodes credentials that are for other users: it is none that can be trusted, replace it by the distribution's"
                     .to_owned(),
             )),
         }
