@@ -16,6 +16,7 @@ mod launches;
 mod lies;
 mod privileges;
 mod secrets;
+mod step_strangers;
 mod steps;
 mod versions;
 
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         containment::TESTS,
         launches::TESTS,
         steps::TESTS,
+        step_strangers::TESTS,
         direct::TESTS,
         daemon_reuse::TESTS,
         around::TESTS,

@@ -14,11 +14,7 @@ use muster_proto::step::{
     AgentReply, AgentRequest, FromStepd, StdinTask, StepCreated, StepSpec, ToStepd,
 };
 use muster_trust::{JobKeyUse, derive_job_key};
-use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::collections::BTreeMap;
-use std::io::{IoSlice, Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 
 pub const TESTS: &[Test] = &[
@@ -34,7 +30,6 @@ pub const TESTS: &[Test] = &[
     ("step_survives_the_agent", survives),
     ("steps_end_with_the_job", job_ends),
     ("processes_are_listed", listed),
-    ("strangers_are_refused", strangers),
     ("task_prolog_and_epilog", around),
     ("step_survives_the_shim", survives_shim),
     ("step_hears_a_new_shim", hears_new_shim),
@@ -101,7 +96,7 @@ impl Srun {
         }
     }
 
-    fn ask_once(node: &Node, spec: StepSpec) -> Srun {
+    pub fn ask_once(node: &Node, spec: StepSpec) -> Srun {
         let mut agent = connect(node);
         frame::write(&mut agent, &AgentRequest::Create(Box::new(spec))).unwrap();
         Srun {
@@ -111,7 +106,7 @@ impl Srun {
         }
     }
 
-    fn reply(&mut self) -> AgentReply {
+    pub fn reply(&mut self) -> AgentReply {
         frame::read(&mut self.agent).unwrap()
     }
 
@@ -647,61 +642,6 @@ fn listed() {
         .iter()
         .filter(|p| p.1 == StepNo::BATCH && p.2.is_some());
     assert_eq!(batch.count(), 1);
-}
-
-fn strangers() {
-    let dir = Dir::new("strange");
-    let mut node = Node::start(&dir, "n1");
-    allocate(1, &dir, &mut [&mut node], 1);
-    let srun = Srun::ask(&node, spec(1, &dir, &["true"])).created();
-    let created = srun.created.clone().unwrap();
-    let path = created.nodes[0].address.strip_prefix("unix:").unwrap();
-    let mut stranger = UnixStream::connect(path).unwrap();
-    frame::write(&mut stranger, &hello(&[0; 16])).unwrap();
-    assert!(
-        frame::read::<FromStepd>(&mut stranger).is_err(),
-        "a wrong key is hung up on"
-    );
-    // Nor does anybody without the key have as much memory of the daemon as there is, or all of its descriptors.
-    let mut long = UnixStream::connect(path).unwrap();
-    let half = [&(60u32 << 20).to_be_bytes()[..], &vec![0; 8 << 20]].concat();
-    assert!(long.write_all(&half).is_err(), "a long greeting is cut off");
-    let mut first = UnixStream::connect(path).unwrap();
-    let others = [(); 64].map(|()| UnixStream::connect(path).unwrap());
-    assert_eq!(first.read(&mut [0]).unwrap(), 0, "the oldest is hung up on");
-    let rights = [others[0].as_raw_fd()];
-    let rights = [ControlMessage::ScmRights(&rights)];
-    let byte = [IoSlice::new(&[0])];
-    let sent = sendmsg::<()>(
-        others[0].as_raw_fd(),
-        &byte,
-        &rights,
-        MsgFlags::empty(),
-        None,
-    );
-    // Older kernels take them (SO_PASSRIGHTS).
-    match knows_passrights() {
-        true => assert_eq!(sent, Err(Errno::EPERM)),
-        false => eprintln!("this kernel has no SO_PASSRIGHTS; descriptors were not looked at"),
-    }
-    let mut stepd = UnixStream::connect(path).unwrap();
-    frame::write(&mut stepd, &hello(&created.key)).unwrap();
-    assert!(matches!(
-        frame::read(&mut stepd).unwrap(),
-        FromStepd::Started(_)
-    ));
-    match Srun::ask_once(&node, spec(99, &dir, &["true"])).reply() {
-        AgentReply::Refused(_) => {}
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Whether this kernel refuses descriptors where they are not expected: Linux 6.16 and later.
-fn knows_passrights() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));
-    let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
-    version >= (6, 16)
 }
 
 fn around() {
