@@ -50,7 +50,7 @@ fn a_steps_limit_is_told_to_all_nodes_and_again_to_one_that_comes_back() {
     world.check_replay();
 }
 
-/// As often as a user asks for the same limit: nodes are told once, and nothing is written.
+/// As often as a user asks for the same limit: nodes get it once, and nothing is written.
 #[test]
 fn a_limit_that_a_step_has_already_is_no_change() {
     let steps: Vec<u32> = (0..50).collect();

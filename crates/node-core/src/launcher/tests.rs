@@ -186,7 +186,7 @@ struct World {
     signals: Vec<(i32, i32)>,
     /// Lines of each message.
     messages: Vec<usize>,
-    /// Limits that step daemons were told, by their processes.
+    /// Limits that step daemons got, by their processes.
     limits: Vec<(i32, Option<u64>)>,
     /// Jobs of which the controller knows how they ended.
     forgotten: BTreeSet<JobAttempt>,

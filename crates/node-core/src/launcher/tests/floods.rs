@@ -158,7 +158,7 @@ fn signals_for_many_steps_count_as_many() {
     assert_eq!(world.signals.len(), 2 * (1 + steps));
 }
 
-/// Limits that one user changes as fast as possible: a daemon is told the last, and others do not wait.
+/// Limits that one user changes as fast as possible: a daemon gets the last, and others do not wait.
 #[test]
 fn a_daemon_gets_the_last_limit_and_the_steps_of_a_user_take_turns() {
     let mut world = World::new();
