@@ -124,6 +124,20 @@ pub enum AgentRequest {
 }
 
 impl AgentRequest {
+    /// The job that a request is about; none for those about the connection.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            AgentRequest::Create(spec) => Some(spec.job),
+            AgentRequest::StartStep(launch, _) => Some(launch.spec.job),
+            AgentRequest::StepNodeEnded { job, .. }
+            | AgentRequest::SignalStep { job, .. }
+            | AgentRequest::Inspect { job }
+            | AgentRequest::Measure { job }
+            | AgentRequest::TakeStepNumber { job, .. } => Some(*job),
+            AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => None,
+        }
+    }
+
     /// The job of a request between agents, and the key by which they know each other.
     pub fn agents_key(&self) -> Option<(JobId, &ByteVec)> {
         match self {

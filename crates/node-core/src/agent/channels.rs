@@ -23,8 +23,8 @@ pub struct ChannelPeer {
 /// What a channel from another host leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelTarget {
-    /// This agent, for the owner of a job.
-    Agent,
+    /// This agent, for the owner of a job, and for what concerns that job.
+    Agent(JobId),
     /// This agent, for the agent of another node.
     AgentOf(String),
     /// A step daemon's socket.
@@ -50,10 +50,10 @@ impl Agent {
     pub fn channel_peer(&self, credential: &JobCredential) -> Result<ChannelPeer, ChannelRefusal> {
         let (key, uid) = self.job_key(credential.job())?;
         match credential {
-            JobCredential::Owner(_) => Ok(ChannelPeer {
+            JobCredential::Owner(job) => Ok(ChannelPeer {
                 key: derive_job_key(&key, JobKeyUse::Owner).into(),
                 uid,
-                target: ChannelTarget::Agent,
+                target: ChannelTarget::Agent(*job),
             }),
             JobCredential::Node { node, .. } => Ok(ChannelPeer {
                 key,

@@ -7,6 +7,7 @@ use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
 use crate::descriptors::SrunStdio;
 use crate::sys;
+use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::agent::{AgentEvent, ConnId, is_of_agents};
 use muster_proto::frame::{self, Frames};
@@ -72,22 +73,55 @@ pub(super) struct Server {
     inputs: mpsc::UnboundedSender<Input>,
 }
 
+/// Whose a connection from another host is.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) uid: u32,
+    pub(super) of: CallerOf,
+}
+
+/// What the key is for that he has shown.
+#[derive(Clone, Debug)]
+pub(super) enum CallerOf {
+    /// This job, and no other of its owner's, who may be root.
+    Job(JobId),
+    /// The agent of this node.
+    Node(String),
+}
+
+/// What is known of a connection that is served.
+struct Connected {
+    client: Client,
+    /// The client's process; 0 if it is not known.
+    pid: u32,
+    /// Requests are for this job only.
+    only_job: Option<JobId>,
+}
+
 impl Server {
-    /// Serves a connection from another host: of this user, or of the agent of a node.
-    pub(super) fn serve_remote(&self, stream: UnixStream, uid: u32, node: Option<String>) {
-        let client = self.quotas.client(uid).and_then(|mut client| match &node {
-            Some(node) => client.become_agent(node).then_some(client),
-            None => Some(client),
+    /// Serves a connection from another host.
+    pub(super) fn serve_remote(&self, stream: UnixStream, caller: Caller) {
+        let client = self.quotas.client(caller.uid);
+        let connected = client.and_then(|mut client| {
+            let only_job = match &caller.of {
+                CallerOf::Job(job) => Some(*job),
+                CallerOf::Node(node) => client.become_agent(node).then_some(None)?,
+            };
+            Some(Connected {
+                client,
+                pid: 0,
+                only_job,
+            })
         });
-        match client {
-            Some(client) => self.serve(stream, client, 0),
-            None => turn_away(stream, uid),
+        match connected {
+            Some(connected) => self.serve(stream, connected),
+            None => turn_away(stream, caller.uid),
         }
     }
 
-    fn serve(&self, stream: UnixStream, client: Client, pid: u32) {
+    fn serve(&self, stream: UnixStream, connected: Connected) {
         let conn = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        tokio::spawn(serve(stream, (client, pid), conn, self.inputs.clone()));
+        tokio::spawn(serve(stream, connected, conn, self.inputs.clone()));
     }
 }
 
@@ -105,7 +139,12 @@ async fn welcome(
                     Some(client) => {
                         let peer = getsockopt(&stream, PeerCredentials);
                         let pid = peer.map_or(0, |peer| peer.pid().unsigned_abs());
-                        server.serve(stream, client, pid);
+                        let connected = Connected {
+                            client,
+                            pid,
+                            only_job: None,
+                        };
+                        server.serve(stream, connected);
                     }
                     None => turn_away(stream, uid),
                 }
@@ -164,10 +203,15 @@ async fn send_replies(socket: Socket, mut replies: mpsc::UnboundedReceiver<Agent
 
 async fn serve(
     stream: UnixStream,
-    (client, pid): (Client, u32),
+    connected: Connected,
     conn: u64,
     inputs: mpsc::UnboundedSender<Input>,
 ) {
+    let Connected {
+        client,
+        pid,
+        only_job,
+    } = connected;
     let socket = match Socket::new(stream) {
         Ok(socket) => socket,
         Err(e) => return log::error!("connection {conn}: {e}"),
@@ -179,6 +223,7 @@ async fn serve(
         socket,
         client,
         pid,
+        only_job,
         reply,
         conn,
         inputs: inputs.clone(),
@@ -257,8 +302,9 @@ impl From<io::Error> for Ended {
 struct Reader {
     socket: Socket,
     client: Client,
-    /// The client's process; 0 if it is not known.
+    /// See [`Connected`].
     pid: u32,
+    only_job: Option<JobId>,
     reply: mpsc::UnboundedSender<AgentReply>,
     conn: u64,
     inputs: mpsc::UnboundedSender<Input>,
@@ -370,6 +416,10 @@ impl Reader {
             if let AgentRequest::Greeting(theirs) = &request {
                 check_version(theirs, "the command")?;
                 continue;
+            }
+            if self.only_job.is_some() && request.job() != self.only_job {
+                let why = "this connection is for another job, whose key was shown";
+                return Err(self.denied(&request, why));
             }
             if let AgentRequest::ServeNode(node, greeting) = &request {
                 // Only who is believed for which node it speaks, and before anything else.

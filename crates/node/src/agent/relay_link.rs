@@ -1,7 +1,7 @@
 //! What the relay asks: who may connect from another host; and the connections that it brings.
 
 use super::Input;
-use super::listener::Server;
+use super::listener::{Caller, CallerOf, Server};
 use crate::relay::control::{Control, ToAgent, ToRelay};
 use muster_channel::SECRET;
 use muster_node_core::agent::{ChannelPeer, ChannelTarget};
@@ -24,13 +24,6 @@ pub(super) struct Question {
     pub(super) number: u64,
     pub(super) credential: JobCredential,
     link: RelayLink,
-}
-
-/// Whose a connection is.
-#[derive(Clone, Debug)]
-struct Caller {
-    uid: u32,
-    node: Option<String>,
 }
 
 /// The way to the relay. Clones are the same one.
@@ -56,19 +49,19 @@ impl Question {
     /// Somebody has the key.
     pub(super) fn answer(self, peer: ChannelPeer) {
         let secret: [u8; SECRET] = channel_secret(&peer.key);
-        let (path, node) = match peer.target {
-            ChannelTarget::Agent => (None, None),
-            ChannelTarget::AgentOf(node) => (None, Some(node)),
+        let (path, of) = match peer.target {
+            ChannelTarget::Agent(job) => (None, Some(CallerOf::Job(job))),
+            ChannelTarget::AgentOf(node) => (None, Some(CallerOf::Node(node))),
             ChannelTarget::Stepd(path) => (Some(path), None),
         };
-        if path.is_none() {
+        if let Some(of) = of {
             let mut verified = self.link.verified();
             if verified.len() >= VERIFIED_MAX {
                 drop(verified);
                 return self.refuse("too many others connect at this moment");
             }
             let uid = peer.uid;
-            verified.insert(self.number, Caller { uid, node });
+            verified.insert(self.number, Caller { uid, of });
         }
         self.link.send(&ToRelay::Verified {
             number: self.number,
@@ -131,7 +124,7 @@ async fn serve(
             ToAgent::Connected(number) => {
                 let caller = link.verified().remove(&number);
                 if let (Some(caller), Some(stream)) = (caller, with) {
-                    server.serve_remote(UnixStream::from(stream), caller.uid, caller.node);
+                    server.serve_remote(UnixStream::from(stream), caller);
                 }
             }
             ToAgent::Gone(number) => {

@@ -19,6 +19,15 @@ async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
 
 /// The same, and how many refusals the audit log has.
 async fn outcome_of(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize, usize) {
+    outcome_for(uid, None, said).await
+}
+
+/// The same by a connection from another host that is for one job.
+async fn outcome_for(
+    uid: u32,
+    only_job: Option<JobId>,
+    said: &[u8],
+) -> (Vec<AgentReply>, usize, usize) {
     let quotas = Quotas::new(0, 20_000);
     let (near, mut far) = UnixStream::pair().unwrap();
     far.write_all(said).unwrap();
@@ -28,7 +37,12 @@ async fn outcome_of(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize, usize) {
     }
     let (inputs, mut inbox) = mpsc::unbounded_channel();
     let client = quotas.client(uid).unwrap();
-    serve(near, (client, 0), 1, inputs).await;
+    let connected = Connected {
+        client,
+        pid: 0,
+        only_job,
+    };
+    serve(near, connected, 1, inputs).await;
     let (mut handed_on, mut denied) = (0, 0);
     while let Ok(input) = inbox.try_recv() {
         handed_on += usize::from(matches!(input, Input::Request { .. }));
@@ -103,6 +117,27 @@ async fn a_connection_of_another_agent_is_good_for_nothing_else() {
 }
 
 /// What follows in another version need not be understandable: it is not looked at.
+/// Who has the key of one of root's jobs is not root for other jobs, nor another node's agent.
+#[tokio::test(start_paused = true)]
+async fn the_key_of_a_job_is_good_for_no_other() {
+    let inspect = |job| frame::encode(&AgentRequest::Inspect { job: JobId(job) });
+    let serve = frame::encode(&AgentRequest::ServeNode("n2".to_owned(), None));
+    let greeting = frame::encode(&AgentRequest::Greeting(Versions::CLUSTER.greeting()));
+    for (said, handed_on) in [
+        ([greeting.clone(), inspect(7)].concat(), 1),
+        (inspect(8), 0),
+        (serve, 0),
+        ([inspect(7), inspect(8)].concat(), 1),
+    ] {
+        let (replies, count, refusals) = outcome_for(0, Some(JobId(7)), &said).await;
+        assert_eq!(count, handed_on, "{replies:?}");
+        if handed_on == 0 {
+            assert_eq!(codes(&replies), [RefusalCode::AccessDenied]);
+            assert_eq!(refusals, 1);
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_version_is_refused_by_name() {
     let of = |protocol: u32| Greeting {
