@@ -137,14 +137,15 @@ fn carry_in(mut from: TcpStream, mut to: UnixStream, mut opener: Opener) {
     let (mut chunk, mut plain) = (vec![0; CHUNK], Vec::new());
     let mut carry = || -> io::Result<()> {
         loop {
+            // At first, what came with the answer.
+            plain.clear();
+            while opener.open_next(&mut plain).map_err(io::Error::other)? {}
+            to.write_all(&plain)?;
             let count = read_some(&mut from, &mut chunk)?;
             if count == 0 {
                 return Ok(());
             }
             opener.push(&chunk[..count]);
-            plain.clear();
-            while opener.open_next(&mut plain).map_err(io::Error::other)? {}
-            to.write_all(&plain)?;
         }
     };
     // A cut is the same to the program as an end: whatever it waits for says itself whether it is whole.

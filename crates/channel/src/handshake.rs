@@ -69,7 +69,8 @@ impl Initiator {
         Ok((Initiator(state), opening.encode()))
     }
 
-    /// Takes the answer once it has come whole: the channel, and what the other side says; none before.
+    /// Takes the answer once it has come whole: the channel, and what the other side says; none before. What follows the answer
+    /// is in the channel's opener already.
     ///
     /// # Errors
     /// The other side refuses, or is not who can read the credential.
@@ -85,16 +86,15 @@ impl Initiator {
                 None => Ok(None),
             };
         }
-        if !rest.is_empty() {
-            return Err(OpeningError::Surplus.into());
-        }
         let payload = read(&mut self.0, exchange)?;
         // The state is used up: what is left behind is good for nothing.
         let spent = builder(b"", &[0; SECRET])?
             .build_initiator()
             .map_err(failed)?;
-        let state = std::mem::replace(&mut self.0, spent);
-        Ok(Some((channel(state)?, payload)))
+        let mut channel = channel(std::mem::replace(&mut self.0, spent))?;
+        // The other side may speak at once.
+        channel.opener.push(rest);
+        Ok(Some((channel, payload)))
     }
 }
 
@@ -243,6 +243,20 @@ mod tests {
             pass(&mut near.sealer, &mut far.opener, bytes);
             pass(&mut far.sealer, &mut near.opener, bytes);
         }
+    }
+
+    /// A server that had to say something at once could not: its first words were taken for a part of the answer.
+    #[test]
+    fn what_comes_with_the_answer_is_the_channels() {
+        let (mut client, bytes) = Initiator::begin(Scheme::Job, b"7", &KNOWN, b"").unwrap();
+        let opening = Opening::decode(&bytes).unwrap().unwrap();
+        let (server, _) = Responder::accept(&opening, &KNOWN).unwrap();
+        let (mut answer, mut far) = server.answer(b"").unwrap();
+        far.sealer.seal(b"at once", &mut answer).unwrap();
+        let (mut near, _) = client.finish(&answer).unwrap().unwrap();
+        let mut plain = Vec::new();
+        while near.opener.open_next(&mut plain).unwrap() {}
+        assert_eq!(plain, b"at once");
     }
 
     #[test]

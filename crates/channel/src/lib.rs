@@ -4,7 +4,7 @@
 //! secret that becomes known later opens nothing that was recorded.
 //!
 //! [`Initiator`] and [`Responder`] are the exchange, [`Sealer`] and [`Opener`] what follows, all without I/O. [`connect`]
-//! gives a command a plain socket whose other end is a remote host; daemons use [`relay`].
+//! gives a command a plain socket whose other end is a remote host; daemons use `relay` and `server`.
 
 pub mod admission;
 mod connect;
@@ -14,6 +14,8 @@ mod opening;
 mod records;
 #[cfg(feature = "tokio")]
 pub mod relay;
+#[cfg(feature = "tokio")]
+pub mod server;
 mod statement;
 
 pub use connect::{Connected, connect, open};

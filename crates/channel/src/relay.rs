@@ -143,6 +143,11 @@ async fn carry_in(
     mut to: unix::OwnedWriteHalf,
     mut opener: Opener,
 ) -> io::Result<()> {
+    // What came with the answer.
+    let mut first = Vec::new();
+    while opener.open_next(&mut first).map_err(io::Error::other)? {}
+    to.write_all(&first).await?;
+    drop(first);
     loop {
         from.readable().await?;
         let step = BUFFERS.with_borrow_mut(|Buffers { read, made }| {

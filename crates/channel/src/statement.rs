@@ -51,7 +51,7 @@ impl fmt::Debug for Statement {
 pub struct NoStatement;
 
 impl Statement {
-    /// As it stands in a credential.
+    /// As a credential carries it.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = format!("{KIND}\n{}\n{}\n", self.cluster, self.purpose).into_bytes();
         bytes.extend(self.secret);

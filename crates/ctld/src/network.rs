@@ -13,9 +13,10 @@ pub(crate) use setup::{NetworkSettings, NodeAddresses, Setup, prepare, set_addre
 use crate::failure;
 use crate::peer::{Origin, Peer};
 use crate::watchdog::{Doing, Pulse};
-use log::{debug, error, info};
-use muster_channel::admission::{Bounds, Refusals, StrangerId, Strangers};
-use muster_channel::relay::{read_opening, relay};
+use log::{debug, info};
+use muster_channel::admission::Bounds;
+use muster_channel::relay::read_opening;
+use muster_channel::server::{ChannelServer, Known, Log};
 use muster_channel::{Channel, Opening, Purpose, Responder, SECRET, Scheme};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
@@ -28,11 +29,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::AbortHandle;
 
 /// Strangers at a time.
 const STRANGERS: Bounds = Bounds {
@@ -47,8 +47,11 @@ const VERIFIED_MAX: usize = 8;
 const VERIFIED_OF_ADDRESS_MAX: usize = 4;
 /// Verified connections that the event loop has not taken yet.
 const ARRIVALS_MAX: usize = 256;
-/// Waits after an error of accept(2).
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// Where lines about connections go.
+const LOG: Log = Log {
+    refused: |line| info!("{line}"),
+    failed: |line| debug!("network: {line}"),
+};
 /// How often the thread shows that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
 
@@ -110,12 +113,10 @@ pub(crate) fn start(
             cluster,
             verifier,
             arrivals,
-            strangers: RefCell::new(Strangers::new(STRANGERS)),
-            tasks: RefCell::default(),
+            server: ChannelServer::new(STRANGERS, STRANGER_MAX, LOG),
             verifying: Semaphore::new(VERIFIED_MAX),
             verifying_of: RefCell::default(),
             names: Rc::new(Names::new()),
-            refusals: RefCell::default(),
         });
         local.block_on(&runtime, network.run(listeners, &pulse))
     })?;
@@ -126,26 +127,10 @@ struct Network {
     cluster: String,
     verifier: Arc<dyn Verifier>,
     arrivals: mpsc::Sender<Arrival>,
-    strangers: RefCell<Strangers>,
-    /// The tasks of strangers.
-    tasks: RefCell<HashMap<StrangerId, AbortHandle>>,
+    server: Rc<ChannelServer>,
     verifying: Semaphore,
     verifying_of: RefCell<HashMap<IpAddr, Rc<Semaphore>>>,
     names: Rc<Names>,
-    refusals: RefCell<Refusals>,
-}
-
-/// A stranger, as long as it is one.
-struct Presence {
-    network: Rc<Network>,
-    id: StrangerId,
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.network.strangers.borrow_mut().leave(self.id);
-        self.network.tasks.borrow_mut().remove(&self.id);
-    }
 }
 
 impl Network {
@@ -158,7 +143,14 @@ impl Network {
         for listener in listeners {
             let network = Rc::clone(&self);
             let listener = TcpListener::from_std(listener).map_err(|e| e.to_string())?;
-            tokio::task::spawn_local(network.accept(listener));
+            tokio::task::spawn_local(async move {
+                let server = Rc::clone(&network.server);
+                let identify = |_, tcp, from| {
+                    let network = Rc::clone(&network);
+                    async move { network.meet(tcp, from).await }
+                };
+                server.accept(listener, identify).await;
+            });
         }
         let arrivals = self.arrivals.clone();
         loop {
@@ -173,63 +165,12 @@ impl Network {
         }
     }
 
-    async fn accept(self: Rc<Network>, listener: TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((tcp, from)) => self.admit(tcp, from),
-                Err(e) => {
-                    error!("cannot accept a connection from the network: {e}");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            }
-        }
-    }
-
-    /// Serves a connection, in place of an older one if there are too many of which nobody knows whose they are.
-    fn admit(self: &Rc<Network>, tcp: TcpStream, from: SocketAddr) {
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        let (id, gone) = self.strangers.borrow_mut().admit(from.ip());
-        let evicted = gone.and_then(|gone| self.tasks.borrow_mut().remove(&gone));
-        if let Some(task) = evicted {
-            task.abort();
-        }
-        let presence = Presence {
-            network: Rc::clone(self),
-            id,
-        };
-        let network = Rc::clone(self);
-        let task = tokio::task::spawn_local(async move {
-            let met = tokio::time::timeout(STRANGER_MAX, network.meet(tcp, from)).await;
-            drop(presence);
-            match met {
-                Ok(Ok((local, tcp, channel))) => {
-                    // In a task of its own, which is nobody's to abort.
-                    tokio::task::spawn_local(async move {
-                        if let Err(e) = relay(local, tcp, channel).await {
-                            debug!("connection from {from}: {e}");
-                        }
-                    });
-                }
-                Ok(Err(why)) => network.log_refusal(from, &why),
-                Err(_) => network.log_refusal(from, "it did not say in time who it is"),
-            }
-        });
-        self.tasks.borrow_mut().insert(id, task.abort_handle());
-    }
-
-    fn log_refusal(&self, from: SocketAddr, why: &str) {
-        let line = self.refusals.borrow_mut().line(from, why, Instant::now());
-        if let Some(line) = line {
-            info!("{line}");
-        }
-    }
-
     /// Finds out who connects, and hands the connection to the event loop.
     async fn meet(
         self: &Rc<Network>,
         mut tcp: TcpStream,
         from: SocketAddr,
-    ) -> Result<(tokio::net::UnixStream, TcpStream, Channel), String> {
+    ) -> Result<Known, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = read_opening(&mut tcp).await?;
         match self.identify(&opening, from).await {

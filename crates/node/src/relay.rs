@@ -13,23 +13,22 @@ use crate::sys;
 use crate::syscall_filter;
 use anyhow::Context as _;
 use control::{Control, ToAgent, ToRelay};
-use muster_channel::admission::{Bounds, Refusals, StrangerId, Strangers};
-use muster_channel::relay::{read_opening, relay};
+use muster_channel::admission::{Bounds, StrangerId};
+use muster_channel::relay::read_opening;
+use muster_channel::server::{ChannelServer, Known, Log};
 use muster_channel::{Channel, Opening, Responder, SECRET, Scheme};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 
 /// Connections of which nobody knows yet whose they are.
 const STRANGERS: Bounds = Bounds {
@@ -38,8 +37,12 @@ const STRANGERS: Bounds = Bounds {
 };
 /// How long somebody may remain one. The controller's word of a job may still be on its way to the agent.
 const STRANGER_MAX: Duration = Duration::from_secs(20);
-/// Waits after an error of accept(2).
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// Where lines about connections go.
+const LOG: Log = Log {
+    refused: |line| eprintln!("{RELAY_NAME}: {line}"),
+    // Both ends of a connection notice what has become of it.
+    failed: |_| (),
+};
 
 /// Runs as a relay, as the supervisor has started this process.
 pub fn relay_main() -> ExitCode {
@@ -70,23 +73,22 @@ fn run() -> anyhow::Result<()> {
     local.block_on(&runtime, async {
         let relay = Rc::new(Relay {
             agent: Control::new(agent)?,
-            asked: RefCell::default(),
-            strangers: RefCell::new(Strangers::new(STRANGERS)),
-            tasks: RefCell::default(),
-            refusals: RefCell::default(),
-            open: RefCell::new(0),
-            all_closed: Notify::new(),
+            answers: RefCell::default(),
         });
+        let server = ChannelServer::new(STRANGERS, STRANGER_MAX, LOG);
         let listener = TcpListener::from_std(listener)?;
         tokio::select! {
-            () = relay.accept(listener) => {}
+            () = server.accept(listener, |id, tcp, _| {
+                let relay = Rc::clone(&relay);
+                async move { relay.meet(id, tcp).await }
+            }) => {}
             ended = relay.take_answers() => {
                 if let Err(e) = ended {
                     eprintln!("{RELAY_NAME}: the agent is not understood: {e}");
                 }
             }
         }
-        relay.drain().await;
+        server.drain().await;
         Ok(())
     })
 }
@@ -96,57 +98,24 @@ type Answer = oneshot::Sender<Result<([u8; SECRET], Option<String>), String>>;
 
 struct Relay {
     agent: Control,
-    asked: RefCell<HashMap<StrangerId, Answer>>,
-    strangers: RefCell<Strangers>,
-    tasks: RefCell<HashMap<StrangerId, AbortHandle>>,
-    refusals: RefCell<Refusals>,
-    /// Connections that are carried.
-    open: RefCell<usize>,
-    all_closed: Notify,
+    /// Where answers to questions go that the agent has not answered.
+    answers: RefCell<HashMap<StrangerId, Answer>>,
 }
 
-/// A stranger, as long as it is one.
-struct Presence {
-    relay: Rc<Relay>,
+/// A question that the agent was asked: it need not keep an answer for a connection that is gone, or has no key.
+struct Asked<'r> {
+    relay: &'r Relay,
     id: StrangerId,
 }
 
-impl Drop for Presence {
+impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.relay.strangers.borrow_mut().leave(self.id);
-        self.relay.tasks.borrow_mut().remove(&self.id);
-        if self.relay.asked.borrow_mut().remove(&self.id).is_some() {
-            let _ = self.relay.agent.send(&ToAgent::Gone(self.id), None);
-        }
-    }
-}
-
-/// A connection that is carried.
-struct Open(Rc<Relay>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut open = self.0.open.borrow_mut();
-        *open -= 1;
-        if *open == 0 {
-            self.0.all_closed.notify_one();
-        }
+        self.relay.answers.borrow_mut().remove(&self.id);
+        let _ = self.relay.agent.send(&ToAgent::Gone(self.id), None);
     }
 }
 
 impl Relay {
-    async fn accept(self: &Rc<Relay>, listener: TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((tcp, from)) => self.admit(tcp, from),
-                Err(e) => {
-                    eprintln!("{RELAY_NAME}: cannot accept a connection: {e}");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            }
-        }
-    }
-
     /// Takes the agent's answers until it is gone.
     async fn take_answers(&self) -> std::io::Result<()> {
         while let Some((answer, _)) = self.agent.receive::<ToRelay>().await? {
@@ -159,69 +128,16 @@ impl Relay {
                 ToRelay::Refused { number, why } => (number, Err(why)),
             };
             // It may have gone meanwhile.
-            let asked = self.asked.borrow_mut().remove(&number);
-            if let Some(asked) = asked {
-                let _ = asked.send(answer);
+            let waiting = self.answers.borrow_mut().remove(&number);
+            if let Some(waiting) = waiting {
+                let _ = waiting.send(answer);
             }
         }
         Ok(())
     }
 
-    /// Waits for the end of what is carried; nobody else is served any more.
-    async fn drain(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
-        tasks.values().for_each(AbortHandle::abort);
-        while *self.open.borrow() > 0 {
-            self.all_closed.notified().await;
-        }
-    }
-
-    fn admit(self: &Rc<Relay>, tcp: TcpStream, from: SocketAddr) {
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        let (id, gone) = self.strangers.borrow_mut().admit(from.ip());
-        let evicted = gone.and_then(|gone| self.tasks.borrow_mut().remove(&gone));
-        if let Some(task) = evicted {
-            task.abort();
-        }
-        let presence = Presence {
-            relay: Rc::clone(self),
-            id,
-        };
-        let relay_of = Rc::clone(self);
-        let task = tokio::task::spawn_local(async move {
-            let met = tokio::time::timeout(STRANGER_MAX, relay_of.meet(id, tcp)).await;
-            drop(presence);
-            match met {
-                Ok(Ok((local, tcp, channel))) => {
-                    *relay_of.open.borrow_mut() += 1;
-                    let open = Open(relay_of);
-                    // In a task of its own, which is nobody's to abort.
-                    tokio::task::spawn_local(async move {
-                        // Both ends notice what has become of it.
-                        let _ = relay(local, tcp, channel).await;
-                        drop(open);
-                    });
-                }
-                Ok(Err(why)) => relay_of.log_refusal(from, &why),
-                Err(_) => relay_of.log_refusal(from, "it did not say in time who it is"),
-            }
-        });
-        self.tasks.borrow_mut().insert(id, task.abort_handle());
-    }
-
-    fn log_refusal(&self, from: SocketAddr, why: &str) {
-        let line = self.refusals.borrow_mut().line(from, why, Instant::now());
-        if let Some(line) = line {
-            eprintln!("{RELAY_NAME}: {line}");
-        }
-    }
-
     /// Finds out whether somebody has the key of what he wants to reach, and connects him with it.
-    async fn meet(
-        &self,
-        id: StrangerId,
-        mut tcp: TcpStream,
-    ) -> Result<(UnixStream, TcpStream, Channel), String> {
+    async fn meet(&self, id: StrangerId, mut tcp: TcpStream) -> Result<Known, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = read_opening(&mut tcp).await?;
         match self.connect(id, &opening).await {
@@ -247,6 +163,7 @@ impl Relay {
         if opening.scheme != Scheme::Job {
             return Err("nodes are reached with the key of a job".to_owned());
         }
+        let _asked = Asked { relay: self, id };
         let (secret, path) = self.ask_agent(id, &opening.credential).await?;
         let (responder, hello) = Responder::accept(opening, &secret).map_err(|e| e.to_string())?;
         let hello: ChannelHello =
@@ -275,7 +192,7 @@ impl Relay {
         credential: &[u8],
     ) -> Result<([u8; SECRET], Option<String>), String> {
         let (answer, answered) = oneshot::channel();
-        self.asked.borrow_mut().insert(id, answer);
+        self.answers.borrow_mut().insert(id, answer);
         let question = ToAgent::Verify {
             number: id,
             credential: credential.to_vec(),

@@ -1,7 +1,13 @@
 //! A cluster of several hosts: controller, login node and two compute nodes are network name spaces with host names and
 //! directories of their own, which share munge's key and nothing else of the cluster.
 
+use muster_channel::{SECRET, Scheme};
+use muster_model::ids::JobId;
+use muster_proto::frame;
+use muster_proto::hello::JobCredential;
+use nix::sched::{CloneFlags, setns};
 use std::fs;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -187,6 +193,22 @@ impl Hosts {
         String::from_utf8_lossy(&text).trim().to_owned()
     }
 
+    /// Connects to n1 with a credential for a job and without its key; how often that was refused.
+    fn show_wrong_keys(&self, host: &str, job: u64, count: u32) -> u32 {
+        let name_space = fs::File::open(format!("/run/netns/{}{host}", self.tag)).unwrap();
+        let credential = frame::encode(&JobCredential::Owner(JobId(job)));
+        let connect = move || {
+            setns(&name_space, CloneFlags::CLONE_NEWNET).unwrap();
+            let attempts = (0..count).filter(|_| {
+                let tcp = TcpStream::connect("10.91.0.3:6818").unwrap();
+                let proof = (Scheme::Job, &credential[4..], &[0; SECRET]);
+                muster_channel::connect(tcp, proof, b"", PATIENCE).is_err()
+            });
+            u32::try_from(attempts.count()).unwrap()
+        };
+        std::thread::spawn(connect).join().unwrap()
+    }
+
     fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let until = Instant::now() + PATIENCE;
         while !holds() {
@@ -253,4 +275,16 @@ fn jobs_and_steps_run_on_other_hosts_for_who_proves_who_he_is() {
     // Without the key of a job nobody reaches a node.
     let stranger = "exec 3<>/dev/tcp/10.91.0.3/6818; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; timeout 5 cat <&3 | wc -c";
     assert_eq!(hosts.on("login", stranger), "0");
+    // Who does not have the key, however often he tries, keeps nobody out.
+    hosts.on(
+        "login",
+        "sbatch -w n1 --mem=50 -o /dev/null --wrap 'sleep 1000'",
+    );
+    hosts.until("the job runs", || {
+        hosts.on("login", "squeue -h -o %T").contains("RUNNING")
+    });
+    let job = hosts.on("login", "squeue -h -o %i").parse().unwrap();
+    let refused = hosts.show_wrong_keys("login", job, 2100);
+    assert_eq!(refused, 2100);
+    assert_eq!(hosts.on("login", "srun -w n1 -n1 --mem=50 hostname"), "n1");
 }

@@ -39,7 +39,10 @@ impl Wire {
     /// Over a channel to another host.
     pub(crate) fn remote(tcp: TcpStream, channel: Channel) -> io::Result<Wire> {
         tcp.set_nonblocking(true)?;
-        Ok(Wire::over(Link::Remote(tcp, Box::new(channel), Vec::new())))
+        let mut wire = Wire::over(Link::Remote(tcp, Box::new(channel), Vec::new()));
+        // What came with the answer.
+        wire.open_received();
+        Ok(wire)
     }
 
     fn over(link: Link) -> Wire {
@@ -99,14 +102,8 @@ impl Wire {
                 match &mut self.link {
                     Link::Local(_) => self.input.push(&chunk[..n]),
                     Link::Remote(_, channel, _) => {
-                        let mut plain = Vec::new();
                         channel.opener.push(&chunk[..n]);
-                        while let Ok(true) = channel
-                            .opener
-                            .open_next(&mut plain)
-                            .inspect_err(|_| self.open = false)
-                        {}
-                        self.input.push(&plain);
+                        self.open_received();
                     }
                 }
             }
@@ -117,6 +114,26 @@ impl Wire {
                 ) => {}
             Err(_) => self.open = false,
         }
+    }
+
+    /// Takes what has come from another host out of its records.
+    fn open_received(&mut self) {
+        let Link::Remote(_, channel, _) = &mut self.link else {
+            return;
+        };
+        let mut plain = Vec::new();
+        loop {
+            match channel.opener.open_next(&mut plain) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(e) => {
+                    eprintln!("a connection to another host is closed: {e}");
+                    self.open = false;
+                    break;
+                }
+            }
+        }
+        self.input.push(&plain);
     }
 
     /// Writes as much as the other side takes.
