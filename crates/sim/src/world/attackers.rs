@@ -156,6 +156,7 @@ fn touches_own_jobs_only(
                 let follows = matches!(
                     change,
                     JobChange::WaitingOn { .. }
+                        | JobChange::DependenciesDecided { .. }
                         | JobChange::NotBefore(_)
                         | JobChange::Eligible
                         | JobChange::TurnDue(_)
