@@ -7,6 +7,7 @@ mod say;
 
 mod bench;
 mod cluster;
+mod conf_owner;
 mod controller_host;
 mod daemon;
 mod doctor;

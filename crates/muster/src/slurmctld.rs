@@ -1,5 +1,6 @@
 //! `slurmctld`: the controller, with the options of slurmctld(8).
 
+use crate::conf_owner;
 use crate::controller_host;
 use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag};
@@ -146,7 +147,7 @@ fn start(args: Args) -> Result<()> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
         .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
-    let (config, _) = muster_conf::load(&conf);
+    let (config, _) = conf_owner::load(&conf)?;
     controller_host::check(&config)?;
     check_state_directory(&config.paths.state_save_location)?;
     let ready = if args.foreground {

@@ -1,5 +1,6 @@
 //! `slurmd`: a node's supervisor and its agent, with the options of slurmd(8).
 
+use crate::conf_owner;
 use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag};
 use crate::logging;
@@ -261,7 +262,7 @@ fn start(args: Args) -> Result<ExitCode> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
         .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
-    let (config, _) = muster_conf::load(&conf);
+    let (config, _) = conf_owner::load(&conf)?;
     check_accounts(&config)?;
     let node = find_node(&config, args.node.as_deref())?;
     let expand = |template: &str| expand_path(template, &node.name, &node.hostname);
