@@ -1,6 +1,7 @@
 //! From slurm.conf to what decisions, agents and listings need.
 
 use crate::clock::now;
+use crate::network::read_given;
 use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
@@ -31,6 +32,8 @@ pub(crate) struct Read {
     pub settings: NodeSettings,
     /// For `scontrol show config`.
     pub answer: ConfigAnswer,
+    /// For hosts without configuration, if they are given it.
+    pub given: Option<Arc<[u8]>>,
     /// Warnings about the files, a line each.
     pub warnings: Vec<String>,
 }
@@ -74,6 +77,7 @@ impl Source {
             cluster: Arc::new(cluster(&config)),
             settings: settings(&config),
             answer: answer(&config),
+            given: read_given(&self.path, &config)?,
             config,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::daemon;
 use crate::given_conf;
+use crate::given_configuration;
 use crate::home::Home;
 use crate::install;
 use anyhow::{Context, Result, bail};
@@ -494,6 +495,11 @@ const BESIDE_SLURM_CONF: [&str; 4] = ["cgroup.conf", "gres.conf", "mpi.conf", "t
 
 /// `muster config check FILE`.
 pub(crate) fn config(args: &[String]) -> ExitCode {
+    if let [verb, rest @ ..] = args
+        && verb == "fetch"
+    {
+        return given_configuration::main(rest);
+    }
     let [verb, file] = args else {
         complain!("usage: muster config check FILE");
         return ExitCode::from(1);

@@ -15,6 +15,7 @@ mod emulate;
 mod flags;
 mod generate;
 mod given_conf;
+mod given_configuration;
 mod heap;
 mod help;
 mod home;

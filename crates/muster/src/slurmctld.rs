@@ -3,7 +3,7 @@
 use crate::conf_owner;
 use crate::controller_host;
 use crate::daemon::{self, PidFile, Ready};
-use crate::flags::{Daemon, flag};
+use crate::flags::{Daemon, flag, long_flag};
 use crate::logging;
 use crate::slurm_user;
 use anyhow::{Context, Result, ensure};
@@ -45,11 +45,12 @@ pub(crate) static DAEMON: Daemon = Daemon {
         flag('R', "", "recover the state in full").stored("it always is"),
         flag('s', "", "change to the state directory").stored("no core file is written there"),
         flag('v', "", "log more; may be repeated"),
-        flag(
+        long_flag(
+            "without-job",
             'w',
             "JOB",
-            "leave this job out of the saved state (also --without-job=JOB); for a job with which the controller cannot go \
-             on, as its log says. It is lost, and accounting has it as cancelled",
+            "leave this job out of the saved state; for a job with which the controller cannot go on, as its log says. It is \
+             lost, and accounting has it as cancelled",
         ),
         flag('V', "", "print the version"),
     ],

@@ -77,6 +77,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         launcher_program: None,
         slurmd_user: String::new(),
         network: Default::default(),
+        conf: String::new(),
     };
     let log = AgentLog {
         file: None,

@@ -512,6 +512,7 @@ pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         claim: options.claim(),
         greeting: Some(VERSIONS.greeting()),
+        conf: options.conf.clone(),
     };
     muster_proto::frame::encode(&LauncherCommand::Attach(Box::new(attach)))
 }

@@ -45,6 +45,10 @@ pub struct AgentOptions {
     #[n(11)]
     #[cbor(default)]
     pub network: NetworkOptions,
+    /// Path of slurm.conf; empty if there is none.
+    #[n(12)]
+    #[cbor(default)]
+    pub conf: String,
 }
 
 /// How an agent reaches a controller on another host.

@@ -397,6 +397,7 @@ mod tests {
             launcher_program: None,
             slurmd_user: String::new(),
             network: Default::default(),
+            conf: String::new(),
         };
         let serves = |listener: &UnixListener| {
             let (mut accepted, _) = listener.accept().unwrap();

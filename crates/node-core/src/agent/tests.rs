@@ -138,6 +138,7 @@ impl Bench {
     /// An agent of the node with this number, which has no peers so far.
     fn of_node(node: usize) -> Bench {
         let config = AgentConfig {
+            conf: String::new(),
             name: format!("n{node}"),
             cluster: "test".to_owned(),
             address: address(node),

@@ -30,6 +30,7 @@ impl World {
         let now = self.time();
         let here = &mut self.nodes[node];
         let config = AgentConfig {
+            conf: String::new(),
             name: here.name.clone(),
             cluster: crate::controller::CLUSTER.to_owned(),
             address: here.address(),

@@ -193,6 +193,7 @@ impl World {
             last_down,
         });
         let attach = Attach {
+            conf: String::new(),
             node: self.nodes[node].name.clone(),
             cluster: crate::controller::CLUSTER.to_owned(),
             version: String::new(),
