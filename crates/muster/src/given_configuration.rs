@@ -173,14 +173,17 @@ fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure>
     });
     let hello = hello.get(4..).unwrap_or_default();
     let parts = (proof.scheme, proof.credential.as_slice(), &proof.secret);
-    let connected = muster_channel::connect(tcp, parts, hello, ANSWER_MAX)
-        .with_context(|| {
-            format!(
-                "{server} does not give its configuration to a credential for {}",
-                receiver.name
-            )
-        })
-        .map_err(Failure::Later)?;
+    let connected = muster_channel::connect(tcp, parts, hello, ANSWER_MAX).map_err(|e| {
+        let is_refusal = e.kind() == io::ErrorKind::PermissionDenied;
+        let name = &receiver.name;
+        let why = anyhow!(e).context(format!(
+            "{server} gives no configuration (its SlurmUser is taken to be {name}; --conf-user names another)"
+        ));
+        match is_refusal {
+            true => Failure::Final(why),
+            false => Failure::Later(why),
+        }
+    })?;
     let answer: ChannelAnswer = frame::decode(&connected.answer)
         .map_err(|e| Failure::Final(anyhow!("{server}: its greeting cannot be read: {e}")))?;
     Versions::CLUSTER

@@ -91,6 +91,9 @@ impl Hosts {
         prepare(&hosts.dir);
         let controller = hosts.daemon("ctl", "slurmctld -D");
         hosts.daemons.push(controller);
+        hosts.until("the controller is up", || {
+            hosts.on("login", "scontrol ping").ends_with("is UP")
+        });
         Some(hosts)
     }
 
@@ -323,8 +326,8 @@ fn a_host_without_files_gets_the_configuration_from_the_controller() {
         "{refused}"
     );
     let script = format!(
-        "{own}; slurmd -D -N n3 --conf-server n1:6817,ctl & \
-         until sinfo -h -n n3 -o %t 2>&1 | grep -q idle; do sleep 0.1; done; \
+        "{own}; slurmd -D -N n3 --conf-server n1:6817,ctl --conf-user=root & \
+         timeout 30 bash -c 'until sinfo -h -n n3 -o %t | grep -q idle; do sleep 0.1; done'; \
          ls -L /run/slurm/conf; srun -w n3 bash -c 'hostname; echo $SLURM_CONF'; kill %1; wait"
     );
     let said = hosts.on("n3", &script);
