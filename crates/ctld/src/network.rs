@@ -9,7 +9,7 @@ mod configuration;
 mod names;
 mod setup;
 
-pub(crate) use configuration::{GivenConfiguration, read_given};
+pub(crate) use configuration::{GivenConfiguration, read_given, version_of};
 pub(crate) use setup::{NetworkSettings, NodeAddresses, Setup, prepare, set_addresses};
 
 use crate::failure;

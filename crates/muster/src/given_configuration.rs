@@ -16,6 +16,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -57,9 +58,10 @@ pub(crate) fn get(servers: &str, user: Option<&str>) -> Result<PathBuf> {
     let mut pause = PAUSE;
     loop {
         let mut fetch = Command::new("/proc/self/exe");
-        fetch.args(["config", "fetch", servers]).arg(&directory);
-        fetch.args(user);
+        let words = command(servers, user);
         let status = fetch
+            .arg0(&words[0])
+            .args(&words[1..])
             .env_clear()
             .status()
             .context("cannot start a process")?;
@@ -73,6 +75,14 @@ pub(crate) fn get(servers: &str, user: Option<&str>) -> Result<PathBuf> {
             _ => bail!("there is no configuration: {servers} did not give it"),
         }
     }
+}
+
+/// The command line, its name first, by which this program gets it.
+pub(crate) fn command(servers: &str, user: Option<&str>) -> Vec<String> {
+    let directory = directory().display().to_string();
+    let words = ["muster", "config", "fetch", servers, &directory];
+    let words = words.into_iter().chain(user);
+    words.map(str::to_owned).collect()
 }
 
 fn directory() -> PathBuf {

@@ -315,6 +315,9 @@ fn start(args: Args) -> Result<ExitCode> {
     let own = log.file.as_ref().map(File::try_clone).transpose()?;
     logging::start_with(own, log.to_stderr, log.level);
     let controller = controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
+    let fetch = args.server.as_deref().map_or_else(Vec::new, |server| {
+        given_configuration::command(server, args.server_user.as_deref())
+    });
     let options = AgentOptions {
         name: node.name.clone(),
         address: node.addr.clone(),
@@ -334,6 +337,7 @@ fn start(args: Args) -> Result<ExitCode> {
         slurmd_user: config.slurmd_user.clone(),
         network: network(&config, node)?,
         conf: conf.display().to_string(),
+        fetch,
     };
     let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();

@@ -78,6 +78,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         slurmd_user: String::new(),
         network: Default::default(),
         conf: String::new(),
+        fetch: Vec::new(),
     };
     let log = AgentLog {
         file: None,

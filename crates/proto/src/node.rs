@@ -157,6 +157,10 @@ pub struct NodeSettings {
     #[n(28)]
     #[cbor(default)]
     pub max_tasks_per_node: u32,
+    /// Which configuration hosts without files are given; empty if they are given none.
+    #[n(29)]
+    #[cbor(default)]
+    pub given_version: String,
 }
 
 impl NodeSettings {

@@ -7,6 +7,7 @@ use muster_conf::{Config, DistributedFiles, read_from_disk};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_proto::configuration::{ConfigurationAnswer, ConfigurationFile};
 use muster_proto::frame;
+use sha2::{Digest as _, Sha256};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -108,4 +109,10 @@ pub(crate) fn read_given(conf: &Path, config: &Config) -> Result<Option<Arc<[u8]
     });
     let answer = ConfigurationAnswer::Files(files.collect());
     Ok(Some(frame::encode(&answer).into()))
+}
+
+/// By what hosts see that they are given another one.
+pub(crate) fn version_of(given: &[u8]) -> String {
+    let digest = Sha256::digest(given);
+    digest[..8].iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -325,10 +325,13 @@ fn a_host_without_files_gets_the_configuration_from_the_controller() {
         refused.contains("may not have the configuration"),
         "{refused}"
     );
+    let nodes = hosts.dir.join("nodes.conf");
     let script = format!(
         "{own}; slurmd -D -N n3 --conf-server n1:6817,ctl --conf-user=root & \
          timeout 30 bash -c 'until sinfo -h -n n3 -o %t | grep -q idle; do sleep 0.1; done'; \
-         ls -L /run/slurm/conf; srun -w n3 bash -c 'hostname; echo $SLURM_CONF'; kill %1; wait"
+         echo '# changed' >> {nodes}; scontrol reconfigure; timeout 30 bash -c 'until grep -q changed /run/slurm/conf/nodes.conf; do sleep 0.1; done'; \
+         ls -L /run/slurm/conf; srun -w n3 bash -c 'hostname; echo $SLURM_CONF'; kill %1; wait",
+        nodes = nodes.display()
     );
     let said = hosts.on("n3", &script);
     for line in [

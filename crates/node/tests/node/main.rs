@@ -156,6 +156,7 @@ fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptio
         slurmd_user: String::new(),
         network: Default::default(),
         conf: String::new(),
+        fetch: Vec::new(),
     }
 }
 
