@@ -3,6 +3,7 @@
 
 mod ends;
 mod numbers;
+mod parts;
 mod placing;
 mod running;
 mod waiting;
@@ -21,7 +22,7 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
 use muster_proto::step::StepSpec;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// A step of a job.
 pub(super) type StepKey = (JobId, StepNo);
@@ -75,6 +76,8 @@ struct LedStep {
     client: Option<(ConnId, RequestId)>,
     /// Answers of its nodes that are still out.
     unanswered: usize,
+    /// Positions of nodes that are to be asked whether they have their part.
+    unknown_parts: BTreeSet<u32>,
     addresses: Vec<String>,
     /// Where the daemons listen for each other.
     wires: Vec<Option<String>>,
@@ -234,6 +237,9 @@ impl Steps {
                 self.led.adopt_record(state, run, StepNo(kept), &bytes);
             }
         }
+        for key in self.led.with_unknown_parts(run) {
+            self.find_parts(state, key);
+        }
     }
 
     /// Something was kept of this life's own. What is not known any more is over, and the word of it was lost with the launcher.
@@ -306,9 +312,12 @@ impl LedSteps {
         // It may be known already; the controller ignores that.
         let started = Report::StepStarted(Box::new(record.step.clone()));
         state.reports.push(run.job, run.attempt, started);
+        // The agent before may have been lost before it asked all nodes for their parts.
+        let unended = (0..).zip(&record.nodes).filter(|(_, n)| n.end.is_none());
         let adopted = LedStep {
             run,
             state: LedStepState::Running,
+            unknown_parts: unended.map(|(position, _)| position).collect(),
             addresses: vec![String::new(); record.nodes.len()],
             wires: Vec::new(),
             record,
