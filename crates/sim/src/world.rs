@@ -6,6 +6,7 @@ mod agents;
 pub(crate) mod attackers;
 pub(crate) mod clients;
 mod clocks;
+mod control_channels;
 mod disks;
 mod faults;
 mod het_and_reservations;
@@ -17,6 +18,9 @@ mod network;
 pub(crate) mod nodes;
 mod peers;
 mod sruns;
+mod step_links;
+mod stepd_actions;
+mod stepd_tasks;
 mod stepds;
 pub(crate) mod threads;
 mod turns;
@@ -24,7 +28,7 @@ mod turns;
 use crate::classes::{self, FaultClass};
 use crate::controller::{Controller, create_journal};
 use crate::ledger::Ledger;
-use crate::node::{Node, Share};
+use crate::node::{Direction, LinkArrival, Node, Share, StepLinkId, StepLinks};
 use crate::outlets::{Conn, RequestId};
 use crate::random::Random;
 use crate::trace::Trace;
@@ -95,6 +99,8 @@ pub(crate) enum WorldEvent {
     Node { node: usize, event: NodeEvent },
     /// Something happens to an srun.
     Srun { srun: SrunId, event: SrunEvent },
+    /// Something arrives on a connection to a step daemon.
+    OnLink(StepLinkId, Direction, LinkArrival),
     /// A user does something.
     Step,
     /// A request arrives.
@@ -234,6 +240,8 @@ pub(crate) struct World {
     pub(crate) last_link: u64,
     pub(crate) sruns: BTreeMap<SrunId, Srun>,
     pub(crate) last_srun: SrunId,
+    /// Connections to step daemons.
+    pub(crate) links: StepLinks,
     /// One in so many messages on a node is the last of a process there, where that is a fault.
     pub(crate) deaths_in: u64,
     pub(crate) connections: BTreeMap<Conn, Connection>,
@@ -290,6 +298,7 @@ impl World {
             last_link: 0,
             sruns: BTreeMap::new(),
             last_srun: 0,
+            links: StepLinks::default(),
             deaths_in,
             connections: BTreeMap::new(),
             next_conn: 1,
@@ -408,6 +417,9 @@ impl World {
             WorldEvent::ToAgent { conn, bytes } => self.agent_receives(conn, &bytes),
             WorldEvent::Node { node, event } => self.node_event(node, event),
             WorldEvent::Srun { srun, event } => self.srun_event(srun, event),
+            WorldEvent::OnLink(link, direction, arrival) => {
+                self.step_network().arrive(link, direction, arrival)
+            }
             WorldEvent::CtldSeesClosed { conn } => {
                 self.ctld_sees_closed(conn);
                 Ok(())

@@ -3,7 +3,7 @@
 
 use super::nodes::{self, NodeEvent, Victim};
 use super::{Outcome, StepReports, World, trace};
-use crate::node::{AgentInput, AgentProcess, Asker, Dial, DialStage, Down, ToLauncher};
+use crate::node::{AgentInput, AgentProcess, Asker, Dial, DialStage, Down, StepLinkId, ToLauncher};
 use crate::outlets::Conn;
 use crate::world::turns::panic_text;
 use crate::{Plant, Violation, invariants};
@@ -363,11 +363,12 @@ impl World {
                 }
             }
             AgentAction::SendStdio { stepd, stdio } => {
-                if let (Some(channel), Some(srun)) =
+                if let (Some(channel), Some(link)) =
                     (agent.stepds.get(&stepd), agent.streams.get(&stdio))
                 {
-                    let (channel, down) = (*channel, Down::Streams(*srun));
-                    self.send_down(node, channel, vec![down]);
+                    let (channel, link) = (*channel, *link);
+                    let streams = Some(self.step_network().pass(link));
+                    self.send_down(node, channel, streams.into_iter().collect());
                 }
             }
             AgentAction::ReadStepds(stepds) => {
@@ -402,7 +403,7 @@ impl World {
         let life = agent.life;
         match action {
             AgentAction::CloseStdio(stdio) => match agent.streams.remove(&stdio) {
-                Some(_) => {}
+                Some(link) => self.step_network().release(link),
                 None => return self.twice(node, &stdio),
             },
             AgentAction::Reply(request, reply) => {
@@ -458,13 +459,14 @@ impl World {
             self.truth.begun.insert(begun, self.now);
         }
         let mut down = vec![Down::Command(Box::new(command), None)];
-        down.extend(streams.map(Down::Streams));
+        down.extend(streams.map(|link| self.step_network().pass(link)));
         self.send_down(node, channel, down)
     }
 
     fn send_down(&mut self, node: usize, channel: u64, down: Vec<Down>) -> bool {
         let open = self.nodes[node].machine.channels.get_mut(&channel);
         let Some(open) = open.filter(|c| !c.is_lower_closed) else {
+            down.into_iter().for_each(|down| self.drop_down(node, down));
             return false;
         };
         open.down.extend(down);
@@ -542,7 +544,7 @@ impl World {
         node: usize,
         (asker, conn, uid): (Asker, u64, u32),
         body: AgentRequest,
-        streams: Option<u64>,
+        streams: Option<StepLinkId>,
     ) {
         let random = self.secret()[..16].to_vec();
         let Some(agent) = &mut self.nodes[node].agent else {
@@ -551,8 +553,8 @@ impl World {
         agent.next_id += 1;
         let (id, stdio) = (RequestId(agent.next_id), StdioId(agent.next_id));
         agent.requests.insert(id, asker);
-        let stdio = streams.map(|srun| {
-            agent.streams.insert(stdio, srun);
+        let stdio = streams.map(|link| {
+            agent.streams.insert(stdio, link);
             stdio
         });
         let request = ClientRequest {

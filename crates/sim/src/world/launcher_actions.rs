@@ -3,7 +3,7 @@
 use super::nodes::NodeEvent;
 use super::{Outcome, World, trace};
 use crate::node::{
-    Channel, Down, Kind, Parent, Process, SimStepd, StepdConnection, StepdInput, wait_status,
+    Channel, Down, Kind, Parent, Process, StepdConnection, StepdProcess, wait_status,
 };
 use crate::{Plant, Violation, invariants};
 use muster_node_core::launcher::event::{
@@ -14,6 +14,9 @@ use muster_node_core::messages::{FirstOrder, JobAttempt, LauncherEvent, StepdCom
 use muster_node_core::signals::SIGKILL;
 use muster_proto::frame::Frames;
 use std::path::PathBuf;
+
+/// How long a daemon waits for the streams of a direct step, milliseconds.
+const STREAMS_WAIT_MS: u64 = 20_000;
 
 impl World {
     fn answer(&mut self, node: usize, event: Event) {
@@ -247,7 +250,7 @@ impl World {
         }
         invariants::invariant_no_attempt_starts_twice_on_a_node(self, node, run)?;
         self.truth.started.insert((node, run));
-        let pid = self.spawn_of_job(node, process, lasts_ms)?;
+        let pid = self.spawn_of_job(node, process, Some(lasts_ms))?;
         self.nodes[node].machine.noted.insert(run, pid);
         let share = self.share_of(node, run);
         trace!(
@@ -264,7 +267,7 @@ impl World {
         match action {
             Action::StartStepd {
                 order, socket, fds, ..
-            } => self.start_stepd(node, *order, socket, fds),
+            } => self.start_stepd(node, order, socket, fds),
             Action::GiveStep {
                 run,
                 step,
@@ -333,7 +336,7 @@ impl World {
         Ok(())
     }
 
-    fn start_stepd(&mut self, node: usize, order: FirstOrder, socket: PathBuf, fds: FdsId) {
+    fn start_stepd(&mut self, node: usize, order: Box<FirstOrder>, socket: PathBuf, fds: FdsId) {
         let (run, step) = (order.step.order.run, order.step.order.launch.step);
         if let Some(failure) = self.lack(node) {
             return self.answer(node, Event::StepdStarted(run, step, Err(failure.error)));
@@ -347,7 +350,7 @@ impl World {
         let process = Process::new(Kind::Stepd(run), Parent::Launcher, uid, start_ms);
         let pid = here.machine.spawn(process);
         let channel = here.machine.open_channel();
-        let mut stepd = SimStepd::new(run, pid, order.bounds);
+        let mut stepd = StepdProcess::new(order, pid, self.now + STREAMS_WAIT_MS);
         stepd.launcher_channel = Some(channel);
         // The launcher's copy of the descriptor is closed with the answer.
         stepd.agent_channel = launcher.fds.remove(&fds);
@@ -365,11 +368,7 @@ impl World {
             self,
             "{}: step daemon {pid} for step {}.{step}", self.nodes[node].name, run.job
         );
-        let begin = StepdInput::Begin(Box::new(order.step));
-        let delay = self.hop();
-        self.machine_later(delay, node, NodeEvent::StepdInput(pid, Box::new(begin)));
-        let delay = delay + 1;
-        self.machine_later(delay, node, NodeEvent::StepdWakes(pid));
+        self.wake_stepd(node, pid);
         let started = StartedStepd {
             stepd: id,
             pid,
@@ -448,7 +447,7 @@ impl World {
     /// What a daemon answers.
     fn ask_stepd(&mut self, node: usize, pid: i32) -> Result<Event, Violation> {
         let channel = self.nodes[node].machine.open_channel();
-        self.adopt_stepd(node, pid, channel)?;
+        self.stepd(node, pid).adopt(channel)?;
         let answer = self.nodes[node].machine.channels.get_mut(&channel);
         let answer = answer.and_then(|c| c.up.pop_front());
         let sockets = &self.nodes[node].machine.sockets;

@@ -1,7 +1,7 @@
 //! Processes of nodes: they start, end by themselves, and get signals. Who waits for their end is woken.
 
-use super::{Outcome, World, WorldEvent, trace};
-use crate::node::{Kind, Parent, Process, StepdInput, wait_status};
+use super::{Outcome, World, WorldEvent, stepd_tasks, trace};
+use crate::node::{Kind, Parent, Process, wait_status};
 use crate::world::nodes::NodeEvent;
 use crate::{Violation, invariants};
 use muster_model::job::{ExitStatus, JobState};
@@ -98,14 +98,31 @@ impl World {
         &mut self,
         node: usize,
         process: Process,
-        lasts_ms: u64,
+        lasts_ms: Option<u64>,
     ) -> Result<i32, Violation> {
         if let Some(run) = process.kind.run() {
             invariants::invariant_no_cpu_is_used_twice(self, node, run, &process.share)?;
             invariants::invariant_one_attempt_runs_at_once(self, node, run)?;
             invariants::invariant_nothing_starts_in_a_released_job(self, node, run)?;
         }
-        Ok(self.spawn(node, process, Some(lasts_ms)))
+        Ok(self.spawn(node, process, lasts_ms))
+    }
+
+    /// A process that has waited to be let go lasts so long from now on.
+    pub(super) fn let_go(&mut self, node: usize, pid: i32, lasts_ms: u64) {
+        let now = self.now;
+        let machine = &mut self.nodes[node].machine;
+        let Some(process) = machine.processes.get_mut(&pid).filter(|p| p.is_alive()) else {
+            return;
+        };
+        match &mut process.stopped {
+            Some(left) => *left = lasts_ms,
+            None => {
+                process.ends_at = Some(now + lasts_ms);
+                let timer = process.timer;
+                self.machine_later(lasts_ms, node, NodeEvent::ProcessEnds { pid, timer });
+            }
+        }
     }
 
     /// A process ends by itself.
@@ -162,7 +179,7 @@ impl World {
         process.ended = Some(status);
         let (kind, parent, uid) = (process.kind, process.parent, process.uid);
         if let Kind::Stepd(run) = kind {
-            self.stepd_is_gone(node, pid, run, uid)?;
+            self.stepd(node, pid).end(run, uid);
         }
         if let Kind::Script(run) = kind {
             self.script_is_gone(node, run);
@@ -171,10 +188,7 @@ impl World {
             Parent::Launcher => self.wake_launcher(node),
             Parent::Stepd(daemon) => {
                 self.nodes[node].machine.processes.remove(&pid);
-                let exit = exit_status(status);
-                let event = NodeEvent::StepdInput(daemon, Box::new(StepdInput::TaskEnded(exit)));
-                let delay = self.hop();
-                self.machine_later(delay, node, event);
+                stepd_tasks::child_ended(&mut self.stepd(node, daemon), (pid, kind), status, uid);
             }
             Parent::Init => drop(self.nodes[node].machine.processes.remove(&pid)),
         }
@@ -226,9 +240,10 @@ impl World {
             }
             SIGTERM | SIGINT => {
                 if let Kind::Stepd(_) = process.kind {
-                    let event = NodeEvent::StepdInput(pid, Box::new(StepdInput::Terminated));
-                    let delay = self.hop();
-                    self.machine_later(delay, node, event);
+                    if let Some(stepd) = machine.stepds.get_mut(&pid) {
+                        stepd.is_terminated = true;
+                    }
+                    self.wake_stepd(node, pid);
                 } else if process.stopped.is_some() {
                     process.has_pending_term = !process.ignores_term;
                 } else if !process.ignores_term {

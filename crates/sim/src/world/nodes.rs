@@ -3,7 +3,7 @@
 
 use super::{Outcome, World, trace};
 use crate::classes::FaultClass;
-use crate::node::{AgentInput, Kind, Link, Parent, Share, StepdInput, ToLauncher};
+use crate::node::{AgentInput, Kind, Link, Parent, Share, ToLauncher};
 use crate::random::Random;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_node_core::agent::{PeerRequestId, Timer};
@@ -82,7 +82,6 @@ pub(crate) enum NodeEvent {
         signal: i32,
     },
     StepdWakes(i32),
-    StepdInput(i32, Box<StepdInput>),
     /// A user begins a step in a job that this node leads.
     SrunStarts(JobAttempt),
 }
@@ -144,8 +143,7 @@ impl World {
             } => self.peer_answers(node, life, request, *answer),
             NodeEvent::ProcessEnds { pid, timer } => self.process_ends_itself(node, pid, timer),
             NodeEvent::Killed { pid, signal } => self.process_is_killed(node, pid, signal),
-            NodeEvent::StepdWakes(pid) => self.stepd_wakes(node, pid),
-            NodeEvent::StepdInput(pid, input) => self.stepd_input(node, pid, *input),
+            NodeEvent::StepdWakes(pid) => self.stepd(node, pid).wake(),
             NodeEvent::SrunStarts(run) => {
                 self.srun_starts(node, run);
                 Ok(())
@@ -270,6 +268,9 @@ impl World {
             self.close_upper(node, *channel);
         }
         self.lose(node, agent.to_launcher);
+        for link in agent.streams.into_values() {
+            self.step_network().release(link);
+        }
         for asker in agent.requests.into_values() {
             self.request_is_lost(node, asker);
         }
@@ -326,6 +327,7 @@ impl World {
         trace!(self, "{}: the machine goes down", self.nodes[node].name);
         self.agent_dies(node)?;
         self.sruns_lose_node(node);
+        self.step_network().close_all_of(node, None);
         let down = &mut self.nodes[node];
         down.machine_up = false;
         down.launcher = None;
@@ -386,6 +388,12 @@ impl World {
             return Ok(());
         }
         let pid = *self.chaos.pick(&stepds);
+        let dies_in = Some(self.chaos.below(12)).filter(|_| self.chaos.one_in(2));
+        if let (Some(_), Some(stepd)) = (dies_in, self.nodes[node].machine.stepds.get_mut(&pid)) {
+            stepd.dies_in = dies_in;
+            self.nodes[node].disturbed_at = self.now;
+            return Ok(());
+        }
         trace!(
             self,
             "{}: step daemon {pid} is killed", self.nodes[node].name

@@ -4,13 +4,14 @@
 use super::nodes::NodeEvent;
 use super::{World, WorldEvent, trace};
 use crate::controller::keys;
-use crate::node::{Asker, StepdInput};
+use crate::node::{Asker, Direction, LinkClient, LinkServer, StepLinkId};
 use muster_model::ids::StepNo;
 use muster_node_core::agent::{AgentEvent, ConnId, view};
 use muster_node_core::messages::JobAttempt;
-use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use muster_proto::frame;
+use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepSpec, ToStepd};
+use muster_proto::version::Versions;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of an srun, and of its connection to the agent.
 pub(crate) type SrunId = u64;
@@ -25,11 +26,16 @@ pub(crate) struct Srun {
     step: Option<StepNo>,
     /// The request is over.
     is_over: bool,
-    /// Step daemons that it is connected to.
-    stepds: BTreeSet<(usize, i32)>,
+    /// Connections to step daemons.
+    stepds: BTreeMap<u32, StepLinkId>,
     /// Connections to step daemons that are being made.
     connecting: usize,
+    /// The number of the last of them.
+    last_stepd: u32,
 }
+
+/// The connection whose other end goes with srun's streams.
+const CHANNEL: u32 = 0;
 
 /// Something that happens to an srun.
 pub(crate) enum SrunEvent {
@@ -37,8 +43,10 @@ pub(crate) enum SrunEvent {
     Replied(Box<AgentReply>),
     /// The agent has no more to say.
     Over,
-    /// Its connection to a step daemon, by this socket, is made.
-    Comes(usize, PathBuf),
+    /// It connects to a step daemon by this address, with the key of the step.
+    Connects(String, Vec<u8>),
+    /// Something has come on a connection.
+    OnLink(u32),
     /// It is killed with the script that has started it.
     Killed,
 }
@@ -57,8 +65,8 @@ impl World {
             for (run, step, name) in view::held_parts(&agent.machine) {
                 let at = self.nodes.iter().position(|n| n.name == name);
                 let Some(at) = at else { continue };
-                let is_it = |stepd: &crate::node::SimStepd| {
-                    let order = stepd.order().map(|next| &next.order);
+                let is_it = |stepd: &crate::node::StepdProcess| {
+                    let order = stepd.order();
                     order.is_some_and(|o| o.run == run && o.launch.step == step)
                 };
                 let here = &self.nodes[at];
@@ -114,8 +122,9 @@ impl World {
             agent: Some(life),
             step: None,
             is_over: false,
-            stepds: BTreeSet::new(),
+            stepds: BTreeMap::new(),
             connecting: 0,
+            last_stepd: CHANNEL,
         };
         self.sruns.insert(id, srun);
         trace!(
@@ -126,7 +135,15 @@ impl World {
             spec.ntasks,
             spec.min_nodes
         );
-        let streams = spec.hands_streams.then_some(id);
+        let streams = spec.hands_streams.then(|| {
+            let link = self
+                .links
+                .add(LinkClient::Srun(id, CHANNEL), LinkServer::Passed(1));
+            if let Some(srun) = self.sruns.get_mut(&id) {
+                srun.stepds.insert(CHANNEL, link);
+            }
+            link
+        });
         let body = AgentRequest::Create(Box::new(spec));
         self.open_request(node, (Asker::Srun(id), id, uid), body, streams);
     }
@@ -181,7 +198,8 @@ impl World {
                     srun.is_over = true;
                 }
             }
-            SrunEvent::Comes(node, path) => return self.srun_comes(id, node, &path),
+            SrunEvent::Connects(address, key) => self.srun_connects(id, &address, key),
+            SrunEvent::OnLink(stepd) => self.srun_reads(id, stepd),
             SrunEvent::Killed => {
                 trace!(self, "srun {id} is killed");
                 self.srun_ends(id);
@@ -195,8 +213,17 @@ impl World {
         match reply {
             AgentReply::Created(created) => {
                 trace!(self, "srun {id} has step {}", created.step);
-                for node in &created.nodes {
-                    self.connect_srun(id, &node.name, &node.address, created.direct);
+                if !created.direct {
+                    self.srun_closes(id, CHANNEL);
+                    for node in &created.nodes {
+                        let delay = self.latency();
+                        let key = created.key.to_vec();
+                        let event = SrunEvent::Connects(node.address.clone(), key);
+                        self.later(delay, WorldEvent::Srun { srun: id, event });
+                        if let Some(srun) = self.sruns.get_mut(&id) {
+                            srun.connecting += 1;
+                        }
+                    }
                 }
                 if let Some(srun) = self.sruns.get_mut(&id) {
                     srun.step = Some(created.step);
@@ -210,52 +237,50 @@ impl World {
         }
     }
 
-    fn connect_srun(&mut self, id: SrunId, name: &str, address: &str, is_direct: bool) {
-        let node = self.nodes.iter().position(|n| n.name == name);
-        let path = address.strip_prefix("unix:").map(PathBuf::from);
-        let (Some(node), Some(path)) = (node, path) else {
+    fn srun_connects(&mut self, id: SrunId, address: &str, key: Vec<u8>) {
+        let Some(srun) = self.sruns.get_mut(&id) else {
             return;
         };
-        // A direct step's daemon gets its streams from the agent.
-        if !is_direct && let Some(srun) = self.sruns.get_mut(&id) {
-            srun.connecting += 1;
-            let delay = self.latency();
-            let event = SrunEvent::Comes(node, path);
-            self.later(delay, WorldEvent::Srun { srun: id, event });
-        }
-    }
-
-    fn srun_comes(&mut self, id: SrunId, node: usize, path: &PathBuf) -> super::Outcome {
-        let socket = self.nodes[node].machine.sockets.get(path).copied();
-        let Some(srun) = self.sruns.get_mut(&id) else {
-            return Ok(());
-        };
         srun.connecting -= 1;
-        let (run, step) = (srun.run, srun.step);
-        let stepd = socket.filter(|pid| {
-            let stepd = self.nodes[node].machine.stepds.get(pid);
-            let order = stepd.and_then(|stepd| stepd.order()).map(|n| &n.order);
-            order.is_some_and(|o| o.run == run && Some(o.launch.step) == step)
-        });
-        match stepd {
-            Some(pid) => {
-                srun.stepds.insert((node, pid));
-                self.stepd_input(node, pid, StepdInput::Srun(id))?;
+        let (node, stepd) = (srun.node, srun.last_stepd + 1);
+        srun.last_stepd = stepd;
+        let client = LinkClient::Srun(id, stepd);
+        match self.step_network().connect(node, client, address) {
+            Some(link) => {
+                if let Some(srun) = self.sruns.get_mut(&id) {
+                    srun.stepds.insert(stepd, link);
+                }
+                let greeting = Some(Versions::CLUSTER.greeting());
+                let hello = frame::encode(&ToStepd::Hello(key.into(), greeting));
+                self.step_network().send(link, Direction::Down, &hello);
             }
             None => {
-                trace!(self, "srun {id} finds no step daemon at {}", path.display());
+                trace!(self, "srun {id} finds no step daemon at {address}");
                 self.srun_ends(id);
             }
         }
-        self.srun_may_end(id);
-        Ok(())
     }
 
-    /// A step daemon has no more to say to an srun.
-    pub(super) fn srun_loses_stepd(&mut self, id: SrunId, node: usize, pid: i32) {
-        if let Some(srun) = self.sruns.get_mut(&id) {
-            srun.stepds.remove(&(node, pid));
-            self.srun_may_end(id);
+    /// A step daemon has sent something, or is gone.
+    fn srun_reads(&mut self, id: SrunId, stepd: u32) {
+        let srun = self.sruns.get(&id);
+        let Some(link) = srun.and_then(|s| s.stepds.get(&stepd)).copied() else {
+            return;
+        };
+        while let Some(open) = self.links.get_mut(link) {
+            match open.up.frames.take::<FromStepd>() {
+                Ok(Some(FromStepd::Closed)) => self.srun_closes(id, stepd),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) if open.up.is_closed => self.srun_closes(id, stepd),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn srun_closes(&mut self, id: SrunId, stepd: u32) {
+        let srun = self.sruns.get_mut(&id);
+        if let Some(link) = srun.and_then(|s| s.stepds.remove(&stepd)) {
+            self.step_network().close(link, Direction::Down);
         }
     }
 
@@ -276,17 +301,8 @@ impl World {
         if srun.agent.is_some() && srun.agent == life {
             self.agent_event(srun.node, AgentEvent::ConnClosed(ConnId(id)));
         }
-        // A daemon that has its streams from the agent notices it, too.
-        let mut stepds = srun.stepds;
-        for (node, here) in self.nodes.iter().enumerate() {
-            let hangs = here.machine.stepds.iter();
-            let hangs = hangs.filter(|(_, stepd)| stepd.srun() == Some(id));
-            stepds.extend(hangs.map(|(pid, _)| (node, *pid)));
-        }
-        for (node, pid) in stepds {
-            let delay = self.hop();
-            let gone = Box::new(StepdInput::SrunGone(id));
-            self.machine_later(delay, node, NodeEvent::StepdInput(pid, gone));
+        for link in srun.stepds.into_values() {
+            self.step_network().close(link, Direction::Down);
         }
     }
 
@@ -331,10 +347,9 @@ impl World {
     pub(super) fn sruns_lose_node(&mut self, node: usize) {
         let ids: Vec<SrunId> = self.sruns.keys().copied().collect();
         for id in ids {
-            let Some(srun) = self.sruns.get_mut(&id) else {
+            let Some(srun) = self.sruns.get(&id) else {
                 continue;
             };
-            srun.stepds.retain(|(on, _)| *on != node);
             match srun.node == node {
                 true => self.srun_ends(id),
                 false => self.srun_may_end(id),
