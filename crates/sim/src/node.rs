@@ -5,6 +5,7 @@ mod agent;
 mod disk;
 mod launcher;
 mod machine;
+mod srun;
 mod step_link;
 mod stepd;
 
@@ -14,6 +15,7 @@ pub(crate) use launcher::{LauncherProcess, StepdConnection};
 pub(crate) use machine::{
     Channel, ChannelId, Down, Kind, Machine, Parent, Process, Share, wait_status,
 };
+pub(crate) use srun::{AgentConnection, SrunProcess};
 pub(crate) use step_link::{Direction, LinkArrival, LinkClient, LinkServer, StepLinkId, StepLinks};
 pub(crate) use stepd::{BelowNode, Greeted, StepTasks, StepdProcess};
 

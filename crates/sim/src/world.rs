@@ -17,6 +17,7 @@ mod machines;
 mod network;
 pub(crate) mod nodes;
 mod peers;
+mod srun_executor;
 mod sruns;
 mod step_links;
 mod stepd_actions;
@@ -28,7 +29,7 @@ mod turns;
 use crate::classes::{self, FaultClass};
 use crate::controller::{Controller, create_journal};
 use crate::ledger::Ledger;
-use crate::node::{Direction, LinkArrival, Node, Share, StepLinkId, StepLinks};
+use crate::node::{Direction, LinkArrival, Node, Share, SrunProcess, StepLinkId, StepLinks};
 use crate::outlets::{Conn, RequestId};
 use crate::random::Random;
 use crate::trace::Trace;
@@ -46,7 +47,7 @@ use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{NodeSettings, NumberedReport};
 use network::Connection;
 use nodes::{NodeEvent, TaskKey};
-use sruns::{Srun, SrunEvent, SrunId};
+use sruns::{SrunId, SrunWorldEvent};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
@@ -98,7 +99,7 @@ pub(crate) enum WorldEvent {
     /// Something happens to a node.
     Node { node: usize, event: NodeEvent },
     /// Something happens to an srun.
-    Srun { srun: SrunId, event: SrunEvent },
+    Srun { srun: SrunId, event: SrunWorldEvent },
     /// Something arrives on a connection to a step daemon.
     OnLink(StepLinkId, Direction, LinkArrival),
     /// A user does something.
@@ -192,6 +193,8 @@ pub(crate) struct Truth {
     pub(crate) ended_stopped: BTreeSet<(usize, JobAttempt)>,
     /// When an agent had a part of a step begun on its node, milliseconds.
     pub(crate) begun: BTreeMap<(usize, JobAttempt, StepNo), u64>,
+    /// How tasks have ended.
+    pub(crate) task_ends: BTreeMap<TaskKey, ExitStatus>,
     /// How steps have ended, as agents that led them have reported.
     pub(crate) step_ends: BTreeMap<(JobAttempt, StepNo), StepReports>,
     /// Since when scripts stand still whose jobs run as far as the controller knows, milliseconds.
@@ -238,7 +241,7 @@ pub(crate) struct World {
     pub(crate) settings: NodeSettings,
     /// Connections of agents to launchers that were made.
     pub(crate) last_link: u64,
-    pub(crate) sruns: BTreeMap<SrunId, Srun>,
+    pub(crate) sruns: BTreeMap<SrunId, SrunProcess>,
     pub(crate) last_srun: SrunId,
     /// Connections to step daemons.
     pub(crate) links: StepLinks,

@@ -53,8 +53,8 @@ pub(crate) struct Dial {
 /// Who has asked for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
-    /// An srun.
-    Srun(u64),
+    /// An srun, by this connection of its.
+    Srun(u64, u32),
     /// Another agent, in this life, by its request.
     Peer(usize, u64, PeerRequestId),
 }

@@ -571,7 +571,7 @@ impl World {
 
     fn reply(&mut self, node: usize, request: RequestId, asker: Asker, reply: AgentReply) {
         match asker {
-            Asker::Srun(srun) => self.reply_to_srun(srun, reply),
+            Asker::Srun(srun, agent) => self.reply_to_srun(srun, agent, reply),
             Asker::Peer(from, life, asked) => {
                 // Its first answer is all that it waits for.
                 if let Some(agent) = &mut self.nodes[node].agent {
@@ -584,7 +584,8 @@ impl World {
 
     fn request_ends(&mut self, node: usize, request: RequestId, asker: Asker) {
         match asker {
-            Asker::Srun(srun) => self.srun_request_is_over(srun),
+            // The connection stays.
+            Asker::Srun(..) => {}
             Asker::Peer(..) => {
                 let agent = self.nodes[node].agent.as_mut();
                 let is_answered = agent.is_some_and(|a| a.answered.remove(&request));

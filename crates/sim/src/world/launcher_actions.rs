@@ -224,7 +224,8 @@ impl World {
         let mut process = Process::new(kind, Parent::Launcher, launch.user.uid, start_ms);
         process.share = self.share_of(node, run);
         process.status = wait_status(plan.exit);
-        process.ignores_term = plan.ignores_term;
+        // What would end at once hides the plant.
+        process.ignores_term = plan.ignores_term || self.planted(Plant::EarlyRelease);
         let mut lasts_ms = plan.duration_ms;
         if plan.fails_to_launch {
             trace!(

@@ -184,6 +184,10 @@ impl World {
         if let Kind::Script(run) = kind {
             self.script_is_gone(node, run);
         }
+        if let Kind::Task(run, step, task) = kind {
+            let exit = exit_status(status);
+            self.truth.task_ends.insert((run, step, task), exit);
+        }
         match parent {
             Parent::Launcher => self.wake_launcher(node),
             Parent::Stepd(daemon) => {

@@ -144,10 +144,7 @@ impl World {
             NodeEvent::ProcessEnds { pid, timer } => self.process_ends_itself(node, pid, timer),
             NodeEvent::Killed { pid, signal } => self.process_is_killed(node, pid, signal),
             NodeEvent::StepdWakes(pid) => self.stepd(node, pid).wake(),
-            NodeEvent::SrunStarts(run) => {
-                self.srun_starts(node, run);
-                Ok(())
-            }
+            NodeEvent::SrunStarts(run) => self.srun_starts(node, run),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The executor of sruns: delivers what has come in the order in which the real one takes it, and carries out what the machine
 //! decides. The process may be killed before each action.
 
+use super::nodes::TaskKey;
 use super::sruns::{SrunId, SrunWorldEvent};
 use super::{Outcome, World, WorldEvent, trace};
 use crate::Violation;
@@ -286,10 +287,13 @@ impl SrunExecutor<'_> {
             return Ok(());
         };
         for task in tasks.iter().filter(|_| code == 0) {
-            let end = self.world.truth.task_ends.get(&(run, *step, *task));
-            if end.is_none_or(|end| !end.is_ok()) {
+            // A job that was requeued meanwhile may have had the step in a later launch.
+            let mut ends = self.world.truth.task_ends.range((run, *step, *task)..);
+            let is_it =
+                |(of, at, number): &TaskKey| of.job == run.job && (at, number) == (step, task);
+            if !ends.any(|(key, end)| is_it(key) && end.is_ok()) {
                 let detail = format!(
-                    "srun {srun} ends well, task {task} of step {}.{step} has {end:?}",
+                    "srun {srun} ends well, task {task} of step {}.{step} has not",
                     run.job
                 );
                 return Err(Violation::new("invariant_sruns_know_how_tasks_end", detail));

@@ -1,62 +1,44 @@
-//! Users' sruns: each asks the agent of its job's first node for a step, lets the tasks begin, and waits for their end. It may be
-//! killed at any moment, and loses its agent with the process of that.
+//! Users' sruns: when they begin and what they ask for, and how they are woken. One may get signals and be killed at any moment.
 
 use super::nodes::NodeEvent;
-use super::{World, WorldEvent, trace};
+use super::srun_executor::SrunExecutor;
+use super::{Outcome, World, WorldEvent, trace};
 use crate::controller::keys;
-use crate::node::{Asker, Direction, LinkClient, LinkServer, StepLinkId};
-use muster_model::ids::StepNo;
-use muster_node_core::agent::{AgentEvent, ConnId, view};
+use crate::node::SrunProcess;
+use muster_node_core::agent::view;
 use muster_node_core::messages::JobAttempt;
-use muster_proto::frame;
-use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepSpec, ToStepd};
-use muster_proto::version::Versions;
-use std::collections::{BTreeMap, BTreeSet};
+use muster_node_core::signals::{SIGINT, SIGTERM};
+use muster_node_core::srun::Srun;
+use muster_node_core::srun::config::{
+    ExitCodes, Feed, Lead, Sink, SrunConfig, StepPart, StepRules, Streams,
+};
+use muster_node_core::srun::interface::AgentId;
+use muster_proto::step::{AgentReply, StepSpec};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Number of an srun, and of its connection to the agent.
+/// Number of an srun.
 pub(crate) type SrunId = u64;
 
-/// An srun.
-pub(crate) struct Srun {
-    /// The first node of its job, on which it runs.
-    node: usize,
-    run: JobAttempt,
-    /// The agent that it is connected to, while it is.
-    agent: Option<u64>,
-    step: Option<StepNo>,
-    /// The request is over.
-    is_over: bool,
-    /// Connections to step daemons.
-    stepds: BTreeMap<u32, StepLinkId>,
-    /// Connections to step daemons that are being made.
-    connecting: usize,
-    /// The number of the last of them.
-    last_stepd: u32,
-}
-
-/// The connection whose other end goes with srun's streams.
-const CHANNEL: u32 = 0;
-
 /// Something that happens to an srun.
-pub(crate) enum SrunEvent {
-    /// The agent's answer arrives.
-    Replied(Box<AgentReply>),
-    /// The agent has no more to say.
-    Over,
-    /// It connects to a step daemon by this address, with the key of the step.
-    Connects(String, Vec<u8>),
-    /// Something has come on a connection.
-    OnLink(u32),
+pub(crate) enum SrunWorldEvent {
+    /// It looks what there is.
+    Wakes,
+    /// An agent's answer arrives.
+    Replied(AgentId, Box<AgentReply>),
+    /// It gets a signal.
+    Signal(i32),
     /// It is killed with the script that has started it.
     Killed,
 }
 
 /// Time in which a step gives back what it had on a node that runs nothing of it, milliseconds.
 const GIVEN_BACK_MS: u64 = 90_000;
+/// SIGUSR1, which srun passes on.
+const SIGUSR1: i32 = 10;
 
 impl World {
     /// What steps hold of their job's nodes is used by some process, or given back soon.
-    pub(crate) fn invariant_nothing_is_held_by_nothing(&mut self) -> super::Outcome {
+    pub(crate) fn invariant_nothing_is_held_by_nothing(&mut self) -> Outcome {
         let mut idle = BTreeSet::new();
         for lead in &self.nodes {
             let Some(agent) = lead.agent.as_ref().filter(|_| lead.is_welcomed()) else {
@@ -105,28 +87,13 @@ impl World {
         }
     }
 
-    pub(super) fn srun_starts(&mut self, node: usize, run: JobAttempt) {
+    pub(super) fn srun_starts(&mut self, node: usize, run: JobAttempt) -> Outcome {
         let Some(spec) = self.step_spec(run) else {
-            return;
-        };
-        let Some(life) = self.nodes[node].agent.as_ref().map(|a| a.life) else {
-            return;
+            return Ok(());
         };
         let owner = self.ledger.jobs.get(&run.job).map(|j| j.spec.owner.uid);
-        let uid = owner.unwrap_or_default();
         self.last_srun += 1;
         let id = self.last_srun;
-        let srun = Srun {
-            node,
-            run,
-            agent: Some(life),
-            step: None,
-            is_over: false,
-            stepds: BTreeMap::new(),
-            connecting: 0,
-            last_stepd: CHANNEL,
-        };
-        self.sruns.insert(id, srun);
         trace!(
             self,
             "srun {id} of {}/{} asks for {:?} tasks on {:?} nodes",
@@ -135,17 +102,76 @@ impl World {
             spec.ntasks,
             spec.min_nodes
         );
-        let streams = spec.hands_streams.then(|| {
-            let link = self
-                .links
-                .add(LinkClient::Srun(id, CHANNEL), LinkServer::Passed(1));
-            if let Some(srun) = self.sruns.get_mut(&id) {
-                srun.stepds.insert(CHANNEL, link);
+        let config = self.srun_config(node, spec);
+        let process = SrunProcess {
+            machine: Srun::new(config),
+            node,
+            run,
+            uid: owner.unwrap_or_default(),
+            started_at: self.now,
+            agents: BTreeMap::new(),
+            stepds: BTreeMap::new(),
+            step: None,
+            events: VecDeque::new(),
+            catches_signals: false,
+            signals: VecDeque::new(),
+            dies_in: None,
+        };
+        self.sruns.insert(id, process);
+        for _ in 0..2 {
+            if self.random.one_in(10) {
+                let delay = self.random.around(2_000);
+                let signal = *self.random.pick(&[SIGINT, SIGTERM, SIGUSR1]);
+                let event = SrunWorldEvent::Signal(signal);
+                self.later(delay, WorldEvent::Srun { srun: id, event });
             }
-            link
-        });
-        let body = AgentRequest::Create(Box::new(spec));
-        self.open_request(node, (Asker::Srun(id), id, uid), body, streams);
+        }
+        self.srun(id).begin()
+    }
+
+    /// What an srun knows when it begins.
+    fn srun_config(&mut self, node: usize, spec: StepSpec) -> SrunConfig {
+        let random = &mut self.random;
+        let address = self.nodes[node].address();
+        let lead = match random.below(6) {
+            0 => Lead::Unknown,
+            1 => Lead::At(address),
+            _ => Lead::Local(address),
+        };
+        let is_alone = spec.ntasks == Some(1);
+        SrunConfig {
+            quiet: false,
+            verbose: false,
+            rules: StepRules {
+                kill_on_bad_exit: random.one_in(6),
+                wait_s: if random.one_in(6) {
+                    random.small(1, 3)
+                } else {
+                    0
+                },
+                quit_on_interrupt: random.one_in(4),
+                prolog: random.one_in(8).then(|| "/prolog".to_owned()),
+                epilog: random.one_in(8).then(|| "/epilog".to_owned()),
+                kill_wait_s: self.settings.kill_wait_s,
+                ..StepRules::default()
+            },
+            streams: Streams {
+                stdin: Feed::Nothing,
+                stdout: Sink::Own,
+                stderr: Sink::Own,
+            },
+            exit_codes: ExitCodes {
+                error: 1,
+                immediate: None,
+            },
+            has_allocation: false,
+            can_pass_stdio: is_alone && random.one_in(2),
+            number: None,
+            parts: vec![StepPart {
+                spec: Box::new(spec),
+                lead,
+            }],
+        }
     }
 
     fn step_spec(&mut self, run: JobAttempt) -> Option<StepSpec> {
@@ -154,7 +180,6 @@ impl World {
         let random = &mut self.random;
         let nodes = random.small(1, most.max(1));
         let ntasks = nodes * random.small(1, 2);
-        let has_streams = random.one_in(2);
         let has_key = random.one_in(2);
         Some(StepSpec {
             job: run.job,
@@ -168,192 +193,96 @@ impl World {
             exact: random.one_in(2),
             overcommit: random.one_in(3),
             immediate: random.one_in(8),
-            hands_streams: has_streams,
-            has_stepd_channel: has_streams && random.one_in(2),
+            task_epilog: random.one_in(10).then(|| "/epilog".to_owned()),
             tree_width: random.one_in(2).then_some(2),
             ..StepSpec::default()
         })
     }
 
-    pub(super) fn reply_to_srun(&mut self, srun: SrunId, reply: AgentReply) {
+    /// An agent answers an srun.
+    pub(super) fn reply_to_srun(&mut self, srun: SrunId, agent: u32, reply: AgentReply) {
         let delay = self.hop();
-        let event = SrunEvent::Replied(Box::new(reply));
+        let event = SrunWorldEvent::Replied(AgentId(agent), Box::new(reply));
         self.later(delay, WorldEvent::Srun { srun, event });
     }
 
-    pub(super) fn srun_request_is_over(&mut self, srun: SrunId) {
-        let delay = self.hop() + 40;
-        let event = SrunEvent::Over;
-        self.later(delay, WorldEvent::Srun { srun, event });
-    }
-
-    pub(crate) fn srun_event(&mut self, id: SrunId, event: SrunEvent) -> super::Outcome {
-        if !self.sruns.contains_key(&id) {
-            return Ok(());
-        }
-        match event {
-            SrunEvent::Replied(reply) => self.srun_receives(id, *reply),
-            SrunEvent::Over => {
-                if let Some(srun) = self.sruns.get_mut(&id) {
-                    srun.is_over = true;
-                }
-            }
-            SrunEvent::Connects(address, key) => self.srun_connects(id, &address, key),
-            SrunEvent::OnLink(stepd) => self.srun_reads(id, stepd),
-            SrunEvent::Killed => {
-                trace!(self, "srun {id} is killed");
-                self.srun_ends(id);
-            }
-        }
-        self.srun_may_end(id);
-        Ok(())
-    }
-
-    fn srun_receives(&mut self, id: SrunId, reply: AgentReply) {
-        match reply {
-            AgentReply::Created(created) => {
-                trace!(self, "srun {id} has step {}", created.step);
-                if !created.direct {
-                    self.srun_closes(id, CHANNEL);
-                    for node in &created.nodes {
-                        let delay = self.latency();
-                        let key = created.key.to_vec();
-                        let event = SrunEvent::Connects(node.address.clone(), key);
-                        self.later(delay, WorldEvent::Srun { srun: id, event });
-                        if let Some(srun) = self.sruns.get_mut(&id) {
-                            srun.connecting += 1;
-                        }
-                    }
-                }
-                if let Some(srun) = self.sruns.get_mut(&id) {
-                    srun.step = Some(created.step);
-                }
-            }
-            AgentReply::Refused(refusal) => {
-                trace!(self, "srun {id} is refused: {refusal}");
-                self.srun_ends(id);
-            }
-            _ => {}
-        }
-    }
-
-    fn srun_connects(&mut self, id: SrunId, address: &str, key: Vec<u8>) {
+    pub(crate) fn srun_event(&mut self, id: SrunId, event: SrunWorldEvent) -> Outcome {
         let Some(srun) = self.sruns.get_mut(&id) else {
-            return;
+            return Ok(());
         };
-        srun.connecting -= 1;
-        let (node, stepd) = (srun.node, srun.last_stepd + 1);
-        srun.last_stepd = stepd;
-        let client = LinkClient::Srun(id, stepd);
-        match self.step_network().connect(node, client, address) {
-            Some(link) => {
-                if let Some(srun) = self.sruns.get_mut(&id) {
-                    srun.stepds.insert(stepd, link);
+        match event {
+            SrunWorldEvent::Wakes => {}
+            SrunWorldEvent::Replied(agent, reply) => {
+                if let Some(agent) = srun.agents.get_mut(&agent) {
+                    agent.replies.push_back(*reply);
                 }
-                let greeting = Some(Versions::CLUSTER.greeting());
-                let hello = frame::encode(&ToStepd::Hello(key.into(), greeting));
-                self.step_network().send(link, Direction::Down, &hello);
             }
-            None => {
-                trace!(self, "srun {id} finds no step daemon at {address}");
-                self.srun_ends(id);
+            SrunWorldEvent::Signal(signal) if srun.catches_signals => {
+                srun.signals.push_back(signal);
             }
-        }
-    }
-
-    /// A step daemon has sent something, or is gone.
-    fn srun_reads(&mut self, id: SrunId, stepd: u32) {
-        let srun = self.sruns.get(&id);
-        let Some(link) = srun.and_then(|s| s.stepds.get(&stepd)).copied() else {
-            return;
-        };
-        while let Some(open) = self.links.get_mut(link) {
-            match open.up.frames.take::<FromStepd>() {
-                Ok(Some(FromStepd::Closed)) => self.srun_closes(id, stepd),
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) if open.up.is_closed => self.srun_closes(id, stepd),
-                Ok(None) | Err(_) => return,
+            SrunWorldEvent::Signal(_) | SrunWorldEvent::Killed => {
+                trace!(self, "srun {id} is killed");
+                self.srun(id).end();
+                return Ok(());
             }
         }
+        self.srun(id).wake()
     }
 
-    fn srun_closes(&mut self, id: SrunId, stepd: u32) {
-        let srun = self.sruns.get_mut(&id);
-        if let Some(link) = srun.and_then(|s| s.stepds.remove(&stepd)) {
-            self.step_network().close(link, Direction::Down);
-        }
-    }
-
-    fn srun_may_end(&mut self, id: SrunId) {
-        let is_over =
-            |s: &Srun| (s.is_over || s.agent.is_none()) && s.stepds.is_empty() && s.connecting == 0;
-        if self.sruns.get(&id).is_some_and(is_over) {
-            self.srun_ends(id);
-        }
-    }
-
-    /// Its process ends, by itself or by force.
-    fn srun_ends(&mut self, id: SrunId) {
-        let Some(srun) = self.sruns.remove(&id) else {
-            return;
-        };
-        let life = self.nodes[srun.node].agent.as_ref().map(|a| a.life);
-        if srun.agent.is_some() && srun.agent == life {
-            self.agent_event(srun.node, AgentEvent::ConnClosed(ConnId(id)));
-        }
-        for link in srun.stepds.into_values() {
-            self.step_network().close(link, Direction::Down);
-        }
+    pub(super) fn srun(&mut self, id: SrunId) -> SrunExecutor<'_> {
+        SrunExecutor { world: self, id }
     }
 
     pub(super) fn kill_an_srun(&mut self, node: usize) {
         let here = self.sruns.iter().filter(|(_, s)| s.node == node);
         let here: Vec<SrunId> = here.map(|(id, _)| *id).collect();
-        if !here.is_empty() {
-            let id = *self.chaos.pick(&here);
-            trace!(self, "FAULT srun {id} is killed");
-            self.srun_ends(id);
+        if here.is_empty() {
+            return;
+        }
+        let id = *self.chaos.pick(&here);
+        let dies_in = Some(self.chaos.below(12)).filter(|_| self.chaos.one_in(2));
+        trace!(self, "FAULT srun {id} is killed");
+        match (dies_in, self.sruns.get_mut(&id)) {
+            (Some(_), Some(srun)) => srun.dies_in = dies_in,
+            _ => self.srun(id).end(),
         }
     }
 
     /// The script of a job has ended, and its sruns with it.
     pub(super) fn script_is_gone(&mut self, node: usize, run: JobAttempt) {
-        let is_of = |s: &Srun| s.node == node && s.run == run;
-        let of: Vec<SrunId> = (self.sruns.iter())
-            .filter(|(_, s)| is_of(s))
-            .map(|(id, _)| *id)
-            .collect();
+        let of = self.sruns.iter();
+        let of = of.filter(|(_, s)| s.node == node && s.run == run);
+        let of: Vec<SrunId> = of.map(|(id, _)| *id).collect();
         for srun in of {
             let delay = self.random.below(200);
-            let event = SrunEvent::Killed;
+            let event = SrunWorldEvent::Killed;
             self.later(delay, WorldEvent::Srun { srun, event });
         }
     }
 
     pub(super) fn sruns_lose_agent(&mut self, node: usize, life: u64) {
-        let ids: Vec<SrunId> = self.sruns.keys().copied().collect();
-        for id in ids {
-            if let Some(srun) = self.sruns.get_mut(&id)
-                && srun.node == node
-                && srun.agent == Some(life)
-            {
-                srun.agent = None;
-                self.srun_may_end(id);
+        let delay = self.hop();
+        let mut lost = Vec::new();
+        for (id, srun) in &mut self.sruns {
+            for agent in srun.agents.values_mut() {
+                if agent.node == node && agent.life == life {
+                    agent.is_closed = true;
+                    lost.push(*id);
+                }
             }
+        }
+        for srun in lost {
+            let event = SrunWorldEvent::Wakes;
+            self.later(delay, WorldEvent::Srun { srun, event });
         }
     }
 
-    /// A machine goes down, with the sruns on it and the step daemons of others.
+    /// A machine goes down, with the sruns on it.
     pub(super) fn sruns_lose_node(&mut self, node: usize) {
-        let ids: Vec<SrunId> = self.sruns.keys().copied().collect();
-        for id in ids {
-            let Some(srun) = self.sruns.get(&id) else {
-                continue;
-            };
-            match srun.node == node {
-                true => self.srun_ends(id),
-                false => self.srun_may_end(id),
-            }
+        let here = self.sruns.iter().filter(|(_, s)| s.node == node);
+        let here: Vec<SrunId> = here.map(|(id, _)| *id).collect();
+        for id in here {
+            self.srun(id).end();
         }
     }
 }

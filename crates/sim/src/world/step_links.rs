@@ -1,7 +1,7 @@
 //! What happens on connections to step daemons that carry a step's messages.
 
 use super::nodes::NodeEvent;
-use super::sruns::SrunEvent;
+use super::sruns::SrunWorldEvent;
 use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::node::{Direction, Down, LinkArrival, LinkClient, LinkServer, StepLinkId};
@@ -123,8 +123,8 @@ impl StepNetwork<'_> {
                 self.world.wake_stepd(node, pid);
                 Ok(())
             }
-            (Direction::Up, Some(LinkClient::Srun(srun, stepd)), _) => {
-                self.world.srun_event(srun, SrunEvent::OnLink(stepd))
+            (Direction::Up, Some(LinkClient::Srun(srun, _)), _) => {
+                self.world.srun_event(srun, SrunWorldEvent::Wakes)
             }
             // Nobody reads there, yet or any more.
             (Direction::Down, ..) | (Direction::Up, None, _) => Ok(()),
