@@ -15,7 +15,6 @@
 mod arbitrary;
 mod classes;
 mod controller;
-mod invariants;
 mod ledger;
 mod node;
 mod outlets;

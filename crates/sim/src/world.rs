@@ -10,6 +10,7 @@ mod control_channels;
 mod disks;
 mod faults;
 mod het_and_reservations;
+mod invariants;
 mod launcher_actions;
 mod launchers;
 mod liars;
@@ -33,7 +34,7 @@ use crate::node::{Direction, LinkArrival, Node, Share, SrunProcess, StepLinkId, 
 use crate::outlets::{Conn, RequestId};
 use crate::random::Random;
 use crate::trace::Trace;
-use crate::{Options, Plant, Report, Violation, invariants};
+use crate::{Options, Plant, Report, Violation};
 use clients::Clients;
 use faults::Faults;
 use muster_ctld::clock::SteadyClock;

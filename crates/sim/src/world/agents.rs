@@ -5,8 +5,9 @@ use super::nodes::{self, NodeEvent, Victim};
 use super::{Outcome, StepReports, World, trace};
 use crate::node::{AgentInput, AgentProcess, Asker, Dial, DialStage, Down, StepLinkId, ToLauncher};
 use crate::outlets::Conn;
+use crate::world::invariants;
 use crate::world::turns::panic_text;
-use crate::{Plant, Violation, invariants};
+use crate::{Plant, Violation};
 use muster_model::spec::JobKind;
 use muster_node_core::agent::{
     Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, RequestId, StdioId,

@@ -2,9 +2,9 @@
 //! and, after the faults, what they do so that everything can end.
 
 use super::{Outcome, World, WorldEvent, accounting, attackers, trace};
-use crate::invariants;
 use crate::outlets::{RequestId, lock};
 use crate::random::Random;
+use crate::world::invariants;
 use muster_ctld::mail::ToWriter;
 use muster_model::command::{
     Identity, JobSelection, JobTarget, JobUpdate, NodeUpdate, Reply, UserCommand,

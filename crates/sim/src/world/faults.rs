@@ -1,7 +1,7 @@
 //! What breaks, and when it is repaired.
 
 use super::{Outcome, World, WorldEvent, trace};
-use crate::world::threads::Thread;
+use crate::outlets::Thread;
 use muster_journal::Crash;
 use std::io::ErrorKind;
 

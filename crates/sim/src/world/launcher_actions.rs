@@ -5,7 +5,8 @@ use super::{Outcome, World, trace};
 use crate::node::{
     Channel, Down, Kind, Parent, Process, StepdConnection, StepdProcess, wait_status,
 };
-use crate::{Plant, Violation, invariants};
+use crate::world::invariants;
+use crate::{Plant, Violation};
 use muster_node_core::launcher::event::{
     Action, Belongs, Event, Failure, FdsId, LaunchFiles, Members, ScriptFailure, ScriptLaunch,
     ScriptNotStarted, StartedStepd, StepdId,

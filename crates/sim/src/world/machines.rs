@@ -1,9 +1,10 @@
 //! Processes of nodes: they start, end by themselves, and get signals. Who waits for their end is woken.
 
 use super::{Outcome, World, WorldEvent, stepd_tasks, trace};
+use crate::Violation;
 use crate::node::{Kind, Parent, Process, wait_status};
+use crate::world::invariants;
 use crate::world::nodes::NodeEvent;
-use crate::{Violation, invariants};
 use muster_model::job::{ExitStatus, JobState};
 use muster_node_core::exit_status::exit_status;
 use muster_node_core::messages::JobAttempt;

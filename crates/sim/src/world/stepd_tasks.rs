@@ -2,11 +2,12 @@
 
 use super::stepds::StepdExecutor;
 use super::{Outcome, trace};
+use crate::Violation;
 use crate::node::{
     BelowNode, Direction, Kind, LinkClient, Parent, Process, Share, StepTasks, StepdProcess,
     wait_status,
 };
-use crate::{Violation, invariants};
+use crate::world::invariants;
 use muster_model::job::ExitStatus;
 use muster_node_core::messages::StepOrder;
 use muster_node_core::signals::SIGKILL;

@@ -4,6 +4,7 @@
 use super::clients::{Lost, Submission};
 use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
+use crate::outlets::Thread;
 use crate::{Plant, Violation};
 use muster_journal::Crash;
 use muster_model::command::UserCommand;
@@ -12,25 +13,6 @@ use muster_model::command::UserCommand;
 const ANSWERED_WITHIN_MS: u64 = 60_000;
 /// Most time from the end of a thread to the end of its process, milliseconds.
 const NOTICED_WITHIN_MS: u64 = 100;
-
-/// A thread of the controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thread {
-    /// Panics before its turn is in the journal.
-    WriterBeforeCommit,
-    /// Panics when its turn is durable and nobody knows.
-    WriterAfterCommit,
-    /// Reads are not answered any more, and snapshots not made.
-    Replica,
-    /// Rows do not reach the store any more.
-    Accounting,
-    /// Forecasts.
-    Forecaster,
-    /// The site's programs.
-    Programs,
-    /// Connections.
-    EventLoop,
-}
 
 const THREADS: [Thread; 8] = [
     Thread::WriterBeforeCommit,

@@ -3,10 +3,11 @@
 use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::controller::Controller;
+use crate::outlets::Thread;
 use crate::outlets::{Came, Outputs, PLANNED, collect, lock, name_of};
 use crate::world::faults::CrashPoint;
-use crate::world::threads::Thread;
-use crate::{Plant, Violation, invariants};
+use crate::world::invariants;
+use crate::{Plant, Violation};
 use muster_core::event::Event;
 use muster_ctld::mail::{ToLink, ToWriter};
 use muster_ctld::writer::After;
