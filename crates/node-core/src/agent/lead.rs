@@ -21,7 +21,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
-use muster_proto::step::StepSpec;
+use muster_proto::step::{AgentReply, StepSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// A step of a job.
@@ -155,6 +155,24 @@ impl LedSteps {
         Some(next)
     }
 
+    /// All nodes of a step have started it, and its client knows.
+    fn is_created(&self, key: StepKey) -> bool {
+        let state = self.placed.get(&key).map(|step| step.state);
+        matches!(state, Some(LedStepState::Running | LedStepState::Ending))
+    }
+
+    /// The client of a step whose job is forgotten learns that the step is over, or will not be.
+    fn answer_client(&self, out: &mut Actions, key: StepKey, was_created: bool) {
+        let step = self.placed.get(&key);
+        if let Some((_, request)) = step.and_then(|step| step.client) {
+            let reply = match was_created {
+                true => AgentReply::Done,
+                false => AgentReply::Refused(RefusalCode::AlreadyDone.into()),
+            };
+            out.reply(request, reply);
+        }
+    }
+
     /// The client of a step has all that it gets.
     fn release_client(&mut self, out: &mut Actions, key: StepKey) {
         let step = self.placed.get_mut(&key);
@@ -206,7 +224,10 @@ impl Steps {
             .map(|(key, _)| *key)
             .collect();
         for key in of_run {
+            let was_created = self.led.is_created(key);
             if self.led.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
+                // Its srun would wait for an answer for ever: the connection stays.
+                self.led.answer_client(&mut state.out, key, was_created);
                 self.led.release_client(&mut state.out, key);
                 self.led.placed.remove(&key);
             }

@@ -112,3 +112,22 @@ fn a_node_says_whether_it_has_its_part() {
     let running = bench.request(AGENT_CONN, find(KEY, 0), false);
     assert_eq!(code(&bench, running), None);
 }
+
+#[test]
+fn srun_is_answered_when_the_job_is_forgotten_before_all_nodes_have_answered() {
+    let mut bench = Bench::with_job(1);
+    let request = bench.create(1, step_spec(2));
+    let stepd = bench.start_ready();
+    bench.launcher(LauncherEvent::Released(RUN));
+    bench.stepd_ends(stepd, 0);
+    bench.timer(Timer::Release(RUN));
+    bench.acknowledge();
+    let [AgentReply::Refused(refusal)] = bench.replies_to(request)[..] else {
+        panic!("{:?}", bench.replies);
+    };
+    assert_eq!(refusal.code, RefusalCode::AlreadyDone);
+    assert!(bench.requests.is_empty());
+    // The other node answers too late.
+    bench.answer(Err("it is gone".to_owned()));
+    bench.assert_quiet();
+}
