@@ -2,12 +2,14 @@
 //! controller, the network, the nodes and the clients is in the modules below.
 
 pub(crate) mod accounting;
+mod agent_connections;
 mod agents;
 pub(crate) mod attackers;
 pub(crate) mod clients;
 mod clocks;
 mod control_channels;
 mod disks;
+mod drawn_config;
 mod faults;
 mod het_and_reservations;
 mod invariants;
@@ -266,7 +268,7 @@ impl World {
         let mut chaos = Random::new(seed, 2);
         let drawn = classes::draw(&mut chaos);
         let classes = options.classes.clone().unwrap_or(drawn);
-        let config = clients::configuration(&mut random, options.nodes);
+        let config = drawn_config::configuration(&mut random, options.nodes);
         let settings = nodes::settings(&mut random);
         let deaths_in = chaos.between(6, 120);
         let nodes = config
@@ -340,7 +342,7 @@ impl World {
 
     fn begin(&mut self) -> Outcome {
         create_journal(&self.storage)?;
-        self.restart()?;
+        self.controller_process().restart()?;
         for node in 0..self.nodes.len() {
             let delay = self.random.below(2000);
             let event = NodeEvent::AgentStarts;
@@ -404,53 +406,53 @@ impl World {
 
     fn handle(&mut self, what: WorldEvent) -> Outcome {
         match what {
-            WorldEvent::Turn { life } => self.turn(life),
-            WorldEvent::Restart => self.restart(),
+            WorldEvent::Turn { life } => self.controller_process().turn(life),
+            WorldEvent::Restart => self.controller_process().restart(),
             WorldEvent::Hello { conn, hello } => {
-                self.hello_arrives(conn, hello);
+                self.network().hello_arrives(conn, hello);
                 Ok(())
             }
             WorldEvent::Reports { conn, reports } => {
-                self.reports_arrive(conn, reports);
+                self.network().reports_arrive(conn, reports);
                 Ok(())
             }
             WorldEvent::Health { conn, load } => {
-                self.health_arrives(conn, load);
+                self.network().health_arrives(conn, load);
                 Ok(())
             }
-            WorldEvent::ToAgent { conn, bytes } => self.agent_receives(conn, &bytes),
-            WorldEvent::Node { node, event } => self.node_event(node, event),
-            WorldEvent::Srun { srun, event } => self.srun_event(srun, event),
+            WorldEvent::ToAgent { conn, bytes } => self.network().agent_receives(conn, &bytes),
+            WorldEvent::Node { node, event } => self.machines().node_event(node, event),
+            WorldEvent::Srun { srun, event } => self.sruns().on_event(srun, event),
             WorldEvent::OnLink(link, direction, arrival) => {
                 self.step_network().arrive(link, direction, arrival)
             }
             WorldEvent::CtldSeesClosed { conn } => {
-                self.ctld_sees_closed(conn);
+                self.network().ctld_sees_closed(conn);
                 Ok(())
             }
             WorldEvent::AgentSeesClosed { conn } => {
-                self.agent_sees_closed(conn);
+                self.network().agent_sees_closed(conn);
                 Ok(())
             }
             WorldEvent::Connect { node } => {
-                self.connect(node);
+                self.network().connect(node);
                 Ok(())
             }
             WorldEvent::Step => {
-                self.step();
+                self.users().step();
                 Ok(())
             }
-            WorldEvent::Request { id } => self.request_arrives(id),
-            WorldEvent::Answer { id, reply } => self.answer_arrives(id, &reply),
-            WorldEvent::Fault => self.fault(),
+            WorldEvent::Request { id } => self.users().request_arrives(id),
+            WorldEvent::Answer { id, reply } => self.users().answer_arrives(id, &reply),
+            WorldEvent::Fault => self.fault_injector().fault(),
             WorldEvent::Repair(repair) => {
-                self.repair(repair);
+                self.fault_injector().repair(repair);
                 Ok(())
             }
-            WorldEvent::Accounting => self.accounting_goes_on(),
-            WorldEvent::Snapshot => self.think_of_a_snapshot(),
-            WorldEvent::Synced { life, turn } => self.synced(life, *turn),
-            WorldEvent::Lie => self.lie(),
+            WorldEvent::Accounting => self.controller_process().accounting_goes_on(),
+            WorldEvent::Snapshot => self.controller_process().think_of_a_snapshot(),
+            WorldEvent::Synced { life, turn } => self.controller_process().synced(life, *turn),
+            WorldEvent::Lie => self.fault_injector().lie(),
             other => {
                 self.handle_quietly(other);
                 Ok(())
@@ -463,17 +465,17 @@ impl World {
         match what {
             WorldEvent::Break { conn } => {
                 let delay = self.random.below(50);
-                self.cut_conn(conn, Some(delay));
+                self.network().cut_conn(conn, Some(delay));
             }
-            WorldEvent::Heal => self.heal(),
-            WorldEvent::Attack => self.attack(),
-            WorldEvent::DoomThread => self.doom_a_thread(),
-            WorldEvent::ProcessEnds { life } => self.process_ends(life),
-            WorldEvent::BreakStorage => self.break_the_storage(),
-            WorldEvent::SlowDisk => self.slow_the_disk(),
-            WorldEvent::SetClock => self.set_the_clock(),
-            WorldEvent::BreakNode => self.break_a_node(),
-            WorldEvent::Retry { lost } => self.retry(*lost),
+            WorldEvent::Heal => self.users().heal(),
+            WorldEvent::Attack => self.users().attack(),
+            WorldEvent::DoomThread => self.fault_injector().doom_a_thread(),
+            WorldEvent::ProcessEnds { life } => self.fault_injector().process_ends(life),
+            WorldEvent::BreakStorage => self.fault_injector().break_the_storage(),
+            WorldEvent::SlowDisk => self.fault_injector().slow_the_disk(),
+            WorldEvent::SetClock => self.controller_clock().set_the_clock(),
+            WorldEvent::BreakNode => self.fault_injector().break_a_node(),
+            WorldEvent::Retry { lost } => self.fault_injector().retry(*lost),
             _ => {}
         }
     }

@@ -1,22 +1,23 @@
 //! Control channels of step daemons: socket pairs of which agent or launcher have the upper end.
 
-use super::World;
+use super::machines::Machines;
 use super::nodes::NodeEvent;
 use crate::node::{AgentInput, ChannelId, Down};
 
-impl World {
+impl Machines<'_> {
     /// A channel has something for a step daemon.
     pub(super) fn wake_stepd_of(&mut self, node: usize, channel: ChannelId) {
-        let channels = &self.nodes[node].machine.channels;
+        let channels = &self.world.nodes[node].machine.channels;
         if let Some(pid) = channels.get(&channel).and_then(|c| c.stepd) {
-            let delay = self.hop();
-            self.machine_later(delay, node, NodeEvent::StepdWakes(pid));
+            let delay = self.world.hop();
+            self.world
+                .machine_later(delay, node, NodeEvent::StepdWakes(pid));
         }
     }
 
     /// Agent or launcher closes its end.
     pub(super) fn close_upper(&mut self, node: usize, channel: ChannelId) {
-        let channels = &mut self.nodes[node].machine.channels;
+        let channels = &mut self.world.nodes[node].machine.channels;
         let Some(open) = channels.get_mut(&channel) else {
             return;
         };
@@ -31,7 +32,7 @@ impl World {
 
     /// The daemon's end is closed, by the daemon or by who has it.
     pub(super) fn close_lower(&mut self, node: usize, channel: ChannelId) {
-        let channels = &mut self.nodes[node].machine.channels;
+        let channels = &mut self.world.nodes[node].machine.channels;
         let Some(open) = channels.get_mut(&channel) else {
             return;
         };
@@ -54,20 +55,23 @@ impl World {
                     self.close_lower(node, agent);
                 }
             }
-            Down::Streams(link) => self.step_network().release(link),
+            Down::Streams(link) => self.world.step_network().release(link),
         }
     }
 
     /// Something is to be read at the upper end of a channel.
     pub(super) fn wake_upper(&mut self, node: usize, channel: ChannelId) {
-        let agent = self.nodes[node].agent.as_ref();
+        let agent = self.world.nodes[node].agent.as_ref();
         let of_agent = agent.and_then(|a| {
             let mut all = a.stepds.iter();
             all.find(|(_, of)| **of == channel).map(|(id, _)| *id)
         });
         match of_agent {
-            Some(stepd) => self.agent_input(node, AgentInput::StepdReadable(stepd)),
-            None => self.wake_launcher(node),
+            Some(stepd) => self
+                .world
+                .agents()
+                .take(node, AgentInput::StepdReadable(stepd)),
+            None => self.world.launchers().wake_soon(node),
         }
     }
 }

@@ -379,6 +379,7 @@ impl SrunExecutor<'_> {
                 });
                 let asker = (Asker::Srun(id, agent.0), conn, uid);
                 self.world
+                    .agents()
                     .open_request(node, asker, (*request).clone(), streams);
                 None
             }
@@ -399,7 +400,8 @@ impl SrunExecutor<'_> {
         let life = self.world.nodes[agent.node].agent.as_ref().map(|a| a.life);
         if life == Some(agent.life) {
             self.world
-                .agent_event(agent.node, AgentEvent::ConnClosed(conn));
+                .agents()
+                .deliver(agent.node, AgentEvent::ConnClosed(conn));
         }
     }
 

@@ -36,6 +36,18 @@ const GIVEN_BACK_MS: u64 = 90_000;
 /// SIGUSR1, which srun passes on.
 const SIGUSR1: i32 = 10;
 
+/// All sruns, and the world around them.
+pub(super) struct Sruns<'w> {
+    pub(super) world: &'w mut World,
+}
+
+impl World {
+    /// All sruns, and the world around them.
+    pub(super) fn sruns(&mut self) -> Sruns<'_> {
+        Sruns { world: self }
+    }
+}
+
 impl World {
     /// What steps hold of their job's nodes is used by some process, or given back soon.
     pub(crate) fn invariant_nothing_is_held_by_nothing(&mut self) -> Outcome {
@@ -76,39 +88,51 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn srun(&mut self, id: SrunId) -> SrunExecutor<'_> {
+        SrunExecutor { world: self, id }
+    }
+}
+
+impl Sruns<'_> {
     /// Users begin steps in a job that begins.
-    pub(super) fn plan_sruns(&mut self, node: usize, run: JobAttempt, within_ms: u64) {
-        if self.random.one_in(3) {
+    pub(super) fn plan(&mut self, node: usize, run: JobAttempt, within_ms: u64) {
+        if self.world.random.one_in(3) {
             return;
         }
-        for _ in 0..self.random.between(1, 5) {
-            let delay = self.random.below(within_ms.max(1));
-            self.machine_later(delay, node, NodeEvent::SrunStarts(run));
+        for _ in 0..self.world.random.between(1, 5) {
+            let delay = self.world.random.below(within_ms.max(1));
+            self.world
+                .machine_later(delay, node, NodeEvent::SrunStarts(run));
         }
     }
 
-    pub(super) fn srun_starts(&mut self, node: usize, run: JobAttempt) -> Outcome {
+    pub(super) fn start(&mut self, node: usize, run: JobAttempt) -> Outcome {
         let Some(spec) = self.step_spec(run) else {
             return Ok(());
         };
-        let owner = self.ledger.jobs.get(&run.job).map(|j| j.spec.owner.uid);
-        self.last_srun += 1;
-        let id = self.last_srun;
+        let owner = self
+            .world
+            .ledger
+            .jobs
+            .get(&run.job)
+            .map(|j| j.spec.owner.uid);
+        self.world.last_srun += 1;
+        let id = self.world.last_srun;
         trace!(
-            self,
+            self.world,
             "srun {id} of {}/{} asks for {:?} tasks on {:?} nodes",
             run.job,
             run.attempt.0,
             spec.ntasks,
             spec.min_nodes
         );
-        let config = self.srun_config(node, spec);
+        let config = self.config(node, spec);
         let process = SrunProcess {
             machine: Srun::new(config),
             node,
             run,
             uid: owner.unwrap_or_default(),
-            started_at: self.now,
+            started_at: self.world.now,
             agents: BTreeMap::new(),
             stepds: BTreeMap::new(),
             step: None,
@@ -117,22 +141,23 @@ impl World {
             signals: VecDeque::new(),
             dies_in: None,
         };
-        self.sruns.insert(id, process);
+        self.world.sruns.insert(id, process);
         for _ in 0..2 {
-            if self.random.one_in(10) {
-                let delay = self.random.around(2_000);
-                let signal = *self.random.pick(&[SIGINT, SIGTERM, SIGUSR1]);
+            if self.world.random.one_in(10) {
+                let delay = self.world.random.around(2_000);
+                let signal = *self.world.random.pick(&[SIGINT, SIGTERM, SIGUSR1]);
                 let event = SrunWorldEvent::Signal(signal);
-                self.later(delay, WorldEvent::Srun { srun: id, event });
+                self.world
+                    .later(delay, WorldEvent::Srun { srun: id, event });
             }
         }
-        self.srun(id).begin()
+        self.world.srun(id).begin()
     }
 
     /// What an srun knows when it begins.
-    fn srun_config(&mut self, node: usize, spec: StepSpec) -> SrunConfig {
-        let random = &mut self.random;
-        let address = self.nodes[node].address();
+    fn config(&mut self, node: usize, spec: StepSpec) -> SrunConfig {
+        let random = &mut self.world.random;
+        let address = self.world.nodes[node].address();
         let lead = match random.below(6) {
             0 => Lead::Unknown,
             1 => Lead::At(address),
@@ -152,7 +177,7 @@ impl World {
                 quit_on_interrupt: random.one_in(4),
                 prolog: random.one_in(8).then(|| "/prolog".to_owned()),
                 epilog: random.one_in(8).then(|| "/epilog".to_owned()),
-                kill_wait_s: self.settings.kill_wait_s,
+                kill_wait_s: self.world.settings.kill_wait_s,
                 ..StepRules::default()
             },
             streams: Streams {
@@ -175,9 +200,9 @@ impl World {
     }
 
     fn step_spec(&mut self, run: JobAttempt) -> Option<StepSpec> {
-        let launch = self.ledger.launch(run.job, run.attempt)?;
+        let launch = self.world.ledger.launch(run.job, run.attempt)?;
         let most = u32::try_from(launch.nodes().len()).ok()?;
-        let random = &mut self.random;
+        let random = &mut self.world.random;
         let nodes = random.small(1, most.max(1));
         let ntasks = nodes * random.small(1, 2);
         let has_key = random.one_in(2);
@@ -200,14 +225,14 @@ impl World {
     }
 
     /// An agent answers an srun.
-    pub(super) fn reply_to_srun(&mut self, srun: SrunId, agent: u32, reply: AgentReply) {
-        let delay = self.hop();
+    pub(super) fn receive_reply(&mut self, srun: SrunId, agent: u32, reply: AgentReply) {
+        let delay = self.world.hop();
         let event = SrunWorldEvent::Replied(AgentId(agent), Box::new(reply));
-        self.later(delay, WorldEvent::Srun { srun, event });
+        self.world.later(delay, WorldEvent::Srun { srun, event });
     }
 
-    pub(crate) fn srun_event(&mut self, id: SrunId, event: SrunWorldEvent) -> Outcome {
-        let Some(srun) = self.sruns.get_mut(&id) else {
+    pub(crate) fn on_event(&mut self, id: SrunId, event: SrunWorldEvent) -> Outcome {
+        let Some(srun) = self.world.sruns.get_mut(&id) else {
             return Ok(());
         };
         match event {
@@ -221,49 +246,45 @@ impl World {
                 srun.signals.push_back(signal);
             }
             SrunWorldEvent::Signal(_) | SrunWorldEvent::Killed => {
-                trace!(self, "srun {id} is killed");
-                self.srun(id).end();
+                trace!(self.world, "srun {id} is killed");
+                self.world.srun(id).end();
                 return Ok(());
             }
         }
-        self.srun(id).wake()
+        self.world.srun(id).wake()
     }
 
-    pub(super) fn srun(&mut self, id: SrunId) -> SrunExecutor<'_> {
-        SrunExecutor { world: self, id }
-    }
-
-    pub(super) fn kill_an_srun(&mut self, node: usize) {
-        let here = self.sruns.iter().filter(|(_, s)| s.node == node);
+    pub(super) fn kill_one(&mut self, node: usize) {
+        let here = self.world.sruns.iter().filter(|(_, s)| s.node == node);
         let here: Vec<SrunId> = here.map(|(id, _)| *id).collect();
         if here.is_empty() {
             return;
         }
-        let id = *self.chaos.pick(&here);
-        let dies_in = Some(self.chaos.below(12)).filter(|_| self.chaos.one_in(2));
-        trace!(self, "FAULT srun {id} is killed");
-        match (dies_in, self.sruns.get_mut(&id)) {
+        let id = *self.world.chaos.pick(&here);
+        let dies_in = Some(self.world.chaos.below(12)).filter(|_| self.world.chaos.one_in(2));
+        trace!(self.world, "FAULT srun {id} is killed");
+        match (dies_in, self.world.sruns.get_mut(&id)) {
             (Some(_), Some(srun)) => srun.dies_in = dies_in,
-            _ => self.srun(id).end(),
+            _ => self.world.srun(id).end(),
         }
     }
 
     /// The script of a job has ended, and its sruns with it.
-    pub(super) fn script_is_gone(&mut self, node: usize, run: JobAttempt) {
-        let of = self.sruns.iter();
+    pub(super) fn lose_script(&mut self, node: usize, run: JobAttempt) {
+        let of = self.world.sruns.iter();
         let of = of.filter(|(_, s)| s.node == node && s.run == run);
         let of: Vec<SrunId> = of.map(|(id, _)| *id).collect();
         for srun in of {
-            let delay = self.random.below(200);
+            let delay = self.world.random.below(200);
             let event = SrunWorldEvent::Killed;
-            self.later(delay, WorldEvent::Srun { srun, event });
+            self.world.later(delay, WorldEvent::Srun { srun, event });
         }
     }
 
-    pub(super) fn sruns_lose_agent(&mut self, node: usize, life: u64) {
-        let delay = self.hop();
+    pub(super) fn lose_agent(&mut self, node: usize, life: u64) {
+        let delay = self.world.hop();
         let mut lost = Vec::new();
-        for (id, srun) in &mut self.sruns {
+        for (id, srun) in &mut self.world.sruns {
             for agent in srun.agents.values_mut() {
                 if agent.node == node && agent.life == life {
                     agent.is_closed = true;
@@ -273,16 +294,16 @@ impl World {
         }
         for srun in lost {
             let event = SrunWorldEvent::Wakes;
-            self.later(delay, WorldEvent::Srun { srun, event });
+            self.world.later(delay, WorldEvent::Srun { srun, event });
         }
     }
 
     /// A machine goes down, with the sruns on it.
-    pub(super) fn sruns_lose_node(&mut self, node: usize) {
-        let here = self.sruns.iter().filter(|(_, s)| s.node == node);
+    pub(super) fn lose_node(&mut self, node: usize) {
+        let here = self.world.sruns.iter().filter(|(_, s)| s.node == node);
         let here: Vec<SrunId> = here.map(|(id, _)| *id).collect();
         for id in here {
-            self.srun(id).end();
+            self.world.srun(id).end();
         }
     }
 }

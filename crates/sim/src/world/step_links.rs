@@ -124,7 +124,7 @@ impl StepNetwork<'_> {
                 Ok(())
             }
             (Direction::Up, Some(LinkClient::Srun(srun, _)), _) => {
-                self.world.srun_event(srun, SrunWorldEvent::Wakes)
+                self.world.sruns().on_event(srun, SrunWorldEvent::Wakes)
             }
             // Nobody reads there, yet or any more.
             (Direction::Down, ..) | (Direction::Up, None, _) => Ok(()),

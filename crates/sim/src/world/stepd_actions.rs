@@ -97,7 +97,7 @@ impl StepdExecutor<'_> {
                     self.world.step_network().close(link, Direction::Up);
                 }
             }
-            Action::Exit => return self.world.end_process(self.node, self.pid, 0),
+            Action::Exit => return self.world.machines().end_process(self.node, self.pid, 0),
             action => return stepd_tasks::execute_for_tasks(self, action),
         }
         Ok(())
@@ -186,7 +186,7 @@ impl StepdExecutor<'_> {
             return false;
         };
         open.up.push_back(event);
-        self.world.wake_upper(self.node, channel);
+        self.world.machines().wake_upper(self.node, channel);
         true
     }
 }

@@ -35,12 +35,15 @@ pub(super) fn execute_for_tasks(executor: &mut StepdExecutor<'_>, action: Action
             let uid = order.user.uid;
             let process = Process::new(Kind::Helper, Parent::Stepd(pid), uid, start_ms);
             let lasts_ms = executor.world.random.around(10);
-            let epilog = executor.world.spawn(node, process, Some(lasts_ms));
+            let epilog = executor
+                .world
+                .machines()
+                .spawn(node, process, Some(lasts_ms));
             executor.answer(Event::EpilogStarted(task, Some(epilog)));
         }
         Action::SignalTasks(signal) => return signal_below(executor, signal),
         Action::SignalTask(task, signal) => {
-            return executor.world.signal_process(node, task, signal);
+            return executor.world.machines().signal_process(node, task, signal);
         }
         Action::KillRemnants => {
             return signal_below(executor, SIGKILL);
@@ -71,9 +74,12 @@ fn signal_below(executor: &mut StepdExecutor<'_>, signal: i32) -> Outcome {
     let below = executor.world.nodes[executor.node]
         .machine
         .below(executor.pid);
-    below
-        .into_iter()
-        .try_for_each(|pid| executor.world.signal_process(executor.node, pid, signal))
+    below.into_iter().try_for_each(|pid| {
+        executor
+            .world
+            .machines()
+            .signal_process(executor.node, pid, signal)
+    })
 }
 
 fn connect_below(executor: &mut StepdExecutor<'_>, branches: Vec<Branch>) {
@@ -200,8 +206,8 @@ fn start_task(
     };
     let ends_in = (!is_held).then_some(lasts_ms);
     let pid = match is_late {
-        true => world.spawn(node, process, ends_in),
-        false => world.spawn_of_job(node, process, ends_in)?,
+        true => world.machines().spawn(node, process, ends_in),
+        false => world.machines().spawn_of_job(node, process, ends_in)?,
     };
     Ok((pid, lasts_ms))
 }
@@ -212,7 +218,10 @@ fn release_tasks(executor: &mut StepdExecutor<'_>) {
         .map(|p| std::mem::take(&mut p.tasks.held))
         .unwrap_or_default();
     for (pid, lasts_ms) in held {
-        executor.world.let_go(executor.node, pid, lasts_ms);
+        executor
+            .world
+            .machines()
+            .let_go(executor.node, pid, lasts_ms);
     }
 }
 
@@ -233,7 +242,10 @@ pub(super) fn child_ended(
         orphan.ignores_term = executor.world.random.one_in(2);
         let lasts_ms = executor.world.random.around(20_000);
         let lasts_ms = Some(lasts_ms).filter(|_| executor.world.random.one_in(2));
-        let orphan = executor.world.spawn(executor.node, orphan, lasts_ms);
+        let orphan = executor
+            .world
+            .machines()
+            .spawn(executor.node, orphan, lasts_ms);
         if let Some(process) = executor.process() {
             let streams = process.tasks.streams.values_mut();
             for holders in streams.filter(|holders| holders.contains(&child)) {

@@ -100,7 +100,9 @@ impl StepdExecutor<'_> {
     }
 
     fn fail_to_begin(&mut self) -> Result<bool, Violation> {
-        self.world.end_process(self.node, self.pid, 1 << 8)?;
+        self.world
+            .machines()
+            .end_process(self.node, self.pid, 1 << 8)?;
         Ok(false)
     }
 
@@ -119,7 +121,9 @@ impl StepdExecutor<'_> {
         if !self.is_ready() {
             return Ok(false);
         }
-        self.world.message_arrives(self.node, Victim::Stepd)?;
+        self.world
+            .machines()
+            .message_arrives(self.node, Victim::Stepd)?;
         match self.process().map(|p| p.machine.is_idle()) {
             None => return Ok(false),
             Some(true) => self.wait_for_step()?,
@@ -266,7 +270,10 @@ impl StepdExecutor<'_> {
             })?;
             for action in actions {
                 if self.is_killed() {
-                    return self.world.end_process(self.node, self.pid, SIGKILL);
+                    return self
+                        .world
+                        .machines()
+                        .end_process(self.node, self.pid, SIGKILL);
                 }
                 self.execute(action)?;
             }
@@ -354,7 +361,7 @@ impl StepdExecutor<'_> {
             channel.stepd = Some(pid);
         }
         if let Some(before) = before {
-            self.world.close_lower(self.node, before);
+            self.world.machines().close_lower(self.node, before);
         }
     }
 
@@ -465,7 +472,7 @@ impl StepdExecutor<'_> {
     pub(super) fn close_greeted(&mut self, greeted: Greeted) {
         match greeted {
             Greeted::Link(link) => self.world.step_network().close(link, Direction::Up),
-            Greeted::Launcher(channel) => self.world.close_lower(self.node, channel),
+            Greeted::Launcher(channel) => self.world.machines().close_lower(self.node, channel),
         }
     }
 
@@ -474,7 +481,7 @@ impl StepdExecutor<'_> {
         self.wake()?;
         let pid = self.pid;
         let Some(process) = self.process() else {
-            self.world.close_lower(self.node, channel);
+            self.world.machines().close_lower(self.node, channel);
             return Ok(());
         };
         let id = process.clients.next_id();
@@ -586,7 +593,7 @@ impl StepdExecutor<'_> {
     pub(super) fn close_launcher(&mut self) {
         let before = self.process().and_then(|p| p.launcher_channel.take());
         if let Some(before) = before {
-            self.world.close_lower(self.node, before);
+            self.world.machines().close_lower(self.node, before);
         }
     }
 
@@ -607,11 +614,13 @@ impl StepdExecutor<'_> {
             };
             process.parent = parent;
         }
-        self.world.leave_orphan(node, run, Some(pid), uid);
+        self.world
+            .machines()
+            .leave_orphan(node, run, Some(pid), uid);
         let Some(stepd) = stepd else { return };
         let channels = [stepd.launcher_channel, stepd.agent_channel];
         for channel in channels.into_iter().flatten() {
-            self.world.close_lower(node, channel);
+            self.world.machines().close_lower(node, channel);
         }
         self.world.step_network().close_all_of(node, Some(pid));
     }
