@@ -190,6 +190,9 @@ impl Agent {
                     .tree
                     .report_to_lead(&mut self.state.out, (job, step));
             }
+            Timer::FindParts(job, step) => {
+                self.steps.find_parts(&mut self.state, (job, step));
+            }
         }
     }
 
