@@ -140,3 +140,45 @@ fn renew(dir: &Path) -> Result<()> {
     }
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    const CONTROLLER: &str = include_str!("../../packaging/systemd/slurmctld.service");
+    const NODE: &str = include_str!("../../packaging/systemd/slurmd.service");
+
+    fn has(unit: &str, line: &str) -> bool {
+        unit.lines().any(|own| own == line)
+    }
+
+    /// Root without CAP_KILL may not signal a process of SlurmUser.
+    #[test]
+    fn a_reload_may_signal_the_controller() {
+        let mut lines = CONTROLLER.lines();
+        let bounds = lines.find(|line| line.starts_with("CapabilityBoundingSet="));
+        assert!(!bounds.unwrap().contains("CAP_KILL"));
+        assert!(has(CONTROLLER, "ExecReload=+/bin/kill -HUP $MAINPID"));
+    }
+
+    /// systemd gives a StateDirectory to root at each start, and a controller refuses state that is not SlurmUser's; other
+    /// settings keep it from where slurm.conf has it.
+    #[test]
+    fn the_unit_leaves_the_state_to_slurm_conf() {
+        for setting in [
+            "StateDirectory=",
+            "ProtectHome=",
+            "PrivateTmp=",
+            "ProtectSystem=strict",
+        ] {
+            assert!(
+                !CONTROLLER.lines().any(|line| line.starts_with(setting)),
+                "{setting}"
+            );
+        }
+    }
+
+    #[test]
+    fn jobs_outlive_a_restart_of_a_node_daemon() {
+        assert!(has(NODE, "KillMode=process"));
+        assert!(has(NODE, "Delegate=yes"));
+    }
+}
