@@ -1,5 +1,5 @@
-//! Development tasks: `cargo xtask build | check | clients | demo | fuzz | generate | hostile | kill | mpi4py | numa | sim |
-//! bench`.
+//! Development tasks: `cargo xtask build | check | clients | demo | fuzz | generate | hostile | kill | mpi4py | numa |
+//! package | sim | bench`.
 
 mod bench;
 mod build;
@@ -17,6 +17,7 @@ mod kill;
 mod mpi;
 mod mpi4py;
 mod numa;
+mod package;
 mod peer;
 mod profile;
 mod selection;
@@ -44,6 +45,9 @@ cargo xtask kill              daemons of a cluster under load are killed in turn
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
 cargo xtask numa              jobs on a machine of eight NUMA domains that QEMU makes up: their cores, their memory:
                               [--muster FILE]
+cargo xtask package           packages for Debian and for distributions with RPM, one for each role of a host, and an archive, in
+                              target/package: [--debug|--quick|--muster FILE] [deb] [rpm] [archive]; [--check] installs,
+                              updates and removes them in a copy of this machine's root
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
 cargo xtask compare-selection what Slurm (where it is installed) answers to the requests of crates/sim/tests/selection,
@@ -92,6 +96,7 @@ fn run(args: &[String]) -> Result<()> {
         ["hostile" | "kill", ..] => attacks(args),
         ["mpi4py", ..] => mpi4py::run(&args[1..]),
         ["numa", ..] => numa::run(&args[1..]),
+        ["package", ..] => package::run(&args[1..]),
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "mpi", ..] => mpi::run(&args[2..]),
         ["bench", "sched"] => sim::bench_sched(),

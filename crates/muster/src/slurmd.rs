@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use muster_channel::host::is_own;
 use muster_conf::endpoint::{conf_path, controller_socket};
 use muster_conf::{AuthMethod, Config, NodeDef, expand_path};
+use muster_ctld::notify::Notify;
 use muster_node::{AgentLog, AgentOptions, NetworkOptions, SocketUnit};
 use nix::unistd::User;
 use std::fs::File;
@@ -341,5 +342,6 @@ fn start(args: Args) -> Result<ExitCode> {
     };
     let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();
+    Notify::from_environment().send("READY=1");
     muster_node::run(options, log)
 }
