@@ -18,6 +18,17 @@ pub enum Purpose {
     Node(String),
 }
 
+impl Purpose {
+    /// Reads one as it is displayed.
+    pub fn of_text(text: &str) -> Option<Purpose> {
+        match text.strip_prefix("node ") {
+            Some(name) if !name.is_empty() => Some(Purpose::Node(name.to_owned())),
+            None if text == "user" => Some(Purpose::User),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -72,11 +83,7 @@ impl Statement {
         else {
             return Err(NoStatement);
         };
-        let purpose = match purpose.strip_prefix("node ") {
-            Some(name) if !name.is_empty() => Purpose::Node(name.to_owned()),
-            None if purpose == "user" => Purpose::User,
-            _ => return Err(NoStatement),
-        };
+        let purpose = Purpose::of_text(purpose).ok_or(NoStatement)?;
         if cluster.len() > NAME_BYTES_MAX || text.len() > 2 * NAME_BYTES_MAX {
             return Err(NoStatement);
         }
