@@ -207,8 +207,10 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let listeners = Listeners::open(&socket).inspect_err(|_| failure::stopping())?;
     let node_addresses = NodeAddresses::default();
     set_addresses(&node_addresses, &read.config);
-    let network = network::prepare(&read.config, &node_addresses)
-        .inspect_err(|_| failure::stopping())?
+    let setup =
+        network::prepare(&read.config, &node_addresses).inspect_err(|_| failure::stopping())?;
+    let verifier = setup.as_ref().map(|setup| Arc::clone(&setup.verifier));
+    let network = setup
         .map(|setup| {
             let cluster = read.cluster.cluster_name.clone();
             network::start(setup, cluster, Arc::clone(&pulses.network))
@@ -241,6 +243,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         refuses_descriptors,
         node_addresses,
         network: NetworkSettings::of(&read.config),
+        verifier,
     });
     audit::start().context("no thread for the audit log")?;
     // Not a strong reference: the thread that stops the controller must be the last to have one.

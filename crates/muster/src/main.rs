@@ -21,6 +21,7 @@ mod install;
 mod logging;
 mod mpi;
 mod roles;
+mod sackd;
 mod scratch;
 mod simulate;
 mod slurm_user;
