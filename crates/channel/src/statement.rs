@@ -20,6 +20,18 @@ pub enum Purpose {
     Configuration,
 }
 
+impl Purpose {
+    /// Reads one as it is displayed.
+    pub fn of_text(text: &str) -> Option<Purpose> {
+        match text.strip_prefix("node ") {
+            Some(name) if !name.is_empty() => Some(Purpose::Node(name.to_owned())),
+            None if text == "user" => Some(Purpose::User),
+            None if text == "configuration" => Some(Purpose::Configuration),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -75,12 +87,7 @@ impl Statement {
         else {
             return Err(NoStatement);
         };
-        let purpose = match purpose.strip_prefix("node ") {
-            Some(name) if !name.is_empty() => Purpose::Node(name.to_owned()),
-            None if purpose == "user" => Purpose::User,
-            None if purpose == "configuration" => Purpose::Configuration,
-            _ => return Err(NoStatement),
-        };
+        let purpose = Purpose::of_text(purpose).ok_or(NoStatement)?;
         if cluster.len() > NAME_BYTES_MAX || text.len() > 2 * NAME_BYTES_MAX {
             return Err(NoStatement);
         }

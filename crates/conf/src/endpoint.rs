@@ -88,7 +88,11 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         hosts: scan.hosts,
         port,
         slurm_user: scan.slurm_user.unwrap_or_else(|| "root".to_owned()),
-        authentication: Authentication::parse(scan.auth_type.as_deref(), scan.auth_info.as_deref()),
+        authentication: Authentication::parse(
+            scan.auth_type.as_deref(),
+            scan.auth_info.as_deref(),
+            path.parent().unwrap_or(Path::new("/")),
+        ),
         tcp_timeout_s: scan.tcp_timeout_s.unwrap_or(TCP_TIMEOUT_S),
         srun_prolog: scan.srun_prolog,
         srun_epilog: scan.srun_epilog,

@@ -79,6 +79,12 @@ pub(crate) trait Verifier: Send + Sync {
 
     /// The address from which the agent of a node connects (`NodeAddr`); none if there is no such node.
     fn node_address(&self, node: &str) -> Option<String>;
+
+    /// Reads keys anew. If they cannot be used, those before remain.
+    ///
+    /// # Errors
+    /// They cannot be used; the text says why, and what to do.
+    fn reload(&self) -> Result<(), String>;
 }
 
 /// A connection from another host, whose user is known.

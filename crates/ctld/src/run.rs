@@ -211,8 +211,10 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     set_addresses(&node_addresses, &read.config);
     let given = GivenConfiguration::default();
     given.set(read.given.clone());
-    let network = network::prepare(&read.config, &node_addresses, &given)
-        .inspect_err(|_| failure::stopping())?
+    let setup = network::prepare(&read.config, &node_addresses, &given)
+        .inspect_err(|_| failure::stopping())?;
+    let verifier = setup.as_ref().map(|setup| Arc::clone(&setup.verifier));
+    let network = setup
         .map(|setup| {
             let cluster = read.cluster.cluster_name.clone();
             network::start(setup, cluster, Arc::clone(&pulses.network))
@@ -246,6 +248,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         node_addresses,
         given,
         network: NetworkSettings::of(&read.config),
+        verifier,
     });
     audit::start().context("no thread for the audit log")?;
     // Not a strong reference: the thread that stops the controller must be the last to have one.

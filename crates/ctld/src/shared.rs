@@ -9,7 +9,7 @@ use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
-use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, set_addresses};
+use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier, set_addresses};
 use crate::patience::Patience;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) given: GivenConfiguration,
     /// As the controller was started with.
     pub(crate) network: NetworkSettings,
+    /// What verifies connections from other hosts, if there are any.
+    pub(crate) verifier: Option<Arc<dyn Verifier>>,
 }
 
 /// The parts of a server.
@@ -93,6 +95,8 @@ pub(crate) struct Parts {
     pub(crate) given: GivenConfiguration,
     /// As the controller was started with.
     pub(crate) network: NetworkSettings,
+    /// What verifies connections from other hosts, if there are any.
+    pub(crate) verifier: Option<Arc<dyn Verifier>>,
 }
 
 impl Shared {
@@ -122,6 +126,7 @@ impl Shared {
             node_addresses: parts.node_addresses,
             given: parts.given,
             network: parts.network,
+            verifier: parts.verifier,
         }
     }
 
@@ -267,6 +272,10 @@ impl Shared {
                 "the configuration stays as it is: {} take a restart of the controller",
                 NetworkSettings::KEYS
             );
+            return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
+        }
+        if let Some(Err(why)) = self.verifier.as_ref().map(|verifier| verifier.reload()) {
+            let detail = format!("the configuration stays as it is: {why}");
             return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
         }
         set_addresses(&self.node_addresses, &read.config);

@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use muster_channel::Purpose;
-use muster_conf::{Authentication, plain_name};
+use muster_conf::{Authentication, DEFAULT_PATH, plain_name};
 use muster_proto::configuration::{ConfigurationAnswer, ConfigurationFile};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
@@ -166,7 +166,7 @@ fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure>
         .with_context(|| format!("cannot reach {server}"))
         .map_err(Failure::Later)?;
     let proof = proof::make(
-        &Authentication::parse(None, None),
+        &authentication(),
         &Ask {
             cluster: "",
             purpose: Purpose::Configuration,
@@ -210,6 +210,14 @@ fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure>
             anyhow!(e).context(format!("{server} did not say its configuration")),
         )),
     }
+}
+
+/// How this host proves who it is: by the key of auth/slurm if it has one, else by munge.
+fn authentication() -> Authentication {
+    let conf = Path::new(DEFAULT_PATH);
+    let has = |name: &str| conf.with_file_name(name).exists();
+    let has_key = has("slurm.jwks") || has("slurm.key");
+    Authentication::parse(has_key.then_some("auth/slurm"), None, conf)
 }
 
 fn dial(host: &str, port: u16) -> io::Result<TcpStream> {

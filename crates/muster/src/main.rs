@@ -23,6 +23,7 @@ mod install;
 mod logging;
 mod mpi;
 mod roles;
+mod sackd;
 mod scratch;
 mod simulate;
 mod slurm_user;

@@ -273,6 +273,7 @@ fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
         )
     })?;
     network.controllers = controllers;
+    network.key_dir = config.authentication().key_dir;
     network.auth_type = config.text("AuthType").map(str::to_owned);
     network.auth_info = config.text("AuthInfo").map(str::to_owned);
     let timeout = config.text("TCPTimeout").and_then(|text| text.parse().ok());

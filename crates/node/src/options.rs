@@ -80,6 +80,10 @@ pub struct NetworkOptions {
     /// What they connect to, with the port.
     #[n(6)]
     pub place: String,
+    /// Where the cluster's key is, with auth/slurm: the directory of slurm.conf.
+    #[n(7)]
+    #[cbor(default)]
+    pub key_dir: PathBuf,
 }
 
 impl AgentOptions {

@@ -4,7 +4,8 @@
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
 //!
 //! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, and to the agent
-//! of another node on this machine, and a credential for this node, by which a controller on another host knows it. Requests name no path but that of another agent's socket, which is looked at, and no
+//! of another node on this machine, and a credential for this node, by which a
+//! controller on another host knows it. With auth/slurm it starts the process that makes tokens for users too. Requests name no path but that of another agent's socket, which is looked at, and no
 //! descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent ends, so does the supervisor, with its
 //! status; when the supervisor is killed, the kernel kills the agent.
 
@@ -27,6 +28,7 @@ use crate::info;
 use crate::options::AgentOptions;
 use crate::role::{self, AGENT_NAME};
 use crate::root_files::open_log;
+use crate::sack::SackProcess;
 use crate::sys;
 use anyhow::Context as _;
 use launcher::Starting;
@@ -74,6 +76,10 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     network::name_host(&options, &account).context("the file that names this host")?;
     let relay = network::start_relay(&options, &account)?;
     let signals = watch_signals().context("signals")?;
+    let sack = SackProcess::start(&options).unwrap_or_else(|e| {
+        log::error!("no tokens of auth/slurm are made for users of this host: {e}");
+        None
+    });
     let order = Order {
         options: options.clone(),
         cross_memory: cross_memory.map(|found| found.to_string()),
@@ -85,6 +91,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     };
     let inherited = (&socket, relay);
     let mut supervisor = Supervisor::start(options, &order, inherited, log, &account, signals)?;
+    supervisor.sack = sack;
     let ended = supervisor.serve();
     // A client that asks now has no agent to wait for.
     drop(socket);
@@ -141,6 +148,8 @@ struct Supervisor {
     fetching: Option<i32>,
     /// It has changed since that process began.
     fetch_again: bool,
+    /// The process that makes tokens for users.
+    sack: Option<SackProcess>,
 }
 
 impl Supervisor {
@@ -190,6 +199,7 @@ impl Supervisor {
             credential: None,
             fetching: None,
             fetch_again: false,
+            sack: None,
         })
     }
 
@@ -321,6 +331,9 @@ impl Supervisor {
             }
             if self.fetching == Some(child.pid) {
                 self.configuration_fetched(child.status);
+            }
+            if let Some(sack) = &mut self.sack {
+                sack.ended(child.pid);
             }
             if let Some(starting) = self.starting.take_if(|s| s.is(child.pid)) {
                 let started = starting

@@ -65,7 +65,7 @@ pub(crate) fn prepare(
     if authentication.method == AuthMethod::None {
         if let Some(node) = other {
             bail!(
-                "node {node} is on another host, and AuthType=auth/none believes nobody there: write AuthType=auth/munge"
+                "node {node} is on another host, and AuthType=auth/none believes nobody there: write AuthType=auth/munge or auth/slurm"
             );
         }
         return Ok(None);
@@ -180,6 +180,10 @@ impl Verifier for ClusterVerifier {
             purpose: proved.statement.purpose,
             secret: proved.statement.secret,
         })
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        self.proofs.reload().map_err(|e| e.to_string())
     }
 
     fn node_address(&self, node: &str) -> Option<String> {
