@@ -407,10 +407,12 @@ fn users_of_other_hosts_are_who_the_process_with_the_key_says() {
     is_served(&hosts);
     let second = hosts.on("login", "sackd -D");
     assert!(second.contains("another process makes tokens"), "{second}");
+    let none = as_user(&hosts, "login", "scontrol token");
+    assert!(none.contains("AuthAltTypes=auth/jwt"), "{none}");
     // On nodes, slurmd has tokens made.
     let own = format!("{}/own/sack.socket", hosts.dir.display());
     let script = format!(
-        "sbatch -W -N2 -o out --wrap \"id -u; SLURM_SACK_SOCKET={own} squeue -h -o %u; srun -l hostname | sort\""
+        "sbatch -W -N2 -o out --wrap \"id -u; SLURM_SACK_SOCKET={own} squeue -h -u nobody -o %u; srun -l hostname | sort\""
     );
     let submitted = as_user(&hosts, "login", &script);
     let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap_or(submitted);
@@ -448,6 +450,14 @@ fn users_of_other_hosts_are_who_the_process_with_the_key_says() {
     is_served(&hosts);
     assert_eq!(hosts.on("login", "scontrol reconfigure"), "");
     is_served(&hosts);
+    let submitted = as_user(&hosts, "login", &script);
+    let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap_or(submitted);
+    assert_eq!(out, "65534\nnobody\n0: n1\n1: n2\n");
+    let log = fs::read_to_string(hosts.dir.join("log/n1")).unwrap();
+    assert!(
+        log.contains("muster-sack: the key of the cluster was read anew"),
+        "{log}"
+    );
     // What cannot be used changes nothing, and says so.
     hosts.write_key("slurm.jwks", "{}");
     let refused = hosts.beside_controller("scontrol reconfigure");
