@@ -94,12 +94,15 @@ inside dpkg --remove $packages >/dev/null
 for file in /usr/bin/muster /usr/bin/sinfo /usr/sbin/slurmd /usr/lib/systemd/system/slurmd.service; do is_gone $file; done
 is_there /etc/logrotate.d/slurmd
 configuration_is_kept
-say "install again, purge"
+say "install again, with an account that the site made, purge"
+inside userdel slurm
+inside useradd --system --uid 5000 slurm
 inside sh -c 'dpkg -i /tmp/newer/*.deb' >/dev/null
 works
 mkdir -p "$root/var/spool/slurmctld"
 echo job >"$root/var/spool/slurmctld/journal"
 echo line >"$root/var/log/slurm/slurmd.log"
+[ "$(inside id -u slurm)" = 5000 ] || fail "the number of slurm was changed"
 inside dpkg --purge $packages >/dev/null
 is_gone /etc/logrotate.d/slurmd
 is_gone /var/log/slurm/slurmd.log
@@ -109,6 +112,8 @@ configuration_is_kept
 say "rpm: $(rpm -qp --qf '%{NAME}-%{VERSION} ' "$newer"/*.rpm)"
 rpm -qpR "$newer"/muster-common-*.rpm | grep -q 'libc.so.6(GLIBC_' || fail "no requirement of the C library"
 rpm -qpR "$newer"/muster-client-*.rpm | grep -q '^muster-common = ' || fail "no requirement of muster-common"
+# Without what makes accounts elsewhere.
+rm -f "$root/usr/bin/systemd-sysusers" "$root/bin/systemd-sysusers"
 for user in slurm muster-agent; do inside userdel "$user" 2>/dev/null || true; done
 # This machine's packages are unknown to RPM here, so what is required is not looked for.
 rpm="rpm --dbpath /var/lib/rpm-of-check"
@@ -116,6 +121,7 @@ inside $rpm --initdb
 say "install, update, remove"
 inside sh -c "$rpm -U --nodeps /tmp/older/*.rpm"
 works
+[ "$(inside id -u slurm):$(inside id -g slurm)" = 64030:64030 ] || fail "slurm has another number"
 echo "# changed here" >>"$root/etc/logrotate.d/slurmd"
 inside sh -c "$rpm -U --nodeps /tmp/newer/*.rpm"
 works
@@ -127,9 +133,7 @@ is_there /var/spool/slurmctld/journal
 configuration_is_kept
 
 say "archive"
-mkdir "$root/tmp/archive"
-tar -xzf "$newer"/*.tar.gz -C "$root/tmp/archive" --strip-components=1
-says "slurm " /tmp/archive/usr/bin/sinfo --version
-says "slurm " /tmp/archive/usr/sbin/slurmctld -V
-says "slurm " /tmp/archive/usr/sbin/slurmd -V
+inside sh -c 'tar -xzf /tmp/newer/*.tar.gz --strip-components=1 --no-same-owner --no-overwrite-dir -C /'
+works
+configuration_is_kept
 echo "The packages can be installed, updated, removed and purged."

@@ -91,6 +91,8 @@ fn fields(release: &Release, role: &Role, architecture: &str) -> Result<String> 
         // Hosts prove to each other by it who they are; it is opened where it is needed.
         COMMON => field("Recommends", &owned(&["munge"])),
         CLIENT => field("Suggests", &owned(&["bash-completion"])),
+        // For MPI programs that srun starts.
+        "muster-slurmd" => field("Recommends", &owned(&["libpmix2"])),
         _ => field("Suggests", &owned(&["logrotate"])),
     }
     // apt removes these first. No Replaces: dpkg would then remove them after it has unpacked, and with them what this package has by

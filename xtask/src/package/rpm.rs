@@ -21,7 +21,7 @@ pub(super) fn make(release: &Release) -> Result<Vec<PathBuf>> {
     tool.arg("-bb")
         .args(["--target", &format!("{}-linux", release.processor)]);
     let payload = match release.is_small {
-        true => "w19.zstdio",
+        true => "w10.zstdio",
         false => "w1.gzdio",
     };
     for (name, value) in [
@@ -79,9 +79,11 @@ fn package(out: &mut String, release: &Release, role: &Role) -> Result<()> {
             let _ = writeln!(out, "Requires: {COMMON} = {}-1", release.version);
         }
     }
-    if name == CLIENT {
-        // What the package of this name has in others' repositories.
-        let _ = writeln!(out, "Suggests: bash-completion");
+    match name {
+        CLIENT => out.push_str("Suggests: bash-completion\n"),
+        // For MPI programs that srun starts.
+        "muster-slurmd" => out.push_str("Recommends: pmix\n"),
+        _ => {}
     }
     for other in role.rpm_conflicts {
         let _ = writeln!(out, "Conflicts: {other}");
