@@ -161,7 +161,10 @@ impl Sruns<'_> {
         let launch = self.world.ledger.launch(run.job, run.attempt)?;
         let most = u32::try_from(launch.nodes().len()).ok()?;
         let random = &mut self.world.random;
-        let nodes = random.small(1, most.max(1));
+        let nodes = match random.one_in(2) {
+            true => most.max(1),
+            false => random.small(1, most.max(1)),
+        };
         let ntasks = nodes * random.small(1, 2);
         let has_key = random.one_in(2);
         Some(StepSpec {
