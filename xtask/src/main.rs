@@ -1,5 +1,5 @@
-//! Development tasks: `cargo xtask build | check | clients | demo | fuzz | generate | hostile | kill | mpi4py | numa | sim |
-//! bench`.
+//! Development tasks: `cargo xtask build | check | clients | demo | fuzz | generate | hostile | kill | mpi4py | numa |
+//! package | sim | bench`.
 
 mod bench;
 mod build;
@@ -17,12 +17,14 @@ mod kill;
 mod mpi;
 mod mpi4py;
 mod numa;
+mod package;
 mod peer;
 mod profile;
 mod selection;
 mod sim;
 
 use anyhow::{Result, bail};
+use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask build             a release, target/release/muster: the commands linked statically inside, built twice, the
@@ -43,6 +45,9 @@ cargo xtask kill              daemons of a cluster under load are killed in turn
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
 cargo xtask numa              jobs on a machine of eight NUMA domains that QEMU makes up: their cores, their memory:
                               [--muster FILE]
+cargo xtask package           packages for Debian and for distributions with RPM, one for each role of a host, and an archive, in
+                              target/package: [--debug|--quick|--muster FILE] [deb] [rpm] [archive]; [--check] installs,
+                              updates and removes them in a copy of this machine's root
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
 cargo xtask compare-selection what Slurm (where it is installed) answers to the requests of crates/sim/tests/selection,
@@ -55,13 +60,27 @@ cargo xtask bench all         throughput, latency, memory, restart beside peers 
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
 ";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     // A process of an attack.
     #[cfg(feature = "attacks")]
     if muster_hostile::load::main() {
-        return Ok(());
+        return ExitCode::SUCCESS;
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|word| word == "--help") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("xtask: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<()> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["build"] => profile::profiled().map(|_| ()),
@@ -74,9 +93,10 @@ fn main() -> Result<()> {
         ["demo"] => demo::run(),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["generate"] => generate::run(),
-        ["hostile" | "kill", ..] => attacks(&args),
+        ["hostile" | "kill", ..] => attacks(args),
         ["mpi4py", ..] => mpi4py::run(&args[1..]),
         ["numa", ..] => numa::run(&args[1..]),
+        ["package", ..] => package::run(&args[1..]),
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "mpi", ..] => mpi::run(&args[2..]),
         ["bench", "sched"] => sim::bench_sched(),
@@ -85,7 +105,7 @@ fn main() -> Result<()> {
         [peer::INSIDE, ..] => peer::burst(&args[1..]),
         [peer::IN_TURNS, ..] => peer::in_turns(&args[1..]),
         [bench::ASK, ..] => bench::asks(&args[1..]),
-        [] | ["help" | "--help"] => {
+        [] | ["help"] => {
             print!("{HELP}");
             Ok(())
         }

@@ -26,7 +26,7 @@ pub mod mail;
 mod mail_address;
 mod network;
 pub mod node_link;
-mod notify;
+pub mod notify;
 pub mod outbox;
 mod passed;
 pub mod patience;

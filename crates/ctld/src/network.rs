@@ -5,9 +5,11 @@
 //! Who connects is a stranger until the credential is verified: strangers are bounded in number, bytes and time, and wait
 //! only for each other.
 
+mod configuration;
 mod names;
 mod setup;
 
+pub(crate) use configuration::{GivenConfiguration, read_given, version_of};
 pub(crate) use setup::{
     NO_USER_TOKENS, NetworkSettings, NodeAddresses, Setup, prepare, set_addresses,
 };
@@ -111,11 +113,20 @@ pub(crate) struct Arrival {
     pub(crate) origin: Origin,
 }
 
+/// Who has proved who he is.
+enum Identified {
+    /// A connection for the event loop.
+    Arrival(Arrival),
+    /// This host's end of the connection of a host that gets the configuration.
+    Host(UnixStream),
+}
+
 /// Starts the thread. Gives where connections arrive.
 pub(crate) fn start(
     Setup {
         listeners,
         verifier,
+        configuration,
     }: Setup,
     cluster: String,
     pulse: Arc<Pulse>,
@@ -134,6 +145,7 @@ pub(crate) fn start(
         let network = Rc::new(Network {
             cluster,
             verifier,
+            configuration,
             arrivals,
             server: ChannelServer::new(STRANGERS, STRANGER_MAX, LOG),
             verifying: Semaphore::new(VERIFIED_MAX),
@@ -148,6 +160,7 @@ pub(crate) fn start(
 struct Network {
     cluster: String,
     verifier: Arc<dyn Verifier>,
+    configuration: GivenConfiguration,
     arrivals: mpsc::Sender<Arrival>,
     server: Rc<ChannelServer>,
     verifying: Semaphore,
@@ -196,11 +209,16 @@ impl Network {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = read_opening(&mut tcp).await?;
         match self.identify(&opening, from).await {
-            Ok((arrival, local, answer, channel)) => {
+            Ok((identified, local, answer, channel)) => {
                 let sent = tcp.write_all(&answer).await;
                 sent.map_err(|e| e.to_string())?;
-                let taken = self.arrivals.send(arrival).await;
-                taken.map_err(|_| "the controller stops".to_owned())?;
+                match identified {
+                    Identified::Arrival(arrival) => {
+                        let taken = self.arrivals.send(arrival).await;
+                        taken.map_err(|_| "the controller stops".to_owned())?;
+                    }
+                    Identified::Host(stream) => self.configuration.give(stream)?,
+                }
                 Ok((local, tcp, channel))
             }
             Err(why) => {
@@ -216,7 +234,7 @@ impl Network {
         self: &Rc<Network>,
         opening: &Opening,
         from: SocketAddr,
-    ) -> Result<(Arrival, tokio::net::UnixStream, Vec<u8>, Channel), String> {
+    ) -> Result<(Identified, tokio::net::UnixStream, Vec<u8>, Channel), String> {
         let verified = self.verify(opening, from.ip()).await?;
         let accepted = Responder::accept(opening, &verified.secret);
         let (responder, hello) = accepted.map_err(|e| match opening.scheme {
@@ -230,6 +248,10 @@ impl Network {
             .map_err(|refusal| refusal.detail)?;
         let node = match &verified.purpose {
             Purpose::User => None,
+            Purpose::Configuration => {
+                self.configuration.check(verified.uid)?;
+                None
+            }
             Purpose::Node(name) => {
                 self.check_node(name, from.ip()).await?;
                 Some(name.clone())
@@ -250,6 +272,9 @@ impl Network {
             Ok::<_, io::Error>((near, tokio::net::UnixStream::from_std(far)?))
         };
         let (stream, local) = pair().map_err(|e| e.to_string())?;
+        if verified.purpose == Purpose::Configuration {
+            return Ok((Identified::Host(stream), local, answer, channel));
+        }
         let arrival = Arrival {
             stream,
             peer: Peer {
@@ -262,7 +287,7 @@ impl Network {
                 node,
             },
         };
-        Ok((arrival, local, answer, channel))
+        Ok((Identified::Arrival(arrival), local, answer, channel))
     }
 
     /// Has the credential verified, after others of the same address and in turn with those of other addresses.

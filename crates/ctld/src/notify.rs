@@ -1,4 +1,4 @@
-//! sd_notify(3): tells the service manager that started the controller that it is ready, lives, or stops. One datagram
+//! sd_notify(3): tells the service manager that started a daemon that it is ready, lives, or stops. One datagram
 //! each; without a service manager nothing is sent.
 
 use std::os::linux::net::SocketAddrExt;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Where the service manager listens.
 #[derive(Debug, Default)]
-pub(crate) struct Notify {
+pub struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
     /// The interval of its watchdog, and when it was notified last.
     watchdog: Option<(Duration, Mutex<Instant>)>,
@@ -16,7 +16,7 @@ pub(crate) struct Notify {
 
 impl Notify {
     /// Reads the environment (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
-    pub(crate) fn from_environment() -> Notify {
+    pub fn from_environment() -> Notify {
         let text = |name: &str| std::env::var(name).ok();
         let Some(address) = text("NOTIFY_SOCKET").as_deref().and_then(address) else {
             return Notify::default();
@@ -28,7 +28,7 @@ impl Notify {
 
     fn to(address: SocketAddr, watchdog_usec: Option<u64>) -> Notify {
         let socket = UnixDatagram::unbound().and_then(|socket| {
-            // The controller never waits for the service manager.
+            // A daemon never waits for the service manager.
             socket.set_nonblocking(true)?;
             Ok(socket)
         });
@@ -42,7 +42,7 @@ impl Notify {
     }
 
     /// Sends a state.
-    pub(crate) fn send(&self, state: &str) {
+    pub fn send(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
             let _ = socket.send_to_addr(state.as_bytes(), address);
         }

@@ -68,10 +68,10 @@ fn of_daemon(daemon: &'static crate::flags::Daemon) -> Command {
                 long: match f.letter {
                     'h' => "help",
                     'V' => "version",
-                    _ => "",
+                    _ => f.long,
                 },
                 also: Vec::new(),
-                short: Some(f.letter),
+                short: f.is_short.then_some(f.letter),
                 arg: if f.value.is_empty() {
                     Arg::None
                 } else {

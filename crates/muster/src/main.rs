@@ -7,6 +7,7 @@ mod say;
 
 mod bench;
 mod cluster;
+mod conf_owner;
 mod controller_host;
 mod daemon;
 mod doctor;
@@ -14,6 +15,7 @@ mod emulate;
 mod flags;
 mod generate;
 mod given_conf;
+mod given_configuration;
 mod heap;
 mod help;
 mod home;

@@ -144,6 +144,10 @@ struct Supervisor {
     starting: Option<Starting>,
     /// The process that makes a credential.
     credential: Option<i32>,
+    /// The process that gets the configuration.
+    fetching: Option<i32>,
+    /// It has changed since that process began.
+    fetch_again: bool,
     /// The process that makes tokens for users.
     sack: Option<SackProcess>,
 }
@@ -193,6 +197,8 @@ impl Supervisor {
             log,
             starting: None,
             credential: None,
+            fetching: None,
+            fetch_again: false,
             sack: None,
         })
     }
@@ -229,10 +235,54 @@ impl Supervisor {
                 let made = self.start_credential(*secret);
                 answer(&self.controller, number, made);
             }
+            SupervisorRequest::Configuration => self.fetch_configuration(),
             SupervisorRequest::Peer { number, path } => {
                 let connected = connect_to_peer(&path, &self.options.name);
                 answer(&self.peers, number, connected);
             }
+        }
+    }
+
+    /// Has the configuration fetched anew, if this node's comes from the controller: one process at a time.
+    fn fetch_configuration(&mut self) {
+        if self.options.fetch.is_empty() {
+            return;
+        }
+        if self.fetching.is_some() {
+            self.fetch_again = true;
+            return;
+        }
+        let words: Vec<&str> = self.options.fetch.iter().map(String::as_str).collect();
+        let start = role::Start {
+            words: &words,
+            environment: Vec::new(),
+            user: &User {
+                uid: nix::unistd::geteuid().as_raw(),
+                gid: nix::unistd::getegid().as_raw(),
+                ..User::default()
+            },
+            order: Vec::new(),
+            errors: Some(libc::STDERR_FILENO),
+            kept: Vec::new(),
+            outlives: false,
+        };
+        match start.start() {
+            Ok(pid) => self.fetching = Some(pid),
+            Err(e) => log::error!("the configuration cannot be fetched: {e}"),
+        }
+    }
+
+    fn configuration_fetched(&mut self, status: i32) {
+        self.fetching = None;
+        match status {
+            0 => log::info!("the controller's configuration is in {}", self.options.conf),
+            _ => log::error!(
+                "the configuration was not fetched; that in {} is an earlier one",
+                self.options.conf
+            ),
+        }
+        if std::mem::take(&mut self.fetch_again) {
+            self.fetch_configuration();
         }
     }
 
@@ -278,6 +328,9 @@ impl Supervisor {
             }
             if self.credential == Some(child.pid) {
                 self.credential = None;
+            }
+            if self.fetching == Some(child.pid) {
+                self.configuration_fetched(child.status);
             }
             if let Some(sack) = &mut self.sack {
                 sack.ended(child.pid, self.log.file.as_ref());
@@ -410,6 +463,8 @@ mod tests {
             launcher_program: None,
             slurmd_user: String::new(),
             network: Default::default(),
+            conf: String::new(),
+            fetch: Vec::new(),
         };
         let serves = |listener: &UnixListener| {
             let (mut accepted, _) = listener.accept().unwrap();

@@ -268,7 +268,8 @@ fn first(handle: *mut c_void, names: &[&CStr]) -> *mut c_void {
 pub(crate) fn fixed<const N: usize>(text: &str) -> [c_char; N] {
     let mut out = [0; N];
     for (to, from) in out[..N - 1].iter_mut().zip(text.bytes()) {
-        *to = from.cast_signed();
+        // A C char has a sign on some processors and none on others.
+        *to = c_char::from_ne_bytes([from]);
     }
     out
 }
@@ -278,7 +279,7 @@ pub(crate) fn unfixed(name: &[c_char]) -> String {
     let bytes: Vec<u8> = name
         .iter()
         .take_while(|c| **c != 0)
-        .map(|c| c.cast_unsigned())
+        .flat_map(|c| c.to_ne_bytes())
         .collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -1,6 +1,6 @@
 //! Whether and where the controller listens for other hosts, by slurm.conf.
 
-use super::{Verified, Verifier};
+use super::{GivenConfiguration, Verified, Verifier};
 use anyhow::{Context as _, Result, bail};
 use log::{info, warn};
 use muster_channel::host::is_own;
@@ -46,6 +46,7 @@ impl NetworkSettings {
 pub(crate) struct Setup {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) verifier: Arc<dyn Verifier>,
+    pub(crate) configuration: GivenConfiguration,
 }
 
 /// Takes `NodeAddr` of all nodes.
@@ -60,7 +61,11 @@ pub(crate) fn set_addresses(addresses: &NodeAddresses, config: &Config) {
 ///
 /// # Errors
 /// A node is on another host and AuthType is given, and nothing could be believed that it says, or the port is taken.
-pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Option<Setup>> {
+pub(crate) fn prepare(
+    config: &Config,
+    addresses: &NodeAddresses,
+    configuration: &GivenConfiguration,
+) -> Result<Option<Setup>> {
     let authentication = config.authentication();
     let other = remote_node(config);
     if authentication.method == AuthMethod::None
@@ -112,6 +117,7 @@ pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Opti
     };
     Ok(Some(Setup {
         listeners,
+        configuration: configuration.clone(),
         verifier: Arc::new(ClusterVerifier {
             proofs,
             user_tokens,

@@ -240,3 +240,25 @@ fn the_service_manager_is_told() {
     );
     assert_eq!(c.start_controller().code, 0);
 }
+
+#[test]
+fn the_service_manager_of_a_node_is_told() {
+    let c = Cluster::start(1, 1);
+    c.kill(c.agent("n1"));
+    c.ok("command -v python3");
+    c.write(
+        "manager.py",
+        "import os, socket, subprocess, sys\n\
+         s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n\
+         s.bind('\\0muster-node-e2e-%d' % os.getpid())\n\
+         env = dict(os.environ, NOTIFY_SOCKET='@muster-node-e2e-%d' % os.getpid())\n\
+         slurmd = subprocess.Popen(['slurmd', '-D', '-N', 'n1'], env=env, stderr=subprocess.DEVNULL)\n\
+         s.settimeout(60)\n\
+         seen = s.recv(100).decode()\n\
+         subprocess.run(['srun', '-N1', 'true'], check=True)\n\
+         slurmd.terminate()\n\
+         slurmd.wait()\n\
+         print(seen)\n",
+    );
+    assert_eq!(c.ok("python3 manager.py").trim(), "READY=1");
+}

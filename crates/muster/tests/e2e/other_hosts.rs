@@ -10,13 +10,17 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long something may take to happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The hosts, by their last number in the network.
-const HOSTS: [(&str, u8); 4] = [("ctl", 1), ("login", 2), ("n1", 3), ("n2", 4)];
+const HOSTS: [(&str, u8); 5] = [("ctl", 1), ("login", 2), ("n1", 3), ("n2", 4), ("n3", 5)];
+
+/// Clusters of this process so far.
+static CLUSTERS: AtomicU32 = AtomicU32::new(0);
 
 /// How hosts know each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,8 @@ const AS_USER: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 /// All of it, until it is dropped.
 struct Hosts {
     auth: Auth,
+    /// More lines of slurm.conf.
+    lines: &'static str,
     dir: PathBuf,
     /// Begins the names of network name spaces and links.
     tag: String,
@@ -56,13 +62,26 @@ fn ok(script: &str) {
 impl Hosts {
     /// Nothing where this host lacks what that takes.
     fn start(auth: Auth) -> Option<Hosts> {
-        let id = std::process::id();
+        let mut hosts = Hosts::prepared(auth, "", |_| {})?;
+        for node in ["n1", "n2"] {
+            let daemon = hosts.daemon(node, &format!("slurmd -D -N {node}"));
+            hosts.daemons.push(daemon);
+        }
+        hosts.until("nodes are idle", || {
+            hosts.on("login", "sinfo -h -o %D:%t").contains("2:idle")
+        });
+        Some(hosts)
+    }
+
+    /// A controller with more lines of slurm.conf, and nodes that are down.
+    fn prepared(auth: Auth, lines: &'static str, prepare: impl Fn(&Path)) -> Option<Hosts> {
+        let (id, nth) = (std::process::id(), CLUSTERS.fetch_add(1, Ordering::Relaxed));
         let (letter, needed) = match auth {
             Auth::Munge => ("m", "munged"),
             Auth::Slurm => ("s", "setpriv"),
             Auth::SlurmAndTokens => ("j", "setpriv"),
         };
-        let tag = format!("{letter}{}", id % 100_000);
+        let tag = format!("{letter}{}{nth}", id % 100_000);
         let look = format!("ip netns list && command -v {needed}");
         if !nix::unistd::geteuid().is_root() || !sh(&look).status.success() {
             eprintln!("not root, or no ip or {needed} is there: this test looked at nothing");
@@ -81,6 +100,7 @@ impl Hosts {
         ));
         let mut hosts = Hosts {
             auth,
+            lines,
             dir,
             tag,
             daemons: Vec::new(),
@@ -91,19 +111,12 @@ impl Hosts {
             "a key that all hosts have, long enough for munge",
             "the key of somebody else's hosts, as long as it must be",
         );
-        for (host, words) in [
-            ("ctl", "slurmctld -D"),
-            ("n1", "slurmd -D -N n1"),
-            ("n2", "slurmd -D -N n2"),
-        ] {
-            let daemon = hosts.daemon(host, words);
-            if host == "ctl" {
-                hosts.controller = daemon.id();
-            }
-            hosts.daemons.push(daemon);
-        }
-        hosts.until("nodes are idle", || {
-            hosts.on("login", "sinfo -h -o %D:%t").contains("2:idle")
+        prepare(&hosts.dir);
+        let controller = hosts.daemon("ctl", "slurmctld -D");
+        hosts.controller = controller.id();
+        hosts.daemons.push(controller);
+        hosts.until("the controller is up", || {
+            hosts.on("login", "scontrol ping").ends_with("is UP")
         });
         Some(hosts)
     }
@@ -218,7 +231,8 @@ impl Hosts {
              SlurmdLogFile={dir}/log/%n\nAccountingStorageType=accounting_storage/slurmdbd\n\
              NodeName=n1 NodeAddr=10.91.0.3 CPUs=2 RealMemory=500\n\
              NodeName=n2 NodeAddr=10.91.0.4 CPUs=2 RealMemory=500\n\
-             PartitionName=batch Nodes=ALL Default=YES\n"
+             PartitionName=batch Nodes=ALL Default=YES\n{}",
+            self.lines
         );
         fs::write(self.dir.join(name), text).unwrap();
     }
@@ -384,6 +398,52 @@ fn jobs_and_steps_run_on_other_hosts_for_who_proves_who_he_is() {
     let refused = hosts.show_wrong_keys("login", job, 2100);
     assert_eq!(refused, 2100);
     assert_eq!(hosts.on("login", "srun -w n1 -n1 --mem=50 hostname"), "n1");
+}
+
+/// A host without any file of the cluster: the controller gives it the configuration, and commands there find it.
+#[test]
+fn a_host_without_files_gets_the_configuration_from_the_controller() {
+    let lines = "SlurmctldParameters=enable_configless\nProlog=prolog.sh\nInclude nodes.conf\n";
+    let Some(hosts) = Hosts::prepared(Auth::Munge, lines, |dir| {
+        let node = "NodeName=n3 NodeAddr=10.91.0.5 CPUs=2 RealMemory=500\n";
+        fs::write(dir.join("nodes.conf"), node).unwrap();
+        let prolog = format!("#!/bin/sh\nhostname >> {}/log/prolog\n", dir.display());
+        fs::write(dir.join("prolog.sh"), prolog).unwrap();
+        ok(&format!("chmod 755 {}/prolog.sh", dir.display()));
+    }) else {
+        return;
+    };
+    // On this host there is only munge's socket, and the address of the controller.
+    let own = format!(
+        "mount -t tmpfs run /run; mkdir /run/munge; ln -s {}/munge/socket /run/munge/munge.socket.2; unset SLURM_CONF",
+        hosts.dir.display()
+    );
+    let stranger = format!("{own}; setpriv --reuid 65534 muster config fetch n1:6817,ctl tmp root");
+    let refused = hosts.on("n3", &stranger);
+    assert!(
+        refused.contains("may not have the configuration"),
+        "{refused}"
+    );
+    let nodes = hosts.dir.join("nodes.conf");
+    let script = format!(
+        "{own}; slurmd -D -N n3 --conf-server n1:6817,ctl --conf-user=root & \
+         timeout 30 bash -c 'until sinfo -h -n n3 -o %t | grep -q idle; do sleep 0.1; done'; \
+         echo '# changed' >> {nodes}; scontrol reconfigure; timeout 30 bash -c 'until grep -q changed /run/slurm/conf/nodes.conf; do sleep 0.1; done'; \
+         ls -L /run/slurm/conf; srun -w n3 bash -c 'hostname; echo $SLURM_CONF'; kill %1; wait",
+        nodes = nodes.display()
+    );
+    let said = hosts.on("n3", &script);
+    for line in [
+        "nodes.conf",
+        "prolog.sh",
+        "slurm.conf",
+        "n3",
+        "/run/slurm/conf/slurm.conf",
+    ] {
+        assert!(said.lines().any(|said| said == line), "{line}: {said}");
+    }
+    let prolog = fs::read_to_string(hosts.dir.join("log/prolog")).unwrap();
+    assert_eq!(prolog, "n3\n");
 }
 
 #[test]

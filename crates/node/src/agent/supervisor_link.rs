@@ -39,6 +39,13 @@ impl Dialer {
         self.ask(0, &SupervisorRequest::Controller).await
     }
 
+    /// Says that the controller gives another configuration.
+    pub(super) fn note_configuration(&self) {
+        if let Err(e) = self.requests.send(&SupervisorRequest::Configuration) {
+            log::error!("the configuration is not fetched: {e}");
+        }
+    }
+
     /// A credential for this node, which has this secret in it, or one of its own. Numbers are not zero, and each is another one.
     pub(super) async fn make_credential(
         &self,

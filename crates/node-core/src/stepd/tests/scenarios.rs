@@ -545,7 +545,12 @@ fn tasks_that_cannot_be_started_end_the_step() {
     world.wake_up(ALL);
     let is_line = |m: &FromStepd| matches!(m, FromStepd::Message(line) if line.contains("cannot start tasks"));
     assert_eq!(world.has_received(is_line), 1);
-    assert_eq!(world.end_of(STEP).state, JobState::Cancelled);
+    let one = ExitStatus { code: 1, signal: 0 };
+    let fails =
+        |m: &FromStepd| matches!(m, FromStepd::Failed { task: 0, exit, .. } if *exit == one);
+    assert_eq!(world.has_received(fails), 1);
+    let end = world.end_of(STEP);
+    assert_eq!((end.state, end.exit), (JobState::Failed, one));
 }
 
 impl World {
