@@ -214,10 +214,15 @@ fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure>
 
 /// How this host proves who it is: by the key of auth/slurm if it has one, else by munge.
 fn authentication() -> Authentication {
-    let conf = Path::new(DEFAULT_PATH);
-    let has = |name: &str| conf.with_file_name(name).exists();
+    let usual = Path::new(DEFAULT_PATH).parent();
+    authentication_by(usual.unwrap_or(Path::new("/")))
+}
+
+/// The same, with keys in this directory.
+fn authentication_by(key_dir: &Path) -> Authentication {
+    let has = |name: &str| key_dir.join(name).exists();
     let has_key = has("slurm.jwks") || has("slurm.key");
-    Authentication::parse(has_key.then_some("auth/slurm"), None, conf)
+    Authentication::parse(has_key.then_some("auth/slurm"), None, key_dir)
 }
 
 fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
@@ -309,6 +314,18 @@ fn write(target: &Path, file: &ConfigurationFile) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_conf::AuthMethod;
+
+    #[test]
+    fn a_host_with_the_key_of_the_cluster_uses_it() {
+        let dir = std::env::temp_dir().join(format!("muster-given-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        assert_eq!(authentication_by(&dir).method, AuthMethod::Munge);
+        fs::write(dir.join("slurm.key"), [1; 32]).unwrap();
+        let found = authentication_by(&dir);
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!((found.method, found.key_dir), (AuthMethod::Slurm, dir));
+    }
 
     #[test]
     fn a_server_is_a_host_with_a_port() {

@@ -20,8 +20,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// A process that lived less is not started again.
+/// A process that lived less has failed.
 const LIFE_MIN: Duration = Duration::from_secs(10);
+/// After so many that failed, one after another, no other is started.
+const FAILURES_MAX: u32 = 5;
 
 /// What it is to do.
 #[derive(Debug, Encode, Decode)]
@@ -43,6 +45,7 @@ pub(crate) struct SackProcess {
     order: Vec<u8>,
     pid: Option<i32>,
     began: Instant,
+    failures: u32,
 }
 
 impl SackProcess {
@@ -72,6 +75,7 @@ impl SackProcess {
             order: minicbor::to_vec(&order).map_err(io::Error::other)?,
             pid: None,
             began: Instant::now(),
+            failures: 0,
         };
         process.execute(log)?;
         Ok(Some(process))
@@ -104,9 +108,13 @@ impl SackProcess {
             return;
         }
         self.pid = None;
-        if self.began.elapsed() < LIFE_MIN {
+        self.failures = match self.began.elapsed() < LIFE_MIN {
+            true => self.failures + 1,
+            false => 0,
+        };
+        if self.failures >= FAILURES_MAX {
             log::error!(
-                "the process that makes tokens of auth/slurm for users of this host has ended, and is not started again: \
+                "the process that makes tokens of auth/slurm for users of this host has failed {FAILURES_MAX} times, and is not started again: \
                  commands here need it; restart slurmd"
             );
             return;

@@ -80,12 +80,25 @@ pub struct KeyFiles {
 }
 
 impl KeyFiles {
-    /// The files of a directory, which is that of slurm.conf.
+    /// The files of a directory, which is that of slurm.conf; those of the usual one if there are none. A slurm.conf that was
+    /// fetched has no key beside it.
     pub fn of_directory(dir: &Path) -> KeyFiles {
-        KeyFiles {
+        KeyFiles::find(dir, Path::new("/etc/slurm"))
+    }
+
+    fn find(dir: &Path, usual: &Path) -> KeyFiles {
+        let [own, other] = [dir, usual].map(|dir| KeyFiles {
             key: dir.join("slurm.key"),
             jwks: dir.join("slurm.jwks"),
+        });
+        match !own.exist() && other.exist() {
+            true => other,
+            false => own,
         }
+    }
+
+    fn exist(&self) -> bool {
+        [&self.key, &self.jwks].iter().any(|path| path.exists())
     }
 }
 
@@ -412,6 +425,17 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(matches!(place.read(), Err(KeyError::NoFile(_))));
+    }
+
+    #[test]
+    fn a_configuration_without_a_key_beside_it_leads_to_the_usual_one() {
+        let (own, usual) = (Place::new("fetched"), Place::new("usual"));
+        let find = || KeyFiles::find(&own.0, &usual.0).key;
+        assert_eq!(find(), own.0.join("slurm.key"), "it is named in the error");
+        usual.write("slurm.jwks", b"", 0o600);
+        assert_eq!(find(), usual.0.join("slurm.key"));
+        own.write("slurm.key", b"", 0o600);
+        assert_eq!(find(), own.0.join("slurm.key"));
     }
 
     #[test]

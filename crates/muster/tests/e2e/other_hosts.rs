@@ -471,12 +471,16 @@ fn users_of_other_hosts_are_who_the_process_with_the_key_says() {
     assert!(none.contains("AuthAltTypes=auth/jwt"), "{none}");
     // On nodes, slurmd has tokens made.
     let own = format!("{}/own/sack.socket", hosts.dir.display());
-    let script = format!(
-        "sbatch -W -N2 -o out --wrap \"id -u; SLURM_SACK_SOCKET={own} squeue -h -u nobody -o %u; srun -l hostname | sort\""
-    );
-    let submitted = as_user(&hosts, "login", &script);
-    let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap_or(submitted);
-    assert_eq!(out, "65534\nnobody\n0: n1\n1: n2\n");
+    let ask = "squeue -h -u nobody -o %u";
+    let run_job = |ask: &str| {
+        let script = format!(
+            "sbatch -W -N2 -o out --wrap \"id -u; export SLURM_SACK_SOCKET={own}; {ask}; srun -l hostname | sort\""
+        );
+        let submitted = as_user(&hosts, "login", &format!("rm -f out; {script}"));
+        let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap_or(submitted);
+        assert_eq!(out, "65534\nnobody\n0: n1\n1: n2\n");
+    };
+    run_job(ask);
     let steps = as_user(
         &hosts,
         "login",
@@ -510,14 +514,18 @@ fn users_of_other_hosts_are_who_the_process_with_the_key_says() {
     is_served(&hosts);
     assert_eq!(hosts.on("login", "scontrol reconfigure"), "");
     is_served(&hosts);
-    let submitted = as_user(&hosts, "login", &script);
-    let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap_or(submitted);
-    assert_eq!(out, "65534\nnobody\n0: n1\n1: n2\n");
+    run_job(ask);
     let log = fs::read_to_string(hosts.dir.join("log/n1")).unwrap();
     assert!(
         log.contains("muster-sack: the key of the cluster was read anew"),
         "{log}"
     );
+    // The process of the node is started again.
+    ok(&format!(
+        "for p in $(ip netns pids {}n1); do grep -q '^muster-sack' /proc/$p/cmdline && kill -9 $p && exit; done; exit 1",
+        hosts.tag
+    ));
+    run_job(&format!("until {ask} 2>/dev/null; do sleep 0.1; done"));
     // What cannot be used changes nothing, and says so.
     hosts.write_key("slurm.jwks", "{}");
     let refused = hosts.beside_controller("scontrol reconfigure");
