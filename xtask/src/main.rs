@@ -24,6 +24,7 @@ mod selection;
 mod sim;
 
 use anyhow::{Result, bail};
+use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask build             a release, target/release/muster: the commands linked statically inside, built twice, the
@@ -59,13 +60,27 @@ cargo xtask bench all         throughput, latency, memory, restart beside peers 
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
 ";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     // A process of an attack.
     #[cfg(feature = "attacks")]
     if muster_hostile::load::main() {
-        return Ok(());
+        return ExitCode::SUCCESS;
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|word| word == "--help") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("xtask: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<()> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["build"] => profile::profiled().map(|_| ()),
@@ -78,7 +93,7 @@ fn main() -> Result<()> {
         ["demo"] => demo::run(),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["generate"] => generate::run(),
-        ["hostile" | "kill", ..] => attacks(&args),
+        ["hostile" | "kill", ..] => attacks(args),
         ["mpi4py", ..] => mpi4py::run(&args[1..]),
         ["numa", ..] => numa::run(&args[1..]),
         ["package", ..] => package::run(&args[1..]),
@@ -90,7 +105,7 @@ fn main() -> Result<()> {
         [peer::INSIDE, ..] => peer::burst(&args[1..]),
         [peer::IN_TURNS, ..] => peer::in_turns(&args[1..]),
         [bench::ASK, ..] => bench::asks(&args[1..]),
-        [] | ["help" | "--help"] => {
+        [] | ["help"] => {
             print!("{HELP}");
             Ok(())
         }

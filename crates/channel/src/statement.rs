@@ -16,6 +16,20 @@ pub enum Purpose {
     User,
     /// The agent of this node, and nobody else, whatever the maker's rights.
     Node(String),
+    /// Himself, to get the configuration and nothing else: of whichever cluster, since that is not known without it.
+    Configuration,
+}
+
+impl Purpose {
+    /// Reads one as it is displayed.
+    pub fn of_text(text: &str) -> Option<Purpose> {
+        match text.strip_prefix("node ") {
+            Some(name) if !name.is_empty() => Some(Purpose::Node(name.to_owned())),
+            None if text == "user" => Some(Purpose::User),
+            None if text == "configuration" => Some(Purpose::Configuration),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Purpose {
@@ -23,6 +37,7 @@ impl fmt::Display for Purpose {
         match self {
             Purpose::User => f.write_str("user"),
             Purpose::Node(name) => write!(f, "node {name}"),
+            Purpose::Configuration => f.write_str("configuration"),
         }
     }
 }
@@ -72,11 +87,7 @@ impl Statement {
         else {
             return Err(NoStatement);
         };
-        let purpose = match purpose.strip_prefix("node ") {
-            Some(name) if !name.is_empty() => Purpose::Node(name.to_owned()),
-            None if purpose == "user" => Purpose::User,
-            _ => return Err(NoStatement),
-        };
+        let purpose = Purpose::of_text(purpose).ok_or(NoStatement)?;
         if cluster.len() > NAME_BYTES_MAX || text.len() > 2 * NAME_BYTES_MAX {
             return Err(NoStatement);
         }
@@ -94,7 +105,11 @@ mod tests {
 
     #[test]
     fn a_statement_is_read_as_it_was_made() {
-        for purpose in [Purpose::User, Purpose::Node("n1".to_owned())] {
+        for purpose in [
+            Purpose::User,
+            Purpose::Node("n1".to_owned()),
+            Purpose::Configuration,
+        ] {
             let statement = Statement {
                 cluster: "c".to_owned(),
                 purpose,

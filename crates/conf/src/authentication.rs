@@ -1,7 +1,7 @@
 //! How users and daemons of different hosts prove who they are: `AuthType` and `AuthInfo`.
 
 use crate::model::Config;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `AuthType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,11 +24,18 @@ pub struct Authentication {
     pub socket: Option<PathBuf>,
     /// `ttl=`: how long a credential is good for, seconds; the method's own time if absent.
     pub ttl_s: Option<u32>,
+    /// Where slurm.key or slurm.jwks is: the directory of slurm.conf.
+    pub key_dir: PathBuf,
 }
 
 impl Authentication {
-    /// Reads both values as slurm.conf has them. What cannot be is what `muster config check` finds; here it is left out.
-    pub fn parse(auth_type: Option<&str>, auth_info: Option<&str>) -> Authentication {
+    /// Reads both values as the slurm.conf of this directory has them. What cannot be is what `muster config check` finds; here
+    /// it is left out.
+    pub fn parse(
+        auth_type: Option<&str>,
+        auth_info: Option<&str>,
+        key_dir: &Path,
+    ) -> Authentication {
         let method = auth_type.map_or("munge", |text| text.strip_prefix("auth/").unwrap_or(text));
         let mut found = Authentication {
             method: match method.to_ascii_lowercase().as_str() {
@@ -36,6 +43,7 @@ impl Authentication {
                 "none" => AuthMethod::None,
                 _ => AuthMethod::Munge,
             },
+            key_dir: key_dir.to_owned(),
             ..Authentication::default()
         };
         for option in auth_info.unwrap_or("").split(',') {
@@ -58,7 +66,8 @@ impl Authentication {
 impl Config {
     /// `AuthType` with its options.
     pub fn authentication(&self) -> Authentication {
-        Authentication::parse(self.text("AuthType"), self.text("AuthInfo"))
+        let key_dir = self.path.parent().unwrap_or(Path::new("/"));
+        Authentication::parse(self.text("AuthType"), self.text("AuthInfo"), key_dir)
     }
 }
 
@@ -68,8 +77,9 @@ mod tests {
 
     #[test]
     fn both_keys_are_read_as_slurm_reads_them() {
-        let parse = Authentication::parse;
-        assert_eq!(parse(None, None), Authentication::default());
+        let parse = |kind, info| Authentication::parse(kind, info, Path::new("/etc/slurm"));
+        assert_eq!(parse(None, None).method, AuthMethod::Munge);
+        assert_eq!(parse(None, None).key_dir, Path::new("/etc/slurm"));
         assert_eq!(parse(Some("auth/slurm"), None).method, AuthMethod::Slurm);
         assert_eq!(parse(Some("auth/none"), None).method, AuthMethod::None);
         let munge = parse(

@@ -11,6 +11,9 @@ use crate::{Config, files, topology};
 /// Where Slurm looks without `SLURM_CONF`.
 pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";
 
+/// Where `slurmd --conf-server` keeps what the controller gives.
+pub(crate) const GIVEN_PATH: &str = "/run/slurm/conf/slurm.conf";
+
 /// Why there is no configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
@@ -19,13 +22,13 @@ pub enum FindError {
     NotThere(PathBuf),
     /// There is neither.
     #[error(
-        "there is no {DEFAULT_PATH} and SLURM_CONF is not set; fetching the configuration from \
-         the controller (\"configless\") is not implemented yet: set SLURM_CONF to a slurm.conf"
+        "there is neither {DEFAULT_PATH} nor {GIVEN_PATH}, where 'slurmd --conf-server' keeps what the controller gives, and \
+         SLURM_CONF is not set: set SLURM_CONF to a slurm.conf"
     )]
     Nothing,
 }
 
-/// The slurm.conf to use: that of `SLURM_CONF`, else `/etc/slurm/slurm.conf`.
+/// The slurm.conf to use: that of `SLURM_CONF`, else `/etc/slurm/slurm.conf`, else what the controller has given this host.
 pub fn find_config() -> Result<PathBuf, FindError> {
     find_config_in(
         std::env::var_os("SLURM_CONF").map(PathBuf::from),
@@ -41,6 +44,7 @@ fn find_config_in(
         Some(path) if exists(&path) => Ok(path),
         Some(path) => Err(FindError::NotThere(path)),
         None if exists(Path::new(DEFAULT_PATH)) => Ok(DEFAULT_PATH.into()),
+        None if exists(Path::new(GIVEN_PATH)) => Ok(GIVEN_PATH.into()),
         None => Err(FindError::Nothing),
     }
 }

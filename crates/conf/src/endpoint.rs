@@ -2,6 +2,7 @@
 //! an hour and need three keys of a file that may describe ten thousand nodes.
 
 use crate::authentication::Authentication;
+use crate::check::{DEFAULT_PATH, GIVEN_PATH};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -40,11 +41,16 @@ pub struct Endpoint {
     pub gres_types: Vec<String>,
 }
 
-/// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`.
+/// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`, else what the controller has given this host.
 pub fn conf_path() -> PathBuf {
-    std::env::var_os("SLURM_CONF")
-        .filter(|v| !v.is_empty())
-        .map_or_else(|| PathBuf::from("/etc/slurm/slurm.conf"), PathBuf::from)
+    if let Some(named) = std::env::var_os("SLURM_CONF").filter(|v| !v.is_empty()) {
+        return PathBuf::from(named);
+    }
+    let (own, given) = (Path::new(DEFAULT_PATH), Path::new(GIVEN_PATH));
+    match !own.exists() && given.exists() {
+        true => given.to_owned(),
+        false => own.to_owned(),
+    }
 }
 
 /// The socket of a controller, by its pid file and port. It is in a directory of its own, which belongs to `SlurmUser`, beside
@@ -82,7 +88,11 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         hosts: scan.hosts,
         port,
         slurm_user: scan.slurm_user.unwrap_or_else(|| "root".to_owned()),
-        authentication: Authentication::parse(scan.auth_type.as_deref(), scan.auth_info.as_deref()),
+        authentication: Authentication::parse(
+            scan.auth_type.as_deref(),
+            scan.auth_info.as_deref(),
+            path.parent().unwrap_or(Path::new("/")),
+        ),
         tcp_timeout_s: scan.tcp_timeout_s.unwrap_or(TCP_TIMEOUT_S),
         srun_prolog: scan.srun_prolog,
         srun_epilog: scan.srun_epilog,

@@ -94,7 +94,7 @@ pub(crate) fn read(words: &[String], origin: &Origin, findings: &mut Findings) -
             if let Err(wrong) = limits.set(&lower, value) {
                 complain(word, &lower, &wrong, origin, findings);
             }
-        } else if lower != "preempt_send_user_signal" {
+        } else if !["enable_configless", "preempt_send_user_signal"].contains(&lower.as_str()) {
             let message = format!("{KEY}={name} is not implemented yet");
             findings.warn(origin, KEY, message, "");
         }
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn limits_that_are_off_and_other_words_are_warned_of() {
-        for text in ["rl_bucket_size=5", "enable_configless"] {
+        for text in ["rl_bucket_size=5", "cloud_dns"] {
             let (limits, found) = parse(text);
             assert!(!limits.enabled);
             assert!(
@@ -203,6 +203,6 @@ mod tests {
                 "{found:?}"
             );
         }
-        assert_eq!(parse("preempt_send_user_signal").1, []);
+        assert_eq!(parse("preempt_send_user_signal,enable_configless").1, []);
     }
 }

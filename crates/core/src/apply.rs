@@ -474,7 +474,7 @@ impl State {
         };
         let (old, base) = (job.spec.clone(), job.submission());
         self.stored_bytes
-            .change_record(&mut self.blobs, id, (&old, spec));
+            .change_record(&mut self.blobs, id, (&old, spec), id != base);
         if id == base {
             self.unshare_spec(&old);
             self.share_spec(spec);

@@ -18,7 +18,7 @@ use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 pub use self::accounts::AccountsChange;
-pub use self::size::spec_bytes;
+pub use self::size::{dependency_bytes, spec_bytes};
 
 /// One change of the cluster's state. Variant and field numbers are durable: never reuse one.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -443,6 +443,17 @@ pub enum JobChange {
         #[n(0)]
         terms: Vec<DependencyTerm>,
         /// `Dependency`, `DependencyNeverSatisfied` or `None`.
+        #[n(1)]
+        reason: Reason,
+    },
+    /// Dependencies that are decided and fall away, and the reason that goes with those that are left. It is as short as what
+    /// has happened, however long the list is.
+    #[n(15)]
+    DependenciesDecided {
+        /// The dependencies that fall away.
+        #[n(0)]
+        terms: Vec<DependencyTerm>,
+        /// `Dependency` or `DependencyNeverSatisfied`.
         #[n(1)]
         reason: Reason,
     },

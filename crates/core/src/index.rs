@@ -33,7 +33,8 @@ pub(crate) struct Keys {
     accrual: Option<(AccrualGroup, Timestamp)>,
     /// It has licenses.
     pub(crate) licenses: Option<Arc<Allocation>>,
-    waits_for: Vec<(JobId, Option<u32>)>,
+    /// In order, each once.
+    waits_for: Vec<DependencyKey>,
     /// The submission that it belongs to, if it waits for earlier ones of its name.
     singleton: Option<JobId>,
 }
@@ -102,8 +103,11 @@ impl Counts {
     }
 }
 
+/// A record that others wait for: a job or array, or a task of it.
+pub(crate) type DependencyKey = (JobId, Option<u32>);
+
 /// The key under which `job` waits for what `term` names; `None` for `singleton`.
-pub(crate) fn dependency_key(job: &Job, term: &DependencyTerm) -> Option<(JobId, Option<u32>)> {
+pub(crate) fn dependency_key(job: &Job, term: &DependencyTerm) -> Option<DependencyKey> {
     match term {
         DependencyTerm::Singleton => None,
         DependencyTerm::Job {
@@ -181,6 +185,8 @@ impl State {
                 .iter()
                 .filter_map(|term| dependency_key(job, term))
                 .collect();
+            keys.waits_for.sort_unstable();
+            keys.waits_for.dedup();
         }
         keys
     }
@@ -206,17 +212,8 @@ impl State {
             after.singleton.map(|s| self.singletons.insert(entry(s)));
         }
         if before.waits_for != after.waits_for {
-            for key in &before.waits_for {
-                if let Some(waiting) = self.dependents.get_mut(key) {
-                    waiting.remove(&id);
-                    if waiting.is_empty() {
-                        self.dependents.remove(key);
-                    }
-                }
-            }
-            for key in &after.waits_for {
-                self.dependents.entry(*key).or_default().insert(id);
-            }
+            let (old, new) = (&before.waits_for, &after.waits_for);
+            shift_dependent(&mut self.dependents, id, old, new);
         }
         let same = match (&before.live, &after.live) {
             (None, None) => true,
@@ -423,6 +420,30 @@ pub(crate) fn lost_key(node: &Node) -> Option<Timestamp> {
         // What is powered down is meant to be silent.
         NodeLink::Lost(since) if !node.down && !node.removed && node.power.is_none() => Some(since),
         NodeLink::Lost(_) | NodeLink::Never | NodeLink::Up => None,
+    }
+}
+
+/// A job waits for other records than before. Both lists are in order; what stays of a long one is not touched.
+fn shift_dependent(
+    dependents: &mut BTreeMap<DependencyKey, BTreeSet<JobId>>,
+    id: JobId,
+    before: &[DependencyKey],
+    after: &[DependencyKey],
+) {
+    let mut kept = after.iter().peekable();
+    let gone = before.iter().filter(|key| kept.next_if_eq(key).is_none());
+    let gone: Vec<&DependencyKey> = gone.collect();
+    let new: Vec<&DependencyKey> = kept.collect();
+    for key in gone {
+        if let Some(waiting) = dependents.get_mut(key) {
+            waiting.remove(&id);
+            if waiting.is_empty() {
+                dependents.remove(key);
+            }
+        }
+    }
+    for key in new {
+        dependents.entry(*key).or_default().insert(id);
     }
 }
 

@@ -65,6 +65,7 @@ pub fn move_of(job: &Job, event: &Event) -> Option<Move> {
             | JobChange::TimeLimit(_)
             | JobChange::Priority(_)
             | JobChange::WaitingOn { .. }
+            | JobChange::DependenciesDecided { .. }
             | JobChange::Requeueable(_)
             | JobChange::Warned
             | JobChange::Eligible

@@ -1,6 +1,7 @@
 //! From slurm.conf to what decisions, agents and listings need.
 
 use crate::clock::now;
+use crate::network::{read_given, version_of};
 use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
@@ -31,6 +32,8 @@ pub(crate) struct Read {
     pub settings: NodeSettings,
     /// For `scontrol show config`.
     pub answer: ConfigAnswer,
+    /// For hosts without configuration, if they are given it.
+    pub given: Option<Arc<[u8]>>,
     /// Warnings about the files, a line each.
     pub warnings: Vec<String>,
 }
@@ -69,11 +72,16 @@ impl Source {
         let warnings = report.diagnostics.iter().filter(doubtful).map(line);
         let warnings = warnings.collect();
         let config = report.config;
+        let given = read_given(&self.path, &config)?;
         Ok(Read {
             warnings,
             cluster: Arc::new(cluster(&config)),
-            settings: settings(&config),
+            settings: NodeSettings {
+                given_version: given.as_deref().map(version_of).unwrap_or_default(),
+                ..settings(&config)
+            },
             answer: answer(&config),
+            given,
             config,
         })
     }
@@ -180,6 +188,7 @@ fn settings(config: &Config) -> NodeSettings {
     };
     let host = config.slurmctld.first();
     NodeSettings {
+        given_version: String::new(),
         kill_wait_s: small(config.timeouts.kill_wait_s),
         unkillable_timeout_s: small(config.timeouts.unkillable_step_s),
         append: config.job_file_append,

@@ -5,9 +5,11 @@
 //! Who connects is a stranger until the credential is verified: strangers are bounded in number, bytes and time, and wait
 //! only for each other.
 
+mod configuration;
 mod names;
 mod setup;
 
+pub(crate) use configuration::{GivenConfiguration, read_given, version_of};
 pub(crate) use setup::{NetworkSettings, NodeAddresses, Setup, prepare, set_addresses};
 
 use crate::failure;
@@ -77,6 +79,12 @@ pub(crate) trait Verifier: Send + Sync {
 
     /// The address from which the agent of a node connects (`NodeAddr`); none if there is no such node.
     fn node_address(&self, node: &str) -> Option<String>;
+
+    /// Reads keys anew. If they cannot be used, those before remain.
+    ///
+    /// # Errors
+    /// They cannot be used; the text says why, and what to do.
+    fn reload(&self) -> Result<(), String>;
 }
 
 /// A connection from another host, whose user is known.
@@ -89,11 +97,20 @@ pub(crate) struct Arrival {
     pub(crate) origin: Origin,
 }
 
+/// Who has proved who he is.
+enum Identified {
+    /// A connection for the event loop.
+    Arrival(Arrival),
+    /// This host's end of the connection of a host that gets the configuration.
+    Host(UnixStream),
+}
+
 /// Starts the thread. Gives where connections arrive.
 pub(crate) fn start(
     Setup {
         listeners,
         verifier,
+        configuration,
     }: Setup,
     cluster: String,
     pulse: Arc<Pulse>,
@@ -112,6 +129,7 @@ pub(crate) fn start(
         let network = Rc::new(Network {
             cluster,
             verifier,
+            configuration,
             arrivals,
             server: ChannelServer::new(STRANGERS, STRANGER_MAX, LOG),
             verifying: Semaphore::new(VERIFIED_MAX),
@@ -126,6 +144,7 @@ pub(crate) fn start(
 struct Network {
     cluster: String,
     verifier: Arc<dyn Verifier>,
+    configuration: GivenConfiguration,
     arrivals: mpsc::Sender<Arrival>,
     server: Rc<ChannelServer>,
     verifying: Semaphore,
@@ -174,11 +193,16 @@ impl Network {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = read_opening(&mut tcp).await?;
         match self.identify(&opening, from).await {
-            Ok((arrival, local, answer, channel)) => {
+            Ok((identified, local, answer, channel)) => {
                 let sent = tcp.write_all(&answer).await;
                 sent.map_err(|e| e.to_string())?;
-                let taken = self.arrivals.send(arrival).await;
-                taken.map_err(|_| "the controller stops".to_owned())?;
+                match identified {
+                    Identified::Arrival(arrival) => {
+                        let taken = self.arrivals.send(arrival).await;
+                        taken.map_err(|_| "the controller stops".to_owned())?;
+                    }
+                    Identified::Host(stream) => self.configuration.give(stream)?,
+                }
                 Ok((local, tcp, channel))
             }
             Err(why) => {
@@ -194,7 +218,7 @@ impl Network {
         self: &Rc<Network>,
         opening: &Opening,
         from: SocketAddr,
-    ) -> Result<(Arrival, tokio::net::UnixStream, Vec<u8>, Channel), String> {
+    ) -> Result<(Identified, tokio::net::UnixStream, Vec<u8>, Channel), String> {
         let verified = self.verify(opening, from.ip()).await?;
         let (responder, hello) =
             Responder::accept(opening, &verified.secret).map_err(|e| e.to_string())?;
@@ -205,6 +229,10 @@ impl Network {
             .map_err(|refusal| refusal.detail)?;
         let node = match &verified.purpose {
             Purpose::User => None,
+            Purpose::Configuration => {
+                self.configuration.check(verified.uid)?;
+                None
+            }
             Purpose::Node(name) => {
                 self.check_node(name, from.ip()).await?;
                 Some(name.clone())
@@ -225,6 +253,9 @@ impl Network {
             Ok::<_, io::Error>((near, tokio::net::UnixStream::from_std(far)?))
         };
         let (stream, local) = pair().map_err(|e| e.to_string())?;
+        if verified.purpose == Purpose::Configuration {
+            return Ok((Identified::Host(stream), local, answer, channel));
+        }
         let arrival = Arrival {
             stream,
             peer: Peer {
@@ -237,7 +268,7 @@ impl Network {
                 node,
             },
         };
-        Ok((arrival, local, answer, channel))
+        Ok((Identified::Arrival(arrival), local, answer, channel))
     }
 
     /// Has the credential verified, after others of the same address and in turn with those of other addresses.

@@ -12,7 +12,9 @@ use crate::fair_queue::FairQueue;
 use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
-use crate::network::{self, Arrival, NetworkSettings, NodeAddresses, set_addresses};
+use crate::network::{
+    self, Arrival, GivenConfiguration, NetworkSettings, NodeAddresses, set_addresses,
+};
 use crate::notify::Notify;
 use crate::passed;
 use crate::patience::Patience;
@@ -207,8 +209,12 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let listeners = Listeners::open(&socket).inspect_err(|_| failure::stopping())?;
     let node_addresses = NodeAddresses::default();
     set_addresses(&node_addresses, &read.config);
-    let network = network::prepare(&read.config, &node_addresses)
-        .inspect_err(|_| failure::stopping())?
+    let given = GivenConfiguration::default();
+    given.set(read.given.clone());
+    let setup = network::prepare(&read.config, &node_addresses, &given)
+        .inspect_err(|_| failure::stopping())?;
+    let verifier = setup.as_ref().map(|setup| Arc::clone(&setup.verifier));
+    let network = setup
         .map(|setup| {
             let cluster = read.cluster.cluster_name.clone();
             network::start(setup, cluster, Arc::clone(&pulses.network))
@@ -240,7 +246,9 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         patience: options.patience,
         refuses_descriptors,
         node_addresses,
+        given,
         network: NetworkSettings::of(&read.config),
+        verifier,
     });
     audit::start().context("no thread for the audit log")?;
     // Not a strong reference: the thread that stops the controller must be the last to have one.

@@ -9,7 +9,7 @@ use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
-use crate::network::{NetworkSettings, NodeAddresses, set_addresses};
+use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier, set_addresses};
 use crate::patience::Patience;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
@@ -65,8 +65,12 @@ pub(crate) struct Shared {
     pub(crate) refuses_descriptors: bool,
     /// From where agents on other hosts connect.
     pub(crate) node_addresses: NodeAddresses,
+    /// What hosts without configuration are given.
+    pub(crate) given: GivenConfiguration,
     /// As the controller was started with.
     pub(crate) network: NetworkSettings,
+    /// What verifies connections from other hosts, if there are any.
+    pub(crate) verifier: Option<Arc<dyn Verifier>>,
 }
 
 /// The parts of a server.
@@ -87,8 +91,12 @@ pub(crate) struct Parts {
     pub(crate) refuses_descriptors: bool,
     /// From where agents on other hosts connect.
     pub(crate) node_addresses: NodeAddresses,
+    /// What hosts without configuration are given.
+    pub(crate) given: GivenConfiguration,
     /// As the controller was started with.
     pub(crate) network: NetworkSettings,
+    /// What verifies connections from other hosts, if there are any.
+    pub(crate) verifier: Option<Arc<dyn Verifier>>,
 }
 
 impl Shared {
@@ -116,7 +124,9 @@ impl Shared {
             patience: parts.patience,
             refuses_descriptors: parts.refuses_descriptors,
             node_addresses: parts.node_addresses,
+            given: parts.given,
             network: parts.network,
+            verifier: parts.verifier,
         }
     }
 
@@ -264,7 +274,12 @@ impl Shared {
             );
             return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
         }
+        if let Some(Err(why)) = self.verifier.as_ref().map(|verifier| verifier.reload()) {
+            let detail = format!("the configuration stays as it is: {why}");
+            return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
+        }
         set_addresses(&self.node_addresses, &read.config);
+        self.given.set(read.given);
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
         self.users.rates.configure(read.config.rate_limits);
         if let Some(level) = debug_level::filter(read.config.slurmctld_debug, self.more_debug) {

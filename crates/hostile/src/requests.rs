@@ -96,7 +96,7 @@ kinds!(
 kinds!(
     /// Kinds of requests to an agent.
     AGENT_REQUESTS, agent_name, AgentRequest:
-    Create StartStep StepNodeEnded SignalStep Inspect Measure TakeStepNumber ServeNode Greeting
+    Create StartStep StepNodeEnded FindStep SignalStep Inspect Measure TakeStepNumber ServeNode Greeting
 );
 
 fn name_of(body: &RequestBody) -> &'static str {
@@ -652,6 +652,11 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
             end: Box::new(StepEnd::never_ran(Timestamp(1))),
             others: vec![(1, StepEnd::never_ran(Timestamp(1)))],
             onwards: false,
+        },
+        AgentRequest::FindStep {
+            job,
+            key: key(),
+            step: StepNo(0),
         },
         AgentRequest::StartStep(
             Box::new(launch(job, &key())),

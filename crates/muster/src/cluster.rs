@@ -2,6 +2,7 @@
 
 use crate::daemon;
 use crate::given_conf;
+use crate::given_configuration;
 use crate::home::Home;
 use crate::install;
 use anyhow::{Context, Result, bail};
@@ -489,8 +490,16 @@ fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// Files that are read with slurm.conf.
+const BESIDE_SLURM_CONF: [&str; 4] = ["cgroup.conf", "gres.conf", "mpi.conf", "topology.conf"];
+
 /// `muster config check FILE`.
 pub(crate) fn config(args: &[String]) -> ExitCode {
+    if let [verb, rest @ ..] = args
+        && verb == "fetch"
+    {
+        return given_configuration::main(rest);
+    }
     let [verb, file] = args else {
         complain!("usage: muster config check FILE");
         return ExitCode::from(1);
@@ -499,7 +508,17 @@ pub(crate) fn config(args: &[String]) -> ExitCode {
         complain!("muster: there is no 'config {verb}'; usage: muster config check FILE");
         return ExitCode::from(1);
     }
-    let report = muster_conf::check(Path::new(file));
+    let path = Path::new(file);
+    let name = path.file_name().and_then(|name| name.to_str());
+    if let Some(name) = name.filter(|name| BESIDE_SLURM_CONF.contains(name)) {
+        let conf = path.with_file_name("slurm.conf");
+        complain!(
+            "muster: {name} is checked with the slurm.conf beside it: muster config check {}",
+            conf.display()
+        );
+        return ExitCode::from(1);
+    }
+    let report = muster_conf::check(path);
     say!("{report}\n");
     ExitCode::from(u8::from(!report.is_usable()))
 }

@@ -7,8 +7,12 @@ use std::fmt::Write as _;
 /// An option of a daemon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
-    /// Its letter.
+    /// Its letter; of one that has only a long name, what [`Daemon::parse`] gives for it.
     pub(crate) letter: char,
+    /// Its long name; empty if it has none.
+    pub(crate) long: &'static str,
+    /// It can be given by its letter.
+    pub(crate) is_short: bool,
     /// What its value is called; empty if it takes none.
     pub(crate) value: &'static str,
     /// What it does.
@@ -21,13 +25,34 @@ pub(crate) struct Flag {
 pub(crate) const fn flag(letter: char, value: &'static str, help: &'static str) -> Flag {
     Flag {
         letter,
+        long: "",
+        is_short: true,
         value,
         help,
         status: Status::Works,
     }
 }
 
+/// A row of an option that has a long name only.
+pub(crate) const fn long_flag(
+    long: &'static str,
+    letter: char,
+    value: &'static str,
+    help: &'static str,
+) -> Flag {
+    Flag {
+        is_short: false,
+        ..flag(letter, value, help).named(long)
+    }
+}
+
 impl Flag {
+    /// It has a long name, too.
+    pub(crate) const fn named(mut self, long: &'static str) -> Flag {
+        self.long = long;
+        self
+    }
+
     /// Accepted, and nothing that anyone would miss happens.
     pub(crate) const fn stored(mut self, why: &'static str) -> Flag {
         self.status = Status::StoredOnly { why, warn: false };
@@ -57,7 +82,10 @@ impl Daemon {
     pub(crate) fn help(&self) -> String {
         let mut text = format!("Usage: {} [OPTIONS]\n{}\n\n", self.name, self.about);
         for flag in self.flags {
-            let left = format!("-{} {}", flag.letter, flag.value);
+            let left = match flag.is_short {
+                true => format!("-{} {}", flag.letter, flag.value),
+                false => format!("--{} {}", flag.long, flag.value),
+            };
             let note = match flag.status {
                 Status::StoredOnly { why, .. } => format!(" (no effect here: {why})"),
                 Status::Refused(_) => " (not supported here)".to_owned(),
@@ -81,23 +109,41 @@ impl Daemon {
             match word.as_str() {
                 "--help" => found.push(('h', String::new())),
                 "--version" => found.push(('V', String::new())),
-                long if long.starts_with("--without-job") && self.has('w') => {
-                    let value = match long.strip_prefix("--without-job") {
-                        Some("") => words.next().cloned(),
-                        Some(rest) => rest.strip_prefix('=').map(str::to_owned),
-                        None => None,
-                    };
-                    let value = value.context("option --without-job needs the number of a job")?;
-                    found.push(('w', value));
-                }
-                _ => self.letters(word, &mut words, &mut found)?,
+                _ => match word.strip_prefix("--") {
+                    Some(long) => found.push(self.long(long, &mut words)?),
+                    None => self.letters(word, &mut words, &mut found)?,
+                },
             }
         }
         Ok(found)
     }
 
-    fn has(&self, letter: char) -> bool {
-        self.flags.iter().any(|flag| flag.letter == letter)
+    /// An option by its long name, whose value follows, or joins it after `=`.
+    fn long<'a>(
+        &self,
+        word: &str,
+        words: &mut impl Iterator<Item = &'a String>,
+    ) -> Result<(char, String)> {
+        let (name, joined) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word, None),
+        };
+        let mut named = self.flags.iter().filter(|flag| !flag.long.is_empty());
+        let flag = named.find(|flag| flag.long == name).with_context(|| {
+            let daemon = self.name;
+            format!("option '--{name}' is not known here; '{daemon} -h' lists what is")
+        })?;
+        if let Status::Refused(why) = flag.status {
+            bail!("--{name} is not supported: {why}");
+        }
+        let value = match (flag.value.is_empty(), joined) {
+            (true, None) => String::new(),
+            (true, Some(_)) => bail!("option --{name} takes no value"),
+            (false, joined) => joined
+                .or_else(|| words.next().cloned())
+                .with_context(|| format!("option --{name} needs a value"))?,
+        };
+        Ok((flag.letter, value))
     }
 
     fn letters<'a>(
@@ -114,7 +160,8 @@ impl Daemon {
                 format!("option '{word}' is not known here; '{name} -h' lists what is")
             })?;
         for (at, letter) in letters.char_indices() {
-            let Some(flag) = self.flags.iter().find(|f| f.letter == letter) else {
+            let mut short = self.flags.iter().filter(|flag| flag.is_short);
+            let Some(flag) = short.find(|flag| flag.letter == letter) else {
                 bail!("option -{letter} is not known here; '{name} -h' lists what is");
             };
             if let Status::Refused(why) = flag.status {
@@ -149,6 +196,7 @@ mod tests {
             flag('D', "", "stay"),
             flag('f', "FILE", "read this"),
             flag('i', "", "ignore").refused("no"),
+            long_flag("conf-server", 's', "HOST", "fetch that"),
         ],
     };
 
@@ -162,7 +210,20 @@ mod tests {
         for words in [&["-Dfx"][..], &["-D", "-f", "x"], &["-Df", "x"]] {
             assert_eq!(parse(words).unwrap(), both, "{words:?}");
         }
-        for words in [&["-q"][..], &["-f"], &["-i"], &["--nosuch"], &["x"], &["-"]] {
+        let server = vec![('s', "h:1".to_owned())];
+        for words in [&["--conf-server=h:1"][..], &["--conf-server", "h:1"]] {
+            assert_eq!(parse(words).unwrap(), server, "{words:?}");
+        }
+        for words in [
+            &["-q"][..],
+            &["-f"],
+            &["-i"],
+            &["--nosuch"],
+            &["x"],
+            &["-"],
+            &["-s", "h"],
+            &["--conf-server"],
+        ] {
             assert!(parse(words).is_err(), "{words:?}");
         }
         assert_eq!(parse(&["--help"]).unwrap()[0].0, 'h');

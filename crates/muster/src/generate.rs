@@ -46,7 +46,11 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
 
 /// The daemons and all other commands.
 fn daemons_and_commands() -> Vec<Command> {
-    let daemons = [&crate::slurmctld::DAEMON, &crate::slurmd::DAEMON];
+    let daemons = [
+        &crate::slurmctld::DAEMON,
+        &crate::slurmd::DAEMON,
+        &crate::sackd::DAEMON,
+    ];
     let mut all: Vec<Command> = daemons.into_iter().map(of_daemon).collect();
     all.extend(catalogue::commands());
     all
@@ -64,10 +68,10 @@ fn of_daemon(daemon: &'static crate::flags::Daemon) -> Command {
                 long: match f.letter {
                     'h' => "help",
                     'V' => "version",
-                    _ => "",
+                    _ => f.long,
                 },
                 also: Vec::new(),
-                short: Some(f.letter),
+                short: f.is_short.then_some(f.letter),
                 arg: if f.value.is_empty() {
                     Arg::None
                 } else {

@@ -14,6 +14,7 @@ A cluster on this machine, without any configuration:
 
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
+  muster config fetch SERVER DIR                     get the configuration from a controller that gives it
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
@@ -80,12 +81,17 @@ Prints what leads a shell to the private cluster in $MUSTER_HOME: variables, and
 
 const CONFIG: &str = "\
 Usage: muster config check FILE
+       muster config fetch HOST[:PORT][,...] DIRECTORY [USER]
 Says what Muster does with each line of a slurm.conf and of the gres.conf, topology.conf, topology.yaml, cgroup.conf and
 mpi.conf beside it. Nothing needs to run, and nothing is changed.
 
   -h, --help   print this help
 
 The exit status is 1 if there are errors: the controller would not start with this file, nor read it again.
+
+'fetch' gets the configuration from a controller whose slurm.conf has SlurmctldParameters=enable_configless, as
+'slurmd --conf-server' does, and keeps it in DIRECTORY/conf. USER is that controller's SlurmUser (default: slurm, if there
+is such an account, else root). The exit status is 75 if the same may succeed later.
 ";
 
 const INSTALL: &str = "\

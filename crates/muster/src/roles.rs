@@ -19,6 +19,10 @@ pub(crate) enum Role {
     Relay,
     /// What makes a credential for a node; started by the supervisor.
     Credential,
+    /// What makes tokens of auth/slurm for users of a node; started by the supervisor.
+    Sack,
+    /// The same on hosts that are no nodes.
+    TokenDaemon,
     /// What serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
@@ -26,14 +30,16 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 8] = [
+const DAEMONS: [(&str, Role, &str); 10] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Supervisor, "noded"),
+    ("sackd", Role::TokenDaemon, "sackd"),
     (muster_node::AGENT_NAME, Role::Agent, "agent"),
     (muster_node::LAUNCHER_NAME, Role::Shim, "shim"),
     (muster_node::STEPD_NAME, Role::StepDaemon, "stepd"),
     (muster_node::RELAY_NAME, Role::Relay, "relay"),
     (muster_node::CREDENTIAL_NAME, Role::Credential, "credential"),
+    (muster_node::SACK_NAME, Role::Sack, "sack"),
     (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
 ];
 
@@ -42,10 +48,10 @@ pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     let daemons = DAEMONS
         .iter()
         .filter(|(_, role, _)| {
-            use Role::{Agent, Credential, PmixHost, Relay, Shim, StepDaemon};
+            use Role::{Agent, Credential, PmixHost, Relay, Sack, Shim, StepDaemon};
             !matches!(
                 role,
-                Agent | Shim | StepDaemon | PmixHost | Credential | Relay
+                Agent | Shim | StepDaemon | PmixHost | Credential | Relay | Sack
             )
         })
         .map(|(name, ..)| *name);
@@ -83,6 +89,8 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::StepDaemon => muster_node::stepd_main(),
         Role::Relay => muster_node::relay_main(),
         Role::Credential => muster_node::credential_main(),
+        Role::Sack => muster_node::sack_main(),
+        Role::TokenDaemon => crate::sackd::main(args),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }

@@ -1,8 +1,9 @@
 //! `slurmctld`: the controller, with the options of slurmctld(8).
 
+use crate::conf_owner;
 use crate::controller_host;
 use crate::daemon::{self, PidFile, Ready};
-use crate::flags::{Daemon, flag};
+use crate::flags::{Daemon, flag, long_flag};
 use crate::logging;
 use crate::slurm_user;
 use anyhow::{Context, Result, ensure};
@@ -44,11 +45,12 @@ pub(crate) static DAEMON: Daemon = Daemon {
         flag('R', "", "recover the state in full").stored("it always is"),
         flag('s', "", "change to the state directory").stored("no core file is written there"),
         flag('v', "", "log more; may be repeated"),
-        flag(
+        long_flag(
+            "without-job",
             'w',
             "JOB",
-            "leave this job out of the saved state (also --without-job=JOB); for a job with which the controller cannot go \
-             on, as its log says. It is lost, and accounting has it as cancelled",
+            "leave this job out of the saved state; for a job with which the controller cannot go on, as its log says. It is \
+             lost, and accounting has it as cancelled",
         ),
         flag('V', "", "print the version"),
     ],
@@ -146,7 +148,7 @@ fn start(args: Args) -> Result<()> {
     let conf = args.conf.unwrap_or_else(conf_path);
     let conf = std::fs::canonicalize(&conf)
         .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
-    let (config, _) = muster_conf::load(&conf);
+    let (config, _) = conf_owner::load(&conf)?;
     controller_host::check(&config)?;
     check_state_directory(&config.paths.state_save_location)?;
     let ready = if args.foreground {

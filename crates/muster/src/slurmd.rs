@@ -1,7 +1,9 @@
 //! `slurmd`: a node's supervisor and its agent, with the options of slurmd(8).
 
+use crate::conf_owner;
 use crate::daemon::{self, PidFile, Ready};
-use crate::flags::{Daemon, flag};
+use crate::flags::{Daemon, flag, long_flag};
+use crate::given_configuration;
 use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_channel::host::is_own;
@@ -26,6 +28,18 @@ pub(crate) static DAEMON: Daemon = Daemon {
             'C',
             "",
             "print this machine as a line for slurm.conf, and exit",
+        ),
+        long_flag(
+            "conf-server",
+            'H',
+            "HOST[:PORT][,...]",
+            "have no files: get the configuration from a controller with enable_configless",
+        ),
+        long_flag(
+            "conf-user",
+            'U',
+            "USER",
+            "SlurmUser of that controller, who alone can answer (default: slurm, if there is such an account, else root)",
         ),
         flag('d', "FILE", "program of the step daemon").refused("it is part of this binary"),
         flag('D', "", "stay in the foreground and log to the terminal"),
@@ -60,6 +74,9 @@ struct Args {
     log: Option<PathBuf>,
     node: Option<String>,
     verbose: usize,
+    /// Where the configuration comes from, if not from a file.
+    server: Option<String>,
+    server_user: Option<String>,
 }
 
 /// Runs a supervisor.
@@ -100,9 +117,14 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             'f' => parsed.conf = Some(value.into()),
             'L' => parsed.log = Some(value.into()),
             'N' => parsed.node = Some(value),
+            'H' => parsed.server = Some(value),
+            'U' => parsed.server_user = Some(value),
             // The rest has no effect; the table says why.
             _ => {}
         }
+    }
+    if parsed.server.is_some() && parsed.conf.is_some() {
+        bail!("--conf-server and -f say both where the configuration is: give one");
     }
     if machine {
         print_machine(parsed.conf)?;
@@ -251,6 +273,7 @@ fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
         )
     })?;
     network.controllers = controllers;
+    network.key_dir = config.authentication().key_dir;
     network.auth_type = config.text("AuthType").map(str::to_owned);
     network.auth_info = config.text("AuthInfo").map(str::to_owned);
     let timeout = config.text("TCPTimeout").and_then(|text| text.parse().ok());
@@ -259,10 +282,15 @@ fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
 }
 
 fn start(args: Args) -> Result<ExitCode> {
-    let conf = args.conf.unwrap_or_else(conf_path);
-    let conf = std::fs::canonicalize(&conf)
-        .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
-    let (config, _) = muster_conf::load(&conf);
+    let conf = match &args.server {
+        Some(server) => given_configuration::get(server, args.server_user.as_deref())?,
+        None => {
+            let conf = args.conf.unwrap_or_else(conf_path);
+            std::fs::canonicalize(&conf)
+                .with_context(|| format!("cannot read the configuration {}", conf.display()))?
+        }
+    };
+    let (config, _) = conf_owner::load(&conf)?;
     check_accounts(&config)?;
     let node = find_node(&config, args.node.as_deref())?;
     let expand = |template: &str| expand_path(template, &node.name, &node.hostname);
@@ -289,6 +317,9 @@ fn start(args: Args) -> Result<ExitCode> {
     let own = log.file.as_ref().map(File::try_clone).transpose()?;
     logging::start_with(own, log.to_stderr, log.level);
     let controller = controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
+    let fetch = args.server.as_deref().map_or_else(Vec::new, |server| {
+        given_configuration::command(server, args.server_user.as_deref())
+    });
     let options = AgentOptions {
         name: node.name.clone(),
         address: node.addr.clone(),
@@ -307,6 +338,8 @@ fn start(args: Args) -> Result<ExitCode> {
         launcher_program: None,
         slurmd_user: config.slurmd_user.clone(),
         network: network(&config, node)?,
+        conf: conf.display().to_string(),
+        fetch,
     };
     let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();

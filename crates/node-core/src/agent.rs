@@ -56,6 +56,8 @@ pub struct AgentConfig {
     pub cluster: String,
     /// The address of this agent for others.
     pub address: String,
+    /// Path of its slurm.conf; empty if it is not known.
+    pub conf: String,
     /// `SlurmdSpoolDir`.
     pub spool_dir: PathBuf,
     /// Whether ranks gain by copying from each other's memory, if that was measured.
@@ -187,6 +189,9 @@ impl Agent {
                 self.steps
                     .tree
                     .report_to_lead(&mut self.state.out, (job, step));
+            }
+            Timer::FindParts(job, step) => {
+                self.steps.find_parts(&mut self.state, (job, step));
             }
         }
     }

@@ -339,6 +339,7 @@ impl Launcher {
             cluster: attach.cluster,
             node: attach.node,
         };
+        self.state.node.conf = attach.conf;
         self.state.node.claim = attach.claim;
         if machine.is_some() {
             self.state.node.machine = machine;

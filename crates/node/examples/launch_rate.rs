@@ -77,6 +77,8 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         launcher_program: None,
         slurmd_user: String::new(),
         network: Default::default(),
+        conf: String::new(),
+        fetch: Vec::new(),
     };
     let log = AgentLog {
         file: None,

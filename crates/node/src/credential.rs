@@ -17,6 +17,7 @@ use nix::unistd::{getegid, geteuid, pipe2};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Bytes of what the process says.
@@ -37,6 +38,9 @@ struct Order {
     receiver_uid: u32,
     #[n(5)]
     secret: ByteArray<SECRET>,
+    #[n(6)]
+    #[cbor(default)]
+    key_dir: PathBuf,
 }
 
 /// What it says.
@@ -50,6 +54,9 @@ enum Said {
         #[n(1)]
         #[cbor(with = "minicbor::bytes")]
         credential: Vec<u8>,
+        /// The secret, where it is another than the one in the order.
+        #[n(2)]
+        secret: Option<ByteArray<SECRET>>,
     },
     /// Why there is none.
     #[n(1)]
@@ -67,6 +74,7 @@ pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<
         auth_info: network.auth_info.clone(),
         receiver_uid: network.receiver_uid,
         secret: secret.into(),
+        key_dir: network.key_dir.clone(),
     };
     let start = Start {
         words: &[CREDENTIAL_NAME],
@@ -98,8 +106,11 @@ pub fn credential_main() -> ExitCode {
 fn make() -> anyhow::Result<()> {
     let order: Order = minicbor::decode(&role::read_order()?).context("its order")?;
     let mut pipe = File::from(role::take_descriptor(FIRST_FD)?);
-    let authentication =
-        Authentication::parse(order.auth_type.as_deref(), order.auth_info.as_deref());
+    let authentication = Authentication::parse(
+        order.auth_type.as_deref(),
+        order.auth_info.as_deref(),
+        &order.key_dir,
+    );
     let ask = Ask {
         cluster: &order.cluster,
         purpose: Purpose::Node(order.node),
@@ -110,6 +121,7 @@ fn make() -> anyhow::Result<()> {
         Ok(proof) => Said::Made {
             scheme: proof.scheme.number(),
             credential: proof.credential,
+            secret: Some(proof.secret.into()).filter(|made| made != &order.secret),
         },
         Err(e) => Said::Failed(e.to_string()),
     };
@@ -117,16 +129,23 @@ fn make() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A credential: its kind, itself, and its secret, where that is another than the one that was asked for.
+pub(crate) type Made = (Scheme, Vec<u8>, Option<[u8; SECRET]>);
+
 /// Reads what the process has said, all of it.
 ///
 /// # Errors
 /// It made none, for the reason that the error gives.
-pub(crate) fn read(said: &[u8]) -> anyhow::Result<(Scheme, Vec<u8>)> {
+pub(crate) fn read(said: &[u8]) -> anyhow::Result<Made> {
     match minicbor::decode(said).context("no credential was made")? {
-        Said::Made { scheme, credential } => {
+        Said::Made {
+            scheme,
+            credential,
+            secret,
+        } => {
             let scheme =
                 Scheme::of_number(scheme).context("a kind of credential that is unknown")?;
-            Ok((scheme, credential))
+            Ok((scheme, credential, secret.map(|secret| *secret)))
         }
         Said::Failed(why) => Err(anyhow::Error::msg(why)),
     }

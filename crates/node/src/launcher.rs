@@ -10,6 +10,7 @@ mod controller_key;
 mod executor;
 mod files;
 mod groups;
+mod log;
 mod measure;
 mod membership;
 mod programs;
@@ -27,6 +28,7 @@ use crate::options::AgentOptions;
 use crate::role::LAUNCHER_NAME;
 use crate::{now, removal, sys};
 use executor::{LauncherExecutor, Source};
+use log::Log;
 use muster_node_core::launcher::check_agent;
 use muster_node_core::launcher::event::{ConnId, Event};
 use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
@@ -115,12 +117,12 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
             let mut ready = child_end;
             let run = Loop::open(spool).and_then(|mut launcher| {
                 ready.write_all(b"ready")?;
-                detach(spool)?;
+                let log = detach(spool)?;
                 if let Err(e) = sys::protect() {
                     eprintln!("the kernel may end this process when memory runs out: {e}");
                 }
                 drop(std::mem::replace(&mut ready, UnixStream::pair()?.0));
-                launcher.run()
+                launcher.run(log)
             });
             match run {
                 Ok(()) => sys::exit_now(0),
@@ -136,22 +138,16 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
 }
 
 /// Leaves the starter's session and standard streams.
-fn detach(spool: &Path) -> io::Result<()> {
+fn detach(spool: &Path) -> io::Result<Log> {
     nix::unistd::setsid()?;
     let null = OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/null")?;
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        // It tells of all users' jobs.
-        .mode(0o600)
-        .open(spool.join("shim.log"))?;
-    make_private(&log)?;
+    let log = Log::open(spool)?;
     sys::dup_to(null.as_raw_fd(), 0)?;
     sys::dup_to(null.as_raw_fd(), 1)?;
-    sys::dup_to(log.as_raw_fd(), 2)
+    Ok(log)
 }
 
 /// A file that an earlier version has left keeps the mode it had.
@@ -237,8 +233,9 @@ impl Loop {
         })
     }
 
-    fn run(&mut self) -> io::Result<()> {
+    fn run(&mut self, mut log: Log) -> io::Result<()> {
         loop {
+            log.rotate_if_long();
             self.executor.finish_wakeup();
             self.send();
             if self.executor.may_exit() {
@@ -515,6 +512,7 @@ pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         claim: options.claim(),
         greeting: Some(VERSIONS.greeting()),
+        conf: options.conf.clone(),
     };
     muster_proto::frame::encode(&LauncherCommand::Attach(Box::new(attach)))
 }

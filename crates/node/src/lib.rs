@@ -4,8 +4,8 @@
 //!
 //! The binary calls [`run`] for the supervisor, and, when it is started under these names, which these processes do with
 //! their own executable, [`agent_main`] under [`AGENT_NAME`], [`launcher_main`] under [`LAUNCHER_NAME`], [`stepd_main`] under
-//! [`STEPD_NAME`], [`pmix_host_main`] under [`HOST_NAME`], [`relay_main`] under [`RELAY_NAME`], and [`credential_main`] under
-//! [`CREDENTIAL_NAME`].
+//! [`STEPD_NAME`], [`pmix_host_main`] under [`HOST_NAME`], [`relay_main`] under [`RELAY_NAME`], [`credential_main`] under
+//! [`CREDENTIAL_NAME`], and [`sack_main`] under [`SACK_NAME`].
 #![warn(missing_docs)]
 
 mod agent;
@@ -31,6 +31,7 @@ mod remote;
 mod removal;
 mod role;
 mod root_files;
+mod sack;
 mod step_links;
 mod step_result;
 mod stepd;
@@ -46,8 +47,11 @@ pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use launcher::{LauncherStop, launcher_main, stop_launcher};
 pub use options::{AgentOptions, NetworkOptions};
 pub use relay::relay_main;
-pub use role::{AGENT_NAME, CREDENTIAL_NAME, HOST_NAME, LAUNCHER_NAME, RELAY_NAME, STEPD_NAME};
+pub use role::{
+    AGENT_NAME, CREDENTIAL_NAME, HOST_NAME, LAUNCHER_NAME, RELAY_NAME, SACK_NAME, STEPD_NAME,
+};
 pub use root_files::{only_root_leads_to, only_user_leads_to, open_log};
+pub use sack::{sack_main, serve as serve_tokens};
 pub use stepd::{pmix_host_main, stepd_main};
 pub use supervisor::{AgentLog, check_account, run};
 pub use sys::pidfd;

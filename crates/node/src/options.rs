@@ -45,6 +45,15 @@ pub struct AgentOptions {
     #[n(11)]
     #[cbor(default)]
     pub network: NetworkOptions,
+    /// Path of slurm.conf; empty if there is none.
+    #[n(12)]
+    #[cbor(default)]
+    pub conf: String,
+    /// The command line, its name first, by which this program gets the configuration anew from the controller; empty on a node with
+    /// files of its own.
+    #[n(13)]
+    #[cbor(default)]
+    pub fetch: Vec<String>,
 }
 
 /// How an agent reaches a controller on another host.
@@ -71,6 +80,10 @@ pub struct NetworkOptions {
     /// What they connect to, with the port.
     #[n(6)]
     pub place: String,
+    /// Where the cluster's key is, with auth/slurm: the directory of slurm.conf.
+    #[n(7)]
+    #[cbor(default)]
+    pub key_dir: PathBuf,
 }
 
 impl AgentOptions {

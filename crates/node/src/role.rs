@@ -22,6 +22,8 @@ pub const HOST_NAME: &str = "muster-pmix";
 pub const RELAY_NAME: &str = "muster-relay";
 /// Name under which the binary's own executable is started to make a credential.
 pub const CREDENTIAL_NAME: &str = "muster-credential";
+/// Name under which the binary's own executable is started to make tokens of auth/slurm for users.
+pub const SACK_NAME: &str = "muster-sack";
 
 /// Descriptor of the order, which the role reads when it starts; what else it keeps follows.
 const ORDER_FD: RawFd = 3;

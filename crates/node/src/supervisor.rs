@@ -4,7 +4,8 @@
 //! as the agent, under an account without privileges. Then it waits for the agent's end.
 //!
 //! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, and to the agent
-//! of another node on this machine, and a credential for this node, by which a controller on another host knows it. Requests name no path but that of another agent's socket, which is looked at, and no
+//! of another node on this machine, and a credential for this node, by which a
+//! controller on another host knows it. With auth/slurm it starts the process that makes tokens for users too. Requests name no path but that of another agent's socket, which is looked at, and no
 //! descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent ends, so does the supervisor, with its
 //! status; when the supervisor is killed, the kernel kills the agent.
 
@@ -27,6 +28,7 @@ use crate::info;
 use crate::options::AgentOptions;
 use crate::role::{self, AGENT_NAME};
 use crate::root_files::open_log;
+use crate::sack::SackProcess;
 use crate::sys;
 use anyhow::Context as _;
 use launcher::Starting;
@@ -74,6 +76,10 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     network::name_host(&options, &account).context("the file that names this host")?;
     let relay = network::start_relay(&options, &account)?;
     let signals = watch_signals().context("signals")?;
+    let sack = SackProcess::start(&options).unwrap_or_else(|e| {
+        log::error!("no tokens of auth/slurm are made for users of this host: {e}");
+        None
+    });
     let order = Order {
         options: options.clone(),
         cross_memory: cross_memory.map(|found| found.to_string()),
@@ -85,6 +91,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     };
     let inherited = (&socket, relay);
     let mut supervisor = Supervisor::start(options, &order, inherited, log, &account, signals)?;
+    supervisor.sack = sack;
     let ended = supervisor.serve();
     // A client that asks now has no agent to wait for.
     drop(socket);
@@ -137,6 +144,12 @@ struct Supervisor {
     starting: Option<Starting>,
     /// The process that makes a credential.
     credential: Option<i32>,
+    /// The process that gets the configuration.
+    fetching: Option<i32>,
+    /// It has changed since that process began.
+    fetch_again: bool,
+    /// The process that makes tokens for users.
+    sack: Option<SackProcess>,
 }
 
 impl Supervisor {
@@ -184,6 +197,9 @@ impl Supervisor {
             log,
             starting: None,
             credential: None,
+            fetching: None,
+            fetch_again: false,
+            sack: None,
         })
     }
 
@@ -219,10 +235,54 @@ impl Supervisor {
                 let made = self.start_credential(*secret);
                 answer(&self.controller, number, made);
             }
+            SupervisorRequest::Configuration => self.fetch_configuration(),
             SupervisorRequest::Peer { number, path } => {
                 let connected = connect_to_peer(&path, &self.options.name);
                 answer(&self.peers, number, connected);
             }
+        }
+    }
+
+    /// Has the configuration fetched anew, if this node's comes from the controller: one process at a time.
+    fn fetch_configuration(&mut self) {
+        if self.options.fetch.is_empty() {
+            return;
+        }
+        if self.fetching.is_some() {
+            self.fetch_again = true;
+            return;
+        }
+        let words: Vec<&str> = self.options.fetch.iter().map(String::as_str).collect();
+        let start = role::Start {
+            words: &words,
+            environment: Vec::new(),
+            user: &User {
+                uid: nix::unistd::geteuid().as_raw(),
+                gid: nix::unistd::getegid().as_raw(),
+                ..User::default()
+            },
+            order: Vec::new(),
+            errors: Some(libc::STDERR_FILENO),
+            kept: Vec::new(),
+            outlives: false,
+        };
+        match start.start() {
+            Ok(pid) => self.fetching = Some(pid),
+            Err(e) => log::error!("the configuration cannot be fetched: {e}"),
+        }
+    }
+
+    fn configuration_fetched(&mut self, status: i32) {
+        self.fetching = None;
+        match status {
+            0 => log::info!("the controller's configuration is in {}", self.options.conf),
+            _ => log::error!(
+                "the configuration was not fetched; that in {} is an earlier one",
+                self.options.conf
+            ),
+        }
+        if std::mem::take(&mut self.fetch_again) {
+            self.fetch_configuration();
         }
     }
 
@@ -268,6 +328,12 @@ impl Supervisor {
             }
             if self.credential == Some(child.pid) {
                 self.credential = None;
+            }
+            if self.fetching == Some(child.pid) {
+                self.configuration_fetched(child.status);
+            }
+            if let Some(sack) = &mut self.sack {
+                sack.ended(child.pid);
             }
             if let Some(starting) = self.starting.take_if(|s| s.is(child.pid)) {
                 let started = starting
@@ -397,6 +463,8 @@ mod tests {
             launcher_program: None,
             slurmd_user: String::new(),
             network: Default::default(),
+            conf: String::new(),
+            fetch: Vec::new(),
         };
         let serves = |listener: &UnixListener| {
             let (mut accepted, _) = listener.accept().unwrap();

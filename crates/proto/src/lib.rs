@@ -9,6 +9,7 @@
 pub mod acct;
 pub mod address;
 pub mod client;
+pub mod configuration;
 pub mod frame;
 pub mod hello;
 pub mod node;

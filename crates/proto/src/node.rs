@@ -157,6 +157,33 @@ pub struct NodeSettings {
     #[n(28)]
     #[cbor(default)]
     pub max_tasks_per_node: u32,
+    /// Which configuration hosts without files are given; empty if they are given none.
+    #[n(29)]
+    #[cbor(default)]
+    pub given_version: String,
+}
+
+impl NodeSettings {
+    /// These settings on a node that has its configuration at `conf`: scripts without a directory are beside it. They stay as they are
+    /// for a node of which that is not known.
+    pub fn at(mut self, conf: &str) -> NodeSettings {
+        let Some((directory, _)) = conf.rsplit_once('/') else {
+            return self;
+        };
+        conf.clone_into(&mut self.conf_path);
+        let scripts = [
+            &mut self.prolog,
+            &mut self.epilog,
+            &mut self.task_prolog,
+            &mut self.task_epilog,
+        ];
+        for script in scripts.into_iter().flatten() {
+            if !script.is_empty() && !script.contains('/') {
+                *script = format!("{directory}/{script}");
+            }
+        }
+        self
+    }
 }
 
 /// How tasks are bound where their step does not say.

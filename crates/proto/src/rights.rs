@@ -55,6 +55,7 @@ impl From<&AgentRequest> for Request {
             AgentRequest::StartStep(..) => Request::StartStep,
             AgentRequest::StepNodeEnded { .. } => Request::StepNodeEnded,
             AgentRequest::SignalStep { .. } => Request::SignalStep,
+            AgentRequest::FindStep { .. } => Request::FindStep,
             AgentRequest::Inspect { .. } => Request::Inspect,
             AgentRequest::Measure { .. } => Request::Measure,
             AgentRequest::TakeStepNumber { .. } => Request::TakeStepNumber,

@@ -121,6 +121,21 @@ pub enum AgentRequest {
     /// [`AgentReply::Refused`]. Anyone.
     #[n(262)]
     Greeting(#[n(0)] Greeting),
+    /// From the lead to another node, after the lead's agent was started anew: is a part of this step there? Answered by
+    /// [`AgentReply::Done`] if so, whose end will be reported; refused by `JobNotHere` if there is none, and by another code where
+    /// that is not known yet. Bearer of the job's key.
+    #[n(263)]
+    FindStep {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// The job's key.
+        #[n(1)]
+        key: ByteVec,
+        /// The step.
+        #[n(2)]
+        step: StepNo,
+    },
 }
 
 impl AgentRequest {
@@ -131,6 +146,7 @@ impl AgentRequest {
             AgentRequest::StartStep(launch, _) => Some(launch.spec.job),
             AgentRequest::StepNodeEnded { job, .. }
             | AgentRequest::SignalStep { job, .. }
+            | AgentRequest::FindStep { job, .. }
             | AgentRequest::Inspect { job }
             | AgentRequest::Measure { job }
             | AgentRequest::TakeStepNumber { job, .. } => Some(*job),
@@ -143,7 +159,8 @@ impl AgentRequest {
         match self {
             AgentRequest::StartStep(launch, _) => Some((launch.spec.job, &launch.key)),
             AgentRequest::StepNodeEnded { job, key, .. }
-            | AgentRequest::SignalStep { job, key, .. } => Some((*job, key)),
+            | AgentRequest::SignalStep { job, key, .. }
+            | AgentRequest::FindStep { job, key, .. } => Some((*job, key)),
             _ => None,
         }
     }

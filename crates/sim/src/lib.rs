@@ -1,7 +1,7 @@
 //! A whole cluster in one thread, on a virtual clock, from a seed. The controller is the real one: its writer, its
 //! recovery and its journal, over a storage in memory that crashes, tears and fills up; so is what seals its orders. On each
-//! node are the real agent and the real launcher (`muster_node_core`), with executors here instead of those of
-//! `muster_node`: below them are models of a machine with its processes, of a spool directory, of step daemons and of sruns.
+//! node are the real agent, launcher, step daemons and sruns (`muster_node_core`), with executors here instead of those of
+//! `muster_node` and `muster_cli`: below them are models of a machine with its processes and of a spool directory.
 //! Network and users are models that keep to the protocol. After everything that happens the invariants are checked; a seed in
 //! which one does not hold is a bug, and runs the same way every time.
 //!
@@ -15,7 +15,6 @@
 mod arbitrary;
 mod classes;
 mod controller;
-mod invariants;
 mod ledger;
 mod node;
 mod outlets;

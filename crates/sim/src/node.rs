@@ -5,6 +5,8 @@ mod agent;
 mod disk;
 mod launcher;
 mod machine;
+mod srun;
+mod step_link;
 mod stepd;
 
 pub(crate) use agent::{AgentInput, AgentProcess, Asker, Dial, DialStage, ToLauncher};
@@ -13,7 +15,9 @@ pub(crate) use launcher::{LauncherProcess, StepdConnection};
 pub(crate) use machine::{
     Channel, ChannelId, Down, Kind, Machine, Parent, Process, Share, wait_status,
 };
-pub(crate) use stepd::{SimStepd, Sockets, StepdInput, StepdOutput};
+pub(crate) use srun::{AgentConnection, SrunProcess};
+pub(crate) use step_link::{Direction, LinkArrival, LinkClient, LinkServer, StepLinkId, StepLinks};
+pub(crate) use stepd::{BelowNode, Greeted, StepTasks, StepdProcess};
 
 use muster_model::ids::{Attempt, JobId};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};

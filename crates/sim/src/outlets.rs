@@ -2,7 +2,6 @@
 //! The watch learns what became durable and sees whether anything left the writer before it was.
 
 use crate::Plant;
-use crate::world::threads::Thread;
 use muster_core::event::Event;
 use muster_ctld::mail::{ToLink, ToReplica};
 use muster_journal::{Batch, Error, FileLog, FinishedSnapshot, Log, Position, SnapshotWriter};
@@ -15,6 +14,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
+
+/// A thread of the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    /// Panics before its turn is in the journal.
+    WriterBeforeCommit,
+    /// Panics when its turn is durable and nobody knows.
+    WriterAfterCommit,
+    /// Reads are not answered any more, and snapshots not made.
+    Replica,
+    /// Rows do not reach the store any more.
+    Accounting,
+    /// Forecasts.
+    Forecaster,
+    /// The site's programs.
+    Programs,
+    /// Connections.
+    EventLoop,
+}
 
 /// Number of a connection; the controller knows it as the generation.
 pub(crate) type Conn = u64;

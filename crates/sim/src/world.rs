@@ -2,13 +2,17 @@
 //! controller, the network, the nodes and the clients is in the modules below.
 
 pub(crate) mod accounting;
+mod agent_connections;
 mod agents;
 pub(crate) mod attackers;
 pub(crate) mod clients;
 mod clocks;
+mod control_channels;
 mod disks;
+mod drawn_config;
 mod faults;
 mod het_and_reservations;
+mod invariants;
 mod launcher_actions;
 mod launchers;
 mod liars;
@@ -16,7 +20,11 @@ mod machines;
 mod network;
 pub(crate) mod nodes;
 mod peers;
+mod srun_executor;
 mod sruns;
+mod step_links;
+mod stepd_actions;
+mod stepd_tasks;
 mod stepds;
 pub(crate) mod threads;
 mod turns;
@@ -24,11 +32,11 @@ mod turns;
 use crate::classes::{self, FaultClass};
 use crate::controller::{Controller, create_journal};
 use crate::ledger::Ledger;
-use crate::node::{Node, Share};
+use crate::node::{Direction, LinkArrival, Node, Share, SrunProcess, StepLinkId, StepLinks};
 use crate::outlets::{Conn, RequestId};
 use crate::random::Random;
 use crate::trace::Trace;
-use crate::{Options, Plant, Report, Violation, invariants};
+use crate::{Options, Plant, Report, Violation};
 use clients::Clients;
 use faults::Faults;
 use muster_ctld::clock::SteadyClock;
@@ -42,7 +50,7 @@ use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{NodeSettings, NumberedReport};
 use network::Connection;
 use nodes::{NodeEvent, TaskKey};
-use sruns::{Srun, SrunEvent, SrunId};
+use sruns::{SrunId, SrunWorldEvent};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
@@ -94,7 +102,9 @@ pub(crate) enum WorldEvent {
     /// Something happens to a node.
     Node { node: usize, event: NodeEvent },
     /// Something happens to an srun.
-    Srun { srun: SrunId, event: SrunEvent },
+    Srun { srun: SrunId, event: SrunWorldEvent },
+    /// Something arrives on a connection to a step daemon.
+    OnLink(StepLinkId, Direction, LinkArrival),
     /// A user does something.
     Step,
     /// A request arrives.
@@ -186,6 +196,8 @@ pub(crate) struct Truth {
     pub(crate) ended_stopped: BTreeSet<(usize, JobAttempt)>,
     /// When an agent had a part of a step begun on its node, milliseconds.
     pub(crate) begun: BTreeMap<(usize, JobAttempt, StepNo), u64>,
+    /// How tasks have ended.
+    pub(crate) task_ends: BTreeMap<TaskKey, ExitStatus>,
     /// How steps have ended, as agents that led them have reported.
     pub(crate) step_ends: BTreeMap<(JobAttempt, StepNo), StepReports>,
     /// Since when scripts stand still whose jobs run as far as the controller knows, milliseconds.
@@ -232,8 +244,10 @@ pub(crate) struct World {
     pub(crate) settings: NodeSettings,
     /// Connections of agents to launchers that were made.
     pub(crate) last_link: u64,
-    pub(crate) sruns: BTreeMap<SrunId, Srun>,
+    pub(crate) sruns: BTreeMap<SrunId, SrunProcess>,
     pub(crate) last_srun: SrunId,
+    /// Connections to step daemons.
+    pub(crate) links: StepLinks,
     /// One in so many messages on a node is the last of a process there, where that is a fault.
     pub(crate) deaths_in: u64,
     pub(crate) connections: BTreeMap<Conn, Connection>,
@@ -254,7 +268,7 @@ impl World {
         let mut chaos = Random::new(seed, 2);
         let drawn = classes::draw(&mut chaos);
         let classes = options.classes.clone().unwrap_or(drawn);
-        let config = clients::configuration(&mut random, options.nodes);
+        let config = drawn_config::configuration(&mut random, options.nodes);
         let settings = nodes::settings(&mut random);
         let deaths_in = chaos.between(6, 120);
         let nodes = config
@@ -290,6 +304,7 @@ impl World {
             last_link: 0,
             sruns: BTreeMap::new(),
             last_srun: 0,
+            links: StepLinks::default(),
             deaths_in,
             connections: BTreeMap::new(),
             next_conn: 1,
@@ -327,7 +342,7 @@ impl World {
 
     fn begin(&mut self) -> Outcome {
         create_journal(&self.storage)?;
-        self.restart()?;
+        self.controller_process().restart()?;
         for node in 0..self.nodes.len() {
             let delay = self.random.below(2000);
             let event = NodeEvent::AgentStarts;
@@ -391,50 +406,53 @@ impl World {
 
     fn handle(&mut self, what: WorldEvent) -> Outcome {
         match what {
-            WorldEvent::Turn { life } => self.turn(life),
-            WorldEvent::Restart => self.restart(),
+            WorldEvent::Turn { life } => self.controller_process().turn(life),
+            WorldEvent::Restart => self.controller_process().restart(),
             WorldEvent::Hello { conn, hello } => {
-                self.hello_arrives(conn, hello);
+                self.network().hello_arrives(conn, hello);
                 Ok(())
             }
             WorldEvent::Reports { conn, reports } => {
-                self.reports_arrive(conn, reports);
+                self.network().reports_arrive(conn, reports);
                 Ok(())
             }
             WorldEvent::Health { conn, load } => {
-                self.health_arrives(conn, load);
+                self.network().health_arrives(conn, load);
                 Ok(())
             }
-            WorldEvent::ToAgent { conn, bytes } => self.agent_receives(conn, &bytes),
-            WorldEvent::Node { node, event } => self.node_event(node, event),
-            WorldEvent::Srun { srun, event } => self.srun_event(srun, event),
+            WorldEvent::ToAgent { conn, bytes } => self.network().agent_receives(conn, &bytes),
+            WorldEvent::Node { node, event } => self.machines().node_event(node, event),
+            WorldEvent::Srun { srun, event } => self.sruns().on_event(srun, event),
+            WorldEvent::OnLink(link, direction, arrival) => {
+                self.step_network().arrive(link, direction, arrival)
+            }
             WorldEvent::CtldSeesClosed { conn } => {
-                self.ctld_sees_closed(conn);
+                self.network().ctld_sees_closed(conn);
                 Ok(())
             }
             WorldEvent::AgentSeesClosed { conn } => {
-                self.agent_sees_closed(conn);
+                self.network().agent_sees_closed(conn);
                 Ok(())
             }
             WorldEvent::Connect { node } => {
-                self.connect(node);
+                self.network().connect(node);
                 Ok(())
             }
             WorldEvent::Step => {
-                self.step();
+                self.users().step();
                 Ok(())
             }
-            WorldEvent::Request { id } => self.request_arrives(id),
-            WorldEvent::Answer { id, reply } => self.answer_arrives(id, &reply),
-            WorldEvent::Fault => self.fault(),
+            WorldEvent::Request { id } => self.users().request_arrives(id),
+            WorldEvent::Answer { id, reply } => self.users().answer_arrives(id, &reply),
+            WorldEvent::Fault => self.fault_injector().fault(),
             WorldEvent::Repair(repair) => {
-                self.repair(repair);
+                self.fault_injector().repair(repair);
                 Ok(())
             }
-            WorldEvent::Accounting => self.accounting_goes_on(),
-            WorldEvent::Snapshot => self.think_of_a_snapshot(),
-            WorldEvent::Synced { life, turn } => self.synced(life, *turn),
-            WorldEvent::Lie => self.lie(),
+            WorldEvent::Accounting => self.controller_process().accounting_goes_on(),
+            WorldEvent::Snapshot => self.controller_process().think_of_a_snapshot(),
+            WorldEvent::Synced { life, turn } => self.controller_process().synced(life, *turn),
+            WorldEvent::Lie => self.fault_injector().lie(),
             other => {
                 self.handle_quietly(other);
                 Ok(())
@@ -447,17 +465,17 @@ impl World {
         match what {
             WorldEvent::Break { conn } => {
                 let delay = self.random.below(50);
-                self.cut_conn(conn, Some(delay));
+                self.network().cut_conn(conn, Some(delay));
             }
-            WorldEvent::Heal => self.heal(),
-            WorldEvent::Attack => self.attack(),
-            WorldEvent::DoomThread => self.doom_a_thread(),
-            WorldEvent::ProcessEnds { life } => self.process_ends(life),
-            WorldEvent::BreakStorage => self.break_the_storage(),
-            WorldEvent::SlowDisk => self.slow_the_disk(),
-            WorldEvent::SetClock => self.set_the_clock(),
-            WorldEvent::BreakNode => self.break_a_node(),
-            WorldEvent::Retry { lost } => self.retry(*lost),
+            WorldEvent::Heal => self.users().heal(),
+            WorldEvent::Attack => self.users().attack(),
+            WorldEvent::DoomThread => self.fault_injector().doom_a_thread(),
+            WorldEvent::ProcessEnds { life } => self.fault_injector().process_ends(life),
+            WorldEvent::BreakStorage => self.fault_injector().break_the_storage(),
+            WorldEvent::SlowDisk => self.fault_injector().slow_the_disk(),
+            WorldEvent::SetClock => self.controller_clock().set_the_clock(),
+            WorldEvent::BreakNode => self.fault_injector().break_a_node(),
+            WorldEvent::Retry { lost } => self.fault_injector().retry(*lost),
             _ => {}
         }
     }

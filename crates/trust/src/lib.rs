@@ -5,8 +5,14 @@
 //!
 //! A signature of each batch would do the same for fifty times the processor time, on both sides.
 
+mod base64url;
+pub mod jwt;
 pub mod munge;
 pub mod proof;
+pub mod sack;
+pub mod slurm_key;
+pub mod token;
+mod used_tokens;
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest as _, Sha256};

@@ -2,8 +2,14 @@
 //! a channel between them begins ([`muster_channel`]).
 
 use crate::munge::{Munge, MungeError};
+use crate::sack::{self, SackError};
+use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles};
+use crate::token::{self, Claims, Minting, TokenError};
+use crate::used_tokens::{BOUNDS, UsedTokens};
 use muster_channel::{Purpose, SECRET, Scheme, Statement};
 use muster_conf::{AuthMethod, Authentication};
+use nix::unistd::{getegid, geteuid};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// What is to be proved to whom.
 #[derive(Clone, Debug)]
@@ -52,11 +58,19 @@ pub enum ProofError {
     #[error(transparent)]
     Munge(#[from] MungeError),
     /// `AuthType=auth/none`.
-    #[error("AuthType=auth/none lets nobody connect from another host: use auth/munge")]
+    #[error(
+        "AuthType=auth/none lets nobody connect from another host: use auth/munge or auth/slurm"
+    )]
     None,
-    /// A method that is not implemented.
-    #[error("AuthType=auth/slurm is not implemented yet: use auth/munge")]
-    Slurm,
+    /// See [`KeyError`].
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// See [`SackError`].
+    #[error(transparent)]
+    Sack(#[from] SackError),
+    /// See [`TokenError`].
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The other side uses another method.
     #[error("the credential is one of {0}, and this cluster uses another AuthType")]
     Scheme(Scheme),
@@ -81,14 +95,14 @@ pub enum ProofError {
 /// Makes a proof, with a secret that is new.
 ///
 /// # Errors
-/// See [`ProofError`]. It may wait for munged for ten seconds.
+/// See [`ProofError`]. It may wait for munged for ten seconds, or for sackd for five.
 pub fn make(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, ProofError> {
     let mut secret = [0; SECRET];
     getrandom::fill(&mut secret).map_err(|e| ProofError::Random(e.to_string()))?;
     make_with(authentication, ask, secret)
 }
 
-/// Makes a proof with this secret.
+/// Makes a proof with this secret, where the method lets its user choose; that of auth/slurm follows from the token.
 ///
 /// # Errors
 /// See [`make`].
@@ -97,15 +111,15 @@ pub fn make_with(
     ask: &Ask<'_>,
     secret: [u8; SECRET],
 ) -> Result<Proof, ProofError> {
-    let statement = Statement {
-        cluster: ask.cluster.to_owned(),
-        purpose: ask.purpose.clone(),
-        secret,
-    };
     match authentication.method {
         AuthMethod::None => Err(ProofError::None),
-        AuthMethod::Slurm => Err(ProofError::Slurm),
+        AuthMethod::Slurm => make_token(authentication, ask),
         AuthMethod::Munge => {
+            let statement = Statement {
+                cluster: ask.cluster.to_owned(),
+                purpose: ask.purpose.clone(),
+                secret,
+            };
             let munge = Munge::open(authentication.socket.as_deref(), authentication.ttl_s)?;
             Ok(Proof {
                 scheme: Scheme::Munge,
@@ -116,11 +130,56 @@ pub fn make_with(
     }
 }
 
+/// Makes a token with the key if this process can read it, as root and `SlurmUser` can; otherwise asks who has the key.
+fn make_token(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, ProofError> {
+    let files = KeyFiles::of_directory(&authentication.key_dir);
+    let proof = |credential: Vec<u8>, secret| Proof {
+        scheme: Scheme::Slurm,
+        credential,
+        secret,
+    };
+    let keys = match ClusterKeys::read(&files, ask.receiver_uid) {
+        Ok(keys) => keys,
+        Err(e) if e.is_not_for_this_process() && ask.purpose == Purpose::User => {
+            let (token, secret) = sack::ask(ask.cluster)?;
+            return Ok(proof(token, secret));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let claims = Claims {
+        cluster: ask.cluster.to_owned(),
+        purpose: ask.purpose.clone(),
+        receiver_uid: ask.receiver_uid,
+        uid: geteuid().as_raw(),
+        gid: getegid().as_raw(),
+        host: sack::short_host(),
+    };
+    let how = Minting::now(authentication.ttl_s);
+    let how = how.map_err(|e| ProofError::Random(e.to_string()))?;
+    let minted = token::mint(&keys, &claims, how)?;
+    Ok(proof(minted.token.into_bytes(), minted.secret))
+}
+
 /// Verifies proofs. Calls may come from several threads.
 #[derive(Debug)]
 pub struct ProofVerifier {
-    munge: Munge,
+    method: Method,
     cluster: String,
+}
+
+#[derive(Debug)]
+enum Method {
+    Munge(Munge),
+    Slurm(Box<Tokens>),
+}
+
+/// What verifies tokens of auth/slurm.
+#[derive(Debug)]
+struct Tokens {
+    files: KeyFiles,
+    keys: RwLock<ClusterKeys>,
+    used: Mutex<UsedTokens>,
+    own_uid: u32,
 }
 
 impl ProofVerifier {
@@ -132,18 +191,40 @@ impl ProofVerifier {
         authentication: &Authentication,
         cluster: &str,
     ) -> Result<ProofVerifier, ProofError> {
-        match authentication.method {
-            AuthMethod::None => Err(ProofError::None),
-            AuthMethod::Slurm => Err(ProofError::Slurm),
+        let method = match authentication.method {
+            AuthMethod::None => return Err(ProofError::None),
+            AuthMethod::Slurm => {
+                let own_uid = geteuid().as_raw();
+                let files = KeyFiles::of_directory(&authentication.key_dir);
+                Method::Slurm(Box::new(Tokens {
+                    keys: RwLock::new(ClusterKeys::read(&files, own_uid)?),
+                    used: Mutex::new(UsedTokens::new(BOUNDS, own_uid)),
+                    files,
+                    own_uid,
+                }))
+            }
             AuthMethod::Munge => {
                 let munge = Munge::open(authentication.socket.as_deref(), authentication.ttl_s)?;
                 munge.check_restriction()?;
-                Ok(ProofVerifier {
-                    munge,
-                    cluster: cluster.to_owned(),
-                })
+                Method::Munge(munge)
             }
+        };
+        Ok(ProofVerifier {
+            method,
+            cluster: cluster.to_owned(),
+        })
+    }
+
+    /// Reads the keys anew. If they cannot be used, those before remain.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn reload(&self) -> Result<(), ProofError> {
+        if let Method::Slurm(tokens) = &self.method {
+            let keys = ClusterKeys::read(&tokens.files, tokens.own_uid)?;
+            *tokens.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
         }
+        Ok(())
     }
 
     /// What a credential proves.
@@ -151,21 +232,54 @@ impl ProofVerifier {
     /// # Errors
     /// It proves nothing. It may take ten seconds where munged hangs.
     pub fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<Verified, ProofError> {
-        if scheme != Scheme::Munge {
-            return Err(ProofError::Scheme(scheme));
-        }
-        let decoded = self.munge.decode(credential)?;
-        let statement = Statement::decode(&decoded.payload)?;
-        if !statement.cluster.eq_ignore_ascii_case(&self.cluster) {
-            return Err(ProofError::Cluster {
-                theirs: statement.cluster,
-                ours: self.cluster.clone(),
-            });
-        }
+        let verified = match (&self.method, scheme) {
+            (Method::Munge(munge), Scheme::Munge) => {
+                let decoded = munge.decode(credential)?;
+                let statement = Statement::decode(&decoded.payload)?;
+                self.check_cluster(&statement.cluster, &statement.purpose)?;
+                Verified {
+                    uid: decoded.uid,
+                    gid: decoded.gid,
+                    statement,
+                }
+            }
+            (Method::Slurm(tokens), Scheme::Slurm) => self.verify_token(tokens, credential)?,
+            _ => return Err(ProofError::Scheme(scheme)),
+        };
+        Ok(verified)
+    }
+
+    fn verify_token(&self, tokens: &Tokens, token: &[u8]) -> Result<Verified, ProofError> {
+        let now_s = token::now_s();
+        let opened = {
+            let keys = tokens.keys.read();
+            let keys = keys.unwrap_or_else(PoisonError::into_inner);
+            token::open(&keys, token, now_s, tokens.own_uid)?
+        };
+        let claims = opened.claims;
+        self.check_cluster(&claims.cluster, &claims.purpose)?;
+        let mut used = tokens.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.take(opened.number, claims.uid, opened.ends_s, now_s)?;
         Ok(Verified {
-            uid: decoded.uid,
-            gid: decoded.gid,
-            statement,
+            uid: claims.uid,
+            gid: claims.gid,
+            statement: Statement {
+                cluster: claims.cluster,
+                purpose: claims.purpose,
+                secret: opened.secret,
+            },
         })
+    }
+
+    /// Who asks for the configuration does not know the cluster's name yet.
+    fn check_cluster(&self, theirs: &str, purpose: &Purpose) -> Result<(), ProofError> {
+        let is_for_any = *purpose == Purpose::Configuration;
+        match is_for_any || theirs.eq_ignore_ascii_case(&self.cluster) {
+            true => Ok(()),
+            false => Err(ProofError::Cluster {
+                theirs: theirs.to_owned(),
+                ours: self.cluster.clone(),
+            }),
+        }
     }
 }

@@ -63,6 +63,7 @@ impl Munged {
             method: AuthMethod::Munge,
             socket: Some(self.dir.join("run/socket")),
             ttl_s,
+            ..Authentication::default()
         }
     }
 

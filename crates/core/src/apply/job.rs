@@ -224,6 +224,13 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
             job.waiting_on = terms.clone();
             job.reason = *reason;
         }
+        JobChange::DependenciesDecided { terms, reason } => {
+            // They are in the order of the list.
+            let mut decided = terms.iter().peekable();
+            let waiting = &mut job.waiting_on;
+            waiting.retain(|term| decided.next_if_eq(&term).is_none());
+            job.reason = *reason;
+        }
         JobChange::Requeueable(requeueable) => job.requeueable = *requeueable,
         JobChange::Warned => job.warned = true,
         JobChange::Eligible => job.begin_at = None,

@@ -188,11 +188,14 @@ fn act_on_target<'a>(
         let job = target::any_record(draft, wanted.job)?;
         let refusal =
             access::require_job(draft.state, caller.identity, caller.request, job).err()?;
-        Some((refusal, target::matches(draft, job, filter)))
+        // For who does not see it, it is as one that is not there, whatever the filter says.
+        let unseen = refusal.code == RefusalCode::InvalidJobId;
+        Some((refusal, unseen || target::matches(draft, job, filter)))
     });
     if let Some((refusal, matches)) = foreign {
         if *matches {
-            tally.refuse(target::text(wanted), refusal.clone());
+            let refusal = target::of_target(refusal.clone(), wanted);
+            tally.refuse(target::text(wanted), refusal);
         }
         return Ok(());
     }

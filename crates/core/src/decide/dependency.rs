@@ -10,7 +10,7 @@ use muster_model::index_set::IndexSet;
 use muster_model::job::{ArrayRole, Job, JobState, Phase, Reason};
 use muster_model::spec::{DependencyKind, DependencyTerm};
 use muster_model::time::Timestamp;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The outcome of one condition, or of all of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,54 +25,110 @@ pub(super) enum Outcome {
     Never,
 }
 
+/// What has changed of that for which a job waits.
+enum Changed<'a> {
+    /// Anything may have.
+    All,
+    /// These jobs, arrays or tasks.
+    Jobs(&'a BTreeSet<JobId>),
+    /// The submissions of the same owner and name.
+    Name,
+}
+
+impl Changed<'_> {
+    /// Whether the outcome of a condition may be another now.
+    fn concerns(&self, term: &DependencyTerm) -> bool {
+        match self {
+            Changed::All => true,
+            Changed::Jobs(jobs) => target_of(term).is_some_and(|target| jobs.contains(&target)),
+            Changed::Name => *term == DependencyTerm::Singleton,
+        }
+    }
+}
+
 /// The outcome of all conditions of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
     /// Conditions that are left.
     pub(super) terms: Vec<DependencyTerm>,
+    /// Conditions that fall away, while others are left.
+    decided: Vec<DependencyTerm>,
     /// One that is left, or all in an `any` list, can never hold.
     pub(super) never: bool,
     /// Not before this time.
     pub(super) not_before: Option<Timestamp>,
 }
 
-/// Looks at the conditions that `job` still waits for.
+/// Looks at the conditions that `job` waits for.
 pub(super) fn verdict(draft: &Draft<'_>, job: &Job, terms: &[DependencyTerm]) -> Verdict {
+    verdict_after(draft, job, terms, &Changed::All)
+}
+
+/// Looks at those conditions that may have changed; the others wait on.
+fn verdict_after(
+    draft: &Draft<'_>,
+    job: &Job,
+    terms: &[DependencyTerm],
+    changed: &Changed<'_>,
+) -> Verdict {
     let any = job.spec.dependency.any;
-    let (mut waits, mut failed, mut met) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut left, mut decided) = (Vec::new(), Vec::new());
+    let (mut met, mut waits, mut fails) = (Vec::new(), false, false);
     for term in terms {
-        match outcome(draft, job, term) {
-            Outcome::Waits => waits.push(term.clone()),
-            Outcome::Never => failed.push(term.clone()),
+        let outcome = match changed.concerns(term) {
+            true => outcome(draft, job, term),
+            false => Outcome::Waits,
+        };
+        match outcome {
+            Outcome::Waits => {
+                waits = true;
+                left.push((term, false));
+            }
+            Outcome::Never => {
+                fails = true;
+                left.push((term, true));
+            }
             Outcome::Met => met.push(None),
             Outcome::MetFrom(time) => met.push(Some(time)),
+        }
+        if matches!(outcome, Outcome::Met | Outcome::MetFrom(_)) {
+            decided.push(term.clone());
         }
     }
     if any && !met.is_empty() {
         return Verdict {
             terms: Vec::new(),
+            decided: Vec::new(),
             never: false,
             not_before: met.into_iter().min().flatten(),
         };
     }
     // In an `any` list a condition that failed only leaves the others.
-    let never = !failed.is_empty() && (!any || waits.is_empty());
-    let mut left = waits;
-    if never {
-        left.extend(failed);
+    let never = fails && (!any || !waits);
+    if fails && !never {
+        let failed = left.extract_if(.., |(_, failed)| *failed);
+        decided.extend(failed.map(|(term, _)| term.clone()));
     }
     Verdict {
-        terms: left,
+        terms: left.into_iter().map(|(term, _)| term.clone()).collect(),
+        decided,
         never,
         not_before: met.into_iter().max().flatten(),
     }
 }
 
-/// Resolves what waits for the records that changed in this draft, and what follows from that in turn.
+/// Resolves what waits for the records that changed in this draft, and what follows from that in turn. A job that waits for
+/// many of them is looked at once.
 pub(super) fn resolve(draft: &mut Draft<'_>) {
     loop {
-        while let Some(id) = draft.changed.pop_first() {
-            resolve_dependents(draft, id);
+        while !draft.changed.is_empty() {
+            let mut dependents = BTreeMap::new();
+            for id in std::mem::take(&mut draft.changed) {
+                find_dependents(draft, id, &mut dependents);
+            }
+            for (dependent, jobs) in dependents {
+                settle(draft, dependent, &Changed::Jobs(&jobs));
+            }
         }
         let Some((uid, name)) = draft.touched_names.pop_first() else {
             return;
@@ -81,8 +137,8 @@ pub(super) fn resolve(draft: &mut Draft<'_>) {
     }
 }
 
-/// Looks again at everything that a pending job waits for.
-pub(super) fn settle(draft: &mut Draft<'_>, id: JobId) {
+/// Looks again at what a pending job waits for, as far as it has changed.
+fn settle(draft: &mut Draft<'_>, id: JobId, changed: &Changed<'_>) {
     let Some(job) = draft.job(id) else {
         return;
     };
@@ -92,29 +148,48 @@ pub(super) fn settle(draft: &mut Draft<'_>, id: JobId) {
     {
         return;
     }
-    let verdict = verdict(draft, job, &job.waiting_on);
-    if verdict.terms == job.waiting_on && !verdict.never {
+    let verdict = verdict_after(draft, job, &job.waiting_on, changed);
+    if verdict.terms.is_empty() {
+        return conclude(draft, id, verdict);
+    }
+    if verdict.decided.is_empty() && !verdict.never {
         return;
     }
-    conclude(draft, id, verdict);
+    delay(draft, id, verdict.not_before);
+    let change = JobChange::DependenciesDecided {
+        terms: verdict.decided,
+        reason: reason_for(verdict.never, false),
+    };
+    draft.change(id, change);
+    end_if_invalid(draft, id, verdict.never);
 }
 
 /// Writes down what the conditions of a pending job came to.
 pub(super) fn conclude(draft: &mut Draft<'_>, id: JobId, verdict: Verdict) {
-    let now = draft.now;
-    if let Some(time) = verdict.not_before.filter(|time| *time > now) {
-        draft.change(id, JobChange::NotBefore(time));
-    }
-    let reason = if verdict.never {
-        Reason::DependencyNeverSatisfied
-    } else if verdict.terms.is_empty() {
-        Reason::None
-    } else {
-        Reason::Dependency
-    };
+    delay(draft, id, verdict.not_before);
+    let reason = reason_for(verdict.never, verdict.terms.is_empty());
     let terms = verdict.terms;
     draft.change(id, JobChange::WaitingOn { terms, reason });
-    if verdict.never && kills_on_invalid(draft, id) {
+    end_if_invalid(draft, id, verdict.never);
+}
+
+fn reason_for(never: bool, all_met: bool) -> Reason {
+    match (never, all_met) {
+        (true, _) => Reason::DependencyNeverSatisfied,
+        (false, true) => Reason::None,
+        (false, false) => Reason::Dependency,
+    }
+}
+
+fn delay(draft: &mut Draft<'_>, id: JobId, not_before: Option<Timestamp>) {
+    let now = draft.now;
+    if let Some(time) = not_before.filter(|time| *time > now) {
+        draft.change(id, JobChange::NotBefore(time));
+    }
+}
+
+fn end_if_invalid(draft: &mut Draft<'_>, id: JobId, never: bool) {
+    if never && kills_on_invalid(draft, id) {
         ending::end(
             draft,
             id,
@@ -154,9 +229,10 @@ pub(super) fn split_decided_tasks(draft: &mut Draft<'_>, id: JobId) {
     }
 }
 
-/// Whether the dependency of `job` on others leads back to it. Looks at no more than `most` jobs.
+/// Whether the dependency of `job` on others leads back to it. Looks at no more than `most` jobs, and conditions.
 pub(super) fn is_circular(draft: &Draft<'_>, job: &Job, terms: &[DependencyTerm]) -> bool {
     let most = 10_000;
+    let mut conditions = 0;
     let mut seen = BTreeSet::new();
     let mut next: Vec<JobId> = terms.iter().filter_map(target_of).collect();
     while let Some(id) = next.pop() {
@@ -166,7 +242,10 @@ pub(super) fn is_circular(draft: &Draft<'_>, job: &Job, terms: &[DependencyTerm]
         if seen.len() >= most || !seen.insert(id) {
             continue;
         }
-        if let Some(other) = draft.job(id) {
+        if let Some(other) = draft.job(id)
+            && conditions < 10 * most
+        {
+            conditions += other.waiting_on.len();
             next.extend(other.waiting_on.iter().filter_map(target_of));
         }
     }
@@ -192,7 +271,13 @@ fn correlated(term: &DependencyTerm) -> Option<JobId> {
     }
 }
 
-fn resolve_dependents(draft: &mut Draft<'_>, id: JobId) {
+/// Adds the jobs that wait for this one to `dependents`, each with what has changed for it. Tasks of arrays that wait for their
+/// counterparts are settled at once.
+fn find_dependents(
+    draft: &mut Draft<'_>,
+    id: JobId,
+    dependents: &mut BTreeMap<JobId, BTreeSet<JobId>>,
+) {
     let Some(job) = draft.job(id) else {
         return;
     };
@@ -212,6 +297,9 @@ fn resolve_dependents(draft: &mut Draft<'_>, id: JobId) {
             waiting.extend(index.range(of_tasks).flat_map(|(_, ids)| ids));
         }
     }
+    for target in [id, submission] {
+        waiting.extend(draft.new_dependents.get(&target).into_iter().flatten());
+    }
     if waiting.is_empty() {
         return;
     }
@@ -224,7 +312,8 @@ fn resolve_dependents(draft: &mut Draft<'_>, id: JobId) {
         if let (true, Some(tasks)) = (over, &tasks) {
             split_correlated(draft, dependent, submission, tasks);
         }
-        settle(draft, dependent);
+        let jobs = dependents.entry(dependent).or_default();
+        jobs.extend([id, submission]);
     }
 }
 
@@ -261,7 +350,7 @@ fn split_correlated(draft: &mut Draft<'_>, dependent: JobId, target: JobId, indi
 fn split_and_settle(draft: &mut Draft<'_>, array: JobId, index: u32) {
     if draft.is_in_record(array, index) {
         let task = draft.split_task(array, index);
-        settle(draft, task);
+        settle(draft, task, &Changed::All);
     }
 }
 
@@ -280,7 +369,7 @@ fn resolve_singletons(draft: &mut Draft<'_>, uid: u32, name: &str) {
     let waiting = draft.state.singletons.range(records);
     let waiting: Vec<JobId> = waiting.map(|(_, id)| *id).collect();
     for id in waiting {
-        settle(draft, id);
+        settle(draft, id, &Changed::Name);
     }
 }
 

@@ -21,7 +21,7 @@ use muster_model::job::{Allocation, ArrayRole, Job, MILLION, Phase};
 use muster_model::limits::REQUEST_BYTES_MAX;
 use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::spec::JobSpec;
+use muster_model::spec::{DependencyTerm, JobSpec};
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub(super) struct Draft<'a> {
     tasks: BTreeMap<(JobId, u32), JobId>,
     /// Records that started or came to their end: others may wait for that.
     pub(super) changed: BTreeSet<JobId>,
+    /// Records that came by this draft and wait for others, by what they wait for.
+    pub(super) new_dependents: BTreeMap<JobId, BTreeSet<JobId>>,
     /// Use of limits by the starts of this draft.
     pub(super) limits: BTreeMap<Scope, InUse>,
     /// Licenses that starts of this draft take, by name and where they come from.
@@ -92,6 +94,7 @@ impl<'a> Draft<'a> {
             left: BTreeMap::new(),
             tasks: BTreeMap::new(),
             changed: BTreeSet::new(),
+            new_dependents: BTreeMap::new(),
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
             licenses: LicenseUse::new(),
@@ -465,6 +468,11 @@ impl<'a> Draft<'a> {
             .job(base)
             .map(|record| apply::job::task(record, id, index))
         {
+            for term in &task.waiting_on {
+                if let DependencyTerm::Job { job, .. } = term {
+                    self.new_dependents.entry(*job).or_default().insert(id);
+                }
+            }
             self.jobs.insert(id, task);
         }
         if let Some(mut counts) = self.counts(base) {

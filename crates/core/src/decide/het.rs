@@ -83,7 +83,8 @@ pub(super) fn prepare(
     }
     if let (Some(config), Some(first)) = (&draft.state.config, specs.first()) {
         let owner = submit::owner(draft, identity, first)?;
-        room::check(draft.state, config, owner.uid, u64::from(size))?;
+        let whose = (identity, owner.uid);
+        room::check(draft.state, config, whose, u64::from(size))?;
     }
     let leader = draft.next_job_id();
     let mut jobs: Vec<Job> = Vec::with_capacity(specs.len());

@@ -1,17 +1,19 @@
 //! Whether the queue has room for new jobs: `MaxJobCount`, and room beyond it for users with few jobs; and for what they bring.
 
-use crate::event::spec_bytes;
+use crate::policy::access::role_of;
 use crate::state::State;
-use crate::state::stored_bytes::blobs_of;
+use crate::state::stored_bytes::{blobs_of, record_bytes};
 use minicbor::bytes::ByteVec;
 use muster_model::command::Identity;
 use muster_model::config::ClusterConfig;
 use muster_model::ids::BlobId;
 use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Role;
 
-/// A full queue takes one part in this many of `MaxJobCount` more, from users who have no more jobs than that part, so that
-/// nobody can fill the queue for all others. Who has more finds it full where Slurm's is.
+/// A full queue takes one part in this many of `MaxJobCount` more, from users who have no more jobs than are left of that part, so
+/// that nobody, nor two or three, can fill the queue for all others. Who has more finds it full where Slurm's is. Beyond that
+/// administrators and operators have the same once more.
 const BEYOND: u64 = 8;
 /// Bytes that the queue keeps of each user at least, whatever `MaxJobCount` is: a hundred submissions of the largest scripts
 /// that there are by default fit.
@@ -28,7 +30,7 @@ const USER_BYTES_PER_JOB: u64 = 16 << 10;
 pub(super) fn check(
     state: &State,
     config: &ClusterConfig,
-    owner: u32,
+    (identity, owner): (&Identity, u32),
     jobs: u64,
 ) -> Result<(), Refusal> {
     let most = u64::from(config.max_job_count);
@@ -41,7 +43,10 @@ pub(super) fn check(
     let total = state.queue_size.total().saturating_add(jobs);
     let own = state.queue_size.of_user(owner).saturating_add(jobs);
     let part = most / BEYOND;
-    let has_room = total <= most || own <= part && total <= most.saturating_add(part);
+    let (shared, reserved) = (most.saturating_add(part), most.saturating_add(2 * part));
+    let is_in_share = total <= shared && own <= shared - total;
+    let is_reserved = || total <= reserved && role_of(state, identity) >= Role::Operator;
+    let has_room = total <= most || is_in_share || is_reserved();
     match has_room {
         true => Ok(()),
         false => Err(Refusal::new(
@@ -85,7 +90,7 @@ pub(super) fn check_bytes(
 
 /// Bytes that new jobs of a user add to those that the queue keeps of the user.
 pub(super) fn bytes_of(state: &State, jobs: &[&Job], blobs: &[(BlobId, ByteVec)]) -> u64 {
-    let specs: u64 = jobs.iter().map(|job| spec_bytes(&job.spec)).sum();
+    let specs: u64 = jobs.iter().map(|job| record_bytes(&job.spec)).sum();
     let is_new = |(id, _): &&(BlobId, ByteVec)| {
         let named = |job: &&Job| {
             let known = state.blobs.get(id);

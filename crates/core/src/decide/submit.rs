@@ -144,7 +144,7 @@ pub(super) fn prepare(
     reservation::check_access(state, identity, &spec)?;
     check_array(config, &mut spec)?;
     let tasks = spec.array.as_ref().map_or(1, |array| array.indices.len());
-    room::check(state, config, spec.owner.uid, tasks)?;
+    room::check(state, config, (identity, spec.owner.uid), tasks)?;
     let asked = spec.time_limit;
     let limit_in = |partition: &PartitionConfig| time_limit(asked, partition);
     let (partitions, limits) = partition_access::choose(state, identity, &spec, limit_in)?;

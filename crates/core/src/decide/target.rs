@@ -121,9 +121,23 @@ fn require(
     target: &JobTarget,
 ) -> Result<(), Refusal> {
     match any_record(draft, target.job) {
-        Some(job) => access::require_job(draft.state, identity, request, job),
+        Some(job) => access::require_job(draft.state, identity, request, job)
+            .map_err(|refusal| of_target(refusal, target)),
         None => Ok(()),
     }
+}
+
+/// A refusal about a job that a target names. One that is not there for the user is refused as what he wrote, whatever its number.
+pub(super) fn of_target(refusal: Refusal, target: &JobTarget) -> Refusal {
+    match refusal.code {
+        RefusalCode::InvalidJobId => unknown(target),
+        _ => refusal,
+    }
+}
+
+fn unknown(target: &JobTarget) -> Refusal {
+    let detail = format!("there is no job {}", text(target));
+    Refusal::new(RefusalCode::InvalidJobId, detail)
 }
 
 /// A record of a job or array: all of an array have one owner.
@@ -137,12 +151,7 @@ pub(super) fn any_record<'d>(draft: &'d Draft<'_>, base: JobId) -> Option<&'d Jo
 /// The records of a target. An array's number names all of its tasks.
 pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>, Refusal> {
     let base = target.job;
-    let unknown = || {
-        Refusal::new(
-            RefusalCode::InvalidJobId,
-            format!("there is no job {}", text(target)),
-        )
-    };
+    let unknown = || unknown(target);
     if let Some(component) = target.component {
         let id = JobId(base.0.saturating_add(u64::from(component)));
         let is_part = |job: &&Job| job.het.is_some_and(|part| part.leader == base);

@@ -5,12 +5,12 @@ use super::draft::Draft;
 use super::submit::{ADMIN_COMMENT, check_times, one_line, too_long};
 use super::target::{self, Item};
 use super::{ask, dependency, partition_access, reservation, resize, room};
-use crate::event::{JobChange, spec_bytes};
+use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
 use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
-use muster_model::job::{Hold, Job, Phase};
+use muster_model::job::{ArrayRole, Hold, Job, Phase};
 use muster_model::limits::{
     DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX,
 };
@@ -120,7 +120,14 @@ fn update_item(
     };
     if let Some(spec) = &spec {
         let longer = progress.last.as_ref().map_or(0, |changed| changed.longer);
-        progress.growth = progress.growth.saturating_add(longer);
+        let tasks = match &job.array {
+            ArrayRole::Pending { indices } => indices.len(),
+            ArrayRole::None | ArrayRole::Task { .. } => 1,
+        };
+        let conditions = dependency_bytes(spec, tasks);
+        let conditions = conditions.saturating_sub(dependency_bytes(&job.spec, tasks));
+        let growth = progress.growth.saturating_add(longer);
+        progress.growth = growth.saturating_add(conditions);
         room::check_bytes(draft.state, identity, spec.owner.uid, progress.growth)?;
     }
     let verdict = update.dependency.as_ref().map(|wanted| {

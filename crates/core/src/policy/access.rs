@@ -5,10 +5,10 @@
 pub mod audit;
 pub mod privacy;
 
+use self::privacy::JobScope;
 use crate::state::State;
 use muster_model::command::Identity;
 use muster_model::job::Job;
-use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{Least, Request, Role, coordinates, denied};
 
@@ -81,10 +81,10 @@ pub fn require(state: &State, identity: &Identity, request: Request) -> Result<(
     }
 }
 
-/// Refuses those who may not make a request about a job. Whose job it is is said only if jobs are not private.
+/// Refuses those who may not make a request about a job. Who does not see it, since jobs are private, does not learn that it is there.
 ///
 /// # Errors
-/// `AccessDenied`.
+/// `AccessDenied`, with the owner; `InvalidJobId` as for a job that is not known.
 pub fn require_job(
     state: &State,
     identity: &Identity,
@@ -94,14 +94,10 @@ pub fn require_job(
     if may_job(state, identity, request, job) {
         return Ok(());
     }
-    let private = state
-        .config
-        .as_ref()
-        .is_some_and(|c| c.private.has(PrivateData::JOBS));
-    let owner = match private {
-        true => "another user",
-        false => job.spec.owner.user.as_str(),
-    };
-    let detail = format!("job {} belongs to {owner}", job.id);
+    if !JobScope::of(state, identity).has(job) {
+        let detail = format!("there is no job {}", job.id);
+        return Err(Refusal::new(RefusalCode::InvalidJobId, detail));
+    }
+    let detail = format!("job {} belongs to {}", job.id, job.spec.owner.user);
     Err(Refusal::new(RefusalCode::AccessDenied, detail))
 }

@@ -3,7 +3,7 @@
 
 use super::Blob;
 use super::job_table::JobTable;
-use crate::event::spec_bytes;
+use crate::event::{dependency_bytes, spec_bytes};
 use foldhash::fast::RandomState;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::spec::JobSpec;
@@ -14,8 +14,37 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredBytes {
     of_users: BTreeMap<u32, u64>,
-    /// Lengths of the specifications of records: tasks that leave an array have its, which may be long.
-    of_specs: HashMap<JobId, u64, RandomState>,
+    /// Those of each record: tasks that leave an array have its specification, which may be long.
+    of_records: HashMap<JobId, RecordBytes, RandomState>,
+}
+
+/// Bytes of one record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RecordBytes {
+    /// Length of its specification.
+    spec: u64,
+    /// What its conditions count: those of an array for all of its tasks, since each may leave it and wait on.
+    conditions: u64,
+}
+
+impl RecordBytes {
+    fn of(spec: &JobSpec, is_task: bool) -> RecordBytes {
+        let tasks = spec.array.as_ref().map_or(1, |array| array.indices.len());
+        let tasks = if is_task { 1 } else { tasks };
+        RecordBytes {
+            spec: spec_bytes(spec),
+            conditions: dependency_bytes(spec, tasks),
+        }
+    }
+
+    fn total(self) -> u64 {
+        self.spec.saturating_add(self.conditions)
+    }
+}
+
+/// Bytes that the record of a new submission counts.
+pub(crate) fn record_bytes(spec: &JobSpec) -> u64 {
+    RecordBytes::of(spec, false).total()
 }
 
 impl StoredBytes {
@@ -29,9 +58,10 @@ impl StoredBytes {
         let mut stored = StoredBytes::default();
         blobs.values_mut().for_each(|blob| blob.owners.0.clear());
         for (id, job) in jobs.iter() {
-            let (uid, bytes) = (job.spec.owner.uid, spec_bytes(&job.spec));
-            stored.of_specs.insert(*id, bytes);
-            stored.add(uid, bytes);
+            let is_task = *id != job.submission();
+            let (uid, bytes) = (job.spec.owner.uid, RecordBytes::of(&job.spec, is_task));
+            stored.of_records.insert(*id, bytes);
+            stored.add(uid, bytes.total());
             for id in blobs_of(&job.spec) {
                 if let Some(blob) = blobs.get_mut(&id)
                     && blob.owners.add(uid)
@@ -50,10 +80,16 @@ impl StoredBytes {
         (id, spec): (JobId, &JobSpec),
         like: Option<JobId>,
     ) {
-        let known = like.and_then(|like| self.of_specs.get(&like));
-        let bytes = known.copied().unwrap_or_else(|| spec_bytes(spec));
-        self.of_specs.insert(id, bytes);
-        self.add(spec.owner.uid, bytes);
+        let known = like.and_then(|like| self.of_records.get(&like));
+        let bytes = match known {
+            Some(array) => RecordBytes {
+                spec: array.spec,
+                conditions: dependency_bytes(spec, 1),
+            },
+            None => RecordBytes::of(spec, false),
+        };
+        self.of_records.insert(id, bytes);
+        self.add(spec.owner.uid, bytes.total());
         self.use_blobs(blobs, spec);
     }
 
@@ -63,13 +99,14 @@ impl StoredBytes {
         blobs: &mut HashMap<BlobId, Blob>,
         id: JobId,
         (old, new): (&JobSpec, &JobSpec),
+        is_task: bool,
     ) {
         self.use_blobs(blobs, new);
         self.drop_blobs(blobs, old);
-        let bytes = spec_bytes(new);
-        let before = self.of_specs.insert(id, bytes).unwrap_or(0);
-        self.subtract(old.owner.uid, before);
-        self.add(new.owner.uid, bytes);
+        let bytes = RecordBytes::of(new, is_task);
+        let before = self.of_records.insert(id, bytes).unwrap_or_default();
+        self.subtract(old.owner.uid, before.total());
+        self.add(new.owner.uid, bytes.total());
     }
 
     /// A record went.
@@ -79,8 +116,8 @@ impl StoredBytes {
         id: JobId,
         spec: &JobSpec,
     ) {
-        let bytes = self.of_specs.remove(&id).unwrap_or(0);
-        self.subtract(spec.owner.uid, bytes);
+        let bytes = self.of_records.remove(&id).unwrap_or_default();
+        self.subtract(spec.owner.uid, bytes.total());
         self.drop_blobs(blobs, spec);
     }
 

@@ -1,10 +1,13 @@
 //! Dependencies between jobs, arrays and tasks.
 
-use crate::world::{World, after, array, config, on, spec, target, task};
-use muster_model::command::UserCommand;
+use crate::world::{World, after, array, config, on, spec, target, task, user};
+use muster_core::decide::Decision;
+use muster_core::event::Event;
+use muster_model::command::{Command, JobSelection, JobTarget, JobUpdate, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::job::{JobState, Reason};
+use muster_model::refusal::RefusalCode;
 use muster_model::spec::{Dependency, DependencyKind as Kind, DependencyTerm, JobSpec};
 
 fn waits(kind: Kind, job: JobId) -> JobSpec {
@@ -368,4 +371,132 @@ fn a_cancelled_array_fails_those_who_wait_for_its_tasks() {
     assert_eq!(reason(&world, of_none), Reason::None);
     world.cancel(1000, target(base));
     assert_eq!(reason(&world, of_task), Reason::DependencyNeverSatisfied);
+}
+
+/// A pipeline, or an attacker: many jobs, each of which waits for all tasks of an array.
+#[test]
+fn what_one_task_decides_is_as_short_as_what_happened() {
+    let mut world = World::new();
+    let base = world.submit(JobSpec {
+        array: array(0, 999, None),
+        ..spec("a")
+    });
+    let of_task = |task| DependencyTerm::Job {
+        kind: Kind::AfterAny,
+        job: base,
+        task: Some(task),
+        delay_minutes: 0,
+    };
+    let all: Vec<DependencyTerm> = (0..1000).map(of_task).collect();
+    let waiting: Vec<JobId> = (0..20)
+        .map(|_| {
+            world.submit(JobSpec {
+                dependency: after(all.clone()),
+                ..spec("dep")
+            })
+        })
+        .collect();
+    let bytes = |decision: &Decision| {
+        decision
+            .events
+            .iter()
+            .map(Event::carried_bytes)
+            .sum::<u64>()
+    };
+    let cancel = |jobs: JobTarget| {
+        let selection = JobSelection {
+            targets: vec![jobs],
+            ..JobSelection::default()
+        };
+        Command::User(user(1000), UserCommand::Cancel { selection })
+    };
+    let decision = world.run(cancel(task(base, 500)));
+    assert!(bytes(&decision) < 20 * 100, "{} bytes", bytes(&decision));
+    for id in &waiting {
+        assert_eq!(world.job(*id).waiting_on.len(), 999);
+        assert!(!world.job(*id).waiting_on.contains(&of_task(500)));
+    }
+    world.check_replay();
+    // All of them at once are one change for each job that waits.
+    let decision = world.run(cancel(target(base)));
+    let changes = decision
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::JobChanged { id, .. } if waiting.contains(id)));
+    assert_eq!(changes.count(), waiting.len());
+    for id in waiting {
+        assert_eq!(reason(&world, id), Reason::None);
+    }
+    world.check_replay();
+}
+
+#[test]
+fn a_task_that_leaves_its_array_meanwhile_is_not_forgotten() {
+    let mut world = World::new();
+    let first = world.submit(JobSpec {
+        array: array(0, 1, None),
+        ..spec("a")
+    });
+    let paired = world.submit(JobSpec {
+        array: array(0, 1, None),
+        ..spec("b")
+    });
+    let never = |task| JobSpec {
+        dependency: after(vec![DependencyTerm::Job {
+            kind: Kind::AfterNotOk,
+            job: first,
+            task: Some(task),
+            delay_minutes: 0,
+        }]),
+        kill_on_invalid_dep: Some(true),
+        ..spec("c")
+    };
+    let (other, last) = (world.submit(never(0)), world.submit(spec("d")));
+    let update = |target, dependency| UserCommand::UpdateJob {
+        target,
+        update: Box::new(JobUpdate {
+            dependency: Some(dependency),
+            ..JobUpdate::default()
+        }),
+    };
+    let waits = after(vec![on(Kind::AfterCorr, first), on(Kind::AfterAny, last)]);
+    world.must(1000, update(target(paired), waits));
+    let mut waits = never(0).dependency;
+    waits.terms[0] = on(Kind::AfterOk, other);
+    world.must(1000, update(target(last), waits));
+    let kill = ClusterConfig {
+        kill_invalid_depend: true,
+        ..config()
+    };
+    world.configure(kill, muster_model::command::KeptPartitions::default());
+    // The first task ends well: so its counterpart leaves, `other` can never run, and so can `last`, for which that task waits.
+    world.start(first, &[0]);
+    world.finish(world.task_id(first, 0), 0);
+    assert_eq!(world.job(other).state, JobState::Cancelled);
+    assert_eq!(world.job(last).state, JobState::Cancelled);
+    assert_eq!(reason(&world, world.task_id(paired, 0)), Reason::None);
+    assert_eq!(reason(&world, paired), Reason::Dependency);
+    world.check_replay();
+}
+
+#[test]
+fn a_user_has_no_more_conditions_than_can_be_looked_at_in_a_moment() {
+    let mut world = World::new();
+    let target_job = world.submit(spec("a"));
+    let many = |terms: usize, tasks: u32| JobSpec {
+        dependency: after(vec![on(Kind::AfterAny, target_job); terms]),
+        array: (tasks > 1).then(|| array(0, tasks - 1, None)).flatten(),
+        ..spec("dep")
+    };
+    // Arrays count for each task, which may leave and wait on.
+    assert_eq!(world.refusal(many(2000, 500)), RefusalCode::StorageFull);
+    world.submit(many(5, 1000));
+    let mut jobs = 0;
+    while jobs < 100 && world.try_submit(1000, many(5000, 1)).is_ok() {
+        jobs += 1;
+    }
+    assert!((10..=52).contains(&jobs), "{jobs} jobs of 5,000 conditions");
+    world.submit(spec("b"));
+    world.try_submit(1001, many(5000, 1)).unwrap();
+    world.check_replay();
 }

@@ -532,19 +532,22 @@ fn nobody_fills_the_queue_for_all_others() {
     };
     world.submit(tasks(0, 99));
     assert_eq!(world.refusal(spec("j")), RefusalCode::TooManyJobs);
-    // Another user has an eighth of the queue, and no more.
-    let by_other = |world: &mut World, spec: JobSpec| submitted(world, user(1001), spec);
-    for _ in 0..2 {
-        by_other(&mut world, tasks(0, 5)).unwrap();
+    // An eighth of the queue is for others, each of whom has half of what is left.
+    for (uid, most) in [(1001, 6), (1002, 3), (1003, 1), (1004, 1)] {
+        for _ in 0..most {
+            submitted(&mut world, user(uid), spec("j")).unwrap();
+        }
+        let refused = submitted(&mut world, user(uid), spec("j")).unwrap_err();
+        assert_eq!(refused.code, RefusalCode::TooManyJobs);
+        assert_eq!(world.state.queue_size.of_user(uid), most);
     }
-    let refused = by_other(&mut world, spec("j")).unwrap_err();
-    assert_eq!(refused.code, RefusalCode::TooManyJobs);
-    // So have all such users together.
-    let refused = submitted(&mut world, user(1002), spec("j")).unwrap_err();
-    assert_eq!(refused.code, RefusalCode::TooManyJobs);
     assert_eq!(world.state.queue_size.of_user(1000), 100);
-    assert_eq!(world.state.queue_size.of_user(1001), 12);
-    assert_eq!(world.state.queue_size.total(), 112);
+    assert_eq!(world.state.queue_size.total(), 111);
+    // As much again is for administrators.
+    submitted(&mut world, user(0), tasks(0, 12)).unwrap();
+    let refused = submitted(&mut world, user(0), spec("j")).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::TooManyJobs);
+    assert_eq!(world.state.queue_size.total(), 124);
     world.state.check_invariants().unwrap();
     world.check_replay();
 }

@@ -1,6 +1,6 @@
 //! Whether and where the controller listens for other hosts, by slurm.conf.
 
-use super::{Verified, Verifier};
+use super::{GivenConfiguration, Verified, Verifier};
 use anyhow::{Context as _, Result, bail};
 use log::{info, warn};
 use muster_channel::Scheme;
@@ -40,6 +40,7 @@ impl NetworkSettings {
 pub(crate) struct Setup {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) verifier: Arc<dyn Verifier>,
+    pub(crate) configuration: GivenConfiguration,
 }
 
 /// Takes `NodeAddr` of all nodes.
@@ -54,13 +55,17 @@ pub(crate) fn set_addresses(addresses: &NodeAddresses, config: &Config) {
 ///
 /// # Errors
 /// A node is on another host and AuthType is given, and nothing could be believed that it says, or the port is taken.
-pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Option<Setup>> {
+pub(crate) fn prepare(
+    config: &Config,
+    addresses: &NodeAddresses,
+    configuration: &GivenConfiguration,
+) -> Result<Option<Setup>> {
     let authentication = config.authentication();
     let other = remote_node(config);
     if authentication.method == AuthMethod::None {
         if let Some(node) = other {
             bail!(
-                "node {node} is on another host, and AuthType=auth/none believes nobody there: write AuthType=auth/munge"
+                "node {node} is on another host, and AuthType=auth/none believes nobody there: write AuthType=auth/munge or auth/slurm"
             );
         }
         return Ok(None);
@@ -76,6 +81,7 @@ pub(crate) fn prepare(config: &Config, addresses: &NodeAddresses) -> Result<Opti
     match (prepared, other) {
         (Ok((proofs, listeners)), _) => Ok(Some(Setup {
             listeners,
+            configuration: configuration.clone(),
             verifier: Arc::new(ClusterVerifier {
                 proofs,
                 addresses: Arc::clone(addresses),
@@ -174,6 +180,10 @@ impl Verifier for ClusterVerifier {
             purpose: proved.statement.purpose,
             secret: proved.statement.secret,
         })
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        self.proofs.reload().map_err(|e| e.to_string())
     }
 
     fn node_address(&self, node: &str) -> Option<String> {

@@ -88,6 +88,10 @@ impl JobMails {
                     JobChange::WaitingOn {
                         reason: Reason::DependencyNeverSatisfied,
                         ..
+                    }
+                    | JobChange::DependenciesDecided {
+                        reason: Reason::DependencyNeverSatisfied,
+                        ..
                     },
                 ..
             } if wanted.has("INVALID_DEPEND") => {

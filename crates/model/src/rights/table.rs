@@ -245,6 +245,8 @@ requests! {
     StepNodeEnded = Agent, NodeKey, "agents among themselves";
     /// Signals a step.
     SignalStep = Agent, NodeKey, "agents among themselves";
+    /// Asks whether a node has its part of a step.
+    FindStep = Agent, NodeKey, "agents among themselves";
     /// Lists the processes of a job.
     Inspect = Agent, NodeOwner, "scontrol listpids";
     /// Measures the steps of a job.

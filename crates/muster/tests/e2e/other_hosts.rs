@@ -1,5 +1,5 @@
 //! A cluster of several hosts: controller, login node and two compute nodes are network name spaces with host names and
-//! directories of their own, which share munge's key and nothing else of the cluster.
+//! directories of their own, which share munge's key, or the cluster's own, and nothing else of the cluster.
 
 use muster_channel::{SECRET, Scheme};
 use muster_model::ids::JobId;
@@ -10,20 +10,41 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long something may take to happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The hosts, by their last number in the network.
-const HOSTS: [(&str, u8); 4] = [("ctl", 1), ("login", 2), ("n1", 3), ("n2", 4)];
+const HOSTS: [(&str, u8); 5] = [("ctl", 1), ("login", 2), ("n1", 3), ("n2", 4), ("n3", 5)];
+
+/// Clusters of this process so far.
+static CLUSTERS: AtomicU32 = AtomicU32::new(0);
+
+/// How hosts know each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Auth {
+    /// By munge; `SlurmUser` is root.
+    Munge,
+    /// By slurm.key, which is an ordinary `SlurmUser`'s.
+    Slurm,
+}
+
+/// An ordinary user's command.
+const AS_USER: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 
 /// All of it, until it is dropped.
 struct Hosts {
+    auth: Auth,
+    /// More lines of slurm.conf.
+    lines: &'static str,
     dir: PathBuf,
     /// Begins the names of network name spaces and links.
     tag: String,
     daemons: Vec<Child>,
+    /// A process that has the name spaces of the controller.
+    controller: u32,
 }
 
 fn sh(script: &str) -> Output {
@@ -38,13 +59,29 @@ fn ok(script: &str) {
 
 impl Hosts {
     /// Nothing where this host lacks what that takes.
-    fn start() -> Option<Hosts> {
-        let id = std::process::id();
-        let tag = format!("m{}", id % 100_000);
-        if !nix::unistd::geteuid().is_root()
-            || !sh("ip netns list && command -v munged").status.success()
-        {
-            eprintln!("neither root, nor ip and munged are there: this test looked at nothing");
+    fn start(auth: Auth) -> Option<Hosts> {
+        let mut hosts = Hosts::prepared(auth, "", |_| {})?;
+        for node in ["n1", "n2"] {
+            let daemon = hosts.daemon(node, &format!("slurmd -D -N {node}"));
+            hosts.daemons.push(daemon);
+        }
+        hosts.until("nodes are idle", || {
+            hosts.on("login", "sinfo -h -o %D:%t").contains("2:idle")
+        });
+        Some(hosts)
+    }
+
+    /// A controller with more lines of slurm.conf, and nodes that are down.
+    fn prepared(auth: Auth, lines: &'static str, prepare: impl Fn(&Path)) -> Option<Hosts> {
+        let (id, nth) = (std::process::id(), CLUSTERS.fetch_add(1, Ordering::Relaxed));
+        let (letter, needed) = match auth {
+            Auth::Munge => ("m", "munged"),
+            Auth::Slurm => ("s", "setpriv"),
+        };
+        let tag = format!("{letter}{}{nth}", id % 100_000);
+        let look = format!("ip netns list && command -v {needed}");
+        if !nix::unistd::geteuid().is_root() || !sh(&look).status.success() {
+            eprintln!("not root, or no ip or {needed} is there: this test looked at nothing");
             return None;
         }
         let dir = PathBuf::from(format!("/tmp/{tag}"));
@@ -59,28 +96,24 @@ impl Hosts {
             dir.display()
         ));
         let mut hosts = Hosts {
+            auth,
+            lines,
             dir,
             tag,
             daemons: Vec::new(),
+            controller: 0,
         };
         hosts.connect();
-        hosts.munged("munge", "a key that all hosts have, long enough for munge");
-        hosts.munged(
-            "other",
+        hosts.write_keys(
+            "a key that all hosts have, long enough for munge",
             "the key of somebody else's hosts, as long as it must be",
         );
-        hosts.write_conf("slurm.conf", "munge");
-        hosts.write_conf("other.conf", "other");
-        for (host, words) in [
-            ("ctl", "slurmctld -D"),
-            ("n1", "slurmd -D -N n1"),
-            ("n2", "slurmd -D -N n2"),
-        ] {
-            let daemon = hosts.daemon(host, words);
-            hosts.daemons.push(daemon);
-        }
-        hosts.until("nodes are idle", || {
-            hosts.on("login", "sinfo -h -o %D:%t").contains("2:idle")
+        prepare(&hosts.dir);
+        let controller = hosts.daemon("ctl", "slurmctld -D");
+        hosts.controller = controller.id();
+        hosts.daemons.push(controller);
+        hosts.until("the controller is up", || {
+            hosts.on("login", "scontrol ping").ends_with("is UP")
         });
         Some(hosts)
     }
@@ -111,6 +144,41 @@ impl Hosts {
         }
     }
 
+    /// Gives hosts the key of their slurm.conf, and that of others for other.conf.
+    fn write_keys(&mut self, own: &str, other: &str) {
+        let key = "AuthType=auth/slurm\nSlurmUser=daemon\n";
+        let socket = |name| {
+            let dir = self.dir.display();
+            format!("AuthType=auth/munge\nAuthInfo=socket={dir}/{name}/socket\nSlurmUser=root\n")
+        };
+        let (here, there) = match self.auth {
+            Auth::Munge => (socket("munge"), socket("other")),
+            Auth::Slurm => (key.to_owned(), key.to_owned()),
+        };
+        ok(&format!("mkdir {}/others", self.dir.display()));
+        self.write_conf("slurm.conf", &here);
+        self.write_conf("others/slurm.conf", &there);
+        match self.auth {
+            Auth::Munge => {
+                self.munged("munge", own);
+                self.munged("other", other);
+            }
+            Auth::Slurm => {
+                self.write_key("slurm.key", own);
+                self.write_key("others/slurm.key", other);
+            }
+        }
+    }
+
+    /// A file that only `SlurmUser` can read.
+    fn write_key(&self, name: &str, text: &str) {
+        let path = self.dir.join(name);
+        let new = self.dir.join("new.key");
+        fs::write(&new, text).unwrap();
+        ok(&format!("chmod 600 {0} && chown daemon {0}", new.display()));
+        fs::rename(new, path).unwrap();
+    }
+
     fn munged(&mut self, name: &str, key: &str) {
         let at = |end: &str| self.dir.join(format!("{name}.{end}")).display().to_string();
         let dir = self.dir.join(name);
@@ -138,17 +206,18 @@ impl Hosts {
     }
 
     /// Each host has a directory `own` that no other sees: sockets and spool directories are there.
-    fn write_conf(&self, name: &str, munge: &str) {
+    fn write_conf(&self, name: &str, auth: &str) {
         let dir = self.dir.display();
         let text = format!(
-            "ClusterName=hosts\nSlurmctldHost=ctl(10.91.0.1)\nSlurmUser=root\nAuthType=auth/munge\n\
-             AuthInfo=socket={dir}/{munge}/socket\nStateSaveLocation={dir}/own/state\n\
+            "ClusterName=hosts\nSlurmctldHost=ctl(10.91.0.1)\n{auth}\
+             StateSaveLocation={dir}/own/state\n\
              SlurmdSpoolDir={dir}/own/spool\nSlurmctldPidFile={dir}/own/ctld.pid\n\
              SlurmdPidFile={dir}/own/slurmd.pid\nSlurmctldLogFile={dir}/log/ctld\n\
              SlurmdLogFile={dir}/log/%n\nAccountingStorageType=accounting_storage/slurmdbd\n\
              NodeName=n1 NodeAddr=10.91.0.3 CPUs=2 RealMemory=500\n\
              NodeName=n2 NodeAddr=10.91.0.4 CPUs=2 RealMemory=500\n\
-             PartitionName=batch Nodes=ALL Default=YES\n"
+             PartitionName=batch Nodes=ALL Default=YES\n{}",
+            self.lines
         );
         fs::write(self.dir.join(name), text).unwrap();
     }
@@ -156,8 +225,13 @@ impl Hosts {
     /// A command on a host.
     fn command(&self, host: &str, conf: &str, script: &str) -> Command {
         let (dir, tag) = (self.dir.display(), &self.tag);
+        // Where tokens are made is a host's own; processes of the login host have a common directory for it.
+        let sack = match host {
+            "login" => "login",
+            _ => "own",
+        };
         let inside = format!(
-            "hostname {host}; mount -t tmpfs own {dir}/own; mount --bind {dir}/hosts /etc/hosts; \
+            "hostname {host}; export SLURM_SACK_SOCKET={dir}/{sack}/sack.socket; mount -t tmpfs own {dir}/own; mount --bind {dir}/hosts /etc/hosts; \
              export SLURM_CONF={dir}/{conf} PATH={dir}/bin:$PATH; cd {dir}/tmp; exec timeout 300 bash -c \"$0\""
         );
         let mut command = Command::new("ip");
@@ -181,6 +255,26 @@ impl Hosts {
     /// What a script prints on a host, errors included.
     fn on(&self, host: &str, script: &str) -> String {
         self.by(host, "slurm.conf", script)
+    }
+
+    /// The same on the controller's host, where it has the sockets that the controller made.
+    fn beside_controller(&self, script: &str) -> String {
+        let (dir, pid) = (self.dir.display(), self.controller);
+        let inside = format!("export SLURM_CONF={dir}/slurm.conf PATH={dir}/bin:$PATH; {script}");
+        let mut command = Command::new("nsenter");
+        command.args([
+            "-t",
+            &pid.to_string(),
+            "-m",
+            "-n",
+            "-u",
+            "bash",
+            "-c",
+            &inside,
+        ]);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).trim().to_owned()
     }
 
     fn by(&self, host: &str, conf: &str, script: &str) -> String {
@@ -241,7 +335,9 @@ impl Drop for Hosts {
 
 #[test]
 fn jobs_and_steps_run_on_other_hosts_for_who_proves_who_he_is() {
-    let Some(hosts) = Hosts::start() else { return };
+    let Some(hosts) = Hosts::start(Auth::Munge) else {
+        return;
+    };
     assert_eq!(
         hosts.on("login", "scontrol ping"),
         "Slurmctld(primary) at ctl is UP"
@@ -264,7 +360,7 @@ fn jobs_and_steps_run_on_other_hosts_for_who_proves_who_he_is() {
     let bytes = hosts.on("login", "head -c 30000000 /dev/zero | srun -n1 cat | wc -c");
     assert_eq!(bytes, "30000000");
     // Hosts of another key are nobody's.
-    let refused = hosts.by("login", "other.conf", "squeue");
+    let refused = hosts.by("login", "others/slurm.conf", "squeue");
     assert!(refused.contains("another munge key"), "{refused}");
     hosts.until("the refusal is logged", || {
         let log = fs::read_to_string(hosts.dir.join("log/ctld"));
@@ -287,4 +383,119 @@ fn jobs_and_steps_run_on_other_hosts_for_who_proves_who_he_is() {
     let refused = hosts.show_wrong_keys("login", job, 2100);
     assert_eq!(refused, 2100);
     assert_eq!(hosts.on("login", "srun -w n1 -n1 --mem=50 hostname"), "n1");
+}
+
+/// A host without any file of the cluster: the controller gives it the configuration, and commands there find it.
+#[test]
+fn a_host_without_files_gets_the_configuration_from_the_controller() {
+    let lines = "SlurmctldParameters=enable_configless\nProlog=prolog.sh\nInclude nodes.conf\n";
+    let Some(hosts) = Hosts::prepared(Auth::Munge, lines, |dir| {
+        let node = "NodeName=n3 NodeAddr=10.91.0.5 CPUs=2 RealMemory=500\n";
+        fs::write(dir.join("nodes.conf"), node).unwrap();
+        let prolog = format!("#!/bin/sh\nhostname >> {}/log/prolog\n", dir.display());
+        fs::write(dir.join("prolog.sh"), prolog).unwrap();
+        ok(&format!("chmod 755 {}/prolog.sh", dir.display()));
+    }) else {
+        return;
+    };
+    // On this host there is only munge's socket, and the address of the controller.
+    let own = format!(
+        "mount -t tmpfs run /run; mkdir /run/munge; ln -s {}/munge/socket /run/munge/munge.socket.2; unset SLURM_CONF",
+        hosts.dir.display()
+    );
+    let stranger = format!("{own}; setpriv --reuid 65534 muster config fetch n1:6817,ctl tmp root");
+    let refused = hosts.on("n3", &stranger);
+    assert!(
+        refused.contains("may not have the configuration"),
+        "{refused}"
+    );
+    let nodes = hosts.dir.join("nodes.conf");
+    let script = format!(
+        "{own}; slurmd -D -N n3 --conf-server n1:6817,ctl --conf-user=root & \
+         timeout 30 bash -c 'until sinfo -h -n n3 -o %t | grep -q idle; do sleep 0.1; done'; \
+         echo '# changed' >> {nodes}; scontrol reconfigure; timeout 30 bash -c 'until grep -q changed /run/slurm/conf/nodes.conf; do sleep 0.1; done'; \
+         ls -L /run/slurm/conf; srun -w n3 bash -c 'hostname; echo $SLURM_CONF'; kill %1; wait",
+        nodes = nodes.display()
+    );
+    let said = hosts.on("n3", &script);
+    for line in [
+        "nodes.conf",
+        "prolog.sh",
+        "slurm.conf",
+        "n3",
+        "/run/slurm/conf/slurm.conf",
+    ] {
+        assert!(said.lines().any(|said| said == line), "{line}: {said}");
+    }
+    let prolog = fs::read_to_string(hosts.dir.join("log/prolog")).unwrap();
+    assert_eq!(prolog, "n3\n");
+}
+
+#[test]
+fn users_of_other_hosts_are_who_the_process_with_the_key_says() {
+    let Some(mut hosts) = Hosts::start(Auth::Slurm) else {
+        return;
+    };
+    let as_user = |hosts: &Hosts, host: &str, script: &str| {
+        hosts.on(host, &format!("{AS_USER} bash -c '{script}'"))
+    };
+    // Root has the key, and a user cannot read it.
+    let without = as_user(&hosts, "login", "sinfo");
+    assert!(without.contains("start sackd here"), "{without}");
+    let sackd = hosts.daemon("login", "sackd -D");
+    hosts.daemons.push(sackd);
+    let is_served = |hosts: &Hosts| {
+        hosts.until("a user is served", || {
+            as_user(hosts, "login", "sinfo -h -o %D:%t").contains("2:idle")
+        });
+    };
+    is_served(&hosts);
+    let second = hosts.on("login", "sackd -D");
+    assert!(second.contains("another process makes tokens"), "{second}");
+    // On nodes, slurmd has tokens made.
+    let own = format!("{}/own/sack.socket", hosts.dir.display());
+    let script = format!(
+        "sbatch -W -N2 -o out --wrap \"id -u; SLURM_SACK_SOCKET={own} squeue -h -o %u; srun -l hostname | sort\""
+    );
+    let submitted = as_user(&hosts, "login", &script);
+    let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap_or(submitted);
+    assert_eq!(out, "65534\nnobody\n0: n1\n1: n2\n");
+    let steps = as_user(
+        &hosts,
+        "login",
+        "srun -N2 -l hostname | sort; echo text | srun -n1 cat; srun -n1 false; echo $?",
+    );
+    assert!(steps.starts_with("0: n1\n1: n2\ntext\n1\n"), "{steps}");
+    // A user is no other.
+    let held = hosts.on("login", "sbatch -H -o /dev/null --wrap true");
+    let job = held.rsplit(' ').next().unwrap();
+    let refused = as_user(&hosts, "login", &format!("scancel {job}"));
+    assert!(refused.contains("Access"), "{refused}");
+    // Hosts of another key are nobody's.
+    let refused = hosts.by("login", "others/slurm.conf", "squeue");
+    assert!(refused.contains("another key of auth/slurm"), "{refused}");
+    hosts.until("the refusal is logged", || {
+        let log = fs::read_to_string(hosts.dir.join("log/ctld"));
+        log.is_ok_and(|log| log.contains("another key of auth/slurm"))
+    });
+    // The key is replaced while all go on: first both are known, then the new one is used.
+    let key = |kid: &str, letter: &str| {
+        let k = letter.repeat(40);
+        format!(r#"{{"alg":"HS256","kty":"oct","kid":"{kid}","k":"{k}"}}"#)
+    };
+    hosts.write_key(
+        "slurm.jwks",
+        &format!("{{\"keys\":[{},{}]}}", key("a", "a"), key("b", "b")),
+    );
+    assert_eq!(hosts.beside_controller("scontrol reconfigure"), "");
+    is_served(&hosts);
+    hosts.write_key("slurm.jwks", &format!("{{\"keys\":[{}]}}", key("b", "b")));
+    is_served(&hosts);
+    assert_eq!(hosts.on("login", "scontrol reconfigure"), "");
+    is_served(&hosts);
+    // What cannot be used changes nothing, and says so.
+    hosts.write_key("slurm.jwks", "{}");
+    let refused = hosts.beside_controller("scontrol reconfigure");
+    assert!(refused.contains("slurm.jwks"), "{refused}");
+    is_served(&hosts);
 }

@@ -301,11 +301,14 @@ fn private_jobs_are_in_no_listing() {
             "{command}: {ran:?}"
         );
     }
-    let ran = as_user(&c, STRANGER, &format!("scancel {runs}"));
-    assert!(
-        ran.err.contains("denied") && !ran.err.contains(OWNER),
-        "{ran:?}"
-    );
+    // It is as a job that is not there.
+    for command in ["scancel", "scontrol hold", "scontrol requeue"] {
+        let of = |id: &str| {
+            let ran = as_user(&c, STRANGER, &format!("{command} {id}"));
+            (ran.code, ran.out, ran.err.replace(id, "JOB"))
+        };
+        assert_eq!(of(&runs.to_string()), of("987654"), "{command}");
+    }
     c.ok(&format!("scancel {own} {runs} {waits}"));
 }
 

@@ -71,7 +71,8 @@ pub fn is_of_agents(request: &AgentRequest) -> bool {
     match request {
         AgentRequest::StartStep(..)
         | AgentRequest::StepNodeEnded { .. }
-        | AgentRequest::SignalStep { .. } => true,
+        | AgentRequest::SignalStep { .. }
+        | AgentRequest::FindStep { .. } => true,
         AgentRequest::Create(_)
         | AgentRequest::Inspect { .. }
         | AgentRequest::Measure { .. }
@@ -167,6 +168,13 @@ impl Agent {
                 }
                 self.signal_from_lead(run, step, signal);
                 self.state.out.finish(id, AgentReply::Done);
+            }
+            AgentRequest::FindStep { job, key, step } => {
+                let reply = self
+                    .steps
+                    .node_steps
+                    .find_part(&self.state, (job, step), &key);
+                self.state.out.finish(id, reply);
             }
             AgentRequest::Inspect { job } => {
                 self.inspect(Request::Inspect, (job, uid), |_| Inspection::Processes, id);

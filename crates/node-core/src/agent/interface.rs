@@ -46,6 +46,8 @@ pub enum Timer {
     Sample,
     /// Another try to report ends of a step to its lead.
     EndDelivery(JobId, StepNo),
+    /// Another question to nodes of a step whether they have a part of it.
+    FindParts(JobId, StepNo),
 }
 
 /// A request of a client.

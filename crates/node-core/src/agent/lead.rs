@@ -3,6 +3,7 @@
 
 mod ends;
 mod numbers;
+mod parts;
 mod placing;
 mod running;
 mod waiting;
@@ -20,8 +21,8 @@ use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
-use muster_proto::step::StepSpec;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use muster_proto::step::{AgentReply, StepSpec};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// A step of a job.
 pub(super) type StepKey = (JobId, StepNo);
@@ -75,6 +76,8 @@ struct LedStep {
     client: Option<(ConnId, RequestId)>,
     /// Answers of its nodes that are still out.
     unanswered: usize,
+    /// Positions of nodes that are to be asked whether they have their part.
+    unknown_parts: BTreeSet<u32>,
     addresses: Vec<String>,
     /// Where the daemons listen for each other.
     wires: Vec<Option<String>>,
@@ -152,6 +155,24 @@ impl LedSteps {
         Some(next)
     }
 
+    /// All nodes of a step have started it, and its client knows.
+    fn is_created(&self, key: StepKey) -> bool {
+        let state = self.placed.get(&key).map(|step| step.state);
+        matches!(state, Some(LedStepState::Running | LedStepState::Ending))
+    }
+
+    /// The client of a step whose job is forgotten learns that the step is over, or will not be.
+    fn answer_client(&self, out: &mut Actions, key: StepKey, was_created: bool) {
+        let step = self.placed.get(&key);
+        if let Some((_, request)) = step.and_then(|step| step.client) {
+            let reply = match was_created {
+                true => AgentReply::Done,
+                false => AgentReply::Refused(RefusalCode::AlreadyDone.into()),
+            };
+            out.reply(request, reply);
+        }
+    }
+
     /// The client of a step has all that it gets.
     fn release_client(&mut self, out: &mut Actions, key: StepKey) {
         let step = self.placed.get_mut(&key);
@@ -203,7 +224,10 @@ impl Steps {
             .map(|(key, _)| *key)
             .collect();
         for key in of_run {
+            let was_created = self.led.is_created(key);
             if self.led.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
+                // Its srun would wait for an answer for ever: the connection stays.
+                self.led.answer_client(&mut state.out, key, was_created);
                 self.led.release_client(&mut state.out, key);
                 self.led.placed.remove(&key);
             }
@@ -233,6 +257,9 @@ impl Steps {
             } else if !self.node_steps.adopt(run, kept, &bytes) {
                 self.led.adopt_record(state, run, StepNo(kept), &bytes);
             }
+        }
+        for key in self.led.with_unknown_parts(run) {
+            self.find_parts(state, key);
         }
     }
 
@@ -306,9 +333,12 @@ impl LedSteps {
         // It may be known already; the controller ignores that.
         let started = Report::StepStarted(Box::new(record.step.clone()));
         state.reports.push(run.job, run.attempt, started);
+        // The agent before may have been lost before it asked all nodes for their parts.
+        let unended = (0..).zip(&record.nodes).filter(|(_, n)| n.end.is_none());
         let adopted = LedStep {
             run,
             state: LedStepState::Running,
+            unknown_parts: unended.map(|(position, _)| position).collect(),
             addresses: vec![String::new(); record.nodes.len()],
             wires: Vec::new(),
             record,

@@ -32,6 +32,7 @@ impl Node {
     }
 
     pub(super) fn apply(&mut self, settings: NodeSettings) {
+        let settings = settings.at(&self.config.conf);
         self.site_binding = SiteBinding::new(&settings.cpu_bind);
         self.settings = settings;
     }

@@ -61,6 +61,17 @@ impl Early {
     }
 }
 
+/// Whether this node has its part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartPresence {
+    /// It has, and the lead will learn of its end.
+    Here,
+    /// It may start.
+    Unsettled,
+    /// It has none, or the lead knew of its end.
+    Absent,
+}
+
 /// Where a step daemon listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listening {
@@ -155,6 +166,23 @@ impl NodeSteps {
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &StepKey> {
         self.parts.keys()
+    }
+
+    /// Whether a part of a step is here.
+    pub(super) fn find(&self, key: StepKey, run: JobAttempt) -> PartPresence {
+        match self.state(key, run) {
+            NodeStepState::Running | NodeStepState::Ended => PartPresence::Here,
+            NodeStepState::Ordered | NodeStepState::Offered | NodeStepState::Starting => {
+                PartPresence::Unsettled
+            }
+            NodeStepState::Absent if self.waits_for_job(key.0) => PartPresence::Unsettled,
+            NodeStepState::Absent => PartPresence::Absent,
+        }
+    }
+
+    /// Something waits until the controller says that this node has the job.
+    pub(super) fn waits_for_job(&self, job: JobId) -> bool {
+        self.early.values().any(|early| early.job() == job)
     }
 
     /// Takes a kept record back; whether it is one of these.

@@ -52,6 +52,8 @@ enum Asked {
     EndsAbove(StepKey),
     /// To take note of ends.
     EndsLead(StepKey),
+    /// Whether it has its part of a step that is led here, by its position.
+    Part(StepKey, u32),
     /// To signal a step, and to pass that on to these agents.
     Signal(Box<AgentRequest>, String, Vec<String>),
 }
@@ -124,6 +126,22 @@ impl StepTree {
         self.ask(out, asked, first.clone(), request);
     }
 
+    /// Asks a node, by its position and its agent's address, whether it has its part of a step that is led here.
+    pub(super) fn ask_for_part(
+        &mut self,
+        out: &mut Actions,
+        key: StepKey,
+        (position, address): (u32, String),
+        job_key: &ByteVec,
+    ) {
+        let request = AgentRequest::FindStep {
+            job: key.0,
+            key: job_key.clone(),
+            step: key.1,
+        };
+        self.ask(out, Asked::Part(key, position), address, request);
+    }
+
     /// Reports ends to the lead, however long it takes.
     pub(super) fn report_to_lead(&mut self, out: &mut Actions, key: StepKey) {
         let delivery = self.endings.get(&key);
@@ -187,6 +205,12 @@ impl Steps {
                 Ok(_) => self.ends_delivered(state, key),
                 Err(error) => self.tree.delivery_failed(&mut state.out, key, &error),
             },
+            Asked::Part(key, position) => {
+                let end = self.led.part_found(state, key, position, answer);
+                if let Some(end) = end {
+                    self.nodes_ended(state, key, vec![end]);
+                }
+            }
             Asked::Signal(request, address, rest) => {
                 if let Err(error) = answer {
                     log::warn!("{address}: a step cannot be signalled: {error}");

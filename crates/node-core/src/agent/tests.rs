@@ -1,5 +1,6 @@
 //! The machine driven by events, with an executor that keeps account of what the machine holds.
 
+mod parts;
 mod random;
 mod scenarios;
 
@@ -138,6 +139,7 @@ impl Bench {
     /// An agent of the node with this number, which has no peers so far.
     fn of_node(node: usize) -> Bench {
         let config = AgentConfig {
+            conf: String::new(),
             name: format!("n{node}"),
             cluster: "test".to_owned(),
             address: address(node),

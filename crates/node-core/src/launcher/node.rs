@@ -27,6 +27,8 @@ pub(super) struct Node {
     pub(super) setup: Setup,
     /// Which it is, as root says.
     pub(super) place: Place,
+    /// Where its slurm.conf is, as root says.
+    pub(super) conf: String,
     pub(super) claim: MachineClaim,
     pub(super) machine: Option<Machine>,
     /// The controller's.
@@ -41,6 +43,7 @@ impl Node {
         Node {
             setup,
             place: Place::default(),
+            conf: String::new(),
             claim: MachineClaim::default(),
             machine: None,
             settings: NodeSettings::default(),
@@ -50,6 +53,7 @@ impl Node {
     }
 
     pub(super) fn apply(&mut self, settings: NodeSettings) {
+        let settings = settings.at(&self.conf);
         if settings.kill_wait_s > 0 {
             self.kill_wait_ms = u64::from(settings.kill_wait_s) * 1000;
         }

@@ -252,6 +252,7 @@ impl World {
 
     fn attach(&mut self) {
         let attach = Attach {
+            conf: String::new(),
             node: "n1".to_owned(),
             cluster: "c".to_owned(),
             version: String::new(),

@@ -7,7 +7,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{StepEnd, Usage};
-use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::limits::{FRAME_BYTES_MAX, TEXT_BYTES_MAX};
 use muster_model::time::Timestamp;
 use muster_model::validate::Validate;
 use muster_proto::frame::Message;
@@ -186,6 +186,11 @@ pub struct Attach {
     /// Which version the agent speaks.
     #[n(4)]
     pub greeting: Option<Greeting>,
+    /// Path of the node's slurm.conf; empty if it is not known.
+    #[n(5)]
+    #[cbor(default)]
+    #[valid(max_bytes = TEXT_BYTES_MAX)]
+    pub conf: String,
 }
 
 /// What slurm.conf claims of a node's CPUs.

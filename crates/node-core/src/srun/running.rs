@@ -391,7 +391,9 @@ impl RunningStep {
             Some(exit) => (exit, tasks::code(exit)),
             None => self.tasks.worst(),
         };
-        if self.is_lost || (self.leaves && code == 0) {
+        // Of a task that could not be started, or whose step was ended before that, no end is reported.
+        let is_incomplete = self.leaves || !self.tasks.all_exited();
+        if self.is_lost || (is_incomplete && code == 0) {
             code = code.max(1);
             if exit.is_ok() {
                 exit = ExitStatus { code: 1, signal: 0 };

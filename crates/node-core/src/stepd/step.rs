@@ -270,6 +270,17 @@ impl Step {
             self.up.message(line, out);
             self.move_by(Move::StartFailed, out);
             out.push(Action::SignalTasks(SIGKILL));
+            let exit = ExitStatus { code: 1, signal: 0 };
+            self.failed.get_or_insert(exit);
+            let launch = &self.order.launch;
+            let here = launch.tasks.get(launch.position as usize);
+            let failed = FromStepd::Failed {
+                task: here.and_then(|tasks| tasks.first()).copied().unwrap_or(0),
+                exit,
+                joined: true,
+                line: None,
+            };
+            self.up.send(failed, out);
         }
         // Time that srun spends before it comes is not the step's.
         self.started_ms = Some(out.now.mono_ms);

@@ -59,6 +59,7 @@ fn job_of(request: &AgentRequest) -> Option<JobId> {
         AgentRequest::StartStep(launch, _) => Some(launch.spec.job),
         AgentRequest::StepNodeEnded { job, .. }
         | AgentRequest::SignalStep { job, .. }
+        | AgentRequest::FindStep { job, .. }
         | AgentRequest::Inspect { job }
         | AgentRequest::Measure { job }
         | AgentRequest::TakeStepNumber { job, .. } => Some(*job),

@@ -100,6 +100,7 @@ async fn session(
         socket: link.clone(),
     }))?;
     let closing = link.clone();
+    let mut given_version = String::new();
     let ended = read_frames(link, |message| {
         let event = match message {
             ToNode::Sealed {
@@ -107,11 +108,19 @@ async fn session(
                 seal,
                 launcher_seal,
             } => match open(options, &mut sealed, &bytes, &seal) {
-                Ok(orders) => AgentEvent::Orders {
-                    orders: Box::new(orders),
-                    bytes,
-                    launcher_seal,
-                },
+                Ok(orders) => {
+                    if let Some(settings) = &orders.settings
+                        && settings.given_version != given_version
+                    {
+                        given_version.clone_from(&settings.given_version);
+                        dialer.note_configuration();
+                    }
+                    AgentEvent::Orders {
+                        orders: Box::new(orders),
+                        bytes,
+                        launcher_seal,
+                    }
+                }
                 Err(e) => {
                     log::error!("orders are refused, the connection is closed: {e:#}");
                     return closing.close();

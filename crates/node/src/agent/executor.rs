@@ -91,6 +91,7 @@ impl Executor {
     ) -> Executor {
         let started = now();
         let config = AgentConfig {
+            conf: options.conf.clone(),
             name: options.name.clone(),
             cluster: options.cluster.clone(),
             address: info::address(&options),

@@ -39,14 +39,23 @@ impl Dialer {
         self.ask(0, &SupervisorRequest::Controller).await
     }
 
-    /// A credential for this node, which has this secret in it. Numbers are not zero, and each is another one.
+    /// Says that the controller gives another configuration.
+    pub(super) fn note_configuration(&self) {
+        if let Err(e) = self.requests.send(&SupervisorRequest::Configuration) {
+            log::error!("the configuration is not fetched: {e}");
+        }
+    }
+
+    /// A credential for this node, which has this secret in it, or one of its own. Numbers are not zero, and each is another one.
     pub(super) async fn make_credential(
         &self,
         number: u64,
         secret: [u8; SECRET],
-    ) -> anyhow::Result<(Scheme, Vec<u8>)> {
-        let secret = secret.into();
-        let request = SupervisorRequest::Credential { number, secret };
+    ) -> anyhow::Result<(Scheme, Vec<u8>, [u8; SECRET])> {
+        let request = SupervisorRequest::Credential {
+            number,
+            secret: secret.into(),
+        };
         let pipe = File::from(self.descriptor(number, &request).await?);
         let read = move || {
             let mut said = Vec::new();
@@ -54,7 +63,9 @@ impl Dialer {
                 .read_to_end(&mut said)
                 .map(|_| said)
         };
-        credential::read(&tokio::task::spawn_blocking(read).await??)
+        let (scheme, credential, own) =
+            credential::read(&tokio::task::spawn_blocking(read).await??)?;
+        Ok((scheme, credential, own.unwrap_or(secret)))
     }
 
     /// A connection that is asked for under this number.

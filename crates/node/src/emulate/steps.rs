@@ -174,6 +174,12 @@ impl Steps {
                 }
             }
             AgentRequest::SignalStep { .. } => AgentReply::Done,
+            AgentRequest::FindStep { job, step, .. } => {
+                match self.ends.borrow().contains_key(&(job, step)) {
+                    true => AgentReply::Done,
+                    false => AgentReply::Refused(RefusalCode::JobNotHere.into()),
+                }
+            }
             _ => {
                 let why = "an emulated node leads no steps: give the job a real node as its first";
                 AgentReply::Refused(Refusal::new(RefusalCode::JobNotHere, why))

@@ -51,6 +51,9 @@ pub(crate) enum SupervisorRequest {
         #[n(1)]
         secret: ByteArray<SECRET>,
     },
+    /// The controller gives another configuration than before. Nothing is answered.
+    #[n(6)]
+    Configuration,
 }
 
 /// The agent's end of the pipe. Clones are the same one.

@@ -195,6 +195,11 @@ fn requests_of_agents() {
             signal: 9,
             below: vec!["unix:/tmp/noded.sock".to_owned()],
         });
+        requests.push(AgentRequest::FindStep {
+            job: JobId(1),
+            key: key.clone().into(),
+            step,
+        });
         requests.push(AgentRequest::StepNodeEnded {
             job: JobId(1),
             key: key.into(),

@@ -155,6 +155,8 @@ fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptio
         launcher_program: None,
         slurmd_user: String::new(),
         network: Default::default(),
+        conf: String::new(),
+        fetch: Vec::new(),
     }
 }
 

@@ -368,6 +368,7 @@ impl Scheduler {
             JobChange::Hold { .. }
             | JobChange::Priority(_)
             | JobChange::WaitingOn { .. }
+            | JobChange::DependenciesDecided { .. }
             | JobChange::Eligible
             | JobChange::Accrues(_)
             | JobChange::NotBefore(_) => self.job(state, id),

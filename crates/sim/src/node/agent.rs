@@ -1,6 +1,7 @@
 //! The process of an agent: the machine, and what its executor holds for it.
 
 use super::machine::ChannelId;
+use super::step_link::StepLinkId;
 use minicbor::bytes::ByteVec;
 use muster_node_core::agent::{
     Agent, AgentEvent, DialId, PeerRequestId, RequestId, StdioId, StepdId, view,
@@ -52,8 +53,8 @@ pub(crate) struct Dial {
 /// Who has asked for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
-    /// An srun.
-    Srun(u64),
+    /// An srun, by this connection of its.
+    Srun(u64, u32),
     /// Another agent, in this life, by its request.
     Peer(usize, u64, PeerRequestId),
 }
@@ -88,8 +89,8 @@ pub(crate) struct AgentProcess {
     pub(crate) to_launcher: Vec<ToLauncher>,
     pub(crate) to_controller: Vec<Vec<NumberedReport>>,
     pub(crate) requests: BTreeMap<RequestId, Asker>,
-    /// Streams, and the srun that has sent them.
-    pub(crate) streams: BTreeMap<StdioId, u64>,
+    /// Streams, and the connection to srun that goes with them.
+    pub(crate) streams: BTreeMap<StdioId, StepLinkId>,
     pub(crate) stepds: BTreeMap<StepdId, ChannelId>,
     /// Requests of other agents that were answered and are not over.
     pub(crate) answered: BTreeSet<RequestId>,

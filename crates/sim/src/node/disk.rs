@@ -61,6 +61,12 @@ impl Disk {
         (now < until).then_some(fault)
     }
 
+    /// No process can be started.
+    pub(crate) fn lacks_processes(&self, now: u64) -> bool {
+        self.fault_at(now)
+            .is_some_and(DiskFault::prevents_processes)
+    }
+
     /// The record file. One byte may be none of a letter after a loss of power.
     pub(crate) fn records(&self) -> String {
         String::from_utf8_lossy(&self.records).into_owned()

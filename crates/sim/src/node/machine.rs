@@ -1,6 +1,7 @@
 //! A machine that is on: its processes, as far as the kernel shows them, and the sockets between those of Muster.
 
-use super::stepd::SimStepd;
+use super::step_link::StepLinkId;
+use super::stepd::StepdProcess;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::StepNo;
 use muster_model::job::ExitStatus;
@@ -135,8 +136,8 @@ impl Process {
 pub(crate) enum Down {
     /// A command, and the daemon's end of a channel to the agent that goes with it.
     Command(Box<StepdCommand>, Option<ChannelId>),
-    /// Streams of this srun's.
-    Streams(u64),
+    /// Streams of an srun's, with the daemon's end of this connection to it.
+    Streams(StepLinkId),
 }
 
 /// A socket pair between agent or launcher and a step daemon.
@@ -159,7 +160,7 @@ pub(crate) struct Channel {
 pub(crate) struct Machine {
     pub(crate) processes: BTreeMap<i32, Process>,
     /// Of those that are step daemons, what they do.
-    pub(crate) stepds: BTreeMap<i32, SimStepd>,
+    pub(crate) stepds: BTreeMap<i32, StepdProcess>,
     /// Where step daemons listen.
     pub(crate) sockets: BTreeMap<PathBuf, i32>,
     pub(crate) channels: BTreeMap<ChannelId, Channel>,

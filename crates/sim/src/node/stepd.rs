@@ -1,376 +1,135 @@
-//! A step daemon. It is a model: it waits for srun, has its tasks started, ends them, reports the end of the step to launcher and
-//! agent or leaves it in a file, and waits for the next step of its job. It speaks the messages of the real one and knows nothing
-//! but inputs and outputs, so that the real one can take its place.
+//! The process of a step daemon: the machine, and what its executor holds for it.
 
 use super::machine::ChannelId;
+use super::step_link::StepLinkId;
 use muster_model::ids::StepNo;
-use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
-use muster_model::time::Timestamp;
-use muster_node_core::messages::{
-    JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepdCommand, StepdEvent, VERSIONS,
-};
-use muster_node_core::signals::{SIGCONT, SIGKILL, SIGTERM};
+use muster_node_core::messages::{FirstOrder, JobAttempt, StepOrder};
+use muster_node_core::stepd::{ClientId, Event, Setup, Stepd};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::rc::Rc;
 
-/// How long srun may take to come, milliseconds.
-const HELLO_WAIT_MS: u64 = 30_000;
-
-/// What a daemon finds out of its sockets when it uses them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sockets {
-    /// The launcher's end is open.
-    pub(crate) is_launcher_open: bool,
-    /// The launcher has read all that was sent.
-    pub(crate) is_all_read: bool,
-    /// The agent's end is open.
-    pub(crate) is_agent_open: bool,
+/// A connection whose first message is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Greeted {
+    /// srun's, or that of a daemon above.
+    Link(StepLinkId),
+    /// A launcher's.
+    Launcher(ChannelId),
 }
 
-/// What happens to a daemon.
-#[derive(Debug)]
-pub(crate) enum StepdInput {
-    /// It begins, with this step.
-    Begin(Box<NextStep>),
-    /// The launcher commands something.
-    Launcher(StepdCommand),
-    /// The launcher is gone.
-    LauncherClosed,
-    /// The agent gives it a step.
-    Agent(StepdCommand),
-    /// The agent is gone.
-    AgentClosed,
-    /// An srun has come, or its streams.
-    Srun(u64),
-    /// It is gone.
-    SrunGone(u64),
-    /// One of its tasks has ended.
-    TaskEnded(ExitStatus),
-    /// SIGTERM.
-    Terminated,
-    /// A timer is due.
-    Due(u64),
-    /// Another launcher asks what runs, by a connection of its own.
-    Adopted,
+/// The connections of a daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    /// Those that were made and not accepted.
+    pub(crate) arrived: VecDeque<StepLinkId>,
+    /// Those that have said nothing.
+    pub(crate) strangers: Vec<(ClientId, StepLinkId)>,
+    pub(crate) greeted: Option<(ClientId, Greeted)>,
+    /// srun, or the node above.
+    pub(crate) client: Option<(ClientId, StepLinkId)>,
+    /// What came with the step that is being given.
+    pub(crate) handed_over: Option<(ClientId, StepLinkId)>,
+    last: u64,
 }
 
-/// What a daemon does.
+impl Clients {
+    pub(crate) fn next_id(&mut self) -> ClientId {
+        self.last += 1;
+        ClientId(self.last)
+    }
+}
+
+/// A stream of a task that is read: of which task, and whether it is error output.
+pub(crate) type StreamKey = (u32, bool);
+
+/// What a daemon has of the tasks of its step.
+#[derive(Debug, Default)]
+pub(crate) struct StepTasks {
+    /// Streams that are read, and the processes that hold them open.
+    pub(crate) streams: BTreeMap<StreamKey, BTreeSet<i32>>,
+    /// What was written, and not read; nothing is the end of a stream.
+    pub(crate) output: VecDeque<(StreamKey, Vec<u8>)>,
+    /// Tasks that wait to be let go, and how long they last then, milliseconds.
+    pub(crate) held: Vec<(i32, u64)>,
+    /// When they are prepared, milliseconds.
+    pub(crate) prepared_at: Option<u64>,
+}
+
+/// The daemon of a node below.
 #[derive(Debug)]
-pub(crate) enum StepdOutput {
-    /// Start tasks with these numbers.
-    StartTasks(Vec<u32>),
-    /// Signal them.
-    SignalTasks(i32),
-    /// Send to the launcher.
-    ToLauncher(StepdEvent),
-    /// Send to the agent.
-    ToAgent(StepdEvent),
-    /// Leave a file.
-    Leave(StepNo, Box<StepEnd>, KeptEntries),
-    /// Give a timer after so many milliseconds.
-    SetTimer(u64, u64),
-    /// A step is over for its srun.
-    PartFrom(u64),
-    /// End the process.
-    Exit,
+pub(crate) struct BelowNode {
+    pub(crate) link: StepLinkId,
+    pub(crate) is_over: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct SimStepd {
+pub(crate) struct StepdProcess {
+    pub(crate) machine: Stepd,
     pub(crate) run: JobAttempt,
-    pid: i32,
-    bounds: StepBounds,
-    current: Option<Current>,
-    /// The launcher is there, as far as is known.
-    has_launcher: bool,
-    /// Ends that the launcher may not have read.
-    unread: Vec<(StepNo, StepEnd, KeptEntries)>,
-    /// A step that came while another ran.
-    early: Option<Box<NextStep>>,
-    last_timer: u64,
-    /// Its ends of channels.
+    /// The order with which it begins, and until when it waits for srun's streams, milliseconds.
+    pub(crate) first: Option<(Box<FirstOrder>, u64)>,
+    /// The step that it has.
+    pub(crate) order: Option<Rc<StepOrder>>,
+    /// Files for results, and steps.
+    pub(crate) results: BTreeMap<PathBuf, StepNo>,
     pub(crate) launcher_channel: Option<ChannelId>,
     pub(crate) agent_channel: Option<ChannelId>,
+    pub(crate) clients: Clients,
+    /// Nodes below by position.
+    pub(crate) below: BTreeMap<u32, BelowNode>,
+    pub(crate) tasks: StepTasks,
+    /// Children that have ended, and their wait status.
+    pub(crate) ended: VecDeque<(i32, i32)>,
+    /// It has got SIGTERM.
+    pub(crate) is_terminated: bool,
+    /// When all is written that the client was sent, if the machine waits for that, milliseconds.
+    pub(crate) flushed_at: Option<u64>,
+    /// Answers to actions, which come before all other events.
+    pub(crate) events: VecDeque<Event>,
+    /// It is killed before it carries out so many more actions.
+    pub(crate) dies_in: Option<u64>,
 }
 
-/// The step that it has.
-#[derive(Debug)]
-struct Current {
-    next: Box<NextStep>,
-    srun: Option<u64>,
-    /// Tasks that run.
-    tasks: usize,
-    exits: Vec<ExitStatus>,
-    is_started: bool,
-    is_ending: bool,
-    hello_timer: u64,
-    kill_timer: u64,
-}
-
-impl Current {
-    fn step(&self) -> StepNo {
-        self.next.order.launch.step
-    }
-}
-
-impl SimStepd {
-    pub(crate) fn new(run: JobAttempt, pid: i32, bounds: StepBounds) -> SimStepd {
-        SimStepd {
-            run,
+impl StepdProcess {
+    /// A process that has just been started with this order.
+    pub(crate) fn new(order: Box<FirstOrder>, pid: i32, streams_by: u64) -> StepdProcess {
+        let run = order.step.order.run;
+        let setup = Setup {
+            node: order.node.clone(),
             pid,
-            bounds,
-            current: None,
-            has_launcher: true,
-            unread: Vec::new(),
-            early: None,
-            last_timer: 0,
+            run,
+            bounds: order.bounds.clone(),
+            spool: order.spool.clone(),
+        };
+        StepdProcess {
+            machine: Stepd::new(setup),
+            run,
+            first: Some((order, streams_by)),
+            order: None,
+            results: BTreeMap::new(),
             launcher_channel: None,
             agent_channel: None,
+            clients: Clients::default(),
+            below: BTreeMap::new(),
+            tasks: StepTasks::default(),
+            ended: VecDeque::new(),
+            is_terminated: false,
+            flushed_at: None,
+            events: VecDeque::new(),
+            dies_in: None,
         }
     }
 
     /// It waits for a step.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.current.is_none()
+    pub(crate) fn is_idle(&self) -> bool {
+        self.first.is_none() && self.machine.is_idle()
     }
 
-    /// The step that it has.
-    pub(crate) fn order(&self) -> Option<&NextStep> {
-        self.current.as_ref().map(|c| &*c.next)
-    }
-
-    /// The srun that hangs on it.
-    pub(crate) fn srun(&self) -> Option<u64> {
-        self.current.as_ref().and_then(|c| c.srun)
-    }
-
-    pub(crate) fn on_input(
-        &mut self,
-        input: StepdInput,
-        sockets: Sockets,
-        now: Timestamp,
-        out: &mut Vec<StepdOutput>,
-    ) {
-        match input {
-            StepdInput::Begin(next) => self.begin(next, out),
-            StepdInput::Launcher(command) => self.take_command(command, sockets, now, out),
-            StepdInput::LauncherClosed => self.launcher_closed(out),
-            StepdInput::Agent(StepdCommand::StartStep(next)) => {
-                if self.current.is_none() && self.bounds.check(self.run, &next.order).is_ok() {
-                    self.begin(next, out);
-                }
-            }
-            // All else is for the launcher to say.
-            StepdInput::Agent(_) => {}
-            StepdInput::AgentClosed => {
-                let waits = |c: &Current| c.next.order.direct && !c.is_started;
-                if self.current.as_ref().is_some_and(waits) {
-                    self.begin_end(sockets, now, out);
-                }
-            }
-            StepdInput::Srun(srun) => self.srun_came(srun, out),
-            StepdInput::SrunGone(srun) => {
-                if self.srun() == Some(srun) {
-                    if let Some(current) = &mut self.current {
-                        current.srun = None;
-                    }
-                    self.begin_end(sockets, now, out);
-                }
-            }
-            StepdInput::TaskEnded(exit) => self.task_ended(exit, sockets, now, out),
-            StepdInput::Terminated => self.begin_end(sockets, now, out),
-            StepdInput::Due(timer) => self.timer_due(timer, sockets, now, out),
-            StepdInput::Adopted => self.adopted(out),
-        }
-    }
-
-    fn take_command(
-        &mut self,
-        command: StepdCommand,
-        sockets: Sockets,
-        now: Timestamp,
-        out: &mut Vec<StepdOutput>,
-    ) {
-        match command {
-            StepdCommand::StartStep(next) if self.current.is_none() => self.begin(next, out),
-            StepdCommand::StartStep(next) => self.early = Some(next),
-            StepdCommand::Exit if self.current.is_none() => {
-                // Who says this has taken note of the ends.
-                self.unread.clear();
-                out.push(StepdOutput::Exit);
-            }
-            StepdCommand::EndStep | StepdCommand::Exit => self.begin_end(sockets, now, out),
-            StepdCommand::PrintStepLine(_)
-            | StepdCommand::PrintLine(_)
-            | StepdCommand::SetTimeLimit(_) => {}
-        }
-    }
-
-    fn begin(&mut self, next: Box<NextStep>, out: &mut Vec<StepdOutput>) {
-        self.last_timer += 2;
-        out.push(StepdOutput::SetTimer(self.last_timer, HELLO_WAIT_MS));
-        self.current = Some(Current {
-            next,
-            srun: None,
-            tasks: 0,
-            exits: Vec::new(),
-            is_started: false,
-            is_ending: false,
-            hello_timer: self.last_timer,
-            kill_timer: self.last_timer + 1,
-        });
-    }
-
-    fn srun_came(&mut self, srun: u64, out: &mut Vec<StepdOutput>) {
-        let is_free = |c: &&mut Current| !c.is_started && !c.is_ending;
-        let Some(current) = self.current.as_mut().filter(is_free) else {
-            return out.push(StepdOutput::PartFrom(srun));
-        };
-        let launch = &current.next.order.launch;
-        let tasks = launch.tasks.get(launch.position as usize).cloned();
-        let tasks = tasks.unwrap_or_default();
-        current.srun = Some(srun);
-        current.is_started = true;
-        current.tasks = tasks.len();
-        out.push(StepdOutput::StartTasks(tasks));
-    }
-
-    fn task_ended(
-        &mut self,
-        exit: ExitStatus,
-        sockets: Sockets,
-        now: Timestamp,
-        out: &mut Vec<StepdOutput>,
-    ) {
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        current.tasks = current.tasks.saturating_sub(1);
-        current.exits.push(exit);
-        if current.tasks == 0 {
-            self.finish(sockets, now, out);
-        }
-    }
-
-    fn begin_end(&mut self, sockets: Sockets, now: Timestamp, out: &mut Vec<StepdOutput>) {
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        if std::mem::replace(&mut current.is_ending, true) {
-            return;
-        }
-        if !current.is_started {
-            return self.finish(sockets, now, out);
-        }
-        out.push(StepdOutput::SignalTasks(SIGCONT));
-        out.push(StepdOutput::SignalTasks(SIGTERM));
-        let wait_ms = current.next.kill_wait_ms;
-        out.push(StepdOutput::SetTimer(current.kill_timer, wait_ms));
-    }
-
-    fn timer_due(
-        &mut self,
-        timer: u64,
-        sockets: Sockets,
-        now: Timestamp,
-        out: &mut Vec<StepdOutput>,
-    ) {
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        if timer == current.hello_timer && !current.is_started && !current.is_ending {
-            current.is_ending = true;
-            self.finish(sockets, now, out);
-        } else if timer == current.kill_timer && current.tasks > 0 {
-            out.push(StepdOutput::SignalTasks(SIGKILL));
-        }
-    }
-
-    /// The step is over.
-    fn finish(&mut self, sockets: Sockets, now: Timestamp, out: &mut Vec<StepdOutput>) {
-        let Some(current) = self.current.take() else {
-            return;
-        };
-        let (step, end) = (current.step(), result(&current, now));
-        let kept = current.next.kept.clone();
-        let is_reusable = current.is_started && !current.is_ending;
-        if self.has_launcher && sockets.is_all_read && sockets.is_launcher_open {
-            self.unread.clear();
-        }
-        if !is_reusable || !self.has_launcher || !sockets.is_launcher_open {
-            self.leave_unread(out);
-            out.push(StepdOutput::Leave(step, Box::new(end), kept));
-            out.extend(current.srun.map(StepdOutput::PartFrom));
-            return out.push(StepdOutput::Exit);
-        }
-        let ended = StepdEvent::StepEnded(step, Box::new(end.clone()));
-        out.push(StepdOutput::ToLauncher(ended.clone()));
-        if sockets.is_agent_open {
-            out.push(StepdOutput::ToAgent(ended));
-        }
-        out.extend(current.srun.map(StepdOutput::PartFrom));
-        self.unread.push((step, end, kept));
-        if let Some(next) = self.early.take() {
-            self.begin(next, out);
-        }
-    }
-
-    fn launcher_closed(&mut self, out: &mut Vec<StepdOutput>) {
-        self.has_launcher = false;
-        self.leave_unread(out);
-        if self.current.is_none() {
-            out.push(StepdOutput::Exit);
-        }
-    }
-
-    fn leave_unread(&mut self, out: &mut Vec<StepdOutput>) {
-        for (step, end, kept) in self.unread.drain(..) {
-            out.push(StepdOutput::Leave(step, Box::new(end), kept));
-        }
-    }
-
-    fn adopted(&mut self, out: &mut Vec<StepdOutput>) {
-        let Some(current) = &self.current else {
-            return self.launcher_closed(out);
-        };
-        let running = RunningStep {
-            run: self.run,
-            step: current.step(),
-            pid: self.pid,
-            dirs: Vec::new(),
-            kept: current.next.kept.clone(),
-            greeting: Some(VERSIONS.greeting()),
-        };
-        self.leave_unread(out);
-        self.has_launcher = true;
-        let running = StepdEvent::StepRunning(Box::new(running));
-        out.push(StepdOutput::ToLauncher(running));
-    }
-}
-
-/// How this node's part of the step has ended.
-fn result(current: &Current, now: Timestamp) -> StepEnd {
-    let weight = |e: &ExitStatus| match e.signal {
-        0 => e.code,
-        signal => 128 + signal,
-    };
-    let worst = current.exits.iter().copied().max_by_key(weight);
-    let exit = worst.unwrap_or(ExitStatus {
-        code: u32::from(!current.is_started && !current.is_ending),
-        signal: match current.is_ending {
-            true => SIGTERM.unsigned_abs(),
-            false => 0,
-        },
-    });
-    let state = match exit {
-        exit if exit.is_ok() => JobState::Completed,
-        ExitStatus { signal: 0, .. } => JobState::Failed,
-        _ => JobState::Cancelled,
-    };
-    StepEnd {
-        end_time: now,
-        exit,
-        state,
-        usage: Usage::default(),
-        cancelled_by: None,
+    /// The step that it has, or begins with.
+    pub(crate) fn order(&self) -> Option<&StepOrder> {
+        let first = self.first.as_ref().map(|(first, _)| &*first.step.order);
+        self.order.as_deref().or(first)
     }
 }

@@ -1,6 +1,7 @@
 //! What bounds jobs beside nodes: priorities of many factors, a QOS with limits, licenses. Some clusters have them.
 
 use super::World;
+use super::clients::Users;
 use crate::random::Random;
 use muster_model::accounts::Qos;
 use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, UserCommand};
@@ -41,6 +42,15 @@ pub(super) fn draw(random: &mut Random, config: &mut ClusterConfig) {
 }
 
 impl World {
+    /// The QOS, if the cluster keeps limits and has it.
+    pub(crate) fn capped(&self) -> Option<&Qos> {
+        let state = self.controller.as_ref()?.writer.state();
+        let kept = self.config.order.enforce_limits;
+        state.accounts.qos.get(CAPPED).filter(|_| kept)
+    }
+}
+
+impl Users<'_> {
     /// An administrator makes the QOS with limits; it is never changed, so that nothing that runs can be over them.
     pub(super) fn make_qos(&mut self) {
         let limit = |name: &str, most: u32| (name.to_owned(), most.to_string());
@@ -58,24 +68,21 @@ impl World {
         self.ask(0, UserCommand::EditAccounts(Box::new(edit)), None);
     }
 
-    /// The QOS, if the cluster keeps limits and has it.
-    pub(crate) fn capped(&self) -> Option<&Qos> {
-        let state = self.controller.as_ref()?.writer.state();
-        let kept = self.config.order.enforce_limits;
-        state.accounts.qos.get(CAPPED).filter(|_| kept)
-    }
-
     /// Sometimes a job asks for the QOS, or for licenses.
     pub(super) fn ask_for_scarce_resources(&mut self, spec: &mut JobSpec) {
-        if self.random.one_in(4) {
-            if self.capped().is_some() {
+        if self.world.random.one_in(4) {
+            if self.world.capped().is_some() {
                 spec.qos = Some(CAPPED.to_owned());
-            } else if self.config.order.enforce_limits {
+            } else if self.world.config.order.enforce_limits {
                 self.make_qos();
             }
         }
-        if !self.config.licenses.is_empty() && self.random.one_in(3) {
-            spec.licenses = Some(format!("{}:{}", LICENSE.0, self.random.small(1, LICENSE.1)));
+        if !self.world.config.licenses.is_empty() && self.world.random.one_in(3) {
+            spec.licenses = Some(format!(
+                "{}:{}",
+                LICENSE.0,
+                self.world.random.small(1, LICENSE.1)
+            ));
         }
     }
 }

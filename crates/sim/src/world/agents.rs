@@ -3,33 +3,44 @@
 
 use super::nodes::{self, NodeEvent, Victim};
 use super::{Outcome, StepReports, World, trace};
-use crate::node::{AgentInput, AgentProcess, Asker, Dial, DialStage, Down, ToLauncher};
-use crate::outlets::Conn;
+use crate::node::{AgentInput, AgentProcess, Asker, Down, StepLinkId, ToLauncher};
+use crate::world::invariants;
 use crate::world::turns::panic_text;
-use crate::{Plant, Violation, invariants};
+use crate::{Plant, Violation};
 use muster_model::spec::JobKind;
 use muster_node_core::agent::{
-    Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, DialId, RequestId, StdioId,
+    Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, RequestId, StdioId,
     StepdId, Timer,
 };
 use muster_node_core::binding::Machine;
 use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdCommand};
 use muster_node_core::signals::{SIGCONT, SIGSTOP};
-use muster_proto::client::Response;
-use muster_proto::frame::{self, Frames};
-use muster_proto::node::{NumberedReport, Order, Orders, Report, ToNode};
+use muster_proto::frame::Frames;
+use muster_proto::node::{NumberedReport, Order, Report, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
-use muster_trust::{KeyPair, Receiver, SessionPeers};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Bursts without an end: more is a spin.
 const IDLES_MAX: u32 = 1000;
 
+/// The executor of agents, with the world around it.
+pub(super) struct AgentExecutor<'w> {
+    pub(super) world: &'w mut World,
+}
+
 impl World {
-    pub(super) fn start_agent(&mut self, node: usize) {
-        let now = self.time();
-        let here = &mut self.nodes[node];
+    /// The executor of agents, with the world around it.
+    pub(super) fn agents(&mut self) -> AgentExecutor<'_> {
+        AgentExecutor { world: self }
+    }
+}
+
+impl AgentExecutor<'_> {
+    pub(super) fn start(&mut self, node: usize) {
+        let now = self.world.time();
+        let here = &mut self.world.nodes[node];
         let config = AgentConfig {
+            conf: String::new(),
             name: here.name.clone(),
             cluster: crate::controller::CLUSTER.to_owned(),
             address: here.address(),
@@ -41,84 +52,95 @@ impl World {
         here.agent_lives += 1;
         let life = here.agent_lives;
         here.agent = Some(AgentProcess::new(Agent::new(config, now), life));
-        trace!(self, "{}: agent {life} starts", self.nodes[node].name);
+        trace!(
+            self.world,
+            "{}: agent {life} starts", self.world.nodes[node].name
+        );
     }
 
     fn is_agent(&self, node: usize, life: u64) -> bool {
-        let agent = self.nodes[node].agent.as_ref();
+        let agent = self.world.nodes[node].agent.as_ref();
         agent.is_some_and(|a| a.life == life)
     }
 
     /// Something has happened that concerns the agent: a burst of it is handled soon.
-    pub(super) fn agent_input(&mut self, node: usize, input: AgentInput) {
-        let Some(agent) = &mut self.nodes[node].agent else {
+    pub(super) fn take(&mut self, node: usize, input: AgentInput) {
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return;
         };
         agent.inbox.push_back(input);
         let life = agent.life;
         if !std::mem::replace(&mut agent.is_waking, true) {
-            let delay = self.hop();
-            self.machine_later(delay, node, NodeEvent::AgentWakes { life });
+            let delay = self.world.hop();
+            self.world
+                .machine_later(delay, node, NodeEvent::AgentWakes { life });
         }
     }
 
-    pub(super) fn agent_event(&mut self, node: usize, event: AgentEvent) {
-        self.agent_input(node, AgentInput::Event(Box::new(event)));
+    pub(super) fn deliver(&mut self, node: usize, event: AgentEvent) {
+        self.take(node, AgentInput::Event(Box::new(event)));
     }
 
     /// Messages of the launcher arrive.
-    pub(super) fn agent_receives_launcher(
+    pub(super) fn receive_launcher(
         &mut self,
         node: usize,
         link: u64,
         messages: Vec<LauncherEvent>,
     ) -> Outcome {
-        let is_current = self.nodes[node].link.as_ref().is_some_and(|l| l.id == link);
+        let is_current = self.world.nodes[node]
+            .link
+            .as_ref()
+            .is_some_and(|l| l.id == link);
         if !is_current {
             return Ok(());
         }
-        self.message_arrives(node, Victim::Agent)?;
-        let Some(agent) = &mut self.nodes[node].agent else {
+        self.world.machines().message_arrives(node, Victim::Agent)?;
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return Ok(());
         };
         if agent.launcher != Some(link) {
             agent.launcher = Some(link);
-            self.agent_input(node, AgentInput::LauncherUp);
+            self.take(node, AgentInput::LauncherUp);
         }
         for message in messages {
             if !matches!(message, LauncherEvent::Greeting(_)) {
-                self.agent_event(node, AgentEvent::Launcher(Box::new(message)));
+                self.deliver(node, AgentEvent::Launcher(Box::new(message)));
             }
         }
         Ok(())
     }
 
-    pub(super) fn agent_timer(&mut self, node: usize, life: u64, timer: Timer) {
+    pub(super) fn timer_due(&mut self, node: usize, life: u64, timer: Timer) {
         if self.is_agent(node, life) {
-            self.agent_event(node, AgentEvent::TimerDue(timer));
+            self.deliver(node, AgentEvent::TimerDue(timer));
         }
     }
 
     /// One burst.
-    pub(super) fn agent_wakes(&mut self, node: usize, life: u64) -> Outcome {
+    pub(super) fn wake(&mut self, node: usize, life: u64) -> Outcome {
         if !self.is_agent(node, life) {
             return Ok(());
         }
-        if let Some(agent) = &mut self.nodes[node].agent {
+        if let Some(agent) = &mut self.world.nodes[node].agent {
             agent.is_waking = false;
         }
         while let Some(input) = self.next_input(node, life) {
             self.take_input(node, input)?;
         }
         let mut count = 0;
-        while self.run_agent(node, AgentEvent::Idle)? {
+        while self.run(node, AgentEvent::Idle)? {
             count += 1;
             if count > IDLES_MAX {
-                let detail = format!("{}: a burst does not end", self.nodes[node].name);
+                let detail = format!("{}: a burst does not end", self.world.nodes[node].name);
                 return Err(Violation::new("invariant_agents_sleep", detail));
             }
         }
-        let Some(agent) = self.nodes[node].agent.as_mut().filter(|a| a.life == life) else {
+        let Some(agent) = self.world.nodes[node]
+            .agent
+            .as_mut()
+            .filter(|a| a.life == life)
+        else {
             return Ok(());
         };
         agent.dies_in = None;
@@ -128,7 +150,7 @@ impl World {
     }
 
     fn next_input(&mut self, node: usize, life: u64) -> Option<AgentInput> {
-        let agent = self.nodes[node].agent.as_mut()?;
+        let agent = self.world.nodes[node].agent.as_mut()?;
         if agent.life != life {
             return None;
         }
@@ -136,7 +158,7 @@ impl World {
     }
 
     fn take_input(&mut self, node: usize, input: AgentInput) -> Outcome {
-        let Some(agent) = &mut self.nodes[node].agent else {
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return Ok(());
         };
         let event = match input {
@@ -155,7 +177,7 @@ impl World {
             AgentInput::ControllerLost => AgentEvent::ControllerLost,
             AgentInput::LauncherUp => {
                 let before = std::mem::take(&mut agent.to_launcher);
-                self.lose(node, before);
+                self.world.machines().lose(node, before);
                 AgentEvent::LauncherUp
             }
             AgentInput::LauncherLost => AgentEvent::LauncherLost,
@@ -164,17 +186,17 @@ impl World {
                 None => return Ok(()),
             },
         };
-        self.run_agent(node, event).map(drop)
+        self.run(node, event).map(drop)
     }
 
     /// Compares what an agent is sent with history; whether it is given it.
     fn look_at(&mut self, node: usize, event: &AgentEvent) -> Result<bool, Violation> {
         match event {
             AgentEvent::Controller(ToNode::Ack(seq)) => {
-                let reports = self.nodes[node].acknowledged(*seq);
+                let reports = self.world.nodes[node].acknowledged(*seq);
                 for report in &reports {
-                    invariants::invariant_observed_ends_are_recorded(self, node, report)?;
-                    invariants::invariant_reported_steps_are_accounted(self, node, report)?;
+                    invariants::invariant_observed_ends_are_recorded(self.world, node, report)?;
+                    invariants::invariant_reported_steps_are_accounted(self.world, node, report)?;
                 }
             }
             AgentEvent::Orders { orders, .. } => {
@@ -191,22 +213,24 @@ impl World {
         match order {
             Order::Launch(grant) => {
                 let run = nodes::run_of(grant);
-                invariants::invariant_a_launch_is_for_this_node(self, node, grant)?;
-                invariants::invariant_a_released_launch_is_not_ordered_again(self, node, run)?;
+                invariants::invariant_a_launch_is_for_this_node(self.world, node, grant)?;
+                invariants::invariant_a_released_launch_is_not_ordered_again(
+                    self.world, node, run,
+                )?;
                 let share = nodes::share(grant);
-                let known = self.truth.shares.insert((node, run), share).is_some();
+                let known = self.world.truth.shares.insert((node, run), share).is_some();
                 if !known && grant.position == 0 && grant.spec.kind == JobKind::Allocation {
-                    self.plan_sruns(node, run, 10_000);
+                    self.world.sruns().plan(node, run, 10_000);
                 }
             }
             Order::Terminate { job, attempt, .. } => {
                 let run = nodes::run(*job, *attempt);
-                if self.truth.stopped.remove(&(node, run)).is_some() {
-                    self.truth.ended_stopped.insert((node, run));
+                if self.world.truth.stopped.remove(&(node, run)).is_some() {
+                    self.world.truth.ended_stopped.insert((node, run));
                 }
-                if self.planted(Plant::EarlyRelease) && self.random.one_in(3) {
+                if self.world.planted(Plant::EarlyRelease) && self.world.random.one_in(3) {
                     let released = LauncherEvent::Released(run);
-                    self.agent_event(node, AgentEvent::Launcher(Box::new(released)));
+                    self.deliver(node, AgentEvent::Launcher(Box::new(released)));
                 }
             }
             Order::Signal {
@@ -218,8 +242,8 @@ impl World {
             } => {
                 let key = (node, nodes::run(*job, *attempt));
                 match i32::try_from(*signal) {
-                    Ok(SIGSTOP) => drop(self.truth.stopped.insert(key, self.now)),
-                    Ok(SIGCONT) => drop(self.truth.stopped.remove(&key)),
+                    Ok(SIGSTOP) => drop(self.world.truth.stopped.insert(key, self.world.now)),
+                    Ok(SIGCONT) => drop(self.world.truth.stopped.remove(&key)),
                     _ => {}
                 }
             }
@@ -231,7 +255,7 @@ impl World {
 
     /// What a step daemon has sent, if it has sent something, or is gone.
     fn read_stepd(&mut self, node: usize, stepd: StepdId) -> Option<AgentEvent> {
-        let here = &mut self.nodes[node];
+        let here = &mut self.world.nodes[node];
         let channel = *here.agent.as_ref()?.stepds.get(&stepd)?;
         let (events, is_open) = match here.machine.channels.get_mut(&channel) {
             Some(channel) => (channel.up.drain(..).collect(), !channel.is_lower_closed),
@@ -245,8 +269,8 @@ impl World {
     }
 
     /// Gives the agent an event, and then what its actions bring; whether they bring any.
-    fn run_agent(&mut self, node: usize, event: AgentEvent) -> Result<bool, Violation> {
-        let Some(agent) = &mut self.nodes[node].agent else {
+    fn run(&mut self, node: usize, event: AgentEvent) -> Result<bool, Violation> {
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return Ok(false);
         };
         let life = agent.life;
@@ -254,9 +278,9 @@ impl World {
         let mut count = 0;
         while let Some(event) = self.next_agent_event(node, life) {
             count += 1;
-            let now = self.node_now(node);
+            let now = self.world.node_now(node);
             let mut actions = Vec::new();
-            if let Some(agent) = &mut self.nodes[node].agent {
+            if let Some(agent) = &mut self.world.nodes[node].agent {
                 let machine = &mut agent.machine;
                 let handled = AssertUnwindSafe(|| machine.on_event(event, now, &mut actions));
                 catch_unwind(handled).map_err(|cause| {
@@ -267,7 +291,7 @@ impl World {
             for action in actions {
                 if self.agent_is_killed(node) {
                     self.lose_action(node, action);
-                    self.agent_dies(node)?;
+                    self.world.machines().agent_dies(node)?;
                     return Ok(false);
                 }
                 self.execute(node, action)?;
@@ -279,9 +303,9 @@ impl World {
     fn lose_action(&mut self, node: usize, action: AgentAction) {
         if let AgentAction::StartStepd { order, .. } = action {
             trace!(
-                self,
+                self.world,
                 "{}: the order for step {}.{} is lost",
-                self.nodes[node].name,
+                self.world.nodes[node].name,
                 order.run.job,
                 order.launch.step
             );
@@ -289,7 +313,7 @@ impl World {
     }
 
     fn next_agent_event(&mut self, node: usize, life: u64) -> Option<AgentEvent> {
-        let agent = self.nodes[node].agent.as_mut()?;
+        let agent = self.world.nodes[node].agent.as_mut()?;
         if agent.life != life {
             return None;
         }
@@ -297,7 +321,7 @@ impl World {
     }
 
     fn agent_is_killed(&mut self, node: usize) -> bool {
-        let Some(agent) = &mut self.nodes[node].agent else {
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return false;
         };
         match &mut agent.dies_in {
@@ -311,7 +335,7 @@ impl World {
     }
 
     fn execute(&mut self, node: usize, action: AgentAction) -> Outcome {
-        let Some(agent) = &mut self.nodes[node].agent else {
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return Ok(());
         };
         match action {
@@ -319,12 +343,17 @@ impl World {
                 dial,
                 launcher_key,
                 present,
-            } => self.greet(node, dial, launcher_key.to_vec(), present),
-            AgentAction::TrustController(dial, result) => self.trust(node, dial, result),
-            AgentAction::CloseController => self.close_controller(node),
+            } => self
+                .world
+                .agent_connections()
+                .greet(node, dial, launcher_key.to_vec(), present),
+            AgentAction::TrustController(dial, result) => {
+                self.world.agent_connections().trust(node, dial, result)
+            }
+            AgentAction::CloseController => self.world.agent_connections().close_controller(node),
             AgentAction::SendHealth => {
-                if let Some(conn) = self.nodes[node].conn() {
-                    self.send_health(conn);
+                if let Some(conn) = self.world.nodes[node].conn() {
+                    self.world.network().send_health(conn);
                 }
             }
             AgentAction::SendReports(reports) => self.send_reports(node, reports),
@@ -334,17 +363,17 @@ impl World {
             }
             AgentAction::StartStepd { stepd, order, .. } => {
                 let begun = (node, order.run, order.launch.step);
-                self.truth.begun.insert(begun, self.now);
+                self.world.truth.begun.insert(begun, self.world.now);
                 trace!(
-                    self,
+                    self.world,
                     "{}: the launcher is to start step {}.{}",
-                    self.nodes[node].name,
+                    self.world.nodes[node].name,
                     order.run.job,
                     order.launch.step
                 );
-                let channel = self.nodes[node].machine.open_channel();
+                let channel = self.world.nodes[node].machine.open_channel();
                 let command = Box::new(LauncherCommand::StartStep(order));
-                if let Some(agent) = &mut self.nodes[node].agent {
+                if let Some(agent) = &mut self.world.nodes[node].agent {
                     agent.stepds.insert(stepd, channel);
                     let command = ToLauncher::Command(command, Some(channel));
                     agent.to_launcher.push(command);
@@ -357,32 +386,33 @@ impl World {
                 stdio,
             } => {
                 let is_written = self.offer_step(node, stepd, &frame, stdio);
-                if let Some(agent) = &mut self.nodes[node].agent {
+                if let Some(agent) = &mut self.world.nodes[node].agent {
                     let offered = AgentEvent::StepOffered(stepd, is_written);
                     agent.events.push_back(offered);
                 }
             }
             AgentAction::SendStdio { stepd, stdio } => {
-                if let (Some(channel), Some(srun)) =
+                if let (Some(channel), Some(link)) =
                     (agent.stepds.get(&stepd), agent.streams.get(&stdio))
                 {
-                    let (channel, down) = (*channel, Down::Streams(*srun));
-                    self.send_down(node, channel, vec![down]);
+                    let (channel, link) = (*channel, *link);
+                    let streams = Some(self.world.step_network().pass(link));
+                    self.send_down(node, channel, streams.into_iter().collect());
                 }
             }
             AgentAction::ReadStepds(stepds) => {
                 for stepd in stepds {
                     let event = self.read_stepd(node, stepd);
-                    if let Some(agent) = &mut self.nodes[node].agent {
+                    if let Some(agent) = &mut self.world.nodes[node].agent {
                         agent.events.extend(event);
                     }
                 }
-                if let Some(agent) = &mut self.nodes[node].agent {
+                if let Some(agent) = &mut self.world.nodes[node].agent {
                     agent.events.push_back(AgentEvent::StepdsRead);
                 }
             }
             AgentAction::CloseStepd(stepd) => match agent.stepds.remove(&stepd) {
-                Some(channel) => self.close_upper(node, channel),
+                Some(channel) => self.world.machines().close_upper(node, channel),
                 None => return self.twice(node, &stepd),
             },
             other => return self.execute_requests(node, other),
@@ -391,18 +421,18 @@ impl World {
     }
 
     fn twice(&self, node: usize, what: &dyn std::fmt::Debug) -> Outcome {
-        let detail = format!("{}: {what:?} is closed twice", self.nodes[node].name);
+        let detail = format!("{}: {what:?} is closed twice", self.world.nodes[node].name);
         Err(Violation::new("invariant_handles_are_closed_once", detail))
     }
 
     fn execute_requests(&mut self, node: usize, action: AgentAction) -> Outcome {
-        let Some(agent) = &mut self.nodes[node].agent else {
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return Ok(());
         };
         let life = agent.life;
         match action {
             AgentAction::CloseStdio(stdio) => match agent.streams.remove(&stdio) {
-                Some(_) => {}
+                Some(link) => self.world.step_network().release(link),
                 None => return self.twice(node, &stdio),
             },
             AgentAction::Reply(request, reply) => {
@@ -424,7 +454,7 @@ impl World {
             }
             AgentAction::SetTimer { timer, after_ms } => {
                 let event = NodeEvent::AgentTimer { life, timer };
-                self.machine_later(after_ms, node, event);
+                self.world.machine_later(after_ms, node, event);
             }
             AgentAction::ReleaseBytes(_) => {}
             // Only the controller's stop, which it is never ordered here, leads to this.
@@ -441,7 +471,7 @@ impl World {
         frame: &[u8],
         stdio: Option<StdioId>,
     ) -> bool {
-        let Some(agent) = &self.nodes[node].agent else {
+        let Some(agent) = &self.world.nodes[node].agent else {
             return false;
         };
         let streams = stdio.and_then(|stdio| agent.streams.get(&stdio)).copied();
@@ -455,26 +485,28 @@ impl World {
         };
         if let StepdCommand::StartStep(next) = &command {
             let begun = (node, next.order.run, next.order.launch.step);
-            self.truth.begun.insert(begun, self.now);
+            self.world.truth.begun.insert(begun, self.world.now);
         }
         let mut down = vec![Down::Command(Box::new(command), None)];
-        down.extend(streams.map(Down::Streams));
+        down.extend(streams.map(|link| self.world.step_network().pass(link)));
         self.send_down(node, channel, down)
     }
 
     fn send_down(&mut self, node: usize, channel: u64, down: Vec<Down>) -> bool {
-        let open = self.nodes[node].machine.channels.get_mut(&channel);
+        let open = self.world.nodes[node].machine.channels.get_mut(&channel);
         let Some(open) = open.filter(|c| !c.is_lower_closed) else {
+            down.into_iter()
+                .for_each(|down| self.world.machines().drop_down(node, down));
             return false;
         };
         open.down.extend(down);
-        self.wake_stepd_of(node, channel);
+        self.world.machines().wake_stepd_of(node, channel);
         true
     }
 
     fn flush_launcher(&mut self, node: usize) {
-        let link = self.nodes[node].link.as_ref().map(|l| l.id);
-        let Some(agent) = &mut self.nodes[node].agent else {
+        let link = self.world.nodes[node].link.as_ref().map(|l| l.id);
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return;
         };
         if agent.to_launcher.is_empty() || agent.launcher.is_none() {
@@ -482,28 +514,30 @@ impl World {
         }
         let messages = std::mem::take(&mut agent.to_launcher);
         match link.is_some() && link == agent.launcher {
-            true => self.send_to_launcher(node, messages),
+            true => self.world.machines().send_to_launcher(node, messages),
             // That the link has ended comes as an input of its own.
-            false => self.lose(node, messages),
+            false => self.world.machines().lose(node, messages),
         }
     }
 
     fn send_reports(&mut self, node: usize, mut reports: Vec<NumberedReport>) {
         for report in &reports {
-            self.nodes[node].reported.insert(report.seq, report.clone());
+            self.world.nodes[node]
+                .reported
+                .insert(report.seq, report.clone());
             self.note_report(node, report);
         }
-        if self.planted(Plant::LostEnd) {
+        if self.world.planted(Plant::LostEnd) {
             let is_end = |r: &NumberedReport| {
                 matches!(
                     r.report,
                     Report::StepEnded { .. } | Report::BatchEnded { .. }
                 )
             };
-            let random = &mut self.random;
+            let random = &mut self.world.random;
             reports.retain(|report| !is_end(report) || !random.one_in(4));
         }
-        if let Some(agent) = &mut self.nodes[node].agent {
+        if let Some(agent) = &mut self.world.nodes[node].agent {
             agent.to_controller.push(reports);
         }
     }
@@ -511,8 +545,8 @@ impl World {
     fn note_report(&mut self, node: usize, report: &NumberedReport) {
         if let Report::StepEnded { step, end } = &report.report {
             let run = nodes::run(report.job, report.attempt);
-            let boot = self.nodes[node].boot;
-            let ends = self.truth.step_ends.entry((run, *step));
+            let boot = self.world.nodes[node].boot;
+            let ends = self.world.truth.step_ends.entry((run, *step));
             let ends = ends.or_insert_with(|| StepReports {
                 exits: Vec::new(),
                 node,
@@ -523,15 +557,15 @@ impl World {
     }
 
     fn flush_controller(&mut self, node: usize) {
-        if !self.nodes[node].is_welcomed() {
+        if !self.world.nodes[node].is_welcomed() {
             return;
         }
-        let Some(conn) = self.nodes[node].conn() else {
+        let Some(conn) = self.world.nodes[node].conn() else {
             return;
         };
-        if let Some(agent) = &mut self.nodes[node].agent {
+        if let Some(agent) = &mut self.world.nodes[node].agent {
             for reports in std::mem::take(&mut agent.to_controller) {
-                self.send_to_ctld(conn, reports);
+                self.world.network().send_to_ctld(conn, reports);
             }
         }
     }
@@ -542,17 +576,17 @@ impl World {
         node: usize,
         (asker, conn, uid): (Asker, u64, u32),
         body: AgentRequest,
-        streams: Option<u64>,
+        streams: Option<StepLinkId>,
     ) {
-        let random = self.secret()[..16].to_vec();
-        let Some(agent) = &mut self.nodes[node].agent else {
+        let random = self.world.secret()[..16].to_vec();
+        let Some(agent) = &mut self.world.nodes[node].agent else {
             return;
         };
         agent.next_id += 1;
         let (id, stdio) = (RequestId(agent.next_id), StdioId(agent.next_id));
         agent.requests.insert(id, asker);
-        let stdio = streams.map(|srun| {
-            agent.streams.insert(stdio, srun);
+        let stdio = streams.map(|link| {
+            agent.streams.insert(stdio, link);
             stdio
         });
         let request = ClientRequest {
@@ -564,15 +598,15 @@ impl World {
             stdio,
             random: random.into(),
         };
-        self.agent_event(node, AgentEvent::Request(request));
+        self.deliver(node, AgentEvent::Request(request));
     }
 
     fn reply(&mut self, node: usize, request: RequestId, asker: Asker, reply: AgentReply) {
         match asker {
-            Asker::Srun(srun) => self.reply_to_srun(srun, reply),
+            Asker::Srun(srun, agent) => self.world.sruns().receive_reply(srun, agent, reply),
             Asker::Peer(from, life, asked) => {
                 // Its first answer is all that it waits for.
-                if let Some(agent) = &mut self.nodes[node].agent {
+                if let Some(agent) = &mut self.world.nodes[node].agent {
                     agent.answered.insert(request);
                 }
                 self.answer_peer(from, life, asked, Ok(reply));
@@ -582,9 +616,10 @@ impl World {
 
     fn request_ends(&mut self, node: usize, request: RequestId, asker: Asker) {
         match asker {
-            Asker::Srun(srun) => self.srun_request_is_over(srun),
+            // The connection stays.
+            Asker::Srun(..) => {}
             Asker::Peer(..) => {
-                let agent = self.nodes[node].agent.as_mut();
+                let agent = self.world.nodes[node].agent.as_mut();
                 let is_answered = agent.is_some_and(|a| a.answered.remove(&request));
                 if !is_answered {
                     self.request_is_lost(node, asker);
@@ -599,198 +634,5 @@ impl World {
             let error = "it closed without an answer".to_owned();
             self.answer_peer(from, life, request, Err(error));
         }
-    }
-}
-
-/// The connection to the controller, as the agent has it.
-impl World {
-    /// The controller has accepted a connection.
-    pub(super) fn dial(&mut self, node: usize, conn: Conn) {
-        let pair = KeyPair::of(self.secret());
-        let Some(agent) = &mut self.nodes[node].agent else {
-            return;
-        };
-        agent.last_dial += 1;
-        let id = DialId(agent.last_dial);
-        agent.dial = Some(Dial {
-            id,
-            conn,
-            stage: DialStage::Dialed,
-            pair,
-            controller: Vec::new(),
-            session: None,
-            input: Frames::default(),
-        });
-        self.agent_input(node, AgentInput::Dialed(id));
-    }
-
-    fn dial_of(&mut self, node: usize, id: DialId, stage: DialStage) -> Option<&mut Dial> {
-        let agent = self.nodes[node].agent.as_mut()?;
-        let dial = agent.dial.as_mut()?;
-        (dial.id == id && dial.stage == stage).then_some(dial)
-    }
-
-    fn greet(
-        &mut self,
-        node: usize,
-        dial: DialId,
-        launcher_key: Vec<u8>,
-        present: Vec<(muster_model::ids::JobId, muster_model::ids::Attempt)>,
-    ) {
-        let Some(dial) = self.dial_of(node, dial, DialStage::Dialed) else {
-            return;
-        };
-        dial.stage = DialStage::Greeted;
-        let (conn, key) = (dial.conn, dial.pair.public().to_vec());
-        let now = self.time();
-        let hello = self.nodes[node].hello(now, present, [key, launcher_key]);
-        self.send_hello(conn, hello);
-    }
-
-    fn trust(&mut self, node: usize, dial: DialId, result: Result<(), String>) {
-        let name = self.nodes[node].name.clone();
-        let Some(dial) = self.dial_of(node, dial, DialStage::Answered) else {
-            return;
-        };
-        let conn = dial.conn;
-        let peers = SessionPeers {
-            cluster: crate::controller::CLUSTER,
-            node: &name,
-            receiver: Receiver::Agent,
-        };
-        let session = dial.pair.with_controller(peers, &dial.controller);
-        match (result, session) {
-            (Ok(()), Ok(session)) => {
-                dial.session = Some(session);
-                dial.stage = DialStage::Up;
-                self.agent_input(node, AgentInput::ControllerUp);
-                self.take_frames(node);
-            }
-            (Err(why), _) => {
-                trace!(self, "{name}: the controller is not believed: {why}");
-                self.leave_conn(node, conn);
-            }
-            (_, Err(e)) => {
-                trace!(self, "{name}: the controller's key: {e}");
-                self.leave_conn(node, conn);
-            }
-        }
-    }
-
-    /// Bytes of the controller arrive.
-    pub(super) fn controller_sends(&mut self, node: usize, bytes: &[u8]) -> Outcome {
-        self.message_arrives(node, Victim::Agent)?;
-        let agent = self.nodes[node].agent.as_mut();
-        if let Some(dial) = agent.and_then(|a| a.dial.as_mut()) {
-            dial.input.push(bytes);
-            self.take_frames(node);
-        }
-        Ok(())
-    }
-
-    fn take_frames(&mut self, node: usize) {
-        loop {
-            let agent = self.nodes[node].agent.as_mut();
-            let Some(dial) = agent.and_then(|a| a.dial.as_mut()) else {
-                return;
-            };
-            let conn = dial.conn;
-            match dial.stage {
-                DialStage::Greeted => match dial.input.take::<Response>() {
-                    Ok(Some(Response::Welcome(welcome))) => {
-                        dial.stage = DialStage::Answered;
-                        dial.controller = welcome.public_key.to_vec();
-                        let answered = AgentInput::ControllerAnswered(dial.id, welcome.public_key);
-                        self.agent_input(node, answered);
-                    }
-                    Ok(None) => return,
-                    Ok(Some(_)) | Err(_) => return self.leave_conn(node, conn),
-                },
-                DialStage::Up => match dial.input.take::<ToNode>() {
-                    Ok(Some(message)) => {
-                        if !self.take_controller_message(node, message) {
-                            trace!(
-                                self,
-                                "{}: orders are refused, the connection is closed",
-                                self.nodes[node].name
-                            );
-                            return self.leave_conn(node, conn);
-                        }
-                    }
-                    Ok(None) => return,
-                    Err(_) => return self.leave_conn(node, conn),
-                },
-                DialStage::Dialed | DialStage::Answered | DialStage::Closed => return,
-            }
-        }
-    }
-
-    /// Takes a message; whether it can be believed.
-    fn take_controller_message(&mut self, node: usize, message: ToNode) -> bool {
-        let event = match message {
-            ToNode::Sealed {
-                orders: bytes,
-                seal,
-                launcher_seal,
-            } => {
-                let agent = self.nodes[node].agent.as_mut();
-                let session = agent.and_then(|a| a.dial.as_mut()?.session.as_mut());
-                let is_next = session.is_some_and(|s| s.check(&bytes, &seal).is_ok());
-                let Ok(orders) = frame::decode::<Orders>(&bytes) else {
-                    return false;
-                };
-                if !is_next || orders.node != self.nodes[node].name {
-                    return false;
-                }
-                AgentEvent::Orders {
-                    orders: Box::new(orders),
-                    bytes,
-                    launcher_seal,
-                }
-            }
-            other => AgentEvent::Controller(other),
-        };
-        self.agent_event(node, event);
-        true
-    }
-
-    fn close_controller(&mut self, node: usize) {
-        if let Some(conn) = self.nodes[node].conn() {
-            self.leave_conn(node, conn);
-        }
-    }
-
-    /// The agent closes the connection.
-    fn leave_conn(&mut self, node: usize, conn: Conn) {
-        let agent = self.nodes[node].agent.as_mut();
-        let Some(dial) = agent.and_then(|a| a.dial.as_mut()) else {
-            return;
-        };
-        if dial.conn == conn && dial.stage != DialStage::Closed {
-            let was_up = dial.stage == DialStage::Up;
-            dial.stage = DialStage::Closed;
-            if was_up {
-                self.agent_input(node, AgentInput::ControllerLost);
-            }
-            self.cut_conn(conn, Some(5));
-        }
-    }
-
-    /// The agent finds a connection closed.
-    pub(super) fn conn_is_closed(&mut self, node: usize, conn: Conn) {
-        let Some(agent) = &mut self.nodes[node].agent else {
-            return;
-        };
-        let Some(dial) = agent.dial.take_if(|dial| dial.conn == conn) else {
-            return;
-        };
-        if dial.stage == DialStage::Up {
-            self.agent_input(node, AgentInput::ControllerLost);
-        }
-        let delay = match dial.stage {
-            DialStage::Closed => self.random.below(100),
-            _ => self.random.below(2_000),
-        };
-        self.later(delay, super::WorldEvent::Connect { node });
     }
 }

@@ -2,7 +2,8 @@
 //! request it is looked at what the core decides on it: nothing of another user's may change, and no field that the
 //! client fills in may give it rights.
 
-use super::{Outcome, World, WorldEvent, trace};
+use super::clients::Users;
+use super::{Outcome, WorldEvent, trace};
 use crate::Violation;
 use crate::arbitrary::{self, Known};
 use crate::classes::FaultClass;
@@ -30,27 +31,27 @@ pub(crate) fn attacks(uid: u32) -> bool {
     (FIRST_UID..FIRST_UID + USERS).contains(&uid)
 }
 
-impl World {
+impl Users<'_> {
     /// One of the hostile users sends something, or much at once.
     pub(crate) fn attack(&mut self) {
-        if self.healing_since.is_some() || !self.has(FaultClass::HostileClients) {
+        if self.world.healing_since.is_some() || !self.world.has(FaultClass::HostileClients) {
             return;
         }
-        let delay = self.chaos.around(3_000);
-        self.later(delay, WorldEvent::Attack);
-        let count = match self.chaos.below(12) {
+        let delay = self.world.chaos.around(3_000);
+        self.world.later(delay, WorldEvent::Attack);
+        let count = match self.world.chaos.below(12) {
             0 => FLOOD,
-            _ => self.chaos.between(1, 4),
+            _ => self.world.chaos.between(1, 4),
         };
-        let uid = FIRST_UID + self.chaos.small(0, USERS - 1);
+        let uid = FIRST_UID + self.world.chaos.small(0, USERS - 1);
         let Some(mut known) = self.known_to(uid) else {
             return;
         };
         for _ in 0..count {
             // A name that nobody waits for, and a script of its own.
-            known.spec.name = format!("x{}", self.chaos.below(1 << 40));
-            let command = arbitrary::command(&mut self.chaos, &known);
-            if let Some(mut command) = arbitrary::garbled(&mut self.chaos, command) {
+            known.spec.name = format!("x{}", self.world.chaos.below(1 << 40));
+            let command = arbitrary::command(&mut self.world.chaos, &known);
+            if let Some(mut command) = arbitrary::garbled(&mut self.world.chaos, command) {
                 muster_ctld::name_blobs(&mut command);
                 self.ask(uid, command, None);
             }
@@ -59,11 +60,11 @@ impl World {
 
     fn known_to(&mut self, uid: u32) -> Option<Known> {
         // What is drawn for attackers must not change what others do.
-        std::mem::swap(&mut self.random, &mut self.chaos);
+        std::mem::swap(&mut self.world.random, &mut self.world.chaos);
         let mut spec = self.make_spec("");
-        std::mem::swap(&mut self.random, &mut self.chaos);
+        std::mem::swap(&mut self.world.random, &mut self.world.chaos);
         spec.script = spec.script.map(|_| BlobId([251; 32]));
-        let state = self.controller.as_ref()?.writer.state();
+        let state = self.world.controller.as_ref()?.writer.state();
         let mut blobs: Vec<BlobId> = state.blobs.keys().copied().collect();
         blobs.sort_unstable();
         blobs.truncate(20);
@@ -73,16 +74,16 @@ impl World {
             jobs,
             blobs,
             spec,
-            now: self.wall().0,
+            now: self.world.wall().0,
             uid,
-            array_size: self.config.max_array_size,
+            array_size: self.world.config.max_array_size,
         })
     }
 
     /// What would be decided on a request of a hostile user now.
     pub(crate) fn judge(&mut self, identity: &Identity, command: &UserCommand) -> Outcome {
-        let now = self.clock();
-        let Some(controller) = &self.controller else {
+        let now = self.world.clock();
+        let Some(controller) = &self.world.controller else {
             return Ok(());
         };
         let state = controller.writer.state();
@@ -106,9 +107,9 @@ impl World {
     /// How many requests of hostile users were accepted and refused, for the trace.
     pub(crate) fn attack_is_answered(&mut self, reply: &Reply) {
         let accepted = !matches!(reply, Reply::Refused(_));
-        self.attacks.0 += 1;
-        self.attacks.1 += u64::from(accepted);
-        trace!(self, "  (attack, accepted: {accepted})");
+        self.world.attacks.0 += 1;
+        self.world.attacks.1 += u64::from(accepted);
+        trace!(self.world, "  (attack, accepted: {accepted})");
     }
 }
 
@@ -156,6 +157,7 @@ fn touches_own_jobs_only(
                 let follows = matches!(
                     change,
                     JobChange::WaitingOn { .. }
+                        | JobChange::DependenciesDecided { .. }
                         | JobChange::NotBefore(_)
                         | JobChange::Eligible
                         | JobChange::TurnDue(_)

@@ -1,23 +1,18 @@
 //! Users and administrators: what the cluster is, what they submit and do to their jobs, which answers reached them,
 //! and, after the faults, what they do so that everything can end.
 
-use super::{Outcome, World, WorldEvent, accounting, attackers, trace};
-use crate::invariants;
+use super::{Outcome, World, WorldEvent, attackers, trace};
 use crate::outlets::{RequestId, lock};
 use crate::random::Random;
+use crate::world::invariants;
 use muster_ctld::mail::ToWriter;
 use muster_model::command::{
     Identity, JobSelection, JobTarget, JobUpdate, NodeUpdate, Reply, UserCommand,
 };
-use muster_model::config::{
-    ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
-};
+use muster_model::config::PartitionState;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, Hold, JobState, Reason};
-use muster_model::node::NodeConfig;
-use muster_model::node_state::InitialState;
-use muster_model::preemption::{PreemptMode, PreemptType};
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
 };
@@ -28,8 +23,6 @@ use tokio::sync::oneshot;
 
 /// Virtual time after the last fault in which all that can start has started, milliseconds.
 const LONG_MS: u64 = 3 * 3600 * 1000;
-/// Memory of every node, MiB.
-const MEMORY_MIB: u64 = 4000;
 
 /// The users' side of the world.
 pub(crate) struct Clients {
@@ -124,132 +117,6 @@ pub(crate) fn script_of(name: &str, run: JobAttempt) -> Script {
     }
 }
 
-/// A cluster.
-pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig {
-    let count = if nodes == 0 {
-        random.between(1, 5)
-    } else {
-        nodes as u64
-    };
-    let threads = random.small(1, 2);
-    let nodes: Vec<NodeConfig> = (0..count)
-        .map(|i| {
-            let cores = random.small(1, 4);
-            NodeConfig {
-                name: format!("n{i}"),
-                hostname: format!("n{i}"),
-                addr: format!("n{i}"),
-                port: 6818,
-                cpus: cores * threads,
-                boards: 1,
-                sockets: 1,
-                cores_per_socket: cores,
-                threads_per_core: threads,
-                memory_mib: MEMORY_MIB,
-                weight: 1,
-                state: InitialState::Unknown,
-                ..NodeConfig::default()
-            }
-        })
-        .collect();
-    let names: Vec<String> = nodes.iter().map(|n| n.name.clone()).collect();
-    let half = names[..names.len().div_ceil(2)].to_vec();
-    let partitions = vec![
-        partition("all", names, true, 1),
-        partition("few", half, false, 2),
-    ];
-    let mut config = ClusterConfig {
-        cluster_name: crate::controller::CLUSTER.to_owned(),
-        nodes,
-        partitions,
-        first_job_id: 1,
-        max_job_count: 1000,
-        max_array_size: 100,
-        min_job_age_s: random.small(5, 60),
-        kill_wait_s: 5,
-        node_timeout_s: random.small(20, 90),
-        return_to_service: random.small(0, 2),
-        job_requeue: random.one_in(2),
-        default_memory: MemoryAsk::PerCpu(100),
-        max_memory: MemoryAsk::Default,
-        enforce_part_limits: EnforcePartLimits::No,
-        memory_is_consumable: random.one_in(2),
-        whole_nodes: random.one_in(8),
-        backfill: random.one_in(2),
-        over_time_limit_min: None,
-        kill_invalid_depend: random.one_in(2),
-        inactive_limit_s: 0,
-        admin_uids: vec![0],
-        whole_cores: random.one_in(2),
-        select_parameters: Vec::new(),
-        scheduler_parameters: Vec::new(),
-        ..ClusterConfig::default()
-    };
-    if random.one_in(2) {
-        draw_preemption(random, &mut config);
-    }
-    accounting::draw(random, &mut config);
-    config
-}
-
-/// Jobs of `few` go before those of `all`; jobs of `all` may share CPUs.
-fn draw_preemption(random: &mut Random, config: &mut ClusterConfig) {
-    let modes = [
-        PreemptMode::Cancel,
-        PreemptMode::Requeue,
-        PreemptMode::Suspend,
-    ];
-    let settings = &mut config.order.preemption;
-    settings.kind = PreemptType::PartitionPrio;
-    settings.mode = *random.pick(&modes);
-    settings.exempt_s = *random.pick(&[0, 0, 20]);
-    settings.reclaim_licenses = random.one_in(2);
-    config.partitions[0].grace_time_s = *random.pick(&[0, 0, 5]);
-    if random.one_in(3) {
-        config.partitions[0].over_subscribe = OverSubscribe::Force(random.small(1, 3));
-        config.order.time_slice_s = random.one_in(2).then_some(5);
-    }
-}
-
-fn partition(name: &str, nodes: Vec<String>, default: bool, tier: u32) -> PartitionConfig {
-    PartitionConfig {
-        name: name.to_owned(),
-        nodes_text: nodes.join(","),
-        nodes,
-        default,
-        state: PartitionState::Up,
-        max_time: TimeLimit::Minutes(10),
-        default_time: Some(TimeLimit::Minutes(2)),
-        min_nodes: 1,
-        max_nodes: None,
-        max_cpus_per_node: None,
-        allow_groups: Vec::new(),
-        allow_accounts: Vec::new(),
-        deny_accounts: Vec::new(),
-        allow_qos: Vec::new(),
-        deny_qos: Vec::new(),
-        alloc_nodes: Vec::new(),
-        priority_tier: tier,
-        priority_job_factor: 1,
-        over_subscribe: OverSubscribe::No,
-        default_memory: MemoryAsk::Default,
-        max_memory: MemoryAsk::Default,
-        hidden: false,
-        root_only: false,
-        disable_root_jobs: false,
-        exclusive_user: false,
-        lln: false,
-        req_resv: false,
-        qos: None,
-        grace_time_s: 0,
-        preempt_mode: None,
-        over_time_limit_min: None,
-        billing_weights: None,
-        topology: None,
-        ..PartitionConfig::named("")
-    }
-}
-
 impl Clients {
     pub(crate) fn new(steps: u32) -> Clients {
         Clients {
@@ -332,18 +199,38 @@ impl Clients {
     }
 }
 
+/// Users and administrators, with the cluster around them.
+pub(super) struct Users<'w> {
+    pub(super) world: &'w mut World,
+}
+
 impl World {
+    /// Users and administrators, with the cluster around them.
+    pub(super) fn users(&mut self) -> Users<'_> {
+        Users { world: self }
+    }
+}
+
+impl World {
+    /// Whether all that can start must have done so.
+    fn heals_long(&self) -> bool {
+        let since = self.healing_since.unwrap_or(self.now);
+        self.now - since > LONG_MS
+    }
+}
+
+impl Users<'_> {
     /// A user or administrator does something; the last step ends the faults.
     pub(crate) fn step(&mut self) {
-        let Some(left) = self.clients.steps_left.checked_sub(1) else {
-            self.end_faults();
-            self.healing_since = Some(self.now);
-            return self.later(1000, WorldEvent::Heal);
+        let Some(left) = self.world.clients.steps_left.checked_sub(1) else {
+            self.world.fault_injector().end_faults();
+            self.world.healing_since = Some(self.world.now);
+            return self.world.later(1000, WorldEvent::Heal);
         };
-        self.clients.steps_left = left;
-        let delay = self.random.around(1_500);
-        self.later(delay, WorldEvent::Step);
-        match self.random.below(46) {
+        self.world.clients.steps_left = left;
+        let delay = self.world.random.around(1_500);
+        self.world.later(delay, WorldEvent::Step);
+        match self.world.random.below(46) {
             0..=19 => self.submit(),
             20 | 21 => {
                 for _ in 0..8 {
@@ -357,20 +244,25 @@ impl World {
     }
 
     fn change_something(&mut self, choice: u64) {
-        let root = self.random.one_in(2);
-        let Some(job) = self.clients.some_job(&mut self.random) else {
+        let root = self.world.random.one_in(2);
+        let Some(job) = self.world.clients.some_job(&mut self.world.random) else {
             return self.submit();
         };
-        let owner = self.clients.acknowledged.get(&job).map_or(0, |s| s.uid);
+        let owner = self
+            .world
+            .clients
+            .acknowledged
+            .get(&job)
+            .map_or(0, |s| s.uid);
         let uid = if root { 0 } else { owner };
         let mut target = JobTarget {
             job,
             tasks: None,
             component: None,
         };
-        if self.random.one_in(4) {
+        if self.world.random.one_in(4) {
             let mut tasks = IndexSet::default();
-            tasks.insert_range(self.random.small(0, 3), self.random.small(2, 6));
+            tasks.insert_range(self.world.random.small(0, 3), self.world.random.small(2, 6));
             target.tasks = Some(tasks);
         }
         let command = match choice {
@@ -388,14 +280,14 @@ impl World {
             28 | 29 => UserCommand::Release { target },
             30 | 31 => UserCommand::Requeue {
                 target,
-                hold: self.random.one_in(4),
+                hold: self.world.random.one_in(4),
                 special_exit: false,
                 incomplete: false,
             },
             32 | 33 => return self.ask(0, UserCommand::Suspend { target }, None),
             34 => return self.ask(0, UserCommand::Resume { target }, None),
             35 => {
-                let time_limit = Some(TimeLimit::Minutes(self.random.small(1, 10)));
+                let time_limit = Some(TimeLimit::Minutes(self.world.random.small(1, 10)));
                 let update = Box::new(JobUpdate {
                     time_limit,
                     ..JobUpdate::default()
@@ -403,16 +295,16 @@ impl World {
                 UserCommand::UpdateJob { target, update }
             }
             36 | 37 => {
-                let code = self.random.small(0, 1);
+                let code = self.world.random.small(0, 1);
                 UserCommand::EndAllocation {
                     job,
                     exit: ExitStatus { code, signal: 0 },
                 }
             }
             38 => return self.update_a_node(),
-            _ if self.random.below(3) == 0 => return self.make_or_remove_a_partition(),
+            _ if self.world.random.below(3) == 0 => return self.make_or_remove_a_partition(),
             _ => {
-                let state = *self.random.pick(&["UP", "DOWN", "DRAIN", "UP"]);
+                let state = *self.world.random.pick(&["UP", "DOWN", "DRAIN", "UP"]);
                 let pairs = vec![("State".to_owned(), state.to_owned())];
                 return self.ask(
                     0,
@@ -428,10 +320,10 @@ impl World {
     }
 
     fn make_or_remove_a_partition(&mut self) {
-        let name = (*self.random.pick(&["made", "spare"])).to_owned();
-        let command = if self.random.below(2) == 0 {
-            let node = self.random.below(self.nodes.len() as u64) as usize;
-            let pairs = vec![("Nodes".to_owned(), self.nodes[node].name.clone())];
+        let name = (*self.world.random.pick(&["made", "spare"])).to_owned();
+        let command = if self.world.random.below(2) == 0 {
+            let node = self.world.random.below(self.world.nodes.len() as u64) as usize;
+            let pairs = vec![("Nodes".to_owned(), self.world.nodes[node].name.clone())];
             UserCommand::CreatePartition { name, pairs }
         } else {
             UserCommand::DeletePartition { name }
@@ -440,11 +332,12 @@ impl World {
     }
 
     fn update_a_node(&mut self) {
-        let node = self.random.below(self.nodes.len() as u64) as usize;
+        let node = self.world.random.below(self.world.nodes.len() as u64) as usize;
         let state = *self
+            .world
             .random
             .pick(&["DRAIN", "RESUME", "DOWN", "UNDRAIN", "RESUME"]);
-        let nodes = self.nodes[node].name.clone();
+        let nodes = self.world.nodes[node].name.clone();
         let update = NodeUpdate {
             state: Some(state.to_owned()),
             reason: Some("maintenance".to_owned()),
@@ -454,12 +347,12 @@ impl World {
     }
 
     fn submit(&mut self) {
-        let name = self.clients.next_name();
-        let uid = 1000 + self.random.small(0, 2);
+        let name = self.world.clients.next_name();
+        let uid = 1000 + self.world.random.small(0, 2);
         let mut spec = self.make_spec(&name);
         self.ask_for_scarce_resources(&mut spec);
         let submission = Submission::of(&spec, uid);
-        self.clients.remember(submission.clone());
+        self.world.clients.remember(submission.clone());
         let blobs = spec
             .script
             .map(|id| (id, b"#!/bin/sh\nexit\n".to_vec().into()))
@@ -475,11 +368,12 @@ impl World {
 
     pub(super) fn make_spec(&mut self, name: &str) -> JobSpec {
         let reservation = self.requested_reservation();
-        let random = &mut self.random;
+        let random = &mut self.world.random;
         let few = random.one_in(4);
-        let partition = &self.config.partitions[usize::from(few)];
+        let partition = &self.world.config.partitions[usize::from(few)];
         let smallest = |count: usize| {
             let mut cpus: Vec<u32> = self
+                .world
                 .config
                 .nodes
                 .iter()
@@ -531,7 +425,7 @@ impl World {
         let script = (kind == JobKind::Batch).then(|| BlobId([random.small(1, 9) as u8; 32]));
         let begin_in = random.one_in(12).then(|| random.around(20_000));
         let dependency = self.make_dependency();
-        let random = &mut self.random;
+        let random = &mut self.world.random;
         JobSpec {
             name: name.to_owned(),
             partitions: if few && random.one_in(3) {
@@ -556,15 +450,15 @@ impl World {
             nice: i32::try_from(random.small(0, 200)).unwrap_or(0),
             requeue: random.one_in(3).then(|| random.one_in(2)),
             kill_on_invalid_dep: random.one_in(4).then(|| random.one_in(2)),
-            begin: begin_in.map(|ms| self.wall().plus_ms(ms)),
-            no_kill: self.random.one_in(10),
+            begin: begin_in.map(|ms| self.world.wall().plus_ms(ms)),
+            no_kill: self.world.random.one_in(10),
             reservation,
             ..JobSpec::default()
         }
     }
 
     fn make_dependency(&mut self) -> Dependency {
-        let random = &mut self.random;
+        let random = &mut self.world.random;
         if !random.one_in(5) {
             return Dependency::default();
         }
@@ -583,7 +477,7 @@ impl World {
         ];
         let terms = (0..random.small(1, 2))
             .filter_map(|_| {
-                let job = self.clients.some_job(random)?;
+                let job = self.world.clients.some_job(random)?;
                 let kind = *random.pick(&kinds);
                 let task = random.one_in(4).then(|| random.small(0, 5));
                 Some(DependencyTerm::Job {
@@ -601,8 +495,8 @@ impl World {
     }
 
     pub(super) fn ask(&mut self, uid: u32, command: UserCommand, submission: Option<Submission>) {
-        let id = self.clients.next_request;
-        self.clients.next_request += 1;
+        let id = self.world.clients.next_request;
+        self.world.clients.next_request += 1;
         let user = if uid == 0 {
             "root".to_owned()
         } else {
@@ -619,11 +513,11 @@ impl World {
         };
         match &submission {
             Some(submission) => trace!(
-                self,
+                self.world,
                 "request {id}: {} submits {}", identity.user, submission.name
             ),
             None => trace!(
-                self,
+                self.world,
                 "request {id}: {} {}",
                 identity.user,
                 attackers::brief(&command)
@@ -636,35 +530,36 @@ impl World {
             stage: Stage::Sent,
             at: 0,
         };
-        self.clients.requests.insert(id, request);
-        let delay = self.latency();
-        self.later(delay, WorldEvent::Request { id });
+        self.world.clients.requests.insert(id, request);
+        let delay = self.world.latency();
+        self.world.later(delay, WorldEvent::Request { id });
     }
 
     pub(crate) fn request_arrives(&mut self, id: RequestId) -> Outcome {
-        if self.controller.is_none() {
-            self.clients.requests.remove(&id);
+        if self.world.controller.is_none() {
+            self.world.clients.requests.remove(&id);
             return Ok(());
         }
-        let Some(request) = self.clients.requests.get(&id) else {
+        let Some(request) = self.world.clients.requests.get(&id) else {
             return Ok(());
         };
         if attackers::attacks(request.identity.uid) {
             let (identity, command) = (request.identity.clone(), request.command.clone());
             self.judge(&identity, &command)?;
         }
-        let (Some(controller), Some(request)) =
-            (&self.controller, self.clients.requests.get_mut(&id))
-        else {
+        let (Some(controller), Some(request)) = (
+            &self.world.controller,
+            self.world.clients.requests.get_mut(&id),
+        ) else {
             return Ok(());
         };
         request.stage = Stage::AtWriter;
-        request.at = self.now;
+        request.at = self.world.now;
         let (reply, answer) = oneshot::channel();
         lock(&controller.watch).outlets.replies.insert(id, answer);
         let identity = request.identity.clone();
         let command = Box::new(request.command.clone());
-        self.mail(ToWriter::User {
+        self.world.controller_process().mail(ToWriter::User {
             identity,
             command,
             reply: reply.into(),
@@ -675,43 +570,37 @@ impl World {
     /// An answer reached its client: what it says holds from now on.
     pub(crate) fn answer_arrives(&mut self, id: RequestId, reply: &Reply) -> Outcome {
         invariants::invariant_nothing_panics(reply)?;
-        let request = self.clients.requests.remove(&id);
+        let request = self.world.clients.requests.remove(&id);
         if (request.as_ref()).is_some_and(|r| attackers::attacks(r.identity.uid)) {
             self.attack_is_answered(reply);
             return Ok(());
         }
-        invariants::invariant_refusals_have_a_reason(self, reply)?;
+        invariants::invariant_refusals_have_a_reason(self.world, reply)?;
         match (reply, request.and_then(|r| r.submission)) {
             (Reply::Submitted { id: job, .. }, Some(submission)) => {
-                trace!(self, "request {id} is answered: job {job}");
+                trace!(self.world, "request {id} is answered: job {job}");
                 self.acknowledge(*job, submission)
             }
             (reply, _) => {
-                trace!(self, "request {id} is answered: {reply:?}");
+                trace!(self.world, "request {id} is answered: {reply:?}");
                 Ok(())
             }
         }
     }
 
     fn acknowledge(&mut self, job: JobId, submission: Submission) -> Outcome {
-        invariants::invariant_an_acknowledged_job_is_what_was_asked(self, job, &submission)?;
-        self.clients.acknowledged.insert(job, submission);
+        invariants::invariant_an_acknowledged_job_is_what_was_asked(self.world, job, &submission)?;
+        self.world.clients.acknowledged.insert(job, submission);
         Ok(())
-    }
-
-    /// Whether all that can start must have done so.
-    fn heals_long(&self) -> bool {
-        let since = self.healing_since.unwrap_or(self.now);
-        self.now - since > LONG_MS
     }
 
     /// What an administrator does at the end so that nothing waits for somebody. Repeated until all is over.
     pub(crate) fn heal(&mut self) {
-        self.later(20_000, WorldEvent::Heal);
-        let Some(controller) = &self.controller else {
+        self.world.later(20_000, WorldEvent::Heal);
+        let Some(controller) = &self.world.controller else {
             return;
         };
-        if !self.clients.nothing_in_flight() {
+        if !self.world.clients.nothing_in_flight() {
             return;
         }
         let state = controller.writer.state();
@@ -751,7 +640,7 @@ impl World {
                     commands.push(cancel(vec![target]));
                 }
                 // Its components may never fit beside each other.
-                JobState::Pending if job.het.is_some() && self.heals_long() => {
+                JobState::Pending if job.het.is_some() && self.world.heals_long() => {
                     commands.push(cancel(vec![target]));
                 }
                 // There will be no more reservations.

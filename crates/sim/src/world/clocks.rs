@@ -16,6 +16,18 @@ const SLACK_MS: u64 = 3_000;
 const ENDED_WITHIN_MS: u64 = 30_000;
 const HOUR_MS: u64 = 3_600_000;
 
+/// The clocks of the controller's machine, with the world around it.
+pub(super) struct ControllerClock<'w> {
+    pub(super) world: &'w mut World,
+}
+
+impl World {
+    /// The clocks of the controller's machine, with the world around it.
+    pub(super) fn controller_clock(&mut self) -> ControllerClock<'_> {
+        ControllerClock { world: self }
+    }
+}
+
 impl World {
     /// The true time.
     pub(crate) fn time(&self) -> Timestamp {
@@ -42,63 +54,6 @@ impl World {
             Some(clock) => clock.read(reading),
             None => self.wall(),
         }
-    }
-
-    /// The controller's clock starts with its process.
-    pub(crate) fn start_clock(&mut self) {
-        let Some(controller) = &self.controller else {
-            return;
-        };
-        let latest = latest(controller.writer.state());
-        self.steady = Some(SteadyClock::start(self.reading(), self.kept_clock, latest));
-        self.follow_clock();
-    }
-
-    /// What the writer does with its clock between turns.
-    pub(crate) fn follow_clock(&mut self) {
-        let reading = self.reading();
-        let Some(controller) = &self.controller else {
-            return;
-        };
-        let idle = controller.writer.state().active.is_empty();
-        if let Some(clock) = &mut self.steady {
-            if idle {
-                clock.catch_up(reading);
-            } else {
-                clock.read(reading);
-            }
-            self.kept_clock = clock.offset_to_keep().or(self.kept_clock);
-        }
-    }
-
-    /// The machine booted: what was known of its clocks is void.
-    pub(crate) fn clocks_are_lost(&mut self) {
-        self.booted_ms = self.now;
-        self.kept_clock = None;
-        self.ledger.clock_lost_ms = Some(self.now);
-    }
-
-    /// The wall clock is set.
-    pub(crate) fn set_the_clock(&mut self) {
-        if self.healing_since.is_some() || !self.has(FaultClass::ClockSteps) {
-            return;
-        }
-        let delay = self.chaos.around(25_000);
-        self.later(delay, WorldEvent::SetClock);
-        let by = match self.chaos.below(3) {
-            0 => self.chaos.between(1, 120),
-            1 => self.chaos.between(60, 7_200),
-            _ => self.chaos.between(24, 72) * HOUR_MS / 1000,
-        };
-        let by = i64::try_from(by * 1000).unwrap_or(0);
-        let by = if self.chaos.one_in(2) { by } else { -by };
-        trace!(self, "FAULT the wall clock is set by {} s", by / 1000);
-        // Back to about the true time, sooner or later.
-        self.skew = if self.chaos.one_in(3) {
-            0
-        } else {
-            self.skew + by
-        };
     }
 
     /// A job that was ended by its limit had its time.
@@ -165,5 +120,68 @@ impl World {
     fn is_before_clock_loss(&self, decided_ms: u64) -> bool {
         let lost = self.ledger.clock_lost_ms;
         lost.is_some_and(|at| decided_ms <= at)
+    }
+}
+
+impl ControllerClock<'_> {
+    /// The controller's clock starts with its process.
+    pub(crate) fn start_clock(&mut self) {
+        let Some(controller) = &self.world.controller else {
+            return;
+        };
+        let latest = latest(controller.writer.state());
+        self.world.steady = Some(SteadyClock::start(
+            self.world.reading(),
+            self.world.kept_clock,
+            latest,
+        ));
+        self.follow_clock();
+    }
+
+    /// What the writer does with its clock between turns.
+    pub(crate) fn follow_clock(&mut self) {
+        let reading = self.world.reading();
+        let Some(controller) = &self.world.controller else {
+            return;
+        };
+        let idle = controller.writer.state().active.is_empty();
+        if let Some(clock) = &mut self.world.steady {
+            if idle {
+                clock.catch_up(reading);
+            } else {
+                clock.read(reading);
+            }
+            self.world.kept_clock = clock.offset_to_keep().or(self.world.kept_clock);
+        }
+    }
+
+    /// The machine booted: what was known of its clocks is void.
+    pub(crate) fn clocks_are_lost(&mut self) {
+        self.world.booted_ms = self.world.now;
+        self.world.kept_clock = None;
+        self.world.ledger.clock_lost_ms = Some(self.world.now);
+    }
+
+    /// The wall clock is set.
+    pub(crate) fn set_the_clock(&mut self) {
+        if self.world.healing_since.is_some() || !self.world.has(FaultClass::ClockSteps) {
+            return;
+        }
+        let delay = self.world.chaos.around(25_000);
+        self.world.later(delay, WorldEvent::SetClock);
+        let by = match self.world.chaos.below(3) {
+            0 => self.world.chaos.between(1, 120),
+            1 => self.world.chaos.between(60, 7_200),
+            _ => self.world.chaos.between(24, 72) * HOUR_MS / 1000,
+        };
+        let by = i64::try_from(by * 1000).unwrap_or(0);
+        let by = if self.world.chaos.one_in(2) { by } else { -by };
+        trace!(self.world, "FAULT the wall clock is set by {} s", by / 1000);
+        // Back to about the true time, sooner or later.
+        self.world.skew = if self.world.chaos.one_in(3) {
+            0
+        } else {
+            self.world.skew + by
+        };
     }
 }

@@ -1,7 +1,8 @@
 //! Storage that fails in ways other than a full disk: descriptors that run out, errors of the device, syncs that take
 //! seconds; the controller's journal, its accounting store, and what nodes write down.
 
-use super::{World, WorldEvent, trace};
+use super::faults::FaultInjector;
+use super::{WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::node::DiskFault;
 use crate::world::faults::Repair;
@@ -28,70 +29,70 @@ const FAILURES: [(Operation, i32); 9] = [
 /// Longest sync, milliseconds.
 const SLOWEST_SYNC_MS: u64 = 8_000;
 
-impl World {
+impl FaultInjector<'_> {
     /// The controller's storage begins to fail, for an instant or for longer.
     pub(crate) fn break_the_storage(&mut self) {
-        if self.healing_since.is_some() || !self.has(FaultClass::FailingStorage) {
+        if self.world.healing_since.is_some() || !self.world.has(FaultClass::FailingStorage) {
             return;
         }
-        let delay = self.chaos.around(15_000);
-        self.later(delay, WorldEvent::BreakStorage);
-        let (operation, error) = *self.chaos.pick(&FAILURES);
-        let time = match self.chaos.below(3) {
-            0 => self.chaos.below(20),
-            1 => self.chaos.around(1_000),
-            _ => self.chaos.around(10_000),
+        let delay = self.world.chaos.around(15_000);
+        self.world.later(delay, WorldEvent::BreakStorage);
+        let (operation, error) = *self.world.chaos.pick(&FAILURES);
+        let time = match self.world.chaos.below(3) {
+            0 => self.world.chaos.below(20),
+            1 => self.world.chaos.around(1_000),
+            _ => self.world.chaos.around(10_000),
         };
         trace!(
-            self,
+            self.world,
             "FAULT {operation:?} fails with error {error} for {time} ms"
         );
-        self.storage.fail_while(Some((operation, error)));
-        self.faults.storage_fails = true;
-        self.later(time, WorldEvent::Repair(Repair::Storage));
-        if self.chaos.one_in(3) {
+        self.world.storage.fail_while(Some((operation, error)));
+        self.world.faults.storage_fails = true;
+        self.world.later(time, WorldEvent::Repair(Repair::Storage));
+        if self.world.chaos.one_in(3) {
             // The same file system holds the accounting store.
-            self.faults.accounting_stalls_until = self.now + time;
+            self.world.faults.accounting_stalls_until = self.world.now + time;
         }
     }
 
     /// Syncs begin to take long.
     pub(crate) fn slow_the_disk(&mut self) {
-        if self.healing_since.is_some() || !self.has(FaultClass::SlowSyncs) {
+        if self.world.healing_since.is_some() || !self.world.has(FaultClass::SlowSyncs) {
             return;
         }
-        let delay = self.chaos.around(30_000);
-        self.later(delay, WorldEvent::SlowDisk);
-        let time = self.chaos.around(15_000);
-        trace!(self, "FAULT syncs are slow for {time} ms");
-        self.faults.slow_syncs_until = self.now + time;
+        let delay = self.world.chaos.around(30_000);
+        self.world.later(delay, WorldEvent::SlowDisk);
+        let time = self.world.chaos.around(15_000);
+        trace!(self.world, "FAULT syncs are slow for {time} ms");
+        self.world.faults.slow_syncs_until = self.world.now + time;
     }
 
     /// How long the sync of this turn takes, milliseconds.
     pub(crate) fn sync_time(&mut self) -> u64 {
-        match self.now < self.faults.slow_syncs_until {
-            true => self.chaos.between(200, SLOWEST_SYNC_MS),
+        match self.world.now < self.world.faults.slow_syncs_until {
+            true => self.world.chaos.between(200, SLOWEST_SYNC_MS),
             false => 0,
         }
     }
 
     /// A node cannot write its records, or open files, for a while.
     pub(crate) fn break_a_node(&mut self) {
-        if self.healing_since.is_some() || !self.has(FaultClass::FailingNodes) {
+        if self.world.healing_since.is_some() || !self.world.has(FaultClass::FailingNodes) {
             return;
         }
-        let delay = self.chaos.around(15_000);
-        self.later(delay, WorldEvent::BreakNode);
-        let node = self.chaos.below(self.nodes.len() as u64) as usize;
-        let time = self.chaos.around(8_000);
+        let delay = self.world.chaos.around(15_000);
+        self.world.later(delay, WorldEvent::BreakNode);
+        let node = self.world.chaos.below(self.world.nodes.len() as u64) as usize;
+        let time = self.world.chaos.around(8_000);
         let faults = [DiskFault::Full, DiskFault::Broken, DiskFault::NoDescriptors];
-        let fault = *self.chaos.pick(&faults);
+        let fault = *self.world.chaos.pick(&faults);
         trace!(
-            self,
+            self.world,
             "FAULT {}: {}, for {time} ms",
-            self.nodes[node].name,
+            self.world.nodes[node].name,
             fault.failure().error
         );
-        self.nodes[node].disk.fault = Some((self.now + time, fault));
+        self.world.nodes[node].disk.fault = Some((self.world.now + time, fault));
     }
 }

@@ -1,7 +1,7 @@
 //! What breaks, and when it is repaired.
 
 use super::{Outcome, World, WorldEvent, trace};
-use crate::world::threads::Thread;
+use crate::outlets::Thread;
 use muster_journal::Crash;
 use std::io::ErrorKind;
 
@@ -86,66 +86,78 @@ impl Faults {
     }
 }
 
+/// What breaks the cluster, with the world around it.
+pub(super) struct FaultInjector<'w> {
+    pub(super) world: &'w mut World,
+}
+
 impl World {
+    /// What breaks the cluster, with the world around it.
+    pub(super) fn fault_injector(&mut self) -> FaultInjector<'_> {
+        FaultInjector { world: self }
+    }
+}
+
+impl FaultInjector<'_> {
     /// Breaks something and plans the next.
     pub(crate) fn fault(&mut self) -> Outcome {
-        if self.healing_since.is_some() {
+        if self.world.healing_since.is_some() {
             return Ok(());
         }
-        let delay = self.random.around(9_000);
-        self.later(delay, WorldEvent::Fault);
-        let node = self.random.below(self.nodes.len() as u64) as usize;
-        match self.random.below(17) {
+        let delay = self.world.random.around(9_000);
+        self.world.later(delay, WorldEvent::Fault);
+        let node = self.world.random.below(self.world.nodes.len() as u64) as usize;
+        match self.world.random.below(17) {
             0..=4 => self.plan_crash(),
             5 => {
-                trace!(self, "FAULT the controller is killed between turns");
-                if self.controller.is_some() {
+                trace!(self.world, "FAULT the controller is killed between turns");
+                if self.world.controller.is_some() {
                     let crash = self.crash_kind();
-                    self.die(crash);
+                    self.world.controller_process().die(crash);
                 }
             }
             6 => {
-                let room = self.random.below(2_000);
-                let used = self.storage.used();
-                trace!(self, "FAULT the disk is full but for {room} bytes");
-                self.storage.set_capacity(Some(used + room));
-                self.faults.disk_is_full = true;
-                let delay = self.random.around(10_000);
-                self.later(delay, WorldEvent::Repair(Repair::Disk));
+                let room = self.world.random.below(2_000);
+                let used = self.world.storage.used();
+                trace!(self.world, "FAULT the disk is full but for {room} bytes");
+                self.world.storage.set_capacity(Some(used + room));
+                self.world.faults.disk_is_full = true;
+                let delay = self.world.random.around(10_000);
+                self.world.later(delay, WorldEvent::Repair(Repair::Disk));
             }
-            7 if self.controller.is_some() => {
-                let operation = self.random.between(1, 3);
-                trace!(self, "FAULT operation {operation} of the disk fails");
-                self.storage.fail_at(operation, ErrorKind::Other);
-                self.faults.operation_fails = true;
+            7 if self.world.controller.is_some() => {
+                let operation = self.world.random.between(1, 3);
+                trace!(self.world, "FAULT operation {operation} of the disk fails");
+                self.world.storage.fail_at(operation, ErrorKind::Other);
+                self.world.faults.operation_fails = true;
             }
             8 | 9 => {
-                trace!(self, "FAULT a connection breaks");
-                self.cut(node);
+                trace!(self.world, "FAULT a connection breaks");
+                self.world.network().cut(node);
             }
-            10 => return self.agent_dies(node),
-            11 => return self.reboot(node),
+            10 => return self.world.machines().agent_dies(node),
+            11 => return self.world.machines().reboot(node),
             12 => {
-                let time = self.random.around(60_000);
+                let time = self.world.random.around(60_000);
                 trace!(
-                    self,
-                    "FAULT {} is cut off for {time} ms", self.nodes[node].name
+                    self.world,
+                    "FAULT {} is cut off for {time} ms", self.world.nodes[node].name
                 );
-                self.nodes[node].cut_off_until = self.now + time;
-                self.cut(node);
+                self.world.nodes[node].cut_off_until = self.world.now + time;
+                self.world.network().cut(node);
             }
             13 => {
-                let time = self.random.around(60_000);
-                trace!(self, "FAULT accounting stalls for {time} ms");
-                self.faults.accounting_stalls_until = self.now + time;
+                let time = self.world.random.around(60_000);
+                trace!(self.world, "FAULT accounting stalls for {time} ms");
+                self.world.faults.accounting_stalls_until = self.world.now + time;
             }
             14 => {
-                let time = self.random.around(10_000);
-                trace!(self, "FAULT the network is slow for {time} ms");
-                self.faults.slow_until = self.now + time;
+                let time = self.world.random.around(10_000);
+                trace!(self.world, "FAULT the network is slow for {time} ms");
+                self.world.faults.slow_until = self.world.now + time;
             }
             15 => self.jump(),
-            16 => return self.launcher_dies(node),
+            16 => return self.world.machines().launcher_dies(node),
             _ => {}
         }
         Ok(())
@@ -153,69 +165,69 @@ impl World {
 
     fn plan_crash(&mut self) {
         let crash = self.crash_kind();
-        let point = match self.random.below(4) {
+        let point = match self.world.random.below(4) {
             0 | 1 => CrashPoint::InAppend {
-                operation: self.random.between(1, 4),
+                operation: self.world.random.between(1, 4),
                 crash,
             },
             2 => CrashPoint::AfterAppend { crash },
             _ => CrashPoint::BetweenReplies { crash },
         };
-        trace!(self, "FAULT planned: {point:?}");
-        self.faults.crash = Some(point);
+        trace!(self.world, "FAULT planned: {point:?}");
+        self.world.faults.crash = Some(point);
     }
 
     fn crash_kind(&mut self) -> Crash {
-        match self.random.below(3) {
+        match self.world.random.below(3) {
             0 => Crash::Process,
             1 => Crash::Power,
-            _ => Crash::Torn(self.random.next()),
+            _ => Crash::Torn(self.world.random.next()),
         }
     }
 
     /// The controller's clock is set: far forward, or a little back.
     fn jump(&mut self) {
-        let by = match self.random.below(3) {
-            0 => i64::try_from(self.random.around(600_000)).unwrap_or(0),
-            1 => i64::try_from(self.random.around(3_000)).unwrap_or(0),
-            _ => -i64::try_from(self.random.around(1_500)).unwrap_or(0),
+        let by = match self.world.random.below(3) {
+            0 => i64::try_from(self.world.random.around(600_000)).unwrap_or(0),
+            1 => i64::try_from(self.world.random.around(3_000)).unwrap_or(0),
+            _ => -i64::try_from(self.world.random.around(1_500)).unwrap_or(0),
         };
-        trace!(self, "FAULT the controller's clock jumps by {by} ms");
-        self.skew += by;
+        trace!(self.world, "FAULT the controller's clock jumps by {by} ms");
+        self.world.skew += by;
     }
 
     pub(crate) fn repair(&mut self, repair: Repair) {
-        self.faults.able_since = self.now;
+        self.world.faults.able_since = self.world.now;
         match repair {
             Repair::Disk => {
-                trace!(self, "the disk has room again");
-                self.storage.set_capacity(None);
-                self.faults.disk_is_full = false;
+                trace!(self.world, "the disk has room again");
+                self.world.storage.set_capacity(None);
+                self.world.faults.disk_is_full = false;
             }
             Repair::Storage => {
-                trace!(self, "the storage works again");
-                self.storage.fail_while(None);
-                self.faults.storage_fails = false;
+                trace!(self.world, "the storage works again");
+                self.world.storage.fail_while(None);
+                self.world.faults.storage_fails = false;
             }
         }
     }
 
     /// Ends every fault that is in force.
     pub(crate) fn end_faults(&mut self) {
-        trace!(self, "the faults are over");
+        trace!(self.world, "the faults are over");
         self.repair(Repair::Disk);
         self.repair(Repair::Storage);
-        self.faults = Faults {
+        self.world.faults = Faults {
             // Its storage may be set to halt by now.
-            crash: self.faults.crash,
-            busy: self.faults.busy,
-            blocked: self.faults.blocked,
-            writer_ended: self.faults.writer_ended,
-            operation_fails: self.faults.operation_fails,
-            able_since: self.now,
+            crash: self.world.faults.crash,
+            busy: self.world.faults.busy,
+            blocked: self.world.faults.blocked,
+            writer_ended: self.world.faults.writer_ended,
+            operation_fails: self.world.faults.operation_fails,
+            able_since: self.world.now,
             ..Faults::default()
         };
-        for node in &mut self.nodes {
+        for node in &mut self.world.nodes {
             node.cut_off_until = 0;
             node.disk.fault = None;
         }

@@ -1,7 +1,7 @@
 //! What users and administrators do that concerns several jobs or a time to come: heterogeneous jobs and reservations.
 
-use super::World;
 use super::clients::Submission;
+use super::clients::Users;
 use muster_model::command::{NameList, ReservationAsk, UserCommand};
 use muster_model::reservation::Flags;
 use muster_model::spec::{Dependency, JobKind, JobSpec};
@@ -10,12 +10,12 @@ use muster_model::time::TimeLimit;
 /// Names of the reservations that come and go.
 const NAMES: [&str; 3] = ["r0", "r1", "r2"];
 
-impl World {
+impl Users<'_> {
     /// A user submits a job of two or three components.
     pub(super) fn submit_het(&mut self) {
-        let name = self.clients.next_name();
-        let uid = 1000 + self.random.small(0, 2);
-        let count = self.random.small(2, 3);
+        let name = self.world.clients.next_name();
+        let uid = 1000 + self.world.random.small(0, 2);
+        let count = self.world.random.small(2, 3);
         let mut specs: Vec<JobSpec> = Vec::new();
         for offset in 0..count {
             let own = match offset {
@@ -34,7 +34,7 @@ impl World {
             specs.push(spec);
         }
         for spec in &specs {
-            self.clients.remember(Submission::of(spec, uid));
+            self.world.clients.remember(Submission::of(spec, uid));
         }
         let blobs = (specs[0].script)
             .map(|id| (id, b"#!/bin/sh\nexit\n".to_vec().into()))
@@ -51,15 +51,15 @@ impl World {
 
     /// An administrator makes, changes or deletes a reservation.
     pub(super) fn reserve(&mut self) {
-        let name = (*self.random.pick(&NAMES)).to_owned();
-        if self.random.one_in(4) {
+        let name = (*self.world.random.pick(&NAMES)).to_owned();
+        if self.world.random.one_in(4) {
             return self.ask(0, UserCommand::DeleteReservation { name }, None);
         }
-        let random = &mut self.random;
-        let count = self.config.nodes.len();
+        let random = &mut self.world.random;
+        let count = self.world.config.nodes.len();
         let first = random.below(count as u64) as usize;
         let last = first + random.below((count - first) as u64) as usize;
-        let nodes: Vec<&str> = (self.config.nodes[first..=last].iter())
+        let nodes: Vec<&str> = (self.world.config.nodes[first..=last].iter())
             .map(|node| node.name.as_str())
             .collect();
         let drawn = [
@@ -87,8 +87,12 @@ impl World {
         let by_core = random.one_in(3);
         let ask = ReservationAsk {
             name: Some(name),
-            start: Some(self.wall().plus_s(u64::from(self.random.small(0, 90)))),
-            duration: Some(TimeLimit::Minutes(self.random.small(1, 6))),
+            start: Some(
+                self.world
+                    .wall()
+                    .plus_s(u64::from(self.world.random.small(0, 90))),
+            ),
+            duration: Some(TimeLimit::Minutes(self.world.random.small(1, 6))),
             core_counts: match by_core {
                 true => vec![1; nodes.len()],
                 false => Vec::new(),
@@ -98,7 +102,7 @@ impl World {
             flags,
             ..ReservationAsk::default()
         };
-        let command = match self.random.one_in(3) {
+        let command = match self.world.random.one_in(3) {
             true => UserCommand::UpdateReservation(Box::new(ask)),
             false => UserCommand::CreateReservation(Box::new(ask)),
         };
@@ -107,13 +111,13 @@ impl World {
 
     /// Reservations that a new job may run in: one of those that there may be, now and then.
     pub(super) fn requested_reservation(&mut self) -> Option<String> {
-        let some = self.random.one_in(6);
-        some.then(|| (*self.random.pick(&NAMES)).to_owned())
+        let some = self.world.random.one_in(6);
+        some.then(|| (*self.world.random.pick(&NAMES)).to_owned())
     }
 
     /// What an administrator does at the end so that nobody waits for a reservation.
     pub(super) fn end_reservations(&self, commands: &mut Vec<UserCommand>) {
-        let Some(controller) = &self.controller else {
+        let Some(controller) = &self.world.controller else {
             return;
         };
         let all = controller.writer.state().reservations.iter();

@@ -1,11 +1,13 @@
 //! What a launcher has done: files, processes, step daemons, and what the kernel says of processes.
 
+use super::launchers::LauncherExecutor;
 use super::nodes::NodeEvent;
-use super::{Outcome, World, trace};
+use super::{Outcome, trace};
 use crate::node::{
-    Channel, Down, Kind, Parent, Process, SimStepd, StepdConnection, StepdInput, wait_status,
+    Channel, Down, Kind, Parent, Process, StepdConnection, StepdProcess, wait_status,
 };
-use crate::{Plant, Violation, invariants};
+use crate::world::invariants;
+use crate::{Plant, Violation};
 use muster_node_core::launcher::event::{
     Action, Belongs, Event, Failure, FdsId, LaunchFiles, Members, ScriptFailure, ScriptLaunch,
     ScriptNotStarted, StartedStepd, StepdId,
@@ -15,30 +17,36 @@ use muster_node_core::signals::SIGKILL;
 use muster_proto::frame::Frames;
 use std::path::PathBuf;
 
-impl World {
+/// How long a daemon waits for the streams of a direct step, milliseconds.
+const STREAMS_WAIT_MS: u64 = 20_000;
+
+impl LauncherExecutor<'_> {
     fn answer(&mut self, node: usize, event: Event) {
-        if let Some(launcher) = &mut self.nodes[node].launcher {
+        if let Some(launcher) = &mut self.world.nodes[node].launcher {
             launcher.events.push_back(event);
         }
     }
 
     /// Why no process can be started, if none can.
     fn lack(&self, node: usize) -> Option<Failure> {
-        let fault = self.nodes[node].disk.fault_at(self.now);
+        let fault = self.world.nodes[node].disk.fault_at(self.world.now);
         let fault = fault.filter(|fault| fault.prevents_processes());
         fault.map(|fault| fault.failure())
     }
 
     pub(super) fn carry_out(&mut self, node: usize, action: Action) -> Outcome {
-        let now = self.now;
-        let here = &mut self.nodes[node];
+        let now = self.world.now;
+        let here = &mut self.world.nodes[node];
         match action {
             Action::Log(line) => {
                 if line.contains("impossible") {
                     let detail = format!("{}: {line}", here.name);
                     return Err(Violation::new("invariant_jobs_follow_the_table", detail));
                 }
-                trace!(self, "{}: launcher: {line}", self.nodes[node].name);
+                trace!(
+                    self.world,
+                    "{}: launcher: {line}", self.world.nodes[node].name
+                );
             }
             Action::SetTimer(key, at) => {
                 let Some(launcher) = &mut here.launcher else {
@@ -46,8 +54,9 @@ impl World {
                 };
                 let life = launcher.life;
                 launcher.timers.insert(key, at);
-                let delay = at.saturating_sub(self.boot_ms(node));
-                self.machine_later(delay, node, NodeEvent::LauncherWakes { life });
+                let delay = at.saturating_sub(self.world.boot_ms(node));
+                self.world
+                    .machine_later(delay, node, NodeEvent::LauncherWakes { life });
             }
             Action::StopTimer(key) => {
                 if let Some(launcher) = &mut here.launcher {
@@ -55,8 +64,8 @@ impl World {
                 }
             }
             Action::AppendRecords(lines) => {
-                let is_lost = self.planted(Plant::LostRecord) && self.random.one_in(4);
-                let disk = &mut self.nodes[node].disk;
+                let is_lost = self.world.planted(Plant::LostRecord) && self.world.random.one_in(4);
+                let disk = &mut self.world.nodes[node].disk;
                 let written = match is_lost {
                     true => Ok(()),
                     false => disk.append(&lines, now),
@@ -114,16 +123,16 @@ impl World {
 
     fn send_agent(&mut self, node: usize, event: LauncherEvent) -> Outcome {
         if let LauncherEvent::Released(run) = event {
-            invariants::invariant_nothing_outlives_its_job(self, node, run)?;
+            invariants::invariant_nothing_outlives_its_job(self.world, node, run)?;
         }
-        if let Some(launcher) = &mut self.nodes[node].launcher {
+        if let Some(launcher) = &mut self.world.nodes[node].launcher {
             launcher.output.push(event);
         }
         Ok(())
     }
 
     fn start_processes(&mut self, node: usize, action: Action) -> Outcome {
-        let start_ms = self.boot_ms(node);
+        let start_ms = self.world.boot_ms(node);
         match action {
             Action::PrepareLaunch {
                 run,
@@ -131,7 +140,7 @@ impl World {
                 prolog,
                 epilog,
             } => {
-                let fault = self.nodes[node].disk.fault_at(self.now);
+                let fault = self.world.nodes[node].disk.fault_at(self.world.now);
                 let files = match fault.filter(|_| script.is_some()) {
                     Some(fault) => Err(fault.failure()),
                     None => Ok(LaunchFiles {
@@ -153,9 +162,9 @@ impl World {
                     None => {
                         let kind = Kind::Programs(run, kind);
                         let mut process = Process::new(kind, Parent::Launcher, 0, start_ms);
-                        process.status = i32::from(self.random.one_in(60)) << 8;
-                        let lasts_ms = self.random.around(300);
-                        Ok(self.spawn(node, process, Some(lasts_ms)))
+                        process.status = i32::from(self.world.random.one_in(60)) << 8;
+                        let lasts_ms = self.world.random.around(300);
+                        Ok(self.world.machines().spawn(node, process, Some(lasts_ms)))
                     }
                 };
                 self.answer(node, Event::ProgramsStarted(run, kind, started));
@@ -176,16 +185,16 @@ impl World {
                 self.answer(node, Event::RemovalStarted(run, pid));
             }
             Action::LookUpGroups(account) => {
-                let delay = self.random.around(20);
-                if let Some(launcher) = &mut self.nodes[node].launcher {
+                let delay = self.world.random.around(20);
+                if let Some(launcher) = &mut self.world.nodes[node].launcher {
                     let life = launcher.life;
                     launcher.look_ups.insert(account.clone());
                     let event = NodeEvent::GroupsFound { life, account };
-                    self.machine_later(delay, node, event);
+                    self.world.machine_later(delay, node, event);
                 }
             }
             Action::StopLookUp(account) => {
-                if let Some(launcher) = &mut self.nodes[node].launcher {
+                if let Some(launcher) = &mut self.world.nodes[node].launcher {
                     launcher.look_ups.remove(&account);
                 }
             }
@@ -197,10 +206,10 @@ impl World {
     }
 
     fn start_helper(&mut self, node: usize) -> i32 {
-        let start_ms = self.boot_ms(node);
+        let start_ms = self.world.boot_ms(node);
         let process = Process::new(Kind::Helper, Parent::Launcher, 0, start_ms);
-        let lasts_ms = self.random.around(20);
-        self.spawn(node, process, Some(lasts_ms))
+        let lasts_ms = self.world.random.around(20);
+        self.world.machines().spawn(node, process, Some(lasts_ms))
     }
 
     fn start_script(
@@ -212,20 +221,21 @@ impl World {
         if let Some(failure) = self.lack(node) {
             return Ok(Err(ScriptNotStarted::Failed(failure)));
         }
-        let name = self.nodes[node].name.clone();
-        let life = self.ledger.jobs.get(&run.job);
+        let name = self.world.nodes[node].name.clone();
+        let life = self.world.ledger.jobs.get(&run.job);
         let job_name = life.map_or_else(String::new, |life| life.spec.name.clone());
         let plan = crate::world::clients::script_of(&job_name, run);
-        let start_ms = self.boot_ms(node);
+        let start_ms = self.world.boot_ms(node);
         let kind = Kind::Script(run);
         let mut process = Process::new(kind, Parent::Launcher, launch.user.uid, start_ms);
-        process.share = self.share_of(node, run);
+        process.share = self.world.share_of(node, run);
         process.status = wait_status(plan.exit);
-        process.ignores_term = plan.ignores_term;
+        // What would end at once hides the plant.
+        process.ignores_term = plan.ignores_term || self.world.planted(Plant::EarlyRelease);
         let mut lasts_ms = plan.duration_ms;
         if plan.fails_to_launch {
             trace!(
-                self,
+                self.world,
                 "{name}: {}/{} cannot be launched", run.job, run.attempt.0
             );
             let error = "no such directory".to_owned();
@@ -245,17 +255,20 @@ impl World {
                 }
             }
         }
-        invariants::invariant_no_attempt_starts_twice_on_a_node(self, node, run)?;
-        self.truth.started.insert((node, run));
-        let pid = self.spawn_of_job(node, process, lasts_ms)?;
-        self.nodes[node].machine.noted.insert(run, pid);
-        let share = self.share_of(node, run);
+        invariants::invariant_no_attempt_starts_twice_on_a_node(self.world, node, run)?;
+        self.world.truth.started.insert((node, run));
+        let pid = self
+            .world
+            .machines()
+            .spawn_of_job(node, process, Some(lasts_ms))?;
+        self.world.nodes[node].machine.noted.insert(run, pid);
+        let share = self.world.share_of(node, run);
         trace!(
-            self,
+            self.world,
             "{name}: {}/{} runs on {:?}", run.job, run.attempt.0, share.cpus
         );
         if !plan.fails_to_launch {
-            self.plan_sruns(node, run, lasts_ms);
+            self.world.sruns().plan(node, run, lasts_ms);
         }
         Ok(Ok(pid))
     }
@@ -264,7 +277,7 @@ impl World {
         match action {
             Action::StartStepd {
                 order, socket, fds, ..
-            } => self.start_stepd(node, *order, socket, fds),
+            } => self.start_stepd(node, order, socket, fds),
             Action::GiveStep {
                 run,
                 step,
@@ -275,7 +288,7 @@ impl World {
                 let mut frames = Frames::default();
                 frames.push(&frame);
                 let command = frames.take::<StepdCommand>().ok().flatten();
-                let agent = self.nodes[node]
+                let agent = self.world.nodes[node]
                     .launcher
                     .as_mut()
                     .and_then(|l| l.fds.remove(&fds));
@@ -284,7 +297,8 @@ impl World {
                     None => false,
                 };
                 if !is_sent
-                    && let (Some(agent), Some(launcher)) = (agent, &mut self.nodes[node].launcher)
+                    && let (Some(agent), Some(launcher)) =
+                        (agent, &mut self.world.nodes[node].launcher)
                 {
                     // They stay here.
                     launcher.fds.insert(fds, agent);
@@ -298,32 +312,33 @@ impl World {
             }
             Action::ListenTo(stepd) => self.listen_to(node, stepd),
             Action::StopListening(stepd) => {
-                if let Some(launcher) = &mut self.nodes[node].launcher
+                if let Some(launcher) = &mut self.world.nodes[node].launcher
                     && let Some(connection) = launcher.stepds.get_mut(&stepd)
                 {
                     connection.is_listening = false;
                 }
             }
             Action::CloseStepd(stepd) => {
-                let launcher = self.nodes[node].launcher.as_mut();
+                let launcher = self.world.nodes[node].launcher.as_mut();
                 let closed = launcher.and_then(|l| l.stepds.remove(&stepd));
                 let Some(connection) = closed else {
-                    let detail = format!("{}: {stepd:?} is closed twice", self.nodes[node].name);
+                    let detail =
+                        format!("{}: {stepd:?} is closed twice", self.world.nodes[node].name);
                     return Err(Violation::new("invariant_handles_are_closed_once", detail));
                 };
-                self.close_upper(node, connection.channel);
+                self.world.machines().close_upper(node, connection.channel);
             }
             Action::CloseFds(fds) => {
-                let launcher = self.nodes[node].launcher.as_mut();
+                let launcher = self.world.nodes[node].launcher.as_mut();
                 if let Some(channel) = launcher.and_then(|l| l.fds.remove(&fds)) {
-                    self.close_lower(node, channel);
+                    self.world.machines().close_lower(node, channel);
                 }
             }
             Action::AskStepds => self.ask_stepds(node)?,
             Action::WatchStepd(run, step, pid) => {
-                let process = self.nodes[node].machine.live(pid);
+                let process = self.world.nodes[node].machine.live(pid);
                 let belongs = process.map(|p| p.traits().belongs);
-                if let (Some(_), Some(launcher)) = (belongs, &mut self.nodes[node].launcher) {
+                if let (Some(_), Some(launcher)) = (belongs, &mut self.world.nodes[node].launcher) {
                     launcher.watched.insert(pid);
                 }
                 self.answer(node, Event::StepdWatched(run, step, pid, belongs));
@@ -333,21 +348,21 @@ impl World {
         Ok(())
     }
 
-    fn start_stepd(&mut self, node: usize, order: FirstOrder, socket: PathBuf, fds: FdsId) {
+    fn start_stepd(&mut self, node: usize, order: Box<FirstOrder>, socket: PathBuf, fds: FdsId) {
         let (run, step) = (order.step.order.run, order.step.order.launch.step);
         if let Some(failure) = self.lack(node) {
             return self.answer(node, Event::StepdStarted(run, step, Err(failure.error)));
         }
-        let start_ms = self.boot_ms(node);
+        let start_ms = self.world.boot_ms(node);
         let uid = order.bounds.user.uid;
-        let here = &mut self.nodes[node];
+        let here = &mut self.world.nodes[node];
         let Some(launcher) = &mut here.launcher else {
             return;
         };
         let process = Process::new(Kind::Stepd(run), Parent::Launcher, uid, start_ms);
         let pid = here.machine.spawn(process);
         let channel = here.machine.open_channel();
-        let mut stepd = SimStepd::new(run, pid, order.bounds);
+        let mut stepd = StepdProcess::new(order, pid, self.world.now + STREAMS_WAIT_MS);
         stepd.launcher_channel = Some(channel);
         // The launcher's copy of the descriptor is closed with the answer.
         stepd.agent_channel = launcher.fds.remove(&fds);
@@ -362,14 +377,10 @@ impl World {
         let id = StepdId(launcher.next_id());
         launcher.stepds.insert(id, StepdConnection::new(channel));
         trace!(
-            self,
-            "{}: step daemon {pid} for step {}.{step}", self.nodes[node].name, run.job
+            self.world,
+            "{}: step daemon {pid} for step {}.{step}", self.world.nodes[node].name, run.job
         );
-        let begin = StepdInput::Begin(Box::new(order.step));
-        let delay = self.hop();
-        self.machine_later(delay, node, NodeEvent::StepdInput(pid, Box::new(begin)));
-        let delay = delay + 1;
-        self.machine_later(delay, node, NodeEvent::StepdWakes(pid));
+        self.world.wake_stepd(node, pid);
         let started = StartedStepd {
             stepd: id,
             pid,
@@ -386,25 +397,25 @@ impl World {
         command: StepdCommand,
         agent: Option<u64>,
     ) -> bool {
-        let launcher = self.nodes[node].launcher.as_ref();
+        let launcher = self.world.nodes[node].launcher.as_ref();
         let Some(id) = launcher.and_then(|l| Some(l.stepds.get(&stepd)?.channel)) else {
             return false;
         };
         let is_open = |c: &&mut Channel| !c.is_lower_closed;
-        let channel = self.nodes[node].machine.channels.get_mut(&id);
+        let channel = self.world.nodes[node].machine.channels.get_mut(&id);
         let Some(channel) = channel.filter(is_open) else {
             return false;
         };
         channel
             .down
             .push_back(Down::Command(Box::new(command), agent));
-        self.wake_stepd_of(node, id);
+        self.world.machines().wake_stepd_of(node, id);
         true
     }
 
     /// Delivers what a daemon reports from now on, and what has come.
     pub(super) fn listen_to(&mut self, node: usize, stepd: StepdId) {
-        let here = &mut self.nodes[node];
+        let here = &mut self.world.nodes[node];
         let Some(launcher) = &mut here.launcher else {
             return;
         };
@@ -424,18 +435,18 @@ impl World {
 
     /// Asks all daemons that listen what they run.
     fn ask_stepds(&mut self, node: usize) -> Outcome {
-        let sockets = self.nodes[node].machine.sockets.clone();
-        let Some(life) = self.nodes[node].launcher.as_ref().map(|l| l.life) else {
+        let sockets = self.world.nodes[node].machine.sockets.clone();
+        let Some(life) = self.world.nodes[node].launcher.as_ref().map(|l| l.life) else {
             return Ok(());
         };
         for (path, pid) in sockets {
-            if self.nodes[node].machine.live(pid).is_none() {
+            if self.world.nodes[node].machine.live(pid).is_none() {
                 // Its daemon has ended.
-                self.nodes[node].machine.sockets.remove(&path);
-            } else if self.random.one_in(4) {
-                let delay = self.random.between(500, 3000);
+                self.world.nodes[node].machine.sockets.remove(&path);
+            } else if self.world.random.one_in(4) {
+                let delay = self.world.random.between(500, 3000);
                 let event = NodeEvent::StepdAnswers { life, pid };
-                self.machine_later(delay, node, event);
+                self.world.machine_later(delay, node, event);
             } else {
                 let event = self.ask_stepd(node, pid)?;
                 self.answer(node, event);
@@ -447,18 +458,18 @@ impl World {
 
     /// What a daemon answers.
     fn ask_stepd(&mut self, node: usize, pid: i32) -> Result<Event, Violation> {
-        let channel = self.nodes[node].machine.open_channel();
-        self.adopt_stepd(node, pid, channel)?;
-        let answer = self.nodes[node].machine.channels.get_mut(&channel);
+        let channel = self.world.nodes[node].machine.open_channel();
+        self.world.stepd(node, pid).adopt(channel)?;
+        let answer = self.world.nodes[node].machine.channels.get_mut(&channel);
         let answer = answer.and_then(|c| c.up.pop_front());
-        let sockets = &self.nodes[node].machine.sockets;
+        let sockets = &self.world.nodes[node].machine.sockets;
         let path = sockets.iter().find(|(_, of)| **of == pid);
         let path = path.map(|(path, _)| path.clone()).unwrap_or_default();
         let Some(StepdEvent::StepRunning(running)) = answer else {
-            self.close_upper(node, channel);
+            self.world.machines().close_upper(node, channel);
             return Ok(Event::StepdsAsked);
         };
-        let Some(launcher) = &mut self.nodes[node].launcher else {
+        let Some(launcher) = &mut self.world.nodes[node].launcher else {
             return Ok(Event::StepdsAsked);
         };
         let id = StepdId(launcher.next_id());
@@ -467,30 +478,30 @@ impl World {
     }
 
     pub(super) fn stepd_answers_late(&mut self, node: usize, life: u64, pid: i32) -> Outcome {
-        let launcher = self.nodes[node].launcher.as_ref();
+        let launcher = self.world.nodes[node].launcher.as_ref();
         if launcher.is_none_or(|l| l.life != life) {
             return Ok(());
         }
-        let event = match self.nodes[node].machine.live(pid) {
+        let event = match self.world.nodes[node].machine.live(pid) {
             Some(_) => self.ask_stepd(node, pid)?,
             None => Event::StepdsAsked,
         };
-        self.launcher_event(node, event)?;
-        self.wake_launcher(node);
+        self.deliver(node, event)?;
+        self.wake_soon(node);
         Ok(())
     }
 
     fn signal_processes(&mut self, node: usize, action: Action) -> Outcome {
         match action {
             Action::Unwatch(pid) => {
-                if let Some(launcher) = &mut self.nodes[node].launcher {
+                if let Some(launcher) = &mut self.world.nodes[node].launcher {
                     launcher.watched.remove(&pid);
                     launcher.watched_ended.remove(&pid);
                 }
                 Ok(())
             }
             Action::Signal(pid, signal) | Action::SignalGroup(pid, signal) => {
-                self.signal_process(node, pid, signal)
+                self.world.machines().signal_process(node, pid, signal)
             }
             Action::SignalScript { of, script, signal } => {
                 let mut pids: Vec<i32> = script.into_iter().collect();
@@ -498,7 +509,7 @@ impl World {
                 self.signal_all(node, pids, signal)
             }
             Action::SignalBelow { roots, signal, .. } => {
-                let machine = &self.nodes[node].machine;
+                let machine = &self.world.nodes[node].machine;
                 let pids = roots.into_iter().flat_map(|pid| machine.below(pid));
                 let pids = pids.collect();
                 self.signal_all(node, pids, signal)
@@ -509,7 +520,7 @@ impl World {
                 pid,
                 signal,
             } => {
-                let tasks = self.nodes[node].machine.below(pid);
+                let tasks = self.world.nodes[node].machine.below(pid);
                 if tasks.is_empty() {
                     self.answer(node, Event::StepHasNoTasks(of.run, step, signal));
                 }
@@ -525,11 +536,11 @@ impl World {
                     Kind::Orphan(_, of) => of == Some(daemon),
                     _ => p.parent == Parent::Stepd(daemon),
                 };
-                let pids = self.nodes[node].machine.pids(is_left);
+                let pids = self.world.nodes[node].machine.pids(is_left);
                 self.signal_all(node, pids, SIGKILL)
             }
             Action::ForgetScript(run) | Action::ForgetMembers(run) => {
-                self.nodes[node].machine.noted.remove(&run);
+                self.world.nodes[node].machine.noted.remove(&run);
                 Ok(())
             }
             // The kernel says here whose each process is.
@@ -544,12 +555,12 @@ impl World {
     fn signal_all(&mut self, node: usize, mut pids: Vec<i32>, signal: i32) -> Outcome {
         pids.dedup();
         pids.into_iter()
-            .try_for_each(|pid| self.signal_process(node, pid, signal))
+            .try_for_each(|pid| self.world.machines().signal_process(node, pid, signal))
     }
 
     /// Processes of a job that are no longer below any that the launcher knows.
     fn left_of(&self, node: usize, of: Members) -> Vec<i32> {
-        let Some(launcher) = &self.nodes[node].launcher else {
+        let Some(launcher) = &self.world.nodes[node].launcher else {
             return Vec::new();
         };
         let is_orphan = |pid: i32, p: &Process| {
@@ -559,14 +570,14 @@ impl World {
                 && launcher.machine.owner_of(&p.traits()) == Some(of.run)
         };
         let is_stray = |p: &Process| of.is_recovered && p.traits().belongs == Belongs::To(of.run);
-        let all = self.nodes[node].machine.processes.iter();
+        let all = self.world.nodes[node].machine.processes.iter();
         let live = all.filter(|(_, p)| p.is_alive());
         let left = live.filter(|(pid, p)| is_orphan(**pid, p) || is_stray(p));
         left.map(|(pid, _)| *pid).collect()
     }
 
     fn find_leftovers(&mut self, node: usize, jobs: &[Members]) {
-        let blind = self.planted(Plant::Leftover) && self.random.one_in(2);
+        let blind = self.world.planted(Plant::Leftover) && self.world.random.one_in(2);
         let mut left: Vec<(JobAttempt, Vec<i32>)> = Vec::new();
         for of in jobs {
             let found = match blind {
@@ -574,14 +585,14 @@ impl World {
                 false => self.left_of(node, *of),
             };
             if of.is_recovered
-                && let Some(launcher) = &mut self.nodes[node].launcher
+                && let Some(launcher) = &mut self.world.nodes[node].launcher
             {
                 // Their end is noticed.
                 launcher.watched.extend(&found);
             }
             left.push((of.run, found));
         }
-        let since_ms = self.boot_ms(node);
+        let since_ms = self.world.boot_ms(node);
         let event = Event::LeftoversFound {
             left,
             is_unclear: false,

@@ -20,6 +20,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Events of one wake-up: more is a spin.
 const WAKEUP_EVENTS_MAX: u32 = 1000;
 
+/// The executor of launchers, with the world around it.
+pub(super) struct LauncherExecutor<'w> {
+    pub(super) world: &'w mut World,
+}
+
+impl World {
+    /// The executor of launchers, with the world around it.
+    pub(super) fn launchers(&mut self) -> LauncherExecutor<'_> {
+        LauncherExecutor { world: self }
+    }
+}
+
 impl World {
     /// What clocks of a node say.
     pub(super) fn node_now(&self, node: usize) -> Now {
@@ -29,14 +41,28 @@ impl World {
         }
     }
 
+    /// Bytes that nobody can guess but this seed.
+    pub(super) fn secret(&mut self) -> [u8; muster_trust::KEY] {
+        let mut secret = [0; muster_trust::KEY];
+        for chunk in secret.chunks_mut(8) {
+            chunk.copy_from_slice(&self.random.next().to_le_bytes());
+        }
+        secret
+    }
+}
+
+impl LauncherExecutor<'_> {
     /// Starts a launcher on what is on the disk; whether it could be.
-    pub(super) fn start_launcher(&mut self, node: usize) -> Result<bool, Violation> {
-        let now = self.now;
-        let here = &mut self.nodes[node];
+    pub(super) fn start(&mut self, node: usize) -> Result<bool, Violation> {
+        let now = self.world.now;
+        let here = &mut self.world.nodes[node];
         let text = here.disk.records();
         let (mut records, attempts, same_boot) = Records::read(&text, &here.boot_id());
         if let Err(e) = here.disk.rewrite(records.rewritten(), now) {
-            trace!(self, "{}: no launcher: {}", self.nodes[node].name, e.error);
+            trace!(
+                self.world,
+                "{}: no launcher: {}", self.world.nodes[node].name, e.error
+            );
             return Ok(false);
         }
         here.launcher_lives += 1;
@@ -50,13 +76,13 @@ impl World {
         let machine = Launcher::new(setup, records);
         here.launcher = Some(LauncherProcess::new(machine, life));
         trace!(
-            self,
+            self.world,
             "{}: launcher {life} starts, {} attempts on file",
-            self.nodes[node].name,
+            self.world.nodes[node].name,
             attempts.len()
         );
         self.recover(node, attempts, same_boot)?;
-        self.wake_launcher(node);
+        self.wake_soon(node);
         Ok(true)
     }
 
@@ -66,7 +92,7 @@ impl World {
         attempts: BTreeMap<JobAttempt, RecordedAttempt>,
         same_boot: bool,
     ) -> Outcome {
-        let here = &mut self.nodes[node];
+        let here = &mut self.world.nodes[node];
         let settings = here.disk.settings.as_ref();
         let mut left = Recovered {
             same_boot,
@@ -90,60 +116,65 @@ impl World {
             }
         }
         left.attempts = attempts;
-        self.launcher_event(node, Event::Recovered(Box::new(left)))?;
+        self.deliver(node, Event::Recovered(Box::new(left)))?;
         Ok(())
     }
 
     /// Something has happened that the launcher waits for.
-    pub(super) fn wake_launcher(&mut self, node: usize) {
-        let Some(life) = self.nodes[node].launcher.as_ref().map(|l| l.life) else {
+    pub(super) fn wake_soon(&mut self, node: usize) {
+        let Some(life) = self.world.nodes[node].launcher.as_ref().map(|l| l.life) else {
             return;
         };
-        let delay = self.hop();
-        self.machine_later(delay, node, NodeEvent::LauncherWakes { life });
+        let delay = self.world.hop();
+        self.world
+            .machine_later(delay, node, NodeEvent::LauncherWakes { life });
     }
 
     fn is_launcher(&self, node: usize, life: u64) -> bool {
-        let launcher = self.nodes[node].launcher.as_ref();
+        let launcher = self.world.nodes[node].launcher.as_ref();
         launcher.is_some_and(|l| l.life == life)
     }
 
     /// Messages of the agent arrive.
-    pub(super) fn launcher_receives(
-        &mut self,
-        node: usize,
-        link: u64,
-        messages: Vec<ToLauncher>,
-    ) -> Outcome {
-        let is_current = self.nodes[node].link.as_ref().is_some_and(|l| l.id == link);
-        let Some(launcher) = self.nodes[node].launcher.as_mut().filter(|_| is_current) else {
-            self.lose(node, messages);
+    pub(super) fn receive(&mut self, node: usize, link: u64, messages: Vec<ToLauncher>) -> Outcome {
+        let is_current = self.world.nodes[node]
+            .link
+            .as_ref()
+            .is_some_and(|l| l.id == link);
+        let Some(launcher) = self.world.nodes[node]
+            .launcher
+            .as_mut()
+            .filter(|_| is_current)
+        else {
+            self.world.machines().lose(node, messages);
             return Ok(());
         };
         launcher
             .inbox
             .extend(messages.into_iter().map(|message| (link, message)));
         let life = launcher.life;
-        self.message_arrives(node, Victim::Launcher)?;
-        match self.random.one_in(4) {
+        self.world
+            .machines()
+            .message_arrives(node, Victim::Launcher)?;
+        match self.world.random.one_in(4) {
             true => {
-                self.wake_launcher(node);
+                self.wake_soon(node);
                 Ok(())
             }
-            false => self.launcher_wakes(node, life),
+            false => self.wake(node, life),
         }
     }
 
     /// The agent's process has died.
-    pub(super) fn launcher_loses_agent(&mut self, node: usize, link: u64) {
-        if let Some(launcher) = &mut self.nodes[node].launcher {
+    pub(super) fn lose_agent(&mut self, node: usize, link: u64) {
+        if let Some(launcher) = &mut self.world.nodes[node].launcher {
             launcher.inbox.push_back((link, ToLauncher::Closed));
-            self.wake_launcher(node);
+            self.wake_soon(node);
         }
     }
 
     /// One wake-up of the process.
-    pub(super) fn launcher_wakes(&mut self, node: usize, life: u64) -> Outcome {
+    pub(super) fn wake(&mut self, node: usize, life: u64) -> Outcome {
         if !self.is_launcher(node, life) {
             return Ok(());
         }
@@ -154,13 +185,13 @@ impl World {
         self.reap(node, life)?;
         self.read_ready(node)?;
         while let Some((pid, status)) = self.next_watched_end(node, life) {
-            self.launcher_event(node, Event::WatchedEnded { pid, status })?;
+            self.deliver(node, Event::WatchedEnded { pid, status })?;
         }
         self.finish_wakeup(node, life)
     }
 
     fn next_message(&mut self, node: usize, life: u64) -> Option<(u64, ToLauncher)> {
-        let launcher = self.nodes[node].launcher.as_mut()?;
+        let launcher = self.world.nodes[node].launcher.as_mut()?;
         if launcher.life != life {
             return None;
         }
@@ -168,7 +199,7 @@ impl World {
     }
 
     fn next_watched_end(&mut self, node: usize, life: u64) -> Option<(i32, Option<i32>)> {
-        let launcher = self.nodes[node].launcher.as_mut()?;
+        let launcher = self.world.nodes[node].launcher.as_mut()?;
         if launcher.life != life {
             return None;
         }
@@ -176,8 +207,8 @@ impl World {
     }
 
     fn take_message(&mut self, node: usize, link: u64, message: ToLauncher) -> Outcome {
-        let random = self.random.next();
-        let Some(launcher) = &mut self.nodes[node].launcher else {
+        let random = self.world.random.next();
+        let Some(launcher) = &mut self.world.nodes[node].launcher else {
             return Ok(());
         };
         let is_attached = launcher.attached == Some(link);
@@ -197,7 +228,7 @@ impl World {
             ToLauncher::Closed => return Ok(()),
             // It came by the connection of an agent that another one has followed.
             message if !is_attached => {
-                self.lose(node, vec![message]);
+                self.world.machines().lose(node, vec![message]);
                 return Ok(());
             }
             ToLauncher::Command(command, channel) => match *command {
@@ -209,7 +240,7 @@ impl World {
                     });
                     Event::StartStep { order, fds, random }
                 }
-                LauncherCommand::OpenSession => Event::OpenSession(Ok(self.secret())),
+                LauncherCommand::OpenSession => Event::OpenSession(Ok(self.world.secret())),
                 LauncherCommand::Sealed { orders, seal } => Event::Sealed {
                     orders,
                     seal,
@@ -218,21 +249,12 @@ impl World {
                 command => Event::Command(command),
             },
         };
-        self.launcher_event(node, event).map(drop)
-    }
-
-    /// Bytes that nobody can guess but this seed.
-    pub(super) fn secret(&mut self) -> [u8; muster_trust::KEY] {
-        let mut secret = [0; muster_trust::KEY];
-        for chunk in secret.chunks_mut(8) {
-            chunk.copy_from_slice(&self.random.next().to_le_bytes());
-        }
-        secret
+        self.deliver(node, event).map(drop)
     }
 
     /// Collects children that have ended.
     fn reap(&mut self, node: usize, life: u64) -> Outcome {
-        let processes = &self.nodes[node].machine.processes;
+        let processes = &self.world.nodes[node].machine.processes;
         let ended = processes
             .iter()
             .filter(|(_, p)| p.parent == Parent::Launcher && !p.is_alive());
@@ -242,10 +264,10 @@ impl World {
             if !self.is_launcher(node, life) {
                 return Ok(());
             }
-            let Some(process) = self.nodes[node].machine.processes.remove(&pid) else {
+            let Some(process) = self.world.nodes[node].machine.processes.remove(&pid) else {
                 continue;
             };
-            if let Some(launcher) = &mut self.nodes[node].launcher {
+            if let Some(launcher) = &mut self.world.nodes[node].launcher {
                 launcher.helpers.remove(&pid);
             }
             let usage = Usage {
@@ -258,31 +280,31 @@ impl World {
                 usage: Box::new(usage),
                 failure: process.failure,
             };
-            self.launcher_event(node, event)?;
+            self.deliver(node, event)?;
         }
         Ok(())
     }
 
     fn finish_wakeup(&mut self, node: usize, life: u64) -> Outcome {
         loop {
-            let mono_ms = self.boot_ms(node);
-            let launcher = self.nodes[node].launcher.as_mut();
+            let mono_ms = self.world.boot_ms(node);
+            let launcher = self.world.nodes[node].launcher.as_mut();
             let due = launcher.and_then(|l| l.take_due(mono_ms));
             let Some(key) = due.filter(|_| self.is_launcher(node, life)) else {
                 break;
             };
-            self.launcher_event(node, Event::TimerDue(key))?;
+            self.deliver(node, Event::TimerDue(key))?;
         }
         let mut count = 0;
-        while self.launcher_event(node, Event::WakeUpEnded)? {
+        while self.deliver(node, Event::WakeUpEnded)? {
             count += 1;
             if count > WAKEUP_EVENTS_MAX {
-                let name = &self.nodes[node].name;
+                let name = &self.world.nodes[node].name;
                 let detail = format!("{name}: a wake-up does not end");
                 return Err(Violation::new("invariant_the_launcher_sleeps", detail));
             }
         }
-        if let Some(launcher) = self.nodes[node]
+        if let Some(launcher) = self.world.nodes[node]
             .launcher
             .as_mut()
             .filter(|l| l.life == life)
@@ -290,28 +312,28 @@ impl World {
             // It lives on.
             launcher.dies_in = None;
             let output = std::mem::take(&mut launcher.output);
-            let link = self.nodes[node].link.as_ref().map(|l| l.id);
-            let launcher = &self.nodes[node].launcher;
+            let link = self.world.nodes[node].link.as_ref().map(|l| l.id);
+            let launcher = &self.world.nodes[node].launcher;
             let attached = launcher.as_ref().and_then(|l| l.attached);
             if !output.is_empty() && link.is_some() && link == attached {
-                self.send_to_linked_agent(node, output);
+                self.world.machines().send_to_linked_agent(node, output);
             }
         }
         Ok(())
     }
 
     /// Delivers an event, and what comes of it. Whether anything did.
-    pub(super) fn launcher_event(&mut self, node: usize, event: Event) -> Result<bool, Violation> {
-        let Some(launcher) = &mut self.nodes[node].launcher else {
+    pub(super) fn deliver(&mut self, node: usize, event: Event) -> Result<bool, Violation> {
+        let Some(launcher) = &mut self.world.nodes[node].launcher else {
             return Ok(false);
         };
         let life = launcher.life;
         launcher.events.push_back(event);
         let mut has_acted = false;
         while let Some(event) = self.next_event(node, life) {
-            let now = self.node_now(node);
+            let now = self.world.node_now(node);
             let mut actions = Vec::new();
-            if let Some(launcher) = &mut self.nodes[node].launcher {
+            if let Some(launcher) = &mut self.world.nodes[node].launcher {
                 let machine = &mut launcher.machine;
                 let handled = AssertUnwindSafe(|| machine.on_event(event, now, &mut actions));
                 catch_unwind(handled).map_err(|cause| {
@@ -322,7 +344,7 @@ impl World {
             has_acted |= !actions.is_empty();
             for action in actions {
                 if self.launcher_is_killed(node, &action) {
-                    self.launcher_dies(node)?;
+                    self.world.machines().launcher_dies(node)?;
                     return Ok(false);
                 }
                 self.carry_out(node, action)?;
@@ -336,15 +358,15 @@ impl World {
 
     /// Whether it is killed before it has carried out this.
     fn launcher_is_killed(&mut self, node: usize, action: &Action) -> bool {
-        let Some(launcher) = &mut self.nodes[node].launcher else {
+        let Some(launcher) = &mut self.world.nodes[node].launcher else {
             return false;
         };
         match &mut launcher.dies_in {
             None => false,
             Some(0) => {
                 if let Action::AppendRecords(lines) = action {
-                    let disk = &mut self.nodes[node].disk;
-                    disk.append_torn(lines, &mut self.chaos);
+                    let disk = &mut self.world.nodes[node].disk;
+                    disk.append_torn(lines, &mut self.world.chaos);
                 }
                 true
             }
@@ -356,7 +378,7 @@ impl World {
     }
 
     fn next_event(&mut self, node: usize, life: u64) -> Option<Event> {
-        let launcher = self.nodes[node].launcher.as_mut()?;
+        let launcher = self.world.nodes[node].launcher.as_mut()?;
         if launcher.life != life {
             return None;
         }
@@ -388,10 +410,10 @@ impl World {
 
     /// Receives from step daemons that have sent something, and delivers it.
     fn read_ready(&mut self, node: usize) -> Outcome {
-        let Some(launcher) = &self.nodes[node].launcher else {
+        let Some(launcher) = &self.world.nodes[node].launcher else {
             return Ok(());
         };
-        let machine = &self.nodes[node].machine;
+        let machine = &self.world.nodes[node].machine;
         let listened = launcher.stepds.iter().filter(|(_, c)| c.is_listening);
         let ready = listened.filter(|(_, c)| {
             let channel = machine.channels.get(&c.channel);
@@ -405,17 +427,17 @@ impl World {
     }
 
     fn deliver_unread(&mut self, node: usize) -> Outcome {
-        let Some(life) = self.nodes[node].launcher.as_ref().map(|l| l.life) else {
+        let Some(life) = self.world.nodes[node].launcher.as_ref().map(|l| l.life) else {
             return Ok(());
         };
         if let Some(event) = self.next_event(node, life) {
-            self.launcher_event(node, event)?;
+            self.deliver(node, event)?;
         }
         Ok(())
     }
 
     pub(super) fn groups_found(&mut self, node: usize, life: u64, account: Account) -> Outcome {
-        let launcher = self.nodes[node].launcher.as_mut();
+        let launcher = self.world.nodes[node].launcher.as_mut();
         let Some(launcher) = launcher.filter(|l| l.life == life) else {
             return Ok(());
         };
@@ -423,7 +445,7 @@ impl World {
             return Ok(());
         }
         let groups = vec![account.1, 7];
-        self.launcher_event(node, Event::GroupsFound(account, groups))?;
+        self.deliver(node, Event::GroupsFound(account, groups))?;
         self.finish_wakeup(node, life)
     }
 }

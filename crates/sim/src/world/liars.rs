@@ -2,6 +2,7 @@
 //! nobody could build; a second connection beside the first. The controller keeps every job of other nodes, and all of
 //! the node's own that the lie is not about.
 
+use super::faults::FaultInjector;
 use super::{Outcome, World, WorldEvent, trace};
 use crate::Violation;
 use crate::classes::FaultClass;
@@ -21,16 +22,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Keys of nobody.
 const LIARS_KEYS: [[u8; 32]; 2] = [[9; 32], [11; 32]];
 
-impl World {
+impl FaultInjector<'_> {
     /// A node lies.
     pub(crate) fn lie(&mut self) -> Outcome {
-        if self.healing_since.is_some() || !self.has(FaultClass::LyingNodes) {
+        if self.world.healing_since.is_some() || !self.world.has(FaultClass::LyingNodes) {
             return Ok(());
         }
-        let delay = self.chaos.around(5_000);
-        self.later(delay, WorldEvent::Lie);
-        let node = self.chaos.below(self.nodes.len() as u64) as usize;
-        match self.chaos.below(4) {
+        let delay = self.world.chaos.around(5_000);
+        self.world.later(delay, WorldEvent::Lie);
+        let node = self.world.chaos.below(self.world.nodes.len() as u64) as usize;
+        match self.world.chaos.below(4) {
             0 => self.connect_beside(node),
             1 => self.report_again(node),
             _ => return self.report_lies(node),
@@ -40,11 +41,11 @@ impl World {
 
     /// Reports about jobs that the node does not have.
     fn report_lies(&mut self, node: usize) -> Outcome {
-        let here = &self.nodes[node];
+        let here = &self.world.nodes[node];
         let Some(conn) = here.conn().filter(|_| here.is_welcomed()) else {
             return Ok(());
         };
-        let count = self.chaos.between(1, 8);
+        let count = self.world.chaos.between(1, 8);
         let mut reports = Vec::new();
         for _ in 0..count {
             let Some(report) = self.lie_of(node) else {
@@ -54,21 +55,21 @@ impl World {
             reports.push(report);
         }
         trace!(
-            self,
+            self.world,
             "LIE {} reports {} lies",
-            self.nodes[node].name,
+            self.world.nodes[node].name,
             reports.len()
         );
-        self.send_to_ctld(conn, reports);
+        self.world.network().send_to_ctld(conn, reports);
         Ok(())
     }
 
     /// A report about a launch that is not on this node. Its number is one that was acknowledged long ago, so that
     /// the answer to it acknowledges nothing else.
     fn lie_of(&mut self, node: usize) -> Option<NumberedReport> {
-        let state = self.controller.as_ref()?.writer.state();
+        let state = self.world.controller.as_ref()?.writer.state();
         let jobs: Vec<JobId> = state.jobs.keys().copied().collect();
-        let random = &mut self.chaos;
+        let random = &mut self.world.chaos;
         let job = match jobs.is_empty() || random.one_in(6) {
             true => JobId(random.next()),
             false => *random.pick(&jobs),
@@ -80,7 +81,7 @@ impl World {
             _ => current,
         };
         // The truth, or what will be the truth when the report arrives, is no lie.
-        if attempt == current && on_node(state, job, Self::idx(node)) || random.one_in(40) {
+        if attempt == current && on_node(state, job, World::idx(node)) || random.one_in(40) {
             return None;
         }
         let report = self.some_report();
@@ -93,8 +94,8 @@ impl World {
     }
 
     fn some_report(&mut self) -> Report {
-        let now = self.time();
-        let random = &mut self.chaos;
+        let now = self.world.time();
+        let random = &mut self.world.chaos;
         let exit = ExitStatus {
             code: *random.pick(&[0, 1, 256, u32::MAX]),
             signal: *random.pick(&[0, 9, u32::MAX]),
@@ -137,53 +138,56 @@ impl World {
 
     /// Reports that were acknowledged are said again, as they were and with other numbers.
     fn report_again(&mut self, node: usize) {
-        let here = &self.nodes[node];
+        let here = &self.world.nodes[node];
         let Some(conn) = here.conn().filter(|_| here.is_welcomed()) else {
             return;
         };
-        let mut reports = self.nodes[node].said.clone();
+        let mut reports = self.world.nodes[node].said.clone();
         if reports.is_empty() {
             return;
         }
-        let at = self.chaos.below(reports.len() as u64) as usize;
+        let at = self.world.chaos.below(reports.len() as u64) as usize;
         reports.rotate_left(at);
-        reports.truncate(self.chaos.between(1, 20) as usize);
+        reports.truncate(self.world.chaos.between(1, 20) as usize);
         reports.iter_mut().for_each(|report| report.seq = 0);
         let count = reports.len();
         trace!(
-            self,
-            "LIE {} says {count} old reports again", self.nodes[node].name
+            self.world,
+            "LIE {} says {count} old reports again", self.world.nodes[node].name
         );
-        self.send_to_ctld(conn, reports);
+        self.world.network().send_to_ctld(conn, reports);
     }
 
     /// Somebody connects in the name of a node that is connected, tells of an absurd machine and of jobs that are not
     /// there, acknowledges what never was, and goes.
     fn connect_beside(&mut self, node: usize) {
-        let here = &self.nodes[node];
-        if self.controller.is_none() || self.now < here.cut_off_until || !here.machine_up {
+        let here = &self.world.nodes[node];
+        if self.world.controller.is_none()
+            || self.world.now < here.cut_off_until
+            || !here.machine_up
+        {
             return;
         }
         let present = here.present();
         let present = present.iter().map(|run| (run.job, run.attempt)).collect();
-        let mut hello = here.hello(self.time(), present, LIARS_KEYS.map(Vec::from));
+        let mut hello = here.hello(self.world.time(), present, LIARS_KEYS.map(Vec::from));
         self.spoil_hello(&mut hello);
         let conn = self.open(node);
         trace!(
-            self,
+            self.world,
             "LIE somebody connects as {} ({conn}): {} CPUs, {} MiB",
             hello.name,
             hello.info.cpus,
             hello.info.memory_mib
         );
-        self.later(
+        self.world.later(
             1,
             WorldEvent::Hello {
                 conn,
                 hello: Box::new(hello),
             },
         );
-        let seq = *self.chaos.pick(&[0, 1, u64::MAX]);
+        let seq = *self.world.chaos.pick(&[0, 1, u64::MAX]);
         let job = JobId(u64::MAX);
         let attempt = Attempt(1);
         let report = Report::Released;
@@ -193,14 +197,14 @@ impl World {
             attempt,
             report,
         };
-        self.send_to_ctld(conn, vec![nothing]);
-        let delay = self.chaos.between(5, 3_000);
-        self.later(delay, WorldEvent::CtldSeesClosed { conn });
+        self.world.network().send_to_ctld(conn, vec![nothing]);
+        let delay = self.world.chaos.between(5, 3_000);
+        self.world.later(delay, WorldEvent::CtldSeesClosed { conn });
     }
 
     /// The boot is the true one: what runs on a machine is the truth of this model, and a boot would end it.
     fn spoil_hello(&mut self, hello: &mut NodeHello) {
-        let random = &mut self.chaos;
+        let random = &mut self.world.chaos;
         let info = &mut hello.info;
         info.cpus = *random.pick(&[0, 1, info.cpus, u32::MAX]);
         info.memory_mib = *random.pick(&[0, info.memory_mib, 1 << 32, u64::MAX]);
@@ -221,11 +225,11 @@ impl World {
 
     /// A lie changes no job, and no other node.
     fn check_lie(&mut self, node: usize, report: &NumberedReport) -> Outcome {
-        let now = self.clock();
-        let Some(controller) = &self.controller else {
+        let now = self.world.clock();
+        let Some(controller) = &self.world.controller else {
             return Ok(());
         };
-        let (state, idx) = (controller.writer.state(), Self::idx(node));
+        let (state, idx) = (controller.writer.state(), World::idx(node));
         let command = Command::Node(idx, node_command(report.clone()));
         let decision = catch_unwind(AssertUnwindSafe(|| decide(state, &command, now)));
         let Ok(decision) = decision else {
@@ -250,9 +254,11 @@ impl World {
 
     /// A connection in the name of a node.
     fn open(&mut self, node: usize) -> Conn {
-        let conn = self.next_conn;
-        self.next_conn += 1;
-        self.connections.insert(conn, self.new_connection(node));
+        let conn = self.world.next_conn;
+        self.world.next_conn += 1;
+        self.world
+            .connections
+            .insert(conn, self.world.new_connection(node));
         conn
     }
 }

@@ -1,9 +1,10 @@
 //! Processes of nodes: they start, end by themselves, and get signals. Who waits for their end is woken.
 
-use super::{Outcome, World, WorldEvent, trace};
-use crate::node::{Kind, Parent, Process, StepdInput, wait_status};
+use super::{Outcome, World, WorldEvent, stepd_tasks, trace};
+use crate::Violation;
+use crate::node::{Kind, Parent, Process, wait_status};
+use crate::world::invariants;
 use crate::world::nodes::NodeEvent;
-use crate::{Violation, invariants};
 use muster_model::job::{ExitStatus, JobState};
 use muster_node_core::exit_status::exit_status;
 use muster_node_core::messages::JobAttempt;
@@ -12,6 +13,18 @@ use std::collections::BTreeSet;
 
 /// Time in which a script of a job that was resumed goes on, milliseconds.
 const GOES_ON_WITHIN_MS: u64 = 30_000;
+
+/// Machines with their processes and sockets, and the world around them.
+pub(super) struct Machines<'w> {
+    pub(super) world: &'w mut World,
+}
+
+impl World {
+    /// Machines with their processes and sockets, and the world around them.
+    pub(super) fn machines(&mut self) -> Machines<'_> {
+        Machines { world: self }
+    }
+}
 
 impl World {
     /// A script whose job runs as far as the controller knows goes on, soon after its node is connected.
@@ -76,7 +89,9 @@ impl World {
         // A machine has run for a while when anything starts.
         10_000 + self.now - self.nodes[node].booted_at
     }
+}
 
+impl Machines<'_> {
     /// Starts a process that ends by itself after a while.
     pub(super) fn spawn(
         &mut self,
@@ -84,11 +99,12 @@ impl World {
         mut process: Process,
         lasts_ms: Option<u64>,
     ) -> i32 {
-        process.ends_at = lasts_ms.map(|ms| self.now + ms);
+        process.ends_at = lasts_ms.map(|ms| self.world.now + ms);
         let timer = process.timer;
-        let pid = self.nodes[node].machine.spawn(process);
+        let pid = self.world.nodes[node].machine.spawn(process);
         if let Some(ms) = lasts_ms {
-            self.machine_later(ms, node, NodeEvent::ProcessEnds { pid, timer });
+            self.world
+                .machine_later(ms, node, NodeEvent::ProcessEnds { pid, timer });
         }
         pid
     }
@@ -98,30 +114,51 @@ impl World {
         &mut self,
         node: usize,
         process: Process,
-        lasts_ms: u64,
+        lasts_ms: Option<u64>,
     ) -> Result<i32, Violation> {
         if let Some(run) = process.kind.run() {
-            invariants::invariant_no_cpu_is_used_twice(self, node, run, &process.share)?;
-            invariants::invariant_one_attempt_runs_at_once(self, node, run)?;
-            invariants::invariant_nothing_starts_in_a_released_job(self, node, run)?;
+            invariants::invariant_no_cpu_is_used_twice(self.world, node, run, &process.share)?;
+            invariants::invariant_one_attempt_runs_at_once(self.world, node, run)?;
+            invariants::invariant_nothing_starts_in_a_released_job(self.world, node, run)?;
         }
-        Ok(self.spawn(node, process, Some(lasts_ms)))
+        Ok(self.spawn(node, process, lasts_ms))
+    }
+
+    /// A process that has waited to be let go lasts so long from now on.
+    pub(super) fn let_go(&mut self, node: usize, pid: i32, lasts_ms: u64) {
+        let now = self.world.now;
+        let machine = &mut self.world.nodes[node].machine;
+        let Some(process) = machine.processes.get_mut(&pid).filter(|p| p.is_alive()) else {
+            return;
+        };
+        match &mut process.stopped {
+            Some(left) => *left = lasts_ms,
+            None => {
+                process.ends_at = Some(now + lasts_ms);
+                let timer = process.timer;
+                self.world
+                    .machine_later(lasts_ms, node, NodeEvent::ProcessEnds { pid, timer });
+            }
+        }
     }
 
     /// A process ends by itself.
     pub(super) fn process_ends_itself(&mut self, node: usize, pid: i32, timer: u64) -> Outcome {
-        let process = self.nodes[node].machine.live(pid);
-        let is_due = |p: &&Process| p.timer == timer && p.ends_at == Some(self.now);
+        let process = self.world.nodes[node].machine.live(pid);
+        let is_due = |p: &&Process| p.timer == timer && p.ends_at == Some(self.world.now);
         let Some(process) = process.filter(is_due) else {
             return Ok(());
         };
         let (kind, status, uid) = (process.kind, process.status, process.uid);
         if let Kind::Script(run) = kind {
-            let name = &self.nodes[node].name;
+            let name = &self.world.nodes[node].name;
             let exit = exit_status(status);
-            trace!(self, "{name}: {}/{} ends {exit:?}", run.job, run.attempt.0);
+            trace!(
+                self.world,
+                "{name}: {}/{} ends {exit:?}", run.job, run.attempt.0
+            );
             if process.failure.is_none() {
-                self.truth.exits.insert(run, exit);
+                self.world.truth.exits.insert(run, exit);
             }
             self.leave_orphan(node, run, None, uid);
         }
@@ -136,63 +173,74 @@ impl World {
         daemon: Option<i32>,
         uid: u32,
     ) {
-        if !self.random.one_in(6) {
+        if !self.world.random.one_in(6) {
             return;
         }
-        let parent = match self.nodes[node].launcher {
+        let parent = match self.world.nodes[node].launcher {
             Some(_) => Parent::Launcher,
             None => Parent::Init,
         };
-        let mut orphan = Process::new(Kind::Orphan(run, daemon), parent, uid, self.boot_ms(node));
-        orphan.share = self.share_of(node, run);
-        orphan.ignores_term = self.random.one_in(2);
-        let lasts_ms = match self.random.one_in(3) {
+        let mut orphan = Process::new(
+            Kind::Orphan(run, daemon),
+            parent,
+            uid,
+            self.world.boot_ms(node),
+        );
+        orphan.share = self.world.share_of(node, run);
+        orphan.ignores_term = self.world.random.one_in(2);
+        let lasts_ms = match self.world.random.one_in(3) {
             true => None,
-            false => Some(self.random.around(20_000)),
+            false => Some(self.world.random.around(20_000)),
         };
         self.spawn(node, orphan, lasts_ms);
     }
 
     /// A process ends with this wait status.
     pub(super) fn end_process(&mut self, node: usize, pid: i32, status: i32) -> Outcome {
-        let machine = &mut self.nodes[node].machine;
+        let machine = &mut self.world.nodes[node].machine;
         let Some(process) = machine.processes.get_mut(&pid).filter(|p| p.is_alive()) else {
             return Ok(());
         };
         process.ended = Some(status);
         let (kind, parent, uid) = (process.kind, process.parent, process.uid);
         if let Kind::Stepd(run) = kind {
-            self.stepd_is_gone(node, pid, run, uid)?;
+            self.world.stepd(node, pid).end(run, uid);
         }
         if let Kind::Script(run) = kind {
-            self.script_is_gone(node, run);
+            self.world.sruns().lose_script(node, run);
+        }
+        if let Kind::Task(run, step, task) = kind {
+            let exit = exit_status(status);
+            self.world.truth.task_ends.insert((run, step, task), exit);
         }
         match parent {
-            Parent::Launcher => self.wake_launcher(node),
+            Parent::Launcher => self.world.launchers().wake_soon(node),
             Parent::Stepd(daemon) => {
-                self.nodes[node].machine.processes.remove(&pid);
-                let exit = exit_status(status);
-                let event = NodeEvent::StepdInput(daemon, Box::new(StepdInput::TaskEnded(exit)));
-                let delay = self.hop();
-                self.machine_later(delay, node, event);
+                self.world.nodes[node].machine.processes.remove(&pid);
+                stepd_tasks::child_ended(
+                    &mut self.world.stepd(node, daemon),
+                    (pid, kind),
+                    status,
+                    uid,
+                );
             }
-            Parent::Init => drop(self.nodes[node].machine.processes.remove(&pid)),
+            Parent::Init => drop(self.world.nodes[node].machine.processes.remove(&pid)),
         }
-        let tells = self.random.one_in(2);
-        if let Some(launcher) = &mut self.nodes[node].launcher
+        let tells = self.world.random.one_in(2);
+        if let Some(launcher) = &mut self.world.nodes[node].launcher
             && launcher.watched.remove(&pid)
         {
             launcher.watched_ended.insert(pid, tells.then_some(status));
-            self.wake_launcher(node);
+            self.world.launchers().wake_soon(node);
         }
         Ok(())
     }
 
     /// A process gets a signal.
     pub(super) fn signal_process(&mut self, node: usize, pid: i32, signal: i32) -> Outcome {
-        let now = self.now;
-        let delay = self.random.between(1, 400);
-        let machine = &mut self.nodes[node].machine;
+        let now = self.world.now;
+        let delay = self.world.random.between(1, 400);
+        let machine = &mut self.world.nodes[node].machine;
         let Some(process) = machine.processes.get_mut(&pid).filter(|p| p.is_alive()) else {
             return Ok(());
         };
@@ -221,19 +269,21 @@ impl World {
                 if wakes != u64::MAX {
                     process.ends_at = Some(now + wakes);
                     let timer = process.timer;
-                    self.machine_later(wakes, node, NodeEvent::ProcessEnds { pid, timer });
+                    self.world
+                        .machine_later(wakes, node, NodeEvent::ProcessEnds { pid, timer });
                 }
             }
             SIGTERM | SIGINT => {
                 if let Kind::Stepd(_) = process.kind {
-                    let event = NodeEvent::StepdInput(pid, Box::new(StepdInput::Terminated));
-                    let delay = self.hop();
-                    self.machine_later(delay, node, event);
+                    if let Some(stepd) = machine.stepds.get_mut(&pid) {
+                        stepd.is_terminated = true;
+                    }
+                    self.world.wake_stepd(node, pid);
                 } else if process.stopped.is_some() {
                     process.has_pending_term = !process.ignores_term;
                 } else if !process.ignores_term {
                     let event = NodeEvent::Killed { pid, signal };
-                    self.machine_later(delay, node, event);
+                    self.world.machine_later(delay, node, event);
                 }
             }
             _ => {}
@@ -243,7 +293,7 @@ impl World {
 
     /// A process ends by a signal that it got a while ago.
     pub(super) fn process_is_killed(&mut self, node: usize, pid: i32, signal: i32) -> Outcome {
-        let process = self.nodes[node].machine.live(pid);
+        let process = self.world.nodes[node].machine.live(pid);
         if process.is_none_or(|p| p.stopped.is_some()) {
             return Ok(());
         }

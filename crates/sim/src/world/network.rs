@@ -34,6 +34,18 @@ pub(crate) struct Connection {
     last_down: u64,
 }
 
+/// Connections of agents to the controller, with the world around them.
+pub(super) struct Network<'w> {
+    pub(super) world: &'w mut World,
+}
+
+impl World {
+    /// Connections of agents to the controller, with the world around them.
+    pub(super) fn network(&mut self) -> Network<'_> {
+        Network { world: self }
+    }
+}
+
 impl World {
     /// Time that a message takes, milliseconds.
     pub(crate) fn latency(&mut self) -> u64 {
@@ -60,47 +72,66 @@ impl World {
         }
     }
 
+    /// The node whose agent receives what arrives on this connection, if it does.
+    pub(crate) fn node_receiving(&self, conn: Conn) -> Option<usize> {
+        let connection = self.connections.get(&conn).filter(|c| !c.cut)?;
+        (self.nodes[connection.node].conn() == Some(conn)).then_some(connection.node)
+    }
+
+    /// Since when a node's connection works both ways, if it does; milliseconds.
+    pub(crate) fn connected_since(&self, node: usize) -> Option<u64> {
+        let connection = self.connections.get(&self.nodes[node].conn()?)?;
+        let is_up = self.nodes[node].is_welcomed();
+        let works = is_up && !connection.cut && connection.ctld_open && connection.idx.is_some();
+        works.then_some(connection.accepted_ms)
+    }
+}
+
+impl Network<'_> {
     /// The agent dials.
     pub(crate) fn connect(&mut self, node: usize) {
         let is_free = |a: &crate::node::AgentProcess| a.dial.is_none();
-        if !self.nodes[node].agent.as_ref().is_some_and(is_free) {
+        if !self.world.nodes[node].agent.as_ref().is_some_and(is_free) {
             return;
         }
-        let cut_off_until = self.nodes[node].cut_off_until;
-        if self.controller.is_none() || self.now < cut_off_until {
-            let delay = self.random.between(500, 3_000);
-            return self.later(delay, WorldEvent::Connect { node });
+        let cut_off_until = self.world.nodes[node].cut_off_until;
+        if self.world.controller.is_none() || self.world.now < cut_off_until {
+            let delay = self.world.random.between(500, 3_000);
+            return self.world.later(delay, WorldEvent::Connect { node });
         }
-        let conn = self.next_conn;
-        self.next_conn += 1;
-        self.connections.insert(conn, self.new_connection(node));
-        self.dial(node, conn);
+        let conn = self.world.next_conn;
+        self.world.next_conn += 1;
+        self.world
+            .connections
+            .insert(conn, self.world.new_connection(node));
+        self.world.agent_connections().dial(node, conn);
     }
 
     /// The agent greets.
     pub(crate) fn send_hello(&mut self, conn: Conn, hello: NodeHello) {
         trace!(
-            self,
+            self.world,
             "{} connects ({conn}), present {:?}", hello.name, hello.present
         );
         if let Some(delay) = self.way_up(conn) {
             let hello = Box::new(hello);
-            self.later(delay, WorldEvent::Hello { conn, hello });
+            self.world.later(delay, WorldEvent::Hello { conn, hello });
         }
     }
 
     pub(crate) fn hello_arrives(&mut self, conn: Conn, hello: Box<NodeHello>) {
         if !self
+            .world
             .connections
             .get(&conn)
             .is_some_and(|c| c.ctld_open && !c.cut)
         {
             return;
         }
-        let Some(controller) = &self.controller else {
+        let Some(controller) = &self.world.controller else {
             return;
         };
-        if let Some(connection) = self.connections.get_mut(&conn) {
+        if let Some(connection) = self.world.connections.get_mut(&conn) {
             connection.outgoing = Some(Outgoing::new(keys(), &hello));
         }
         let (send, receive) = mpsc::unbounded_channel();
@@ -114,7 +145,7 @@ impl World {
             generation: conn,
             send,
         };
-        self.mail(ToWriter::NodeHello {
+        self.world.controller_process().mail(ToWriter::NodeHello {
             hello,
             link,
             answer,
@@ -122,45 +153,49 @@ impl World {
     }
 
     pub(crate) fn hello_is_answered(&mut self, conn: Conn, answer: Result<NodeIdx, Refusal>) {
-        let Some(connection) = self.connections.get_mut(&conn) else {
+        let Some(connection) = self.world.connections.get_mut(&conn) else {
             return;
         };
         match answer {
             Ok(idx) => {
                 connection.idx = Some(idx);
-                connection.accepted_ms = self.now;
+                connection.accepted_ms = self.world.now;
                 let reports = std::mem::take(&mut connection.early);
                 if !reports.is_empty() {
-                    self.mail(ToWriter::Reports {
+                    self.world.controller_process().mail(ToWriter::Reports {
                         node: idx,
                         generation: conn,
                         reports,
                     });
                 }
-                let closed = self.connections.get(&conn).is_some_and(|c| !c.ctld_open);
+                let closed = self
+                    .world
+                    .connections
+                    .get(&conn)
+                    .is_some_and(|c| !c.ctld_open);
                 if closed {
-                    self.mail(ToWriter::NodeLost {
+                    self.world.controller_process().mail(ToWriter::NodeLost {
                         node: idx,
                         generation: conn,
                     });
                 }
             }
             Err(refusal) => {
-                trace!(self, "connection {conn} is refused: {refusal}");
+                trace!(self.world, "connection {conn} is refused: {refusal}");
                 self.ctld_lets_go(conn);
             }
         }
     }
 
     pub(crate) fn reports_arrive(&mut self, conn: Conn, reports: Vec<NumberedReport>) {
-        let Some(connection) = self.connections.get_mut(&conn) else {
+        let Some(connection) = self.world.connections.get_mut(&conn) else {
             return;
         };
         if connection.cut || !connection.ctld_open {
             return;
         }
         match connection.idx {
-            Some(node) => self.mail(ToWriter::Reports {
+            Some(node) => self.world.controller_process().mail(ToWriter::Reports {
                 node,
                 generation: conn,
                 reports,
@@ -170,11 +205,11 @@ impl World {
     }
 
     pub(crate) fn health_arrives(&mut self, conn: Conn, load_centi: u32) {
-        let Some(connection) = self.connections.get(&conn) else {
+        let Some(connection) = self.world.connections.get(&conn) else {
             return;
         };
         if let (false, true, Some(node)) = (connection.cut, connection.ctld_open, connection.idx) {
-            self.mail(ToWriter::Health {
+            self.world.controller_process().mail(ToWriter::Health {
                 node,
                 load_centi,
                 free_mib: 1000,
@@ -186,8 +221,8 @@ impl World {
     pub(crate) fn send_to_agent(&mut self, conn: Conn, mut messages: Vec<ToLink>) {
         let is_replaced = messages.iter().any(|m| matches!(m, ToLink::Replaced));
         self.spoil_orders(&mut messages);
-        let at = self.wall();
-        let Some(connection) = self.connections.get_mut(&conn) else {
+        let at = self.world.wall();
+        let Some(connection) = self.world.connections.get_mut(&conn) else {
             return;
         };
         let Some(outgoing) = &mut connection.outgoing else {
@@ -206,19 +241,19 @@ impl World {
 
     /// Faults that are planted between the writer and its connections.
     fn spoil_orders(&mut self, messages: &mut Vec<ToLink>) {
-        if self.planted(Plant::LostLaunch) {
-            let random = &mut self.random;
+        if self.world.planted(Plant::LostLaunch) {
+            let random = &mut self.world.random;
             messages.retain(|message| {
                 let is_launch = matches!(message, ToLink::Order(Order::Launch(_), _));
                 !is_launch || !random.one_in(6)
             });
         }
-        if !self.planted(Plant::CoreGivenTwice) {
+        if !self.world.planted(Plant::CoreGivenTwice) {
             return;
         }
         for message in messages {
             if let ToLink::Order(Order::Launch(grant), _) = message
-                && self.random.one_in(4)
+                && self.world.random.one_in(4)
             {
                 let mut alloc = (*grant.alloc).clone();
                 for share in &mut alloc.nodes {
@@ -230,46 +265,47 @@ impl World {
     }
 
     fn send_bytes(&mut self, conn: Conn, bytes: Vec<u8>) {
-        let delay = self.latency();
-        let unreliable = self.healing_since.is_none() && self.has(FaultClass::UnreliableMessages);
+        let delay = self.world.latency();
+        let unreliable =
+            self.world.healing_since.is_none() && self.world.has(FaultClass::UnreliableMessages);
         let fault = match unreliable {
-            true => self.chaos.below(30),
+            true => self.world.chaos.below(30),
             false => u64::MAX,
         };
-        let Some(connection) = self.connections.get_mut(&conn).filter(|c| !c.cut) else {
+        let Some(connection) = self.world.connections.get_mut(&conn).filter(|c| !c.cut) else {
             return;
         };
-        connection.last_down = connection.last_down.max(self.now + delay);
-        let delay = connection.last_down - self.now;
+        connection.last_down = connection.last_down.max(self.world.now + delay);
+        let delay = connection.last_down - self.world.now;
         match fault {
             0 => {
                 trace!(
-                    self,
+                    self.world,
                     "FAULT {} bytes of connection {conn} are lost",
                     bytes.len()
                 );
                 // It breaks in the end; until then later ones arrive.
-                let delay = self.chaos.below(20_000);
-                return self.later(delay, WorldEvent::Break { conn });
+                let delay = self.world.chaos.below(20_000);
+                return self.world.later(delay, WorldEvent::Break { conn });
             }
             1 => {
                 trace!(
-                    self,
+                    self.world,
                     "FAULT {} bytes of connection {conn} come twice",
                     bytes.len()
                 );
                 let bytes = bytes.clone();
-                self.later(delay, WorldEvent::ToAgent { conn, bytes });
+                self.world.later(delay, WorldEvent::ToAgent { conn, bytes });
             }
             _ => {}
         }
-        self.later(delay, WorldEvent::ToAgent { conn, bytes });
+        self.world.later(delay, WorldEvent::ToAgent { conn, bytes });
     }
 
     /// Bytes of the controller arrive at an agent.
     pub(crate) fn agent_receives(&mut self, conn: Conn, bytes: &[u8]) -> Outcome {
-        match self.node_receiving(conn) {
-            Some(node) => self.controller_sends(node, bytes),
+        match self.world.node_receiving(conn) {
+            Some(node) => self.world.agent_connections().controller_sends(node, bytes),
             None => Ok(()),
         }
     }
@@ -277,42 +313,29 @@ impl World {
     /// The agent sent reports.
     pub(crate) fn send_to_ctld(&mut self, conn: Conn, reports: Vec<NumberedReport>) {
         if let Some(delay) = self.way_up(conn) {
-            self.later(delay, WorldEvent::Reports { conn, reports });
+            self.world
+                .later(delay, WorldEvent::Reports { conn, reports });
         }
     }
 
     /// The agent sent its load.
     pub(crate) fn send_health(&mut self, conn: Conn) {
-        let load = self.random.small(0, 400);
+        let load = self.world.random.small(0, 400);
         if let Some(delay) = self.way_up(conn) {
-            self.later(delay, WorldEvent::Health { conn, load });
+            self.world.later(delay, WorldEvent::Health { conn, load });
         }
     }
 
     fn way_up(&mut self, conn: Conn) -> Option<u64> {
-        let delay = self.latency();
-        let connection = self.connections.get_mut(&conn).filter(|c| !c.cut)?;
-        connection.last_up = connection.last_up.max(self.now + delay);
-        Some(connection.last_up - self.now)
-    }
-
-    /// The node whose agent receives what arrives on this connection, if it does.
-    pub(crate) fn node_receiving(&self, conn: Conn) -> Option<usize> {
-        let connection = self.connections.get(&conn).filter(|c| !c.cut)?;
-        (self.nodes[connection.node].conn() == Some(conn)).then_some(connection.node)
-    }
-
-    /// Since when a node's connection works both ways, if it does; milliseconds.
-    pub(crate) fn connected_since(&self, node: usize) -> Option<u64> {
-        let connection = self.connections.get(&self.nodes[node].conn()?)?;
-        let is_up = self.nodes[node].is_welcomed();
-        let works = is_up && !connection.cut && connection.ctld_open && connection.idx.is_some();
-        works.then_some(connection.accepted_ms)
+        let delay = self.world.latency();
+        let connection = self.world.connections.get_mut(&conn).filter(|c| !c.cut)?;
+        connection.last_up = connection.last_up.max(self.world.now + delay);
+        Some(connection.last_up - self.world.now)
     }
 
     /// A node's open connection breaks; both ends find out, sooner or later.
     pub(crate) fn cut(&mut self, node: usize) {
-        if let Some(conn) = self.nodes[node].conn() {
+        if let Some(conn) = self.world.nodes[node].conn() {
             let delay = self.finds_out();
             self.cut_conn(conn, Some(delay));
         }
@@ -320,29 +343,30 @@ impl World {
 
     /// A connection breaks; the controller's end finds out, and the agent's after a while if its process lives.
     pub(crate) fn cut_conn(&mut self, conn: Conn, agents_end: Option<u64>) {
-        let Some(connection) = self.connections.get_mut(&conn) else {
+        let Some(connection) = self.world.connections.get_mut(&conn) else {
             return;
         };
         connection.cut = true;
-        let name = &self.nodes[connection.node].name;
-        trace!(self, "connection {conn} of {name} breaks");
+        let name = &self.world.nodes[connection.node].name;
+        trace!(self.world, "connection {conn} of {name} breaks");
         let delay = self.finds_out();
-        self.later(delay, WorldEvent::CtldSeesClosed { conn });
+        self.world.later(delay, WorldEvent::CtldSeesClosed { conn });
         if let Some(delay) = agents_end {
-            self.later(delay, WorldEvent::AgentSeesClosed { conn });
+            self.world
+                .later(delay, WorldEvent::AgentSeesClosed { conn });
         }
     }
 
     fn finds_out(&mut self) -> u64 {
-        if self.random.one_in(3) {
-            self.random.below(30_000)
+        if self.world.random.one_in(3) {
+            self.world.random.below(30_000)
         } else {
-            self.random.below(50)
+            self.world.random.below(50)
         }
     }
 
     pub(crate) fn ctld_sees_closed(&mut self, conn: Conn) {
-        let Some(connection) = self.connections.get_mut(&conn) else {
+        let Some(connection) = self.world.connections.get_mut(&conn) else {
             return;
         };
         if !std::mem::replace(&mut connection.ctld_open, false) {
@@ -350,7 +374,7 @@ impl World {
         }
         // Without an index the hello is still being decided; then the loss is reported after it.
         if let Some(node) = connection.idx {
-            self.mail(ToWriter::NodeLost {
+            self.world.controller_process().mail(ToWriter::NodeLost {
                 node,
                 generation: conn,
             });
@@ -358,19 +382,19 @@ impl World {
     }
 
     pub(crate) fn agent_sees_closed(&mut self, conn: Conn) {
-        let Some(connection) = self.connections.get(&conn) else {
+        let Some(connection) = self.world.connections.get(&conn) else {
             return;
         };
         let node = connection.node;
-        self.conn_is_closed(node, conn);
+        self.world.agent_connections().closed(node, conn);
     }
 
     /// The writer let go of a connection: its task ends without a word to the writer.
     pub(crate) fn ctld_lets_go(&mut self, conn: Conn) {
-        if let Some(connection) = self.connections.get_mut(&conn) {
+        if let Some(connection) = self.world.connections.get_mut(&conn) {
             connection.ctld_open = false;
         }
-        if let Some(controller) = &self.controller {
+        if let Some(controller) = &self.world.controller {
             lock(&controller.watch).outlets.links.remove(&conn);
         }
         self.controller_end_is_gone(conn);
@@ -378,13 +402,14 @@ impl World {
 
     /// The controller's end closed; the agent sees it after what was sent before, or, if power failed, late.
     pub(crate) fn controller_end_is_gone(&mut self, conn: Conn) {
-        let late = self.random.below(40);
-        let Some(connection) = self.connections.get_mut(&conn) else {
+        let late = self.world.random.below(40);
+        let Some(connection) = self.world.connections.get_mut(&conn) else {
             return;
         };
         connection.ctld_open = false;
-        connection.last_down = connection.last_down.max(self.now + late);
-        let delay = connection.last_down - self.now;
-        self.later(delay, WorldEvent::AgentSeesClosed { conn });
+        connection.last_down = connection.last_down.max(self.world.now + late);
+        let delay = connection.last_down - self.world.now;
+        self.world
+            .later(delay, WorldEvent::AgentSeesClosed { conn });
     }
 }

@@ -1,9 +1,10 @@
 //! Nodes as a whole: what their supervisors start, which of their processes die, and how machines boot. Agents and launchers are
 //! the real machines; the modules beside this one are their executors.
 
+use super::machines::Machines;
 use super::{Outcome, World, trace};
 use crate::classes::FaultClass;
-use crate::node::{AgentInput, Kind, Link, Parent, Share, StepdInput, ToLauncher};
+use crate::node::{AgentInput, Kind, Link, Parent, Share, ToLauncher};
 use crate::random::Random;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_node_core::agent::{PeerRequestId, Timer};
@@ -82,7 +83,6 @@ pub(crate) enum NodeEvent {
         signal: i32,
     },
     StepdWakes(i32),
-    StepdInput(i32, Box<StepdInput>),
     /// A user begins a step in a job that this node leads.
     SrunStarts(JobAttempt),
 }
@@ -97,10 +97,21 @@ pub(crate) enum Victim {
 }
 
 impl World {
+    /// The CPUs of a job on a node.
+    pub(super) fn share_of(&self, node: usize, run: JobAttempt) -> Share {
+        self.truth
+            .shares
+            .get(&(node, run))
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+impl Machines<'_> {
     pub(crate) fn node_event(&mut self, node: usize, event: NodeEvent) -> Outcome {
         match event {
-            NodeEvent::InBoot(boot, event) => match self.nodes[node].boot == boot {
-                true if self.nodes[node].machine_up => self.node_event(node, *event),
+            NodeEvent::InBoot(boot, event) => match self.world.nodes[node].boot == boot {
+                true if self.world.nodes[node].machine_up => self.node_event(node, *event),
                 _ => Ok(()),
             },
             NodeEvent::MachineStarts => {
@@ -113,21 +124,25 @@ impl World {
             }
             NodeEvent::LauncherAsked { life } => self.launcher_asked(node, life),
             NodeEvent::ToLauncher { link, messages } => {
-                self.launcher_receives(node, link, messages)
+                self.world.launchers().receive(node, link, messages)
             }
             NodeEvent::FromLauncher { link, messages } => {
-                self.agent_receives_launcher(node, link, messages)
+                self.world.agents().receive_launcher(node, link, messages)
             }
             NodeEvent::LinkClosed { link, life } => {
                 self.link_closed(node, link, life);
                 Ok(())
             }
-            NodeEvent::LauncherWakes { life } => self.launcher_wakes(node, life),
-            NodeEvent::GroupsFound { life, account } => self.groups_found(node, life, account),
-            NodeEvent::StepdAnswers { life, pid } => self.stepd_answers_late(node, life, pid),
-            NodeEvent::AgentWakes { life } => self.agent_wakes(node, life),
+            NodeEvent::LauncherWakes { life } => self.world.launchers().wake(node, life),
+            NodeEvent::GroupsFound { life, account } => {
+                self.world.launchers().groups_found(node, life, account)
+            }
+            NodeEvent::StepdAnswers { life, pid } => {
+                self.world.launchers().stepd_answers_late(node, life, pid)
+            }
+            NodeEvent::AgentWakes { life } => self.world.agents().wake(node, life),
             NodeEvent::AgentTimer { life, timer } => {
-                self.agent_timer(node, life, timer);
+                self.world.agents().timer_due(node, life, timer);
                 Ok(())
             }
             NodeEvent::PeerAsks {
@@ -136,64 +151,60 @@ impl World {
                 request,
                 body,
                 is_lost,
-            } => self.peer_asks(node, (from, life, request), *body, is_lost),
+            } => self
+                .world
+                .agents()
+                .peer_asks(node, (from, life, request), *body, is_lost),
             NodeEvent::PeerAnswers {
                 life,
                 request,
                 answer,
-            } => self.peer_answers(node, life, request, *answer),
+            } => self
+                .world
+                .agents()
+                .peer_answers(node, life, request, *answer),
             NodeEvent::ProcessEnds { pid, timer } => self.process_ends_itself(node, pid, timer),
             NodeEvent::Killed { pid, signal } => self.process_is_killed(node, pid, signal),
-            NodeEvent::StepdWakes(pid) => self.stepd_wakes(node, pid),
-            NodeEvent::StepdInput(pid, input) => self.stepd_input(node, pid, *input),
-            NodeEvent::SrunStarts(run) => {
-                self.srun_starts(node, run);
-                Ok(())
-            }
+            NodeEvent::StepdWakes(pid) => self.world.stepd(node, pid).wake(),
+            NodeEvent::SrunStarts(run) => self.world.sruns().start(node, run),
         }
-    }
-
-    /// The CPUs of a job on a node.
-    pub(super) fn share_of(&self, node: usize, run: JobAttempt) -> Share {
-        self.truth
-            .shares
-            .get(&(node, run))
-            .cloned()
-            .unwrap_or_default()
     }
 
     /// The supervisor starts an agent.
     pub(super) fn agent_starts(&mut self, node: usize) {
-        if !self.nodes[node].machine_up || self.nodes[node].agent.is_some() {
+        if !self.world.nodes[node].machine_up || self.world.nodes[node].agent.is_some() {
             return;
         }
-        self.start_agent(node);
-        let life = self.nodes[node].agent_lives;
-        let delay = self.hop();
-        self.machine_later(delay, node, NodeEvent::LauncherAsked { life });
-        self.later(10, super::WorldEvent::Connect { node });
+        self.world.agents().start(node);
+        let life = self.world.nodes[node].agent_lives;
+        let delay = self.world.hop();
+        self.world
+            .machine_later(delay, node, NodeEvent::LauncherAsked { life });
+        self.world.later(10, super::WorldEvent::Connect { node });
     }
 
     /// The supervisor connects an agent to the launcher, and starts one if there is none.
     fn launcher_asked(&mut self, node: usize, life: u64) -> Outcome {
         let is_it = |a: &crate::node::AgentProcess| a.life == life;
-        if !self.nodes[node].agent.as_ref().is_some_and(is_it) {
+        if !self.world.nodes[node].agent.as_ref().is_some_and(is_it) {
             return Ok(());
         }
-        if self.nodes[node].launcher.is_none() && !self.start_launcher(node)? {
-            self.machine_later(1000, node, NodeEvent::LauncherAsked { life });
+        if self.world.nodes[node].launcher.is_none() && !self.world.launchers().start(node)? {
+            self.world
+                .machine_later(1000, node, NodeEvent::LauncherAsked { life });
             return Ok(());
         }
-        self.last_link += 1;
-        let id = self.last_link;
-        let (last_up, last_down) = (self.now, self.now);
-        self.nodes[node].link = Some(Link {
+        self.world.last_link += 1;
+        let id = self.world.last_link;
+        let (last_up, last_down) = (self.world.now, self.world.now);
+        self.world.nodes[node].link = Some(Link {
             id,
             last_up,
             last_down,
         });
         let attach = Attach {
-            node: self.nodes[node].name.clone(),
+            conf: String::new(),
+            node: self.world.nodes[node].name.clone(),
             cluster: crate::controller::CLUSTER.to_owned(),
             version: String::new(),
             claim: MachineClaim::default(),
@@ -205,26 +216,28 @@ impl World {
 
     /// Sends by the link to the launcher.
     pub(super) fn send_to_launcher(&mut self, node: usize, messages: Vec<ToLauncher>) {
-        let hop = self.hop();
-        let now = self.now;
-        let Some(link) = &mut self.nodes[node].link else {
+        let hop = self.world.hop();
+        let now = self.world.now;
+        let Some(link) = &mut self.world.nodes[node].link else {
             return self.lose(node, messages);
         };
         link.last_up = link.last_up.max(now + hop);
         let (delay, link) = (link.last_up - now, link.id);
-        self.machine_later(delay, node, NodeEvent::ToLauncher { link, messages });
+        self.world
+            .machine_later(delay, node, NodeEvent::ToLauncher { link, messages });
     }
 
     /// Sends by the link to the agent.
     pub(super) fn send_to_linked_agent(&mut self, node: usize, messages: Vec<LauncherEvent>) {
-        let hop = self.hop();
-        let now = self.now;
-        let Some(link) = &mut self.nodes[node].link else {
+        let hop = self.world.hop();
+        let now = self.world.now;
+        let Some(link) = &mut self.world.nodes[node].link else {
             return;
         };
         link.last_down = link.last_down.max(now + hop);
         let (delay, link) = (link.last_down - now, link.id);
-        self.machine_later(delay, node, NodeEvent::FromLauncher { link, messages });
+        self.world
+            .machine_later(delay, node, NodeEvent::FromLauncher { link, messages });
     }
 
     /// Messages for a launcher are lost, and descriptors that came with them are closed.
@@ -237,55 +250,70 @@ impl World {
     }
 
     fn link_closed(&mut self, node: usize, link: u64, life: u64) {
-        let Some(agent) = self.nodes[node].agent.as_mut().filter(|a| a.life == life) else {
+        let Some(agent) = self.world.nodes[node]
+            .agent
+            .as_mut()
+            .filter(|a| a.life == life)
+        else {
             return;
         };
         let was_up = agent.launcher.take_if(|up| *up == link).is_some();
         if was_up {
-            self.agent_input(node, AgentInput::LauncherLost);
+            self.world.agents().take(node, AgentInput::LauncherLost);
         }
         let delay = match was_up {
-            true => self.hop(),
+            true => self.world.hop(),
             // It may not start.
             false => 1000,
         };
-        self.machine_later(delay, node, NodeEvent::LauncherAsked { life });
+        self.world
+            .machine_later(delay, node, NodeEvent::LauncherAsked { life });
     }
 
     /// The agent's process dies; the launcher and the jobs stay.
     pub(crate) fn agent_dies(&mut self, node: usize) -> Outcome {
-        let Some(agent) = self.nodes[node].agent.take() else {
+        let Some(agent) = self.world.nodes[node].agent.take() else {
             return Ok(());
         };
-        trace!(self, "{}: the agent dies", self.nodes[node].name);
-        self.nodes[node].disturbed_at = self.now;
-        self.nodes[node].reported.clear();
+        trace!(
+            self.world,
+            "{}: the agent dies", self.world.nodes[node].name
+        );
+        self.world.nodes[node].disturbed_at = self.world.now;
+        self.world.nodes[node].reported.clear();
         if let Some(dial) = &agent.dial {
-            self.cut_conn(dial.conn, None);
+            self.world.network().cut_conn(dial.conn, None);
         }
-        if let Some(link) = self.nodes[node].link.take() {
-            self.launcher_loses_agent(node, link.id);
+        if let Some(link) = self.world.nodes[node].link.take() {
+            self.world.launchers().lose_agent(node, link.id);
         }
         for channel in agent.stepds.values() {
             self.close_upper(node, *channel);
         }
         self.lose(node, agent.to_launcher);
-        for asker in agent.requests.into_values() {
-            self.request_is_lost(node, asker);
+        for link in agent.streams.into_values() {
+            self.world.step_network().release(link);
         }
-        self.sruns_lose_agent(node, agent.life);
-        let delay = self.random.between(100, 30_000);
-        self.machine_later(delay, node, NodeEvent::AgentStarts);
+        for asker in agent.requests.into_values() {
+            self.world.agents().request_is_lost(node, asker);
+        }
+        self.world.sruns().lose_agent(node, agent.life);
+        let delay = self.world.random.between(100, 30_000);
+        self.world
+            .machine_later(delay, node, NodeEvent::AgentStarts);
         Ok(())
     }
 
     /// The launcher is killed; what it has started goes on without it.
     pub(crate) fn launcher_dies(&mut self, node: usize) -> Outcome {
-        let Some(launcher) = self.nodes[node].launcher.take() else {
+        let Some(launcher) = self.world.nodes[node].launcher.take() else {
             return Ok(());
         };
-        trace!(self, "{}: the launcher dies", self.nodes[node].name);
-        self.nodes[node].disturbed_at = self.now;
+        trace!(
+            self.world,
+            "{}: the launcher dies", self.world.nodes[node].name
+        );
+        self.world.nodes[node].disturbed_at = self.world.now;
         let inbox = launcher.inbox.into_iter().map(|(_, message)| message);
         self.lose(node, inbox.collect());
         for channel in launcher.fds.values() {
@@ -294,7 +322,7 @@ impl World {
         for connection in launcher.stepds.values() {
             self.close_upper(node, connection.channel);
         }
-        let machine = &mut self.nodes[node].machine;
+        let machine = &mut self.world.nodes[node].machine;
         let children = |p: &crate::node::Process| p.parent == Parent::Launcher;
         machine
             .processes
@@ -304,15 +332,15 @@ impl World {
                 process.parent = Parent::Init;
             }
         }
-        if let Some(link) = self.nodes[node].link.take() {
-            let life = self.nodes[node].agent.as_ref().map(|a| a.life);
-            let delay = self.hop();
+        if let Some(link) = self.world.nodes[node].link.take() {
+            let life = self.world.nodes[node].agent.as_ref().map(|a| a.life);
+            let delay = self.world.hop();
             if let Some(life) = life {
                 let event = NodeEvent::LinkClosed {
                     link: link.id,
                     life,
                 };
-                self.machine_later(delay, node, event);
+                self.world.machine_later(delay, node, event);
             }
         }
         Ok(())
@@ -320,28 +348,32 @@ impl World {
 
     /// The machine loses power and comes back with a new boot.
     pub(crate) fn reboot(&mut self, node: usize) -> Outcome {
-        if !self.nodes[node].machine_up {
+        if !self.world.nodes[node].machine_up {
             return Ok(());
         }
-        trace!(self, "{}: the machine goes down", self.nodes[node].name);
+        trace!(
+            self.world,
+            "{}: the machine goes down", self.world.nodes[node].name
+        );
         self.agent_dies(node)?;
-        self.sruns_lose_node(node);
-        let down = &mut self.nodes[node];
+        self.world.sruns().lose_node(node);
+        self.world.step_network().close_all_of(node, None);
+        let down = &mut self.world.nodes[node];
         down.machine_up = false;
         down.launcher = None;
         down.link = None;
         down.machine = Default::default();
         down.released.clear();
-        down.disturbed_at = self.now;
-        let random = &mut self.random;
+        down.disturbed_at = self.world.now;
+        let random = &mut self.world.random;
         down.disk.lose_power(random);
-        let delay = self.random.between(1_000, 120_000);
-        self.node_later(delay, node, NodeEvent::MachineStarts);
+        let delay = self.world.random.between(1_000, 120_000);
+        self.world.node_later(delay, node, NodeEvent::MachineStarts);
         Ok(())
     }
 
     fn machine_starts(&mut self, node: usize) {
-        let (now, up) = (self.now, &mut self.nodes[node]);
+        let (now, up) = (self.world.now, &mut self.world.nodes[node]);
         if up.machine_up {
             return;
         }
@@ -354,43 +386,52 @@ impl World {
     /// Perhaps a process dies now that something has arrived on a node: the one that it has arrived at after so many of the
     /// actions that follow, or another one at once.
     pub(super) fn message_arrives(&mut self, node: usize, at: Victim) -> Outcome {
-        let possible = self.healing_since.is_none() && self.has(FaultClass::DyingProcesses);
-        if !possible || !self.chaos.one_in(self.deaths_in) {
+        let possible =
+            self.world.healing_since.is_none() && self.world.has(FaultClass::DyingProcesses);
+        if !possible || !self.world.chaos.one_in(self.world.deaths_in) {
             return Ok(());
         }
         let victims = [Victim::Agent, Victim::Launcher, Victim::Stepd, Victim::Srun];
-        let victim = match self.chaos.one_in(2) {
+        let victim = match self.world.chaos.one_in(2) {
             true => at,
-            false => *self.chaos.pick(&victims),
+            false => *self.world.chaos.pick(&victims),
         };
-        let dies_in = Some(self.chaos.below(12)).filter(|_| victim == at);
+        let dies_in = Some(self.world.chaos.below(12)).filter(|_| victim == at);
         match victim {
-            Victim::Agent => match (&mut self.nodes[node].agent, dies_in) {
+            Victim::Agent => match (&mut self.world.nodes[node].agent, dies_in) {
                 (Some(agent), Some(_)) => agent.dies_in = dies_in,
                 _ => return self.agent_dies(node),
             },
-            Victim::Launcher => match (&mut self.nodes[node].launcher, dies_in) {
+            Victim::Launcher => match (&mut self.world.nodes[node].launcher, dies_in) {
                 (Some(launcher), Some(_)) => launcher.dies_in = dies_in,
                 _ => return self.launcher_dies(node),
             },
             Victim::Stepd => return self.kill_a_stepd(node),
-            Victim::Srun => self.kill_an_srun(node),
+            Victim::Srun => self.world.sruns().kill_one(node),
         }
         Ok(())
     }
 
     fn kill_a_stepd(&mut self, node: usize) -> Outcome {
-        let machine = &self.nodes[node].machine;
+        let machine = &self.world.nodes[node].machine;
         let stepds = machine.pids(|p| matches!(p.kind, Kind::Stepd(_)));
         if stepds.is_empty() {
             return Ok(());
         }
-        let pid = *self.chaos.pick(&stepds);
+        let pid = *self.world.chaos.pick(&stepds);
+        let dies_in = Some(self.world.chaos.below(12)).filter(|_| self.world.chaos.one_in(2));
+        if let (Some(_), Some(stepd)) =
+            (dies_in, self.world.nodes[node].machine.stepds.get_mut(&pid))
+        {
+            stepd.dies_in = dies_in;
+            self.world.nodes[node].disturbed_at = self.world.now;
+            return Ok(());
+        }
         trace!(
-            self,
-            "{}: step daemon {pid} is killed", self.nodes[node].name
+            self.world,
+            "{}: step daemon {pid} is killed", self.world.nodes[node].name
         );
-        self.nodes[node].disturbed_at = self.now;
+        self.world.nodes[node].disturbed_at = self.world.now;
         self.end_process(node, pid, muster_node_core::signals::SIGKILL)
     }
 }

@@ -1,8 +1,9 @@
 //! What agents ask each other. A connection is kept for the next request: one that does not answer is tried once more by another,
 //! so what was asked for twice has to be done once.
 
+use super::agents::AgentExecutor;
 use super::nodes::{NodeEvent, Victim};
-use super::{Outcome, World, trace};
+use super::{Outcome, trace};
 use crate::classes::FaultClass;
 use crate::node::Asker;
 use muster_node_core::agent::{AgentEvent, PeerRequestId};
@@ -11,7 +12,7 @@ use muster_proto::step::{AgentReply, AgentRequest};
 /// Numbers of connections of agents begin here.
 const PEER_CONNS: u64 = 1 << 40;
 
-impl World {
+impl AgentExecutor<'_> {
     pub(super) fn ask_peer(
         &mut self,
         node: usize,
@@ -20,7 +21,7 @@ impl World {
         address: &str,
         body: Box<AgentRequest>,
     ) {
-        let to = self.nodes.iter().position(|n| n.address() == address);
+        let to = self.world.nodes.iter().position(|n| n.address() == address);
         let Some(to) = to else {
             let error = format!("{address} is no agent");
             return self.answer_peer(node, life, request, Err(error));
@@ -32,16 +33,17 @@ impl World {
             body,
             is_lost,
         };
-        let unreliable = self.healing_since.is_none() && self.has(FaultClass::UnreliableMessages);
-        let repeated = unreliable && self.chaos.one_in(6);
-        let delay = self.latency();
+        let unreliable =
+            self.world.healing_since.is_none() && self.world.has(FaultClass::UnreliableMessages);
+        let repeated = unreliable && self.world.chaos.one_in(6);
+        let delay = self.world.latency();
         if repeated {
-            trace!(self, "FAULT a request to {address} is asked twice");
-            self.node_later(delay, to, ask(body.clone(), true));
-            let again = delay + self.latency() + self.chaos.below(100);
-            return self.node_later(again, to, ask(body, false));
+            trace!(self.world, "FAULT a request to {address} is asked twice");
+            self.world.node_later(delay, to, ask(body.clone(), true));
+            let again = delay + self.world.latency() + self.world.chaos.below(100);
+            return self.world.node_later(again, to, ask(body, false));
         }
-        self.node_later(delay, to, ask(body, false));
+        self.world.node_later(delay, to, ask(body, false));
     }
 
     pub(super) fn peer_asks(
@@ -51,19 +53,20 @@ impl World {
         body: AgentRequest,
         is_lost: bool,
     ) -> Outcome {
-        let fails = self.healing_since.is_none()
-            && self.has(FaultClass::UnreliableMessages)
-            && self.chaos.one_in(12);
-        let cut_off = |n: usize| self.now < self.nodes[n].cut_off_until;
-        let is_reachable = self.nodes[node].agent.is_some() && !cut_off(node) && !cut_off(from);
+        let fails = self.world.healing_since.is_none()
+            && self.world.has(FaultClass::UnreliableMessages)
+            && self.world.chaos.one_in(12);
+        let cut_off = |n: usize| self.world.now < self.world.nodes[n].cut_off_until;
+        let is_reachable =
+            self.world.nodes[node].agent.is_some() && !cut_off(node) && !cut_off(from);
         if fails || !is_reachable {
             if !is_lost {
                 self.answer_peer(from, life, request, Err("no connection".to_owned()));
             }
             return Ok(());
         }
-        self.message_arrives(node, Victim::Agent)?;
-        if self.nodes[node].agent.is_none() {
+        self.world.machines().message_arrives(node, Victim::Agent)?;
+        if self.world.nodes[node].agent.is_none() {
             self.answer_peer(from, life, request, Err("it closed".to_owned()));
             return Ok(());
         }
@@ -85,19 +88,20 @@ impl World {
         request: PeerRequestId,
         answer: Result<AgentReply, String>,
     ) {
-        let unreliable = self.healing_since.is_none() && self.has(FaultClass::UnreliableMessages);
-        let answer = match unreliable && self.chaos.one_in(12) {
+        let unreliable =
+            self.world.healing_since.is_none() && self.world.has(FaultClass::UnreliableMessages);
+        let answer = match unreliable && self.world.chaos.one_in(12) {
             true => Err("the connection broke".to_owned()),
             false => answer,
         };
-        let delay = self.latency();
+        let delay = self.world.latency();
         let answer = Box::new(answer);
         let event = NodeEvent::PeerAnswers {
             life,
             request,
             answer,
         };
-        self.node_later(delay, to, event);
+        self.world.node_later(delay, to, event);
     }
 
     pub(super) fn peer_answers(
@@ -107,17 +111,17 @@ impl World {
         request: PeerRequestId,
         answer: Result<AgentReply, String>,
     ) -> Outcome {
-        let agent = self.nodes[node].agent.as_mut();
+        let agent = self.world.nodes[node].agent.as_mut();
         if !agent.is_some_and(|a| a.life == life && a.asked.remove(&request)) {
             return Ok(());
         }
-        self.message_arrives(node, Victim::Agent)?;
-        if self.nodes[node]
+        self.world.machines().message_arrives(node, Victim::Agent)?;
+        if self.world.nodes[node]
             .agent
             .as_ref()
             .is_some_and(|a| a.life == life)
         {
-            self.agent_event(node, AgentEvent::PeerAnswered(request, answer));
+            self.deliver(node, AgentEvent::PeerAnswered(request, answer));
         }
         Ok(())
     }

@@ -1,54 +1,56 @@
-//! Users' sruns: each asks the agent of its job's first node for a step, lets the tasks begin, and waits for their end. It may be
-//! killed at any moment, and loses its agent with the process of that.
+//! Users' sruns: when they begin and what they ask for, and how they are woken. One may get signals and be killed at any moment.
 
 use super::nodes::NodeEvent;
-use super::{World, WorldEvent, trace};
+use super::srun_executor::SrunExecutor;
+use super::{Outcome, World, WorldEvent, trace};
 use crate::controller::keys;
-use crate::node::{Asker, StepdInput};
-use muster_model::ids::StepNo;
-use muster_node_core::agent::{AgentEvent, ConnId, view};
+use crate::node::SrunProcess;
+use muster_node_core::agent::view;
 use muster_node_core::messages::JobAttempt;
-use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use muster_node_core::signals::{SIGINT, SIGTERM};
+use muster_node_core::srun::Srun;
+use muster_node_core::srun::config::{
+    ExitCodes, Feed, Lead, Sink, SrunConfig, StepPart, StepRules, Streams,
+};
+use muster_node_core::srun::interface::AgentId;
+use muster_proto::step::{AgentReply, StepSpec};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Number of an srun, and of its connection to the agent.
+/// Number of an srun.
 pub(crate) type SrunId = u64;
 
-/// An srun.
-pub(crate) struct Srun {
-    /// The first node of its job, on which it runs.
-    node: usize,
-    run: JobAttempt,
-    /// The agent that it is connected to, while it is.
-    agent: Option<u64>,
-    step: Option<StepNo>,
-    /// The request is over.
-    is_over: bool,
-    /// Step daemons that it is connected to.
-    stepds: BTreeSet<(usize, i32)>,
-    /// Connections to step daemons that are being made.
-    connecting: usize,
-}
-
 /// Something that happens to an srun.
-pub(crate) enum SrunEvent {
-    /// The agent's answer arrives.
-    Replied(Box<AgentReply>),
-    /// The agent has no more to say.
-    Over,
-    /// Its connection to a step daemon, by this socket, is made.
-    Comes(usize, PathBuf),
+pub(crate) enum SrunWorldEvent {
+    /// It looks what there is.
+    Wakes,
+    /// An agent's answer arrives.
+    Replied(AgentId, Box<AgentReply>),
+    /// It gets a signal.
+    Signal(i32),
     /// It is killed with the script that has started it.
     Killed,
 }
 
 /// Time in which a step gives back what it had on a node that runs nothing of it, milliseconds.
 const GIVEN_BACK_MS: u64 = 90_000;
+/// SIGUSR1, which srun passes on.
+const SIGUSR1: i32 = 10;
+
+/// All sruns, and the world around them.
+pub(super) struct Sruns<'w> {
+    pub(super) world: &'w mut World,
+}
+
+impl World {
+    /// All sruns, and the world around them.
+    pub(super) fn sruns(&mut self) -> Sruns<'_> {
+        Sruns { world: self }
+    }
+}
 
 impl World {
     /// What steps hold of their job's nodes is used by some process, or given back soon.
-    pub(crate) fn invariant_nothing_is_held_by_nothing(&mut self) -> super::Outcome {
+    pub(crate) fn invariant_nothing_is_held_by_nothing(&mut self) -> Outcome {
         let mut idle = BTreeSet::new();
         for lead in &self.nodes {
             let Some(agent) = lead.agent.as_ref().filter(|_| lead.is_welcomed()) else {
@@ -57,8 +59,8 @@ impl World {
             for (run, step, name) in view::held_parts(&agent.machine) {
                 let at = self.nodes.iter().position(|n| n.name == name);
                 let Some(at) = at else { continue };
-                let is_it = |stepd: &crate::node::SimStepd| {
-                    let order = stepd.order().map(|next| &next.order);
+                let is_it = |stepd: &crate::node::StepdProcess| {
+                    let order = stepd.order();
                     order.is_some_and(|o| o.run == run && o.launch.step == step)
                 };
                 let here = &self.nodes[at];
@@ -86,58 +88,123 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn srun(&mut self, id: SrunId) -> SrunExecutor<'_> {
+        SrunExecutor { world: self, id }
+    }
+}
+
+impl Sruns<'_> {
     /// Users begin steps in a job that begins.
-    pub(super) fn plan_sruns(&mut self, node: usize, run: JobAttempt, within_ms: u64) {
-        if self.random.one_in(3) {
+    pub(super) fn plan(&mut self, node: usize, run: JobAttempt, within_ms: u64) {
+        if self.world.random.one_in(3) {
             return;
         }
-        for _ in 0..self.random.between(1, 5) {
-            let delay = self.random.below(within_ms.max(1));
-            self.machine_later(delay, node, NodeEvent::SrunStarts(run));
+        for _ in 0..self.world.random.between(1, 5) {
+            let delay = self.world.random.below(within_ms.max(1));
+            self.world
+                .machine_later(delay, node, NodeEvent::SrunStarts(run));
         }
     }
 
-    pub(super) fn srun_starts(&mut self, node: usize, run: JobAttempt) {
+    pub(super) fn start(&mut self, node: usize, run: JobAttempt) -> Outcome {
         let Some(spec) = self.step_spec(run) else {
-            return;
+            return Ok(());
         };
-        let Some(life) = self.nodes[node].agent.as_ref().map(|a| a.life) else {
-            return;
-        };
-        let owner = self.ledger.jobs.get(&run.job).map(|j| j.spec.owner.uid);
-        let uid = owner.unwrap_or_default();
-        self.last_srun += 1;
-        let id = self.last_srun;
-        let srun = Srun {
-            node,
-            run,
-            agent: Some(life),
-            step: None,
-            is_over: false,
-            stepds: BTreeSet::new(),
-            connecting: 0,
-        };
-        self.sruns.insert(id, srun);
+        let owner = self
+            .world
+            .ledger
+            .jobs
+            .get(&run.job)
+            .map(|j| j.spec.owner.uid);
+        self.world.last_srun += 1;
+        let id = self.world.last_srun;
         trace!(
-            self,
+            self.world,
             "srun {id} of {}/{} asks for {:?} tasks on {:?} nodes",
             run.job,
             run.attempt.0,
             spec.ntasks,
             spec.min_nodes
         );
-        let streams = spec.hands_streams.then_some(id);
-        let body = AgentRequest::Create(Box::new(spec));
-        self.open_request(node, (Asker::Srun(id), id, uid), body, streams);
+        let config = self.config(node, spec);
+        let process = SrunProcess {
+            machine: Srun::new(config),
+            node,
+            run,
+            uid: owner.unwrap_or_default(),
+            started_at: self.world.now,
+            agents: BTreeMap::new(),
+            stepds: BTreeMap::new(),
+            step: None,
+            events: VecDeque::new(),
+            catches_signals: false,
+            signals: VecDeque::new(),
+            dies_in: None,
+        };
+        self.world.sruns.insert(id, process);
+        for _ in 0..2 {
+            if self.world.random.one_in(10) {
+                let delay = self.world.random.around(2_000);
+                let signal = *self.world.random.pick(&[SIGINT, SIGTERM, SIGUSR1]);
+                let event = SrunWorldEvent::Signal(signal);
+                self.world
+                    .later(delay, WorldEvent::Srun { srun: id, event });
+            }
+        }
+        self.world.srun(id).begin()
+    }
+
+    /// What an srun knows when it begins.
+    fn config(&mut self, node: usize, spec: StepSpec) -> SrunConfig {
+        let random = &mut self.world.random;
+        let address = self.world.nodes[node].address();
+        let lead = match random.below(6) {
+            0 => Lead::Unknown,
+            1 => Lead::At(address),
+            _ => Lead::Local(address),
+        };
+        let is_alone = spec.ntasks == Some(1);
+        SrunConfig {
+            quiet: false,
+            verbose: false,
+            rules: StepRules {
+                kill_on_bad_exit: random.one_in(6),
+                wait_s: if random.one_in(6) {
+                    random.small(1, 3)
+                } else {
+                    0
+                },
+                quit_on_interrupt: random.one_in(4),
+                prolog: random.one_in(8).then(|| "/prolog".to_owned()),
+                epilog: random.one_in(8).then(|| "/epilog".to_owned()),
+                kill_wait_s: self.world.settings.kill_wait_s,
+                ..StepRules::default()
+            },
+            streams: Streams {
+                stdin: Feed::Nothing,
+                stdout: Sink::Own,
+                stderr: Sink::Own,
+            },
+            exit_codes: ExitCodes {
+                error: 1,
+                immediate: None,
+            },
+            has_allocation: false,
+            can_pass_stdio: is_alone && random.one_in(2),
+            number: None,
+            parts: vec![StepPart {
+                spec: Box::new(spec),
+                lead,
+            }],
+        }
     }
 
     fn step_spec(&mut self, run: JobAttempt) -> Option<StepSpec> {
-        let launch = self.ledger.launch(run.job, run.attempt)?;
+        let launch = self.world.ledger.launch(run.job, run.attempt)?;
         let most = u32::try_from(launch.nodes().len()).ok()?;
-        let random = &mut self.random;
+        let random = &mut self.world.random;
         let nodes = random.small(1, most.max(1));
         let ntasks = nodes * random.small(1, 2);
-        let has_streams = random.one_in(2);
         let has_key = random.one_in(2);
         Some(StepSpec {
             job: run.job,
@@ -151,194 +218,92 @@ impl World {
             exact: random.one_in(2),
             overcommit: random.one_in(3),
             immediate: random.one_in(8),
-            hands_streams: has_streams,
-            has_stepd_channel: has_streams && random.one_in(2),
+            task_epilog: random.one_in(10).then(|| "/epilog".to_owned()),
             tree_width: random.one_in(2).then_some(2),
             ..StepSpec::default()
         })
     }
 
-    pub(super) fn reply_to_srun(&mut self, srun: SrunId, reply: AgentReply) {
-        let delay = self.hop();
-        let event = SrunEvent::Replied(Box::new(reply));
-        self.later(delay, WorldEvent::Srun { srun, event });
+    /// An agent answers an srun.
+    pub(super) fn receive_reply(&mut self, srun: SrunId, agent: u32, reply: AgentReply) {
+        let delay = self.world.hop();
+        let event = SrunWorldEvent::Replied(AgentId(agent), Box::new(reply));
+        self.world.later(delay, WorldEvent::Srun { srun, event });
     }
 
-    pub(super) fn srun_request_is_over(&mut self, srun: SrunId) {
-        let delay = self.hop() + 40;
-        let event = SrunEvent::Over;
-        self.later(delay, WorldEvent::Srun { srun, event });
-    }
-
-    pub(crate) fn srun_event(&mut self, id: SrunId, event: SrunEvent) -> super::Outcome {
-        if !self.sruns.contains_key(&id) {
+    pub(crate) fn on_event(&mut self, id: SrunId, event: SrunWorldEvent) -> Outcome {
+        let Some(srun) = self.world.sruns.get_mut(&id) else {
             return Ok(());
-        }
+        };
         match event {
-            SrunEvent::Replied(reply) => self.srun_receives(id, *reply),
-            SrunEvent::Over => {
-                if let Some(srun) = self.sruns.get_mut(&id) {
-                    srun.is_over = true;
+            SrunWorldEvent::Wakes => {}
+            SrunWorldEvent::Replied(agent, reply) => {
+                if let Some(agent) = srun.agents.get_mut(&agent) {
+                    agent.replies.push_back(*reply);
                 }
             }
-            SrunEvent::Comes(node, path) => return self.srun_comes(id, node, &path),
-            SrunEvent::Killed => {
-                trace!(self, "srun {id} is killed");
-                self.srun_ends(id);
+            SrunWorldEvent::Signal(signal) if srun.catches_signals => {
+                srun.signals.push_back(signal);
+            }
+            SrunWorldEvent::Signal(_) | SrunWorldEvent::Killed => {
+                trace!(self.world, "srun {id} is killed");
+                self.world.srun(id).end();
+                return Ok(());
             }
         }
-        self.srun_may_end(id);
-        Ok(())
+        self.world.srun(id).wake()
     }
 
-    fn srun_receives(&mut self, id: SrunId, reply: AgentReply) {
-        match reply {
-            AgentReply::Created(created) => {
-                trace!(self, "srun {id} has step {}", created.step);
-                for node in &created.nodes {
-                    self.connect_srun(id, &node.name, &node.address, created.direct);
-                }
-                if let Some(srun) = self.sruns.get_mut(&id) {
-                    srun.step = Some(created.step);
-                }
-            }
-            AgentReply::Refused(refusal) => {
-                trace!(self, "srun {id} is refused: {refusal}");
-                self.srun_ends(id);
-            }
-            _ => {}
-        }
-    }
-
-    fn connect_srun(&mut self, id: SrunId, name: &str, address: &str, is_direct: bool) {
-        let node = self.nodes.iter().position(|n| n.name == name);
-        let path = address.strip_prefix("unix:").map(PathBuf::from);
-        let (Some(node), Some(path)) = (node, path) else {
-            return;
-        };
-        // A direct step's daemon gets its streams from the agent.
-        if !is_direct && let Some(srun) = self.sruns.get_mut(&id) {
-            srun.connecting += 1;
-            let delay = self.latency();
-            let event = SrunEvent::Comes(node, path);
-            self.later(delay, WorldEvent::Srun { srun: id, event });
-        }
-    }
-
-    fn srun_comes(&mut self, id: SrunId, node: usize, path: &PathBuf) -> super::Outcome {
-        let socket = self.nodes[node].machine.sockets.get(path).copied();
-        let Some(srun) = self.sruns.get_mut(&id) else {
-            return Ok(());
-        };
-        srun.connecting -= 1;
-        let (run, step) = (srun.run, srun.step);
-        let stepd = socket.filter(|pid| {
-            let stepd = self.nodes[node].machine.stepds.get(pid);
-            let order = stepd.and_then(|stepd| stepd.order()).map(|n| &n.order);
-            order.is_some_and(|o| o.run == run && Some(o.launch.step) == step)
-        });
-        match stepd {
-            Some(pid) => {
-                srun.stepds.insert((node, pid));
-                self.stepd_input(node, pid, StepdInput::Srun(id))?;
-            }
-            None => {
-                trace!(self, "srun {id} finds no step daemon at {}", path.display());
-                self.srun_ends(id);
-            }
-        }
-        self.srun_may_end(id);
-        Ok(())
-    }
-
-    /// A step daemon has no more to say to an srun.
-    pub(super) fn srun_loses_stepd(&mut self, id: SrunId, node: usize, pid: i32) {
-        if let Some(srun) = self.sruns.get_mut(&id) {
-            srun.stepds.remove(&(node, pid));
-            self.srun_may_end(id);
-        }
-    }
-
-    fn srun_may_end(&mut self, id: SrunId) {
-        let is_over =
-            |s: &Srun| (s.is_over || s.agent.is_none()) && s.stepds.is_empty() && s.connecting == 0;
-        if self.sruns.get(&id).is_some_and(is_over) {
-            self.srun_ends(id);
-        }
-    }
-
-    /// Its process ends, by itself or by force.
-    fn srun_ends(&mut self, id: SrunId) {
-        let Some(srun) = self.sruns.remove(&id) else {
-            return;
-        };
-        let life = self.nodes[srun.node].agent.as_ref().map(|a| a.life);
-        if srun.agent.is_some() && srun.agent == life {
-            self.agent_event(srun.node, AgentEvent::ConnClosed(ConnId(id)));
-        }
-        // A daemon that has its streams from the agent notices it, too.
-        let mut stepds = srun.stepds;
-        for (node, here) in self.nodes.iter().enumerate() {
-            let hangs = here.machine.stepds.iter();
-            let hangs = hangs.filter(|(_, stepd)| stepd.srun() == Some(id));
-            stepds.extend(hangs.map(|(pid, _)| (node, *pid)));
-        }
-        for (node, pid) in stepds {
-            let delay = self.hop();
-            let gone = Box::new(StepdInput::SrunGone(id));
-            self.machine_later(delay, node, NodeEvent::StepdInput(pid, gone));
-        }
-    }
-
-    pub(super) fn kill_an_srun(&mut self, node: usize) {
-        let here = self.sruns.iter().filter(|(_, s)| s.node == node);
+    pub(super) fn kill_one(&mut self, node: usize) {
+        let here = self.world.sruns.iter().filter(|(_, s)| s.node == node);
         let here: Vec<SrunId> = here.map(|(id, _)| *id).collect();
-        if !here.is_empty() {
-            let id = *self.chaos.pick(&here);
-            trace!(self, "FAULT srun {id} is killed");
-            self.srun_ends(id);
+        if here.is_empty() {
+            return;
+        }
+        let id = *self.world.chaos.pick(&here);
+        let dies_in = Some(self.world.chaos.below(12)).filter(|_| self.world.chaos.one_in(2));
+        trace!(self.world, "FAULT srun {id} is killed");
+        match (dies_in, self.world.sruns.get_mut(&id)) {
+            (Some(_), Some(srun)) => srun.dies_in = dies_in,
+            _ => self.world.srun(id).end(),
         }
     }
 
     /// The script of a job has ended, and its sruns with it.
-    pub(super) fn script_is_gone(&mut self, node: usize, run: JobAttempt) {
-        let is_of = |s: &Srun| s.node == node && s.run == run;
-        let of: Vec<SrunId> = (self.sruns.iter())
-            .filter(|(_, s)| is_of(s))
-            .map(|(id, _)| *id)
-            .collect();
+    pub(super) fn lose_script(&mut self, node: usize, run: JobAttempt) {
+        let of = self.world.sruns.iter();
+        let of = of.filter(|(_, s)| s.node == node && s.run == run);
+        let of: Vec<SrunId> = of.map(|(id, _)| *id).collect();
         for srun in of {
-            let delay = self.random.below(200);
-            let event = SrunEvent::Killed;
-            self.later(delay, WorldEvent::Srun { srun, event });
+            let delay = self.world.random.below(200);
+            let event = SrunWorldEvent::Killed;
+            self.world.later(delay, WorldEvent::Srun { srun, event });
         }
     }
 
-    pub(super) fn sruns_lose_agent(&mut self, node: usize, life: u64) {
-        let ids: Vec<SrunId> = self.sruns.keys().copied().collect();
-        for id in ids {
-            if let Some(srun) = self.sruns.get_mut(&id)
-                && srun.node == node
-                && srun.agent == Some(life)
-            {
-                srun.agent = None;
-                self.srun_may_end(id);
+    pub(super) fn lose_agent(&mut self, node: usize, life: u64) {
+        let delay = self.world.hop();
+        let mut lost = Vec::new();
+        for (id, srun) in &mut self.world.sruns {
+            for agent in srun.agents.values_mut() {
+                if agent.node == node && agent.life == life {
+                    agent.is_closed = true;
+                    lost.push(*id);
+                }
             }
+        }
+        for srun in lost {
+            let event = SrunWorldEvent::Wakes;
+            self.world.later(delay, WorldEvent::Srun { srun, event });
         }
     }
 
-    /// A machine goes down, with the sruns on it and the step daemons of others.
-    pub(super) fn sruns_lose_node(&mut self, node: usize) {
-        let ids: Vec<SrunId> = self.sruns.keys().copied().collect();
-        for id in ids {
-            let Some(srun) = self.sruns.get_mut(&id) else {
-                continue;
-            };
-            srun.stepds.retain(|(on, _)| *on != node);
-            match srun.node == node {
-                true => self.srun_ends(id),
-                false => self.srun_may_end(id),
-            }
+    /// A machine goes down, with the sruns on it.
+    pub(super) fn lose_node(&mut self, node: usize) {
+        let here = self.world.sruns.iter().filter(|(_, s)| s.node == node);
+        let here: Vec<SrunId> = here.map(|(id, _)| *id).collect();
+        for id in here {
+            self.world.srun(id).end();
         }
     }
 }

@@ -2,8 +2,10 @@
 //! supervisor starts it again; what was acknowledged is there then, and clients whose requests were lost try again.
 
 use super::clients::{Lost, Submission};
+use super::faults::FaultInjector;
 use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
+use crate::outlets::Thread;
 use crate::{Plant, Violation};
 use muster_journal::Crash;
 use muster_model::command::UserCommand;
@@ -12,25 +14,6 @@ use muster_model::command::UserCommand;
 const ANSWERED_WITHIN_MS: u64 = 60_000;
 /// Most time from the end of a thread to the end of its process, milliseconds.
 const NOTICED_WITHIN_MS: u64 = 100;
-
-/// A thread of the controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thread {
-    /// Panics before its turn is in the journal.
-    WriterBeforeCommit,
-    /// Panics when its turn is durable and nobody knows.
-    WriterAfterCommit,
-    /// Reads are not answered any more, and snapshots not made.
-    Replica,
-    /// Rows do not reach the store any more.
-    Accounting,
-    /// Forecasts.
-    Forecaster,
-    /// The site's programs.
-    Programs,
-    /// Connections.
-    EventLoop,
-}
 
 const THREADS: [Thread; 8] = [
     Thread::WriterBeforeCommit,
@@ -44,76 +27,6 @@ const THREADS: [Thread; 8] = [
 ];
 
 impl World {
-    /// Plans the end of a thread.
-    pub(crate) fn doom_a_thread(&mut self) {
-        if self.healing_since.is_some() || !self.has(FaultClass::DyingThreads) {
-            return;
-        }
-        let delay = self.chaos.around(20_000);
-        self.later(delay, WorldEvent::DoomThread);
-        let thread = *self.chaos.pick(&THREADS);
-        trace!(self, "FAULT thread {thread:?} panics");
-        match thread {
-            Thread::WriterBeforeCommit | Thread::WriterAfterCommit => {
-                self.faults.panic = Some(thread);
-            }
-            _ => self.thread_ends(),
-        }
-    }
-
-    /// A thread has ended: the process ends soon after, without a word to anybody.
-    pub(crate) fn thread_ends(&mut self) {
-        if self.planted(Plant::Zombie) {
-            return;
-        }
-        let life = self.life;
-        let delay = self.chaos.below(NOTICED_WITHIN_MS);
-        self.later(delay, WorldEvent::ProcessEnds { life });
-    }
-
-    /// The process ends because one of its threads did.
-    pub(crate) fn process_ends(&mut self, life: u64) {
-        if life == self.life && self.controller.is_some() {
-            trace!(self, "the controller's process ends");
-            self.die(Crash::Process);
-        }
-    }
-
-    /// The writer has panicked: its thread was unwound, and nothing of its turn has left the process.
-    pub(crate) fn writer_panicked(&mut self, thread: Thread) {
-        trace!(self, "the writer panics: {thread:?}");
-        if self.planted(Plant::Zombie) {
-            self.faults.writer_ended = true;
-            return;
-        }
-        // Its destructors run while the disk is still there.
-        self.controller = None;
-        self.die(Crash::Process);
-    }
-
-    /// The controller was gone before it answered: clients ask once more.
-    pub(crate) fn retry(&mut self, lost: Lost) {
-        if self.healing_since.is_some() {
-            return;
-        }
-        let Lost {
-            uid,
-            mut command,
-            is_submission,
-        } = lost;
-        if !is_submission {
-            return self.ask(uid, command, None);
-        }
-        // It may have been accepted all the same: another job, under another name.
-        let UserCommand::Submit { spec, .. } = &mut command else {
-            return;
-        };
-        spec.name = self.clients.next_name();
-        let submission = Submission::of(spec, uid);
-        self.clients.remember(submission.clone());
-        self.ask(uid, command, Some(submission));
-    }
-
     /// Each client gets an answer, or finds the controller gone and asks again.
     pub(crate) fn invariant_requests_are_answered(&self) -> Outcome {
         let excused = self.controller.is_none() || self.faults.storage_may_fail();
@@ -132,5 +45,77 @@ impl World {
                 ),
             )),
         }
+    }
+}
+
+impl FaultInjector<'_> {
+    /// Plans the end of a thread.
+    pub(crate) fn doom_a_thread(&mut self) {
+        if self.world.healing_since.is_some() || !self.world.has(FaultClass::DyingThreads) {
+            return;
+        }
+        let delay = self.world.chaos.around(20_000);
+        self.world.later(delay, WorldEvent::DoomThread);
+        let thread = *self.world.chaos.pick(&THREADS);
+        trace!(self.world, "FAULT thread {thread:?} panics");
+        match thread {
+            Thread::WriterBeforeCommit | Thread::WriterAfterCommit => {
+                self.world.faults.panic = Some(thread);
+            }
+            _ => self.thread_ends(),
+        }
+    }
+
+    /// A thread has ended: the process ends soon after, without a word to anybody.
+    pub(crate) fn thread_ends(&mut self) {
+        if self.world.planted(Plant::Zombie) {
+            return;
+        }
+        let life = self.world.life;
+        let delay = self.world.chaos.below(NOTICED_WITHIN_MS);
+        self.world.later(delay, WorldEvent::ProcessEnds { life });
+    }
+
+    /// The process ends because one of its threads did.
+    pub(crate) fn process_ends(&mut self, life: u64) {
+        if life == self.world.life && self.world.controller.is_some() {
+            trace!(self.world, "the controller's process ends");
+            self.world.controller_process().die(Crash::Process);
+        }
+    }
+
+    /// The writer has panicked: its thread was unwound, and nothing of its turn has left the process.
+    pub(crate) fn writer_panicked(&mut self, thread: Thread) {
+        trace!(self.world, "the writer panics: {thread:?}");
+        if self.world.planted(Plant::Zombie) {
+            self.world.faults.writer_ended = true;
+            return;
+        }
+        // Its destructors run while the disk is still there.
+        self.world.controller = None;
+        self.world.controller_process().die(Crash::Process);
+    }
+
+    /// The controller was gone before it answered: clients ask once more.
+    pub(crate) fn retry(&mut self, lost: Lost) {
+        if self.world.healing_since.is_some() {
+            return;
+        }
+        let Lost {
+            uid,
+            mut command,
+            is_submission,
+        } = lost;
+        if !is_submission {
+            return self.world.users().ask(uid, command, None);
+        }
+        // It may have been accepted all the same: another job, under another name.
+        let UserCommand::Submit { spec, .. } = &mut command else {
+            return;
+        };
+        spec.name = self.world.clients.next_name();
+        let submission = Submission::of(spec, uid);
+        self.world.clients.remember(submission.clone());
+        self.world.users().ask(uid, command, Some(submission));
     }
 }

@@ -3,10 +3,11 @@
 use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::controller::Controller;
+use crate::outlets::Thread;
 use crate::outlets::{Came, Outputs, PLANNED, collect, lock, name_of};
 use crate::world::faults::CrashPoint;
-use crate::world::threads::Thread;
-use crate::{Plant, Violation, invariants};
+use crate::world::invariants;
+use crate::{Plant, Violation};
 use muster_core::event::Event;
 use muster_ctld::mail::{ToLink, ToWriter};
 use muster_ctld::writer::After;
@@ -43,22 +44,38 @@ pub(crate) enum Snapshot {
     Reported,
 }
 
+/// The controller's process, with the world around it.
+pub(super) struct ControllerExecutor<'w> {
+    pub(super) world: &'w mut World,
+}
+
 impl World {
+    /// The controller's process, with the world around it.
+    pub(super) fn controller_process(&mut self) -> ControllerExecutor<'_> {
+        ControllerExecutor { world: self }
+    }
+}
+
+impl ControllerExecutor<'_> {
     /// Starts the controller on what is on the disk and compares what it recovered with history.
     pub(crate) fn restart(&mut self) -> Outcome {
-        if self.controller.is_some() {
+        if self.world.controller.is_some() {
             return Ok(());
         }
         let started = catch_unwind(AssertUnwindSafe(|| {
-            Controller::start(&self.storage, self.options.plant, self.accounted)
+            Controller::start(
+                &self.world.storage,
+                self.world.options.plant,
+                self.world.accounted,
+            )
         }))
         .map_err(|cause| Violation::new("invariant_nothing_panics", panic_text(&*cause)))?;
         let controller = match started {
             Ok(controller) => controller,
-            Err(e) if self.faults.disk_is_broken() => {
-                trace!(self, "controller cannot start: {e:#}");
-                self.storage = self.storage.crash(Crash::Process);
-                self.later(1000, WorldEvent::Restart);
+            Err(e) if self.world.faults.disk_is_broken() => {
+                trace!(self.world, "controller cannot start: {e:#}");
+                self.world.storage = self.world.storage.crash(Crash::Process);
+                self.world.later(1000, WorldEvent::Restart);
                 return Ok(());
             }
             Err(e) => {
@@ -68,33 +85,40 @@ impl World {
                 ));
             }
         };
-        self.life += 1;
+        self.world.life += 1;
         let position = controller.replica_at;
         let jobs = controller.writer.state().jobs.len();
         trace!(
-            self,
-            "controller life {} starts at event {position}, {jobs} jobs", self.life
+            self.world,
+            "controller life {} starts at event {position}, {jobs} jobs", self.world.life
         );
-        self.controller = Some(controller);
-        self.start_clock();
-        self.faults.able_since = self.now;
-        self.faults.operation_fails = false;
-        let doubt = std::mem::take(&mut self.doubt);
-        self.ledger.accounted = self.accounted;
-        if position == self.ledger.position + doubt.len() as Position {
+        self.world.controller = Some(controller);
+        self.world.controller_clock().start_clock();
+        self.world.faults.able_since = self.world.now;
+        self.world.faults.operation_fails = false;
+        let doubt = std::mem::take(&mut self.world.doubt);
+        self.world.ledger.accounted = self.world.accounted;
+        if position == self.world.ledger.position + doubt.len() as Position {
             // The batch that was being written is there: then all of it is.
-            for (position, event) in (self.ledger.position + 1..).zip(&doubt) {
-                trace!(self, "  event {position} {} (was in doubt)", brief(event));
-                let times = (self.now, self.decided_ms);
-                self.ledger.take(times, position, event)?;
+            for (position, event) in (self.world.ledger.position + 1..).zip(&doubt) {
+                trace!(
+                    self.world,
+                    "  event {position} {} (was in doubt)",
+                    brief(event)
+                );
+                let times = (self.world.now, self.world.decided_ms);
+                self.world.ledger.take(times, position, event)?;
             }
         }
-        self.ledger.limit_ends.clear();
-        self.snapshot = None;
-        invariants::invariant_no_acknowledged_job_is_lost(self)?;
-        invariants::invariant_recovery_keeps_history(self)?;
-        invariants::after_events(self)?;
-        let (config, settings) = (self.config.clone(), Box::new(self.settings.clone()));
+        self.world.ledger.limit_ends.clear();
+        self.world.snapshot = None;
+        invariants::invariant_no_acknowledged_job_is_lost(self.world)?;
+        invariants::invariant_recovery_keeps_history(self.world)?;
+        invariants::after_events(self.world)?;
+        let (config, settings) = (
+            self.world.config.clone(),
+            Box::new(self.world.settings.clone()),
+        );
         self.mail(ToWriter::Configure {
             config,
             settings,
@@ -106,59 +130,60 @@ impl World {
 
     /// Puts a message into the writer's queue and wakes it.
     pub(crate) fn mail(&mut self, message: ToWriter) {
-        let Some(controller) = &mut self.controller else {
+        let Some(controller) = &mut self.world.controller else {
             return;
         };
         controller.inbox.push_back(message);
-        let delay = self.random.below(4);
+        let delay = self.world.random.below(4);
         self.turn_in(delay);
     }
 
     pub(crate) fn turn_in(&mut self, delay: u64) {
-        let at = self.now + delay;
+        let at = self.world.now + delay;
         if self
+            .world
             .turn_at
-            .is_none_or(|before| at < before || before < self.now)
+            .is_none_or(|before| at < before || before < self.world.now)
         {
-            self.turn_at = Some(at);
-            let life = self.life;
-            self.later(delay, WorldEvent::Turn { life });
+            self.world.turn_at = Some(at);
+            let life = self.world.life;
+            self.world.later(delay, WorldEvent::Turn { life });
         }
     }
 
     pub(crate) fn turn(&mut self, life: u64) -> Outcome {
-        if life != self.life || self.turn_at != Some(self.now) {
+        if life != self.world.life || self.world.turn_at != Some(self.world.now) {
             return Ok(());
         }
-        self.turn_at = None;
-        if self.faults.busy || self.faults.writer_ended {
+        self.world.turn_at = None;
+        if self.world.faults.busy || self.world.faults.writer_ended {
             return Ok(());
         }
-        self.follow_clock();
-        let clock = match self.planted(Plant::WallClock) {
-            true => self.wall(),
-            false => self.clock(),
+        self.world.controller_clock().follow_clock();
+        let clock = match self.world.planted(Plant::WallClock) {
+            true => self.world.wall(),
+            false => self.world.clock(),
         };
-        let Some(controller) = &mut self.controller else {
+        let Some(controller) = &mut self.world.controller else {
             return Ok(());
         };
-        self.turns += 1;
+        self.world.turns += 1;
         // Mostly all that is there; sometimes fewer, so that every message can meet the end of a turn.
-        let count = match self.random.below(4) {
+        let count = match self.world.random.below(4) {
             0 => controller.inbox.len().min(1),
-            1 => self.random.below(controller.inbox.len() as u64 + 1) as usize,
+            1 => self.world.random.below(controller.inbox.len() as u64 + 1) as usize,
             _ => controller.inbox.len(),
         };
         let messages: Vec<ToWriter> = controller.inbox.drain(..count).collect();
-        let crash = self.faults.crash.take();
+        let crash = self.world.faults.crash.take();
         if let Some(CrashPoint::InAppend { operation, .. }) = crash {
-            self.storage.halt_at(operation);
+            self.world.storage.halt_at(operation);
         }
         // A turn that waits for space on the disk was decided before.
-        if !self.faults.blocked {
-            self.decided_ms = self.now;
+        if !self.world.faults.blocked {
+            self.world.decided_ms = self.world.now;
         }
-        lock(&controller.watch).panics = self.faults.panic.take();
+        lock(&controller.watch).panics = self.world.faults.panic.take();
         let writer = &mut controller.writer;
         let after = catch_unwind(AssertUnwindSafe(|| {
             writer.turn(messages.into_iter(), clock)
@@ -168,7 +193,7 @@ impl World {
         let after = match after {
             Ok(after) => after,
             Err(cause) if panic_text(&*cause) == PLANNED => {
-                self.faults.crash = crash;
+                self.world.faults.crash = crash;
                 return self.panicked(came);
             }
             Err(cause) => {
@@ -178,8 +203,8 @@ impl World {
                 ));
             }
         };
-        self.faults.panic = panics;
-        self.faults.blocked = after == After::Full;
+        self.world.faults.panic = panics;
+        self.world.faults.blocked = after == After::Full;
         let idle = count == 0 && came.durable.is_empty();
         controller.idle_turns = if idle { controller.idle_turns + 1 } else { 0 };
         if controller.idle_turns > IDLE_TURNS_MAX {
@@ -196,12 +221,12 @@ impl World {
             crash,
             is_durable,
         };
-        match self.sync_time() {
+        match self.world.fault_injector().sync_time() {
             time if time > 0 && is_durable => {
-                trace!(self, "  the sync takes {time} ms");
-                self.faults.busy = true;
+                trace!(self.world, "  the sync takes {time} ms");
+                self.world.faults.busy = true;
                 let turn = Box::new(turn);
-                self.later(time, WorldEvent::Synced { life, turn });
+                self.world.later(time, WorldEvent::Synced { life, turn });
                 Ok(())
             }
             _ => self.committed(turn),
@@ -219,16 +244,16 @@ impl World {
         if let Some(what) = came.unreadable {
             return Err(Violation::new("invariant_events_can_be_read_back", what));
         }
-        self.doubt = came.doubt;
+        self.world.doubt = came.doubt;
         for (position, event) in &came.durable {
-            trace!(self, "  event {position} {}", brief(event));
-            self.ledger.accounted = self.accounted;
-            let times = (self.now, self.decided_ms);
-            self.ledger.take(times, *position, event)?;
+            trace!(self.world, "  event {position} {}", brief(event));
+            self.world.ledger.accounted = self.world.accounted;
+            let times = (self.world.now, self.world.decided_ms);
+            self.world.ledger.take(times, *position, event)?;
         }
-        let ends = std::mem::take(&mut self.ledger.limit_ends);
+        let ends = std::mem::take(&mut self.world.ledger.limit_ends);
         ends.iter()
-            .try_for_each(|end| self.invariant_limits_are_not_early(end))?;
+            .try_for_each(|end| self.world.invariant_limits_are_not_early(end))?;
         Ok(came.outputs)
     }
 
@@ -239,17 +264,17 @@ impl World {
             false => Thread::WriterAfterCommit,
         };
         self.take_durable(came)?;
-        self.writer_panicked(thread);
+        self.world.fault_injector().writer_panicked(thread);
         Ok(())
     }
 
     /// A sync that took its time is over.
     pub(crate) fn synced(&mut self, life: u64, turn: Committed) -> Outcome {
-        if life != self.life || self.controller.is_none() {
+        if life != self.world.life || self.world.controller.is_none() {
             return Ok(());
         }
-        self.faults.busy = false;
-        self.faults.able_since = self.now;
+        self.world.faults.busy = false;
+        self.world.faults.able_since = self.world.now;
         self.committed(turn)
     }
 
@@ -261,16 +286,16 @@ impl World {
             crash,
             is_durable,
         } = turn;
-        if let Some(controller) = &mut self.controller {
+        if let Some(controller) = &mut self.world.controller {
             controller.follow(&outputs.replica);
         }
         if is_durable && after != After::Full {
-            invariants::after_events(self)?;
+            invariants::after_events(self.world)?;
         }
         match crash {
             None => {}
             Some(point) if after != After::Stop && !is_durable => {
-                self.faults.crash = Some(point);
+                self.world.faults.crash = Some(point);
             }
             Some(point) => {
                 self.crash_with(point, &mut outputs);
@@ -283,11 +308,11 @@ impl World {
     }
 
     fn next_turn(&mut self, after: After) -> Outcome {
-        let clock = match self.planted(Plant::WallClock) {
-            true => self.wall(),
-            false => self.clock(),
+        let clock = match self.world.planted(Plant::WallClock) {
+            true => self.world.wall(),
+            false => self.world.clock(),
         };
-        let Some(controller) = &mut self.controller else {
+        let Some(controller) = &mut self.world.controller else {
             return Ok(());
         };
         if after != After::Stop && !controller.inbox.is_empty() {
@@ -301,15 +326,15 @@ impl World {
                 self.turn_in(200);
             }
             After::Stop => {
-                if !self.faults.storage_may_fail() && !self.faults.operation_fails {
+                if !self.world.faults.storage_may_fail() && !self.world.faults.operation_fails {
                     return Err(Violation::new(
                         "invariant_only_storage_stops_the_controller",
                         "the controller stops, and its storage works",
                     ));
                 }
-                trace!(self, "controller stops: its journal failed");
-                self.faults.writer_ended = true;
-                self.thread_ends();
+                trace!(self.world, "controller stops: its journal failed");
+                self.world.faults.writer_ended = true;
+                self.world.fault_injector().thread_ends();
             }
             After::Sleep => {
                 let wait = controller.writer.next_tick(clock).as_millis();
@@ -327,8 +352,8 @@ impl World {
 
     /// What had left the process when it died: of each channel a beginning.
     fn crash_with(&mut self, point: CrashPoint, outputs: &mut Outputs) {
-        trace!(self, "controller crashes: {point:?}");
-        let random = &mut self.random;
+        trace!(self.world, "controller crashes: {point:?}");
+        let random = &mut self.world.random;
         match point {
             CrashPoint::AfterAppend { .. } => *outputs = Outputs::default(),
             CrashPoint::BetweenReplies { .. } => {
@@ -349,57 +374,57 @@ impl World {
     /// The controller's process, or its machine, dies.
     pub(crate) fn die(&mut self, crash: Crash) {
         // First the disk: what the dying process tidies up must not reach it.
-        let survived = self.storage.crash(crash);
-        self.controller = None;
-        self.snapshot = None;
-        self.turn_at = None;
-        self.storage = survived;
-        self.faults.busy = false;
-        self.faults.writer_ended = false;
-        self.faults.blocked = false;
-        self.faults.panic = None;
-        self.steady = None;
+        let survived = self.world.storage.crash(crash);
+        self.world.controller = None;
+        self.world.snapshot = None;
+        self.world.turn_at = None;
+        self.world.storage = survived;
+        self.world.faults.busy = false;
+        self.world.faults.writer_ended = false;
+        self.world.faults.blocked = false;
+        self.world.faults.panic = None;
+        self.world.steady = None;
         if crash != Crash::Process {
-            self.clocks_are_lost();
+            self.world.controller_clock().clocks_are_lost();
         }
-        for lost in self.clients.lose_requests() {
-            let delay = self.chaos.between(100, 20_000);
-            if self.has(FaultClass::DyingThreads) {
+        for lost in self.world.clients.lose_requests() {
+            let delay = self.world.chaos.between(100, 20_000);
+            if self.world.has(FaultClass::DyingThreads) {
                 let lost = Box::new(lost);
-                self.later(delay, WorldEvent::Retry { lost });
+                self.world.later(delay, WorldEvent::Retry { lost });
             }
         }
-        let conns: Vec<_> = self.connections.keys().copied().collect();
+        let conns: Vec<_> = self.world.connections.keys().copied().collect();
         for conn in conns {
-            self.controller_end_is_gone(conn);
+            self.world.network().controller_end_is_gone(conn);
         }
-        let delay = self.random.between(50, 20_000);
-        self.later(delay, WorldEvent::Restart);
+        let delay = self.world.random.between(50, 20_000);
+        self.world.later(delay, WorldEvent::Restart);
     }
 
     /// Routes what the writer sent.
     fn send_out(&mut self, outputs: Outputs) -> Outcome {
         for (conn, answer) in outputs.answers {
-            self.hello_is_answered(conn, answer);
+            self.world.network().hello_is_answered(conn, answer);
         }
         let mut links: BTreeMap<_, Vec<ToLink>> = BTreeMap::new();
         for (conn, message) in outputs.links {
             if let ToLink::Order(order, _) = &message {
-                invariants::invariant_orders_rest_on_durable_events(self, order)?;
+                invariants::invariant_orders_rest_on_durable_events(self.world, order)?;
             }
-            trace!(self, "  to connection {conn}: {}", name_of(&message));
+            trace!(self.world, "  to connection {conn}: {}", name_of(&message));
             links.entry(conn).or_default().push(message);
         }
         for (conn, messages) in links {
-            self.send_to_agent(conn, messages);
+            self.world.network().send_to_agent(conn, messages);
         }
         for conn in outputs.closed {
-            self.ctld_lets_go(conn);
+            self.world.network().ctld_lets_go(conn);
         }
         for (id, reply) in outputs.replies {
-            invariants::invariant_a_reply_is_visible_to_reads(self, &reply)?;
-            let delay = self.latency();
-            self.later(
+            invariants::invariant_a_reply_is_visible_to_reads(self.world, &reply)?;
+            let delay = self.world.latency();
+            self.world.later(
                 delay,
                 WorldEvent::Answer {
                     id,
@@ -412,36 +437,36 @@ impl World {
 
     /// Accounting follows the replica, slowly or not at all.
     pub(crate) fn accounting_goes_on(&mut self) -> Outcome {
-        invariants::invariant_running_jobs_are_known_to_their_nodes(self)?;
-        invariants::invariant_stopped_scripts_stand_still(self)?;
-        self.invariant_nothing_is_held_by_nothing()?;
-        self.invariant_resumed_scripts_go_on()?;
-        invariants::invariant_memory_is_bounded(self)?;
-        self.invariant_requests_are_answered()?;
-        self.invariant_limits_are_enforced()?;
-        let random = &mut self.random;
-        if self.now >= self.faults.accounting_stalls_until
-            && let Some(controller) = &self.controller
+        invariants::invariant_running_jobs_are_known_to_their_nodes(self.world)?;
+        invariants::invariant_stopped_scripts_stand_still(self.world)?;
+        self.world.invariant_nothing_is_held_by_nothing()?;
+        self.world.invariant_resumed_scripts_go_on()?;
+        invariants::invariant_memory_is_bounded(self.world)?;
+        self.world.invariant_requests_are_answered()?;
+        self.world.invariant_limits_are_enforced()?;
+        let random = &mut self.world.random;
+        if self.world.now >= self.world.faults.accounting_stalls_until
+            && let Some(controller) = &self.world.controller
         {
-            let reached: Position = controller.replica_at.min(self.ledger.position);
-            if reached > self.accounted {
-                self.accounted += random.between(1, reached - self.accounted);
+            let reached: Position = controller.replica_at.min(self.world.ledger.position);
+            if reached > self.world.accounted {
+                self.world.accounted += random.between(1, reached - self.world.accounted);
             }
-            controller.stored.store(self.accounted, Relaxed);
+            controller.stored.store(self.world.accounted, Relaxed);
         }
-        let delay = self.random.around(700);
-        self.later(delay, WorldEvent::Accounting);
+        let delay = self.world.random.around(700);
+        self.world.later(delay, WorldEvent::Accounting);
         Ok(())
     }
 
     /// What the replica's snapshot thread does, a step at a time.
     pub(crate) fn think_of_a_snapshot(&mut self) -> Outcome {
-        let delay = self.random.around(8_000);
-        self.later(delay, WorldEvent::Snapshot);
-        let Some(controller) = &mut self.controller else {
+        let delay = self.world.random.around(8_000);
+        self.world.later(delay, WorldEvent::Snapshot);
+        let Some(controller) = &mut self.world.controller else {
             return Ok(());
         };
-        match self.snapshot.take() {
+        match self.world.snapshot.take() {
             None => {
                 let position = controller.replica_at;
                 let mut bytes = Vec::new();
@@ -450,7 +475,7 @@ impl World {
                 invariants::invariant_a_snapshot_is_the_state(&replica, &bytes)?;
                 drop(replica);
                 let (sender, answer) = std::sync::mpsc::channel();
-                self.snapshot = Some(Snapshot::Asked { answer, bytes });
+                self.world.snapshot = Some(Snapshot::Asked { answer, bytes });
                 self.mail(ToWriter::StartSnapshot {
                     position,
                     answer: sender,
@@ -459,23 +484,23 @@ impl World {
             Some(Snapshot::Asked { answer, bytes }) => match answer.try_recv() {
                 Ok(Some(mut writer)) => {
                     let written = writer.write_all(&bytes).is_ok();
-                    self.snapshot = written.then_some(Snapshot::Written { writer });
+                    self.world.snapshot = written.then_some(Snapshot::Written { writer });
                 }
                 Ok(None) | Err(std::sync::mpsc::TryRecvError::Disconnected) => {}
                 Err(std::sync::mpsc::TryRecvError::Empty) => {
-                    self.snapshot = Some(Snapshot::Asked { answer, bytes });
+                    self.world.snapshot = Some(Snapshot::Asked { answer, bytes });
                 }
             },
             Some(Snapshot::Written { writer }) => {
-                if writer.position() > self.accounted {
-                    self.snapshot = Some(Snapshot::Written { writer });
+                if writer.position() > self.world.accounted {
+                    self.world.snapshot = Some(Snapshot::Written { writer });
                 } else {
                     let position = writer.position();
                     let finished: Option<FinishedSnapshot> = writer.finish().ok();
                     if let Some(finished) = finished {
-                        trace!(self, "snapshot at event {position}");
+                        trace!(self.world, "snapshot at event {position}");
                         self.mail(ToWriter::FinishSnapshot(finished));
-                        self.snapshot = Some(Snapshot::Reported);
+                        self.world.snapshot = Some(Snapshot::Reported);
                     }
                 }
             }

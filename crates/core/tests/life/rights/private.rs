@@ -3,9 +3,10 @@
 use super::{CALLERS, COORDINATOR, OPERATOR, OWNER, STRANGER, world_with};
 use crate::world::{World, config, target, user};
 use muster_core::policy::access::privacy::{self, JobScope};
-use muster_model::command::UserCommand;
+use muster_model::command::{JobSelection, JobTarget, JobUpdate, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
+use muster_model::job::ExitStatus;
 use muster_model::private_data::PrivateData;
 use muster_model::reservation::Reservation;
 use std::collections::BTreeSet;
@@ -47,12 +48,55 @@ fn jobs_of_others_are_seen_by_those_who_may() {
         node.jobs
     };
     assert_eq!((on(OWNER), on(STRANGER)), (vec![runs], vec![]));
-    let hold = UserCommand::Hold {
-        target: target(waits),
-        user: true,
-    };
-    let reply = w.user(STRANGER, hold);
-    assert!(!format!("{reply:?}").contains("u1000"), "{reply:?}");
+    // Nobody finds out by other requests which jobs there are.
+    let unknown = JobId(99_999);
+    for command in requests() {
+        let mut reply = |id| {
+            let reply = format!("{:?}", w.user(STRANGER, command(target(id))));
+            assert!(!reply.contains("u1000"), "{reply}");
+            reply
+                .replace(&id.to_string(), "JOB")
+                .replace(&format!("{id:?}"), "JOB")
+        };
+        let of_unknown = reply(unknown);
+        assert_eq!(reply(waits), of_unknown);
+        assert_eq!(reply(runs), of_unknown);
+    }
+}
+
+/// Requests about a job that others than its owner are refused.
+fn requests() -> Vec<fn(JobTarget) -> UserCommand> {
+    fn select(target: JobTarget, name: Option<&str>) -> JobSelection {
+        JobSelection {
+            targets: vec![target],
+            name: name.map(str::to_owned),
+            ..JobSelection::default()
+        }
+    }
+    vec![
+        |target| UserCommand::Hold { target, user: true },
+        |target| UserCommand::Release { target },
+        |target| UserCommand::Cancel {
+            selection: select(target, None),
+        },
+        |target| UserCommand::Cancel {
+            selection: select(target, Some("other")),
+        },
+        |target| UserCommand::UpdateJob {
+            target,
+            update: Box::new(JobUpdate::default()),
+        },
+        |target| UserCommand::Requeue {
+            target,
+            hold: false,
+            special_exit: false,
+            incomplete: false,
+        },
+        |target| UserCommand::EndAllocation {
+            job: target.job,
+            exit: ExitStatus::default(),
+        },
+    ]
 }
 
 #[test]

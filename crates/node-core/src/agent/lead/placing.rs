@@ -12,6 +12,7 @@ use muster_model::ids::StepNo;
 use muster_model::refusal::RefusalCode;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{StepLaunch, StepShare};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 impl LedSteps {
@@ -76,6 +77,7 @@ impl Steps {
             record,
             client: Some((waiting.conn, waiting.id)),
             unanswered: placed.len(),
+            unknown_parts: BTreeSet::new(),
             addresses: vec![String::new(); placed.len()],
             wires: vec![None; placed.len()],
             error: None,

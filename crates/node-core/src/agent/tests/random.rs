@@ -435,6 +435,10 @@ impl World {
                 }
                 AgentReply::Done
             }
+            AgentRequest::FindStep { step, .. } => match self.peer_started.contains_key(&step) {
+                true => AgentReply::Done,
+                false => AgentReply::Refused(RefusalCode::JobNotHere.into()),
+            },
             other => panic!("{other:?}"),
         };
         let answer = answers.then_some(reply).ok_or("no answer".to_owned());

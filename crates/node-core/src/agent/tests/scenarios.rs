@@ -340,7 +340,7 @@ fn requests_that_are_faster_than_the_controller_wait_for_it() {
 }
 
 /// A step of both nodes, as node 1 orders node 2 to start it.
-fn launch_for_node_2() -> StepLaunch {
+pub(super) fn launch_for_node_2() -> StepLaunch {
     StepLaunch {
         key: KEY.to_vec().into(),
         spec: step_spec(2),

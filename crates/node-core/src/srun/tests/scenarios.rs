@@ -120,6 +120,14 @@ fn a_channel_that_is_lost_leaves_the_word_to_the_agent() {
     assert_eq!(bench.exit, Some(1));
 }
 
+/// No end is reported of a task that could not be started, or whose step was ended before it was.
+#[test]
+fn a_step_of_which_a_task_has_no_end_has_not_ended_well() {
+    let mut bench = direct();
+    from_channel(&mut bench, vec![passed(), FromStepd::Closed]);
+    assert_eq!(bench.exit, Some(1));
+}
+
 #[test]
 fn a_step_that_waits_says_so_once() {
     let mut bench = Bench::begun(config(1));

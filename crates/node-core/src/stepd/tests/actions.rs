@@ -201,7 +201,7 @@ impl World {
         let has_host = has_host && !self.pids(|p| p.role == Role::Host).is_empty();
         assert!(!has_host || self.is_host_ready, "the host is not ready");
         let unprepared = self.pids(|p| p.is_held && !p.is_prepared);
-        assert_eq!(unprepared, [], "tasks are let go too early");
+        assert!(unprepared.is_empty(), "tasks are let go too early");
         self.is_barrier_open = false;
         for process in self.processes.values_mut().filter(|p| p.is_held) {
             process.is_held = false;
@@ -275,7 +275,7 @@ impl World {
         let order = self.order.take().expect("a step");
         let is_of_step = |p: &Process| matches!(p.role, Role::Task(_) | Role::Epilog(_));
         if !self.is_broken {
-            assert_eq!(self.pids(is_of_step), [], "tasks outlive the step");
+            assert!(self.pids(is_of_step).is_empty(), "tasks outlive the step");
             let has_srun = self.srun.as_ref().is_some_and(|s| s.is_greeted);
             let is_complete = self.closed_sent > 0 || (order.direct && has_srun);
             if is_complete {

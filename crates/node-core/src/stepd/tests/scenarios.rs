@@ -183,7 +183,7 @@ fn an_abort_ends_the_step_where_srun_does_not() {
         )
     };
     assert_eq!(world.has_received(failed), 1);
-    assert_eq!(world.signals, []);
+    assert!(world.signals.is_empty());
     world.later(2_000);
     assert_eq!(world.signals, [SIGCONT, SIGTERM, SIGKILL]);
     // One that is no success.
@@ -218,7 +218,7 @@ fn a_time_limit_ends_the_step() {
     let limit = StepdCommand::SetTimeLimit(Some(60));
     world.deliver(Event::Command(limit));
     world.later(59_999);
-    assert_eq!(world.signals, []);
+    assert!(world.signals.is_empty());
     world.later(1);
     assert_eq!(world.signals, [SIGCONT, SIGTERM]);
     let is_line = |m: &FromStepd| matches!(m, FromStepd::Message(line) if line.ends_with("DUE TO TIME LIMIT ***"));
@@ -489,7 +489,10 @@ fn nothing_is_lost_with_the_node_above() {
     assert!(world.has_below && world.was_started_sent);
     world.srun.as_mut().unwrap().is_gone = true;
     world.wake_up(ALL);
-    assert_eq!(world.signals, [], "srun has others to say that it goes");
+    assert!(
+        world.signals.is_empty(),
+        "srun has others to say that it goes"
+    );
     world.end_tasks(0);
     assert_eq!(world.exits.len(), 0);
     world.connect(attach(true, world.seen));
@@ -507,7 +510,7 @@ fn nothing_is_lost_with_the_node_above() {
 fn srun_that_has_come_for_a_node_above_is_not_awaited_again() {
     let mut world = World::running(in_tree());
     for is_srun in [false, true] {
-        assert_eq!(world.signals, []);
+        assert!(world.signals.is_empty());
         world.connect(attach(is_srun, world.seen));
         world.wake_up(ALL);
         world.srun.as_mut().unwrap().is_gone = true;
@@ -542,7 +545,12 @@ fn tasks_that_cannot_be_started_end_the_step() {
     world.wake_up(ALL);
     let is_line = |m: &FromStepd| matches!(m, FromStepd::Message(line) if line.contains("cannot start tasks"));
     assert_eq!(world.has_received(is_line), 1);
-    assert_eq!(world.end_of(STEP).state, JobState::Cancelled);
+    let one = ExitStatus { code: 1, signal: 0 };
+    let fails =
+        |m: &FromStepd| matches!(m, FromStepd::Failed { task: 0, exit, .. } if *exit == one);
+    assert_eq!(world.has_received(fails), 1);
+    let end = world.end_of(STEP);
+    assert_eq!((end.state, end.exit), (JobState::Failed, one));
 }
 
 impl World {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long munged may take to make a credential.
+/// How long munged, or reading the cluster's key, may take to make a credential.
 const CREDENTIAL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Connects to the controller at an address.
@@ -27,7 +27,7 @@ pub(super) async fn connect(
     let mut secret = [0; SECRET];
     sys::fill_randomly(&mut secret).context("no random numbers")?;
     let made = timeout(CREDENTIAL_PATIENCE, dialer.make_credential(dial.0, secret)).await;
-    let (scheme, credential) = made.context("no credential was made in time")??;
+    let (scheme, credential, secret) = made.context("no credential was made in time")??;
     let stream = remote::begin(tcp, (scheme, &credential, &secret), "slurmctld").await?;
     Ok(Socket::new(stream)?)
 }

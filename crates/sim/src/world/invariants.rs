@@ -353,7 +353,7 @@ pub(crate) fn invariant_nothing_outlives_its_job(
     let is_left = |kind: Kind| match kind {
         Kind::Stepd(of) => {
             // One that waits for a step has none of the job's resources, and is ending.
-            let has_step = |pid: &i32| !here.machine.stepds[pid].is_waiting();
+            let has_step = |pid: &i32| !here.machine.stepds[pid].is_idle();
             let mut stepds = here.machine.stepds.keys();
             of == run && stepds.any(|pid| here.machine.stepds[pid].run == run && has_step(pid))
         }

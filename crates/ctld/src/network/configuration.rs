@@ -1,0 +1,118 @@
+//! The configuration for hosts that have none (`SlurmctldParameters=enable_configless`). Who has a credential for that gets it, and
+//! nothing else.
+
+use anyhow::{Context as _, Result, ensure};
+use log::{info, warn};
+use muster_conf::{Config, DistributedFiles, read_from_disk};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_proto::configuration::{ConfigurationAnswer, ConfigurationFile};
+use muster_proto::frame;
+use sha2::{Digest as _, Sha256};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Semaphore;
+
+/// Hosts that are given it at the same time.
+const GIVEN_MAX: usize = 256;
+/// Bytes of all files.
+const BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
+/// How long one may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the controller gives, of the latest configuration that it has taken.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenConfiguration {
+    /// The answer, encoded; none if the configuration is not given to others.
+    answer: Arc<RwLock<Option<Arc<[u8]>>>>,
+    turns: Arc<Semaphore>,
+}
+
+impl Default for GivenConfiguration {
+    fn default() -> GivenConfiguration {
+        GivenConfiguration {
+            answer: Arc::default(),
+            turns: Arc::new(Semaphore::new(GIVEN_MAX)),
+        }
+    }
+}
+
+impl GivenConfiguration {
+    /// From now on this is given.
+    pub(crate) fn set(&self, answer: Option<Arc<[u8]>>) {
+        *self.answer.write().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    /// Whether a user may have it: root, for whom daemons on other hosts ask, and the controller's own.
+    pub(super) fn check(&self, uid: u32) -> Result<(), String> {
+        let own = nix::unistd::geteuid().as_raw();
+        if uid != 0 && uid != own {
+            return Err(format!(
+                "uid {uid} may not have the configuration: root asks for it, or SlurmUser"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Says it, at the end of a connection, and closes that.
+    pub(super) fn give(&self, stream: UnixStream) -> Result<(), String> {
+        let turn = Arc::clone(&self.turns).try_acquire_owned();
+        let turn = turn.map_err(|_| {
+            format!("{GIVEN_MAX} hosts get the configuration at this moment: try again")
+        })?;
+        let mut stream = tokio::net::UnixStream::from_std(stream).map_err(|e| e.to_string())?;
+        let answer = self.answer.read().unwrap_or_else(PoisonError::into_inner);
+        let answer = answer.clone().unwrap_or_else(|| {
+            let why = "this controller gives nobody its configuration: add enable_configless to SlurmctldParameters";
+            frame::encode(&ConfigurationAnswer::Refused(why.to_owned())).into()
+        });
+        tokio::task::spawn_local(async move {
+            let said = tokio::time::timeout(PATIENCE, stream.write_all(&answer)).await;
+            if !matches!(said, Ok(Ok(()))) {
+                info!("a host did not take the configuration that it asked for");
+            }
+            drop(turn);
+        });
+        Ok(())
+    }
+}
+
+/// What is given of a configuration: its files, encoded; none if it does not say that others are given them.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn read_given(conf: &Path, config: &Config) -> Result<Option<Arc<[u8]>>> {
+    if !config.gives_configuration() {
+        return Ok(None);
+    }
+    let found = DistributedFiles::read(conf, &read_from_disk)
+        .context("the configuration for other hosts cannot be read")?;
+    for path in &found.left_out {
+        warn!(
+            "other hosts do not get {}, which slurm.conf includes: it is not in the directory of slurm.conf",
+            path.display()
+        );
+    }
+    let bytes: usize = found.files.iter().map(|file| file.bytes.len()).sum();
+    ensure!(
+        bytes <= BYTES_MAX,
+        "the files have {} MiB together, and the most is {} MiB",
+        bytes >> 20,
+        BYTES_MAX >> 20
+    );
+    let files = found.files.into_iter().map(|file| ConfigurationFile {
+        name: file.name,
+        bytes: file.bytes.into(),
+        is_program: file.is_program,
+    });
+    let answer = ConfigurationAnswer::Files(files.collect());
+    Ok(Some(frame::encode(&answer).into()))
+}
+
+/// By what hosts see that they are given another one.
+pub(crate) fn version_of(given: &[u8]) -> String {
+    let digest = Sha256::digest(given);
+    digest[..8].iter().map(|b| format!("{b:02x}")).collect()
+}

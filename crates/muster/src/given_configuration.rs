@@ -1,0 +1,371 @@
+//! The configuration of a host that has no files of its own: a controller gives it (`SlurmctldParameters=enable_configless`), and it is
+//! kept in `/run/slurm/conf`, where commands look for it as well. Which version is there is said by one link, so that nobody reads
+//! files of two.
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use muster_channel::Purpose;
+use muster_conf::{Authentication, DEFAULT_PATH, plain_name};
+use muster_proto::configuration::{ConfigurationAnswer, ConfigurationFile};
+use muster_proto::frame;
+use muster_proto::hello::{ChannelAnswer, ChannelHello};
+use muster_proto::version::Versions;
+use muster_trust::proof::{self, Ask};
+use nix::unistd::User;
+use sha2::{Digest, Sha256};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// Where it is kept.
+const DIRECTORY: &str = "/run/slurm";
+/// The link to the version that counts.
+const LINK: &str = "conf";
+/// How long a server may take to accept a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long the controller may take to verify the credential, and to say each part of the configuration.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// How long a daemon tries to get it.
+const TRY_MAX: Duration = Duration::from_secs(60);
+/// The first pause between two attempts, which doubles.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Exit status where the same may succeed later.
+const LATER: u8 = 75;
+/// `SlurmctldPort` where nothing is said.
+const PORT: u16 = 6817;
+
+/// Why there is none.
+enum Failure {
+    /// The same may succeed later.
+    Later(anyhow::Error),
+    /// It will not.
+    Final(anyhow::Error),
+}
+
+/// Gets the configuration from one of these servers, and waits for one for a while. Gives the path of slurm.conf.
+///
+/// libmunge, which speaks to munged, has no business in a daemon of root's: a process of its own gets it.
+///
+/// # Errors
+/// None gives it.
+pub(crate) fn get(servers: &str, user: Option<&str>) -> Result<PathBuf> {
+    let directory = directory();
+    let until = Instant::now() + TRY_MAX;
+    let mut pause = PAUSE;
+    loop {
+        let mut fetch = Command::new("/proc/self/exe");
+        let words = command(servers, user);
+        let status = fetch
+            .arg0(&words[0])
+            .args(&words[1..])
+            .env_clear()
+            .status()
+            .context("cannot start a process")?;
+        match status.code() {
+            Some(0) => return Ok(directory.join(LINK).join("slurm.conf")),
+            Some(code) if code == i32::from(LATER) && Instant::now() + pause < until => {
+                complain!("slurmd: trying again in {} s", pause.as_secs());
+                std::thread::sleep(pause);
+                pause *= 2;
+            }
+            _ => bail!("there is no configuration: {servers} did not give it"),
+        }
+    }
+}
+
+/// The command line, its name first, by which this program gets it.
+pub(crate) fn command(servers: &str, user: Option<&str>) -> Vec<String> {
+    let directory = directory().display().to_string();
+    let words = ["muster", "config", "fetch", servers, &directory];
+    let words = words.into_iter().chain(user);
+    words.map(str::to_owned).collect()
+}
+
+fn directory() -> PathBuf {
+    // systemd's RuntimeDirectory= may name several.
+    let named = std::env::var("RUNTIME_DIRECTORY").unwrap_or_default();
+    match named.split(':').next() {
+        Some(first) if first.starts_with('/') => PathBuf::from(first),
+        _ => PathBuf::from(DIRECTORY),
+    }
+}
+
+/// `muster config fetch SERVER[,...] DIRECTORY [USER]`.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    let (servers, directory, user) = match args {
+        [servers, directory] => (servers, directory, None),
+        [servers, directory, user] => (servers, directory, Some(user.as_str())),
+        _ => {
+            complain!("usage: muster config fetch HOST[:PORT][,...] DIRECTORY [USER]");
+            return ExitCode::from(1);
+        }
+    };
+    match fetch(servers, Path::new(directory), user) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Later(e)) => {
+            complain!("muster: {e:#}");
+            ExitCode::from(LATER)
+        }
+        Err(Failure::Final(e)) => {
+            complain!("muster: {e:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn fetch(servers: &str, directory: &Path, user: Option<&str>) -> Result<(), Failure> {
+    let receiver = receiver(user).map_err(Failure::Final)?;
+    let mut last = Failure::Final(anyhow!("no server is named"));
+    for server in servers.split(',').map(str::trim).filter(|s| !s.is_empty()) {
+        match ask(server, &receiver) {
+            Ok(files) => return keep(directory, &files, &receiver).map_err(Failure::Final),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+/// The controller's user, for whom the credential is: nobody else can read it, and answer in the controller's place.
+fn receiver(name: Option<&str>) -> Result<User> {
+    let find = |name: &str| match name.parse() {
+        Ok(uid) => User::from_uid(nix::unistd::Uid::from_raw(uid)),
+        Err(_) => User::from_name(name),
+    };
+    let found = match name {
+        Some(name) => find(name).context("accounts cannot be looked up")?,
+        None => find("slurm").ok().flatten().or(find("root")?),
+    };
+    found.with_context(|| format!("this host has no account '{}'", name.unwrap_or("root")))
+}
+
+/// A server as it is written: `host`, `host:port`, `[address]:port`, or an address of IPv6.
+fn place(server: &str) -> Result<(&str, u16)> {
+    let (host, port) = match server.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').context("']' is missing")?;
+            (host, port.strip_prefix(':'))
+        }
+        None => match server.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (server, None),
+        },
+    };
+    let port = port.map_or(Ok(PORT), str::parse);
+    Ok((host, port.context("the port is no number")?))
+}
+
+fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure> {
+    let (host, port) = place(server)
+        .with_context(|| format!("'{server}' is no HOST[:PORT]"))
+        .map_err(Failure::Final)?;
+    let tcp = dial(host, port)
+        .with_context(|| format!("cannot reach {server}"))
+        .map_err(Failure::Later)?;
+    let proof = proof::make(
+        &authentication(),
+        &Ask {
+            cluster: "",
+            purpose: Purpose::Configuration,
+            receiver_uid: receiver.uid.as_raw(),
+        },
+    );
+    let proof = proof
+        .context("no credential could be made")
+        .map_err(Failure::Later)?;
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let hello = frame::encode(&ChannelHello {
+        greeting: Versions::CLUSTER.greeting(),
+        host: host.to_string_lossy().into_owned(),
+    });
+    let hello = hello.get(4..).unwrap_or_default();
+    let parts = (proof.scheme, proof.credential.as_slice(), &proof.secret);
+    let connected = muster_channel::connect(tcp, parts, hello, ANSWER_MAX).map_err(|e| {
+        let is_refusal = e.kind() == io::ErrorKind::PermissionDenied;
+        let name = &receiver.name;
+        let why = anyhow!(e).context(format!(
+            "{server} gives no configuration (its SlurmUser is taken to be {name}; --conf-user names another)"
+        ));
+        match is_refusal {
+            true => Failure::Final(why),
+            false => Failure::Later(why),
+        }
+    })?;
+    let answer: ChannelAnswer = frame::decode(&connected.answer)
+        .map_err(|e| Failure::Final(anyhow!("{server}: its greeting cannot be read: {e}")))?;
+    Versions::CLUSTER
+        .check(&answer.greeting, "slurmctld", "this program")
+        .map_err(|refusal| Failure::Final(anyhow!("{server}: {}", refusal.detail)))?;
+    let mut stream = connected.stream;
+    let read = stream
+        .set_read_timeout(Some(ANSWER_MAX))
+        .and_then(|()| frame::read(&mut stream));
+    match read {
+        Ok(ConfigurationAnswer::Files(files)) => Ok(files),
+        Ok(ConfigurationAnswer::Refused(why)) => Err(Failure::Final(anyhow!("{server}: {why}"))),
+        Err(e) => Err(Failure::Later(
+            anyhow!(e).context(format!("{server} did not say its configuration")),
+        )),
+    }
+}
+
+/// How this host proves who it is: by the key of auth/slurm if it has one, else by munge.
+fn authentication() -> Authentication {
+    let conf = Path::new(DEFAULT_PATH);
+    let has = |name: &str| conf.with_file_name(name).exists();
+    let has_key = has("slurm.jwks") || has("slurm.key");
+    Authentication::parse(has_key.then_some("auth/slurm"), None, conf)
+}
+
+fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
+            Ok(tcp) => return Ok(tcp),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+/// Writes the files into a directory of their own, checks them, and has the link lead there.
+fn keep(directory: &Path, files: &[ConfigurationFile], receiver: &User) -> Result<()> {
+    let mut digest = Sha256::new();
+    for file in files {
+        digest.update((file.name.len() as u64).to_be_bytes());
+        digest.update(&file.name);
+        digest.update((file.bytes.len() as u64).to_be_bytes());
+        digest.update(file.bytes.as_slice());
+        digest.update([u8::from(file.is_program)]);
+    }
+    let digest = digest.finalize();
+    let version: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    let name = format!("{LINK}.{version}");
+    let target = directory.join(&name);
+    make_directory(directory)?;
+    let before = fs::read_link(directory.join(LINK)).ok();
+    if before.as_deref() == Some(Path::new(&name)) {
+        return Ok(());
+    }
+    // What an attempt has left that was cut off.
+    let _ = fs::remove_dir_all(&target);
+    for file in files {
+        write(&target, file).with_context(|| format!("{} cannot be kept", file.name))?;
+    }
+    check(&target.join("slurm.conf"), receiver).inspect_err(|_| {
+        let _ = fs::remove_dir_all(&target);
+    })?;
+    let new = directory.join("conf.new");
+    let _ = fs::remove_file(&new);
+    symlink(&name, &new)?;
+    fs::rename(&new, directory.join(LINK))
+        .with_context(|| format!("{} is no link", directory.join(LINK).display()))?;
+    // A program that reads the version before goes on.
+    for entry in fs::read_dir(directory)?.flatten() {
+        let old = entry.file_name();
+        let is_version = old.as_encoded_bytes().starts_with(b"conf.");
+        if is_version && *old != *name && before.as_deref() != Some(Path::new(&old)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Who could answer is whom the credential was for: a configuration of another's is somebody else's.
+fn check(conf: &Path, receiver: &User) -> Result<()> {
+    ensure!(conf.exists(), "there is no slurm.conf in the answer");
+    let (config, _) = muster_conf::load(conf);
+    let name = &config.slurm_user;
+    let user = User::from_name(name).ok().flatten();
+    let uid = user.map(|user| user.uid.as_raw()).or(name.parse().ok());
+    ensure!(
+        uid == Some(receiver.uid.as_raw()),
+        "the configuration has SlurmUser={name}, and was asked for from {}: see that the account is the same on this host, and \
+         give --conf-user={name}",
+        receiver.name
+    );
+    Ok(())
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o755).create(path)
+}
+
+fn write(target: &Path, file: &ConfigurationFile) -> Result<()> {
+    let name = plain_name(Path::new(&file.name)).context("its name leads out of the directory")?;
+    let path = target.join(name);
+    make_directory(path.parent().unwrap_or(target))?;
+    let mode = if file.is_program { 0o755 } else { 0o644 };
+    let mut open = OpenOptions::new();
+    let mut written = open.write(true).create_new(true).mode(mode).open(&path)?;
+    written.write_all(file.bytes.as_slice())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_a_host_with_a_port() {
+        for (text, host, port) in [
+            ("ctl", "ctl", PORT),
+            ("ctl:7000", "ctl", 7000),
+            ("10.0.0.1:7000", "10.0.0.1", 7000),
+            ("[fd00::1]:7000", "fd00::1", 7000),
+            ("[fd00::1]", "fd00::1", PORT),
+            ("fd00::1", "fd00::1", PORT),
+        ] {
+            assert_eq!(place(text).unwrap(), (host, port), "{text}");
+        }
+        for text in ["ctl:x", "[fd00::1", "ctl:70000"] {
+            assert!(place(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn one_version_counts_and_the_one_before_stays() {
+        let dir = std::env::temp_dir().join(format!("muster-given.{}", std::process::id()));
+        let own = User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
+        let file = |name: &str, text: String| ConfigurationFile {
+            name: name.to_owned(),
+            bytes: text.into_bytes().into(),
+            is_program: false,
+        };
+        let conf = |cluster: &str| {
+            let user = &own.name;
+            file(
+                "slurm.conf",
+                format!("ClusterName={cluster}\nSlurmUser={user}\n"),
+            )
+        };
+        for cluster in ["a", "b", "b", "c"] {
+            keep(
+                &dir,
+                &[conf(cluster), file("x/y.conf", String::new())],
+                &own,
+            )
+            .unwrap();
+            let text = fs::read_to_string(dir.join("conf/slurm.conf")).unwrap();
+            assert!(text.contains(&format!("ClusterName={cluster}\n")));
+            assert!(dir.join("conf/x/y.conf").exists());
+        }
+        // The link, and two versions.
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 3);
+        let other = file("slurm.conf", "SlurmUser=54321\n".to_owned());
+        let refused = keep(&dir, &[other], &own).unwrap_err().to_string();
+        assert!(refused.contains("SlurmUser=54321"), "{refused}");
+        let out = file("../slurm.conf", String::new());
+        assert!(keep(&dir, &[out], &own).is_err());
+        assert!(
+            fs::read_to_string(dir.join("conf/slurm.conf"))
+                .unwrap()
+                .contains("=c\n")
+        );
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

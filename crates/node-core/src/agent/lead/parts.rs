@@ -1,0 +1,124 @@
+//! Nodes of a step that an earlier life of the agent began: whether they have their parts of it. That agent may have been lost
+//! before all of them were asked to start one, and a part that never was does not end. Nodes say so later than they start a part
+//! if that request is still on its way to them; such a part ends by itself, as srun does not come.
+
+use super::super::state::AgentState;
+use super::super::steps::Steps;
+use super::{LedSteps, StepKey};
+use crate::agent::Timer;
+use crate::agent::node_steps::{NodeSteps, PartPresence};
+use crate::messages::JobAttempt;
+use minicbor::bytes::ByteVec;
+use muster_model::ids::StepNo;
+use muster_model::job::StepEnd;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_proto::step::AgentReply;
+
+/// How long the lead waits before it asks again a node that does not answer or does not know yet, milliseconds.
+const FIND_AGAIN_MS: u64 = 5_000;
+
+impl LedSteps {
+    /// Steps of a job of whose parts it is not known whether they are there.
+    pub(super) fn with_unknown_parts(&self, run: JobAttempt) -> Vec<StepKey> {
+        let of_job = self.placed.range((run.job, StepNo(0))..);
+        let of_job = of_job.take_while(|((job, _), _)| *job == run.job);
+        let unknown = of_job.filter(|(_, step)| !step.unknown_parts.is_empty());
+        unknown.map(|(key, _)| *key).collect()
+    }
+
+    /// A node has said whether it has its part of a step, or has not answered, and is asked again. The end of a part that is not
+    /// there.
+    pub(in crate::agent) fn part_found(
+        &mut self,
+        state: &mut AgentState,
+        key: StepKey,
+        position: u32,
+        answer: Result<AgentReply, String>,
+    ) -> Option<(u32, StepEnd)> {
+        match answer {
+            Ok(AgentReply::Done) => None,
+            Ok(AgentReply::Refused(refusal)) if refusal.code == RefusalCode::JobNotHere => {
+                Some((position, StepEnd::never_ran(state.now.wall)))
+            }
+            Ok(_) | Err(_) => {
+                let step = self.placed.get_mut(&key)?;
+                if step.unknown_parts.is_empty() {
+                    let timer = Timer::FindParts(key.0, key.1);
+                    state.out.set_timer(timer, FIND_AGAIN_MS);
+                }
+                step.unknown_parts.insert(position);
+                None
+            }
+        }
+    }
+}
+
+impl Steps {
+    /// Asks for the parts of a step of which it is not known whether they are there.
+    pub(in crate::agent) fn find_parts(&mut self, state: &mut AgentState, key: StepKey) {
+        let Some(step) = self.led.placed.get_mut(&key) else {
+            return;
+        };
+        let run = step.run;
+        let Some(grant) = state.jobs.get(run).and_then(|job| job.grant.clone()) else {
+            return;
+        };
+        let nodes: Vec<(u32, usize)> = std::mem::take(&mut step.unknown_parts)
+            .into_iter()
+            // A node that the job gave up ends all that it has of the job.
+            .filter_map(|position| {
+                let node = step.record.nodes.get(position as usize)?;
+                Some((position, node.position(&grant.alloc)?))
+            })
+            .collect();
+        let mut ends = Vec::new();
+        for (position, node) in nodes {
+            if node == 0 {
+                let reply = part_reply(self.node_steps.find(key, run));
+                ends.extend(self.led.part_found(state, key, position, Ok(reply)));
+            } else if let Some(address) = grant.addresses.get(node) {
+                let node = (position, address.clone());
+                self.tree
+                    .ask_for_part(&mut state.out, key, node, &grant.key);
+            }
+        }
+        if !ends.is_empty() {
+            self.nodes_ended(state, key, ends);
+        }
+    }
+}
+
+impl NodeSteps {
+    /// The lead's question whether this node has a part of a step.
+    pub(in crate::agent) fn find_part(
+        &self,
+        state: &AgentState,
+        key: StepKey,
+        job_key: &ByteVec,
+    ) -> AgentReply {
+        if !state.is_synced {
+            return part_reply(PartPresence::Unsettled);
+        }
+        match state.jobs.with_key(key.0, job_key) {
+            Some((run, _)) => part_reply(self.find(key, run)),
+            None if state.jobs.latest(key.0).is_some() => {
+                AgentReply::Refused(RefusalCode::AccessDenied.into())
+            }
+            // The controller may not have said yet that this node has the job.
+            None if self.waits_for_job(key.0) => part_reply(PartPresence::Unsettled),
+            None => part_reply(PartPresence::Absent),
+        }
+    }
+}
+
+/// What a node answers.
+fn part_reply(presence: PartPresence) -> AgentReply {
+    match presence {
+        PartPresence::Here => AgentReply::Done,
+        PartPresence::Unsettled => AgentReply::Refused(RefusalCode::Busy.into()),
+        PartPresence::Absent => {
+            let detail = "no part of the step is here";
+            AgentReply::Refused(Refusal::new(RefusalCode::JobNotHere, detail))
+        }
+    }
+}

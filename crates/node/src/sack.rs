@@ -1,0 +1,162 @@
+//! A process of slurmd's that has the cluster's key of auth/slurm and makes tokens with it for the users of this host
+//! ([`muster_trust::sack`]), and does nothing else. It runs as the supervisor's user, root, since the key is root's or that of
+//! `SlurmUser`; it is a process of its own, since users speak with it, and the supervisor has the node's processes.
+
+use crate::failure;
+use crate::options::AgentOptions;
+use crate::role::{self, SACK_NAME, Start};
+use crate::{sys, syscall_filter};
+use anyhow::Context as _;
+use minicbor::{Decode, Encode};
+use muster_conf::{AuthMethod, Authentication};
+use muster_node_core::messages::User;
+use muster_trust::sack::{SackServer, SackSettings, SackSocket, own_socket};
+use muster_trust::slurm_key::KeyFiles;
+use nix::unistd::{getegid, geteuid};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// A process that lived less is not started again.
+const LIFE_MIN: Duration = Duration::from_secs(10);
+
+/// What it is to do.
+#[derive(Debug, Encode, Decode)]
+struct Order {
+    #[n(0)]
+    cluster: String,
+    #[n(1)]
+    key_dir: PathBuf,
+    #[n(2)]
+    slurm_uid: u32,
+    #[n(3)]
+    ttl_s: Option<u32>,
+    #[n(4)]
+    socket: PathBuf,
+}
+
+/// The process, as the supervisor knows it.
+pub(crate) struct SackProcess {
+    order: Vec<u8>,
+    pid: Option<i32>,
+    began: Instant,
+}
+
+impl SackProcess {
+    /// Starts it, if users of this host need tokens: the controller is on another host, and the key is not everybody's.
+    pub(crate) fn start(options: &AgentOptions) -> io::Result<Option<SackProcess>> {
+        let network = &options.network;
+        let (kind, info) = (network.auth_type.as_deref(), network.auth_info.as_deref());
+        let authentication = Authentication::parse(kind, info, &network.key_dir);
+        let is_needed = authentication.method == AuthMethod::Slurm
+            && !network.controllers.is_empty()
+            && geteuid().is_root();
+        if !is_needed {
+            return Ok(None);
+        }
+        let order = Order {
+            cluster: options.cluster.clone(),
+            key_dir: authentication.key_dir,
+            slurm_uid: network.receiver_uid,
+            ttl_s: authentication.ttl_s,
+            socket: own_socket(false),
+        };
+        let mut process = SackProcess {
+            order: minicbor::to_vec(&order).map_err(io::Error::other)?,
+            pid: None,
+            began: Instant::now(),
+        };
+        process.execute()?;
+        Ok(Some(process))
+    }
+
+    fn execute(&mut self) -> io::Result<()> {
+        let start = Start {
+            words: &[SACK_NAME],
+            environment: Vec::new(),
+            user: &User {
+                uid: geteuid().as_raw(),
+                gid: getegid().as_raw(),
+                ..User::default()
+            },
+            order: self.order.clone(),
+            errors: Some(libc::STDERR_FILENO),
+            kept: Vec::new(),
+            outlives: false,
+        };
+        let pid = start.start()?;
+        self.began = Instant::now();
+        self.pid = Some(pid);
+        log::info!("tokens of auth/slurm are made by process {pid}");
+        Ok(())
+    }
+
+    /// Starts it again, if it is the process that has ended.
+    pub(crate) fn ended(&mut self, pid: i32) {
+        if self.pid != Some(pid) {
+            return;
+        }
+        self.pid = None;
+        if self.began.elapsed() < LIFE_MIN {
+            log::error!(
+                "the process that makes tokens of auth/slurm for users of this host has ended, and is not started again: \
+                 commands here need it; restart slurmd"
+            );
+            return;
+        }
+        log::error!("the process that makes tokens of auth/slurm has ended; another is started");
+        if let Err(e) = self.execute() {
+            log::error!("it cannot be started: {e}");
+        }
+    }
+}
+
+/// Runs as that process.
+pub fn sack_main() -> ExitCode {
+    failure::end_on_panic();
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{SACK_NAME}: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
+    sys::set_undumpable().context("this process cannot be protected from others")?;
+    let order: Order = minicbor::decode(&role::read_order()?).context("its order")?;
+    let place = order.socket.display().to_string();
+    // Another node of this host, or a sackd, may serve the users.
+    let socket = SackSocket::open(&order.socket)
+        .with_context(|| format!("the socket {place} cannot be made"))?;
+    let settings = SackSettings {
+        cluster: order.cluster,
+        files: KeyFiles::of_directory(&order.key_dir),
+        slurm_uid: order.slurm_uid,
+        ttl_s: order.ttl_s,
+        log: |line| eprintln!("{SACK_NAME}: {line}"),
+    };
+    serve(SackServer::new(settings, socket), never()?)
+}
+
+/// Serves users until something comes by `until`.
+///
+/// # Errors
+/// The socket is broken.
+pub fn serve(mut server: SackServer, until: OwnedFd) -> anyhow::Result<()> {
+    if let Err(e) = syscall_filter::apply() {
+        eprintln!("there is no filter of system calls: {e:#}");
+    }
+    while server.serve_once(until.as_fd())? {}
+    Ok(())
+}
+
+/// By this, nothing comes.
+fn never() -> io::Result<OwnedFd> {
+    let (reader, writer) = nix::unistd::pipe()?;
+    std::mem::forget(writer);
+    Ok(reader)
+}

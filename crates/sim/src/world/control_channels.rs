@@ -1,0 +1,77 @@
+//! Control channels of step daemons: socket pairs of which agent or launcher have the upper end.
+
+use super::machines::Machines;
+use super::nodes::NodeEvent;
+use crate::node::{AgentInput, ChannelId, Down};
+
+impl Machines<'_> {
+    /// A channel has something for a step daemon.
+    pub(super) fn wake_stepd_of(&mut self, node: usize, channel: ChannelId) {
+        let channels = &self.world.nodes[node].machine.channels;
+        if let Some(pid) = channels.get(&channel).and_then(|c| c.stepd) {
+            let delay = self.world.hop();
+            self.world
+                .machine_later(delay, node, NodeEvent::StepdWakes(pid));
+        }
+    }
+
+    /// Agent or launcher closes its end.
+    pub(super) fn close_upper(&mut self, node: usize, channel: ChannelId) {
+        let channels = &mut self.world.nodes[node].machine.channels;
+        let Some(open) = channels.get_mut(&channel) else {
+            return;
+        };
+        open.is_upper_closed = true;
+        // What was not read is lost.
+        open.up.clear();
+        match open.is_lower_closed {
+            true => drop(channels.remove(&channel)),
+            false => self.wake_stepd_of(node, channel),
+        }
+    }
+
+    /// The daemon's end is closed, by the daemon or by who has it.
+    pub(super) fn close_lower(&mut self, node: usize, channel: ChannelId) {
+        let channels = &mut self.world.nodes[node].machine.channels;
+        let Some(open) = channels.get_mut(&channel) else {
+            return;
+        };
+        open.is_lower_closed = true;
+        let down = std::mem::take(&mut open.down);
+        match open.is_upper_closed {
+            true => drop(channels.remove(&channel)),
+            false => self.wake_upper(node, channel),
+        }
+        for down in down {
+            self.drop_down(node, down);
+        }
+    }
+
+    /// What was sent to a daemon is lost, and descriptors that came with it are closed.
+    pub(super) fn drop_down(&mut self, node: usize, down: Down) {
+        match down {
+            Down::Command(_, agent) => {
+                if let Some(agent) = agent {
+                    self.close_lower(node, agent);
+                }
+            }
+            Down::Streams(link) => self.world.step_network().release(link),
+        }
+    }
+
+    /// Something is to be read at the upper end of a channel.
+    pub(super) fn wake_upper(&mut self, node: usize, channel: ChannelId) {
+        let agent = self.world.nodes[node].agent.as_ref();
+        let of_agent = agent.and_then(|a| {
+            let mut all = a.stepds.iter();
+            all.find(|(_, of)| **of == channel).map(|(id, _)| *id)
+        });
+        match of_agent {
+            Some(stepd) => self
+                .world
+                .agents()
+                .take(node, AgentInput::StepdReadable(stepd)),
+            None => self.world.launchers().wake_soon(node),
+        }
+    }
+}
