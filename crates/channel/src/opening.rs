@@ -22,12 +22,14 @@ pub enum Scheme {
     Munge,
     /// A token of auth/slurm; the secret follows from it and the cluster's key.
     Slurm,
+    /// The token of a user without its signature, from which the secret follows.
+    Jwt,
     /// The number of a job; the secret follows from the job's key.
     Job,
 }
 
 impl Scheme {
-    const ALL: [Scheme; 3] = [Scheme::Munge, Scheme::Slurm, Scheme::Job];
+    const ALL: [Scheme; 4] = [Scheme::Munge, Scheme::Slurm, Scheme::Job, Scheme::Jwt];
 
     /// Its number in the protocol.
     pub fn number(self) -> u8 {
@@ -35,6 +37,7 @@ impl Scheme {
             Scheme::Munge => 1,
             Scheme::Slurm => 2,
             Scheme::Job => 3,
+            Scheme::Jwt => 4,
         }
     }
 
@@ -52,6 +55,7 @@ impl fmt::Display for Scheme {
             Scheme::Munge => "munge",
             Scheme::Slurm => "auth/slurm",
             Scheme::Job => "job key",
+            Scheme::Jwt => "auth/jwt",
         })
     }
 }

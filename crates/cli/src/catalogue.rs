@@ -7,7 +7,7 @@ use crate::options::{Arg, Spec, Status};
 use crate::sacct::fields as sacct_fields;
 use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
-use crate::{sacct, sacctmgr, sdiag, sinfo, sprio, squeue, sreport, sshare, sstat, why};
+use crate::{sacct, sacctmgr, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat, why};
 use muster_conf::options::{self as submission, Command as Submission};
 
 /// A command.
@@ -110,7 +110,14 @@ pub fn commands() -> Vec<Command> {
     ));
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
-    for spec in [&sprio::SPRIO, &sreport::SPEC, &sshare::SPEC, &sstat::SPEC] {
+    let others = [
+        &seff::SPEC,
+        &sprio::SPRIO,
+        &sreport::SPEC,
+        &sshare::SPEC,
+        &sstat::SPEC,
+    ];
+    for spec in others {
         all.push(of_spec(spec, Vec::new()));
     }
     all.push(of_spec(&sacctmgr::SPEC, sacctmgr_lists()));

@@ -53,6 +53,16 @@ pub enum ConnectError {
     Refused(#[from] Refusal),
 }
 
+/// The variable with a user's token.
+pub const TOKEN_VARIABLE: &str = "SLURM_JWT";
+
+/// The token by which commands connect as its user, also on the controller's host.
+pub(crate) fn own_token() -> Option<String> {
+    std::env::var(TOKEN_VARIABLE)
+        .ok()
+        .filter(|token| !token.is_empty())
+}
+
 /// Bytes that are read ahead: the list of most users' own jobs is shorter.
 const AHEAD: usize = 4 << 10;
 
@@ -86,22 +96,30 @@ impl Client {
     /// [`ConnectError::Config`] or [`ConnectError::Unreachable`].
     pub fn connect_to(conf: &Path) -> Result<Client, ConnectError> {
         let endpoint = endpoint::read(conf).map_err(ConnectError::Config)?;
+        if let Some(token) = own_token() {
+            let stream = remote::connect(&endpoint, Some(&token))?;
+            return Ok(Client::of(stream, endpoint));
+        }
         let stream = match UnixStream::connect(&endpoint.socket) {
             Ok(stream) => stream,
-            Err(e) if is_remote(&endpoint, &e) => remote::connect(&endpoint)?,
+            Err(e) if is_remote(&endpoint, &e) => remote::connect(&endpoint, None)?,
             Err(source) => {
                 let socket = endpoint.socket.display().to_string();
                 return Err(ConnectError::Unreachable { socket, source });
             }
         };
-        Ok(Client {
+        Ok(Client::of(stream, endpoint))
+    }
+
+    fn of(stream: UnixStream, endpoint: Endpoint) -> Client {
+        Client {
             stream,
             bytes: Vec::new(),
             taken: 0,
             ahead: 0,
             specs: SpecTable::default(),
             endpoint,
-        })
+        }
     }
 
     /// Like [`Client::connect`], but keeps trying while a controller restarts. Used where nothing can be lost by

@@ -15,6 +15,7 @@ mod sbatch;
 mod scancel;
 mod scontrol;
 mod sdiag;
+mod seff;
 mod sinfo;
 mod sprio;
 mod squeue;
@@ -36,7 +37,7 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 14] = [
+const COMMANDS: [(&str, Main); 15] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
@@ -49,6 +50,7 @@ const COMMANDS: [(&str, Main); 14] = [
     ("sdiag", |args| listing::report(sdiag::run(args))),
     ("sprio", |args| listing::report(sprio::run(args))),
     ("sreport", |args| listing::report(sreport::run(args))),
+    ("seff", |args| listing::report(seff::run(args))),
     ("sshare", |args| listing::report(sshare::run(args))),
     ("sstat", |args| listing::report(sstat::run(args))),
 ];

@@ -497,4 +497,4 @@ pub(crate) fn cell(out: &mut String, start: usize, width: i32) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,6 +8,7 @@ mod running;
 mod service;
 pub(crate) mod show;
 pub(crate) mod table;
+mod token;
 pub(crate) mod update;
 pub(crate) mod update_job;
 
@@ -206,6 +207,7 @@ impl Session {
             "listpids" => self.list_processes(rest),
             "pidinfo" => self.process_info(&rest[0]),
             "notify" => self.notify(rest),
+            "token" => token::print(self, rest),
             "setdebug" => self.set_debug(&rest[0], rest.get(1)),
             _ => self.service(name, rest),
         }

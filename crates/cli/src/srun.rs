@@ -12,7 +12,7 @@ mod request;
 mod stdio_passing;
 mod terminal;
 
-use crate::connect::{Client, ConnectError, unexpected};
+use crate::connect::{Client, ConnectError, TOKEN_VARIABLE, own_token, unexpected};
 use crate::process;
 use crate::say;
 use crate::submit::holder::{Holder, NotGranted};
@@ -46,6 +46,12 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let mut lines = line::read_in(Command::Srun, args, het::variable)?;
     let say = lines[0].say;
+    if own_token().is_some() {
+        let text = format!(
+            "{TOKEN_VARIABLE} is set, and steps cannot be run by a token: unset it, or use sbatch"
+        );
+        return Err(say.fatal(&text));
+    }
     if lines[0].chosen.value("mpi") == Some("list") {
         say::stdout(&mpi_kinds());
         return Ok(ExitCode::SUCCESS);

@@ -63,7 +63,49 @@ impl Authentication {
     }
 }
 
+/// `AuthAltTypes=auth/jwt` with its options: tokens by which commands connect as a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserTokenSettings {
+    /// `jwt_key=`: the key, else `jwt_hs256.key` in `StateSaveLocation`.
+    pub key: PathBuf,
+    /// `jwks=` is given: keys of others.
+    pub has_jwks: bool,
+    /// `max_token_lifespan=`: for how long ordinary users' tokens may be good, seconds.
+    pub max_lifespan_s: Option<u32>,
+    /// `disable_token_creation`: only root and `SlurmUser` make tokens.
+    pub is_creation_disabled: bool,
+}
+
+impl UserTokenSettings {
+    fn parse(alt_parameters: Option<&str>, state_save_location: &Path) -> UserTokenSettings {
+        let mut found = UserTokenSettings {
+            key: state_save_location.join("jwt_hs256.key"),
+            ..UserTokenSettings::default()
+        };
+        for option in alt_parameters.unwrap_or("").split(',') {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            match key.trim().to_ascii_lowercase().as_str() {
+                "jwt_key" => found.key = PathBuf::from(value),
+                "jwks" => found.has_jwks = true,
+                "max_token_lifespan" => found.max_lifespan_s = value.parse().ok(),
+                "disable_token_creation" => found.is_creation_disabled = true,
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
 impl Config {
+    /// `AuthAltTypes=auth/jwt` with its options; none if there are no such tokens.
+    pub fn user_tokens(&self) -> Option<UserTokenSettings> {
+        let mut types = self.text("AuthAltTypes").unwrap_or("").split(',');
+        let jwt = ["auth/jwt", "jwt"];
+        let has_jwt = types.any(|own| jwt.iter().any(|name| own.trim().eq_ignore_ascii_case(name)));
+        let parameters = self.text("AuthAltParameters");
+        has_jwt.then(|| UserTokenSettings::parse(parameters, &self.paths.state_save_location))
+    }
+
     /// `AuthType` with its options.
     pub fn authentication(&self) -> Authentication {
         let key_dir = self.path.parent().unwrap_or(Path::new("/"));
@@ -74,6 +116,22 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_tokens_are_read() {
+        let parse = |text| UserTokenSettings::parse(text, Path::new("/state"));
+        assert_eq!(parse(None).key, Path::new("/state/jwt_hs256.key"));
+        let all = parse(Some(
+            "jwt_key=/etc/k,max_token_lifespan=60,disable_token_creation,jwks=/x",
+        ));
+        let expected = UserTokenSettings {
+            key: "/etc/k".into(),
+            has_jwks: true,
+            max_lifespan_s: Some(60),
+            is_creation_disabled: true,
+        };
+        assert_eq!(all, expected);
+    }
 
     #[test]
     fn both_keys_are_read_as_slurm_reads_them() {

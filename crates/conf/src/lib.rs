@@ -29,7 +29,7 @@ pub mod value;
 mod write;
 pub mod zone;
 
-pub use authentication::{AuthMethod, Authentication};
+pub use authentication::{AuthMethod, Authentication, UserTokenSettings};
 pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
 pub use diagnostic::{Diagnostic, Origin, Severity};
 pub use distributed::{DistributedFile, DistributedFiles, plain_name};

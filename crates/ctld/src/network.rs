@@ -10,7 +10,9 @@ mod names;
 mod setup;
 
 pub(crate) use configuration::{GivenConfiguration, read_given, version_of};
-pub(crate) use setup::{NetworkSettings, NodeAddresses, Setup, prepare, set_addresses};
+pub(crate) use setup::{
+    NO_USER_TOKENS, NetworkSettings, NodeAddresses, Setup, prepare, set_addresses,
+};
 
 use crate::failure;
 use crate::peer::{Origin, Peer};
@@ -20,6 +22,7 @@ use muster_channel::admission::Bounds;
 use muster_channel::relay::read_opening;
 use muster_channel::server::{ChannelServer, Known, Log};
 use muster_channel::{Channel, Opening, Purpose, Responder, SECRET, Scheme};
+use muster_model::refusal::Refusal;
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
@@ -49,6 +52,8 @@ const VERIFIED_MAX: usize = 8;
 const VERIFIED_OF_ADDRESS_MAX: usize = 4;
 /// Verified connections that the event loop has not taken yet.
 const ARRIVALS_MAX: usize = 256;
+/// What is said of a token of a user whose signature is not this controller's.
+const FOREIGN_TOKEN: &str = "the token (SLURM_JWT) was made with another key, or was changed: get a new one by 'scontrol token'";
 /// Where lines about connections go.
 const LOG: Log = Log {
     refused: |line| info!("{line}"),
@@ -79,6 +84,17 @@ pub(crate) trait Verifier: Send + Sync {
 
     /// The address from which the agent of a node connects (`NodeAddr`); none if there is no such node.
     fn node_address(&self, node: &str) -> Option<String>;
+
+    /// Makes a token for a user, by name, or for the one who asks.
+    ///
+    /// # Errors
+    /// There are no such tokens here, or none for that user.
+    fn make_user_token(
+        &self,
+        asking_uid: u32,
+        user: Option<&str>,
+        lifespan_s: Option<u32>,
+    ) -> Result<String, Refusal>;
 
     /// Reads keys anew. If they cannot be used, those before remain.
     ///
@@ -220,8 +236,11 @@ impl Network {
         from: SocketAddr,
     ) -> Result<(Identified, tokio::net::UnixStream, Vec<u8>, Channel), String> {
         let verified = self.verify(opening, from.ip()).await?;
-        let (responder, hello) =
-            Responder::accept(opening, &verified.secret).map_err(|e| e.to_string())?;
+        let accepted = Responder::accept(opening, &verified.secret);
+        let (responder, hello) = accepted.map_err(|e| match opening.scheme {
+            Scheme::Jwt => FOREIGN_TOKEN.to_owned(),
+            _ => e.to_string(),
+        })?;
         let hello: ChannelHello =
             frame::decode(&hello).map_err(|e| format!("its greeting cannot be read: {e}"))?;
         Versions::CLUSTER

@@ -91,7 +91,7 @@ kinds!(
 kinds!(
     /// Kinds of requests to the controller.
     BODIES, body_name, RequestBody:
-    Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug ServeNode
+    Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug ServeNode Token
 );
 kinds!(
     /// Kinds of requests to an agent.
@@ -528,6 +528,13 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
         sample(Rights::Anyone, RequestBody::WaitEnded(JobId(u64::MAX))),
         sample(Rights::Owner, RequestBody::Hold(ids.running)),
         sample(Rights::Anyone, RequestBody::WaitNodes(1)),
+        sample(
+            Rights::Anyone,
+            RequestBody::Token {
+                user: None,
+                lifespan_s: None,
+            },
+        ),
     ]);
     let administrators = commands_of_administrator(ids);
     all.extend(

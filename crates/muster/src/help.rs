@@ -20,13 +20,14 @@ A site's own cluster:
   muster doctor [--json]                             what this machine can do as a node, and what would help
   muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
+  muster sackd                                       tokens for users of a login host (AuthType=auth/slurm)
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster install DIR                                 the daemons and commands by their names, into DIR
   muster generate man|completion|compat|security DIR write man pages, completion for bash, pages of docs
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
-  sacctmgr
+  sacctmgr seff
 
   muster help [COMMAND], muster version
 ";

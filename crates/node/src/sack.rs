@@ -13,8 +13,9 @@ use muster_node_core::messages::User;
 use muster_trust::sack::{SackServer, SackSettings, SackSocket, own_socket};
 use muster_trust::slurm_key::KeyFiles;
 use nix::unistd::{getegid, geteuid};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -45,8 +46,12 @@ pub(crate) struct SackProcess {
 }
 
 impl SackProcess {
-    /// Starts it, if users of this host need tokens: the controller is on another host, and the key is not everybody's.
-    pub(crate) fn start(options: &AgentOptions) -> io::Result<Option<SackProcess>> {
+    /// Starts it, if users of this host need tokens: the controller is on another host, and the key is not everybody's. Its
+    /// lines go to `log`.
+    pub(crate) fn start(
+        options: &AgentOptions,
+        log: Option<&File>,
+    ) -> io::Result<Option<SackProcess>> {
         let network = &options.network;
         let (kind, info) = (network.auth_type.as_deref(), network.auth_info.as_deref());
         let authentication = Authentication::parse(kind, info, &network.key_dir);
@@ -68,11 +73,11 @@ impl SackProcess {
             pid: None,
             began: Instant::now(),
         };
-        process.execute()?;
+        process.execute(log)?;
         Ok(Some(process))
     }
 
-    fn execute(&mut self) -> io::Result<()> {
+    fn execute(&mut self, log: Option<&File>) -> io::Result<()> {
         let start = Start {
             words: &[SACK_NAME],
             environment: Vec::new(),
@@ -82,7 +87,7 @@ impl SackProcess {
                 ..User::default()
             },
             order: self.order.clone(),
-            errors: Some(libc::STDERR_FILENO),
+            errors: Some(log.map_or(libc::STDERR_FILENO, File::as_raw_fd)),
             kept: Vec::new(),
             outlives: false,
         };
@@ -94,7 +99,7 @@ impl SackProcess {
     }
 
     /// Starts it again, if it is the process that has ended.
-    pub(crate) fn ended(&mut self, pid: i32) {
+    pub(crate) fn ended(&mut self, pid: i32, log: Option<&File>) {
         if self.pid != Some(pid) {
             return;
         }
@@ -107,7 +112,7 @@ impl SackProcess {
             return;
         }
         log::error!("the process that makes tokens of auth/slurm has ended; another is started");
-        if let Err(e) = self.execute() {
+        if let Err(e) = self.execute(log) {
             log::error!("it cannot be started: {e}");
         }
     }

@@ -76,7 +76,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     network::name_host(&options, &account).context("the file that names this host")?;
     let relay = network::start_relay(&options, &account)?;
     let signals = watch_signals().context("signals")?;
-    let sack = SackProcess::start(&options).unwrap_or_else(|e| {
+    let sack = SackProcess::start(&options, log.file.as_ref()).unwrap_or_else(|e| {
         log::error!("no tokens of auth/slurm are made for users of this host: {e}");
         None
     });
@@ -333,7 +333,7 @@ impl Supervisor {
                 self.configuration_fetched(child.status);
             }
             if let Some(sack) = &mut self.sack {
-                sack.ended(child.pid);
+                sack.ended(child.pid, self.log.file.as_ref());
             }
             if let Some(starting) = self.starting.take_if(|s| s.is(child.pid)) {
                 let started = starting

@@ -87,6 +87,17 @@ pub enum RequestBody {
     /// or SlurmUser.
     #[n(201)]
     ServeNode(#[n(0)] String),
+    /// Makes a token by which commands connect as a user (`scontrol token`). Answered by [`Response::Token`]. For oneself
+    /// anyone; for others root or SlurmUser.
+    #[n(202)]
+    Token {
+        /// The user's name; the caller's own if absent.
+        #[n(0)]
+        user: Option<String>,
+        /// For how long it is good, seconds.
+        #[n(1)]
+        lifespan_s: Option<u32>,
+    },
 }
 
 impl Message for Request {
@@ -274,6 +285,9 @@ pub enum Response {
     /// To `SetDebug`.
     #[n(201)]
     Done,
+    /// To `Token`.
+    #[n(202)]
+    Token(#[n(0)] String),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

@@ -18,6 +18,7 @@ impl From<&RequestBody> for Request {
             RequestBody::WaitNodes(_) => Request::WaitNodes,
             RequestBody::SetDebug(_) => Request::SetDebug,
             RequestBody::ServeNode(_) => Request::ServeNode,
+            RequestBody::Token { .. } => Request::Token,
         }
     }
 }

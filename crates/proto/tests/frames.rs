@@ -428,6 +428,10 @@ fn samples() -> Vec<Sample> {
             }),
         ))))),
         sample(&of(RequestBody::ServeNode("n1".to_owned()))),
+        sample(&of(RequestBody::Token {
+            user: Some("ada".to_owned()),
+            lifespan_s: Some(60),
+        })),
         sample(&of(RequestBody::NodeHello(Box::new(hello)))),
         sample(&of(RequestBody::WaitNodes(3))),
         sample(&Response::Welcome(Box::new(Welcome {

@@ -22,6 +22,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// A key that nobody can guess but this seed.
+    pub(crate) fn secret(&mut self) -> [u8; muster_trust::KEY] {
+        let mut secret = [0; muster_trust::KEY];
+        for chunk in secret.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes());
+        }
+        secret
+    }
+
     /// A number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)

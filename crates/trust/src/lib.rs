@@ -13,6 +13,7 @@ pub mod sack;
 pub mod slurm_key;
 pub mod token;
 mod used_tokens;
+pub mod user_token;
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest as _, Sha256};

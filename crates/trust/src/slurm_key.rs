@@ -24,7 +24,7 @@ const KID_BYTES_MAX: usize = 256;
 pub enum KeyError {
     /// There is none.
     #[error(
-        "there is no key of the cluster, {0}: copy it from the controller's host, or make one there for all hosts \
+        "there is no key file {0}: copy it from the controller's host, or make one there \
          ('dd if=/dev/random of={0} bs=1024 count=1', owner SlurmUser, mode 0600)"
     )]
     Absent(String),

@@ -3,12 +3,13 @@
 
 use super::ConnectError;
 use crate::people;
-use muster_channel::Purpose;
+use muster_channel::{Purpose, Scheme};
 use muster_conf::endpoint::Endpoint;
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
-use muster_trust::proof::{self, Ask};
+use muster_trust::proof::{self, Ask, Proof};
+use muster_trust::user_token;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -17,12 +18,15 @@ use std::time::Duration;
 /// How long the controller may take to verify a credential.
 const PROOF_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Connects to the first controller that can be reached.
-pub(super) fn connect(endpoint: &Endpoint) -> Result<UnixStream, ConnectError> {
+/// Connects to the first controller that can be reached, as the user of a token if there is one.
+pub(super) fn connect(
+    endpoint: &Endpoint,
+    token: Option<&str>,
+) -> Result<UnixStream, ConnectError> {
     let mut last = None;
     for address in &endpoint.addresses {
         match dial(address, endpoint) {
-            Ok(tcp) => return prove(tcp, address, endpoint),
+            Ok(tcp) => return prove(tcp, address, (endpoint, token)),
             Err(source) => {
                 last = Some(ConnectError::Unreachable {
                     socket: place(address, endpoint.port),
@@ -57,26 +61,20 @@ fn dial(address: &str, endpoint: &Endpoint) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn prove(tcp: TcpStream, address: &str, endpoint: &Endpoint) -> Result<UnixStream, ConnectError> {
+fn prove(
+    tcp: TcpStream,
+    address: &str,
+    (endpoint, token): (&Endpoint, Option<&str>),
+) -> Result<UnixStream, ConnectError> {
     let untrusted = |why: String| ConnectError::Untrusted {
         place: place(address, endpoint.port),
         why,
     };
-    let known = people::user_named(&endpoint.slurm_user).map(|user| user.uid.as_raw());
-    let known = known.or_else(|| endpoint.slurm_user.parse().ok());
-    let receiver_uid = known.ok_or_else(|| {
-        untrusted(format!(
-            "this host has no user '{}' (SlurmUser), for whom the credential is to be",
-            endpoint.slurm_user
-        ))
-    })?;
-    let ask = Ask {
-        cluster: &endpoint.cluster,
-        purpose: Purpose::User,
-        receiver_uid,
+    let proof = match token {
+        Some(token) => by_token(token),
+        None => by_user(endpoint),
     };
-    let proof =
-        proof::make(&endpoint.authentication, &ask).map_err(|e| untrusted(e.to_string()))?;
+    let proof = proof.map_err(untrusted)?;
     let host = nix::unistd::gethostname().unwrap_or_default();
     let hello = frame::encode(&ChannelHello {
         greeting: Versions::CLUSTER.greeting(),
@@ -92,4 +90,33 @@ fn prove(tcp: TcpStream, address: &str, endpoint: &Endpoint) -> Result<UnixStrea
         .check(&answer.greeting, "slurmctld", "this command")
         .map_err(|refusal| untrusted(refusal.detail))?;
     Ok(connected.stream)
+}
+
+/// What shows that this process has a user's token (`SLURM_JWT`).
+fn by_token(token: &str) -> Result<Proof, String> {
+    let (credential, secret) =
+        user_token::show(token).map_err(|e| format!("SLURM_JWT cannot be used: {e}"))?;
+    Ok(Proof {
+        scheme: Scheme::Jwt,
+        credential,
+        secret,
+    })
+}
+
+/// What shows who runs this process.
+fn by_user(endpoint: &Endpoint) -> Result<Proof, String> {
+    let known = people::user_named(&endpoint.slurm_user).map(|user| user.uid.as_raw());
+    let known = known.or_else(|| endpoint.slurm_user.parse().ok());
+    let receiver_uid = known.ok_or_else(|| {
+        format!(
+            "this host has no user '{}' (SlurmUser), for whom the credential is to be",
+            endpoint.slurm_user
+        )
+    })?;
+    let ask = Ask {
+        cluster: &endpoint.cluster,
+        purpose: Purpose::User,
+        receiver_uid,
+    };
+    proof::make(&endpoint.authentication, &ask).map_err(|e| e.to_string())
 }

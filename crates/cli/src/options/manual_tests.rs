@@ -53,6 +53,7 @@ const MANUALS: &[(&str, &str)] = &[
         "accounts A all a clusters M format o help long l noheader n parsable p parsable2 P partition m usage users u \
          Users U verbose v version V",
     ),
+    ("seff", "help h usage version v"),
     (
         "sstat",
         "allsteps a format o fields help h helpformat e jobs j noconvert noheader n parsable p parsable2 P pidformat i \

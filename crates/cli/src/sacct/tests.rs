@@ -9,7 +9,7 @@ use muster_model::spec::StdioSpec;
 use muster_model::time::TimeLimit;
 use muster_proto::acct::AcctStep;
 
-fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> AcctJob {
+pub(crate) fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> AcctJob {
     AcctJob {
         id: JobId(id),
         restarts: 0,
@@ -65,7 +65,7 @@ fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> AcctJob {
     }
 }
 
-fn step(
+pub(crate) fn step(
     step: StepNo,
     name: &str,
     state: JobState,

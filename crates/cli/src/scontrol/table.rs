@@ -149,7 +149,7 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("suspend", 2, 1, MANY, "JOBS", "stop running jobs"),
     keyword("takeover", 8, 0, 1, "[INDEX]", "make a backup controller the primary one")
         .refused("there is no backup controller"),
-    keyword("token", 3, 0, MANY, "[lifespan=SECONDS]", "make a token").refused("no token service is set up"),
+    keyword("token", 3, 0, MANY, "[username=USER] [lifespan=SECONDS]", "make a token by which commands connect as a user (SLURM_JWT)"),
     keyword("top", 3, 1, MANY, "JOBS", "put jobs before the user's others"),
     keyword("uhold", 2, 1, MANY, "JOBS", "as holdu"),
     keyword("update", 1, 0, MANY, "SPECIFICATION", "change jobs, steps, nodes, partitions or reservations")

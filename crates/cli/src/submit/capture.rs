@@ -1,6 +1,7 @@
 //! State of the shell that a job or step inherits: environment, file mode mask, resource limits. Only
 //! what differs by shell is in it, never what differs by job, so that a thousand submissions share one copy.
 
+use crate::connect::TOKEN_VARIABLE;
 use crate::process;
 use crate::say::Say;
 use muster_conf::options::Chosen;
@@ -57,9 +58,12 @@ pub(crate) fn pairs(environment: &Environment) -> impl Iterator<Item = (&OsStr, 
     })
 }
 
-/// The caller's environment without what belongs to an allocation it may be in.
+/// The caller's environment without what belongs to an allocation it may be in, and without a user's token, which is nobody
+/// else's to read: a job is its user's without it.
 pub(crate) fn own_environment() -> Environment {
-    own_without(|name| str::from_utf8(name).is_ok_and(is_of_an_allocation))
+    own_without(|name| {
+        name == TOKEN_VARIABLE.as_bytes() || str::from_utf8(name).is_ok_and(is_of_an_allocation)
+    })
 }
 
 /// Which variables a batch job gets.

@@ -250,8 +250,6 @@ fn protection_that_is_not_given_is_an_error() {
     for refused in [
         "TLSType=tls/s2n",
         "TLSType=tls/openssl",
-        "AuthAltTypes=auth/jwt",
-        "AuthAltTypes=auth/munge,auth/jwt",
         "CredType=cred/other",
         "CryptoType=crypto/other",
     ] {
@@ -273,6 +271,7 @@ fn protection_that_is_not_given_is_an_error() {
     for met in [
         "TLSType=tls/none",
         "AuthType=auth/slurm",
+        "AuthAltTypes=auth/jwt",
         "CredType=cred/munge",
         "CredType=cred/none",
         "CryptoType=crypto/munge",

@@ -3,10 +3,13 @@
 use super::{GivenConfiguration, Verified, Verifier};
 use anyhow::{Context as _, Result, bail};
 use log::{info, warn};
-use muster_channel::Scheme;
 use muster_channel::host::is_own;
-use muster_conf::{AuthMethod, Authentication, Config};
+use muster_channel::{Purpose, Scheme};
+use muster_conf::{AuthMethod, Authentication, Config, UserTokenSettings};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_trust::proof::ProofVerifier;
+use muster_trust::user_token::UserTokens;
+use nix::unistd::{Uid, User, geteuid};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
@@ -20,17 +23,20 @@ pub(crate) type NodeAddresses = Arc<RwLock<HashMap<String, String>>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkSettings {
     authentication: Authentication,
+    user_tokens: Option<UserTokenSettings>,
     ports: RangeInclusive<u16>,
 }
 
 impl NetworkSettings {
     /// The keys that these are from.
-    pub(crate) const KEYS: &str = "other values of AuthType, AuthInfo and SlurmctldPort";
+    pub(crate) const KEYS: &str =
+        "other values of AuthType, AuthInfo, AuthAltTypes, AuthAltParameters and SlurmctldPort";
 
     /// Those of a configuration.
     pub(crate) fn of(config: &Config) -> NetworkSettings {
         NetworkSettings {
             authentication: config.authentication(),
+            user_tokens: config.user_tokens(),
             ports: config.slurmctld_ports.clone(),
         }
     }
@@ -62,40 +68,67 @@ pub(crate) fn prepare(
 ) -> Result<Option<Setup>> {
     let authentication = config.authentication();
     let other = remote_node(config);
-    if authentication.method == AuthMethod::None {
-        if let Some(node) = other {
-            bail!(
-                "node {node} is on another host, and AuthType=auth/none believes nobody there: write AuthType=auth/munge or auth/slurm"
-            );
-        }
-        return Ok(None);
+    if authentication.method == AuthMethod::None
+        && let Some(node) = other
+    {
+        bail!(
+            "node {node} is on another host, and AuthType=auth/none believes nobody there: write AuthType=auth/munge or auth/slurm"
+        );
     }
+    let own_uid = geteuid().as_raw();
+    let user_tokens = config
+        .user_tokens()
+        .map(|set| UserTokens::new(set, own_uid));
+    let user_tokens = user_tokens
+        .transpose()
+        .context("AuthAltTypes=auth/jwt: tokens of users cannot be verified")?;
     // A cluster on one host that does not ask for it needs no munge.
     let is_given = config.raw.contains_key("AuthType");
-    if other.is_none() && !is_given {
+    let is_needed = authentication.method != AuthMethod::None && (other.is_some() || is_given);
+    let proofs = match is_needed {
+        false => None,
+        true => match (
+            ProofVerifier::new(&authentication, &config.cluster_name),
+            other,
+        ) {
+            (Ok(proofs), _) => Some(proofs),
+            (Err(e), Some(node)) if is_given => {
+                return Err(e).with_context(|| unserved(node));
+            }
+            (Err(e), other) => {
+                let other = other.unwrap_or("none");
+                warn!("other hosts are not served (nodes on other hosts: {other}): {e:#}");
+                None
+            }
+        },
+    };
+    if proofs.is_none() && user_tokens.is_none() {
         return Ok(None);
     }
-    let prepared = ProofVerifier::new(&authentication, &config.cluster_name)
-        .map_err(anyhow::Error::from)
-        .and_then(|proofs| Ok((proofs, listen(config)?)));
-    match (prepared, other) {
-        (Ok((proofs, listeners)), _) => Ok(Some(Setup {
-            listeners,
-            configuration: configuration.clone(),
-            verifier: Arc::new(ClusterVerifier {
-                proofs,
-                addresses: Arc::clone(addresses),
-            }),
-        })),
-        (Err(e), Some(node)) if is_given => Err(e).with_context(|| {
-            format!("node {node} is on another host, and other hosts cannot be served")
-        }),
-        (Err(e), other) => {
+    let is_asked_for = user_tokens.is_some() || other.is_some() && is_given;
+    let listeners = match listen(config) {
+        Ok(listeners) => listeners,
+        Err(e) if is_asked_for => return Err(e).with_context(|| unserved(other.unwrap_or("none"))),
+        Err(e) => {
             let other = other.unwrap_or("none");
             warn!("other hosts are not served (nodes on other hosts: {other}): {e:#}");
-            Ok(None)
+            return Ok(None);
         }
-    }
+    };
+    Ok(Some(Setup {
+        listeners,
+        configuration: configuration.clone(),
+        verifier: Arc::new(ClusterVerifier {
+            proofs,
+            user_tokens,
+            addresses: Arc::clone(addresses),
+            own_uid,
+        }),
+    }))
+}
+
+fn unserved(node: &str) -> String {
+    format!("other hosts cannot be served (nodes on other hosts: {node})")
 }
 
 /// A node that is on another host.
@@ -166,13 +199,45 @@ fn listen_at_own_address(config: &Config, port: u16) -> io::Result<TcpListener> 
 }
 
 struct ClusterVerifier {
-    proofs: ProofVerifier,
+    /// By AuthType.
+    proofs: Option<ProofVerifier>,
+    /// By AuthAltTypes=auth/jwt.
+    user_tokens: Option<UserTokens>,
     addresses: NodeAddresses,
+    /// `SlurmUser`.
+    own_uid: u32,
+}
+
+/// What is said where there are no tokens of users.
+pub(crate) const NO_USER_TOKENS: &str = "this cluster has no tokens of users: AuthAltTypes=auth/jwt in slurm.conf, and a key (AuthAltParameters=jwt_key=), make some";
+
+impl ClusterVerifier {
+    /// Whose a token is. Whether it was made here, the channel shows that begins with the secret.
+    fn verify_user_token(&self, signed: &[u8]) -> Result<Verified, String> {
+        let tokens = self.user_tokens.as_ref().ok_or(NO_USER_TOKENS)?;
+        let (name, secret) = tokens.open(signed).map_err(|e| e.to_string())?;
+        let user = User::from_name(&name).map_err(|e| format!("{name} is not looked up: {e}"))?;
+        let user = user.ok_or_else(|| {
+            format!("the token is for user '{name}', and the controller's host has no such user")
+        })?;
+        Ok(Verified {
+            uid: user.uid.as_raw(),
+            gid: user.gid.as_raw(),
+            purpose: Purpose::User,
+            secret,
+        })
+    }
 }
 
 impl Verifier for ClusterVerifier {
     fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<Verified, String> {
-        let proved = self.proofs.verify(scheme, credential);
+        if scheme == Scheme::Jwt {
+            return self.verify_user_token(credential);
+        }
+        let proofs = self.proofs.as_ref().ok_or(
+            "other hosts are not served here but with SLURM_JWT: write AuthType= into slurm.conf",
+        )?;
+        let proved = proofs.verify(scheme, credential);
         let proved = proved.map_err(|e| e.to_string())?;
         Ok(Verified {
             uid: proved.uid,
@@ -183,7 +248,44 @@ impl Verifier for ClusterVerifier {
     }
 
     fn reload(&self) -> Result<(), String> {
-        self.proofs.reload().map_err(|e| e.to_string())
+        if let Some(tokens) = &self.user_tokens {
+            tokens.reload().map_err(|e| e.to_string())?;
+        }
+        match &self.proofs {
+            Some(proofs) => proofs.reload().map_err(|e| e.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    fn make_user_token(
+        &self,
+        asking_uid: u32,
+        user: Option<&str>,
+        lifespan_s: Option<u32>,
+    ) -> Result<String, Refusal> {
+        let refusal = |code, detail: String| Refusal::new(code, detail);
+        let invalid = |detail: String| refusal(RefusalCode::InvalidValue, detail);
+        let tokens = self.user_tokens.as_ref();
+        let tokens = tokens.ok_or_else(|| invalid(NO_USER_TOKENS.to_owned()))?;
+        let is_trusted = asking_uid == 0 || asking_uid == self.own_uid;
+        let found = match user {
+            Some(name) => User::from_name(name),
+            None => User::from_uid(Uid::from_raw(asking_uid)),
+        };
+        let found = found.map_err(|e| invalid(format!("users are not looked up: {e}")))?;
+        let is_own = found
+            .as_ref()
+            .is_some_and(|user| user.uid.as_raw() == asking_uid);
+        if !is_trusted && !is_own {
+            let detail = "only root and SlurmUser get tokens for other users".to_owned();
+            return Err(refusal(RefusalCode::AccessDenied, detail));
+        }
+        let found = found.ok_or_else(|| {
+            let name = user.map_or_else(|| asking_uid.to_string(), str::to_owned);
+            invalid(format!("the controller's host has no user '{name}'"))
+        })?;
+        let made = tokens.make(&found.name, lifespan_s, is_trusted);
+        made.map_err(|e| invalid(e.to_string()))
     }
 
     fn node_address(&self, node: &str) -> Option<String> {

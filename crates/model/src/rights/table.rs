@@ -236,6 +236,8 @@ requests! {
     Shutdown = Connection, Administrator, "scontrol shutdown";
     /// Sets how much is logged.
     SetDebug = Connection, Administrator, "scontrol setdebug";
+    /// Makes a token by which commands connect as a user; for others than oneself root and SlurmUser.
+    Token = Connection, Anyone, "scontrol token";
 
     /// Makes a step.
     CreateStep = Agent, NodeOwnerOrKey, "srun";

@@ -29,6 +29,8 @@ enum Auth {
     Munge,
     /// By slurm.key, which is an ordinary `SlurmUser`'s.
     Slurm,
+    /// The same, with tokens of users.
+    SlurmAndTokens,
 }
 
 /// An ordinary user's command.
@@ -77,6 +79,7 @@ impl Hosts {
         let (letter, needed) = match auth {
             Auth::Munge => ("m", "munged"),
             Auth::Slurm => ("s", "setpriv"),
+            Auth::SlurmAndTokens => ("j", "setpriv"),
         };
         let tag = format!("{letter}{}{nth}", id % 100_000);
         let look = format!("ip netns list && command -v {needed}");
@@ -146,14 +149,22 @@ impl Hosts {
 
     /// Gives hosts the key of their slurm.conf, and that of others for other.conf.
     fn write_keys(&mut self, own: &str, other: &str) {
-        let key = "AuthType=auth/slurm\nSlurmUser=daemon\n";
+        let jwt = self.dir.join("jwt.key");
+        let tokens = match self.auth {
+            Auth::SlurmAndTokens => format!(
+                "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={},max_token_lifespan=3600\n",
+                jwt.display()
+            ),
+            _ => String::new(),
+        };
+        let key = format!("AuthType=auth/slurm\nSlurmUser=daemon\n{tokens}");
         let socket = |name| {
             let dir = self.dir.display();
             format!("AuthType=auth/munge\nAuthInfo=socket={dir}/{name}/socket\nSlurmUser=root\n")
         };
         let (here, there) = match self.auth {
             Auth::Munge => (socket("munge"), socket("other")),
-            Auth::Slurm => (key.to_owned(), key.to_owned()),
+            Auth::Slurm | Auth::SlurmAndTokens => (key.clone(), key),
         };
         ok(&format!("mkdir {}/others", self.dir.display()));
         self.write_conf("slurm.conf", &here);
@@ -163,8 +174,12 @@ impl Hosts {
                 self.munged("munge", own);
                 self.munged("other", other);
             }
-            Auth::Slurm => {
+            Auth::Slurm | Auth::SlurmAndTokens => {
                 self.write_key("slurm.key", own);
+                self.write_key(
+                    "jwt.key",
+                    "a key for tokens of users, with which slurmctld signs",
+                );
                 self.write_key("others/slurm.key", other);
             }
         }
@@ -452,10 +467,12 @@ fn users_of_other_hosts_are_who_the_process_with_the_key_says() {
     is_served(&hosts);
     let second = hosts.on("login", "sackd -D");
     assert!(second.contains("another process makes tokens"), "{second}");
+    let none = as_user(&hosts, "login", "scontrol token");
+    assert!(none.contains("AuthAltTypes=auth/jwt"), "{none}");
     // On nodes, slurmd has tokens made.
     let own = format!("{}/own/sack.socket", hosts.dir.display());
     let script = format!(
-        "sbatch -W -N2 -o out --wrap \"id -u; SLURM_SACK_SOCKET={own} squeue -h -o %u; srun -l hostname | sort\""
+        "sbatch -W -N2 -o out --wrap \"id -u; SLURM_SACK_SOCKET={own} squeue -h -u nobody -o %u; srun -l hostname | sort\""
     );
     let submitted = as_user(&hosts, "login", &script);
     let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap_or(submitted);
@@ -493,9 +510,75 @@ fn users_of_other_hosts_are_who_the_process_with_the_key_says() {
     is_served(&hosts);
     assert_eq!(hosts.on("login", "scontrol reconfigure"), "");
     is_served(&hosts);
+    let submitted = as_user(&hosts, "login", &script);
+    let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap_or(submitted);
+    assert_eq!(out, "65534\nnobody\n0: n1\n1: n2\n");
+    let log = fs::read_to_string(hosts.dir.join("log/n1")).unwrap();
+    assert!(
+        log.contains("muster-sack: the key of the cluster was read anew"),
+        "{log}"
+    );
     // What cannot be used changes nothing, and says so.
     hosts.write_key("slurm.jwks", "{}");
     let refused = hosts.beside_controller("scontrol reconfigure");
     assert!(refused.contains("slurm.jwks"), "{refused}");
     is_served(&hosts);
+}
+
+#[test]
+fn who_has_a_token_is_its_user_on_any_host() {
+    let Some(hosts) = Hosts::start(Auth::SlurmAndTokens) else {
+        return;
+    };
+    let token = hosts.beside_controller("scontrol token username=nobody");
+    assert!(token.starts_with("SLURM_JWT=ey"), "{token}");
+    let by = |token: &str, script: &str| hosts.on("login", &format!("export {token}; {script}"));
+    // There is no sackd, and the command is root's.
+    assert_eq!(
+        by(
+            &token,
+            "sbatch -W -o out --wrap \"id -u; echo x\\$SLURM_JWT\"; cat out"
+        ),
+        "Submitted batch job 1\n65534\nx"
+    );
+    let held = hosts.on("login", "sbatch -H -o /dev/null --wrap true");
+    let job = held.rsplit(' ').next().unwrap();
+    let refused = by(&token, &format!("scancel {job}; squeue -h -o %u"));
+    assert!(
+        refused.starts_with("root\n") && refused.contains("Access"),
+        "{refused}"
+    );
+    let refused = by(&token, "srun true");
+    assert!(refused.contains("unset it"), "{refused}");
+    // Also beside the controller, where the socket says something else.
+    let refused = hosts.beside_controller(&format!("export {token}; scancel {job}"));
+    assert!(refused.contains("Access"), "{refused}");
+    // For oneself, and for nobody else.
+    let own = by(&token, "scontrol token lifespan=60");
+    assert!(own.starts_with("SLURM_JWT=ey"), "{own}");
+    assert_eq!(by(&own, "squeue -h -o %u"), "root");
+    let others = by(&token, "scontrol token username=root");
+    assert!(others.contains("only root and SlurmUser"), "{others}");
+    let long = by(&token, "scontrol token lifespan=3601");
+    assert!(long.contains("max_token_lifespan"), "{long}");
+    // What was not made here is nobody's.
+    let (whole, signature) = token.rsplit_once('.').unwrap();
+    let other = signature.replace(|c: char| c.is_ascii_lowercase(), "Q");
+    let changed = by(&format!("{whole}.{other}"), "squeue");
+    assert!(
+        changed.contains("made with another key, or was changed"),
+        "{changed}"
+    );
+    let none = by("SLURM_JWT=eyJhbGciOiJub25lIn0.e30.", "squeue");
+    assert!(none.contains("only HS256"), "{none}");
+    let short = hosts.beside_controller("scontrol token username=nobody lifespan=1");
+    hosts.until("it expires", || by(&short, "squeue").contains("expired"));
+    // A new key ends all tokens.
+    hosts.write_key(
+        "jwt.key",
+        "another key for tokens of users, with which slurmctld signs",
+    );
+    assert_eq!(hosts.beside_controller("scontrol reconfigure"), "");
+    let old = by(&token, "squeue");
+    assert!(old.contains("made with another key"), "{old}");
 }

@@ -48,6 +48,8 @@ pub(crate) struct StepLink {
     pub(crate) up: Readable,
     /// For the daemon.
     pub(crate) down: Readable,
+    /// The network between its ends has lost it: nothing more arrives.
+    pub(crate) is_broken: bool,
 }
 
 /// A direction.
@@ -101,6 +103,7 @@ impl StepLinks {
             server: Some(server),
             up: Readable::default(),
             down: Readable::default(),
+            is_broken: false,
         };
         self.links.insert(self.last, link);
         self.last

@@ -41,15 +41,6 @@ pub(super) fn draw(random: &mut Random, config: &mut ClusterConfig) {
     }
 }
 
-impl World {
-    /// The QOS, if the cluster keeps limits and has it.
-    pub(crate) fn capped(&self) -> Option<&Qos> {
-        let state = self.controller.as_ref()?.writer.state();
-        let kept = self.config.order.enforce_limits;
-        state.accounts.qos.get(CAPPED).filter(|_| kept)
-    }
-}
-
 impl Users<'_> {
     /// An administrator makes the QOS with limits; it is never changed, so that nothing that runs can be over them.
     pub(super) fn make_qos(&mut self) {
@@ -71,7 +62,7 @@ impl Users<'_> {
     /// Sometimes a job asks for the QOS, or for licenses.
     pub(super) fn ask_for_scarce_resources(&mut self, spec: &mut JobSpec) {
         if self.world.random.one_in(4) {
-            if self.world.capped().is_some() {
+            if capped(self.world).is_some() {
                 spec.qos = Some(CAPPED.to_owned());
             } else if self.world.config.order.enforce_limits {
                 self.make_qos();
@@ -85,4 +76,11 @@ impl Users<'_> {
             ));
         }
     }
+}
+
+/// The QOS, if the cluster keeps limits and has it.
+pub(crate) fn capped(world: &World) -> Option<&Qos> {
+    let state = world.controller.as_ref()?.writer.state();
+    let kept = world.config.order.enforce_limits;
+    state.accounts.qos.get(CAPPED).filter(|_| kept)
 }

@@ -25,7 +25,7 @@ impl World {
 impl AgentConnections<'_> {
     /// The controller has accepted a connection.
     pub(super) fn dial(&mut self, node: usize, conn: Conn) {
-        let pair = KeyPair::of(self.world.secret());
+        let pair = KeyPair::of(self.world.random.secret());
         let Some(agent) = &mut self.world.nodes[node].agent else {
             return;
         };

@@ -578,7 +578,7 @@ impl AgentExecutor<'_> {
         body: AgentRequest,
         streams: Option<StepLinkId>,
     ) {
-        let random = self.world.secret()[..16].to_vec();
+        let random = self.world.random.secret()[..16].to_vec();
         let Some(agent) = &mut self.world.nodes[node].agent else {
             return;
         };

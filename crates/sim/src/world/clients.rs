@@ -211,15 +211,13 @@ impl World {
     }
 }
 
-impl World {
+impl Users<'_> {
     /// Whether all that can start must have done so.
     fn heals_long(&self) -> bool {
-        let since = self.healing_since.unwrap_or(self.now);
-        self.now - since > LONG_MS
+        let since = self.world.healing_since.unwrap_or(self.world.now);
+        self.world.now - since > LONG_MS
     }
-}
 
-impl Users<'_> {
     /// A user or administrator does something; the last step ends the faults.
     pub(crate) fn step(&mut self) {
         let Some(left) = self.world.clients.steps_left.checked_sub(1) else {
@@ -640,7 +638,7 @@ impl Users<'_> {
                     commands.push(cancel(vec![target]));
                 }
                 // Its components may never fit beside each other.
-                JobState::Pending if job.het.is_some() && self.world.heals_long() => {
+                JobState::Pending if job.het.is_some() && self.heals_long() => {
                     commands.push(cancel(vec![target]));
                 }
                 // There will be no more reservations.

@@ -2,14 +2,21 @@
 //! ([`crate::ledger`]); those that look at nodes compare orders with what really runs there.
 
 mod at_end;
+mod time_limits;
+mod within_time;
 
 pub(crate) use at_end::{invariant_everything_ends, invariant_nothing_is_left};
+pub(crate) use time_limits::{invariant_limits_are_enforced, invariant_limits_are_not_early};
+pub(crate) use within_time::{
+    invariant_nothing_is_held_by_nothing, invariant_requests_are_answered,
+    invariant_resumed_scripts_go_on,
+};
 
 use crate::Violation;
 use crate::ledger::Launch;
 use crate::node::{Kind, Share};
 use crate::world::World;
-use crate::world::accounting::{CAPPED, CAPPED_JOBS, LICENSE};
+use crate::world::accounting::{self, CAPPED, CAPPED_JOBS, LICENSE};
 use crate::world::clients::Submission;
 use crate::world::nodes::TaskKey;
 use muster_core::state::State;
@@ -78,7 +85,7 @@ pub(crate) fn invariant_no_limit_is_exceeded(world: &World) -> Outcome {
         let detail = format!("{held} of {} licenses are held", LICENSE.1);
         return broken("invariant_no_limit_is_exceeded", detail);
     }
-    if world.capped().is_none() {
+    if accounting::capped(world).is_none() {
         return Ok(());
     }
     let mut of_user: BTreeMap<u32, u32> = BTreeMap::new();

@@ -40,15 +40,6 @@ impl World {
             mono_ms: self.boot_ms(node),
         }
     }
-
-    /// Bytes that nobody can guess but this seed.
-    pub(super) fn secret(&mut self) -> [u8; muster_trust::KEY] {
-        let mut secret = [0; muster_trust::KEY];
-        for chunk in secret.chunks_mut(8) {
-            chunk.copy_from_slice(&self.random.next().to_le_bytes());
-        }
-        secret
-    }
 }
 
 impl LauncherExecutor<'_> {
@@ -240,7 +231,7 @@ impl LauncherExecutor<'_> {
                     });
                     Event::StartStep { order, fds, random }
                 }
-                LauncherCommand::OpenSession => Event::OpenSession(Ok(self.world.secret())),
+                LauncherCommand::OpenSession => Event::OpenSession(Ok(self.world.random.secret())),
                 LauncherCommand::Sealed { orders, seal } => Event::Sealed {
                     orders,
                     seal,

@@ -5,14 +5,10 @@ use crate::Violation;
 use crate::node::{Kind, Parent, Process, wait_status};
 use crate::world::invariants;
 use crate::world::nodes::NodeEvent;
-use muster_model::job::{ExitStatus, JobState};
+use muster_model::job::ExitStatus;
 use muster_node_core::exit_status::exit_status;
 use muster_node_core::messages::JobAttempt;
 use muster_node_core::signals::{SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
-use std::collections::BTreeSet;
-
-/// Time in which a script of a job that was resumed goes on, milliseconds.
-const GOES_ON_WITHIN_MS: u64 = 30_000;
 
 /// Machines with their processes and sockets, and the world around them.
 pub(super) struct Machines<'w> {
@@ -27,43 +23,6 @@ impl World {
 }
 
 impl World {
-    /// A script whose job runs as far as the controller knows goes on, soon after its node is connected.
-    pub(crate) fn invariant_resumed_scripts_go_on(&mut self) -> Outcome {
-        let Some(controller) = &self.controller else {
-            return Ok(());
-        };
-        let jobs = &controller.writer.state().jobs;
-        let runs = |run: JobAttempt| {
-            let job = jobs.get(&run.job).filter(|job| job.attempt == run.attempt);
-            job.is_some_and(|job| job.state == JobState::Running && !job.completing)
-        };
-        let mut halted = BTreeSet::new();
-        for (at, node) in self.nodes.iter().enumerate() {
-            let all = node.machine.processes.values();
-            let stopped = all.filter(|p| p.is_alive() && p.stopped.is_some());
-            let scripts = stopped.filter_map(|p| match p.kind {
-                Kind::Script(run) => Some(run),
-                _ => None,
-            });
-            if self.connected_since(at).is_some() {
-                halted.extend(scripts.filter(|run| runs(*run)).map(|run| (at, run)));
-            }
-        }
-        self.truth.halted.retain(|key, _| halted.contains(key));
-        for key in halted {
-            let since = *self.truth.halted.entry(key).or_insert(self.now);
-            let connected = self.connected_since(key.0).unwrap_or(self.now);
-            let since = since.max(connected).max(self.nodes[key.0].disturbed_at);
-            if self.now - since > GOES_ON_WITHIN_MS {
-                let (name, run) = (&self.nodes[key.0].name, key.1);
-                let (job, attempt) = (run.job, run.attempt.0);
-                let detail = format!("{name}: launch {attempt} of job {job} stands still");
-                return Err(Violation::new("invariant_resumed_scripts_go_on", detail));
-            }
-        }
-        Ok(())
-    }
-
     /// Puts something that happens to a node into the queue.
     pub(super) fn node_later(&mut self, delay: u64, node: usize, event: NodeEvent) {
         self.later(delay, WorldEvent::Node { node, event });

@@ -5,7 +5,6 @@ use super::srun_executor::SrunExecutor;
 use super::{Outcome, World, WorldEvent, trace};
 use crate::controller::keys;
 use crate::node::SrunProcess;
-use muster_node_core::agent::view;
 use muster_node_core::messages::JobAttempt;
 use muster_node_core::signals::{SIGINT, SIGTERM};
 use muster_node_core::srun::Srun;
@@ -14,7 +13,7 @@ use muster_node_core::srun::config::{
 };
 use muster_node_core::srun::interface::AgentId;
 use muster_proto::step::{AgentReply, StepSpec};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Number of an srun.
 pub(crate) type SrunId = u64;
@@ -31,8 +30,6 @@ pub(crate) enum SrunWorldEvent {
     Killed,
 }
 
-/// Time in which a step gives back what it had on a node that runs nothing of it, milliseconds.
-const GIVEN_BACK_MS: u64 = 90_000;
 /// SIGUSR1, which srun passes on.
 const SIGUSR1: i32 = 10;
 
@@ -49,45 +46,6 @@ impl World {
 }
 
 impl World {
-    /// What steps hold of their job's nodes is used by some process, or given back soon.
-    pub(crate) fn invariant_nothing_is_held_by_nothing(&mut self) -> Outcome {
-        let mut idle = BTreeSet::new();
-        for lead in &self.nodes {
-            let Some(agent) = lead.agent.as_ref().filter(|_| lead.is_welcomed()) else {
-                continue;
-            };
-            for (run, step, name) in view::held_parts(&agent.machine) {
-                let at = self.nodes.iter().position(|n| n.name == name);
-                let Some(at) = at else { continue };
-                let is_it = |stepd: &crate::node::StepdProcess| {
-                    let order = stepd.order();
-                    order.is_some_and(|o| o.run == run && o.launch.step == step)
-                };
-                let here = &self.nodes[at];
-                if !here.machine.stepds.values().any(is_it) && here.is_welcomed() {
-                    idle.insert((run, step, at));
-                }
-            }
-        }
-        self.truth.held_idle.retain(|key, _| idle.contains(key));
-        for key in idle {
-            let since = *self.truth.held_idle.entry(key).or_insert(self.now);
-            let (run, step, at) = key;
-            let disturbed = self.nodes.iter().map(|n| n.disturbed_at).max();
-            let since = since.max(disturbed.unwrap_or(0));
-            if self.now - since > GIVEN_BACK_MS {
-                return Err(crate::Violation::new(
-                    "invariant_nothing_is_held_by_nothing",
-                    format!(
-                        "step {}.{step} of launch {} holds what it had of {}, which runs nothing of it",
-                        run.job, run.attempt.0, self.nodes[at].name
-                    ),
-                ));
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn srun(&mut self, id: SrunId) -> SrunExecutor<'_> {
         SrunExecutor { world: self, id }
     }
@@ -203,7 +161,10 @@ impl Sruns<'_> {
         let launch = self.world.ledger.launch(run.job, run.attempt)?;
         let most = u32::try_from(launch.nodes().len()).ok()?;
         let random = &mut self.world.random;
-        let nodes = random.small(1, most.max(1));
+        let nodes = match random.one_in(2) {
+            true => most.max(1),
+            false => random.small(1, most.max(1)),
+        };
         let ntasks = nodes * random.small(1, 2);
         let has_key = random.one_in(2);
         Some(StepSpec {

@@ -6,6 +6,9 @@ use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::node::{Direction, Down, LinkArrival, LinkClient, LinkServer, StepLinkId};
 
+/// One in so many messages between nodes is lost with its connection, where that is a fault.
+const BREAKS_IN: u64 = 8;
+
 /// The connections, with the world around them.
 pub(super) struct StepNetwork<'w> {
     world: &'w mut World,
@@ -58,11 +61,46 @@ impl StepNetwork<'_> {
     pub(super) fn send(&mut self, link: StepLinkId, direction: Direction, bytes: &[u8]) {
         let delay = self.world.latency();
         let at = self.world.now + delay;
-        if let Some(open) = self.world.links.get_mut(link) {
+        if self.is_to_break(link) {
+            return self.break_off(link);
+        }
+        if let Some(open) = self.world.links.get_mut(link).filter(|l| !l.is_broken) {
             let at = open.arrives_at(direction, at);
             let arrival = LinkArrival::Bytes(bytes.to_vec());
             let event = WorldEvent::OnLink(link, direction, arrival);
             self.world.later(at - self.world.now, event);
+        }
+    }
+
+    /// Whether the network loses a connection between two nodes now.
+    fn is_to_break(&mut self, link: StepLinkId) -> bool {
+        let possible =
+            self.world.healing_since.is_none() && self.world.has(FaultClass::UnreliableMessages);
+        if !possible {
+            return false;
+        }
+        let ends = self.world.links.get_mut(link).map(|l| (l.client, l.server));
+        let Some((Some(client), Some(LinkServer::Stepd(server, _)))) = ends else {
+            return false;
+        };
+        let client = match client {
+            LinkClient::Stepd(node, _) => Some(node),
+            LinkClient::Srun(srun, _) => self.world.sruns.get(&srun).map(|srun| srun.node),
+        };
+        client.is_some_and(|node| node != server) && self.world.chaos.one_in(BREAKS_IN)
+    }
+
+    /// The network loses a connection, which both ends find out, each in its time.
+    fn break_off(&mut self, link: StepLinkId) {
+        trace!(self.world, "FAULT connection {link} of a step breaks");
+        for direction in [Direction::Up, Direction::Down] {
+            let at = self.world.now + self.world.chaos.below(2_000);
+            if let Some(open) = self.world.links.get_mut(link) {
+                open.is_broken = true;
+                let at = open.arrives_at(direction, at);
+                let event = WorldEvent::OnLink(link, direction, LinkArrival::Closed);
+                self.world.later(at - self.world.now, event);
+            }
         }
     }
 

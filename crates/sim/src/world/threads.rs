@@ -3,15 +3,13 @@
 
 use super::clients::{Lost, Submission};
 use super::faults::FaultInjector;
-use super::{Outcome, World, WorldEvent, trace};
+use super::{WorldEvent, trace};
+use crate::Plant;
 use crate::classes::FaultClass;
 use crate::outlets::Thread;
-use crate::{Plant, Violation};
 use muster_journal::Crash;
 use muster_model::command::UserCommand;
 
-/// Time in which a request that reached the controller is answered if nothing is wrong with it, milliseconds.
-const ANSWERED_WITHIN_MS: u64 = 60_000;
 /// Most time from the end of a thread to the end of its process, milliseconds.
 const NOTICED_WITHIN_MS: u64 = 100;
 
@@ -25,28 +23,6 @@ const THREADS: [Thread; 8] = [
     Thread::Programs,
     Thread::EventLoop,
 ];
-
-impl World {
-    /// Each client gets an answer, or finds the controller gone and asks again.
-    pub(crate) fn invariant_requests_are_answered(&self) -> Outcome {
-        let excused = self.controller.is_none() || self.faults.storage_may_fail();
-        let since = self.faults.able_since;
-        if excused {
-            return Ok(());
-        }
-        let waits = |at: u64| self.now.saturating_sub(at.max(since)) > ANSWERED_WITHIN_MS;
-        match self.clients.oldest_at_writer().filter(|(_, at)| waits(*at)) {
-            None => Ok(()),
-            Some((id, at)) => Err(Violation::new(
-                "invariant_requests_are_answered",
-                format!(
-                    "request {id} has been at the controller for {} s and is not answered",
-                    (self.now - at) / 1000
-                ),
-            )),
-        }
-    }
-}
 
 impl FaultInjector<'_> {
     /// Plans the end of a thread.

@@ -253,7 +253,7 @@ impl ControllerExecutor<'_> {
         }
         let ends = std::mem::take(&mut self.world.ledger.limit_ends);
         ends.iter()
-            .try_for_each(|end| self.world.invariant_limits_are_not_early(end))?;
+            .try_for_each(|end| invariants::invariant_limits_are_not_early(self.world, end))?;
         Ok(came.outputs)
     }
 
@@ -439,11 +439,11 @@ impl ControllerExecutor<'_> {
     pub(crate) fn accounting_goes_on(&mut self) -> Outcome {
         invariants::invariant_running_jobs_are_known_to_their_nodes(self.world)?;
         invariants::invariant_stopped_scripts_stand_still(self.world)?;
-        self.world.invariant_nothing_is_held_by_nothing()?;
-        self.world.invariant_resumed_scripts_go_on()?;
+        invariants::invariant_nothing_is_held_by_nothing(self.world)?;
+        invariants::invariant_resumed_scripts_go_on(self.world)?;
         invariants::invariant_memory_is_bounded(self.world)?;
-        self.world.invariant_requests_are_answered()?;
-        self.world.invariant_limits_are_enforced()?;
+        invariants::invariant_requests_are_answered(self.world)?;
+        invariants::invariant_limits_are_enforced(self.world)?;
         let random = &mut self.world.random;
         if self.world.now >= self.world.faults.accounting_stalls_until
             && let Some(controller) = &self.world.controller
