@@ -147,7 +147,14 @@ fn names(bin: &Path) -> Result<BTreeSet<String>> {
 fn programs(roles: &[Role], bin: &Path) -> Result<()> {
     let inode = |name: &str| fs::metadata(bin.join(name)).map(|found| found.ino());
     let commands = inode("muster-commands").ok();
-    for name in names(bin)? {
+    let known = names(bin)?;
+    for daemon in roles.iter().filter_map(|role| role.daemon) {
+        ensure!(
+            known.contains(daemon),
+            "this muster has no {daemon}; is it of another version than this source?"
+        );
+    }
+    for name in known {
         let role = of_name(roles, &name);
         if role.name == COMMON {
             let file = role.root.join("usr/bin").join(&name);
