@@ -77,6 +77,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     for file in make(&release, &formats)? {
         println!("{}", file.display());
     }
+    fs::remove_dir_all(place.join("root"))?;
     Ok(())
 }
 

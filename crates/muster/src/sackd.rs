@@ -7,6 +7,7 @@ use crate::logging;
 use anyhow::{Context as _, Result, bail, ensure};
 use muster_conf::AuthMethod;
 use muster_conf::endpoint::{self, conf_path};
+use muster_ctld::notify::Notify;
 use muster_trust::sack::{SackServer, SackSettings, SackSocket, own_socket};
 use muster_trust::slurm_key::KeyFiles;
 use nix::sys::prctl;
@@ -118,6 +119,7 @@ fn start(args: Args) -> Result<()> {
         endpoint.cluster
     );
     ready.tell();
+    Notify::from_environment().send("READY=1");
     muster_node::serve_tokens(server, signals)
 }
 

@@ -55,9 +55,8 @@ fn package(release: &Release, role: &Role) -> Result<PathBuf> {
     for (name, text) in scripts(role) {
         write(&control, name, &format!("#!/bin/sh\nset -e\n{text}"), 0o755)?;
     }
-    if let Some(daemon) = role.daemon {
-        let kept = format!("/etc/logrotate.d/{daemon}\n");
-        write(&control, "conffiles", &kept, 0o644)?;
+    if let Some(rotation) = role.rotation() {
+        write(&control, "conffiles", &format!("/{rotation}\n"), 0o644)?;
     }
     let name = format!("{}_{}-1_{architecture}.deb", role.name, release.version);
     let file = release.out.join(name);
@@ -165,15 +164,21 @@ fn scripts(role: &Role) -> Vec<(&'static str, String)> {
             "prerm",
             format!("[ \"$1\" = remove ] || exit 0\n{}", of(REMOVED)),
         ),
-        (
-            "postrm",
-            format!(
-                "[ ! -d /run/systemd/system ] || systemctl daemon-reload || true\n\
-                 # Logs go. Not StateSaveLocation, which slurm.conf names: it has the queue and the accounting of the cluster.\n\
-                 [ \"$1\" != purge ] || rm -f /var/log/slurm/{daemon}.log /var/log/slurm/{daemon}.log.*\n"
-            ),
-        ),
+        ("postrm", removal(role, daemon)),
     ]
+}
+
+/// What happens when a daemon's files are gone.
+fn removal(role: &Role, daemon: &str) -> String {
+    let mut text = "[ ! -d /run/systemd/system ] || systemctl daemon-reload || true\n".to_owned();
+    if role.rotation().is_some() {
+        let _ = write!(
+            text,
+            "# Logs go. Not StateSaveLocation, which slurm.conf names: it has the queue and the accounting of the cluster.\n\
+             [ \"$1\" != purge ] || rm -f /var/log/slurm/{daemon}.log /var/log/slurm/{daemon}.log.*\n"
+        );
+    }
+    text
 }
 
 fn write(dir: &Path, name: &str, text: &str, mode: u32) -> Result<()> {

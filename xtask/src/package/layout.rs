@@ -23,12 +23,21 @@ pub(super) struct Role {
     pub(super) root: PathBuf,
 }
 
+impl Role {
+    /// Where the daemon's log is rotated, if it has one.
+    pub(super) fn rotation(&self) -> Option<String> {
+        let daemon = self.daemon?;
+        let has_log = Path::new("packaging/logrotate").join(daemon).exists();
+        has_log.then(|| format!("etc/logrotate.d/{daemon}"))
+    }
+}
+
 /// Needed by the others.
 pub(super) const COMMON: &str = "muster-common";
 /// Has the commands of users.
 pub(super) const CLIENT: &str = "muster-client";
 
-fn roles() -> [Role; 4] {
+fn roles() -> [Role; 5] {
     let role = |name, summary, daemon, deb_conflicts, rpm_conflicts| Role {
         name,
         summary,
@@ -65,6 +74,13 @@ fn roles() -> [Role; 4] {
             Some("slurmd"),
             &["slurmd", "slurm-smd-slurmd"],
             &["slurm-slurmd"],
+        ),
+        role(
+            "muster-sackd",
+            "workload manager for HPC clusters: credentials on login hosts, by auth/slurm",
+            Some("sackd"),
+            &["sackd", "slurm-smd-sackd"],
+            &["slurm-sackd"],
         ),
     ]
 }
@@ -131,7 +147,14 @@ fn names(bin: &Path) -> Result<BTreeSet<String>> {
 fn programs(roles: &[Role], bin: &Path) -> Result<()> {
     let inode = |name: &str| fs::metadata(bin.join(name)).map(|found| found.ino());
     let commands = inode("muster-commands").ok();
-    for name in names(bin)? {
+    let known = names(bin)?;
+    for daemon in roles.iter().filter_map(|role| role.daemon) {
+        ensure!(
+            known.contains(daemon),
+            "this muster has no {daemon}; is it of another version than this source?"
+        );
+    }
+    for name in known {
         let role = of_name(roles, &name);
         if role.name == COMMON {
             let file = role.root.join("usr/bin").join(&name);
@@ -214,9 +237,11 @@ fn service(role: &Role) -> Result<()> {
     let unit = format!("systemd/{daemon}.service");
     let installed = format!("usr/lib/systemd/system/{daemon}.service");
     copy(&source.join(unit), &role.root.join(installed), 0o644)?;
-    let rotation = format!("logrotate/{daemon}");
-    let installed = format!("etc/logrotate.d/{daemon}");
-    copy(&source.join(rotation), &role.root.join(installed), 0o644)?;
+    let Some(rotation) = role.rotation() else {
+        return Ok(());
+    };
+    let own = source.join("logrotate").join(daemon);
+    copy(&own, &role.root.join(rotation), 0o644)?;
     make_dir(&role.root.join("var/log/slurm"))
 }
 
