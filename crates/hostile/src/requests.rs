@@ -96,7 +96,7 @@ kinds!(
 kinds!(
     /// Kinds of requests to an agent.
     AGENT_REQUESTS, agent_name, AgentRequest:
-    Create StartStep StepNodeEnded SignalStep Inspect Measure TakeStepNumber ServeNode Greeting
+    Create StartStep StepNodeEnded SignalStep FindStep Inspect Measure TakeStepNumber ServeNode Greeting
 );
 
 fn name_of(body: &RequestBody) -> &'static str {
@@ -643,6 +643,11 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
             step: StepNo::BATCH,
             signal: 9,
             below: vec!["unix:/nonexistent".to_owned()],
+        },
+        AgentRequest::FindStep {
+            job,
+            key: key(),
+            step: StepNo(0),
         },
         AgentRequest::StepNodeEnded {
             job,
