@@ -651,6 +651,11 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
             signal: 9,
             below: vec!["unix:/nonexistent".to_owned()],
         },
+        AgentRequest::FindStep {
+            job,
+            key: key(),
+            step: StepNo(0),
+        },
         AgentRequest::StepNodeEnded {
             job,
             key: key(),
@@ -659,11 +664,6 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
             end: Box::new(StepEnd::never_ran(Timestamp(1))),
             others: vec![(1, StepEnd::never_ran(Timestamp(1)))],
             onwards: false,
-        },
-        AgentRequest::FindStep {
-            job,
-            key: key(),
-            step: StepNo(0),
         },
         AgentRequest::StartStep(
             Box::new(launch(job, &key())),

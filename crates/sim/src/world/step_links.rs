@@ -72,11 +72,9 @@ impl StepNetwork<'_> {
         }
     }
 
-    /// Whether the network loses a connection between two nodes now.
+    /// Whether the network loses a connection between two nodes now: also after the other faults, as steps end all the same.
     fn is_to_break(&mut self, link: StepLinkId) -> bool {
-        let possible =
-            self.world.healing_since.is_none() && self.world.has(FaultClass::UnreliableMessages);
-        if !possible {
+        if !self.world.has(FaultClass::UnreliableMessages) {
             return false;
         }
         let ends = self.world.links.get_mut(link).map(|l| (l.client, l.server));
