@@ -283,7 +283,7 @@ fn send(file: File, order: &Order, info: &AllocationInfo, say: Say) -> Result<Ex
     Ok(ExitCode::from(code.unwrap_or(NOT_SENT)))
 }
 
-/// Whether the program is a link of the name of this command; others are told by a word which command they are.
+/// Whether the program is a link of the name of this command; another needs a first argument that names the command.
 fn has_own_name(program: &Path) -> bool {
     program.file_name().is_some_and(|name| name == SPEC.name)
 }
