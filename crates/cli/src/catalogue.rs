@@ -7,7 +7,9 @@ use crate::options::{Arg, Spec, Status};
 use crate::sacct::fields as sacct_fields;
 use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
-use crate::{sacct, sacctmgr, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat, why};
+use crate::{
+    sacct, sacctmgr, sbcast, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat, why,
+};
 use muster_conf::options::{self as submission, Command as Submission};
 
 /// A command.
@@ -111,6 +113,7 @@ pub fn commands() -> Vec<Command> {
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
     let others = [
+        &sbcast::SPEC,
         &seff::SPEC,
         &sprio::SPRIO,
         &sreport::SPEC,

@@ -12,6 +12,7 @@ mod sacctmgr;
 mod salloc;
 mod say;
 mod sbatch;
+mod sbcast;
 mod scancel;
 mod scontrol;
 mod sdiag;
@@ -37,10 +38,11 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 15] = [
+const COMMANDS: [(&str, Main); 16] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
+    ("sbcast", sbcast::main),
     ("scancel", scancel::main),
     ("scontrol", scontrol::main),
     ("squeue", |args| listing::report(squeue::run(args))),

@@ -34,8 +34,7 @@ static OPTIONS: &[Opt] = &[
 /// Runs seff.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
-    if let Some((name, _)) = parsed.options.first() {
-        let name = *name;
+    if let Some((name, _)) = parsed.options.into_iter().next() {
         match name {
             "help" => print(&SPEC.help()),
             "usage" => print(&SPEC.usage()),

@@ -27,7 +27,7 @@ A site's own cluster:
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
-  sacctmgr seff
+  sacctmgr seff sbcast
 
   muster help [COMMAND], muster version
 ";

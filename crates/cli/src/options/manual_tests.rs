@@ -53,6 +53,11 @@ const MANUALS: &[(&str, &str)] = &[
         "accounts A all a clusters M format o help long l noheader n parsable p parsable2 P partition m usage users u \
          Users U verbose v version V",
     ),
+    (
+        "sbcast",
+        "compress C exclude fanout F force f help jobid j preserve p send-libs size s timeout t usage verbose v \
+         version V",
+    ),
     ("seff", "help h usage version v"),
     (
         "sstat",

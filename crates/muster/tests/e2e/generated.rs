@@ -74,7 +74,7 @@ fn man_pages_render_without_warnings() {
         );
         assert!(output.stdout.len() > 500, "{}", path.display());
     }
-    assert_eq!(pages, 20);
+    assert_eq!(pages, 21);
 }
 
 /// What bash offers for a line.
@@ -127,6 +127,7 @@ fn every_command_has_help() {
         String::from_utf8(output.stdout).unwrap()
     };
     let commands = "sbatch srun salloc scancel scontrol squeue sinfo sacct sacctmgr sdiag sprio sreport sshare sstat seff \
+                    sbcast \
                     slurmctld slurmd";
     for command in commands.split_whitespace() {
         let text = help_by(&[command, "--help"]);

@@ -37,6 +37,7 @@ mod refusals;
 mod reservations;
 mod rights;
 mod running;
+mod sbcast;
 mod shutdown;
 mod site;
 mod slurm_user;

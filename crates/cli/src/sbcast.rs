@@ -1,0 +1,350 @@
+//! sbcast: copies a file to each node of a job. A step of the job, with one task on each node, reads the file from srun and
+//! writes it with the rights of the job's user; nothing is written by a daemon.
+
+mod receive;
+
+use crate::SLURM_VERSION;
+use crate::connect::{Client, ConnectError, unexpected};
+use crate::listing::print;
+use crate::options::{Opt, Spec, env, flag, opt};
+use crate::say::{self, Say};
+use muster_model::hostlist;
+use muster_model::ids::JobId;
+use muster_proto::client::{AllocationInfo, Query, Response};
+use nix::errno::Errno;
+use receive::Order;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+/// sbcast.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sbcast",
+    about: "Copies a file to each node of a job.",
+    operands: "SOURCE DEST",
+    options: OPTIONS,
+    variables: &[
+        ("SBCAST_COMPRESS", "compress"),
+        ("SBCAST_FANOUT", "fanout"),
+        ("SBCAST_FORCE", "force"),
+        ("SBCAST_PRESERVE", "preserve"),
+        ("SBCAST_SIZE", "size"),
+        ("SBCAST_TIMEOUT", "timeout"),
+    ],
+    notes: "\
+SOURCE is read here; DEST is a path on the nodes, below the current directory if it is relative. The file is written by a
+step of the job, named sbcast, which has the rights of the job's user, and it has its name only when it is complete.
+The exit status is the error's number where a node could not write the file: 17 for a file that exists, 28 for a full disk.
+",
+};
+
+const ONE_WAY: &str = "srun sends the file once to each node, as it is";
+
+static OPTIONS: &[Opt] = &[
+    opt("compress", "TYPE", "compress what is sent")
+        .short('C')
+        .optional()
+        .stored(ONE_WAY),
+    opt(
+        "exclude",
+        "PATHS",
+        "directories whose libraries are not sent",
+    )
+    .stored("it only matters with --send-libs"),
+    opt("fanout", "N", "how many nodes one sends to")
+        .short('F')
+        .stored(ONE_WAY),
+    flag("force", "replace a file that exists").short('f'),
+    flag("help", "print this help").short('h'),
+    opt(
+        "jobid",
+        "JOB_ID",
+        "the nodes of this job, at first the one that sbcast is called in",
+    )
+    .short('j'),
+    flag("preserve", "keep the times and the modes of the file").short('p'),
+    opt(
+        "send-libs",
+        "YES|NO",
+        "send the libraries of a program, too",
+    )
+    .optional()
+    .refused("copy them by sbcast, and set LD_LIBRARY_PATH"),
+    opt(
+        "size",
+        "BYTES",
+        "size of the parts in which the file is sent",
+    )
+    .short('s')
+    .stored(ONE_WAY),
+    opt("timeout", "SECONDS", "time limit for each message")
+        .short('t')
+        .stored("the nodes' connections have limits of their own"),
+    flag("usage", "print a short summary"),
+    flag("verbose", "say what is sent where").short('v'),
+    flag("version", "print the version").short('V'),
+];
+
+/// Exit status of Slurm's sbcast where nothing was sent.
+const NOT_SENT: u8 = 255;
+
+/// Begins the arguments of the task that writes the file.
+const RECEIVE: &str = "--receive";
+
+/// Runs sbcast, or its task on a node.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    match args.split_first() {
+        Some((first, words)) if first == RECEIVE => receive::main(words),
+        _ => run(args).unwrap_or_else(|code| code),
+    }
+}
+
+/// What the command line asks for.
+#[derive(Debug, Default)]
+struct Options {
+    job: Option<String>,
+    force: bool,
+    preserve: bool,
+    verbose: u32,
+}
+
+fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
+    let mut say = Say::new("sbcast");
+    let parsed = SPEC.parse(args).map_err(|text| {
+        say::stderr(&format!("{text}\n"));
+        ExitCode::FAILURE
+    })?;
+    let mut options = Options {
+        job: env("SLURM_JOB_ID"),
+        force: env("SBCAST_FORCE").is_some(),
+        preserve: env("SBCAST_PRESERVE").is_some(),
+        verbose: 0,
+    };
+    for (name, value) in parsed.options {
+        match name {
+            "force" => options.force = true,
+            "preserve" => options.preserve = true,
+            "verbose" => options.verbose += 1,
+            "jobid" => options.job = value,
+            "help" => return Ok(informed(&SPEC.help())),
+            "usage" => return Ok(informed(&SPEC.usage())),
+            _ => return Ok(informed(&format!("slurm {SLURM_VERSION}\n"))),
+        }
+    }
+    say.verbose = options.verbose;
+    let [source, dest] = parsed.operands.as_slice() else {
+        say::stderr(&format!(
+            "Need two file names, have {} names\nTry \"sbcast --help\" for more information\n",
+            parsed.operands.len()
+        ));
+        return Err(ExitCode::FAILURE);
+    };
+    if dest.ends_with('/') {
+        say.error("Target filename cannot be a directory.");
+        return Err(ExitCode::FAILURE);
+    }
+    let Some(job) = &options.job else {
+        say.error(
+            "Need a job id to run this command.  Run from within a Slurm job or use the --jobid option.",
+        );
+        return Err(ExitCode::FAILURE);
+    };
+    let (file, order) = open(source, dest, &options).map_err(|text| {
+        say.error(&text);
+        ExitCode::from(NOT_SENT)
+    })?;
+    let info = allocation(job).map_err(|text| {
+        say.error(&text);
+        ExitCode::from(NOT_SENT)
+    })?;
+    if order.size == 0 {
+        say.error(&format!("Warning: file `{source}` is empty."));
+    }
+    send(file, &order, &info, say)
+}
+
+fn informed(text: &str) -> ExitCode {
+    print(text);
+    ExitCode::SUCCESS
+}
+
+/// The file that is sent, and what its receivers do.
+fn open(source: &str, dest: &str, options: &Options) -> Result<(File, Order), String> {
+    let failed = |e: std::io::Error| format!("Can't open `{source}`: {}", description(&e));
+    let file = File::open(source).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    if about.is_dir() {
+        return Err(format!("Can't mmap file `{source}`, No such device."));
+    }
+    let order = Order {
+        dest: dest.to_owned(),
+        size: about.size(),
+        mode: about.mode() & 0o777,
+        force: options.force,
+        times_s: options.preserve.then(|| (about.atime(), about.mtime())),
+    };
+    Ok((file, order))
+}
+
+/// An error of the system without its number, as C programs print it.
+fn description(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => Errno::from_raw(number).desc().to_owned(),
+        None => error.to_string(),
+    }
+}
+
+/// The nodes of the job, which must run.
+fn allocation(job: &str) -> Result<Box<AllocationInfo>, String> {
+    let failed = |why: &str| {
+        let shown = match job.starts_with(|c: char| c.is_ascii_digit()) {
+            true => job,
+            false => "0",
+        };
+        format!("Slurm job {shown} lookup error: {why}")
+    };
+    let id = job.parse().ok().filter(|id| *id > 0);
+    let id = id.ok_or_else(|| failed("Invalid job id specified"))?;
+    let mut client = Client::connect().map_err(|e| e.to_string())?;
+    let answer = client.query(Query::Allocation(JobId(id)));
+    match answer {
+        Ok(Response::JobStarted(info)) if info.job.alloc.is_some() => Ok(info),
+        Ok(Response::JobStarted(_)) => Err(failed("Job is pending execution")),
+        Ok(other) => Err(unexpected(&other).to_string()),
+        Err(ConnectError::Refused(refusal)) => Err(failed(refusal.code.text())),
+        Err(other) => Err(other.to_string()),
+    }
+}
+
+/// Runs the step that writes the file.
+fn send(file: File, order: &Order, info: &AllocationInfo, say: Say) -> Result<ExitCode, ExitCode> {
+    let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
+    let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
+    for (what, value) in [
+        ("dest    ", order.dest.clone()),
+        ("modes   ", format!("100{:o}", order.mode)),
+        ("size    ", order.size.to_string()),
+        ("jobid   ", info.job.id.to_string()),
+        ("node_list", hostlist::compress(&names)),
+    ] {
+        say.verbose(&format!("{what} = {value}"));
+    }
+    let failed = |e: std::io::Error| {
+        say.error(&format!("cannot run srun, which sends the file: {e}"));
+        ExitCode::from(NOT_SENT)
+    };
+    let program = std::env::current_exe().map_err(failed)?;
+    let count = names.len().to_string();
+    let mut command = Command::new(&program);
+    if has_own_name(&program) {
+        command.arg0("srun");
+    } else {
+        command.arg("srun");
+    }
+    command
+        .arg(format!("--jobid={}", info.job.id))
+        .args([
+            "-Q",
+            "--overlap",
+            "--ntasks-per-node=1",
+            "-c1",
+            "--mpi=none",
+        ])
+        .args([
+            "--cpu-bind=none",
+            "--kill-on-bad-exit=0",
+            "--job-name=sbcast",
+        ])
+        .args(["-N", &count, "-n", &count])
+        .args(task_program(&program))
+        .arg(RECEIVE)
+        .args(order.words())
+        .stdin(Stdio::from(file))
+        .stderr(Stdio::piped());
+    for name in std::env::vars_os().map(|(name, _)| name) {
+        if shapes_steps(&name) {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command.spawn().map_err(failed)?;
+    if let Some(errors) = child.stderr.take() {
+        for line in BufReader::new(errors).lines().map_while(Result::ok) {
+            if !is_of_task_exit(&line) {
+                say::stderr(&format!("{line}\n"));
+            }
+        }
+    }
+    let status = child.wait().map_err(failed)?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(NOT_SENT)))
+}
+
+/// Whether the program is a link of the name of this command; another needs a first argument that names the command.
+fn has_own_name(program: &Path) -> bool {
+    program.file_name().is_some_and(|name| name == SPEC.name)
+}
+
+/// What starts sbcast on a node, where programs are installed as they are here.
+fn task_program(program: &Path) -> Vec<&OsStr> {
+    match has_own_name(program) {
+        true => vec![program.as_os_str()],
+        false => vec![program.as_os_str(), OsStr::new(SPEC.name)],
+    }
+}
+
+/// Whether srun would take an option from this variable of the job: the step has a task on each node, whatever the job's
+/// own steps have.
+fn shapes_steps(name: &OsString) -> bool {
+    let name = name.to_string_lossy();
+    let is_slurms = name.starts_with("SLURM_") || name.starts_with("SRUN_");
+    is_slurms && !matches!(&*name, "SLURM_CONF" | "SLURM_JOB_ID" | "SLURM_CONF_SERVER")
+}
+
+/// What srun says of a task that has ended with an error, which the task has explained itself.
+fn is_of_task_exit(line: &str) -> bool {
+    line.starts_with("srun: error: ") && line.contains("Exited with exit code ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_named_by_its_number() {
+        for (text, shown) in [("x", "0"), ("5+1", "5+1"), ("1.0", "1.0"), ("-1", "0")] {
+            let expected = format!("Slurm job {shown} lookup error: Invalid job id specified");
+            assert_eq!(allocation(text).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn variables_of_the_job_do_not_shape_the_step() {
+        for name in ["SLURM_NTASKS", "SLURM_CPU_BIND", "SRUN_CPUS_PER_TASK"] {
+            assert!(shapes_steps(&name.into()), "{name}");
+        }
+        for name in ["SLURM_CONF", "SLURM_JOB_ID", "PATH", "MUSTER_NODE"] {
+            assert!(!shapes_steps(&name.into()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_link_of_this_name_needs_no_word_that_names_it() {
+        let link = Path::new("/usr/bin/sbcast");
+        assert_eq!(task_program(link), ["/usr/bin/sbcast"]);
+        let whole = Path::new("/usr/bin/muster");
+        assert_eq!(task_program(whole), ["/usr/bin/muster", "sbcast"]);
+    }
+
+    #[test]
+    fn sources_that_cannot_be_read_are_named() {
+        let options = Options::default();
+        let missing = open("/nosuch", "/d", &options).unwrap_err();
+        assert_eq!(missing, "Can't open `/nosuch`: No such file or directory");
+        let directory = open("/", "/d", &options).unwrap_err();
+        assert_eq!(directory, "Can't mmap file `/`, No such device.");
+    }
+}
