@@ -394,9 +394,10 @@ fn first(name: &str) -> Result<ExitCode> {
     // SAFETY: no handler is installed. Orphans of the host, which are this process's children, are not waited for.
     #[allow(unsafe_code)]
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }.context("cannot ignore SIGCHLD")?;
-    // The process that started this one waits for the end of this stream.
+    // The process that started this one waits for the end of these streams, and so does `muster up`.
     let null = fs::OpenOptions::new().write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null)?;
+    nix::unistd::dup2_stderr(&null)?;
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     Ok(ExitCode::SUCCESS)
 }
