@@ -185,15 +185,27 @@ fn prepare_hosts(home: &Home, args: &UpArgs) -> Result<bool> {
     Ok(true)
 }
 
+/// `muster host`.
+///
+/// # Errors
+/// When there is no such host.
+pub(crate) fn host(args: &[String]) -> Result<ExitCode> {
+    match args {
+        [word] if word == "--wait" => wait_on_controller(),
+        [word, name] if word == "--stop" => stop_on_host(name),
+        _ => hosts::main(args),
+    }
+}
+
 /// What waits for nodes on the controller's host.
-pub(crate) fn wait_on_controller() -> Result<ExitCode> {
+fn wait_on_controller() -> Result<ExitCode> {
     let home = Home::find()?;
     wait_for_nodes(&home, home.names().len())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Ends a host's daemons and jobs; runs on that host, since process ids are its own.
-pub(crate) fn stop_on_host(name: &str) -> Result<ExitCode> {
+fn stop_on_host(name: &str) -> Result<ExitCode> {
     let home = Home::find()?;
     let pid_file = match name == hosts::CONTROLLER {
         true => home.ctld_pid_file(),

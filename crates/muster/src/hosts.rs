@@ -274,8 +274,6 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
         [word] if word == "--hold" => hold(),
         [word, name] if word == "--begin" => begin(name),
         [word, name] if word == "--first" => first(name),
-        [word] if word == "--wait" => crate::cluster::wait_on_controller(),
-        [word, name] if word == "--stop" => crate::cluster::stop_on_host(name),
         [host, words @ ..] if !host.starts_with('-') => enter(host, words),
         _ => bail!("usage: muster host NODE [COMMAND...]"),
     }

@@ -82,7 +82,7 @@ fn muster(args: &[String]) -> ExitCode {
         "up" => report(cluster::up(rest)),
         "down" => report(cluster::down(rest)),
         "env" => report(cluster::env(rest)),
-        "host" => report(hosts::main(rest)),
+        "host" => report(cluster::host(rest)),
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "install" => report(cluster::install(rest)),
