@@ -4,6 +4,7 @@ use crate::daemon;
 use crate::given_conf;
 use crate::given_configuration;
 use crate::home::Home;
+use crate::hosts;
 use crate::install;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -26,6 +27,8 @@ struct UpArgs {
     nodes: Option<u32>,
     cpus: Option<u32>,
     conf: Option<PathBuf>,
+    /// Each node is a host of its own.
+    hosts: bool,
     /// One process speaks for all nodes; jobs run for so long.
     emulate: Option<String>,
     /// NUMA domains of emulated nodes.
@@ -37,6 +40,7 @@ fn up_args(args: &[String]) -> Result<UpArgs> {
         nodes: None,
         cpus: None,
         conf: None,
+        hosts: false,
         emulate: None,
         numa: None,
     };
@@ -60,6 +64,7 @@ fn up_args(args: &[String]) -> Result<UpArgs> {
             "--nodes" | "-n" => parsed.nodes = Some(number(value()?, "--nodes", 10_000)?),
             "--cpus" | "-c" => parsed.cpus = Some(number(value()?, "--cpus", 65_536)?),
             "--file" | "-f" => parsed.conf = Some(value()?.into()),
+            "--hosts" => parsed.hosts = true,
             "--emulate" => {
                 parsed.emulate.get_or_insert("0".to_owned());
             }
@@ -76,6 +81,9 @@ fn up_args(args: &[String]) -> Result<UpArgs> {
             _ => bail!("'muster up' has no option '{word}'; 'muster up --help' lists them"),
         }
     }
+    if parsed.hosts && (parsed.conf.is_some() || parsed.emulate.is_some()) {
+        bail!("--hosts makes a cluster of its own: it goes neither with --file nor with --emulate");
+    }
     Ok(parsed)
 }
 
@@ -89,6 +97,7 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     home.check_length()?;
     let started = Instant::now();
     home.check_owner()?;
+    let has_hosts = prepare_hosts(&home, &args)?;
     for dir in ["state", "run", "log", "bin"] {
         let path = home.at(dir);
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -103,8 +112,11 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
             home.make_dir(&format!("{kind}.{name}"), mode)?;
         }
     }
+    if has_hosts {
+        hosts::start(&home)?;
+    }
     if daemon::alive(&home.ctld_pid_file()).is_none() {
-        start(&home, "slurmctld", &[], "controller")?;
+        start(&home, hosts::CONTROLLER, "slurmctld", &[], "controller")?;
     }
     if let Some(run_time) = &args.emulate {
         start_emulator(&home, run_time, args.numa.as_deref())?;
@@ -113,13 +125,28 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
         if daemon::alive(&home.node_pid_file(name)).is_none() {
             start(
                 &home,
+                name,
                 "slurmd",
                 &["-N", name],
                 &format!("agent of node {name}"),
             )?;
         }
     }
-    wait_for_nodes(&home, names.len())?;
+    if has_hosts {
+        let status = hosts::command(&home, hosts::CONTROLLER, &home.at("bin/muster"))?
+            .args(["host", "--wait"])
+            .env("MUSTER_HOME", &home.0)
+            .env("SLURM_CONF", home.conf())
+            .status()?;
+        if !status.success() {
+            bail!(
+                "not all nodes came up; logs are in {}",
+                home.at("log").display()
+            );
+        }
+    } else {
+        wait_for_nodes(&home, names.len())?;
+    }
     say!(
         "{} nodes are up after {:.1} s. To use them:\n\n  eval \"$({} env)\"\n\nthen for example\n\n  \
          sinfo\n  srun -N2 hostname\n  sbatch --array=1-100 --wrap 'echo task $SLURM_ARRAY_TASK_ID'\n  squeue\n  \
@@ -130,6 +157,94 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
         home.0.display(),
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the cluster's nodes are to be hosts; makes the directory that says so.
+fn prepare_hosts(home: &Home, args: &UpArgs) -> Result<bool> {
+    if !args.hosts && !hosts::are_in(home) {
+        return Ok(false);
+    }
+    hosts::check()?;
+    if args.conf.is_some() || args.emulate.is_some() {
+        bail!(
+            "the nodes of {} are hosts: give another MUSTER_HOME, or 'muster down --purge'",
+            home.0.display()
+        );
+    }
+    if !hosts::are_in(home) && home.conf().exists() {
+        bail!(
+            "{} has a cluster that was made without --hosts: remove it with 'muster down --purge', or give another MUSTER_HOME",
+            home.0.display()
+        );
+    }
+    if args.nodes.is_some_and(|nodes| nodes > hosts::NODES_MAX) {
+        bail!("--hosts goes with up to {} nodes", hosts::NODES_MAX);
+    }
+    fs::create_dir_all(&home.0)?;
+    home.make_dir("hosts", 0o755)?;
+    Ok(true)
+}
+
+/// `muster host`.
+///
+/// # Errors
+/// When there is no such host.
+pub(crate) fn host(args: &[String]) -> Result<ExitCode> {
+    match args {
+        [word] if word == "--wait" => wait_on_controller(),
+        [word, name] if word == "--stop" => stop_on_host(name),
+        _ => hosts::main(args),
+    }
+}
+
+/// What waits for nodes on the controller's host.
+fn wait_on_controller() -> Result<ExitCode> {
+    let home = Home::find()?;
+    wait_for_nodes(&home, home.names().len())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a host's daemons and jobs; runs on that host, since process ids are its own.
+fn stop_on_host(name: &str) -> Result<ExitCode> {
+    let home = Home::find()?;
+    let pid_file = match name == hosts::CONTROLLER {
+        true => home.ctld_pid_file(),
+        false => home.node_pid_file(name),
+    };
+    let pids: Vec<i32> = daemon::alive(&pid_file)
+        .filter(|pid| is_daemon_of(&home, *pid))
+        .into_iter()
+        .collect();
+    for pid in &pids {
+        let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
+    }
+    wait_for_end(&pids)?;
+    let spool = home.at(&format!("spool.{name}"));
+    if spool.exists() {
+        muster_node::stop_launcher(&spool, true)
+            .with_context(|| format!("cannot end the processes of {}", spool.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends all hosts: their daemons first, then whatever else is there.
+fn stop_hosts(home: &Home) -> Result<()> {
+    let Some(holder) = hosts::holder(home) else {
+        return Ok(());
+    };
+    let nodes = home.names();
+    for name in nodes.iter().map(String::as_str).chain([hosts::CONTROLLER]) {
+        let stopped = hosts::command(home, name, &home.at("bin/muster"))?
+            .args(["host", "--stop", name])
+            .env("MUSTER_HOME", &home.0)
+            .status()?;
+        if !stopped.success() {
+            complain!("muster down: processes of host {name} are killed");
+        }
+    }
+    let firsts = hosts::first_processes(home);
+    kill(Pid::from_raw(holder), Signal::SIGTERM).context("cannot end the holder of the hosts")?;
+    wait_for_end(&[vec![holder], firsts].concat())
 }
 
 fn start_emulator(home: &Home, run_time: &str, numa: Option<&str>) -> Result<()> {
@@ -152,7 +267,13 @@ fn start_emulator(home: &Home, run_time: &str, numa: Option<&str>) -> Result<()>
     if let Some(numa) = numa {
         words.extend(["--numa", numa]);
     }
-    start(home, "muster", &words, "process that speaks for the nodes")
+    start(
+        home,
+        "",
+        "muster",
+        &words,
+        "process that speaks for the nodes",
+    )
 }
 
 /// `muster install DIR`.
@@ -229,7 +350,11 @@ fn own_conf(home: &Home, nodes: u32, cpus: u32, memory_mib: u64) -> Result<Strin
         cpus,
         memory_mib,
     });
-    Ok(text + &format!("TmpFS={}/tmp.%n\n", home.0.display()))
+    let text = text + &format!("TmpFS={}/tmp.%n\n", home.0.display());
+    Ok(match hosts::are_in(home) {
+        true => hosts::conf(&home.0, &text),
+        false => text,
+    })
 }
 
 /// The slurm.conf of the size that is asked for, if the one that is there is of another. One that somebody has edited is never
@@ -320,13 +445,19 @@ fn memory_mib() -> Result<u64> {
     Ok(kib.context("/proc/meminfo has no MemTotal")? >> 10)
 }
 
-fn start(home: &Home, link: &str, args: &[&str], what: &str) -> Result<()> {
+/// Starts a daemon: on this machine, or on its host.
+fn start(home: &Home, host: &str, link: &str, args: &[&str], what: &str) -> Result<()> {
     let log = home.at(&format!("log/{link}.out"));
     let out = fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(&log)?;
-    let output = Command::new(home.at("bin").join(link))
+    let program = home.at("bin").join(link);
+    let mut command = match hosts::are_in(home) {
+        true => hosts::command(home, host, &program)?,
+        false => Command::new(program),
+    };
+    let output = command
         .args(args)
         .env("SLURM_CONF", home.conf())
         .stdin(Stdio::null())
@@ -391,15 +522,28 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     home.check_owner()?;
-    // Also what an earlier configuration had.
-    let pid_files = home.list("run", "", ".pid");
+    let has_hosts = hosts::are_in(&home);
+    if has_hosts {
+        stop_hosts(&home)?;
+    }
+    // Also what an earlier configuration had. Numbers of processes of hosts mean nothing here.
+    let pid_files = if has_hosts {
+        Vec::new()
+    } else {
+        home.list("run", "", ".pid")
+    };
     let pids = pid_files.iter().filter_map(|f| daemon::alive(f));
     let pids: Vec<i32> = pids.filter(|pid| is_daemon_of(&home, *pid)).collect();
     for pid in &pids {
         let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
     }
     wait_for_end(&pids)?;
-    for spool in home.list("", "spool.", "") {
+    let spools = if has_hosts {
+        Vec::new()
+    } else {
+        home.list("", "spool.", "")
+    };
+    for spool in spools {
         muster_node::stop_launcher(&spool, true)
             .with_context(|| format!("cannot end the processes of {}", spool.display()))?;
     }

@@ -10,6 +10,8 @@ A cluster on this machine, without any configuration:
   eval \"$(muster env)\"                               point sbatch, squeue, ... at it
   muster down [--purge]                              stop it (and remove its state)
   MUSTER_HOME=DIR muster up                          another one, beside the first
+  muster up --hosts                                  each node is a host: network, name, /tmp of its own (root)
+  muster host NODE [COMMAND...]                      run a command on such a host: a node, ctl, login
   muster up -f slurm.conf --emulate [--run-time T]   all its nodes from one process; jobs only take their time
 
 A site's own cluster:
@@ -33,10 +35,11 @@ Commands, each also as a link of that name; 'muster COMMAND --help' says more:
 ";
 
 /// What `--help` prints after each of these commands.
-const COMMANDS: [(&str, &str); 6] = [
+const COMMANDS: [(&str, &str); 7] = [
     ("up", UP),
     ("down", DOWN),
     ("env", ENV),
+    ("host", HOST),
     ("config", CONFIG),
     ("install", INSTALL),
     ("generate", GENERATE),
@@ -51,6 +54,8 @@ Starts a private cluster on this machine, or what of it does not run, and waits 
   -f, --file FILE   the cluster of this slurm.conf instead. Host, ports, accounts and paths become this cluster's own,
                     but SlurmUser and SlurmdUser are kept where root starts it and this host has the account.
                     gres.conf, topology.conf, topology.yaml and mpi.conf beside FILE come along
+  --hosts           each node is a small host with network, name, processes, /tmp, /dev/shm, /run and /etc of its own; the
+                    controller is one (ctl), and one is for users (login). Needs root, munge and iproute2
   --emulate         one process speaks for all nodes; jobs only take their time
   --run-time T      with --emulate, which it implies: how long jobs run; 'muster emulate --help' has the forms
   --numa N[:L,S,R]  with --emulate: NUMA domains of each node
@@ -76,6 +81,17 @@ Usage: muster env
 Prints what leads a shell to the private cluster in $MUSTER_HOME: variables, and the directory of its commands.
 
   eval \"$(muster env)\"
+
+  -h, --help   print this help
+";
+
+const HOST: &str = "\
+Usage: muster host NODE [COMMAND...]
+Runs a command (default: a shell) on a host of the private cluster in $MUSTER_HOME that 'muster up --hosts' has made: a node,
+the controller's host ctl, or the login host login. Sees the same files as this machine but for /tmp, /dev/shm, /run and
+/etc, and in /tmp the cluster's own directory, if that is there.
+
+  muster host login srun -N3 hostname
 
   -h, --help   print this help
 ";

@@ -19,6 +19,7 @@ mod given_configuration;
 mod heap;
 mod help;
 mod home;
+mod hosts;
 mod install;
 mod logging;
 mod mpi;
@@ -56,7 +57,13 @@ fn muster(args: &[String]) -> ExitCode {
         complain!("{}", help::GENERAL.trim_end());
         return ExitCode::from(1);
     };
-    if help::is_wanted(rest)
+    // What follows a host's name is a command with options of its own.
+    let own = if command == "host" {
+        rest.get(..1).unwrap_or(rest)
+    } else {
+        rest
+    };
+    if help::is_wanted(own)
         && let Some(text) = help::of_command(command)
     {
         return print_help(text);
@@ -75,6 +82,7 @@ fn muster(args: &[String]) -> ExitCode {
         "up" => report(cluster::up(rest)),
         "down" => report(cluster::down(rest)),
         "env" => report(cluster::env(rest)),
+        "host" => report(cluster::host(rest)),
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "install" => report(cluster::install(rest)),

@@ -18,6 +18,7 @@ mod governance;
 mod gpus;
 mod het;
 mod hostile;
+mod hosts;
 mod imb;
 mod interactive;
 mod logs;
