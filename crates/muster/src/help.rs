@@ -87,9 +87,9 @@ Prints what leads a shell to the private cluster in $MUSTER_HOME: variables, and
 
 const HOST: &str = "\
 Usage: muster host NODE [COMMAND...]
-Runs a command (default: a shell) on a host of the private cluster in $MUSTER_HOME that 'muster up --hosts' has made: a node,
-the controller's host ctl, or the login host login. Sees the same files as this machine but for /tmp, /dev/shm, /run and
-/etc, and in /tmp the cluster's own directory, if that is there.
+Runs a command (default: a shell) on a host of the private cluster in $MUSTER_HOME that 'muster up --hosts' has made:
+a node, the controller's host ctl, or the login host login. It sees the files of this machine but for /tmp, /dev/shm,
+/run and /etc; the cluster's own directory is there in any case.
 
   muster host login srun -N3 hostname
 
