@@ -54,8 +54,8 @@ Starts a private cluster on this machine, or what of it does not run, and waits 
   -f, --file FILE   the cluster of this slurm.conf instead. Host, ports, accounts and paths become this cluster's own,
                     but SlurmUser and SlurmdUser are kept where root starts it and this host has the account.
                     gres.conf, topology.conf, topology.yaml and mpi.conf beside FILE come along
-  --hosts           each node is a small host with network, name, processes, /tmp, /dev/shm, /run and /etc of its own;
-                    the controller is one (ctl), and one is for users (login). Needs root, munge and iproute2
+  --hosts           each node is a small host with network, name, processes, /tmp, /dev/shm, /run and /etc
+                    of its own; the controller is one (ctl), and one is for users (login). Needs root, munge and iproute2
   --emulate         one process speaks for all nodes; jobs only take their time
   --run-time T      with --emulate, which it implies: how long jobs run; 'muster emulate --help' has the forms
   --numa N[:L,S,R]  with --emulate: NUMA domains of each node
