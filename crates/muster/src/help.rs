@@ -54,8 +54,8 @@ Starts a private cluster on this machine, or what of it does not run, and waits 
   -f, --file FILE   the cluster of this slurm.conf instead. Host, ports, accounts and paths become this cluster's own,
                     but SlurmUser and SlurmdUser are kept where root starts it and this host has the account.
                     gres.conf, topology.conf, topology.yaml and mpi.conf beside FILE come along
-  --hosts           each node is a small host with network, name, processes, /tmp, /dev/shm, /run and /etc of its own; the
-                    controller is one (ctl), and one is for users (login). Needs root, munge and iproute2
+  --hosts           each node is a small host with network, name, processes, /tmp, /dev/shm, /run and /etc
+                    of its own; the controller is one (ctl), and one is for users (login). Needs root, munge and iproute2
   --emulate         one process speaks for all nodes; jobs only take their time
   --run-time T      with --emulate, which it implies: how long jobs run; 'muster emulate --help' has the forms
   --numa N[:L,S,R]  with --emulate: NUMA domains of each node
@@ -87,9 +87,9 @@ Prints what leads a shell to the private cluster in $MUSTER_HOME: variables, and
 
 const HOST: &str = "\
 Usage: muster host NODE [COMMAND...]
-Runs a command (default: a shell) on a host of the private cluster in $MUSTER_HOME that 'muster up --hosts' has made: a node,
-the controller's host ctl, or the login host login. Sees the same files as this machine but for /tmp, /dev/shm, /run and
-/etc, and in /tmp the cluster's own directory, if that is there.
+Runs a command (default: a shell) on a host of the private cluster in $MUSTER_HOME that 'muster up --hosts' has made:
+a node, the controller's host ctl, or the login host login. It sees the files of this machine but for /tmp, /dev/shm,
+/run and /etc; the cluster's own directory is there in any case.
 
   muster host login srun -N3 hostname
 
