@@ -55,7 +55,7 @@ Starts a private cluster on this machine, or what of it does not run, and waits 
                     but SlurmUser and SlurmdUser are kept where root starts it and this host has the account.
                     gres.conf, topology.conf, topology.yaml and mpi.conf beside FILE come along
   --hosts           each node is a small host with network, name, processes, /tmp, /dev/shm, /run and /etc
-                    of its own; the controller is one (ctl), and one is for users (login). Needs root, munge and iproute2
+                    of its own; the controller is one (ctl), and one is for users (login). Needs root, munge, iproute2
   --emulate         one process speaks for all nodes; jobs only take their time
   --run-time T      with --emulate, which it implies: how long jobs run; 'muster emulate --help' has the forms
   --numa N[:L,S,R]  with --emulate: NUMA domains of each node
@@ -107,8 +107,8 @@ mpi.conf beside it. Nothing needs to run, and nothing is changed.
 The exit status is 1 if there are errors: the controller would not start with this file, nor read it again.
 
 'fetch' gets the configuration from a controller whose slurm.conf has SlurmctldParameters=enable_configless, as
-'slurmd --conf-server' does, and keeps it in DIRECTORY/conf. USER is that controller's SlurmUser (default: slurm, if there
-is such an account, else root). The exit status is 75 if the same may succeed later.
+'slurmd --conf-server' does, and keeps it in DIRECTORY/conf. USER is that controller's SlurmUser (default: slurm, if
+there is such an account, else root). The exit status is 75 if the same may succeed later.
 ";
 
 const INSTALL: &str = "\

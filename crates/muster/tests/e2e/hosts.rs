@@ -62,6 +62,7 @@ fn each_node_is_a_host_and_nothing_of_them_stays() {
     c.write("ring.c", RING);
     c.ok("mpicc -o ring ring.c; touch /dev/shm/of-this-machine");
     assert_eq!(login("srun -N3 ls /dev/shm | grep -c machine || true"), "0");
+    c.ok("rm /dev/shm/of-this-machine");
     let mpirun = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 salloc -N3 -n3 mpirun ./ring | sort -n";
     assert_eq!(login(mpirun), ring(3));
     assert_eq!(login("srun --mpi=pmix -N3 -n3 ./ring | sort -n"), ring(3));
