@@ -147,13 +147,16 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     } else {
         wait_for_nodes(&home, names.len())?;
     }
+    let way = match hosts::are_in(&home) {
+        true => format!("{} host login", own_name()),
+        false => format!("eval \"$({} env)\"", own_name()),
+    };
     say!(
-        "{} nodes are up after {:.1} s. To use them:\n\n  eval \"$({} env)\"\n\nthen for example\n\n  \
+        "{} nodes are up after {:.1} s. To use them:\n\n  {way}\n\nthen for example\n\n  \
          sinfo\n  srun -N2 hostname\n  sbatch --array=1-100 --wrap 'echo task $SLURM_ARRAY_TASK_ID'\n  squeue\n  \
          sacct\n\nState, logs and slurm.conf are in {}; 'muster down' stops it.\n",
         names.len(),
         started.elapsed().as_secs_f32(),
-        own_name(),
         home.0.display(),
     );
     Ok(ExitCode::SUCCESS)
