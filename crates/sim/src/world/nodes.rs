@@ -189,7 +189,12 @@ impl Machines<'_> {
         if !self.world.nodes[node].agent.as_ref().is_some_and(is_it) {
             return Ok(());
         }
-        if self.world.nodes[node].launcher.is_none() && !self.world.launchers().start(node)? {
+        let mut is_up = self.world.nodes[node].launcher.is_some();
+        if !is_up && self.world.launchers().start(node)? {
+            // One that died as it started has nobody's connection.
+            is_up = self.world.nodes[node].launcher.is_some();
+        }
+        if !is_up {
             self.world
                 .machine_later(1000, node, NodeEvent::LauncherAsked { life });
             return Ok(());
