@@ -176,7 +176,13 @@ impl State {
                 }
             }
             Note::Unavailable(id, nodes) => {
-                if let Some(job) = self.jobs.get_mut(id).filter(|job| job.is_startable()) {
+                let job = self.jobs.get_mut(id).filter(|job| job.is_startable());
+                // What an event has said of it stays: a note is not written down.
+                let is_noted = |job: &&mut Job| {
+                    let detail = job.reason_detail.as_deref();
+                    detail.is_none_or(|detail| detail.starts_with(UNAVAILABLE))
+                };
+                if let Some(job) = job.filter(is_noted) {
                     job.reason_detail = Some(format!("{UNAVAILABLE}{nodes}"));
                 }
             }

@@ -233,7 +233,10 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
         }
         JobChange::Requeueable(requeueable) => job.requeueable = *requeueable,
         JobChange::Warned => job.warned = true,
-        JobChange::Eligible => job.begin_at = None,
+        JobChange::Eligible => {
+            // Why it could not be launched before has been waited for.
+            (job.begin_at, job.reason_detail) = (None, None);
+        }
         JobChange::TermSent => job.term_time = Some(at),
         JobChange::NotBefore(time) => {
             job.begin_at = job.begin_at.max(Some(*time).filter(|t| *t > at));
