@@ -272,7 +272,9 @@ fn send(file: File, order: &Order, info: &AllocationInfo, say: Say) -> Result<Ex
     }
     let mut child = command.spawn().map_err(failed)?;
     if let Some(errors) = child.stderr.take() {
-        for line in BufReader::new(errors).lines().map_while(Result::ok) {
+        // Names of files in it need not be UTF-8.
+        for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
             if !is_of_task_exit(&line) {
                 say::stderr(&format!("{line}\n"));
             }
@@ -296,12 +298,20 @@ fn task_program(program: &Path) -> Vec<&OsStr> {
     }
 }
 
+/// Variables by which srun finds the job and the controller, and proves who asks.
+const LEADS_TO_CONTROLLER: [&str; 4] = [
+    "SLURM_CONF",
+    "SLURM_CONF_SERVER",
+    "SLURM_JOB_ID",
+    "SLURM_SACK_SOCKET",
+];
+
 /// Whether srun would take an option from this variable of the job: the step has a task on each node, whatever the job's
 /// own steps have.
 fn shapes_steps(name: &OsString) -> bool {
     let name = name.to_string_lossy();
     let is_slurms = name.starts_with("SLURM_") || name.starts_with("SRUN_");
-    is_slurms && !matches!(&*name, "SLURM_CONF" | "SLURM_JOB_ID" | "SLURM_CONF_SERVER")
+    is_slurms && !LEADS_TO_CONTROLLER.contains(&&*name)
 }
 
 /// What srun says of a task that has ended with an error, which the task has explained itself.
@@ -326,7 +336,7 @@ mod tests {
         for name in ["SLURM_NTASKS", "SLURM_CPU_BIND", "SRUN_CPUS_PER_TASK"] {
             assert!(shapes_steps(&name.into()), "{name}");
         }
-        for name in ["SLURM_CONF", "SLURM_JOB_ID", "PATH", "MUSTER_NODE"] {
+        for name in ["SLURM_CONF", "SLURM_SACK_SOCKET", "PATH", "MUSTER_NODE"] {
             assert!(!shapes_steps(&name.into()), "{name}");
         }
     }

@@ -95,7 +95,7 @@ impl Order {
         file.set_permissions(fs::Permissions::from_mode(self.mode))
     }
 
-    /// Gives the complete file its name, without an instant in which another could take it.
+    /// Gives the complete file its name. Without force that replaces no file, nor one that was made meanwhile.
     fn publish(&self, part: &str) -> io::Result<()> {
         if let Some((atime_s, mtime_s)) = self.times_s {
             let (atime, mtime) = (TimeSpec::new(atime_s, 0), TimeSpec::new(mtime_s, 0));
@@ -107,11 +107,25 @@ impl Order {
         }
         match fs::hard_link(part, &self.dest) {
             Ok(()) => fs::remove_file(part),
-            // A file system without hard links.
-            Err(e) if e.raw_os_error() == Some(Errno::EPERM as i32) => fs::rename(part, &self.dest),
+            Err(e) if lacks_links(&e) => self.take_name(part),
             Err(e) => Err(e),
         }
     }
+
+    /// The same where there are no hard links: an empty file takes the name, which fails if there is one, and is replaced.
+    fn take_name(&self, part: &str) -> io::Result<()> {
+        File::create_new(&self.dest)?;
+        fs::rename(part, &self.dest).inspect_err(|_| {
+            let _ = fs::remove_file(&self.dest);
+        })
+    }
+}
+
+/// Whether link(2) says that its file system has no hard links.
+fn lacks_links(error: &io::Error) -> bool {
+    let errors = [Errno::EPERM, Errno::EOPNOTSUPP, Errno::ENOSYS];
+    let number = error.raw_os_error();
+    errors.iter().any(|e| number == Some(*e as i32))
 }
 
 /// Runs the task; its exit status is the error's number.
@@ -202,6 +216,22 @@ mod tests {
         forced.execute(&b"new"[..]).unwrap();
         assert_eq!(fs::read(&forced.dest).unwrap(), b"new");
         assert_eq!(dir.names(), ["dest"]);
+    }
+
+    #[test]
+    fn a_name_is_taken_once_where_there_are_no_links() {
+        let dir = Dir::new("links");
+        let order = dir.order(3);
+        let part = dir.0.join("part").display().to_string();
+        fs::write(&part, "new").unwrap();
+        order.take_name(&part).unwrap();
+        assert_eq!(fs::read(&order.dest).unwrap(), b"new");
+        fs::write(&part, "newer").unwrap();
+        let refused = order.take_name(&part).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::EEXIST as i32));
+        assert_eq!(fs::read(&order.dest).unwrap(), b"new");
+        assert!(lacks_links(&Errno::EOPNOTSUPP.into()));
+        assert!(!lacks_links(&refused));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         .optional()
         .on(R)
         .srun_env(&["SLURM_BCAST"])
-        .refused("programs are not copied to nodes; put it on a file system that all nodes see"),
+        .refused("srun copies no programs; copy it by sbcast in the job, and run the copy"),
     opt(
         "bcast-exclude",
         "paths",
