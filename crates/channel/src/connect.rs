@@ -6,7 +6,7 @@ use crate::handshake::{Channel, HandshakeError, Initiator};
 use crate::opening::Scheme;
 use crate::records::{Opener, Sealer};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,21 @@ pub struct Connected {
     pub stream: UnixStream,
     /// What the other side said when it proved who it is.
     pub answer: Vec<u8>,
+}
+
+/// Connects to the first of the addresses that takes it within `patience`.
+///
+/// # Errors
+/// Why the last of the addresses did not take it, or that there is none.
+pub fn dial(addresses: impl ToSocketAddrs, patience: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(tcp) => return Ok(tcp),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
 }
 
 /// Makes a channel of a connection, for who carries it himself: both directions, and what the other side says. `patience` bounds

@@ -18,7 +18,7 @@ pub mod relay;
 pub mod server;
 mod statement;
 
-pub use connect::{Connected, connect, open};
+pub use connect::{Connected, connect, dial, open};
 pub use handshake::{Channel, HandshakeError, Initiator, Responder};
 pub use opening::{
     CREDENTIAL_BYTES_MAX, OPENING_BYTES_MAX, Opening, OpeningError, PAYLOAD_BYTES_MAX, Scheme,

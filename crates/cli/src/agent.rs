@@ -11,7 +11,7 @@ use muster_proto::version::Versions;
 use muster_trust::channel_secret;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -156,14 +156,8 @@ impl AsFd for AgentStream {
 
 /// Connects to the relay of a node on another host.
 fn connect_remote(place: &str, (credential, key): &Shown<'_>) -> io::Result<AgentStream> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for address in place.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(tcp) => return begin(tcp, credential, key),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
+    let tcp = muster_channel::dial(place, CONNECT_PATIENCE)?;
+    begin(tcp, credential, key)
 }
 
 /// Begins a channel on a connection.

@@ -14,7 +14,6 @@ use nix::unistd::User;
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -162,7 +161,7 @@ fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure>
     let (host, port) = place(server)
         .with_context(|| format!("'{server}' is no HOST[:PORT]"))
         .map_err(Failure::Final)?;
-    let tcp = dial(host, port)
+    let tcp = muster_channel::dial((host, port), CONNECT_MAX)
         .with_context(|| format!("cannot reach {server}"))
         .map_err(Failure::Later)?;
     let proof = proof::make(
@@ -223,17 +222,6 @@ fn authentication_by(key_dir: &Path) -> Authentication {
     let has = |name: &str| key_dir.join(name).exists();
     let has_key = has("slurm.jwks") || has("slurm.key");
     Authentication::parse(has_key.then_some("auth/slurm"), None, key_dir)
-}
-
-fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
-            Ok(tcp) => return Ok(tcp),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
 }
 
 /// Writes the files into a directory of their own, checks them, and has the link lead there.

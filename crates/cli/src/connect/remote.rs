@@ -11,7 +11,7 @@ use muster_proto::version::Versions;
 use muster_trust::proof::{self, Ask, Proof};
 use muster_trust::user_token;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ pub(super) fn connect(
 ) -> Result<UnixStream, ConnectError> {
     let mut last = None;
     for address in &endpoint.addresses {
-        match dial(address, endpoint) {
+        let patience = Duration::from_secs(endpoint.tcp_timeout_s.max(1).into());
+        match muster_channel::dial((address.as_str(), endpoint.port), patience) {
             Ok(tcp) => return prove(tcp, address, (endpoint, token)),
             Err(source) => {
                 last = Some(ConnectError::Unreachable {
@@ -47,18 +48,6 @@ fn place(address: &str, port: u16) -> String {
         true => format!("[{address}]:{port}"),
         false => format!("{address}:{port}"),
     }
-}
-
-fn dial(address: &str, endpoint: &Endpoint) -> io::Result<TcpStream> {
-    let patience = Duration::from_secs(endpoint.tcp_timeout_s.max(1).into());
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for found in (address, endpoint.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&found, patience) {
-            Ok(tcp) => return Ok(tcp),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
 }
 
 fn prove(

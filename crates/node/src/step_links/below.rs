@@ -4,7 +4,7 @@
 use super::shown;
 use super::wire::Wire;
 use crate::{remote, sys};
-use muster_channel::{Scheme, open};
+use muster_channel::{Scheme, dial, open};
 use muster_node_core::messages::User;
 use muster_node_core::stepd::tree::{Branch, OUTPUT_MAX};
 use muster_proto::address::{Address, NetworkPlace};
@@ -16,7 +16,6 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, set
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::Uid;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
@@ -159,21 +158,11 @@ fn connect_remote(there: &NetworkPlace, path: &str, branch: &Branch) -> io::Resu
     let path = path.to_owned();
     let credential = JobCredential::Step { job, step, path };
     let (credential, secret) = remote::proof(&credential, &branch.key);
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for address in there.place.to_socket_addrs()? {
-        let tcp = match TcpStream::connect_timeout(&address, remote::CONNECT_PATIENCE) {
-            Ok(tcp) => tcp,
-            Err(e) => {
-                last = e;
-                continue;
-            }
-        };
-        let proof = (Scheme::Job, credential.as_slice(), &secret);
-        let (channel, answer) = open(&tcp, proof, &remote::hello(), remote::CONNECT_PATIENCE)?;
-        remote::check_answer(&answer, "slurmd there").map_err(io::Error::other)?;
-        return Wire::remote(tcp, channel);
-    }
-    Err(last)
+    let tcp = dial(there.place.as_str(), remote::CONNECT_PATIENCE)?;
+    let proof = (Scheme::Job, credential.as_slice(), &secret);
+    let (channel, answer) = open(&tcp, proof, &remote::hello(), remote::CONNECT_PATIENCE)?;
+    remote::check_answer(&answer, "slurmd there").map_err(io::Error::other)?;
+    Wire::remote(tcp, channel)
 }
 
 /// Connects, if the other side takes that within a few seconds.
