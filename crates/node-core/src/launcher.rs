@@ -104,7 +104,7 @@ impl Launcher {
         match event {
             Event::Recovered(left) => self.recover(*left),
             Event::Attached(attach, machine) => self.attach(*attach, machine.map(|m| *m)),
-            Event::AgentLost => self.state.actions.is_attached = false,
+            Event::AgentLost => self.lose_agent(),
             Event::StopRequested { conn, kill } => self.stop(conn, kill),
             Event::ExitWhenIdle => self.is_exiting = true,
             Event::KillAll => self.kill_all(),
@@ -332,6 +332,12 @@ impl Launcher {
         }
     }
 
+    /// The agent is gone. The next one is to be sent steps, too, that this one has given to waiting daemons and not reported.
+    fn lose_agent(&mut self) {
+        self.state.actions.is_attached = false;
+        self.launches.daemons.take_back(&mut self.state);
+    }
+
     /// A new agent: it is sent everything that was not forgotten.
     fn attach(&mut self, attach: Attach, machine: Option<Machine>) {
         self.measurements.stop_measurements(&mut self.state);
@@ -348,7 +354,7 @@ impl Launcher {
         self.session = Session::default();
         self.site.forget(&mut self.state.actions);
         self.state.actions.is_attached = true;
-        self.state.disown_stepds();
+        self.launches.daemons.take_back(&mut self.state);
         let known = self.state.jobs.iter().map(|(&run, e)| KnownJob {
             run,
             grant: e.grant.as_deref().map(encoded),

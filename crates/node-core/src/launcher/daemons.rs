@@ -289,6 +289,30 @@ impl StepDaemons {
         state.actions.push(Action::CloseStepd(id));
     }
 
+    /// The agent is gone, or another is there: the connections of the one before to daemons are over. It may have given one that waited a
+    /// step, and have been lost before it said so. So these lose the launcher's connection, too: one without a step ends by that;
+    /// one with a step says which, as to a launcher that was started anew.
+    pub(super) fn take_back(&mut self, state: &mut State) {
+        let mut sockets = Vec::new();
+        let mut closed = Vec::new();
+        for entry in state.jobs.values_mut() {
+            let running = entry.steps.values_mut();
+            for stepd in running.filter_map(|process| process.stepd.as_mut()) {
+                stepd.is_owned = false;
+            }
+            for spare in entry.spares.extract_if(.., |spare| spare.is_owned) {
+                closed.push(spare.id);
+                sockets.push(spare.socket);
+            }
+        }
+        for id in closed {
+            self.close_stepd(state, id);
+        }
+        if !sockets.is_empty() {
+            state.actions.push(Action::AskStepds(Some(sockets)));
+        }
+    }
+
     /// Has the daemons of a job that wait for another step end.
     pub(super) fn dismiss_spares(&mut self, state: &mut State, run: JobAttempt) {
         let entry = state.jobs.get_mut(&run);
@@ -388,7 +412,7 @@ impl StepDaemons {
         }
     }
 
-    /// A daemon of an earlier launcher's has said what it runs, and is taken over. One whose version is not spoken here is left
+    /// A daemon of an earlier launcher's, or one that an earlier agent may have given a step, has said what it runs, and is taken over. One whose version is not spoken here is left
     /// alone: without a launcher it leaves a file when its step ends, which is when its process does.
     pub(super) fn adopt(
         &mut self,
@@ -405,6 +429,7 @@ impl StepDaemons {
             kept,
             greeting,
         } = running;
+        let is_child = state.roles.get(&pid) == Some(&Role::Spare(run));
         let theirs = greeting.unwrap_or_default();
         let is_too_old = VERSIONS.is_too_old(&theirs);
         if is_too_old {
@@ -420,7 +445,7 @@ impl StepDaemons {
             pid,
             socket,
             is_owned: false,
-            is_adopted: true,
+            is_adopted: !is_child,
         });
         let Some(entry) = state.jobs.get_mut(&run).filter(|e| !e.phase.is_released()) else {
             // Nobody knows of the job any more.
@@ -447,7 +472,10 @@ impl StepDaemons {
                 };
                 entry.enter_step(step, process);
                 note_found(state, run, step, kept);
-                state.actions.push(Action::WatchStepd(run, step, pid));
+                match is_child {
+                    true => drop(state.roles.insert(pid, Role::Step(run, step))),
+                    false => state.actions.push(Action::WatchStepd(run, step, pid)),
+                }
             }
         }
         if !is_too_old {

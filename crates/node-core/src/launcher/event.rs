@@ -515,8 +515,9 @@ pub enum Action {
     ReadResult(JobAttempt, StepNo, ResultPurpose),
     /// List the results of steps.
     ListResults,
-    /// Ask all step daemons of earlier launchers what they run.
-    AskStepds,
+    /// Ask the step daemons that listen at these sockets what they run; without sockets all in the spool directory, which earlier
+    /// launchers have started.
+    AskStepds(Option<Vec<PathBuf>>),
     /// Remove files of steps of all other jobs.
     RemoveFilesOfOthers(BTreeSet<JobId>),
     /// Watch a step daemon that an earlier launcher has started.

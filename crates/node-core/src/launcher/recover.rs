@@ -38,7 +38,7 @@ impl Launcher {
             }
         }
         if left.same_boot {
-            self.state.actions.push(Action::AskStepds);
+            self.state.actions.push(Action::AskStepds(None));
         }
         let jobs: BTreeSet<JobId> = self.state.jobs.keys().map(|run| run.job).collect();
         self.state.actions.push(Action::RemoveFilesOfOthers(jobs));

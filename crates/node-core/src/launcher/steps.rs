@@ -472,15 +472,6 @@ impl State {
         of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
     }
 
-    /// There is another agent: it has no connections to daemons that are here.
-    pub(super) fn disown_stepds(&mut self) {
-        for entry in self.jobs.values_mut() {
-            let busy = entry.steps.values_mut().filter_map(|p| p.stepd.as_mut());
-            busy.chain(&mut entry.spares)
-                .for_each(|stepd| stepd.is_owned = false);
-        }
-    }
-
     pub(super) fn may_have_step(&self, run: JobAttempt, step: StepNo) -> bool {
         let entry = self.jobs.get(&run).filter(|e| !e.phase.is_released());
         entry.is_some_and(|e| !e.had_step(step))

@@ -317,8 +317,10 @@ impl Executor {
     }
 
     fn offer_step(&mut self, stepd: StepdId, frame: &[u8], stdio: Option<StdioId>) {
+        // That the step's number is taken is kept before the step begins: otherwise the next agent would give it again.
+        let is_kept = self.has_sent_launcher();
         let streams = stdio.and_then(|stdio| self.streams.get(&stdio));
-        let is_written = self.stepds.send(stepd, frame, streams);
+        let is_written = is_kept && self.stepds.send(stepd, frame, streams);
         self.events
             .push_back(AgentEvent::StepOffered(stepd, is_written));
     }
@@ -399,9 +401,15 @@ impl Executor {
         if let Some(launcher) = &self.launcher
             && !self.to_launcher.is_empty()
         {
-            // A closed outlet means that the connection is gone, which comes as an input of its own.
-            let _ = launcher.send((std::mem::take(&mut self.to_launcher), with));
+            launcher.send(std::mem::take(&mut self.to_launcher), with);
         }
+    }
+
+    /// Whether the launcher receives all that it was sent, even if this process is killed now.
+    fn has_sent_launcher(&mut self) -> bool {
+        let commands = std::mem::take(&mut self.to_launcher);
+        let launcher = self.launcher.as_ref();
+        launcher.is_some_and(|launcher| launcher.send_now(commands))
     }
 
     fn send_stdio(&self, stepd: StepdId, stdio: StdioId) {

@@ -7,6 +7,8 @@ use crate::descriptors::OrderFds;
 use muster_node_core::agent::AgentEvent;
 use muster_node_core::messages::{LauncherEvent, VERSIONS};
 use muster_proto::version::Greeting;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -15,8 +17,61 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The same where the launcher is of a version that cannot be used.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
 
-/// Bytes for the launcher, with the descriptors that go with the last message of them.
-pub(super) type LauncherOutlet = mpsc::UnboundedSender<(Vec<u8>, OrderFds)>;
+/// The way to the launcher.
+pub(super) struct LauncherOutlet {
+    socket: Socket,
+    queue: mpsc::UnboundedSender<(Vec<u8>, OrderFds)>,
+    /// Entries of the queue that are not written.
+    queued: Arc<AtomicUsize>,
+}
+
+impl LauncherOutlet {
+    /// The outlet of a connection, and the task that writes what the socket does not take at once.
+    fn new(socket: Socket) -> LauncherOutlet {
+        let (queue, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, OrderFds)>();
+        let queued = Arc::new(AtomicUsize::new(0));
+        let (writer, left) = (socket.clone(), Arc::clone(&queued));
+        tokio::spawn(async move {
+            while let Some((bytes, with)) = inbox.recv().await {
+                if writer.write_all_with(&bytes, Some(&with)).await.is_err() {
+                    return;
+                }
+                left.fetch_sub(1, Ordering::Release);
+            }
+        });
+        LauncherOutlet {
+            socket,
+            queue,
+            queued,
+        }
+    }
+
+    /// Sends bytes, and the descriptors that go with the last message of them.
+    pub(super) fn send(&self, bytes: Vec<u8>, with: OrderFds) {
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        // A closed queue means that the connection is gone, which comes as an input of its own.
+        let _ = self.queue.send((bytes, with));
+    }
+
+    /// Sends bytes; whether the launcher receives them, and all that was sent before, even if this process is killed now.
+    pub(super) fn send_now(&self, mut bytes: Vec<u8>) -> bool {
+        if self.queued.load(Ordering::Acquire) > 0 {
+            self.send(bytes, OrderFds::default());
+            return false;
+        }
+        if bytes.is_empty() {
+            return true;
+        }
+        match self.socket.write_now(&bytes) {
+            Ok(written) if written == bytes.len() => true,
+            Ok(written) => {
+                self.send(bytes.split_off(written), OrderFds::default());
+                false
+            }
+            Err(_) => false,
+        }
+    }
+}
 
 /// Keeps the connection up for ever.
 pub(super) fn keep(dialer: Dialer, inputs: mpsc::UnboundedSender<Input>) {
@@ -43,7 +98,7 @@ async fn serve(link: Socket, inputs: &mpsc::UnboundedSender<Input>) {
                 Some(_) => link.close(),
                 None => {
                     is_up = true;
-                    let _ = inputs.send(Input::LauncherUp(spawn_writer(link.clone())));
+                    let _ = inputs.send(Input::LauncherUp(LauncherOutlet::new(link.clone())));
                 }
             }
         }
@@ -80,19 +135,6 @@ fn check_version(first: &LauncherEvent) -> Result<(), String> {
         true => Err(VERSIONS.difference(&theirs, "the launcher of this node", "slurmd")),
         false => Ok(()),
     }
-}
-
-/// Writes what comes into the outlet, and the descriptors that go with it, until either end is gone.
-fn spawn_writer(socket: Socket) -> LauncherOutlet {
-    let (outlet, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, OrderFds)>();
-    tokio::spawn(async move {
-        while let Some((bytes, with)) = inbox.recv().await {
-            if socket.write_all_with(&bytes, Some(&with)).await.is_err() {
-                return;
-            }
-        }
-    });
-    outlet
 }
 
 #[cfg(test)]
@@ -154,5 +196,29 @@ mod tests {
                 other => panic!("{} inputs", other.len()),
             }
         }
+    }
+
+    /// What a step is given by has to be preceded by what is kept of it.
+    #[tokio::test]
+    async fn what_is_sent_at_once_is_there_or_said_not_to_be() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let outlet = LauncherOutlet::new(Socket::new(near).unwrap());
+        assert!(outlet.send_now(b"one".to_vec()));
+        let mut read = [0; 3];
+        far.read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"one");
+        // More than the socket takes; and what comes behind it.
+        let much = vec![b'm'; 4 << 20];
+        assert!(!outlet.send_now(much.clone()));
+        assert!(!outlet.send_now(b"two".to_vec()));
+        let reader = tokio::task::spawn_blocking(move || {
+            let mut read = vec![0; (4 << 20) + 3];
+            far.read_exact(&mut read).unwrap();
+            (far, read)
+        });
+        let (far, read) = reader.await.unwrap();
+        assert!(read.starts_with(&much) && read.ends_with(b"two"));
+        drop(far);
+        assert!(!outlet.send_now(b"three".to_vec()));
     }
 }

@@ -343,8 +343,8 @@ impl LauncherExecutor {
             Action::StopListening(stepd) => self.stepds.stop_listening(stepd),
             Action::CloseStepd(stepd) => self.stepds.close(stepd),
             Action::CloseFds(fds) => self.stepds.close_fds(fds),
-            Action::AskStepds => {
-                let events = self.stepds.ask_all(&self.spool);
+            Action::AskStepds(sockets) => {
+                let events = self.stepds.ask(sockets, &self.spool);
                 self.events.extend(events);
             }
             Action::WatchStepd(run, step, pid) => {

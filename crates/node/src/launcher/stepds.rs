@@ -246,19 +246,17 @@ impl Stepds {
         None
     }
 
-    /// Asks all daemons that listen in a spool directory what they run, and waits for those that answer at once.
-    pub(super) fn ask_all(&mut self, spool: &Path) -> Vec<Event> {
-        for (path, name) in step_files(spool) {
-            if !name.ends_with(".sock") {
-                continue;
-            }
+    /// Asks daemons what they run, without their sockets all that listen in a spool directory, and waits for those that answer at
+    /// once.
+    pub(super) fn ask(&mut self, sockets: Option<Vec<PathBuf>>, spool: &Path) -> Vec<Event> {
+        for path in sockets.unwrap_or_else(|| step_sockets(spool)) {
             match ask(&path) {
                 Ok(channel) => self.asked.push((path, channel)),
                 // Its daemon has ended.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
                     let _ = fs::remove_file(path);
                 }
-                Err(e) => eprintln!("{name}: {e}"),
+                Err(e) => eprintln!("{}: {e}", path.display()),
             }
         }
         let mut events = Vec::new();
@@ -342,6 +340,13 @@ pub(super) fn step_files(spool: &Path) -> Vec<(PathBuf, String)> {
     };
     let files = files.into_iter().flatten().flatten();
     files.filter_map(|file| named(file.path())).collect()
+}
+
+/// Where step daemons listen.
+fn step_sockets(spool: &Path) -> Vec<PathBuf> {
+    let files = step_files(spool).into_iter();
+    let sockets = files.filter(|(_, name)| name.ends_with(".sock"));
+    sockets.map(|(path, _)| path).collect()
 }
 
 /// The steps of which there are results.

@@ -385,7 +385,8 @@ impl AgentExecutor<'_> {
                 frame,
                 stdio,
             } => {
-                let is_written = self.offer_step(node, stepd, &frame, stdio);
+                let is_written =
+                    self.flush_launcher(node) && self.offer_step(node, stepd, &frame, stdio);
                 if let Some(agent) = &mut self.world.nodes[node].agent {
                     let offered = AgentEvent::StepOffered(stepd, is_written);
                     agent.events.push_back(offered);
@@ -504,20 +505,24 @@ impl AgentExecutor<'_> {
         true
     }
 
-    fn flush_launcher(&mut self, node: usize) {
+    /// Sends the launcher what is for it; whether the launcher gets all.
+    fn flush_launcher(&mut self, node: usize) -> bool {
         let link = self.world.nodes[node].link.as_ref().map(|l| l.id);
         let Some(agent) = &mut self.world.nodes[node].agent else {
-            return;
+            return false;
         };
-        if agent.to_launcher.is_empty() || agent.launcher.is_none() {
-            return;
+        if agent.launcher.is_none() {
+            return false;
         }
+        let is_there = link.is_some() && link == agent.launcher;
         let messages = std::mem::take(&mut agent.to_launcher);
-        match link.is_some() && link == agent.launcher {
+        match is_there {
+            _ if messages.is_empty() => {}
             true => self.world.machines().send_to_launcher(node, messages),
             // That the link has ended comes as an input of its own.
             false => self.world.machines().lose(node, messages),
         }
+        is_there
     }
 
     fn send_reports(&mut self, node: usize, mut reports: Vec<NumberedReport>) {

@@ -334,7 +334,7 @@ impl LauncherExecutor<'_> {
                     self.world.machines().close_lower(node, channel);
                 }
             }
-            Action::AskStepds => self.ask_stepds(node)?,
+            Action::AskStepds(sockets) => self.ask_stepds(node, sockets)?,
             Action::WatchStepd(run, step, pid) => {
                 let process = self.world.nodes[node].machine.live(pid);
                 let belongs = process.map(|p| p.traits().belongs);
@@ -433,9 +433,12 @@ impl LauncherExecutor<'_> {
         launcher.unread.push(stepd);
     }
 
-    /// Asks all daemons that listen what they run.
-    fn ask_stepds(&mut self, node: usize) -> Outcome {
-        let sockets = self.world.nodes[node].machine.sockets.clone();
+    /// Asks daemons what they run, all that listen or those that do at these sockets.
+    fn ask_stepds(&mut self, node: usize, asked: Option<Vec<PathBuf>>) -> Outcome {
+        let mut sockets = self.world.nodes[node].machine.sockets.clone();
+        if let Some(asked) = asked {
+            sockets.retain(|path, _| asked.contains(path));
+        }
         let Some(life) = self.world.nodes[node].launcher.as_ref().map(|l| l.life) else {
             return Ok(());
         };

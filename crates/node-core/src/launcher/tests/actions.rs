@@ -155,34 +155,10 @@ impl World {
             }
             Action::CloseStepd(stepd) => {
                 let closed = self.stepds.remove(&stepd);
-                assert!(closed.is_some(), "{stepd:?} is closed twice");
+                self.lose_launcher(closed.expect("it is closed once"));
             }
             Action::CloseFds(fds) => assert!(self.fds.remove(&fds), "{fds:?} is closed twice"),
-            Action::AskStepds => {
-                for pid in self.pids(|kind| matches!(kind, Kind::Stepd(_, Some(_)))) {
-                    let Kind::Stepd(run, Some(step)) = self.processes[&pid].kind else {
-                        continue;
-                    };
-                    let stepd = StepdId(self.next_id());
-                    let connection = Connection {
-                        pid,
-                        ..Connection::default()
-                    };
-                    self.stepds.insert(stepd, connection);
-                    let running = RunningStep {
-                        run,
-                        step,
-                        pid,
-                        dirs: Vec::new(),
-                        kept: Vec::new(),
-                        greeting: self.stepd_greeting.clone(),
-                    };
-                    let socket = "/spool/socket".into();
-                    self.events
-                        .push_back(Event::StepdRunning(stepd, socket, Box::new(running)));
-                }
-                self.events.push_back(Event::StepdsAsked);
-            }
+            Action::AskStepds(sockets) => self.ask_stepds(sockets.is_some()),
             Action::ReadResult(run, step, purpose) => self.read_result(run, step, purpose),
             Action::RemoveResult(run, step) => drop(self.results.remove(&(run, step))),
             Action::ListResults => {
@@ -204,6 +180,51 @@ impl World {
             Action::Unwatch(pid) => drop(self.watched.remove(&pid)),
             other => self.signal(other),
         }
+    }
+
+    /// A daemon's connection is closed: it leaves what was not received, and ends if it has no step.
+    fn lose_launcher(&mut self, connection: Connection) {
+        let pid = connection.pid;
+        let Some(process) = self.processes.get(&pid).filter(|p| p.ended.is_none()) else {
+            return;
+        };
+        if let Kind::Stepd(run, current) = process.kind {
+            let left = connection.unread.into_iter().map(|step| (run, step));
+            self.results.extend(left);
+            if current.is_none() {
+                self.end(pid, 0);
+            }
+        }
+    }
+
+    /// Daemons with a step say which; `unconnected`: those to which there is no connection.
+    fn ask_stepds(&mut self, unconnected: bool) {
+        for pid in self.pids(|kind| matches!(kind, Kind::Stepd(_, Some(_)))) {
+            let Kind::Stepd(run, Some(step)) = self.processes[&pid].kind else {
+                continue;
+            };
+            if unconnected && self.stepds.values().any(|c| c.pid == pid) {
+                continue;
+            }
+            let stepd = StepdId(self.next_id());
+            let connection = Connection {
+                pid,
+                ..Connection::default()
+            };
+            self.stepds.insert(stepd, connection);
+            let running = RunningStep {
+                run,
+                step,
+                pid,
+                dirs: Vec::new(),
+                kept: Vec::new(),
+                greeting: self.stepd_greeting.clone(),
+            };
+            let socket = "/spool/socket".into();
+            self.events
+                .push_back(Event::StepdRunning(stepd, socket, Box::new(running)));
+        }
+        self.events.push_back(Event::StepdsAsked);
     }
 
     fn read_result(&mut self, run: JobAttempt, step: StepNo, purpose: ResultPurpose) {

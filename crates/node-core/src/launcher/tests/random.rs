@@ -33,6 +33,8 @@ enum Incident {
     Assign {
         spare: usize,
         step: u32,
+        /// The agent is not lost before it says so.
+        is_reported: bool,
     },
     Release(usize),
     Timer,
@@ -61,7 +63,9 @@ fn incident() -> impl Strategy<Value = Incident> {
         4 => index().prop_map(Incident::ProcessEnds),
         1 => job().prop_map(Incident::Orphan),
         6 => Just(Incident::Reap),
-        3 => (index(), step()).prop_map(|(spare, step)| Incident::Assign { spare, step }),
+        3 => (index(), step(), prop::bool::weighted(0.7)).prop_map(|(spare, step, is_reported)| {
+            Incident::Assign { spare, step, is_reported }
+        }),
         1 => index().prop_map(Incident::Release),
         4 => Just(Incident::Timer),
         1 => Just(Incident::Crash),
@@ -125,7 +129,11 @@ impl World {
                 }
             }
             Incident::Reap => self.reap(),
-            Incident::Assign { spare, step } => {
+            Incident::Assign {
+                spare,
+                step,
+                is_reported,
+            } => {
                 if let Some((of, pid)) = choose(&self.spares(), spare)
                     && !self.steps.contains_key(&(of, StepNo(step)))
                     && let Some(process) = self.processes.get_mut(&pid)
@@ -133,11 +141,14 @@ impl World {
                 {
                     process.kind = Kind::Stepd(of, Some(StepNo(step)));
                     self.count_step(of, StepNo(step));
-                    self.command(LauncherCommand::StepAssigned {
-                        run: of,
-                        step: StepNo(step),
-                        pid,
-                    });
+                    if is_reported {
+                        let step = StepNo(step);
+                        self.command(LauncherCommand::StepAssigned { run: of, step, pid });
+                    } else {
+                        self.deliver(Event::AgentLost);
+                        self.attach();
+                        assert!(self.launcher.state.jobs[&of].had_step(StepNo(step)));
+                    }
                 }
             }
             Incident::Release(which) => {

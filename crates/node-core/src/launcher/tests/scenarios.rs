@@ -454,12 +454,21 @@ fn steps_follow_each_other_in_one_daemon() {
     let (run, step, pid) = (job, StepNo(1), stepd);
     world.command(LauncherCommand::StepAssigned { run, step, pid });
     assert!(world.launcher.state.jobs[&job].steps[&step].ended.is_some());
-    // A launcher that has lost its agent gives a step to the daemon.
+    // It ends with its agent. One that had a step when its agent was lost gets the next by the launcher.
+    world.deliver(Event::AgentLost);
+    world.reap();
+    assert!(!world.processes.contains_key(&stepd));
     world.attach();
     world.start_step(job, StepNo(2));
+    let stepd = world.pids(|kind| matches!(kind, Kind::Stepd(..)))[0];
+    world.deliver(Event::AgentLost);
+    world.attach();
+    world.end_tasks(stepd);
+    world.finish_wakeup();
+    world.start_step(job, StepNo(3));
     assert_eq!(
         world.processes[&stepd].kind,
-        Kind::Stepd(job, Some(StepNo(2)))
+        Kind::Stepd(job, Some(StepNo(3)))
     );
     // The script's end takes it along.
     world.end_and_reap(world.script(job), 0);
@@ -468,15 +477,62 @@ fn steps_follow_each_other_in_one_daemon() {
     assert!(world.stepds.is_empty() && world.processes.is_empty());
 }
 
+/// An agent gives a step to a daemon that waits for one, and is killed before it says so.
+#[test]
+fn a_step_that_a_lost_agent_gave_is_reported_to_the_next() {
+    let reported = |world: &World, wanted: fn(&LauncherEvent) -> bool| {
+        world.sent.iter().filter(|event| wanted(event)).count()
+    };
+    let is_end = |event: &LauncherEvent| {
+        matches!(
+            event,
+            LauncherEvent::StepEnded {
+                step: StepNo(1),
+                ..
+            }
+        )
+    };
+    for has_ended in [false, true] {
+        let mut world = World::new();
+        let job = batch(&mut world);
+        world.start_step(job, StepNo(0));
+        let stepd = world.pids(|kind| matches!(kind, Kind::Stepd(..)))[0];
+        world.end_tasks(stepd);
+        world.finish_wakeup();
+        world.processes.get_mut(&stepd).unwrap().kind = Kind::Stepd(job, Some(StepNo(1)));
+        if has_ended {
+            world.end_tasks(stepd);
+        }
+        world.deliver(Event::AgentLost);
+        world.sent.clear();
+        world.attach();
+        let known = world.sent.iter().find_map(|event| match event {
+            LauncherEvent::State(jobs) => Some(jobs[0].steps.clone()),
+            _ => None,
+        });
+        assert!(known.unwrap().contains(&StepNo(1)));
+        assert_eq!(reported(&world, is_end), usize::from(has_ended));
+        if !has_ended {
+            world.end_tasks(stepd);
+            world.finish_wakeup();
+            assert_eq!(reported(&world, is_end), 1);
+            // It goes on to other steps.
+            world.start_step(job, StepNo(2));
+            let of = Kind::Stepd(job, Some(StepNo(2)));
+            assert_eq!(world.processes[&stepd].kind, of);
+        }
+    }
+}
+
 #[test]
 fn a_daemon_that_is_gone_does_not_lose_the_step_that_it_is_given() {
     let mut world = World::new();
     let job = batch(&mut world);
     world.start_step(job, StepNo(0));
     let stepd = world.pids(|kind| matches!(kind, Kind::Stepd(..)))[0];
+    world.attach();
     world.end_tasks(stepd);
     world.finish_wakeup();
-    world.attach();
     world.end(stepd, SIGKILL);
     world.start_step(job, StepNo(1));
     let ready = |e: &LauncherEvent| {
