@@ -39,7 +39,7 @@ pub(crate) struct Controller {
     pub(crate) replica_at: Position,
     /// How far accounting is, as the writer sees it.
     pub(crate) stored: Arc<AtomicU64>,
-    /// Turns at one moment without a message or an event.
+    /// Turns at one moment without a message, an event or an answer.
     pub(crate) idle_turns: u32,
 }
 

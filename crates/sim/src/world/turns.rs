@@ -205,7 +205,9 @@ impl ControllerExecutor<'_> {
         };
         self.world.faults.panic = panics;
         self.world.faults.blocked = after == After::Full;
-        let idle = count == 0 && came.durable.is_empty();
+        // After a panic each turn takes one of the messages that were there, which may all be refused.
+        let answered = !(came.outputs.replies.is_empty() && came.outputs.answers.is_empty());
+        let idle = count == 0 && came.durable.is_empty() && !answered;
         controller.idle_turns = if idle { controller.idle_turns + 1 } else { 0 };
         if controller.idle_turns > IDLE_TURNS_MAX {
             return Err(Violation::new(
