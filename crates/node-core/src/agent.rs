@@ -181,8 +181,7 @@ impl Agent {
         match timer {
             Timer::Grant(wait) => self.steps.grant_wait_over(&mut self.state, wait),
             Timer::StepQueued(conn) => self.steps.led.notify_queued(&mut self.state, conn),
-            // Other nodes have not said in time how their parts of steps ended: the job waits for them no longer.
-            Timer::Release(run) => self.state.jobs.steps_over(&mut self.state.reports, run),
+            Timer::Release(run) => self.release_wait_over(run),
             Timer::Reports => self.state.reports.wait_over(),
             Timer::Sample => self.steps.samples.sample_due(&mut self.state),
             Timer::EndDelivery(job, step) => {

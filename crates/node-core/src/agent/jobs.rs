@@ -273,6 +273,20 @@ impl Agent {
         }
     }
 
+    /// Other nodes have not said in time how their parts of steps ended: the job waits for them no longer. Without a controller, which would
+    /// not learn of its release, it waits on: what keeps the controller away may keep them away too.
+    pub(super) fn release_wait_over(&mut self, run: JobAttempt) {
+        if self.state.is_controller_up {
+            return self.state.jobs.steps_over(&mut self.state.reports, run);
+        }
+        let job = self.state.jobs.get(run);
+        if job.is_some_and(|job| job.state == NodeJobState::Held) {
+            self.state
+                .out
+                .set_timer(Timer::Release(run), RELEASE_WAIT_MS);
+        }
+    }
+
     /// Orders of the controller. The launcher carries them out: it gets them as they were sealed, before anything that follows
     /// from them here.
     pub(super) fn on_orders(&mut self, orders: Orders, bytes: ByteVec, launcher_seal: ByteVec) {

@@ -767,7 +767,13 @@ fn a_job_is_released_after_the_ends_of_steps_that_are_led_for_it() {
                 };
                 bench.request(AGENT_CONN, ended, false);
             }
-            false => bench.timer(Timer::Release(RUN)),
+            false => {
+                bench.event(AgentEvent::ControllerLost);
+                bench.timer(Timer::Release(RUN));
+                assert!(bench.timers.contains(&Timer::Release(RUN)), "it goes on");
+                bench.connect_controller();
+                bench.timer(Timer::Release(RUN));
+            }
         }
         bench.flush_reports();
         assert_eq!(bench.step_ends().len(), usize::from(comes));
