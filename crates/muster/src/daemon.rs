@@ -1,6 +1,7 @@
 //! Going into the background, and pid files.
 
 use anyhow::{Context, Result, bail};
+use muster_node::open_own;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -85,7 +86,9 @@ impl PidFile {
     /// # Errors
     /// When another daemon holds it (the message says which), or when it cannot be written.
     pub(crate) fn take(path: &Path) -> Result<PidFile> {
-        if let Some(dir) = path.parent() {
+        if let Some(dir) = path.parent()
+            && !dir.exists()
+        {
             fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         }
         let lock_file = lock_path(path);
@@ -95,11 +98,10 @@ impl PidFile {
             let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
             bail!("one runs already: process {pid}, by {}", path.display());
         };
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path);
+        let file = open_own(
+            path,
+            OpenOptions::new().write(true).create(true).truncate(false),
+        );
         write_own_id(&lock)
             .and_then(|()| write_own_id(&file?))
             .with_context(|| format!("cannot write the pid file {}", path.display()))?;
@@ -125,13 +127,9 @@ pub(crate) fn lock_path(path: &Path) -> PathBuf {
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)?;
+    let mut open = OpenOptions::new();
+    open.read(true).write(true).create(true).truncate(false);
+    let file = open_own(path, open.mode(0o600))?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }

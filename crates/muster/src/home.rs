@@ -94,7 +94,7 @@ impl Home {
         if !self.0.exists() {
             return Ok(());
         }
-        check_entry(&self.0, &[own])?;
+        check_entry(&self.0, &[own], false)?;
         let slurm_user = self.slurm_uid();
         for entry in fs::read_dir(&self.0).with_context(|| self.0.display().to_string())? {
             let entry = entry?;
@@ -103,9 +103,10 @@ impl Home {
             let is_read = [".conf", ".yaml", ".toml"]
                 .iter()
                 .any(|end| name.ends_with(end));
-            let is_dir = ["bin", "run", "log", "state"].contains(&&*name)
+            let is_shared = name.starts_with("tmp.");
+            let is_dir = ["bin", "run", "log", "state", "hosts", "munge"].contains(&&*name)
                 || name.starts_with("spool.")
-                || name.starts_with("tmp.");
+                || is_shared;
             if !is_read && !is_dir {
                 continue;
             }
@@ -114,7 +115,7 @@ impl Home {
                 true => vec![own, slurm_user.unwrap_or(own)],
                 false => vec![own],
             };
-            check_entry(&entry.path(), &owners)?;
+            check_entry(&entry.path(), &owners, is_shared)?;
         }
         Ok(())
     }
@@ -122,7 +123,7 @@ impl Home {
     /// The number of `SlurmUser`, by the slurm.conf that is there.
     fn slurm_uid(&self) -> Option<u32> {
         let path = self.conf();
-        check_entry(&path, &[geteuid().as_raw()]).ok()?;
+        check_entry(&path, &[geteuid().as_raw()], false).ok()?;
         let (config, _) = muster_conf::load(&path);
         let named = User::from_name(&config.slurm_user).ok().flatten();
         named
@@ -144,11 +145,12 @@ impl Home {
     }
 }
 
-/// Whether a file of a home belongs to one of these users, is no link, and is nobody else's to write.
-fn check_entry(path: &Path, owners: &[u32]) -> Result<()> {
+/// Whether a file of a home belongs to one of these users, is no link, and is nobody else's to write. A directory that `is_shared` is
+/// as /tmp: others may add to it.
+fn check_entry(path: &Path, owners: &[u32], is_shared: bool) -> Result<()> {
     let found = fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
-    let is_shared = found.is_dir() && found.mode() & 0o1000 != 0;
-    let others_write = found.mode() & 0o022 != 0 && !is_shared;
+    let is_sticky = found.is_dir() && found.mode() & 0o1000 != 0;
+    let others_write = found.mode() & 0o022 != 0 && !(is_shared && is_sticky);
     if found.is_symlink() || !owners.contains(&found.uid()) || others_write {
         bail!(
             "{} belongs to uid {}, is a link, or others may write to it: remove it if you do not know it, or give another \
@@ -189,6 +191,17 @@ mod tests {
             let why = home.check_owner().expect_err(what).to_string();
             assert!(why.contains("MUSTER_HOME"), "{why}");
         };
+        // As /tmp is: others would make what this home does not have yet.
+        fs::set_permissions(&home.0, Permissions::from_mode(0o1777)).unwrap();
+        refused("a directory for all");
+        fs::set_permissions(&home.0, Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(home.at("hosts")).unwrap();
+        chown(home.at("hosts"), Some(65534), None).unwrap();
+        refused("hosts of another user");
+        fs::remove_dir(home.at("hosts")).unwrap();
+        fs::create_dir(home.at("tmp.n2")).unwrap();
+        fs::set_permissions(home.at("tmp.n2"), Permissions::from_mode(0o1777)).unwrap();
+        home.check_owner().unwrap();
         symlink("/etc", home.at("tmp.n1")).unwrap();
         refused("a link");
         assert!(home.make_dir("tmp.n1", 0o1777).is_err());

@@ -50,7 +50,7 @@ pub use relay::relay_main;
 pub use role::{
     AGENT_NAME, CREDENTIAL_NAME, HOST_NAME, LAUNCHER_NAME, RELAY_NAME, SACK_NAME, STEPD_NAME,
 };
-pub use root_files::{only_root_leads_to, only_user_leads_to, open_log};
+pub use root_files::{only_root_leads_to, only_user_leads_to, open_log, open_own};
 pub use sack::{sack_main, serve as serve_tokens};
 pub use stepd::{pmix_host_main, stepd_main};
 pub use supervisor::{AgentLog, check_account, run};

@@ -146,11 +146,14 @@ pub(crate) struct Stat {
 impl Stat {
     /// Reads it; nothing if the process is gone.
     pub(crate) fn of(pid: i32) -> Option<Stat> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name, field 2, may hold anything but ends at the last parenthesis.
-        let fields: Vec<&str> = text[text.rfind(')')? + 2..]
-            .split_ascii_whitespace()
-            .collect();
+        Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name, field 2, is whatever the process has chosen, not always text; it ends at the last parenthesis.
+    fn parse(stat: &[u8]) -> Option<Stat> {
+        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+        let text = std::str::from_utf8(stat.get(name_end + 2..)?).ok()?;
+        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
         let number = |field: usize| fields.get(field - 3).and_then(|f| f.parse::<i64>().ok());
         Some(Stat {
             parent: i32::try_from(number(4)?).ok()?,
@@ -197,9 +200,31 @@ pub(crate) fn owner(pid: i32) -> Option<u32> {
 
 /// Whether all identities of a process, the real one included, are this user.
 pub(crate) fn is_all_of(pid: i32, uid: u32) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+    let Ok(status) = fs::read(format!("/proc/{pid}/status")) else {
         return false;
     };
+    // The name of the process is not always text.
+    let status = String::from_utf8_lossy(&status);
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     uids.is_some_and(|uids| numbers(uids).iter().all(|n| u32::try_from(*n) == Ok(uid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody found such a process again: it outlived its job, and its job was started twice.
+    #[test]
+    fn a_process_is_known_whatever_its_name_is() {
+        let of = |name: &[u8]| {
+            let rest = b" S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 500 1 1 ";
+            let text = [b"12 (".as_slice(), name, b")", rest].concat();
+            Stat::parse(&text).map(|stat| (stat.parent, stat.session, stat.zombie))
+        };
+        let names: [&[u8]; 4] = [b"sleep", b"\xff\xfe", b") Z 1 1 (", b""];
+        for name in names {
+            assert_eq!(of(name), Some((7, 9, false)), "{name:?}");
+        }
+        assert!(Stat::parse(b"12 (sleep").is_none());
+    }
 }

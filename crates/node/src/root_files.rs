@@ -85,8 +85,16 @@ const LOG_MODE: u32 = 0o640;
 pub fn open_log(path: &Path) -> io::Result<File> {
     let mut open = OpenOptions::new();
     open.create(true).append(true).mode(LOG_MODE);
+    open_own(path, &mut open).and_then(keep_from_others)
+}
+
+/// Opens a file that a daemon writes.
+///
+/// # Errors
+/// Those of open(2); and for root, where others could have put a link in the file's place, what is no plain file of one name.
+pub fn open_own(path: &Path, open: &mut OpenOptions) -> io::Result<File> {
     if !nix::unistd::geteuid().is_root() || only_root_leads_to(path)? {
-        return open.open(path).and_then(keep_from_others);
+        return open.open(path);
     }
     let file = open
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
@@ -97,7 +105,7 @@ pub fn open_log(path: &Path) -> io::Result<File> {
             "others than root write to its directory, and it is no plain file with one name",
         ));
     }
-    keep_from_others(file)
+    Ok(file)
 }
 
 /// A log that an earlier version, or logrotate, has made may be everybody's to read.

@@ -19,7 +19,9 @@ use std::collections::HashMap;
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -215,8 +217,7 @@ impl SackSocket {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
         bind(listener.as_raw_fd(), &UnixAddr::new(path)?)?;
-        // Every user may ask.
-        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        open_to_all(path)?;
         listen(&listener, Backlog::new(BACKLOG)?)?;
         Ok(SackSocket {
             listener: listener.into(),
@@ -224,6 +225,19 @@ impl SackSocket {
             _lock: lock,
         })
     }
+}
+
+/// Lets every user ask. It is the socket whose mode is changed, and not what a link in its place leads to.
+fn open_to_all(socket: &Path) -> io::Result<()> {
+    let found = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_PATH | nix::libc::O_NOFOLLOW)
+        .open(socket)?;
+    if !found.metadata()?.file_type().is_socket() {
+        return Err(io::Error::other("another file was put in its place"));
+    }
+    let by_descriptor = format!("/proc/self/fd/{}", found.as_raw_fd());
+    fs::set_permissions(by_descriptor, Permissions::from_mode(0o666))
 }
 
 impl Drop for SackSocket {

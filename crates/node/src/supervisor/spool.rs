@@ -46,7 +46,12 @@ fn own_lock(file: File) -> io::Result<File> {
 
 /// Refuses a directory in which others could put or move something, as root writes there, and lets nobody else list it.
 fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
-    let found = std::fs::metadata(spool)?;
+    // Not one that a link leads to: who made the link would choose whose directory is changed.
+    let mut open = OpenOptions::new();
+    open.read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+    let dir = open.open(spool)?;
+    let found = dir.metadata()?;
     if found.uid() != nix::unistd::geteuid().as_raw() {
         let text = format!(
             "it belongs to uid {}, and not to slurmd's user",
@@ -60,7 +65,7 @@ fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
     }
     match mode & 0o066 {
         0 => Ok(()),
-        _ => std::fs::set_permissions(spool, Permissions::from_mode(mode & !0o066)),
+        _ => dir.set_permissions(Permissions::from_mode(mode & !0o066)),
     }
 }
 
@@ -79,6 +84,11 @@ mod tests {
             let mode = std::fs::metadata(&spool).unwrap().mode() & 0o7777;
             assert_eq!(mode, after, "{before:o}");
         }
+        // Where a link leads is nobody's to choose.
+        let link = spool.with_extension("link");
+        std::os::unix::fs::symlink(&spool, &link).unwrap();
+        keep_to_ourselves(&link).unwrap_err();
+        std::fs::remove_file(&link).unwrap();
         std::fs::remove_dir_all(&spool).unwrap();
     }
 }

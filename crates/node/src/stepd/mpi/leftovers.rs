@@ -16,9 +16,15 @@ const NAMES: [&str; 2] = ["mpich_", "ucx_shm_posix_"];
 
 /// Adds what a process has.
 pub(super) fn note(pid: i32, noted: &mut BTreeSet<PathBuf>) {
-    if let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) {
+    if let Some(maps) = maps_of(pid) {
         noted.extend(named(&maps).map(PathBuf::from));
     }
+}
+
+/// What a process has mapped. Names of other files there are not always text.
+fn maps_of(pid: i32) -> Option<String> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    Some(String::from_utf8_lossy(&maps).into_owned())
 }
 
 /// Adds what was made since then, is `user`'s and is not in use by any process.
@@ -48,7 +54,7 @@ pub(super) fn find(since: SystemTime, user: u32, noted: &mut BTreeSet<PathBuf>) 
                 found.remove(&path);
             }
         }
-        if let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) {
+        if let Some(maps) = maps_of(pid) {
             for path in named(&maps) {
                 found.remove(Path::new(path));
             }
