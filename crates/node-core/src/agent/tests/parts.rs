@@ -1,6 +1,6 @@
 //! A new agent finds out which nodes have their parts of the steps that the one before has begun.
 
-use super::scenarios::launch_for_node_2;
+use super::scenarios::{launch_for_node_2, started};
 use super::*;
 use crate::agent::transition::LedStepState;
 
@@ -130,4 +130,48 @@ fn srun_is_answered_when_the_job_is_forgotten_before_all_nodes_have_answered() {
     // The other node answers too late.
     bench.answer(Err("it is gone".to_owned()));
     bench.assert_quiet();
+}
+
+/// With its last node the controller would end a step whose end it has not got, and guess how it ended.
+#[test]
+fn a_job_is_released_after_the_ends_of_steps_that_are_led_for_it() {
+    for comes in [true, false] {
+        let mut bench = Bench::with_job(1);
+        bench.create(1, step_spec(2));
+        let stepd = bench.start_ready();
+        bench.answer(Ok(started()));
+        bench.stepd_ends(stepd, 0);
+        bench.launcher(LauncherEvent::Released(RUN));
+        bench.flush_reports();
+        let is_release = |r: &NumberedReport| matches!(r.report, Report::Released);
+        assert!(!bench.reports.iter().any(is_release), "node 2 has the step");
+        match comes {
+            true => {
+                let ended = AgentRequest::StepNodeEnded {
+                    job: RUN.job,
+                    key: KEY.to_vec().into(),
+                    step: STEP,
+                    position: 1,
+                    end: Box::new(end()),
+                    others: Vec::new(),
+                    onwards: false,
+                };
+                bench.request(AGENT_CONN, ended, false);
+            }
+            false => {
+                bench.event(AgentEvent::ControllerLost);
+                bench.timer(Timer::Release(RUN));
+                assert!(bench.timers.contains(&Timer::Release(RUN)), "it goes on");
+                bench.connect_controller();
+                bench.timer(Timer::Release(RUN));
+            }
+        }
+        bench.flush_reports();
+        assert_eq!(bench.step_ends().len(), usize::from(comes));
+        assert!(
+            bench.reports.last().is_some_and(is_release),
+            "in this order"
+        );
+        bench.acknowledge();
+    }
 }

@@ -185,7 +185,7 @@ impl Bench {
     }
 }
 
-fn started() -> AgentReply {
+pub(super) fn started() -> AgentReply {
     AgentReply::Started {
         address: "unix:/spool/n2/step".to_owned(),
         wire: None,
@@ -739,50 +739,6 @@ fn no_step_of_a_suspended_job_starts() {
     let id = bench.request(AGENT_CONN, request, false);
     assert_eq!(refusal(bench.replies_to(id)[0]), RefusalCode::JobNotHere);
     bench.end_job();
-}
-
-/// With its last node the controller would end a step whose end it has not got, and guess how it ended.
-#[test]
-fn a_job_is_released_after_the_ends_of_steps_that_are_led_for_it() {
-    for comes in [true, false] {
-        let mut bench = Bench::with_job(1);
-        bench.create(1, step_spec(2));
-        let stepd = bench.start_ready();
-        bench.answer(Ok(started()));
-        bench.stepd_ends(stepd, 0);
-        bench.launcher(LauncherEvent::Released(RUN));
-        bench.flush_reports();
-        let is_release = |r: &NumberedReport| matches!(r.report, Report::Released);
-        assert!(!bench.reports.iter().any(is_release), "node 2 has the step");
-        match comes {
-            true => {
-                let ended = AgentRequest::StepNodeEnded {
-                    job: RUN.job,
-                    key: KEY.to_vec().into(),
-                    step: STEP,
-                    position: 1,
-                    end: Box::new(end()),
-                    others: Vec::new(),
-                    onwards: false,
-                };
-                bench.request(AGENT_CONN, ended, false);
-            }
-            false => {
-                bench.event(AgentEvent::ControllerLost);
-                bench.timer(Timer::Release(RUN));
-                assert!(bench.timers.contains(&Timer::Release(RUN)), "it goes on");
-                bench.connect_controller();
-                bench.timer(Timer::Release(RUN));
-            }
-        }
-        bench.flush_reports();
-        assert_eq!(bench.step_ends().len(), usize::from(comes));
-        assert!(
-            bench.reports.last().is_some_and(is_release),
-            "in this order"
-        );
-        bench.acknowledge();
-    }
 }
 
 /// A launcher that comes at once after another has not begun the session that this one had: it would refuse all orders, and what
