@@ -112,6 +112,7 @@ impl Agent {
             self.state.node.config.name
         );
         self.state.is_controller_up = true;
+        self.state.controller_up_ms = self.state.now.mono_ms;
         self.state.reports.send_all_again();
     }
 

@@ -263,8 +263,7 @@ impl Agent {
         self.steps.samples.forget(run);
         self.steps.led.refuse_waiting(&mut self.state.out, run);
         if next == NodeJobState::Held {
-            let kill_wait_ms = u64::from(self.state.node.settings.kill_wait_s) * 1000;
-            let wait_ms = kill_wait_ms.saturating_add(RELEASE_WAIT_MS);
+            let wait_ms = self.release_wait_ms();
             self.state.out.set_timer(Timer::Release(run), wait_ms);
         } else {
             self.state
@@ -273,17 +272,27 @@ impl Agent {
         }
     }
 
-    /// Other nodes have not said in time how their parts of steps ended: the job waits for them no longer. Without a controller, which would
-    /// not learn of its release, it waits on: what keeps the controller away may keep them away too.
+    /// How long a release waits. KillWait is known once there has been a controller.
+    fn release_wait_ms(&self) -> u64 {
+        let kill_wait_ms = u64::from(self.state.node.settings.kill_wait_s) * 1000;
+        kill_wait_ms.saturating_add(RELEASE_WAIT_MS)
+    }
+
+    /// Other nodes have not said in time how their parts of steps ended: the job waits for them no longer. Without a controller,
+    /// which would not learn of its release, and soon after there was none, it waits on: what kept the controller away may have
+    /// kept them away too.
     pub(super) fn release_wait_over(&mut self, run: JobAttempt) {
-        if self.state.is_controller_up {
-            return self.state.jobs.steps_over(&mut self.state.reports, run);
-        }
         let job = self.state.jobs.get(run);
-        if job.is_some_and(|job| job.state == NodeJobState::Held) {
-            self.state
-                .out
-                .set_timer(Timer::Release(run), RELEASE_WAIT_MS);
+        if job.is_none_or(|job| job.state != NodeJobState::Held) {
+            return;
+        }
+        let connected_ms = match self.state.is_controller_up {
+            true => (self.state.now.mono_ms).saturating_sub(self.state.controller_up_ms),
+            false => 0,
+        };
+        match self.release_wait_ms().saturating_sub(connected_ms) {
+            0 => self.state.jobs.steps_over(&mut self.state.reports, run),
+            left_ms => self.state.out.set_timer(Timer::Release(run), left_ms),
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct AgentState {
     /// Why step daemons are being read.
     pub(super) reading: Option<AfterRead>,
     pub(super) is_controller_up: bool,
+    /// Since when, or when it was last, by the clock of [`Now::mono_ms`].
+    pub(super) controller_up_ms: u64,
     /// The launcher has said what it knows.
     pub(super) is_synced: bool,
     /// A launcher that had done so is gone: the next one knows nothing of steps that is news.
@@ -45,6 +47,7 @@ impl AgentState {
             out: Actions::default(),
             reading: None,
             is_controller_up: false,
+            controller_up_ms: 0,
             is_synced: false,
             has_lost_a_launcher: false,
             jobs: Jobs::default(),

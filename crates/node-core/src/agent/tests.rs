@@ -373,6 +373,9 @@ impl Bench {
 
     fn timer(&mut self, timer: Timer) {
         assert!(self.timers.remove(&timer), "{timer:?}");
+        if let Timer::Release(_) = timer {
+            self.now.mono_ms += 60_000;
+        }
         self.event(AgentEvent::TimerDue(timer));
     }
 

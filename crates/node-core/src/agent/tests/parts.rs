@@ -163,6 +163,9 @@ fn a_job_is_released_after_the_ends_of_steps_that_are_led_for_it() {
                 bench.timer(Timer::Release(RUN));
                 assert!(bench.timers.contains(&Timer::Release(RUN)), "it goes on");
                 bench.connect_controller();
+                bench.event(AgentEvent::TimerDue(Timer::Release(RUN)));
+                bench.flush_reports();
+                assert!(!bench.reports.iter().any(is_release), "it has just come");
                 bench.timer(Timer::Release(RUN));
             }
         }
