@@ -16,5 +16,5 @@ mod window;
 
 pub use change::{Change, JobRow, NodeNow, RunKey, changes, resync};
 pub use follower::{Follower, Full, Health, Stopped, Unflushed};
-pub use sqlite::{Reader, SqliteStore};
+pub use sqlite::{Copied, CopySource, Reader, Rows, SqliteStore, Stage, Suspension};
 pub use store::{History, NoStore, Store, StoreError};

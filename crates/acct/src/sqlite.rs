@@ -4,8 +4,11 @@
 //! holds some earlier transaction's end, rows and journal position together, and the journal is replayed from
 //! there. Only [`Store::sync`] flushes.
 
+mod copy;
+mod log;
 mod plan;
 mod read;
+mod records;
 mod row;
 mod schema;
 #[cfg(test)]
@@ -13,6 +16,7 @@ mod tests;
 mod text;
 mod write;
 
+pub use copy::{Copied, CopySource, Rows, Stage, Suspension};
 pub use read::Reader;
 
 use crate::change::Change;
@@ -84,9 +88,13 @@ impl SqliteStore {
             connection: &transaction,
             texts: &mut self.texts,
             open_nodes: &mut self.open_nodes,
+            is_logged: log::is_kept(&transaction)?,
         };
         for plan in &plans {
             writer.carry_out(plan)?;
+        }
+        if writer.is_logged {
+            log::bound(&transaction)?;
         }
         schema::set_position(&transaction, position)?;
         transaction.commit()?;

@@ -118,6 +118,19 @@ pub enum StoreError {
         /// The newest known here.
         known: i64,
     },
+    /// Written by an older release, and only the controller brings it up to date.
+    #[error(
+        "accounting database {} has format {found}, this release needs {known}: start slurmctld of this release",
+        path.display()
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The format of this release.
+        known: i64,
+    },
     /// The database refused.
     #[error("accounting database: {0}")]
     Sql(#[from] rusqlite::Error),

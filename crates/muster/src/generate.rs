@@ -50,6 +50,7 @@ fn daemons_and_commands() -> Vec<Command> {
         &crate::slurmctld::DAEMON,
         &crate::slurmd::DAEMON,
         &crate::sackd::DAEMON,
+        &crate::slurmdbd::DAEMON,
     ];
     let mut all: Vec<Command> = daemons.into_iter().map(of_daemon).collect();
     all.extend(catalogue::commands());

@@ -30,6 +30,7 @@ mod simulate;
 mod slurm_user;
 mod slurmctld;
 mod slurmd;
+mod slurmdbd;
 #[cfg(not(test))]
 mod start;
 

@@ -23,6 +23,8 @@ pub(crate) enum Role {
     Sack,
     /// The same on hosts that are no nodes.
     TokenDaemon,
+    /// What copies accounting to a database.
+    AccountingCopy,
     /// What serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
@@ -30,10 +32,11 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 10] = [
+const DAEMONS: [(&str, Role, &str); 11] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Supervisor, "noded"),
     ("sackd", Role::TokenDaemon, "sackd"),
+    ("slurmdbd", Role::AccountingCopy, "dbd"),
     (muster_node::AGENT_NAME, Role::Agent, "agent"),
     (muster_node::LAUNCHER_NAME, Role::Shim, "shim"),
     (muster_node::STEPD_NAME, Role::StepDaemon, "stepd"),
@@ -91,6 +94,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::Credential => muster_node::credential_main(),
         Role::Sack => muster_node::sack_main(),
         Role::TokenDaemon => crate::sackd::main(args),
+        Role::AccountingCopy => crate::slurmdbd::main(args),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }

@@ -136,19 +136,20 @@ fn key_files(dir: &Path) -> KeyFiles {
     files
 }
 
-fn user(name: &str) -> Result<User> {
+/// The account of `SlurmUser`.
+pub(crate) fn user(name: &str) -> Result<User> {
     let found = match name.parse() {
         Ok(uid) => User::from_uid(Uid::from_raw(uid)),
         Err(_) => User::from_name(name),
     };
     let found = found.with_context(|| format!("SlurmUser={name} cannot be looked up"))?;
     found.with_context(|| {
-        format!("this host has no user '{name}' (SlurmUser), for whom tokens are: make one with the uid of the controller's host")
+        format!("this host has no user '{name}' (SlurmUser): make one with the uid of the controller's host")
     })
 }
 
-/// The key is `SlurmUser`'s: root is not needed any more.
-fn drop_root(user: &User) -> Result<()> {
+/// Becomes `SlurmUser` for good: root is not needed any more.
+pub(crate) fn drop_root(user: &User) -> Result<()> {
     if !geteuid().is_root() || user.uid.is_root() {
         return Ok(());
     }

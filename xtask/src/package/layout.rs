@@ -37,7 +37,7 @@ pub(super) const COMMON: &str = "muster-common";
 /// Has the commands of users.
 pub(super) const CLIENT: &str = "muster-client";
 
-fn roles() -> [Role; 5] {
+fn roles() -> [Role; 6] {
     let role = |name, summary, daemon, deb_conflicts, rpm_conflicts| Role {
         name,
         summary,
@@ -67,6 +67,13 @@ fn roles() -> [Role; 5] {
             Some("slurmctld"),
             &["slurmctld", "slurm-smd-slurmctld"],
             &["slurm-slurmctld"],
+        ),
+        role(
+            "muster-slurmdbd",
+            "workload manager for HPC clusters: accounting in MariaDB or PostgreSQL",
+            Some("slurmdbd"),
+            &["slurmdbd", "slurm-smd-slurmdbd"],
+            &["slurm-slurmdbd"],
         ),
         role(
             "muster-slurmd",

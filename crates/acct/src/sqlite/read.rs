@@ -1,27 +1,21 @@
 //! Answering sacct from the file. Each query is one read transaction: the writer goes on beside it.
 
-use super::row::{
-    ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, first_row, key_exit,
-    key_limit, key_state, key_step, last_row, row_run, small, time, unsigned,
-};
+use super::copy::logged_transaction;
+use super::records::{RawJob, Records, decode, job_columns};
+use super::row::{first_row, last_row, row_run, small, time};
 use super::text::{Texts, find};
 use crate::array_text::pending_text;
 use crate::store::{History, StoreError};
 use crate::window::{Life, Window};
-use minicbor::Decode;
-use muster_model::accounts::Transaction;
-use muster_model::het::HetPart;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
-use muster_model::job::{JobState, Usage};
 use muster_model::spec::ArraySpec;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, LoggedTransaction, NodeEvent};
-use rusqlite::{Connection, Row, types::FromSql};
+use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::LazyLock;
 
 /// Bytes after which a page ends, however few jobs it has: some have tens of thousands of steps.
 const PAGE_BYTES: usize = 4 << 20;
@@ -65,7 +59,10 @@ impl History for Reader {
         let transaction = self.connection.unchecked_transaction()?;
         let mut search = Search {
             connection: &transaction,
-            texts: &mut self.texts,
+            records: Records {
+                connection: &transaction,
+                texts: &mut self.texts,
+            },
             query,
             window: Window::of(query),
             named: NamedTexts::find(&transaction, query)?,
@@ -136,24 +133,7 @@ impl History for Reader {
             end.map_or(i64::MAX, |end| end.0),
             TRANSACTIONS_MAX,
         );
-        let names = |text: String| -> Vec<String> {
-            let names = text.split(',').filter(|name| !name.is_empty());
-            names.map(str::to_owned).collect()
-        };
-        let all = statement.query_map(window, |row| {
-            Ok(LoggedTransaction {
-                id: row.get::<_, i64>(0)?.unsigned_abs(),
-                at: Timestamp(row.get(1)?),
-                transaction: Transaction {
-                    actor: row.get(2)?,
-                    action: row.get(3)?,
-                    target: row.get(4)?,
-                    info: row.get(5)?,
-                    users: names(row.get(6)?),
-                    accounts: names(row.get(7)?),
-                },
-            })
-        })?;
+        let all = statement.query_map(window, logged_transaction)?;
         Ok(all.collect::<rusqlite::Result<_>>()?)
     }
 }
@@ -259,7 +239,7 @@ impl Pages<'_> {
 /// One query being answered.
 struct Search<'a> {
     connection: &'a Connection,
-    texts: &'a mut Texts,
+    records: Records<'a>,
     query: &'a AcctQuery,
     window: Window,
     named: NamedTexts,
@@ -418,9 +398,9 @@ impl Search<'_> {
 
     /// What a run is shown as: itself; for an array's record, its tasks together or those that were asked for.
     fn records(&mut self, run: &RawJob<'_>, tasks: &Tasks) -> Result<Vec<AcctJob>, StoreError> {
-        let mut job = self.job(run)?;
+        let mut job = self.records.job(run)?;
         if !self.query.allocations_only {
-            job.steps = self.steps(run, &job)?;
+            job.steps = self.records.steps(run, &job)?;
         }
         let Some(spec) = run.array_spec else {
             return Ok(vec![job]);
@@ -450,95 +430,6 @@ impl Search<'_> {
                 Ok(chosen.map(task).collect())
             }
         }
-    }
-
-    fn text(&mut self, number: i64) -> Result<String, StoreError> {
-        let text = self.texts.text(self.connection, number)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
-    }
-
-    fn job(&mut self, run: &RawJob<'_>) -> Result<AcctJob, StoreError> {
-        let key = row_run(run.row);
-        let owner = self.texts.text(self.connection, run.owner)?;
-        let owner: Owner = decode(run, "owner", &owner)?;
-        let context = self.texts.text(self.connection, run.context)?;
-        let context: Context = decode(run, "context", &context)?;
-        let wckey = run.wckey.map(|number| self.text(number)).transpose()?;
-        let gres = run.gres.map(|gres| decode(run, "gres", gres)).transpose()?;
-        let array = run.array_id.zip(run.array_index);
-        Ok(AcctJob {
-            id: key.job,
-            restarts: key.number,
-            array: array.map(|(base, index)| (JobId(unsigned(base)), small(index))),
-            array_pending: None,
-            name: run.name.to_owned(),
-            uid: small(run.uid),
-            gid: small(run.gid),
-            user: owner.user,
-            group: owner.group,
-            account: self.text(run.account)?,
-            partition: self.text(run.partition)?,
-            qos: self.text(run.qos)?,
-            state: run.state()?,
-            requeued: run.requeued == 1,
-            resized: run.requeued == RESIZED,
-            cancelled_by: run.cancelled_by.map(small),
-            exit: key_exit(run.exit),
-            derived_exit: key_exit(run.derived_exit),
-            submit: Timestamp(run.submit),
-            eligible: time(run.eligible),
-            start: time(run.start),
-            end: time(run.end()),
-            suspended_ms: unsigned(run.suspended_ms),
-            time_limit: key_limit(run.time_limit),
-            req_cpus: small(run.req_cpus),
-            req_nodes: small(run.req_nodes),
-            req_mem_mib: unsigned(run.req_mem_mib),
-            alloc_cpus: small(run.alloc_cpus),
-            alloc_nodes: small(run.alloc_nodes),
-            alloc_mem_mib: unsigned(run.alloc_mem_mib),
-            gres: gres.unwrap_or_default(),
-            nodelist: run.nodelist.to_owned(),
-            work_dir: context.work_dir,
-            submit_line: run.submit_line.to_owned(),
-            comment: run.comment.to_owned(),
-            admin_comment: run.admin_comment.to_owned(),
-            reason: self.text(run.reason)?,
-            priority: small(run.priority),
-            wckey: wckey.unwrap_or_default(),
-            constraint: context.constraint,
-            reservation: context.reservation,
-            ntasks: small(run.ntasks),
-            backfilled: run.backfilled == Some(1),
-            stdio: context.stdio,
-            batch: run.batch != 0,
-            steps: Vec::new(),
-            submit_host: context.submit_host,
-            het: run.het_id.map(|leader| HetPart {
-                leader: JobId(unsigned(leader)),
-                offset: run.het_offset.map_or(0, small),
-                size: run.het_size.map_or(0, small),
-            }),
-        })
-    }
-
-    fn steps(&self, run: &RawJob<'_>, job: &AcctJob) -> Result<Vec<AcctStep>, StoreError> {
-        let mut statement = self.connection.prepare_cached(&STEPS)?;
-        let mut rows = statement.query([run.row])?;
-        let mut steps = Vec::new();
-        while let Some(row) = rows.next()? {
-            let mut step = step_of(run, row, job)?;
-            // The end of a step on a node that was lost never comes; it did not outlive its job.
-            if step.end.is_none() && job.end.is_some() {
-                step.end = job.end;
-                step.state = match job.state {
-                    state if state.is_ended() => state,
-                    _ => JobState::Cancelled,
-                };
-            }
-            steps.push(step);
-        }
-        Ok(steps)
     }
 }
 
@@ -575,205 +466,4 @@ fn was_suspended(
         .query_row((run.row, window.from, window.to, run.end_ms), |row| {
             row.get(0)
         })
-}
-
-static STEPS: LazyLock<String> = LazyLock::new(|| {
-    let columns: Vec<&str> = STEP_START.iter().chain(STEP_END).copied().collect();
-    let columns = columns.join(", ");
-    format!("SELECT job, step, {columns} FROM step WHERE job = ?1 ORDER BY step")
-});
-
-fn job_columns() -> String {
-    let columns: Vec<&str> = ["row"].iter().chain(ASKED).chain(LIFE).copied().collect();
-    columns.join(", ")
-}
-
-fn decode<'b, T: Decode<'b, ()>>(
-    run: &RawJob<'_>,
-    column: &'static str,
-    bytes: &'b [u8],
-) -> Result<T, StoreError> {
-    minicbor::decode(bytes).map_err(|error| StoreError::Damaged {
-        job: row_run(run.row).job,
-        column,
-        why: error.to_string(),
-    })
-}
-
-/// Reads columns one after another.
-struct Columns<'r, 's> {
-    row: &'r Row<'s>,
-    next: usize,
-}
-
-impl<'r> Columns<'r, '_> {
-    fn get<T: FromSql>(&mut self) -> rusqlite::Result<T> {
-        self.next += 1;
-        self.row.get(self.next - 1)
-    }
-
-    fn text(&mut self) -> rusqlite::Result<&'r str> {
-        self.next += 1;
-        let value = self.row.get_ref(self.next - 1)?;
-        Ok(value.as_str_or_null()?.unwrap_or_default())
-    }
-
-    fn blob(&mut self) -> rusqlite::Result<Option<&'r [u8]>> {
-        self.next += 1;
-        Ok(self.row.get_ref(self.next - 1)?.as_blob_or_null()?)
-    }
-}
-
-/// A row of `job` as it stands there.
-struct RawJob<'r> {
-    row: i64,
-    array_id: Option<i64>,
-    array_index: Option<i64>,
-    array_spec: Option<&'r [u8]>,
-    name: &'r str,
-    uid: i64,
-    gid: i64,
-    owner: i64,
-    account: i64,
-    qos: i64,
-    wckey: Option<i64>,
-    context: i64,
-    submit_line: &'r str,
-    comment: &'r str,
-    admin_comment: &'r str,
-    req_cpus: i64,
-    req_nodes: i64,
-    batch: i64,
-    submit: i64,
-    het_id: Option<i64>,
-    het_offset: Option<i64>,
-    het_size: Option<i64>,
-    partition: i64,
-    state: i64,
-    requeued: i64,
-    cancelled_by: Option<i64>,
-    exit: i64,
-    derived_exit: i64,
-    eligible: Option<i64>,
-    start: Option<i64>,
-    suspended_ms: i64,
-    time_limit: Option<i64>,
-    req_mem_mib: i64,
-    alloc_cpus: i64,
-    alloc_nodes: i64,
-    alloc_mem_mib: i64,
-    gres: Option<&'r [u8]>,
-    nodelist: &'r str,
-    reason: i64,
-    priority: i64,
-    ntasks: i64,
-    backfilled: Option<i64>,
-    end_ms: i64,
-}
-
-impl<'r> RawJob<'r> {
-    /// In the order of [`ASKED`] and [`LIFE`]; fields are read in the order in which they are written here.
-    fn of(row: &'r Row<'_>) -> rusqlite::Result<RawJob<'r>> {
-        let mut columns = Columns { row, next: 0 };
-        Ok(RawJob {
-            row: columns.get()?,
-            array_id: columns.get()?,
-            array_index: columns.get()?,
-            array_spec: columns.blob()?,
-            name: columns.text()?,
-            uid: columns.get()?,
-            gid: columns.get()?,
-            owner: columns.get()?,
-            account: columns.get()?,
-            qos: columns.get()?,
-            wckey: columns.get()?,
-            context: columns.get()?,
-            submit_line: columns.text()?,
-            comment: columns.text()?,
-            admin_comment: columns.text()?,
-            req_cpus: columns.get()?,
-            req_nodes: columns.get()?,
-            batch: columns.get()?,
-            submit: columns.get()?,
-            het_id: columns.get()?,
-            het_offset: columns.get()?,
-            het_size: columns.get()?,
-            partition: columns.get()?,
-            state: columns.get()?,
-            requeued: columns.get()?,
-            cancelled_by: columns.get()?,
-            exit: columns.get()?,
-            derived_exit: columns.get()?,
-            eligible: columns.get()?,
-            start: columns.get()?,
-            suspended_ms: columns.get()?,
-            time_limit: columns.get()?,
-            req_mem_mib: columns.get()?,
-            alloc_cpus: columns.get()?,
-            alloc_nodes: columns.get()?,
-            alloc_mem_mib: columns.get()?,
-            gres: columns.blob()?,
-            nodelist: columns.text()?,
-            reason: columns.get()?,
-            priority: columns.get()?,
-            ntasks: columns.get()?,
-            backfilled: columns.get()?,
-            end_ms: columns.get()?,
-        })
-    }
-
-    fn state(&self) -> Result<JobState, StoreError> {
-        key_state(self.state).ok_or_else(|| StoreError::Damaged {
-            job: row_run(self.row).job,
-            column: "state",
-            why: format!("{} is no state", self.state),
-        })
-    }
-
-    fn end(&self) -> Option<i64> {
-        (self.end_ms != OPEN).then_some(self.end_ms)
-    }
-}
-
-/// In the order of [`STEP_START`] and [`STEP_END`].
-fn step_of(run: &RawJob<'_>, row: &Row<'_>, job: &AcctJob) -> Result<AcctStep, StoreError> {
-    let mut columns = Columns { row, next: 1 };
-    let step = key_step(columns.get()?);
-    let batch = step == muster_model::ids::StepNo::BATCH;
-    let or = |text: &str, default: &str| match text {
-        "" if batch => default.to_owned(),
-        text => text.to_owned(),
-    };
-    let mut answer = AcctStep {
-        step,
-        name: or(columns.text()?, "batch"),
-        start: Timestamp(columns.get()?),
-        nodes: small(columns.get()?),
-        tasks: small(columns.get()?),
-        cpus: small(columns.get()?),
-        mem_mib: unsigned(columns.get()?),
-        nodelist: columns.text()?.to_owned(),
-        submit_line: or(columns.text()?, &job.submit_line),
-        distribution: columns.text()?.to_owned(),
-        state: key_state(columns.get()?).ok_or_else(|| StoreError::Damaged {
-            job: row_run(run.row).job,
-            column: "step state",
-            why: "no such state".to_owned(),
-        })?,
-        cancelled_by: columns.get::<Option<i64>>()?.map(small),
-        exit: key_exit(columns.get()?),
-        end: time(columns.get()?),
-        usage: None,
-    };
-    let (user, system, rss): (Option<i64>, Option<i64>, Option<i64>) =
-        (columns.get()?, columns.get()?, columns.get()?);
-    if let Some(rest) = columns.blob()? {
-        answer.usage = Some(Usage {
-            user_us: unsigned(user.unwrap_or(0)),
-            system_us: unsigned(system.unwrap_or(0)),
-            max_rss_kib: unsigned(rss.unwrap_or(0)),
-            ..decode(run, "step usage", rest)?
-        });
-    }
-    Ok(answer)
 }

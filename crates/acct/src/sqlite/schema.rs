@@ -8,7 +8,7 @@ use std::path::Path;
 const APPLICATION: i64 = 0x4d75_7374;
 
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
 /// and grows at its end. Texts that repeat are numbers of rows in `text`. A run that has not ended has the highest
@@ -83,6 +83,16 @@ CREATE TABLE txn (
 CREATE UNIQUE INDEX txn_once ON txn (at_ms, actor, action, target, info);
 ";
 
+/// Which rows were written, in order, for a copy in another database; kept while `log` in `meta` is 1. Numbers are not given again
+/// when the first entries are gone.
+const FORMAT_5: &str = "
+INSERT INTO meta VALUES ('log', 0);
+CREATE TABLE change_log (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind INTEGER NOT NULL, first INTEGER NOT NULL, second INTEGER NOT NULL
+);
+";
+
 /// Settings of the connection, then the tables.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Open {
@@ -126,6 +136,26 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Whether a file that is there has the format of this release, which its controller has given it.
+///
+/// # Errors
+/// It is another's, or of another release.
+pub(super) fn check_format(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let pragma = |name: &str| -> Result<i64, StoreError> {
+        Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
+    };
+    let path = path.to_owned();
+    if pragma("application_id")? != APPLICATION {
+        return Err(StoreError::Foreign { path });
+    }
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    match pragma("user_version")? {
+        found if found > known => Err(StoreError::Newer { path, found, known }),
+        found if found < known => Err(StoreError::Older { path, found, known }),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn position(connection: &Connection) -> Result<u64, StoreError> {

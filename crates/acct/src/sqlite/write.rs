@@ -1,5 +1,6 @@
 //! Carrying out a plan inside a transaction.
 
+use super::log::{self, Written};
 use super::plan::{JobWrite, Plan, StepWrite};
 use super::row::{
     ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, first_row,
@@ -129,9 +130,18 @@ pub(super) struct Writer<'a> {
     pub(super) connection: &'a Connection,
     pub(super) texts: &'a mut Interned,
     pub(super) open_nodes: &'a mut HashMap<String, OpenNode>,
+    /// Which rows are written is logged.
+    pub(super) is_logged: bool,
 }
 
 impl Writer<'_> {
+    fn log(&self, written: Written) -> rusqlite::Result<()> {
+        match self.is_logged {
+            true => log::append(self.connection, written),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn carry_out(&mut self, plan: &Plan<'_>) -> Result<(), StoreError> {
         for write in &plan.jobs {
             self.job(write)?;
@@ -143,6 +153,7 @@ impl Writer<'_> {
             self.connection
                 .prepare_cached("UPDATE job SET derived_exit = ?2 WHERE row = ?1")?
                 .execute((row, exit_key(*exit)))?;
+            self.log(Written::Job(*row))?;
         }
         for (row, at, ended) in &plan.suspensions {
             let sql = if *ended {
@@ -151,6 +162,7 @@ impl Writer<'_> {
                 "INSERT OR REPLACE INTO suspension (job, start_ms) VALUES (?1, ?2)"
             };
             self.connection.prepare_cached(sql)?.execute((row, at.0))?;
+            self.log(Written::Suspension(*row))?;
         }
         for now in &plan.nodes {
             self.node(now)?;
@@ -171,6 +183,10 @@ impl Writer<'_> {
             ] {
                 self.connection.prepare_cached(sql)?.execute((run, next))?;
             }
+            for row in [run, next] {
+                self.log(Written::Job(row))?;
+                self.log(Written::Reset(row))?;
+            }
         }
         Ok(())
     }
@@ -183,7 +199,9 @@ impl Writer<'_> {
             ] {
                 self.connection.prepare_cached(sql)?.execute([write.row])?;
             }
+            self.log(Written::Reset(write.row))?;
         }
+        self.log(Written::Job(write.row))?;
         if !write.whole {
             let ended = write.job.end.is_some();
             let sql = if ended { &SQL.job_end } else { &SQL.job_run };
@@ -337,14 +355,15 @@ impl Writer<'_> {
         }
         bind_step_end(&mut binder, write.end)?;
         statement.raw_execute()?;
+        self.log(Written::Step(write.row, step_key(write.step)))?;
         Ok(())
     }
 
-    /// A node's state: ends the event that it differs from and begins another if it is out of service.
     /// A line of the log; one that is there is not written again.
     fn transaction(&mut self, change: &Transaction, at: Timestamp) -> Result<(), StoreError> {
         let (users, accounts) = (change.users.join(","), change.accounts.join(","));
-        self.connection
+        let is_new = self
+            .connection
             .prepare_cached(
                 "INSERT OR IGNORE INTO txn (at_ms, actor, action, target, info, users, accounts)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -358,6 +377,9 @@ impl Writer<'_> {
                 cut(&users, TEXT_BYTES_MAX),
                 cut(&accounts, TEXT_BYTES_MAX),
             ))?;
+        if is_new > 0 {
+            self.log(Written::Transaction(self.connection.last_insert_rowid()))?;
+        }
         Ok(())
     }
 
@@ -387,9 +409,19 @@ impl Writer<'_> {
                 exit,
                 owner,
             ))?;
+        if self.is_logged {
+            let mut rows = self
+                .connection
+                .prepare_cached("SELECT row FROM job WHERE row >= ?1 AND row < ?2")?;
+            let rows = rows.query_map((first, last), |row| row.get(0))?;
+            for row in rows.collect::<rusqlite::Result<Vec<i64>>>()? {
+                self.log(Written::Job(row))?;
+            }
+        }
         Ok(())
     }
 
+    /// A node's state: ends the event that it differs from and begins another if it is out of service.
     fn node(&mut self, now: &NodeNow) -> Result<(), StoreError> {
         let out = now.down || now.drain || now.fail;
         let reason = now.reason.as_ref().map_or("", |reason| &reason.text);
@@ -404,6 +436,7 @@ impl Writer<'_> {
             self.connection
                 .prepare_cached("UPDATE node_event SET end_ms = ?2 WHERE id = ?1")?
                 .execute((open.id, now.at.0))?;
+            self.log(Written::NodeEvent(open.id))?;
             self.open_nodes.remove(&now.node);
         }
         if out {
@@ -416,6 +449,7 @@ impl Writer<'_> {
                 .insert((
                     &now.node, now.at.0, now.down, now.drain, now.fail, reason, uid,
                 ))?;
+            self.log(Written::NodeEvent(id))?;
             let open = OpenNode {
                 id,
                 down: now.down,

@@ -65,7 +65,7 @@ fn everything(store: &SqliteStore) -> Vec<(&'static str, Vec<u8>)> {
 
 fn schema(connection: &Connection) -> Vec<String> {
     let mut statement = connection
-        .prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rootpage, name")
+        .prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rootpage, name")
         .unwrap();
     let rows = statement.query_map([], |row| row.get(0)).unwrap();
     rows.map(Result::unwrap).collect()
@@ -229,6 +229,8 @@ fn changes() -> Vec<Change> {
 
 /// Writes an example of the newest format.
 fn write(store: &mut SqliteStore, connection: &Connection, path: &Path) {
+    let logged = "UPDATE meta SET value = 1 WHERE key = 'log'";
+    connection.execute(logged, []).unwrap();
     store.write(&changes(), 42).unwrap();
     let mut sql = dump(connection);
     for (name, bytes) in everything(store) {

@@ -725,7 +725,8 @@ fn an_older_file_is_brought_up_to_date() {
     drop(SqliteStore::open(&path).unwrap());
     let old = rusqlite::Connection::open(&path).unwrap();
     old.execute_batch(
-        "ALTER TABLE job DROP COLUMN backfilled; DROP TABLE txn; PRAGMA user_version = 2",
+        "ALTER TABLE job DROP COLUMN backfilled; DROP TABLE txn; DROP TABLE change_log; \
+         DELETE FROM meta WHERE key = 'log'; PRAGMA user_version = 2",
     )
     .unwrap();
     drop(old);

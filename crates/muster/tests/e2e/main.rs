@@ -42,6 +42,7 @@ mod sbcast;
 mod shutdown;
 mod site;
 mod slurm_user;
+mod slurmdbd;
 mod start;
 mod steps;
 mod tree;

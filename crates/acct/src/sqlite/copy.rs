@@ -1,0 +1,389 @@
+//! Reading what a copy in another database lacks: first all rows in order, then those that the log names.
+//!
+//! Rows are written there by their keys, so that to write one twice changes nothing. What a copy has reached is kept where the
+//! copy is, in the transaction that writes the rows.
+
+use super::log::{self, Written};
+use super::records::{RawJob, Records, job_columns};
+use super::row::{small, step_key, time};
+use super::text::Texts;
+use crate::store::StoreError;
+use muster_model::accounts::Transaction;
+use muster_model::time::Timestamp;
+use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// What is copied now.
+    pub stage: Stage,
+    /// The key of the last row of the stage that is copied.
+    pub row: i64,
+    /// The entry of the log up to which changes are copied.
+    pub number: i64,
+}
+
+/// What is copied, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing is copied yet.
+    #[default]
+    New,
+    /// Jobs with their steps and suspensions.
+    Jobs,
+    /// Events of nodes.
+    Events,
+    /// Changes of accounting's records.
+    Transactions,
+    /// All is copied once, and what changes follows.
+    Following,
+}
+
+/// Rows for the copy, and the number of each.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Runs, without steps.
+    pub jobs: Vec<(i64, AcctJob)>,
+    /// Runs of which all steps and suspensions are removed before those below are written.
+    pub reset: BTreeSet<i64>,
+    /// Runs of which all suspensions are removed before.
+    pub unsuspended: BTreeSet<i64>,
+    /// Steps, by run and place among its steps.
+    pub steps: BTreeMap<(i64, i64), AcctStep>,
+    /// Suspensions.
+    pub suspensions: Vec<Suspension>,
+    /// Events of nodes.
+    pub events: Vec<(i64, NodeEvent)>,
+    /// Changes of accounting's records.
+    pub transactions: Vec<LoggedTransaction>,
+}
+
+/// A time in which a run did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// The run's number.
+    pub job: i64,
+    /// Since when.
+    pub start: Timestamp,
+    /// Until when; absent while it lasts.
+    pub end: Option<Timestamp>,
+}
+
+/// The database that is copied. Its writer goes on beside this.
+pub struct CopySource {
+    connection: Connection,
+    texts: Texts,
+    origin: i64,
+}
+
+impl CopySource {
+    /// Opens the file that a controller has made.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn open(path: &Path) -> Result<CopySource, StoreError> {
+        let failed = |source| StoreError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        super::set_up(&connection).map_err(failed)?;
+        super::schema::check_format(&connection, path)?;
+        let origin = origin(&connection)?;
+        Ok(CopySource {
+            connection,
+            texts: Texts::default(),
+            origin,
+        })
+    }
+
+    /// Which database this is, among those that the cluster had: numbers of jobs begin anew in each.
+    pub fn origin(&self) -> i64 {
+        self.origin
+    }
+
+    /// Rows that a copy lacks, about `most` at a time, and how far it is with them; nothing if it lacks none.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn next(
+        &mut self,
+        copied: Copied,
+        most: usize,
+    ) -> Result<Option<(Rows, Copied)>, StoreError> {
+        let is_complete = {
+            let last = log::last(&self.connection)?;
+            log::is_kept(&self.connection)? && copied.number <= last
+        };
+        if copied.stage == Stage::New || !is_complete {
+            let begun = Copied {
+                stage: Stage::Jobs,
+                row: i64::MIN,
+                number: log::begin(&mut self.connection)?,
+            };
+            return Ok(Some((Rows::default(), begun)));
+        }
+        let transaction = self.connection.unchecked_transaction()?;
+        let mut selection = Selection {
+            records: Records {
+                connection: &transaction,
+                texts: &mut self.texts,
+            },
+            rows: Rows::default(),
+        };
+        let next = match copied.stage {
+            Stage::Following => selection.changed(copied, most)?,
+            stage => selection.stage(stage, copied, most)?,
+        };
+        Ok(next.map(|next| (selection.rows, next)))
+    }
+
+    /// Entries of the log that a copy has not read.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn behind(&self, copied: Copied) -> Result<u64, StoreError> {
+        let last = log::last(&self.connection)?;
+        Ok(last.saturating_sub(copied.number).max(0).unsigned_abs())
+    }
+
+    /// Removes entries of the log that the copy has read, a part of them at a time.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn forget(&mut self, copied: Copied, most: i64) -> Result<(), StoreError> {
+        let (first, _) = log::ends(&self.connection)?;
+        let upto = copied.number.min(first.saturating_add(most));
+        self.connection
+            .prepare_cached("DELETE FROM change_log WHERE number <= ?1")?
+            .execute([upto])?;
+        Ok(())
+    }
+}
+
+/// The number of a database, which it gets when it is copied first.
+fn origin(connection: &Connection) -> Result<i64, StoreError> {
+    let known = || -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached("SELECT value FROM meta WHERE key = 'origin'")?
+            .query_row([], |row| row.get(0))
+            .optional()
+    };
+    if let Some(origin) = known()? {
+        return Ok(origin);
+    }
+    connection.execute(
+        "INSERT OR IGNORE INTO meta VALUES ('origin', abs(random() / 2))",
+        [],
+    )?;
+    Ok(known()?.unwrap_or(0))
+}
+
+/// Collects rows.
+struct Selection<'a> {
+    records: Records<'a>,
+    rows: Rows,
+}
+
+impl Selection<'_> {
+    /// The next rows of a stage, or the next stage.
+    fn stage(
+        &mut self,
+        stage: Stage,
+        copied: Copied,
+        most: usize,
+    ) -> Result<Option<Copied>, StoreError> {
+        let (table, key, next) = match stage {
+            Stage::Jobs => ("job", "row", Stage::Events),
+            Stage::Events => ("node_event", "id", Stage::Transactions),
+            _ => ("txn", "id", Stage::Following),
+        };
+        let sql = format!("SELECT {key} FROM {table} WHERE {key} > ?1 ORDER BY {key} LIMIT ?2");
+        let numbers = self.numbers(&sql, (copied.row, most as i64))?;
+        for number in &numbers {
+            match stage {
+                Stage::Jobs => self.whole_job(*number)?,
+                Stage::Events => self.event(*number)?,
+                _ => self.transaction(*number)?,
+            }
+        }
+        Ok(Some(match numbers.last() {
+            Some(last) => Copied {
+                row: *last,
+                ..copied
+            },
+            None => Copied {
+                stage: next,
+                row: i64::MIN,
+                ..copied
+            },
+        }))
+    }
+
+    /// Rows that the log names.
+    fn changed(&mut self, copied: Copied, most: usize) -> Result<Option<Copied>, StoreError> {
+        let connection = self.records.connection;
+        let mut statement = connection.prepare_cached(
+            "SELECT number, kind, first, second FROM change_log WHERE number > ?1 ORDER BY number LIMIT ?2",
+        )?;
+        let entries = statement.query_map((copied.number, most as i64), |row| {
+            Ok((
+                row.get::<_, i64>(0)?,
+                Written::of(row.get(1)?, row.get(2)?, row.get(3)?),
+            ))
+        })?;
+        let entries = entries.collect::<rusqlite::Result<Vec<_>>>()?;
+        let Some((last, _)) = entries.last() else {
+            return Ok(None);
+        };
+        let number = *last;
+        let written: BTreeSet<Written> = entries.into_iter().filter_map(|(_, w)| w).collect();
+        for written in written {
+            match written {
+                Written::Job(row) => self.job(row).map(drop)?,
+                Written::Step(row, step) => self.step(row, step)?,
+                Written::Reset(row) => self.reset(row)?,
+                Written::Suspension(row) => self.suspensions(row)?,
+                Written::NodeEvent(id) => self.event(id)?,
+                Written::Transaction(id) => self.transaction(id)?,
+            }
+        }
+        Ok(Some(Copied { number, ..copied }))
+    }
+
+    fn whole_job(&mut self, number: i64) -> Result<(), StoreError> {
+        self.job(number)?;
+        self.reset(number)
+    }
+
+    /// A run, which is gone if it was never there.
+    fn job(&mut self, number: i64) -> Result<(), StoreError> {
+        if let Some(job) = self.read_job(number)? {
+            self.rows.jobs.push((number, job));
+        }
+        Ok(())
+    }
+
+    fn read_job(&mut self, number: i64) -> Result<Option<AcctJob>, StoreError> {
+        let connection = self.records.connection;
+        let sql = format!("SELECT {} FROM job WHERE row = ?1", job_columns());
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query([number])?;
+        match rows.next()? {
+            Some(row) => Ok(Some(self.records.job(&RawJob::of(row)?)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// All steps and suspensions of a run.
+    fn reset(&mut self, number: i64) -> Result<(), StoreError> {
+        self.rows.reset.insert(number);
+        self.steps(number, None)?;
+        self.suspensions(number)
+    }
+
+    fn step(&mut self, number: i64, step: i64) -> Result<(), StoreError> {
+        match self.rows.steps.contains_key(&(number, step)) {
+            true => Ok(()),
+            false => self.steps(number, Some(step)),
+        }
+    }
+
+    fn steps(&mut self, number: i64, only: Option<i64>) -> Result<(), StoreError> {
+        let connection = self.records.connection;
+        let sql = format!("SELECT {} FROM job WHERE row = ?1", job_columns());
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query([number])?;
+        let Some(row) = rows.next()? else {
+            return Ok(());
+        };
+        let run = RawJob::of(row)?;
+        let job = self.records.job(&run)?;
+        for step in self.records.steps_as_written(&run, &job, only)? {
+            let key = step_key(step.step);
+            self.rows.steps.insert((number, key), step);
+        }
+        Ok(())
+    }
+
+    fn suspensions(&mut self, number: i64) -> Result<(), StoreError> {
+        if !self.rows.unsuspended.insert(number) {
+            return Ok(());
+        }
+        let mut statement = (self.records.connection).prepare_cached(
+            "SELECT start_ms, end_ms FROM suspension WHERE job = ?1 ORDER BY start_ms",
+        )?;
+        let found = statement.query_map([number], |row| {
+            Ok(Suspension {
+                job: number,
+                start: Timestamp(row.get(0)?),
+                end: time(row.get(1)?),
+            })
+        })?;
+        self.rows
+            .suspensions
+            .extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+        Ok(())
+    }
+
+    fn event(&mut self, id: i64) -> Result<(), StoreError> {
+        let mut statement = self.records.connection.prepare_cached(
+            "SELECT node, start_ms, end_ms, down, drain, fail, reason, uid FROM node_event
+             WHERE id = ?1",
+        )?;
+        let event = statement.query_row([id], |row| {
+            Ok(NodeEvent {
+                node: row.get(0)?,
+                start: Timestamp(row.get(1)?),
+                end: time(row.get(2)?),
+                down: row.get(3)?,
+                drain: row.get(4)?,
+                fail: row.get(5)?,
+                reason: row.get(6)?,
+                uid: small(row.get(7)?),
+            })
+        });
+        let event = event.optional()?;
+        self.rows.events.extend(event.map(|event| (id, event)));
+        Ok(())
+    }
+
+    fn transaction(&mut self, id: i64) -> Result<(), StoreError> {
+        let mut statement = self.records.connection.prepare_cached(
+            "SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn WHERE id = ?1",
+        )?;
+        let found = statement.query_row([id], logged_transaction).optional()?;
+        self.rows.transactions.extend(found);
+        Ok(())
+    }
+
+    fn numbers(&self, sql: &str, of: (i64, i64)) -> Result<Vec<i64>, StoreError> {
+        let mut statement = self.records.connection.prepare_cached(sql)?;
+        let rows = statement.query_map(of, |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+/// A row of `txn`, with all its columns.
+pub(super) fn logged_transaction(row: &Row<'_>) -> rusqlite::Result<LoggedTransaction> {
+    let names = |text: String| -> Vec<String> {
+        let names = text.split(',').filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
+    };
+    Ok(LoggedTransaction {
+        id: row.get::<_, i64>(0)?.unsigned_abs(),
+        at: Timestamp(row.get(1)?),
+        transaction: Transaction {
+            actor: row.get(2)?,
+            action: row.get(3)?,
+            target: row.get(4)?,
+            info: row.get(5)?,
+            users: names(row.get(6)?),
+            accounts: names(row.get(7)?),
+        },
+    })
+}

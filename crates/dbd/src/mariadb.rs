@@ -1,0 +1,93 @@
+//! MariaDB and MySQL.
+
+use crate::database::{Address, Database, DatabaseError};
+use crate::sql::{Kind, Statement, Value};
+use mysql::prelude::Queryable as _;
+use mysql::{Conn, OptsBuilder, Params, TxOpts};
+use std::time::Duration;
+
+/// How long a connection may take.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// How long a statement may take before the connection is given up.
+const ANSWER_WAIT: Duration = Duration::from_secs(120);
+/// The session: texts as they are, and nothing cut or replaced silently.
+const SESSION: [&str; 2] = [
+    "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES', time_zone = '+00:00'",
+];
+
+/// A connection.
+pub(crate) struct MariaDb {
+    connection: Conn,
+}
+
+impl MariaDb {
+    pub(crate) fn connect(address: &Address) -> Result<MariaDb, DatabaseError> {
+        let options = OptsBuilder::new()
+            .user(Some(&address.user))
+            .pass(address.password.as_deref())
+            .db_name(Some(&address.database))
+            .prefer_socket(false)
+            .tcp_connect_timeout(Some(CONNECT_WAIT))
+            .read_timeout(Some(ANSWER_WAIT))
+            .write_timeout(Some(ANSWER_WAIT))
+            .init(SESSION.to_vec());
+        let options = match address.host.starts_with('/') {
+            true => options.socket(Some(&address.host)),
+            false => options
+                .ip_or_hostname(Some(&address.host))
+                .tcp_port(address.port),
+        };
+        let connection = Conn::new(options).map_err(|e| DatabaseError::Connect {
+            address: address.to_string(),
+            why: e.to_string(),
+        })?;
+        Ok(MariaDb { connection })
+    }
+}
+
+fn parameters(values: &[Value]) -> Params {
+    if values.is_empty() {
+        return Params::Empty;
+    }
+    let values = values.iter().map(|value| match value {
+        Value::Null => mysql::Value::NULL,
+        Value::Integer(number) => mysql::Value::Int(*number),
+        Value::Text(text) => mysql::Value::Bytes(text.clone().into_bytes()),
+    });
+    Params::Positional(values.collect())
+}
+
+fn value(value: mysql::Value) -> Value {
+    match value {
+        mysql::Value::Int(number) => Value::Integer(number),
+        mysql::Value::UInt(number) => Value::unsigned(number),
+        mysql::Value::Bytes(bytes) => Value::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        _ => Value::Null,
+    }
+}
+
+impl Database for MariaDb {
+    fn kind(&self) -> Kind {
+        Kind::MariaDb
+    }
+
+    fn execute(&mut self, statements: &[Statement]) -> Result<(), DatabaseError> {
+        let mut transaction = self.connection.start_transaction(TxOpts::default())?;
+        for statement in statements {
+            transaction.exec_drop(&statement.sql, parameters(&statement.values))?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    fn query(&mut self, statement: &Statement) -> Result<Vec<Vec<Value>>, DatabaseError> {
+        let rows: Vec<mysql::Row> = self
+            .connection
+            .exec(&statement.sql, parameters(&statement.values))?;
+        let rows = rows.into_iter();
+        Ok(rows
+            .map(|row| row.unwrap().into_iter().map(value).collect())
+            .collect())
+    }
+}

@@ -1,0 +1,200 @@
+//! The copy of one cluster's accounting in a database.
+
+use crate::database::{Database, DatabaseError};
+use crate::sql::{Statement, Value, deletes, upserts};
+use crate::{schema, tables};
+use muster_acct::{Copied, CopySource, Rows, Stage};
+
+/// Rows that are copied in one transaction, about.
+const ROWS: usize = 1000;
+/// Entries of the log that are removed at once: the controller waits for that.
+const FORGOTTEN: i64 = 20_000;
+
+/// See the module.
+pub struct Replica {
+    database: Box<dyn Database>,
+    cluster: String,
+    origin: i64,
+    copied: Copied,
+    /// How often this copy was written to. Who finds another number than its own is not the only one who writes.
+    turn: i64,
+}
+
+impl Replica {
+    /// The copy of a cluster's accounting, whose tables are made where there are none.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn open(
+        mut database: Box<dyn Database>,
+        cluster: &str,
+        source: &CopySource,
+    ) -> Result<Replica, DatabaseError> {
+        schema::migrate(database.as_mut())?;
+        let mut replica = Replica {
+            database,
+            cluster: cluster.to_owned(),
+            origin: source.origin(),
+            copied: Copied::default(),
+            turn: 0,
+        };
+        if replica.read()?.is_none() {
+            let row = vec![
+                Value::text(cluster),
+                replica.origin.into(),
+                number(Stage::New).into(),
+                0_i64.into(),
+                0_i64.into(),
+                0_i64.into(),
+            ];
+            let begun = upserts(replica.database.kind(), "muster_copy", COPY, 2, vec![row]);
+            replica.database.execute(&begun)?;
+        }
+        (replica.copied, replica.turn) = replica
+            .read()?
+            .ok_or(DatabaseError::Answer("no row of the copy"))?;
+        Ok(replica)
+    }
+
+    /// How far it is.
+    pub fn copied(&self) -> Copied {
+        self.copied
+    }
+
+    /// How far the copy is, and in which turn, as the database says.
+    fn read(&mut self) -> Result<Option<(Copied, i64)>, DatabaseError> {
+        let sql = "SELECT stage, reached_row, log_number, turn FROM muster_copy WHERE cluster = ? AND origin = ?";
+        let of = vec![Value::text(&self.cluster), self.origin.into()];
+        let rows = self
+            .database
+            .query(&Statement::new(self.database.kind(), sql, of))?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let [
+            Value::Integer(stage),
+            Value::Integer(row),
+            Value::Integer(number),
+            Value::Integer(turn),
+        ] = row.as_slice()
+        else {
+            return Err(DatabaseError::Answer("how far the copy is"));
+        };
+        let copied = Copied {
+            stage: STAGES
+                .iter()
+                .find(|(_, n)| n == stage)
+                .map_or(Stage::New, |(stage, _)| *stage),
+            row: *row,
+            number: *number,
+        };
+        Ok(Some((copied, *turn)))
+    }
+
+    /// Copies what is there, a part of it; whether there was something.
+    ///
+    /// # Errors
+    /// What the database says. It is to be connected to anew then, and nothing is lost or written twice.
+    pub fn copy(&mut self, source: &mut CopySource) -> Result<bool, DatabaseError> {
+        let Some((rows, copied)) = source.next(self.copied, ROWS)? else {
+            return Ok(false);
+        };
+        let mut statements = self.statements(&rows);
+        let kind = self.database.kind();
+        let sql = "UPDATE muster_copy SET stage = ?, reached_row = ?, log_number = ?, turn = ? WHERE cluster = ? AND origin = ?";
+        let values = vec![
+            number(copied.stage).into(),
+            copied.row.into(),
+            copied.number.into(),
+            (self.turn + 1).into(),
+            Value::text(&self.cluster),
+            self.origin.into(),
+        ];
+        statements.push(Statement::new(kind, sql, values));
+        self.check_turn()?;
+        self.database.execute(&statements)?;
+        (self.copied, self.turn) = (copied, self.turn + 1);
+        if copied.stage == Stage::Following {
+            source.forget(copied, FORGOTTEN)?;
+        }
+        Ok(true)
+    }
+
+    /// Nobody else has written since.
+    fn check_turn(&mut self) -> Result<(), DatabaseError> {
+        match self.read()? {
+            Some((_, turn)) if turn == self.turn => Ok(()),
+            _ => Err(DatabaseError::OtherWriter(self.cluster.clone())),
+        }
+    }
+
+    fn statements(&self, rows: &Rows) -> Vec<Statement> {
+        let kind = self.database.kind();
+        let owner = tables::Owner {
+            cluster: &self.cluster,
+            origin: self.origin,
+        };
+        let of = (self.cluster.as_str(), self.origin);
+        let jobs = rows.jobs.iter().map(|(run, job)| owner.job(*run, job));
+        let steps = rows.steps.iter();
+        let steps = steps.map(|((run, place), step)| owner.step(*run, *place, step));
+        let suspensions = rows.suspensions.iter().map(|s| owner.suspension(s));
+        let events = rows.events.iter();
+        let events = events.map(|(id, event)| owner.node_event(*id, event));
+        let transactions = rows.transactions.iter().map(|t| owner.transaction(t));
+        let reset = || rows.reset.iter().copied();
+        let unsuspended = rows.unsuspended.union(&rows.reset).copied();
+        [
+            deletes(kind, "muster_step", of, reset()),
+            deletes(kind, "muster_suspension", of, unsuspended),
+            upserts(kind, "muster_job", tables::JOB, 3, jobs.collect()),
+            upserts(kind, "muster_step", tables::STEP, 4, steps.collect()),
+            upserts(
+                kind,
+                "muster_suspension",
+                tables::SUSPENSION,
+                4,
+                suspensions.collect(),
+            ),
+            upserts(
+                kind,
+                "muster_node_event",
+                tables::NODE_EVENT,
+                3,
+                events.collect(),
+            ),
+            upserts(
+                kind,
+                "muster_transaction",
+                tables::TRANSACTION,
+                3,
+                transactions.collect(),
+            ),
+        ]
+        .concat()
+    }
+}
+
+/// Columns of `muster_copy`.
+const COPY: &[&str] = &[
+    "cluster",
+    "origin",
+    "stage",
+    "reached_row",
+    "log_number",
+    "turn",
+];
+
+/// Numbers of stages in the database.
+const STAGES: [(Stage, i64); 5] = [
+    (Stage::New, 0),
+    (Stage::Jobs, 1),
+    (Stage::Events, 2),
+    (Stage::Transactions, 3),
+    (Stage::Following, 4),
+];
+
+fn number(stage: Stage) -> i64 {
+    let found = STAGES.iter().find(|(of, _)| *of == stage);
+    found.map_or(0, |(_, number)| *number)
+}

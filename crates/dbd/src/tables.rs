@@ -1,0 +1,299 @@
+//! Rows of the tables, of what the controller's accounting has.
+
+use crate::schema::KEY_CHARACTERS_MAX;
+use crate::sql::Value;
+use muster_acct::Suspension;
+use muster_model::job::ExitStatus;
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent};
+
+/// Columns of `muster_job`.
+pub(crate) const JOB: &[&str] = &[
+    "cluster",
+    "origin",
+    "run",
+    "job_id",
+    "restarts",
+    "array_job_id",
+    "array_task_id",
+    "het_job_id",
+    "het_offset",
+    "name",
+    "uid",
+    "gid",
+    "user_name",
+    "group_name",
+    "account",
+    "partition_name",
+    "qos",
+    "wckey",
+    "state",
+    "exit_code",
+    "exit_signal",
+    "derived_exit_code",
+    "derived_exit_signal",
+    "cancelled_by",
+    "submit_ms",
+    "eligible_ms",
+    "start_ms",
+    "end_ms",
+    "suspended_ms",
+    "time_limit_min",
+    "req_cpus",
+    "req_nodes",
+    "req_mem_mib",
+    "alloc_cpus",
+    "alloc_nodes",
+    "alloc_mem_mib",
+    "alloc_gres",
+    "node_list",
+    "reason",
+    "priority",
+    "ntasks",
+    "work_dir",
+    "submit_line",
+    "comment",
+    "admin_comment",
+    "constraints",
+    "reservation",
+    "submit_host",
+    "is_batch",
+    "is_requeued",
+    "is_resized",
+    "is_backfilled",
+];
+/// Columns of `muster_step`.
+pub(crate) const STEP: &[&str] = &[
+    "cluster",
+    "origin",
+    "run",
+    "place",
+    "step_id",
+    "name",
+    "state",
+    "exit_code",
+    "exit_signal",
+    "cancelled_by",
+    "start_ms",
+    "end_ms",
+    "nodes",
+    "tasks",
+    "cpus",
+    "mem_mib",
+    "node_list",
+    "submit_line",
+    "distribution",
+    "user_us",
+    "system_us",
+    "max_rss_kib",
+    "total_rss_kib",
+    "max_rss_node",
+    "max_rss_task",
+    "pages",
+    "disk_read_bytes",
+    "disk_write_bytes",
+    "measured_tasks",
+    "min_cpu_us",
+];
+/// Columns of `muster_suspension`.
+pub(crate) const SUSPENSION: &[&str] = &["cluster", "origin", "run", "start_ms", "end_ms"];
+/// Columns of `muster_node_event`.
+pub(crate) const NODE_EVENT: &[&str] = &[
+    "cluster",
+    "origin",
+    "id",
+    "node",
+    "start_ms",
+    "end_ms",
+    "is_down",
+    "is_drained",
+    "is_failing",
+    "reason",
+    "uid",
+];
+/// Columns of `muster_transaction`.
+pub(crate) const TRANSACTION: &[&str] = &[
+    "cluster", "origin", "id", "at_ms", "actor", "action", "target", "info", "users", "accounts",
+];
+
+/// Of which database of which cluster rows are.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub(crate) cluster: &'a str,
+    pub(crate) origin: i64,
+}
+
+impl Owner<'_> {
+    fn row(self, key: i64, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
+        let mut row = vec![Value::text(self.cluster), self.origin.into(), key.into()];
+        row.extend(rest);
+        row
+    }
+
+    /// In the order of [`JOB`].
+    pub(crate) fn job(self, run: i64, job: &AcctJob) -> Vec<Value> {
+        let gres = job
+            .gres
+            .iter()
+            .map(|(name, count)| format!("{name}={count}"));
+        let gres: Vec<String> = gres.collect();
+        let asked = [
+            Value::unsigned(job.id.0),
+            job.restarts.into(),
+            of(job.array.map(|(base, _)| base.0)),
+            job.array.map(|(_, index)| index).into(),
+            of(job.het.map(|part| part.leader.0)),
+            job.het.map(|part| part.offset).into(),
+            Value::text(&job.name),
+            job.uid.into(),
+            job.gid.into(),
+            key(&job.user),
+            key(&job.group),
+            key(&job.account),
+            key(&job.partition),
+            key(&job.qos),
+            key(&job.wckey),
+        ];
+        let life = [
+            key(job.state.name()),
+            code(job.exit),
+            signal(job.exit),
+            code(job.derived_exit),
+            signal(job.derived_exit),
+            job.cancelled_by.into(),
+            job.submit.0.into(),
+            ms(job.eligible),
+            ms(job.start),
+            ms(job.end),
+            Value::unsigned(job.suspended_ms),
+            match job.time_limit {
+                TimeLimit::Minutes(minutes) => minutes.into(),
+                TimeLimit::Unlimited => Value::Null,
+            },
+            job.req_cpus.into(),
+            job.req_nodes.into(),
+            Value::unsigned(job.req_mem_mib),
+            job.alloc_cpus.into(),
+            job.alloc_nodes.into(),
+            Value::unsigned(job.alloc_mem_mib),
+            Value::text(&gres.join(",")),
+            Value::text(&job.nodelist),
+            Value::text(&job.reason),
+            job.priority.into(),
+            job.ntasks.into(),
+        ];
+        let texts = [
+            Value::text(&job.work_dir),
+            Value::text(&job.submit_line),
+            Value::text(&job.comment),
+            Value::text(&job.admin_comment),
+            Value::text(&job.constraint),
+            Value::text(&job.reservation),
+            Value::text(&job.submit_host),
+            job.batch.into(),
+            job.requeued.into(),
+            job.resized.into(),
+            job.backfilled.into(),
+        ];
+        self.row(run, asked.into_iter().chain(life).chain(texts))
+    }
+
+    /// In the order of [`STEP`].
+    pub(crate) fn step(self, run: i64, place: i64, step: &AcctStep) -> Vec<Value> {
+        let asked = [
+            place.into(),
+            key(&step.step.to_string()),
+            Value::text(&step.name),
+            key(step.state.name()),
+            code(step.exit),
+            signal(step.exit),
+            step.cancelled_by.into(),
+            step.start.0.into(),
+            ms(step.end),
+            step.nodes.into(),
+            step.tasks.into(),
+            step.cpus.into(),
+            Value::unsigned(step.mem_mib),
+            Value::text(&step.nodelist),
+            Value::text(&step.submit_line),
+            Value::text(&step.distribution),
+        ];
+        let usage = match &step.usage {
+            None => vec![Value::Null; 11],
+            Some(usage) => vec![
+                Value::unsigned(usage.user_us),
+                Value::unsigned(usage.system_us),
+                Value::unsigned(usage.max_rss_kib),
+                Value::unsigned(usage.total_rss_kib),
+                Value::text(&usage.max_rss_node),
+                usage.max_rss_task.into(),
+                Value::unsigned(usage.pages),
+                Value::unsigned(usage.disk_read_bytes),
+                Value::unsigned(usage.disk_write_bytes),
+                usage.tasks.into(),
+                Value::unsigned(usage.min_cpu_us),
+            ],
+        };
+        self.row(run, asked.into_iter().chain(usage))
+    }
+
+    /// In the order of [`SUSPENSION`].
+    pub(crate) fn suspension(self, suspension: &Suspension) -> Vec<Value> {
+        let rest = [suspension.start.0.into(), ms(suspension.end)];
+        self.row(suspension.job, rest)
+    }
+
+    /// In the order of [`NODE_EVENT`].
+    pub(crate) fn node_event(self, id: i64, event: &NodeEvent) -> Vec<Value> {
+        let rest = [
+            key(&event.node),
+            event.start.0.into(),
+            ms(event.end),
+            event.down.into(),
+            event.drain.into(),
+            event.fail.into(),
+            Value::text(&event.reason),
+            event.uid.into(),
+        ];
+        self.row(id, rest)
+    }
+
+    /// In the order of [`TRANSACTION`].
+    pub(crate) fn transaction(self, logged: &LoggedTransaction) -> Vec<Value> {
+        let made = &logged.transaction;
+        let rest = [
+            logged.at.0.into(),
+            Value::text(&made.actor),
+            Value::text(&made.action),
+            Value::text(&made.target),
+            Value::text(&made.info),
+            Value::text(&made.users.join(",")),
+            Value::text(&made.accounts.join(",")),
+        ];
+        self.row(i64::try_from(logged.id).unwrap_or(i64::MAX), rest)
+    }
+}
+
+/// A text of a column that is in keys, as much of it as fits.
+fn key(text: &str) -> Value {
+    match text.char_indices().nth(KEY_CHARACTERS_MAX) {
+        Some((end, _)) => Value::text(&text[..end]),
+        None => Value::text(text),
+    }
+}
+
+fn of(number: Option<u64>) -> Value {
+    number.map_or(Value::Null, Value::unsigned)
+}
+
+fn ms(at: Option<Timestamp>) -> Value {
+    at.map(|at| at.0).into()
+}
+
+fn code(exit: ExitStatus) -> Value {
+    exit.code.into()
+}
+
+fn signal(exit: ExitStatus) -> Value {
+    exit.signal.into()
+}

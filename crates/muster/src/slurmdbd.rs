@@ -1,0 +1,369 @@
+//! `slurmdbd`: copies the controller's accounting to the MariaDB or PostgreSQL that slurmdbd.conf names, with the options of
+//! slurmdbd(8). It runs beside the controller, as `SlurmUser`, and reads the file in `StateSaveLocation` that the controller writes;
+//! nothing connects to it.
+
+use crate::conf_owner;
+use crate::daemon::{self, PidFile, Ready};
+use crate::flags::{Daemon, flag};
+use crate::logging;
+use crate::sackd::{drop_root, user};
+use anyhow::{Context as _, Result, bail, ensure};
+use muster_acct::{CopySource, Stage};
+use muster_conf::Severity;
+use muster_conf::endpoint::conf_path;
+use muster_conf::files::{Flat, FlatSettings, load_flat};
+use muster_ctld::notify::Notify;
+use muster_dbd::{Address, DatabaseError, Kind, Replica};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{User, geteuid};
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// slurmdbd.
+pub(crate) static DAEMON: Daemon = Daemon {
+    name: "slurmdbd",
+    about: "Copies accounting to MariaDB or PostgreSQL, as slurmdbd.conf beside slurm.conf says. Runs beside slurmctld.",
+    flags: &[
+        flag('D', "", "stay in the foreground and log to the terminal"),
+        flag('h', "", "print this help"),
+        flag('n', "N", "run at this nice value").stored("it waits most of the time"),
+        flag('R', "", "roll up usage from the beginning")
+            .refused("nothing is rolled up: reports are made from the jobs"),
+        flag('s', "", "change to the log's directory").stored("no core file is written there"),
+        flag('u', "", "only update the tables")
+            .refused("the tables are brought up to date at each start"),
+        flag('v', "", "log more; may be repeated"),
+        flag('V', "", "print the version"),
+    ],
+};
+
+/// How often the controller's file is looked at while there is nothing to copy.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// First wait after a failure; each further one is twice as long.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+/// Longest wait after a failure.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// How often it is said how far a first copy is, or that the database is still away.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a clean end may take to copy what is left.
+const LAST_COPY_WAIT: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct Args {
+    foreground: bool,
+    verbose: usize,
+}
+
+/// Runs it.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    match parse(args).and_then(|args| args.map_or(Ok(()), start)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            log::error!("{e:#}");
+            complain!("slurmdbd: fatal: {e:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn parse(args: &[String]) -> Result<Option<Args>> {
+    let mut parsed = Args::default();
+    for (letter, value) in DAEMON.parse(args)? {
+        match letter {
+            'D' => parsed.foreground = true,
+            'h' => {
+                say!("{}", DAEMON.help());
+                return Ok(None);
+            }
+            'n' => drop(value.parse::<i32>().context("-n takes a number")?),
+            'v' => parsed.verbose += 1,
+            'V' => {
+                say!("slurm {}\n", muster_ctld::SLURM_VERSION);
+                return Ok(None);
+            }
+            // The rest has no effect; the table says why.
+            _ => {}
+        }
+    }
+    Ok(Some(parsed))
+}
+
+/// What slurmdbd.conf and slurm.conf say.
+struct Settings {
+    dbd: FlatSettings,
+    cluster: String,
+    /// What the controller writes.
+    file: PathBuf,
+    user: User,
+}
+
+impl Settings {
+    fn read() -> Result<Settings> {
+        let conf = fs::canonicalize(conf_path())
+            .with_context(|| format!("cannot read {}", conf_path().display()))?;
+        let (config, _) = conf_owner::load(&conf)?;
+        let path = conf.with_file_name("slurmdbd.conf");
+        let user = user(&config.slurm_user)?;
+        check_file(&path, &user)?;
+        let (dbd, findings) = load_flat(Flat::Slurmdbd, &path);
+        if let Some(error) = findings.iter().find(|f| f.severity == Severity::Error) {
+            bail!("{error}");
+        }
+        let named = dbd.text("SlurmUser").unwrap_or(&user.name);
+        ensure!(
+            named == user.name || named.parse() == Ok(user.uid.as_raw()),
+            "SlurmUser is {named} in {}, and {} in {}: what the controller keeps is read as its user; name the same in both",
+            path.display(),
+            user.name,
+            conf.display()
+        );
+        ensure!(
+            config.accounting,
+            "{} has AccountingStorageType=accounting_storage/none: nothing is kept that could be copied",
+            conf.display()
+        );
+        Ok(Settings {
+            dbd,
+            cluster: config.cluster_name,
+            file: config.paths.state_save_location.join("accounting.db"),
+            user,
+        })
+    }
+
+    /// The database; none if the file names none.
+    fn address(&self) -> Result<Option<Address>> {
+        let text = |key: &str| self.dbd.text(key).filter(|value| !value.is_empty());
+        let (kind, port) = match text("StorageType") {
+            Some("accounting_storage/mysql") => (Kind::MariaDb, 3306),
+            Some("accounting_storage/postgresql") => (Kind::PostgreSql, 5432),
+            _ => return Ok(None),
+        };
+        ensure!(
+            text("StorageParameters").is_none(),
+            "StorageParameters in slurmdbd.conf ask for what is not done: connections to the database are not encrypted; leave the key \
+             out, and reach a database on another host through a tunnel"
+        );
+        let port = match text("StoragePort") {
+            Some(port) => port.parse().context("StoragePort in slurmdbd.conf")?,
+            None => port,
+        };
+        let password = match text("StoragePassScript") {
+            Some(script) => Some(password_of(script)?),
+            None => text("StoragePass").map(str::to_owned),
+        };
+        Ok(Some(Address {
+            kind,
+            host: text("StorageHost").unwrap_or("localhost").to_owned(),
+            port,
+            user: text("StorageUser").unwrap_or(&self.user.name).to_owned(),
+            password,
+            database: text("StorageLoc").unwrap_or("slurm_acct_db").to_owned(),
+        }))
+    }
+}
+
+/// What the site's program prints, run as `SlurmUser`.
+fn password_of(script: &str) -> Result<String> {
+    let output = Command::new(script)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("StoragePassScript {script} cannot be started"))?;
+    ensure!(
+        output.status.success(),
+        "StoragePassScript {script} failed: {}",
+        output.status
+    );
+    let text = String::from_utf8(output.stdout).context("what StoragePassScript printed")?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// The file has the database's password: nobody else may read or change it.
+fn check_file(path: &Path, user: &User) -> Result<()> {
+    let found = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (shown, name) = (path.display(), &user.name);
+    ensure!(
+        found.uid() == 0 || found.uid() == user.uid.as_raw(),
+        "{shown} belongs to uid {}: chown it to root or to SlurmUser ({name})",
+        found.uid()
+    );
+    ensure!(
+        found.mode() & 0o077 == 0,
+        "{shown} can be read by others, and has the password of the database: chmod 600 {shown}"
+    );
+    Ok(())
+}
+
+fn start(args: Args) -> Result<()> {
+    let settings = Settings::read()?;
+    let text = |key: &str| settings.dbd.text(key).map(PathBuf::from);
+    let ready = match args.foreground {
+        true => Ready::foreground(),
+        false => daemon::daemonise()?,
+    };
+    let level = settings.dbd.text("DebugLevel").unwrap_or("info");
+    let level = logging::level(level, args.verbose);
+    logging::start(text("LogFile").as_deref(), args.foreground, level)?;
+    let pid_file = text("PidFile").unwrap_or_else(|| "/var/run/slurmdbd.pid".into());
+    let _pid_file = PidFile::take(&pid_file)?;
+    let signals = watch_signals().context("signals")?;
+    if geteuid().is_root() {
+        drop_root(&settings.user)?;
+    }
+    prctl::set_dumpable(false).context("this process cannot be protected from others")?;
+    let address = settings.address()?;
+    ready.tell();
+    Notify::from_environment().send("READY=1");
+    let mut service = Service {
+        settings,
+        signals,
+        is_ended: false,
+    };
+    match address {
+        Some(address) => service.copy(&address),
+        None => {
+            log::info!(
+                "slurmdbd.conf names no database (StorageType): accounting is in {} alone",
+                service.settings.file.display()
+            );
+            while !service.is_ended {
+                service.wait(PROGRESS_INTERVAL);
+            }
+        }
+    }
+    log::info!("ends by a signal");
+    Ok(())
+}
+
+/// The running daemon.
+struct Service {
+    settings: Settings,
+    signals: SignalFd,
+    is_ended: bool,
+}
+
+impl Service {
+    /// Waits for a while, or until the daemon is to end.
+    fn wait(&mut self, time: Duration) {
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        let is_signalled = poll(&mut fds, timeout).is_ok_and(|ready| ready > 0);
+        if !is_signalled {
+            return;
+        }
+        let Ok(Some(signal)) = self.signals.read_signal() else {
+            return;
+        };
+        let signal = i32::try_from(signal.ssi_signo).map(Signal::try_from);
+        match signal {
+            Ok(Ok(Signal::SIGHUP)) => {
+                log::info!("SIGHUP: restart slurmdbd to have slurmdbd.conf read anew");
+            }
+            Ok(Ok(Signal::SIGUSR2)) => match logging::reopen() {
+                Ok(()) => log::info!("SIGUSR2: the log file was opened anew"),
+                Err(e) => log::error!("SIGUSR2: {e}; messages still go to the old file"),
+            },
+            _ => self.is_ended = true,
+        }
+    }
+
+    /// Copies until the daemon is to end.
+    fn copy(&mut self, address: &Address) {
+        log::info!(
+            "the accounting of cluster {} is copied to {address}",
+            self.settings.cluster
+        );
+        let (mut retry, mut failing) = (RETRY_MIN, None::<(Instant, String)>);
+        while !self.is_ended {
+            let begun = Instant::now();
+            let Err(error) = self.follow(address, &mut failing) else {
+                return;
+            };
+            let text = error.to_string();
+            let is_news = failing
+                .as_ref()
+                .is_none_or(|(said, before)| *before != text || said.elapsed() > PROGRESS_INTERVAL);
+            if is_news {
+                log::error!("{text}; it is tried again, and nothing is lost meanwhile");
+                failing = Some((Instant::now(), text));
+            }
+            if begun.elapsed() > RETRY_MAX {
+                retry = RETRY_MIN;
+            }
+            self.wait(retry);
+            retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// Copies what there is, and what comes, by one connection.
+    fn follow(
+        &mut self,
+        address: &Address,
+        failing: &mut Option<(Instant, String)>,
+    ) -> Result<(), DatabaseError> {
+        let file = self.settings.file.clone();
+        while !file.exists() && !self.is_ended {
+            self.wait(LOOK_INTERVAL);
+        }
+        let mut source = CopySource::open(&file)?;
+        let database = muster_dbd::connect(address)?;
+        let mut replica = Replica::open(database, &self.settings.cluster, &source)?;
+        let (mut said, mut was_first) =
+            (Instant::now(), replica.copied().stage != Stage::Following);
+        loop {
+            let until = self.is_ended.then(|| Instant::now() + LAST_COPY_WAIT);
+            while replica.copy(&mut source)? {
+                if failing.take().is_some() {
+                    log::info!("the database is back");
+                }
+                let is_first = replica.copied().stage != Stage::Following;
+                if was_first && !is_first {
+                    log::info!("all that there was is copied; what comes follows");
+                }
+                was_first = is_first;
+                if said.elapsed() > PROGRESS_INTERVAL {
+                    said = Instant::now();
+                    let copied = replica.copied();
+                    let behind = source.behind(copied)?;
+                    let job = copied.row >> 16;
+                    match copied.stage {
+                        Stage::Following => log::info!("{behind} changes are not copied yet"),
+                        _ => log::info!("the first copy is at job {job}"),
+                    }
+                }
+                match until {
+                    Some(until) if Instant::now() >= until => return Ok(()),
+                    None => self.wait(Duration::ZERO),
+                    Some(_) => {}
+                }
+            }
+            if self.is_ended {
+                return Ok(());
+            }
+            self.wait(LOOK_INTERVAL);
+        }
+    }
+}
+
+fn watch_signals() -> Result<SignalFd> {
+    let mut watched = SigSet::empty();
+    for signal in [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGUSR2,
+    ] {
+        watched.add(signal);
+    }
+    let mut blocked = watched;
+    blocked.add(Signal::SIGPIPE);
+    blocked.thread_block()?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    Ok(SignalFd::with_flags(&watched, flags)?)
+}
