@@ -43,8 +43,8 @@ fn check(file: &Path, uid: u32, user: &str) -> Result<()> {
         found.uid()
     );
     ensure!(
-        found.mode() & 0o002 == 0,
-        "everybody can change {shown}, and would be root by it: chmod o-w it"
+        found.mode() & 0o022 == 0,
+        "others can change {shown}, and would be root by it: chmod go-w it"
     );
     let is_safe =
         only_user_leads_to(file, uid).with_context(|| format!("cannot look at {shown}"))?;
@@ -76,7 +76,9 @@ mod tests {
         mode(&file, 0o644);
         check(&file, own, "slurm").unwrap();
         mode(&file, 0o666);
-        assert!(refusal(own).contains("chmod o-w"));
+        assert!(refusal(own).contains("chmod go-w"));
+        mode(&file, 0o664);
+        assert!(refusal(own).contains("chmod go-w"));
         mode(&file, 0o644);
         mode(&dir, 0o777);
         assert!(refusal(own).contains("in the place of"));

@@ -69,6 +69,9 @@ fn muster(args: &[String]) -> ExitCode {
     {
         return print_help(text);
     }
+    if ["up", "install", "emulate", "down"].contains(&command.as_str()) {
+        roles::keep_others_from_writing();
+    }
     match command.as_str() {
         "help" | "--help" | "-h" => match rest {
             [command, ..] if roles::by_command(command).is_some() || help::is_own(command) => {

@@ -1,5 +1,6 @@
 //! The roles of the binary and the names they answer to.
 
+use nix::sys::stat::{Mode, umask};
 use std::process::ExitCode;
 
 /// What a process of this binary can be.
@@ -82,8 +83,18 @@ pub(crate) fn by_command(command: &str) -> Option<(Role, &str)> {
     }
 }
 
+/// Has nobody else write what this process makes, whatever whoever has started it allows. What users run has their own mask.
+pub(crate) fn keep_others_from_writing() {
+    let writing = Mode::S_IWGRP | Mode::S_IWOTH;
+    let before = umask(writing);
+    umask(before | writing);
+}
+
 /// Runs a role.
 pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
+    if role != Role::Command {
+        keep_others_from_writing();
+    }
     match role {
         Role::Controller => crate::slurmctld::main(args),
         Role::Supervisor => crate::slurmd::main(args),

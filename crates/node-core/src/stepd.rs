@@ -259,7 +259,9 @@ impl Stepd {
         };
         self.out.list.extend(other.map(Action::CloseClient));
         if !step.dirs.is_empty() {
-            self.out.push(Action::RemoveDirs(step.dirs));
+            let user = step.order.user.uid;
+            let dirs = step.dirs;
+            self.out.push(Action::RemoveDirs { user, dirs });
         }
         self.out.push(Action::EndStep);
         let number = step.order.launch.step;

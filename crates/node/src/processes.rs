@@ -4,8 +4,11 @@
 use crate::sys;
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Read};
 use std::os::unix::fs::FileExt;
+
+/// Bytes of a file of /proc that are read at once.
+const READ_SIZE: usize = 64 << 10;
 
 /// Finds the processes of jobs.
 pub(crate) trait Containment {
@@ -170,21 +173,36 @@ pub(crate) fn parent_of(pid: i32) -> Option<i32> {
     Stat::of(pid).map(|stat| stat.parent)
 }
 
-/// The values of some variables in the environment that a process was started with.
+/// Bytes of an environment that are read. The kernel gives a program no more than 6 MiB of arguments and variables, but a process
+/// may say later that any part of its memory is its environment (`PR_SET_MM_MAP`).
+const ENVIRONMENT_MAX: u64 = 8 << 20;
+
+/// The values of some variables in the environment that a process was started with, or says that it was.
 pub(crate) fn variables<const N: usize>(pid: i32, names: [&str; N]) -> [Option<String>; N] {
+    match File::open(format!("/proc/{pid}/environ")) {
+        Ok(file) => variables_in(file, names),
+        Err(_) => [const { None }; N],
+    }
+}
+
+/// Reads until all are found, and of none more than a program can be started with.
+fn variables_in<const N: usize>(environ: impl Read, names: [&str; N]) -> [Option<String>; N] {
     let mut found = [const { None }; N];
-    let Ok(bytes) = fs::read(format!("/proc/{pid}/environ")) else {
-        return found;
-    };
-    for entry in bytes.split(|b| *b == 0) {
-        let Ok(entry) = std::str::from_utf8(entry) else {
+    let mut environ = BufReader::with_capacity(READ_SIZE, environ.take(ENVIRONMENT_MAX));
+    let mut entry = Vec::new();
+    while found.iter().any(Option::is_none) {
+        entry.clear();
+        match environ.read_until(0, &mut entry) {
+            Ok(length) if length > 0 => {}
+            _ => break,
+        }
+        let Ok(entry) = str::from_utf8(entry.strip_suffix(&[0]).unwrap_or(&entry)) else {
             continue;
         };
         for (name, slot) in names.iter().zip(&mut found) {
-            if let Some(value) = entry
-                .strip_prefix(name)
-                .and_then(|rest| rest.strip_prefix('='))
-            {
+            let value = entry.strip_prefix(name).and_then(|v| v.strip_prefix('='));
+            // As for getenv(3), the first one counts.
+            if let (Some(value), None) = (value, &slot) {
                 *slot = Some(value.to_owned());
             }
         }
@@ -226,5 +244,31 @@ mod tests {
             assert_eq!(of(name), Some((7, 9, false)), "{name:?}");
         }
         assert!(Stat::parse(b"12 (sleep").is_none());
+    }
+
+    /// Counts what is read of it.
+    struct Counted<R>(R, u64);
+
+    impl<R: Read> Read for &mut Counted<R> {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            let length = self.0.read(bytes)?;
+            self.1 += length as u64;
+            Ok(length)
+        }
+    }
+
+    #[test]
+    fn of_an_environment_no_more_is_read_than_a_program_can_have() {
+        let names = ["SLURM_LOCALID", "SLURM_PROCID"];
+        for byte in [0, b'x'] {
+            let mut endless = Counted(io::repeat(byte), 0);
+            assert_eq!(variables_in(&mut endless, names), [None, None]);
+            assert_eq!(endless.1, ENVIRONMENT_MAX);
+        }
+        let text = b"A=\xff\0SLURM_PROCID=3\0SLURM_LOCALID=1\0SLURM_LOCALID=2\0";
+        let mut begins = Counted(text.chain(io::repeat(0)), 0);
+        let found = variables_in(&mut begins, names);
+        assert_eq!(found, [Some("1".to_owned()), Some("3".to_owned())]);
+        assert!(begins.1 <= 2 * READ_SIZE as u64);
     }
 }

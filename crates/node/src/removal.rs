@@ -32,12 +32,13 @@ pub(crate) struct Removal {
     pub(crate) pid: i32,
 }
 
+/// Whose they are, and which.
 #[derive(Encode, Decode)]
-struct Order(#[n(0)] Vec<PathBuf>);
+struct Order(#[n(0)] u32, #[n(1)] Vec<PathBuf>);
 
 impl Removal {
-    /// Begins to remove those that are there.
-    pub(crate) fn begin(dirs: &[PathBuf]) -> Option<Removal> {
+    /// Begins to remove those that are there and belong to the user `owner`.
+    pub(crate) fn begin(owner: u32, dirs: &[PathBuf]) -> Option<Removal> {
         let first = dirs.first()?;
         let own = User {
             uid: geteuid().as_raw(),
@@ -45,8 +46,8 @@ impl Removal {
             groups: Vec::new(),
             name: String::new(),
         };
-        let dirs = dirs.to_vec();
-        match start(REMOVAL_ARGUMENT, &own, dirs, true) {
+        let order = Order(owner, dirs.to_vec());
+        match start(REMOVAL_ARGUMENT, &own, &order, true) {
             Ok(pid) => Some(Removal { pid }),
             Err(e) => {
                 eprintln!("{}: it cannot be removed: {e}", first.display());
@@ -74,12 +75,12 @@ impl Removal {
 }
 
 /// Starts a process of this user that removes directories, or what is in them.
-fn start(argument: &str, user: &User, dirs: Vec<PathBuf>, outlives: bool) -> io::Result<i32> {
+fn start(argument: &str, user: &User, order: &Order, outlives: bool) -> io::Result<i32> {
     let started = Start {
         words: &[LAUNCHER_NAME, argument],
         environment: Vec::new(),
         user,
-        order: minicbor::to_vec(Order(dirs)).expect("writing to memory cannot fail"),
+        order: minicbor::to_vec(order).expect("writing to memory cannot fail"),
         // The log is root's: what is the user's has no descriptor of it.
         errors: (argument == REMOVAL_ARGUMENT).then_some(libc::STDERR_FILENO),
         kept: Vec::new(),
@@ -88,15 +89,20 @@ fn start(argument: &str, user: &User, dirs: Vec<PathBuf>, outlives: bool) -> io:
     started.start()
 }
 
-/// Gives a directory another name; that, and the owner of it.
-fn set_aside(dir: &Path) -> Option<(u32, PathBuf)> {
-    let owner = fs::symlink_metadata(dir).ok()?.uid();
+/// Gives a directory of this user another name; that. Where the directory above has no sticky bit, another user may have put what
+/// is not his there. A directory that root has made and not given away yet is empty, and only what is empty is removed by root.
+fn set_aside(dir: &Path, owner: u32) -> Option<PathBuf> {
+    let found = fs::symlink_metadata(dir).ok()?;
+    if !found.is_dir() || found.uid() != owner && found.uid() != geteuid().as_raw() {
+        eprintln!("{}: it is uid {}'s and stays", dir.display(), found.uid());
+        return None;
+    }
     let mut number = [0; 8];
     sys::fill_randomly(&mut number).ok()?;
     let mut aside = OsString::from(dir);
     aside.push(format!(".{:016x}.gone", u64::from_ne_bytes(number)));
     match fs::rename(dir, &aside) {
-        Ok(()) => Some((owner, aside.into())),
+        Ok(()) => Some(aside.into()),
         Err(e) => {
             eprintln!("{}: {e}", dir.display());
             None
@@ -104,33 +110,28 @@ fn set_aside(dir: &Path) -> Option<(u32, PathBuf)> {
     }
 }
 
-fn read_dirs() -> io::Result<Vec<PathBuf>> {
-    let order = role::read_order()?;
-    let Order(dirs) = minicbor::decode(&order).map_err(io::Error::other)?;
-    Ok(dirs)
+fn read_order() -> io::Result<Order> {
+    minicbor::decode(&role::read_order()?).map_err(io::Error::other)
 }
 
 /// The process that removes directories: root's, as a rule.
 pub(crate) fn removal_main() -> ExitCode {
-    let Ok(dirs) = read_dirs() else {
+    let Ok(Order(owner, dirs)) = read_order() else {
         return ExitCode::FAILURE;
     };
     // Under another name, what ends at this very moment cannot find them.
-    let mut found: Vec<(u32, PathBuf)> = dirs.iter().filter_map(|dir| set_aside(dir)).collect();
-    let Some((owner, _)) = found.first() else {
+    let dirs = dirs.iter().filter_map(|dir| set_aside(dir, owner));
+    let dirs: Vec<PathBuf> = dirs.collect();
+    if dirs.is_empty() {
         return ExitCode::SUCCESS;
-    };
-    let owner = *owner;
-    // Those of a step have one owner.
-    found.retain(|(uid, _)| *uid == owner);
-    let dirs: Vec<PathBuf> = found.into_iter().map(|(_, dir)| dir).collect();
+    }
     let user = User {
         uid: owner,
         gid: NO_GROUP,
         groups: Vec::new(),
         name: String::new(),
     };
-    let emptied = start(CONTENT_ARGUMENT, &user, dirs.clone(), false);
+    let emptied = start(CONTENT_ARGUMENT, &user, &Order(owner, dirs.clone()), false);
     match emptied {
         Ok(pid) => drop(sys::exit_code_of(pid)),
         Err(e) => eprintln!("{}: it cannot be emptied: {e}", dirs[0].display()),
@@ -149,7 +150,7 @@ pub(crate) fn removal_main() -> ExitCode {
 
 /// The process that removes what is in them: their owner's.
 pub(crate) fn content_main() -> ExitCode {
-    let Ok(dirs) = read_dirs() else {
+    let Ok(Order(_, dirs)) = read_order() else {
         return ExitCode::FAILURE;
     };
     // Where the owner may not remove the directory itself, root does that.
@@ -167,11 +168,31 @@ mod tests {
     #[test]
     fn what_is_there_gets_a_name_that_nobody_knows() {
         let dir = std::env::temp_dir().join(format!("muster-removal.{}", std::process::id()));
-        assert_eq!(set_aside(&dir), None);
+        let own = geteuid().as_raw();
+        assert_eq!(set_aside(&dir, own), None);
         fs::create_dir(&dir).unwrap();
-        let (owner, aside) = set_aside(&dir).unwrap();
-        assert_eq!(owner, nix::unistd::geteuid().as_raw());
+        let aside = set_aside(&dir, own).unwrap();
         assert!(!dir.exists() && aside.is_dir());
         fs::remove_dir(aside).unwrap();
+    }
+
+    /// Where everybody may rename, what stands at the place of a step's directory may be a victim's.
+    #[test]
+    fn what_is_another_users_stays() {
+        if !geteuid().is_root() {
+            eprintln!("only root has files of others; this test looked at nothing");
+            return;
+        }
+        let dir = std::env::temp_dir().join(format!("muster-removal-other.{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        std::os::unix::fs::chown(&dir, Some(65533), None).unwrap();
+        assert_eq!(set_aside(&dir, 65534), None);
+        assert!(dir.is_dir());
+        let aside = set_aside(&dir, 65533).unwrap();
+        fs::remove_dir(aside).unwrap();
+        let file = dir.with_extension("link");
+        std::os::unix::fs::symlink("/", &file).unwrap();
+        assert_eq!(set_aside(&file, geteuid().as_raw()), None);
+        fs::remove_file(file).unwrap();
     }
 }

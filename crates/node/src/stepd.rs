@@ -16,6 +16,7 @@ mod bind;
 mod connections;
 mod control_channel;
 mod executor;
+mod log;
 mod mpi;
 mod poll;
 mod program;
@@ -46,7 +47,7 @@ fn run(
         Ok(executor) => executor.run(first, dirs, srun),
         Err(e) => {
             let (job, step) = (first.order.run.job, first.order.launch.step);
-            eprintln!("step {job}.{step}: {e}");
+            log::line(&format!("step {job}.{step}: {e}"));
             let end = StepEnd::never_ran(now());
             leave(Path::new(&first.result), &end, &first.kept);
         }
@@ -57,6 +58,6 @@ fn run(
 /// Leaves the result of a step in a file.
 fn leave(path: &Path, end: &StepEnd, kept: &KeptEntries) {
     if let Err(e) = crate::step_result::write(path, end, kept) {
-        eprintln!("{}: {e}", path.display());
+        log::line(&format!("{}: {e}", path.display()));
     }
 }

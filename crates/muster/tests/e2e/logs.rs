@@ -30,3 +30,33 @@ fn logs_that_are_moved_away_are_begun_anew() {
     c.until_prints("sinfo -h -o %T", "idle");
     assert_eq!(c.agent("n1"), agent);
 }
+
+/// What users choose is told to them, and not written to the log of root's launcher, where it would forge lines and fill the disk.
+#[test]
+fn texts_of_users_are_told_to_them_and_not_to_the_node() {
+    let c = Cluster::start(1, 2);
+    let forged = "$'/proc/x\\nmuster-shim: agent 1.0 of node FORGED attached'";
+    let ran = c.run(&format!("srun -n2 --task-epilog={forged} true"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.err.contains("--task-epilog /proc/x\\nmuster-shim"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(
+        ran.err.matches("cannot be executed").count(),
+        2,
+        "{}",
+        ran.err
+    );
+    // Files for each task are opened on its node.
+    for options in [
+        "--output=/proc/FORGED%t",
+        "--error=/proc/FORGED%t",
+        "--output=own%t -D /proc/FORGED",
+    ] {
+        c.run(&format!("srun -n2 {options} true"));
+    }
+    let log = std::fs::read_to_string(c.path("spool.n1/shim.log")).unwrap();
+    assert!(!log.contains("FORGED"), "{log}");
+}

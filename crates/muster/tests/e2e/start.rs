@@ -1,5 +1,6 @@
 //! What every start of a command costs: counted, not timed.
 
+use crate::cluster::Cluster;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
@@ -65,6 +66,30 @@ fn a_reader_that_goes_away_ends_a_command_quietly() {
             (ended.status.code(), told.as_str()),
             (Some(141), ""),
             "{words:?}"
+        );
+    }
+}
+
+/// Whoever starts a cluster may have a mask that lets others write.
+#[test]
+fn nobody_else_writes_what_a_cluster_makes_whatever_the_mask() {
+    let c = Cluster::fresh();
+    let program = env!("CARGO_BIN_EXE_muster");
+    let home = c.path("");
+    let up = format!(
+        "umask 000; export MUSTER_HOME={}; {program} up --nodes 1 --cpus 2",
+        home.display()
+    );
+    c.ok(&up);
+    c.ok("srun true");
+    let found = "find .. -path ../work -prune -o -path '../tmp.*' -prune -o ! -type l ! -type s -perm /022 -print";
+    assert_eq!(c.ok(found), "");
+    for verb in ["env", "down"] {
+        let ran = c.muster(verb, &[]);
+        assert!(
+            ran.status.success(),
+            "{verb}: {}",
+            String::from_utf8_lossy(&ran.stderr)
         );
     }
 }

@@ -18,8 +18,9 @@ impl State {
 
     /// Has directories of a job's removed; it ends when they are, or it has taken too long.
     pub(super) fn remove_dirs(&mut self, run: JobAttempt, dirs: Vec<PathBuf>) {
-        if !dirs.is_empty() {
-            self.actions.push(Action::RemoveDirs(run, dirs));
+        let user = self.jobs.get(&run).map(|entry| entry.uid);
+        if let Some(user) = user.filter(|_| !dirs.is_empty()) {
+            self.actions.push(Action::RemoveDirs { run, user, dirs });
         }
     }
 

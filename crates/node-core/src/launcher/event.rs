@@ -456,7 +456,14 @@ pub enum Action {
         env: Vec<String>,
     },
     /// Remove directories in which users could write.
-    RemoveDirs(JobAttempt, Vec<PathBuf>),
+    RemoveDirs {
+        /// Of which job.
+        run: JobAttempt,
+        /// Whose they are.
+        user: u32,
+        /// Which.
+        dirs: Vec<PathBuf>,
+    },
     /// Ask for the groups of a user.
     LookUpGroups(Account),
     /// Kill the look-up.

@@ -265,7 +265,12 @@ pub enum Action {
     /// Leave a result in a file.
     LeaveResult(PathBuf, Box<StepEnd>, KeptEntries),
     /// Remove directories in which users could write, and wait for that, but not for ever.
-    RemoveDirs(Vec<PathBuf>),
+    RemoveDirs {
+        /// Whose they are.
+        user: u32,
+        /// Which.
+        dirs: Vec<PathBuf>,
+    },
     /// The step is over: close its streams, the connections below, those that have not shown the key, and that to the host.
     EndStep,
     /// End the process.

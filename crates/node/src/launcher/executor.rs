@@ -285,8 +285,8 @@ impl LauncherExecutor {
                 self.events
                     .push_back(Event::SiteProgramStarted(kind, started));
             }
-            Action::RemoveDirs(run, dirs) => {
-                let removal = Removal::begin(&dirs);
+            Action::RemoveDirs { run, user, dirs } => {
+                let removal = Removal::begin(user, &dirs);
                 let started = removal.map(|r| Event::RemovalStarted(run, r.pid));
                 self.events.extend(started);
             }

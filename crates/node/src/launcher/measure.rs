@@ -6,6 +6,7 @@ mod reading;
 
 use crate::processes::{self, Containment, ProcessTree};
 use crate::role::{self, LAUNCHER_NAME, Start};
+use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_model::ids::StepNo;
 use muster_node_core::launcher::{JobProcesses, Wanted};
@@ -19,6 +20,9 @@ use std::process::ExitCode;
 
 /// The argument with which the launcher's program measures instead.
 pub(super) const MEASURE_ARGUMENT: &str = "--measure";
+
+/// Memory, bytes of addresses, of a process that measures: what it reads is of users' making.
+const MEMORY_MAX: u64 = 1 << 30;
 
 /// The processes of a job. Nothing is read of them that they could keep from being read.
 pub(super) fn list(tree: &ProcessTree, of: &JobProcesses) -> Listed {
@@ -90,6 +94,7 @@ pub(super) fn start(listed: Listed, wanted: Wanted) -> io::Result<(i32, UnixStre
 /// The process that measures.
 pub(super) fn measure_main() -> ExitCode {
     let answer = || -> io::Result<()> {
+        sys::set_soft_limit(libc::RLIMIT_AS, MEMORY_MAX)?;
         let order = role::read_order()?;
         let (Listed { mut all, tasks }, wanted): Order =
             minicbor::decode(&order).map_err(io::Error::other)?;

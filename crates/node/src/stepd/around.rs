@@ -52,7 +52,6 @@ impl TaskSet {
     /// Forks a child that runs the epilogs of a task.
     pub(super) fn start_epilogs(&self, local: u32, global: u32) -> Option<i32> {
         let programs = [&self.order.launch.spec.task_epilog, &self.order.task_epilog];
-        let programs: Vec<&String> = programs.into_iter().flatten().collect();
         match sys::fork() {
             Ok(sys::Fork::Parent(pid)) => return Some(pid),
             Err(_) => return None,
@@ -64,20 +63,22 @@ impl TaskSet {
         let user = &self.order.user;
         if Uid::effective().is_root() && sys::become_user(user.uid, user.gid, &user.groups).is_err()
         {
-            sys::exit_now(1);
+            sys::exit_now(0);
         }
         // An epilog in /tmp is better than none.
         let _ = go_to(&self.order.launch.spec.work_dir);
         let mut env = self.task_env(local, global);
         env.extend(own_pid());
-        for program in programs {
+        // The node's log is not for texts of users. The daemon tells the user by this.
+        let mut not_executed = 0;
+        for (position, program) in programs.into_iter().enumerate() {
+            let Some(program) = program else { continue };
             let mut command = command(program, &env);
-            // Its result changes nothing, and there is nowhere to tell of a failure but the node's log.
-            if let Err(e) = command.stdout(Stdio::null()).stderr(Stdio::null()).status() {
-                eprintln!("task epilog {program}: {e}");
-            }
+            // Its result changes nothing.
+            let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            not_executed |= i32::from(done.is_err()) << position;
         }
-        sys::exit_now(0)
+        sys::exit_now(not_executed)
     }
 }
 

@@ -136,7 +136,7 @@ impl StepdExecutor {
 
     fn execute(&mut self, action: Action) {
         match action {
-            Action::Log(line) => eprintln!("{line}"),
+            Action::Log(line) => super::log::line(&line),
             Action::BeginStep(order, srun) => {
                 let mut tasks = TaskSet::new(order, Rc::clone(&self.node));
                 tasks.direct = srun.and_then(|srun| self.connections.take_stdio(srun));
@@ -167,8 +167,8 @@ impl StepdExecutor {
                 self.events.push_back(Event::LauncherChecked(has_read));
             }
             Action::LeaveResult(path, end, kept) => leave(&path, &end, &kept),
-            Action::RemoveDirs(dirs) => {
-                if let Some(removal) = Removal::begin(&dirs) {
+            Action::RemoveDirs { user, dirs } => {
+                if let Some(removal) = Removal::begin(user, &dirs) {
                     removal.wait(REMOVAL_WAIT);
                 }
             }

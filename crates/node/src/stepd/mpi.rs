@@ -7,6 +7,7 @@ mod hints;
 pub(super) mod host;
 mod leftovers;
 
+use super::log;
 use crate::removal::Removal;
 use crate::sys;
 use muster_model::cpuset::CpuSet;
@@ -23,7 +24,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -213,7 +214,7 @@ impl Pmix {
 
     /// Kills a host that does not behave as one.
     fn give_up(&mut self, why: &str) {
-        eprintln!("the PMIx host {} {why} and is killed", self.pid);
+        log::line(&format!("the PMIx host {} {why} and is killed", self.pid));
         self.output.clear();
         self.input = Frames::default();
         self.incomplete = 0;
@@ -237,7 +238,7 @@ impl Pmix {
             }
             other => {
                 let other = crate::step_links::shown(&format!("{other:.80?}"));
-                eprintln!("there is nothing to do this to: {other}");
+                log::line(&format!("there is nothing to do this to: {other}"));
             }
         }
     }
@@ -363,20 +364,35 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
     let make = || fs::DirBuilder::new().mode(0o700).create(path);
     let made = match make() {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            let removal = Removal::begin(&[path.to_owned()]);
+            let removal = Removal::begin(order.user.uid, &[path.to_owned()]);
             removal.into_iter().for_each(|r| r.wait(LEFT_OVER_WAIT));
             make()
         }
         other => other,
     };
-    made.and_then(|()| {
-        if Uid::effective().is_root() {
-            // In a directory without the sticky bit somebody might have put another file in its place.
-            lchown(path, Some(order.user.uid), Some(order.user.gid))?;
-        }
-        Ok(())
+    made.and_then(|()| match Uid::effective().is_root() {
+        true => give_away(path, order.user.uid, order.user.gid),
+        false => Ok(()),
     })
     .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}
+
+/// Gives a user a directory that this process has just made. Where the directory above has no sticky bit, somebody may have put
+/// another in its place: one that somebody else has, or that has anything in it, or others may enter, is nobody's to get.
+fn give_away(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let dir = options.read(true).custom_flags(flags).open(path)?;
+    let found = dir.metadata()?;
+    let is_own = found.uid() == Uid::effective().as_raw() && found.mode() & 0o077 == 0;
+    // By its descriptor: the path may lead elsewhere by now.
+    let content = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
+    if !is_own || content.count() != 0 {
+        return Err(io::Error::other(
+            "somebody has put another directory in its place",
+        ));
+    }
+    fchown(&dir, Some(uid), Some(gid))
 }
 
 /// What the host may use of UCX. Where the site names no devices, those count that the user names for the tasks.
@@ -405,4 +421,39 @@ fn variables(order: &StepOrder) -> Vec<(String, String)> {
         .filter_map(|v| str::from_utf8(v).ok()?.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::unistd::{getegid, geteuid};
+    use std::os::unix::fs::{chown, symlink};
+
+    #[test]
+    fn a_directory_that_was_put_in_the_place_of_the_steps_is_not_given_away() {
+        let dir = std::env::temp_dir().join(format!("muster-mpi-dir.{}", std::process::id()));
+        let make = |name: &str| {
+            let made = dir.join(name);
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(&made).unwrap();
+            made
+        };
+        let (own, gid) = (geteuid().as_raw(), getegid().as_raw());
+        give_away(&make("fresh"), own, gid).unwrap();
+        let full = make("full");
+        fs::write(full.join("file"), "").unwrap();
+        give_away(&full, own, gid).unwrap_err();
+        let link = dir.join("link");
+        symlink(make("fresh"), &link).unwrap();
+        give_away(&link, own, gid).unwrap_err();
+        if geteuid().is_root() {
+            let victims = make("victims");
+            chown(&victims, Some(65533), None).unwrap();
+            give_away(&victims, 65534, gid).unwrap_err();
+            assert_eq!(fs::metadata(&victims).unwrap().uid(), 65533);
+            give_away(&make("fresh"), 65534, gid).unwrap();
+            assert_eq!(fs::metadata(make("fresh")).unwrap().uid(), 65534);
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -26,6 +26,8 @@ struct Ends {
     stdin: Input,
     stdout: Output,
     stderr: Output,
+    /// What standard error is until the files are open, where it is to be one: the log has no texts of users.
+    early: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
 }
 
@@ -160,6 +162,7 @@ impl TaskSet {
                 },
                 stdout: Output::Pipe(stdout),
                 stderr: Output::Pipe(stderr),
+                early: None,
                 terminal: None,
             });
         }
@@ -174,6 +177,7 @@ impl TaskSet {
                 stdin: Input::Null,
                 stdout: Output::Joined,
                 stderr: Output::Joined,
+                early: None,
                 terminal: Some(pty.slave),
             });
         }
@@ -208,10 +212,19 @@ impl TaskSet {
         } else {
             self.outlet(global, Kind::Err, stderr)?
         };
+        let early = match (&stderr, &stdout) {
+            (Output::File(_), _) | (Output::Joined, Output::File(_)) => {
+                let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+                self.add_stream(global, Kind::Err, reader)?;
+                Some(writer)
+            }
+            _ => None,
+        };
         Ok(Ends {
             stdin,
             stdout,
             stderr,
+            early,
             terminal: None,
         })
     }
@@ -313,6 +326,10 @@ impl TaskSet {
         }
         if let Input::Pipe(fd) = &ends.stdin {
             sys::dup_to(fd.as_raw_fd(), 0)?;
+        }
+        // It is the log until then, in which texts of users have no place.
+        if let Some(fd) = &ends.early {
+            sys::dup_to(fd.as_raw_fd(), 2)?;
         }
         for (end, target) in [(&ends.stdout, 1), (&ends.stderr, 2)] {
             if let Output::Pipe(fd) = end {

@@ -180,7 +180,7 @@ impl LauncherExecutor<'_> {
                 let started = Ok(self.start_helper(node));
                 self.answer(node, Event::SiteProgramStarted(kind, started));
             }
-            Action::RemoveDirs(run, _) => {
+            Action::RemoveDirs { run, .. } => {
                 let pid = self.start_helper(node);
                 self.answer(node, Event::RemovalStarted(run, pid));
             }

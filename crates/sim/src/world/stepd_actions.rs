@@ -84,7 +84,7 @@ impl StepdExecutor<'_> {
                     );
                 }
             }
-            Action::RemoveDirs(_) => {}
+            Action::RemoveDirs { .. } => {}
             Action::EndStep => {
                 process.order = None;
                 process.tasks = StepTasks::default();

@@ -65,7 +65,7 @@ impl World {
                 self.events
                     .push_back(Event::MessageStarted(run, kind, started));
             }
-            Action::RemoveDirs(run, _) => {
+            Action::RemoveDirs { run, .. } => {
                 let started = self.spawn(Kind::Helper);
                 let started = started.map(|pid| Event::RemovalStarted(run, pid));
                 self.events.extend(started.ok());

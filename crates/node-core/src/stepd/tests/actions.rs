@@ -79,7 +79,7 @@ impl World {
             | Action::EndInput
             | Action::Feed(..)
             | Action::SetWindow(..)
-            | Action::RemoveDirs(_) => {}
+            | Action::RemoveDirs { .. } => {}
             action => self.serve_connections(action),
         }
     }

@@ -145,7 +145,7 @@ impl Errors {
         };
         for line in String::from_utf8_lossy(&bytes[..length]).lines() {
             let line: String = line.chars().filter(|c| !c.is_control()).collect();
-            eprintln!("PMIx host of step {}: {line}", self.step);
+            crate::stepd::log::line(&format!("PMIx host of step {}: {line}", self.step));
         }
     }
 }

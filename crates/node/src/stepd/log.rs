@@ -1,0 +1,71 @@
+//! What a step daemon writes to the launcher's log, which is its standard error. A daemon goes on writing to the file that it was
+//! started with, also where that has been moved away since: what bounds the log is what each daemon may write.
+
+use std::io::Write as _;
+use std::sync::Mutex;
+
+/// Bytes that a daemon may write in all.
+const BYTES_MAX: usize = 16 << 10;
+/// Characters of a line.
+const LINE_MAX: usize = 512;
+
+static LEFT: Mutex<Budget> = Mutex::new(Budget(BYTES_MAX));
+
+/// Writes a line, or a part of it, unless this daemon has written much.
+pub(super) fn line(text: &str) {
+    let line = LEFT
+        .lock()
+        .ok()
+        .and_then(|mut left| left.line(text))
+        .unwrap_or_default();
+    // There is nobody to tell of a log that cannot be written.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Bytes that are left.
+struct Budget(usize);
+
+impl Budget {
+    /// What is written of a text: one line. The last one says that it is the last.
+    fn line(&mut self, text: &str) -> Option<String> {
+        if self.0 == 0 {
+            return None;
+        }
+        let shown = text.chars().take(LINE_MAX);
+        let mut line: String = shown
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        line.push('\n');
+        match self.0.checked_sub(line.len()).filter(|left| *left > 0) {
+            Some(left) => self.0 = left,
+            None => {
+                self.0 = 0;
+                let pid = std::process::id();
+                line = format!(
+                    "step daemon {pid} has written {BYTES_MAX} bytes: what follows of it is left out\n"
+                );
+            }
+        }
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_writes_no_more_than_its_part_of_the_log() {
+        let mut left = Budget(BYTES_MAX);
+        let text = "x\nmuster-shim: agent 1.0 of node FORGED attached\n".repeat(1000);
+        let lines: Vec<String> = std::iter::from_fn(|| left.line(&text)).collect();
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.find('\n') == Some(line.len() - 1))
+        );
+        assert!(lines.concat().len() <= BYTES_MAX + 100);
+        assert!(lines.last().unwrap().contains("is left out"));
+        assert_eq!(left.line("another"), None);
+    }
+}
