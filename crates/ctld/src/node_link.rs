@@ -19,6 +19,7 @@ use muster_proto::node::{NodeHello, NodeSettings, Order, Orders, ToCtld, ToNode}
 use muster_trust::{Digest, Receiver, Session, SessionPeers};
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,6 +49,14 @@ pub struct Outgoing {
     node: String,
     /// Blobs that the agent has, oldest first.
     sent: VecDeque<BlobId>,
+}
+
+/// A node that joins from another host is there from where it connects, whatever it says.
+pub(crate) fn located(mut hello: Box<NodeHello>, address: Option<IpAddr>) -> Box<NodeHello> {
+    if let (Some(config), Some(address)) = (&mut hello.dynamic, address) {
+        config.addr = address.to_string();
+    }
+    hello
 }
 
 /// Serves an agent until it goes.
@@ -411,6 +420,7 @@ mod tests {
             present: Vec::new(),
             key: agent.public().to_vec().into(),
             launcher_key: launcher.public().to_vec().into(),
+            dynamic: None,
         };
         let mut outgoing = Outgoing::new(keys.clone(), &hello);
         let welcome = Welcome {

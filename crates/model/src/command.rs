@@ -11,9 +11,10 @@ use crate::config::ClusterConfig;
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use crate::limits::{
-    HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
+    DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX,
+    SIGNAL_MAX,
 };
-use crate::node::NodeInfo;
+use crate::node::{NodeConfig, NodeInfo};
 use crate::refusal::Refusal;
 use crate::spec::{Dependency, JobSpec, ResourceAsk};
 use crate::time::{TimeLimit, Timestamp};
@@ -288,6 +289,22 @@ pub enum UserCommand {
         /// Its name.
         #[n(0)]
         name: String,
+    },
+    /// scontrol create NodeName=: nodes that no file names. What their lines say was read where they were written.
+    #[n(202)]
+    CreateNodes {
+        /// The nodes.
+        #[n(0)]
+        #[valid(max_items = DYNAMIC_NODES_MAX)]
+        nodes: Vec<NodeConfig>,
+    },
+    /// scontrol delete NodeName=: refused unless `scontrol create` or `slurmd -Z` made them, and no job is there.
+    #[n(203)]
+    DeleteNodes {
+        /// Hostlist.
+        #[n(0)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
+        nodes: String,
     },
     /// scontrol create reservation.
     #[n(20)]

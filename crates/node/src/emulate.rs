@@ -357,6 +357,7 @@ impl Node {
             // Nothing is run that anybody would have to be believed for.
             key: vec![9; muster_trust::KEY].into(),
             launcher_key: vec![9; muster_trust::KEY].into(),
+            dynamic: None,
         };
         frame::encode(&Request {
             version: muster_proto::PROTOCOL,

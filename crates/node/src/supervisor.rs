@@ -465,6 +465,7 @@ mod tests {
             network: Default::default(),
             conf: String::new(),
             fetch: Vec::new(),
+            dynamic: None,
         };
         let serves = |listener: &UnixListener| {
             let (mut accepted, _) = listener.accept().unwrap();

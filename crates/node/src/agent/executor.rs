@@ -425,6 +425,7 @@ impl Executor {
             present,
             key,
             launcher_key,
+            dynamic: self.options.dynamic.clone(),
         };
         // The connection may have broken meanwhile.
         let _ = greeting.send(frame::encode(&Request {
