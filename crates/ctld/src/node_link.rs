@@ -228,9 +228,9 @@ async fn talk(
                 let Some(Frame { body, .. }) = frame? else { return Ok(End::Closed) };
                 // Answers to pings are counted as little as those are.
                 let mut reports = Vec::new();
-                let mut frames = u64::from(take(shared, node, &body, &mut reports)?);
+                let mut frames = u64::from(take(shared, (node, generation), &body, &mut reports)?);
                 while let Some(body) = reader.take()? {
-                    frames += u64::from(take(shared, node, &body, &mut reports)?);
+                    frames += u64::from(take(shared, (node, generation), &body, &mut reports)?);
                 }
                 shared.stats.from_nodes.fetch_add(frames, Relaxed);
                 if !reports.is_empty() {
@@ -251,7 +251,7 @@ async fn talk(
 /// Takes in a message; whether it was one about jobs.
 fn take(
     shared: &Shared,
-    node: NodeIdx,
+    (node, generation): (NodeIdx, u64),
     body: &[u8],
     reports: &mut Vec<muster_proto::node::NumberedReport>,
 ) -> io::Result<bool> {
@@ -263,7 +263,15 @@ fn take(
         ToCtld::Health {
             load_centi,
             free_mib,
+            configuration,
         } => {
+            if let Some(text) = configuration {
+                shared.to_writer(ToWriter::NodeConfiguration {
+                    node,
+                    generation,
+                    error: Some(text).filter(|text| !text.is_empty()),
+                })?;
+            }
             shared.to_writer(ToWriter::Health {
                 node,
                 load_centi,

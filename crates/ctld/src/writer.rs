@@ -484,6 +484,16 @@ impl Writer {
                     turn,
                 );
             }
+            ToWriter::NodeConfiguration {
+                node,
+                generation,
+                error,
+            } => {
+                if self.is_current(node, generation) {
+                    let command = Command::Node(node, NodeCommand::Configuration { error });
+                    self.engine.decide(0, &command, now, turn);
+                }
+            }
             ToWriter::NodeLost { node, generation } => {
                 if self.is_current(node, generation) {
                     self.links.remove(&node);

@@ -543,6 +543,11 @@ pub enum NodeCommand {
         /// Free memory, MiB.
         free_mib: u64,
     },
+    /// What became of the configuration that it was given: why it was not applied, if it was not.
+    Configuration {
+        /// The reason.
+        error: Option<String>,
+    },
     /// The batch script ended.
     BatchEnded {
         /// The job.

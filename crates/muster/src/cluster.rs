@@ -643,7 +643,7 @@ const BESIDE_SLURM_CONF: [&str; 4] = ["cgroup.conf", "gres.conf", "mpi.conf", "t
 /// `muster config check FILE`.
 pub(crate) fn config(args: &[String]) -> ExitCode {
     if let [verb, rest @ ..] = args
-        && (verb == "fetch" || verb.starts_with("keep="))
+        && (verb == "fetch" || verb == muster_node::FETCH_LATER || verb.starts_with("keep="))
     {
         return given_configuration::main(verb, rest);
     }

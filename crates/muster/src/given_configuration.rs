@@ -36,6 +36,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 const TRY_MAX: Duration = Duration::from_secs(60);
 /// The first pause between two attempts, which doubles.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a node waits that could not get it, or not apply it.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Exit status where the same may succeed later.
 const LATER: u8 = 75;
 /// `SlurmctldPort` where nothing is said.
@@ -184,6 +186,9 @@ pub(crate) fn main(verb: &str, args: &[String]) -> ExitCode {
     if let Some(Ok(seconds)) = verb.strip_prefix("keep=").map(str::parse) {
         let every = Duration::from_secs(seconds);
         return keep_getting(servers, Path::new(directory), user, every);
+    }
+    if verb == muster_node::FETCH_LATER {
+        std::thread::sleep(AGAIN);
     }
     match fetch(servers, Path::new(directory), user) {
         Ok(()) => ExitCode::SUCCESS,

@@ -380,6 +380,7 @@ impl Node {
                 let health = ToCtld::Health {
                     load_centi: 0,
                     free_mib: self.info.memory_mib,
+                    configuration: None,
                 };
                 frame::encode_into(&health, out);
             }

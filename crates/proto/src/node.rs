@@ -514,6 +514,10 @@ pub enum ToCtld {
         /// Memory.
         #[n(1)]
         free_mib: u64,
+        /// What became of the configuration that the controller gives a node without files, if there is news, and at first on
+        /// each connection: why the newest is not applied; empty: it is.
+        #[n(2)]
+        configuration: Option<String>,
     },
 }
 

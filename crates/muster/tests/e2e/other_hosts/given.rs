@@ -117,3 +117,35 @@ fn hosts_with_nothing_but_the_clusters_key_get_its_configuration() {
     );
     assert!(refused.contains("gives no configuration"), "{refused}");
 }
+
+/// The configuration that a node has been given since is not one for this host.
+#[test]
+fn a_node_that_cannot_apply_the_configuration_takes_no_jobs_until_it_can() {
+    let lines = "SlurmctldParameters=enable_configless\nInclude nodes.conf\n";
+    let Some(hosts) = Hosts::prepared(Auth::Munge, lines, |dir| {
+        let node = "NodeName=n3 NodeAddr=10.91.0.5 CPUs=2 RealMemory=500\n";
+        fs::write(dir.join("nodes.conf"), node).unwrap();
+    }) else {
+        return;
+    };
+    let own = bare(&hosts);
+    let nodes = hosts.dir.join("nodes.conf");
+    let nodes = nodes.display();
+    // For a while /run is full of what is not the configuration.
+    let script = format!(
+        "{own}; mkdir /run/slurm; mount -t tmpfs -o size=64k small /run/slurm; \
+         slurmd -D -N n3 --conf-server ctl --conf-user=root & {idle}; \
+         head -c 1000000 /dev/zero > /run/slurm/full; echo '# changed' >> {nodes}; scontrol reconfigure; {drained} && \
+         scontrol show node n3 | grep Reason; rm /run/slurm/full; {idle} && grep -c changed /run/slurm/conf/nodes.conf; \
+         scontrol update nodename=n3 state=drain reason=mine; scontrol reconfigure; sinfo -h -n n3 -o %t; kill %1; wait",
+        idle = until("sinfo -h -n n3 -o %t | grep -q idle"),
+        drained = until("sinfo -h -n n3 -o %t | grep -q drain"),
+    );
+    let said = hosts.on("n3", &script);
+    assert!(
+        said.contains("Reason=Configuration not applied: "),
+        "{said}"
+    );
+    assert!(said.lines().any(|line| line == "1"), "{said}");
+    assert!(said.lines().any(|line| line == "drain"), "{said}");
+}

@@ -110,7 +110,10 @@ fn hosts_with_ipv6_alone_are_a_cluster() {
         "srun -N3 -l hostname | sort; echo text | srun -n1 cat; head -c 3000000 /dev/zero | srun -n1 cat | wc -c",
     );
     assert_eq!(steps, "0: n1\n1: n2\n2: n3\ntext\n3000000");
-    hosts.on("login", "sbatch -W -N3 -o out --wrap 'srun -l hostname | sort'");
+    hosts.on(
+        "login",
+        "sbatch -W -N3 -o out --wrap 'srun -l hostname | sort'",
+    );
     let out = fs::read_to_string(hosts.dir.join("tmp/out")).unwrap();
     assert_eq!(out, "0: n1\n1: n2\n2: n3\n");
 }
