@@ -245,6 +245,18 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
         Event::Configured { at, .. } => {
             state.nodes.iter().map(|node| node_now(node, *at)).collect()
         }
+        Event::NodesCreated { nodes, at } => {
+            let created = nodes.iter().map(|(idx, _)| idx.0);
+            created
+                .flat_map(|idx| node_change(state, idx, *at))
+                .collect()
+        }
+        Event::NodesDeleted { nodes, at } => {
+            let deleted = nodes.iter().map(|idx| idx.0);
+            deleted
+                .flat_map(|idx| node_change(state, idx, *at))
+                .collect()
+        }
         Event::NodeRegistered { node, at, .. } => node_change(state, node.0, *at),
         Event::NodeChanged { node, change, at } => match change {
             NodeChange::LinkLost

@@ -1,5 +1,6 @@
 //! How users and daemons of different hosts prove who they are: `AuthType` and `AuthInfo`.
 
+use crate::check::DEFAULT_PATH;
 use crate::model::Config;
 use std::path::{Path, PathBuf};
 
@@ -108,9 +109,21 @@ impl Config {
 
     /// `AuthType` with its options.
     pub fn authentication(&self) -> Authentication {
-        let key_dir = self.path.parent().unwrap_or(Path::new("/"));
-        Authentication::parse(self.text("AuthType"), self.text("AuthInfo"), key_dir)
+        Authentication::parse(
+            self.text("AuthType"),
+            self.text("AuthInfo"),
+            key_dir(&self.path),
+        )
     }
+}
+
+/// Where the cluster's key is: beside slurm.conf, or in `/etc/slurm` if the controller gave that, as it gives no keys.
+pub(crate) fn key_dir(conf: &Path) -> &Path {
+    let conf = match conf.starts_with("/run") {
+        true => Path::new(DEFAULT_PATH),
+        false => conf,
+    };
+    conf.parent().unwrap_or(Path::new("/"))
 }
 
 #[cfg(test)]

@@ -87,6 +87,7 @@ impl Config {
             private: self
                 .text("PrivateData")
                 .map_or_else(PrivateData::default, PrivateData::parse),
+            max_node_count: self.limits.max_node_count,
         }
     }
 
@@ -123,6 +124,11 @@ impl Config {
 
     fn partition_config(&self, partition: &PartitionDef) -> PartitionConfig {
         let open = |allowed: &Option<Vec<String>>| allowed.clone().unwrap_or_default();
+        let is_all = |word: &str| word.trim().eq_ignore_ascii_case("ALL");
+        let sets = || {
+            let sets = self.node_sets.iter();
+            sets.filter(|set| partition.node_sets.contains(&set.name))
+        };
         PartitionConfig {
             name: partition.name.clone(),
             nodes: partition
@@ -177,6 +183,8 @@ impl Config {
             job_defaults: partition.job_defaults,
             max_cpus_per_socket: partition.max_cpus_per_socket,
             cpu_bind: bind_default(partition.cpu_bind.as_deref()),
+            takes_all: partition.nodes_text.split(',').any(is_all) || sets().any(|set| set.all),
+            takes_features: sets().filter_map(|set| set.feature.clone()).collect(),
             // Where single CPUs are counted, the partition's word has no effect.
             whole_sockets: partition
                 .select_unit
@@ -186,7 +194,7 @@ impl Config {
     }
 }
 
-fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig {
+pub(crate) fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig {
     NodeConfig {
         name: node.name.clone(),
         hostname: node.hostname.clone(),
@@ -212,6 +220,7 @@ fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig
         spec_mib: node.mem_spec_limit_mib,
         stays_up: stays_up.then_some(true),
         cpu_bind: bind_default(node.cpu_bind.as_deref()),
+        dynamic: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the controller listens, read from slurm.conf without parsing all of it: commands start thousands of times
 //! an hour and need three keys of a file that may describe ten thousand nodes.
 
-use crate::authentication::Authentication;
+use crate::authentication::{Authentication, key_dir};
 use crate::check::{DEFAULT_PATH, GIVEN_PATH};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         authentication: Authentication::parse(
             scan.auth_type.as_deref(),
             scan.auth_info.as_deref(),
-            path.parent().unwrap_or(Path::new("/")),
+            key_dir(path),
         ),
         tcp_timeout_s: scan.tcp_timeout_s.unwrap_or(TCP_TIMEOUT_S),
         srun_prolog: scan.srun_prolog,

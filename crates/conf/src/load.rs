@@ -377,12 +377,12 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
         disable_root_jobs,
         findings,
     );
-    if built.list.is_empty() {
+    if built.list.is_empty() && reader.given("MaxNodeCount").is_none() {
         findings.error(
             whole,
             "NodeName",
             "there are no nodes",
-            "add NodeName=NAME CPUs=COUNT",
+            "add NodeName=NAME CPUs=COUNT, or MaxNodeCount for nodes that join by slurmd -Z",
         );
     }
     if partitions.is_empty() {
@@ -557,6 +557,7 @@ fn limits(reader: &Reader<'_>, findings: &mut Findings) -> Limits {
     Limits {
         max_job_count: reader.count("MaxJobCount"),
         max_array_size: reader.count("MaxArraySize"),
+        max_node_count: max_node_count(reader, findings),
         first_job_id: reader.count("FirstJobId").max(1),
         max_job_id: reader.count("MaxJobId"),
         def_mem: reader.mem_per("DefMem", findings),
@@ -565,6 +566,25 @@ fn limits(reader: &Reader<'_>, findings: &mut Findings) -> Limits {
         over_time_limit_min: reader.number("OverTimeLimit"),
         resv_over_run_min: reader.number("ResvOverRun"),
     }
+}
+
+/// Slurm's bound on nodes with dynamic ones.
+const MAX_NODE_COUNT: u64 = 65_536;
+
+fn max_node_count(reader: &Reader<'_>, findings: &mut Findings) -> u32 {
+    let count = reader
+        .given("MaxNodeCount")
+        .and_then(|_| reader.number("MaxNodeCount"));
+    let count = count.unwrap_or(0);
+    if let Some(setting) = reader
+        .settings
+        .get("MaxNodeCount")
+        .filter(|_| count > MAX_NODE_COUNT)
+    {
+        let message = format!("MaxNodeCount={count} is more than {MAX_NODE_COUNT}, which is used");
+        findings.warn(&setting.origin, "MaxNodeCount", message, "");
+    }
+    u32::try_from(count.min(MAX_NODE_COUNT)).unwrap_or(0)
 }
 
 fn enforce_part_limits(reader: &Reader<'_>) -> EnforcePartLimits {

@@ -210,6 +210,8 @@ pub struct Limits {
     pub max_job_count: u32,
     /// `MaxArraySize`: one more than the highest index.
     pub max_array_size: u32,
+    /// `MaxNodeCount`: nodes with those that no file names; 0 where nothing is said.
+    pub max_node_count: u32,
     /// `FirstJobId`.
     pub first_job_id: u32,
     /// `MaxJobId`.
@@ -382,6 +384,10 @@ pub struct NodeSet {
     pub name: String,
     /// Positions in [`Config::nodes`], ascending.
     pub nodes: Vec<usize>,
+    /// `Nodes=ALL`.
+    pub all: bool,
+    /// `Feature`.
+    pub feature: Option<String>,
 }
 
 /// Whether new jobs are taken and queued jobs started.

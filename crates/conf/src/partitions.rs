@@ -48,6 +48,10 @@ pub(crate) fn node_sets(
         sets.push(NodeSet {
             name: name.clone(),
             nodes: members,
+            all: reader
+                .given("Nodes")
+                .is_some_and(|text| text.eq_ignore_ascii_case("ALL")),
+            feature: reader.given("Feature").map(str::to_owned),
         });
     }
     sets

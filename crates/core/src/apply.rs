@@ -2,11 +2,12 @@
 //! `node`; here are the tables, the arrays, the resources of nodes and the indexes.
 
 mod accounts;
+pub(crate) mod dynamic;
 pub(crate) mod job;
 pub(crate) mod node;
 mod specs;
 
-use crate::event::{Event, JobChange};
+use crate::event::{Event, JobChange, NodeChange};
 use crate::fair_share;
 use crate::index::{Counts, Keys};
 use crate::policy::limits::{Charge, charged};
@@ -118,6 +119,29 @@ impl State {
             Event::JobsPurged { ids } => ids.iter().for_each(|id| self.purge(*id, event)),
             Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
                 self.turn_node(*node, event);
+                let has_others = matches!(
+                    event,
+                    Event::NodeChanged {
+                        change: NodeChange::Features(_),
+                        ..
+                    }
+                );
+                let node = self.nodes.get(node.0 as usize);
+                if has_others && node.is_some_and(|node| node.config.dynamic) {
+                    self.keep_priorities();
+                    self.evaluated.clear();
+                    dynamic::follow_membership(self);
+                }
+            }
+            Event::NodesCreated { nodes, at } => {
+                self.keep_priorities();
+                self.evaluated.clear();
+                dynamic::create_nodes(self, nodes, *at);
+            }
+            Event::NodesDeleted { nodes, .. } => {
+                self.keep_priorities();
+                self.evaluated.clear();
+                dynamic::delete_nodes(self, nodes);
             }
             Event::PartitionChanged { partition } => {
                 self.keep_priorities();
@@ -527,7 +551,8 @@ impl State {
     ) {
         self.next_job_id = self.next_job_id.max(config.first_job_id).max(1);
         for node in &mut self.nodes {
-            node.removed = true;
+            // Those that no file names stay.
+            node.removed |= !node.config.dynamic;
         }
         for line in &config.nodes {
             match self.node_by_name.get(&line.name) {
@@ -547,6 +572,7 @@ impl State {
             self.nodes.iter_mut().for_each(node::leave_power_saving);
         }
         self.partitions = partitions.to_vec();
+        dynamic::take_in(&mut self.partitions, &self.nodes);
         self.config = Some(config.clone());
         self.recount_nodes();
         self.rebuild_indexes();

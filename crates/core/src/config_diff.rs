@@ -1,11 +1,12 @@
 //! What a new configuration would change, in lines that an administrator reads before it is put into force.
 
+use crate::apply::dynamic::take_in;
 use crate::state::State;
 use muster_model::binding::BindDefault;
 use muster_model::config::{ClusterConfig, OverSubscribe, PartitionConfig};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
-use muster_model::node::NodeConfig;
+use muster_model::node::{Node, NodeConfig};
 use muster_model::time::TimeLimit;
 use muster_model::topology::{Topology, TopologyKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,8 @@ fn nodes(state: &State, new: &ClusterConfig, out: &mut Vec<String>) {
         let name = node.config.name.as_str();
         known.insert(name);
         match wanted.get(name) {
+            // It stays, whatever files say.
+            None if node.config.dynamic => {}
             None => {
                 gone.push(name);
                 jobs.extend(&node.jobs);
@@ -74,7 +77,11 @@ fn nodes(state: &State, new: &ClusterConfig, out: &mut Vec<String>) {
 }
 
 fn partitions(state: &State, new: &ClusterConfig, out: &mut Vec<String>) {
-    for partition in &new.partitions {
+    let mut wanted = new.partitions.clone();
+    let in_file: BTreeSet<&str> = new.nodes.iter().map(|n| n.name.as_str()).collect();
+    let others = |node: &&Node| !in_file.contains(node.config.name.as_str());
+    take_in(&mut wanted, state.nodes.iter().filter(others));
+    for partition in &wanted {
         match state.partition(&partition.name) {
             None => out.push(format!("+ PartitionName={}", partition.name)),
             Some(known) => {

@@ -9,6 +9,7 @@ mod commit;
 mod configure;
 mod dependency;
 mod draft;
+mod dynamic_nodes;
 mod ending;
 mod het;
 mod hold;
@@ -206,6 +207,8 @@ fn user(
         UserCommand::UpdatePartition { name, pairs } => partition::update(draft, name, pairs),
         UserCommand::CreatePartition { name, pairs } => partition::create(draft, name, pairs),
         UserCommand::DeletePartition { name } => partition::delete(draft, name),
+        UserCommand::CreateNodes { nodes } => dynamic_nodes::create(draft, nodes),
+        UserCommand::DeleteNodes { nodes } => dynamic_nodes::delete(draft, nodes),
         UserCommand::Reboot {
             nodes,
             asap,

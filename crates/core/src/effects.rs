@@ -97,6 +97,8 @@ impl State {
             | Event::NodeChanged { .. }
             | Event::PartitionChanged { .. }
             | Event::PartitionRemoved { .. }
+            | Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. }
             | Event::ReservationSet { .. }
             | Event::ReservationStarted { .. }
             | Event::ReservationGone { .. }

@@ -11,7 +11,7 @@ use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::het::HetPart;
 use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
-use muster_model::node::{NodeInfo, NodeReason};
+use muster_model::node::{NodeConfig, NodeInfo, NodeReason};
 use muster_model::reservation::Reservation;
 use muster_model::spec::{DependencyTerm, JobSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -334,6 +334,27 @@ pub enum Event {
         #[n(1)]
         at: Timestamp,
     },
+    /// Nodes that no file names were made (`scontrol create NodeName=`), or have registered (`slurmd -Z`). They take the
+    /// places of removed ones that nobody refers to, or new ones.
+    #[n(25)]
+    NodesCreated {
+        /// Place and configuration of each.
+        #[n(0)]
+        nodes: Vec<(NodeIdx, NodeConfig)>,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
+    /// Such nodes were removed (`scontrol delete NodeName=`).
+    #[n(26)]
+    NodesDeleted {
+        /// Their places, which they keep until others take them.
+        #[n(0)]
+        nodes: Vec<NodeIdx>,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
 }
 
 impl Event {
@@ -364,6 +385,8 @@ impl Event {
             Event::ReservationSet { .. } => "ReservationSet",
             Event::ReservationStarted { .. } => "ReservationStarted",
             Event::ReservationGone { .. } => "ReservationGone",
+            Event::NodesCreated { .. } => "NodesCreated",
+            Event::NodesDeleted { .. } => "NodesDeleted",
         }
     }
 
@@ -393,7 +416,9 @@ impl Event {
             | Event::PrioritiesCalculated { .. }
             | Event::ReservationSet { .. }
             | Event::ReservationStarted { .. }
-            | Event::ReservationGone { .. } => &[],
+            | Event::ReservationGone { .. }
+            | Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. } => &[],
         }
     }
 

@@ -105,6 +105,8 @@ pub fn move_of(job: &Job, event: &Event) -> Option<Move> {
         | Event::NodeChanged { .. }
         | Event::PartitionChanged { .. }
         | Event::PartitionRemoved { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }

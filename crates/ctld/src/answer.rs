@@ -6,7 +6,7 @@ mod rows;
 use crate::clock::now;
 use crate::keys::Keys;
 use crate::writer::{addresses, cluster_name, components};
-use muster_core::event::Event;
+use muster_core::event::{Event, NodeChange};
 use muster_core::policy::access;
 use muster_core::policy::access::privacy::{self, JobScope, hides, sees_reservation, shows_node};
 use muster_core::state::{Scale, State};
@@ -48,6 +48,12 @@ impl Head {
             Event::Configured { .. }
                 | Event::PartitionChanged { .. }
                 | Event::PartitionRemoved { .. }
+                | Event::NodesCreated { .. }
+                | Event::NodesDeleted { .. }
+                | Event::NodeChanged {
+                    change: NodeChange::Features(_),
+                    ..
+                }
         ) {
             (self.made, self.bare) = (None, None);
         }

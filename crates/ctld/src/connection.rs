@@ -10,6 +10,7 @@ use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
 use crate::network::NO_USER_TOKENS;
+use crate::node_link::located;
 use crate::outbox::Outbox;
 use crate::passed;
 use crate::peer::{Origin, Peer};
@@ -27,9 +28,11 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{self, Least};
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::frame;
+use muster_proto::node::NodeHello;
 use muster_proto::version::{self, Versions};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
@@ -46,6 +49,8 @@ struct Connection {
     identity: Identity,
     /// The node whose agent it is for, where it is for nothing else.
     node: Option<AgentConnection>,
+    /// From where it is made on another host.
+    address: Option<IpAddr>,
     write: OwnedWriteHalf,
     /// Answers to waits.
     later: Outbox,
@@ -83,6 +88,7 @@ pub(crate) async fn serve(
         later,
         held: Vec::new(),
         node: None,
+        address: origin.address,
         pid,
         share,
         answered: None,
@@ -143,7 +149,7 @@ enum Served {
     Next,
     /// The writer answers; what the request takes of the quota is given back then.
     Directly(Pending, Option<Leave>),
-    Node(Box<muster_proto::node::NodeHello>),
+    Node(Box<NodeHello>),
 }
 
 impl Connection {
@@ -152,7 +158,7 @@ impl Connection {
         &mut self,
         frame: Frame,
         reader: &FrameReader,
-    ) -> io::Result<Option<Box<muster_proto::node::NodeHello>>> {
+    ) -> io::Result<Option<Box<NodeHello>>> {
         self.wait_for_token().await?;
         // Until the request is answered, it takes room.
         let Frame { body, room: _room } = frame;
@@ -310,7 +316,7 @@ impl Connection {
                 .may(rights::Request::NodeHello, &format!("node {}", hello.name))
                 .await?
             {
-                Ok(_) => return Ok(Served::Node(hello)),
+                Ok(_) => return Ok(Served::Node(located(hello, self.address))),
                 Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
             },
             RequestBody::ServeNode(node) => match self

@@ -49,6 +49,15 @@ pub enum ToWriter {
         /// What.
         reports: Vec<NumberedReport>,
     },
+    /// What became of the configuration that a node was given.
+    NodeConfiguration {
+        /// The node.
+        node: NodeIdx,
+        /// Which of its connections says so.
+        generation: u64,
+        /// Why it was not applied, if it was not.
+        error: Option<String>,
+    },
     /// A node's load.
     Health {
         /// The node.

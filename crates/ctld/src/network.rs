@@ -10,9 +10,7 @@ mod names;
 mod setup;
 
 pub(crate) use configuration::{GivenConfiguration, read_given, version_of};
-pub(crate) use setup::{
-    NO_USER_TOKENS, NetworkSettings, NodeAddresses, Setup, prepare, set_addresses,
-};
+pub(crate) use setup::{NO_USER_TOKENS, NetworkSettings, NodeAddresses, Setup, prepare};
 
 use crate::failure;
 use crate::peer::{Origin, Peer};
@@ -82,7 +80,8 @@ pub(crate) trait Verifier: Send + Sync {
     /// It proves nothing; the text says why, and what to do.
     fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<Verified, String>;
 
-    /// The address from which the agent of a node connects (`NodeAddr`); none if there is no such node.
+    /// The address from which the agent of a node connects (`NodeAddr`); none if there is no such node, or if its address is not
+    /// known yet.
     fn node_address(&self, node: &str) -> Option<String>;
 
     /// Makes a token for a user, by name, or for the one who asks.
@@ -284,6 +283,7 @@ impl Network {
             },
             origin: Origin {
                 host: Some(host),
+                address: Some(from.ip().to_canonical()),
                 node,
             },
         };
@@ -313,7 +313,10 @@ impl Network {
     /// Whether the agent of a node may connect from an address.
     async fn check_node(&self, node: &str, from: IpAddr) -> Result<(), String> {
         let address = self.verifier.node_address(node);
-        let address = address.ok_or_else(|| format!("there is no node {node}"))?;
+        // Whether a node may join that is not known, the writer decides, by what it says of itself.
+        let Some(address) = address else {
+            return Ok(());
+        };
         let found = self.names.of_node(address.clone()).await;
         if found.contains(&from) {
             return Ok(());
@@ -324,7 +327,7 @@ impl Network {
             false => format!("which is {}", found.join(", ")),
         };
         Err(format!(
-            "node {node} connects from {from}, but its NodeAddr is {address}, {found}: correct NodeAddr in slurm.conf"
+            "node {node} connects from {from}, but its NodeAddr is {address}, {found}: correct NodeAddr in slurm.conf, or delete the node if no file names it"
         ))
     }
 }

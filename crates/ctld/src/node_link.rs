@@ -19,6 +19,7 @@ use muster_proto::node::{NodeHello, NodeSettings, Order, Orders, ToCtld, ToNode}
 use muster_trust::{Digest, Receiver, Session, SessionPeers};
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,6 +49,14 @@ pub struct Outgoing {
     node: String,
     /// Blobs that the agent has, oldest first.
     sent: VecDeque<BlobId>,
+}
+
+/// A node that joins from another host is there from where it connects, whatever it says.
+pub(crate) fn located(mut hello: Box<NodeHello>, address: Option<IpAddr>) -> Box<NodeHello> {
+    if let (Some(config), Some(address)) = (&mut hello.dynamic, address) {
+        config.addr = address.to_string();
+    }
+    hello
 }
 
 /// Serves an agent until it goes.
@@ -219,9 +228,9 @@ async fn talk(
                 let Some(Frame { body, .. }) = frame? else { return Ok(End::Closed) };
                 // Answers to pings are counted as little as those are.
                 let mut reports = Vec::new();
-                let mut frames = u64::from(take(shared, node, &body, &mut reports)?);
+                let mut frames = u64::from(take(shared, (node, generation), &body, &mut reports)?);
                 while let Some(body) = reader.take()? {
-                    frames += u64::from(take(shared, node, &body, &mut reports)?);
+                    frames += u64::from(take(shared, (node, generation), &body, &mut reports)?);
                 }
                 shared.stats.from_nodes.fetch_add(frames, Relaxed);
                 if !reports.is_empty() {
@@ -242,7 +251,7 @@ async fn talk(
 /// Takes in a message; whether it was one about jobs.
 fn take(
     shared: &Shared,
-    node: NodeIdx,
+    (node, generation): (NodeIdx, u64),
     body: &[u8],
     reports: &mut Vec<muster_proto::node::NumberedReport>,
 ) -> io::Result<bool> {
@@ -254,7 +263,15 @@ fn take(
         ToCtld::Health {
             load_centi,
             free_mib,
+            configuration,
         } => {
+            if let Some(text) = configuration {
+                shared.to_writer(ToWriter::NodeConfiguration {
+                    node,
+                    generation,
+                    error: Some(text).filter(|text| !text.is_empty()),
+                })?;
+            }
             shared.to_writer(ToWriter::Health {
                 node,
                 load_centi,
@@ -411,6 +428,7 @@ mod tests {
             present: Vec::new(),
             key: agent.public().to_vec().into(),
             launcher_key: launcher.public().to_vec().into(),
+            dynamic: None,
         };
         let mut outgoing = Outgoing::new(keys.clone(), &hello);
         let welcome = Welcome {

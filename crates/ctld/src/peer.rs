@@ -1,5 +1,7 @@
 //! Who is at the other end of a connection.
 
+use std::net::IpAddr;
+
 /// The peer's credentials, from the kernel, or by what it has proved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
@@ -14,6 +16,8 @@ pub(crate) struct Peer {
 pub(crate) struct Origin {
     /// The other host's name, or its address; none for this host.
     pub(crate) host: Option<String>,
+    /// From where it is made on another host.
+    pub(crate) address: Option<IpAddr>,
     /// It is for the agent of this node and nothing else.
     pub(crate) node: Option<String>,
 }

@@ -12,9 +12,7 @@ use crate::fair_queue::FairQueue;
 use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
-use crate::network::{
-    self, Arrival, GivenConfiguration, NetworkSettings, NodeAddresses, set_addresses,
-};
+use crate::network::{self, Arrival, GivenConfiguration, NetworkSettings, NodeAddresses};
 use crate::notify::Notify;
 use crate::passed;
 use crate::patience::Patience;
@@ -31,7 +29,7 @@ use crate::shared::{self, Shared};
 use crate::stats::Stats;
 use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
-use crate::writer::{Parts, Rebuild, Writer};
+use crate::writer::{Parts, Rebuild, Writer, joining};
 use crate::{failure, fault};
 use anyhow::{Context, Result, bail};
 use log::{error, info, warn};
@@ -152,6 +150,8 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         server: Arc::new(Pulse::new("event loop")),
         network: Arc::new(Pulse::new("network")),
     };
+    let node_addresses = NodeAddresses::default();
+    node_addresses.configure(&read.config);
     let begun = Instant::now();
     let writer = Writer::new(Parts {
         state: recovered.state,
@@ -166,6 +166,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     .rebuilt_by(copy_of_replica(to_replica.clone()))
     .with_quarantine(Quarantine::new(&dir))
     .watched_by(Arc::clone(&pulses.writer));
+    let writer = joining::with_addresses(writer, node_addresses.clone());
     let _ = to_writer.send(ToWriter::Configure {
         config: Arc::clone(&read.cluster),
         settings: Box::new(read.settings.clone()),
@@ -207,8 +208,6 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     passed::start().context("no thread to close what users send")?;
     // Threads end with this function then, which is not why it ends.
     let listeners = Listeners::open(&socket).inspect_err(|_| failure::stopping())?;
-    let node_addresses = NodeAddresses::default();
-    set_addresses(&node_addresses, &read.config);
     let given = GivenConfiguration::default();
     given.set(read.given.clone());
     let setup = network::prepare(&read.config, &node_addresses, &given)

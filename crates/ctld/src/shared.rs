@@ -9,7 +9,7 @@ use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
-use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier, set_addresses};
+use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier};
 use crate::patience::Patience;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
@@ -278,7 +278,7 @@ impl Shared {
             let detail = format!("the configuration stays as it is: {why}");
             return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
         }
-        set_addresses(&self.node_addresses, &read.config);
+        self.node_addresses.configure(&read.config);
         self.given.set(read.given);
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
         self.users.rates.configure(read.config.rate_limits);

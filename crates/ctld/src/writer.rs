@@ -6,6 +6,7 @@
 
 mod binding;
 mod het;
+pub(crate) mod joining;
 mod nodes;
 mod orders;
 mod queue;
@@ -21,6 +22,7 @@ use crate::failure::{Panicked, caught};
 use crate::fault;
 use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToReplica, ToWriter};
+use crate::network::NodeAddresses;
 use crate::quarantine::Quarantine;
 use crate::reply::ReplyTo;
 use crate::stats::Stats;
@@ -72,6 +74,8 @@ pub struct Writer {
     settings: NodeSettings,
     /// Places of the nodes in the network, by name: address and pattern.
     places: BTreeMap<String, (String, String)>,
+    /// Where agents connect from.
+    addresses: NodeAddresses,
     keys: Keys,
     stats: Arc<Stats>,
     accounted: Accounted,
@@ -178,6 +182,7 @@ impl Writer {
             generations: HashMap::new(),
             settings: NodeSettings::default(),
             places: BTreeMap::new(),
+            addresses: NodeAddresses::default(),
             keys: parts.keys,
             stats: parts.stats,
             accounted: Accounted::new(parts.accounted, position),
@@ -479,6 +484,16 @@ impl Writer {
                     turn,
                 );
             }
+            ToWriter::NodeConfiguration {
+                node,
+                generation,
+                error,
+            } => {
+                if self.is_current(node, generation) {
+                    let command = Command::Node(node, NodeCommand::Configuration { error });
+                    self.engine.decide(0, &command, now, turn);
+                }
+            }
             ToWriter::NodeLost { node, generation } => {
                 if self.is_current(node, generation) {
                     self.links.remove(&node);
@@ -622,6 +637,7 @@ impl Writer {
     }
 
     fn send(&mut self, turn: Turn, out: Outbox) {
+        joining::follow(self, &turn.events);
         let orders = turn.effects;
         if !turn.events.is_empty() || !turn.notes.is_empty() {
             let first = self.log.last_position() + 1 - turn.events.len() as Position;

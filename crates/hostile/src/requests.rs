@@ -9,7 +9,7 @@ use muster_model::environment::Environment;
 use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, StepEnd, StepMaker};
-use muster_model::node::NodeInfo;
+use muster_model::node::{NodeConfig, NodeInfo};
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, ExecContext, GresAsk,
     JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, StdioSpec, WarnSignal,
@@ -80,7 +80,7 @@ kinds!(
     COMMANDS, command_name, UserCommand:
     Submit SubmitHet Cancel Signal Hold Release Requeue Suspend Resume UpdateJob UpdateNodes UpdatePartition EndAllocation
     Reconfigure Top CreatePartition Reboot CancelReboot DeletePartition CreateReservation UpdateReservation EditAccounts
-    DeleteReservation UpdateStep Notify
+    DeleteReservation UpdateStep Notify CreateNodes DeleteNodes
 );
 kinds!(
     /// Kinds of queries.
@@ -426,6 +426,15 @@ fn commands_of_administrator(ids: &Ids) -> Vec<UserCommand> {
         UserCommand::DeletePartition {
             name: "p1".to_owned(),
         },
+        UserCommand::CreateNodes {
+            nodes: vec![NodeConfig {
+                name: "hostile".to_owned(),
+                ..NodeConfig::default()
+            }],
+        },
+        UserCommand::DeleteNodes {
+            nodes: "hostile".to_owned(),
+        },
         UserCommand::Reboot {
             nodes: "n1".to_owned(),
             asap: true,
@@ -559,6 +568,7 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
                 present: Vec::new(),
                 key: vec![7; 32].into(),
                 launcher_key: vec![8; 32].into(),
+                dynamic: None,
             })),
         ),
         sample(Rights::Administrator, RequestBody::Shutdown { nodes: true }),

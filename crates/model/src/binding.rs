@@ -174,7 +174,9 @@ impl CpuBind {
 }
 
 /// `CpuBind` of a node or a partition: how tasks are bound whose steps do not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, minicbor::Encode, minicbor::Decode)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, minicbor::Encode, minicbor::Decode, crate::validate::Validate,
+)]
 #[cbor(index_only)]
 pub enum BindDefault {
     /// Not at all.

@@ -11,9 +11,10 @@ use crate::config::ClusterConfig;
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use crate::limits::{
-    HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
+    DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX,
+    SIGNAL_MAX,
 };
-use crate::node::NodeInfo;
+use crate::node::{NodeConfig, NodeInfo};
 use crate::refusal::Refusal;
 use crate::spec::{Dependency, JobSpec, ResourceAsk};
 use crate::time::{TimeLimit, Timestamp};
@@ -289,6 +290,22 @@ pub enum UserCommand {
         #[n(0)]
         name: String,
     },
+    /// scontrol create NodeName=: nodes that no file names. What their lines say was read where they were written.
+    #[n(202)]
+    CreateNodes {
+        /// The nodes.
+        #[n(0)]
+        #[valid(max_items = DYNAMIC_NODES_MAX)]
+        nodes: Vec<NodeConfig>,
+    },
+    /// scontrol delete NodeName=: refused unless `scontrol create` or `slurmd -Z` made them, and no job is there.
+    #[n(203)]
+    DeleteNodes {
+        /// Hostlist.
+        #[n(0)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
+        nodes: String,
+    },
     /// scontrol create reservation.
     #[n(20)]
     CreateReservation(#[n(0)] Box<ReservationAsk>),
@@ -525,6 +542,11 @@ pub enum NodeCommand {
         load_centi: u32,
         /// Free memory, MiB.
         free_mib: u64,
+    },
+    /// What became of the configuration that it was given: why it was not applied, if it was not.
+    Configuration {
+        /// The reason.
+        error: Option<String>,
     },
     /// The batch script ended.
     BatchEnded {

@@ -77,7 +77,7 @@ pub struct ClusterConfig {
     /// `DependencyParameters=kill_invalid_depend`.
     #[n(18)]
     pub kill_invalid_depend: bool,
-    /// `MaxNodeCount`-like guard: `InactiveLimit`, seconds; 0 is off.
+    /// `InactiveLimit`, seconds; 0 is off.
     #[n(19)]
     pub inactive_limit_s: u32,
     /// Uids that may act as administrators besides root: SlurmUser.
@@ -138,6 +138,10 @@ pub struct ClusterConfig {
     #[n(35)]
     #[cbor(default)]
     pub private: PrivateData,
+    /// `MaxNodeCount`: nodes that there may be with dynamic ones; as many as the file names if it says less.
+    #[n(36)]
+    #[cbor(default)]
+    pub max_node_count: u32,
 }
 
 impl Default for ClusterConfig {
@@ -180,6 +184,7 @@ impl Default for ClusterConfig {
             spec_by_job: false,
             job_defaults: JobDefaults::default(),
             private: PrivateData::default(),
+            max_node_count: 0,
         }
     }
 }
@@ -352,9 +357,23 @@ pub struct PartitionConfig {
     /// `CpuBind`: how tasks are bound whose steps do not say, where the job's nodes do not say the same.
     #[n(36)]
     pub cpu_bind: Option<BindDefault>,
+    /// `Nodes=ALL`: nodes that join later are in it as well.
+    #[n(37)]
+    #[cbor(default)]
+    pub takes_all: bool,
+    /// Features of node sets in `Nodes`: nodes that join later and have one of them are in it as well.
+    #[n(38)]
+    #[cbor(default)]
+    pub takes_features: Vec<String>,
 }
 
 impl PartitionConfig {
+    /// Whether a node that no file names is in it.
+    pub fn takes(&self, node: &NodeConfig) -> bool {
+        let has = |feature: &String| node.features.contains(feature);
+        self.takes_all || self.takes_features.iter().any(has)
+    }
+
     /// A partition as a `PartitionName` line makes it that says nothing else.
     pub fn named(name: &str) -> PartitionConfig {
         PartitionConfig {
@@ -395,6 +414,8 @@ impl PartitionConfig {
             max_cpus_per_socket: None,
             whole_sockets: None,
             cpu_bind: None,
+            takes_all: false,
+            takes_features: Vec::new(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Limits on everything that comes from outside. Exceeding one is refused by name.
 
+/// Nodes that one request may make.
+pub const DYNAMIC_NODES_MAX: usize = 1 << 14;
 /// Most components of a heterogeneous job (Slurm's `MAX_HET_JOB_COMPS`).
 pub const HET_COMPONENTS_MAX: u32 = 128;
 /// Bytes of a batch script where `SchedulerParameters=max_script_size` says nothing (Slurm's default).

@@ -12,7 +12,7 @@ use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
 /// A node's line in the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct NodeConfig {
     /// `NodeName`.
     #[n(0)]
@@ -76,6 +76,10 @@ pub struct NodeConfig {
     /// `CpuBind`: how tasks are bound whose steps do not say, where all nodes of the job have the same.
     #[n(19)]
     pub cpu_bind: Option<BindDefault>,
+    /// It is in no file: `scontrol create NodeName=` made it, or its agent registered with `slurmd -Z`.
+    #[n(20)]
+    #[cbor(default)]
+    pub dynamic: bool,
 }
 
 impl NodeConfig {
@@ -111,7 +115,7 @@ pub fn last_cpus((cpus, sockets, cores): (u32, u32, u32), count: u32, threads: b
 }
 
 /// A generic resource of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct GresConfig {
     /// `gpu`.
     #[n(0)]
@@ -338,6 +342,7 @@ impl Node {
             (is_reboot_issued == Some(false), StateFlag::RebootRequested),
             (is_reboot_issued == Some(true), StateFlag::RebootIssued),
             (self.config.state == InitialState::Cloud, StateFlag::Cloud),
+            (self.config.dynamic, StateFlag::DynamicNorm),
         ];
         let set = conditions.into_iter().filter(|(holds, _)| *holds);
         let power = self.power.map(Power::flag);

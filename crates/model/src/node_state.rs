@@ -4,6 +4,7 @@
 //! A new state is a flag here, with its name and mark, and what makes it so in `Node::state`; listings, JSON, sinfo's
 //! `--states` and `SuspendExcStates` follow.
 
+use crate::validate::{Bounds, Invalid, Validate};
 use minicbor::decode::Error;
 use minicbor::{Decode, Decoder, Encode, Encoder, encode};
 
@@ -93,6 +94,8 @@ pub enum StateFlag {
     RebootIssued,
     /// Powered up when it is needed (`State=CLOUD`).
     Cloud,
+    /// It is in no file (`slurmd -Z`, `scontrol create NodeName=`).
+    DynamicNorm,
     /// To be powered down once no job is there.
     PowerDown,
     /// Being powered down.
@@ -105,7 +108,7 @@ pub enum StateFlag {
 
 impl StateFlag {
     /// All of them, in Slurm's order.
-    pub const ALL: [StateFlag; 13] = [
+    pub const ALL: [StateFlag; 14] = [
         StateFlag::Maintenance,
         StateFlag::Reserved,
         StateFlag::Drain,
@@ -115,6 +118,7 @@ impl StateFlag {
         StateFlag::RebootRequested,
         StateFlag::RebootIssued,
         StateFlag::Cloud,
+        StateFlag::DynamicNorm,
         StateFlag::PowerDown,
         StateFlag::PoweringDown,
         StateFlag::PoweredDown,
@@ -133,6 +137,7 @@ impl StateFlag {
             StateFlag::RebootRequested => "REBOOT_REQUESTED",
             StateFlag::RebootIssued => "REBOOT_ISSUED",
             StateFlag::Cloud => "CLOUD",
+            StateFlag::DynamicNorm => "DYNAMIC_NORM",
             StateFlag::PowerDown => "POWER_DOWN",
             StateFlag::PoweringDown => "POWERING_DOWN",
             StateFlag::PoweredDown => "POWERED_DOWN",
@@ -152,6 +157,7 @@ impl StateFlag {
             StateFlag::RebootRequested
             | StateFlag::RebootIssued
             | StateFlag::Cloud
+            | StateFlag::DynamicNorm
             | StateFlag::PowerDown
             | StateFlag::PoweringDown
             | StateFlag::PoweredDown
@@ -312,6 +318,7 @@ impl StatePattern {
         ("PERFCTRS", StatePattern::Never),
         ("NPC", StatePattern::Never),
         ("CLOUD", StatePattern::Flag(StateFlag::Cloud)),
+        ("DYNAMIC_NORM", StatePattern::Flag(StateFlag::DynamicNorm)),
         ("POWER_DOWN", StatePattern::Flag(StateFlag::PowerDown)),
         ("POWERING_DOWN", StatePattern::Flag(StateFlag::PoweringDown)),
         ("POWERED_DOWN", StatePattern::Flag(StateFlag::PoweredDown)),
@@ -398,6 +405,13 @@ impl InitialState {
         };
         let mut all = InitialState::ALL.into_iter();
         all.find(|state| state.name() == name)
+    }
+}
+
+/// Read from a word that is one.
+impl Validate for InitialState {
+    fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
+        Ok(())
     }
 }
 

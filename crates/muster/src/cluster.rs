@@ -643,9 +643,9 @@ const BESIDE_SLURM_CONF: [&str; 4] = ["cgroup.conf", "gres.conf", "mpi.conf", "t
 /// `muster config check FILE`.
 pub(crate) fn config(args: &[String]) -> ExitCode {
     if let [verb, rest @ ..] = args
-        && verb == "fetch"
+        && (verb == "fetch" || verb == muster_node::FETCH_LATER || verb.starts_with("keep="))
     {
-        return given_configuration::main(rest);
+        return given_configuration::main(verb, rest);
     }
     let [verb, file] = args else {
         complain!("usage: muster config check FILE");

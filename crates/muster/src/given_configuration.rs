@@ -2,6 +2,7 @@
 //! kept in `/run/slurm/conf`, where commands look for it as well. Which version is there is said by one link, so that nobody reads
 //! files of two.
 
+use crate::service_records::{self, LookupError};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use muster_channel::Purpose;
 use muster_conf::{Authentication, DEFAULT_PATH, plain_name};
@@ -10,14 +11,17 @@ use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
 use muster_trust::proof::{self, Ask};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::User;
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// Where it is kept.
@@ -32,6 +36,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 const TRY_MAX: Duration = Duration::from_secs(60);
 /// The first pause between two attempts, which doubles.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a node waits that could not get it, or not apply it.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Exit status where the same may succeed later.
 const LATER: u8 = 75;
 /// `SlurmctldPort` where nothing is said.
@@ -43,6 +49,16 @@ enum Failure {
     Later(anyhow::Error),
     /// It will not.
     Final(anyhow::Error),
+}
+
+/// Stands for the servers that DNS names.
+pub(crate) const BY_DNS: &str = "dns";
+
+/// The servers that a daemon asks: those that it is given, else by DNS if this host has no file of its own.
+pub(crate) fn servers(named: Option<String>, conf: Option<&Path>) -> Option<String> {
+    let by_environment = std::env::var_os("SLURM_CONF").is_some_and(|path| !path.is_empty());
+    let has_file = conf.is_some() || by_environment || Path::new(DEFAULT_PATH).exists();
+    named.or_else(|| (!has_file).then(|| BY_DNS.to_owned()))
 }
 
 /// Gets the configuration from one of these servers, and waits for one for a while. Gives the path of slurm.conf.
@@ -67,12 +83,76 @@ pub(crate) fn get(servers: &str, user: Option<&str>) -> Result<PathBuf> {
         match status.code() {
             Some(0) => return Ok(directory.join(LINK).join("slurm.conf")),
             Some(code) if code == i32::from(LATER) && Instant::now() + pause < until => {
-                complain!("slurmd: trying again in {} s", pause.as_secs());
+                complain!("configuration: trying again in {} s", pause.as_secs());
                 std::thread::sleep(pause);
                 pause *= 2;
             }
+            _ if servers == BY_DNS => bail!("there is no configuration"),
             _ => bail!("there is no configuration: {servers} did not give it"),
         }
+    }
+}
+
+/// A process that gets the configuration again and again, until the one that started it ends.
+pub(crate) struct Keeper {
+    child: Child,
+}
+
+impl Keeper {
+    /// Starts it, as the user of this process.
+    ///
+    /// # Errors
+    /// The system refuses a process.
+    pub(crate) fn start(servers: &str, user: Option<&str>, every: Duration) -> Result<Keeper> {
+        let mut words = command(servers, user);
+        words[2] = format!("keep={}", every.as_secs());
+        let child = Command::new("/proc/self/exe")
+            .arg0(&words[0])
+            .args(&words[1..])
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("cannot start a process")?;
+        Ok(Keeper { child })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub(crate) fn end(mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("the process that keeps the configuration has ended: {status}");
+        }
+        // At the end of its input it ends.
+        drop(self.child.stdin.take());
+        Ok(())
+    }
+}
+
+/// Gets it every so often, until the end of standard input.
+fn keep_getting(servers: &str, directory: &Path, user: Option<&str>, every: Duration) -> ExitCode {
+    let every = i32::try_from(every.as_millis()).unwrap_or(i32::MAX);
+    let wait = PollTimeout::try_from(every).unwrap_or(PollTimeout::MAX);
+    let stdin = io::stdin();
+    let mut last = String::new();
+    loop {
+        let mut input = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut input, wait) {
+            Ok(0) => {}
+            Err(Errno::EINTR) => continue,
+            _ => return ExitCode::SUCCESS,
+        }
+        let said = match fetch(servers, directory, user) {
+            Ok(()) => String::new(),
+            Err(Failure::Later(e) | Failure::Final(e)) => format!("{e:#}"),
+        };
+        // Each is said once.
+        if said != last && !said.is_empty() {
+            complain!("muster: the configuration is not the newest: {said}");
+        }
+        last = said;
     }
 }
 
@@ -93,8 +173,8 @@ fn directory() -> PathBuf {
     }
 }
 
-/// `muster config fetch SERVER[,...] DIRECTORY [USER]`.
-pub(crate) fn main(args: &[String]) -> ExitCode {
+/// `muster config fetch SERVER[,...] DIRECTORY [USER]`. A daemon starts it with `keep=SECONDS` as well.
+pub(crate) fn main(verb: &str, args: &[String]) -> ExitCode {
     let (servers, directory, user) = match args {
         [servers, directory] => (servers, directory, None),
         [servers, directory, user] => (servers, directory, Some(user.as_str())),
@@ -103,6 +183,13 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
             return ExitCode::from(1);
         }
     };
+    if let Some(Ok(seconds)) = verb.strip_prefix("keep=").map(str::parse) {
+        let every = Duration::from_secs(seconds);
+        return keep_getting(servers, Path::new(directory), user, every);
+    }
+    if verb == muster_node::FETCH_LATER {
+        std::thread::sleep(AGAIN);
+    }
     match fetch(servers, Path::new(directory), user) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Later(e)) => {
@@ -119,6 +206,11 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 fn fetch(servers: &str, directory: &Path, user: Option<&str>) -> Result<(), Failure> {
     let receiver = receiver(user).map_err(Failure::Final)?;
     let mut last = Failure::Final(anyhow!("no server is named"));
+    let by_dns = match servers {
+        BY_DNS => Some(found_by_dns()?),
+        _ => None,
+    };
+    let servers = by_dns.as_deref().unwrap_or(servers);
     for server in servers.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         match ask(server, &receiver) {
             Ok(files) => return keep(directory, &files, &receiver).map_err(Failure::Final),
@@ -126,6 +218,15 @@ fn fetch(servers: &str, directory: &Path, user: Option<&str>) -> Result<(), Fail
         }
     }
     Err(last)
+}
+
+fn found_by_dns() -> Result<String, Failure> {
+    service_records::controllers().map_err(|e| match e {
+        LookupError::Silent(why) => Failure::Later(why.context("no controller is found by DNS")),
+        LookupError::Absent(why) => Failure::Final(anyhow!(
+            "there is no {DEFAULT_PATH}, and no controller is found by DNS: {why}; name it by --conf-server"
+        )),
+    })
 }
 
 /// The controller's user, for whom the credential is: nobody else can read it, and answer in the controller's place.

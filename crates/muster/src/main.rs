@@ -26,6 +26,7 @@ mod mpi;
 mod roles;
 mod sackd;
 mod scratch;
+mod service_records;
 mod simulate;
 mod slurm_user;
 mod slurmctld;

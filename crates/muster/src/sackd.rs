@@ -1,29 +1,58 @@
 //! `sackd`: makes tokens of auth/slurm for the users of a host that is no node, such as a login host, with the options of
-//! sackd(8). It needs no account but `SlurmUser`, serves a socket of this host, and speaks with no other.
+//! sackd(8). It needs no account but `SlurmUser`, and serves a socket of this host. On a host without files it also keeps the
+//! configuration that the controller gives, whatever `AuthType` is; a process of root's does that.
 
 use crate::daemon::{self, Ready};
-use crate::flags::{Daemon, flag};
+use crate::flags::{Daemon, flag, long_flag};
+use crate::given_configuration::{self, Keeper};
 use crate::logging;
 use anyhow::{Context as _, Result, bail, ensure};
 use muster_conf::AuthMethod;
-use muster_conf::endpoint::{self, conf_path};
+use muster_conf::endpoint::{self, Endpoint, conf_path};
 use muster_ctld::notify::Notify;
 use muster_trust::sack::{SackServer, SackSettings, SackSocket, own_socket};
 use muster_trust::slurm_key::KeyFiles;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Uid, User, geteuid, initgroups, setresgid, setresuid};
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often the controller is asked whether its configuration is another one: as long may commands on this host know one
+/// that is older.
+const REFRESH: Duration = Duration::from_secs(30);
 
 /// sackd.
 pub(crate) static DAEMON: Daemon = Daemon {
     name: "sackd",
-    about: "Makes tokens of AuthType=auth/slurm for the users of a host that is no node, such as a login host.",
+    about: "Makes tokens of AuthType=auth/slurm for the users of a host that is no node, such as a login host, and keeps the \
+            configuration there.",
     flags: &[
+        long_flag(
+            "conf-server",
+            'H',
+            "HOST[:PORT][,...]",
+            "have no files: get the configuration from a controller with enable_configless (default: without files, those that DNS names)",
+        ),
+        long_flag(
+            "conf-user",
+            'U',
+            "USER",
+            "SlurmUser of that controller, who alone can answer (default: slurm, if there is such an account, else root)",
+        ),
+        long_flag("disable-reconfig", 'R', "", "get it once only"),
+        long_flag(
+            "refresh",
+            'I',
+            "SECONDS",
+            "look every so many seconds whether there is another one (default: 30)",
+        ),
         flag('D', "", "stay in the foreground and log to the terminal"),
         flag(
             'f',
@@ -41,6 +70,11 @@ struct Args {
     foreground: bool,
     conf: Option<PathBuf>,
     verbose: usize,
+    /// Where the configuration comes from, if not from a file.
+    server: Option<String>,
+    server_user: Option<String>,
+    once: bool,
+    refresh: Option<Duration>,
 }
 
 /// Runs it.
@@ -65,6 +99,15 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
                 return Ok(None);
             }
             'v' => parsed.verbose += 1,
+            'H' => parsed.server = Some(value),
+            'U' => parsed.server_user = Some(value),
+            'R' => parsed.once = true,
+            'I' => {
+                let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
+                let seconds =
+                    seconds.with_context(|| format!("--refresh={value}: expected seconds"))?;
+                parsed.refresh = Some(Duration::from_secs(seconds));
+            }
             'V' => {
                 say!("slurm {}\n", muster_ctld::SLURM_VERSION);
                 return Ok(None);
@@ -73,21 +116,73 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             _ => {}
         }
     }
+    if parsed.server.is_some() && parsed.conf.is_some() {
+        bail!("--conf-server and -f say both where the configuration is: give one");
+    }
     Ok(Some(parsed))
 }
 
 fn start(args: Args) -> Result<()> {
-    let conf = args.conf.unwrap_or_else(conf_path);
-    let conf = std::fs::canonicalize(&conf)
-        .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
+    let server = given_configuration::servers(args.server.clone(), args.conf.as_deref());
+    let conf = match &server {
+        Some(server) => given_configuration::get(server, args.server_user.as_deref())?,
+        None => {
+            let conf = args.conf.clone().unwrap_or_else(conf_path);
+            std::fs::canonicalize(&conf)
+                .with_context(|| format!("cannot read the configuration {}", conf.display()))?
+        }
+    };
     let endpoint = endpoint::read(&conf).context("the configuration")?;
-    let authentication = &endpoint.authentication;
+    let makes_tokens = endpoint.authentication.method == AuthMethod::Slurm;
     ensure!(
-        authentication.method == AuthMethod::Slurm,
-        "{} does not say AuthType=auth/slurm: nobody needs this daemon",
+        makes_tokens || server.is_some(),
+        "{} does not say AuthType=auth/slurm, and is this host's own: nobody needs this daemon",
         conf.display()
     );
     let user = user(&endpoint.slurm_user)?;
+    let ready = match args.foreground {
+        true => Ready::foreground(),
+        false => daemon::daemonise()?,
+    };
+    logging::start(None, args.foreground, logging::level("info", args.verbose))?;
+    let tokens = match makes_tokens {
+        true => Some(token_server(&endpoint, &user)?),
+        false => None,
+    };
+    let keeper = match server.filter(|_| !args.once) {
+        Some(server) => {
+            let every = args.refresh.unwrap_or(REFRESH);
+            Some(Keeper::start(&server, args.server_user.as_deref(), every)?)
+        }
+        None => None,
+    };
+    let signals = watch_signals().context("signals")?;
+    drop_root(&user)?;
+    prctl::set_dumpable(false).context("this process cannot be protected from others")?;
+    if let Some(server) = &tokens {
+        server.check()?;
+        log::info!("tokens for cluster {} are made", endpoint.cluster);
+    }
+    if keeper.is_some() {
+        log::info!(
+            "the controller's configuration is kept in {}",
+            conf.display()
+        );
+    }
+    ready.tell();
+    Notify::from_environment().send("READY=1");
+    match tokens {
+        Some(server) => muster_node::serve_tokens(server, signals)?,
+        None => wait_for(&signals)?,
+    }
+    match keeper {
+        Some(keeper) => keeper.end(),
+        None => Ok(()),
+    }
+}
+
+fn token_server(endpoint: &Endpoint, user: &User) -> Result<SackServer> {
+    let authentication = &endpoint.authentication;
     let settings = SackSettings {
         cluster: endpoint.cluster.clone(),
         files: key_files(&authentication.key_dir),
@@ -95,11 +190,6 @@ fn start(args: Args) -> Result<()> {
         ttl_s: authentication.ttl_s,
         log: |line| log::info!("{line}"),
     };
-    let ready = match args.foreground {
-        true => Ready::foreground(),
-        false => daemon::daemonise()?,
-    };
-    logging::start(None, args.foreground, logging::level("info", args.verbose))?;
     let path = own_socket(true);
     let place = path.display();
     let socket = SackSocket::try_open(&path)
@@ -109,18 +199,17 @@ fn start(args: Args) -> Result<()> {
             "another process makes tokens at {place}: a sackd runs here, or slurmd, which makes them too"
         );
     };
-    let signals = watch_signals().context("signals")?;
-    drop_root(&user)?;
-    prctl::set_dumpable(false).context("this process cannot be protected from others")?;
-    let server = SackServer::new(settings, socket);
-    server.check()?;
-    log::info!(
-        "tokens for cluster {} are made at {place}",
-        endpoint.cluster
-    );
-    ready.tell();
-    Notify::from_environment().send("READY=1");
-    muster_node::serve_tokens(server, signals)
+    Ok(SackServer::new(settings, socket))
+}
+
+fn wait_for(signals: &OwnedFd) -> Result<()> {
+    let mut come = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+    loop {
+        match poll(&mut come, PollTimeout::NONE) {
+            Err(Errno::EINTR) => {}
+            other => return other.map(drop).context("signals"),
+        }
+    }
 }
 
 /// The files beside slurm.conf, or those that the environment names.
@@ -165,6 +254,8 @@ fn watch_signals() -> Result<OwnedFd> {
     let mut ends = SigSet::empty();
     ends.add(Signal::SIGTERM);
     ends.add(Signal::SIGINT);
+    // Of the process that keeps the configuration: without it this one is of no use.
+    ends.add(Signal::SIGCHLD);
     let mut blocked = ends;
     blocked.add(Signal::SIGHUP);
     blocked.add(Signal::SIGPIPE);

@@ -1,5 +1,7 @@
 //! `slurmd`: a node's supervisor and its agent, with the options of slurmd(8).
 
+mod dynamic;
+
 use crate::conf_owner;
 use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag, long_flag};
@@ -33,13 +35,19 @@ pub(crate) static DAEMON: Daemon = Daemon {
             "conf-server",
             'H',
             "HOST[:PORT][,...]",
-            "have no files: get the configuration from a controller with enable_configless",
+            "have no files: get the configuration from a controller with enable_configless (default: without files, those that DNS names)",
         ),
         long_flag(
             "conf-user",
             'U',
             "USER",
             "SlurmUser of that controller, who alone can answer (default: slurm, if there is such an account, else root)",
+        ),
+        long_flag(
+            "conf",
+            'K',
+            "\"KEY=VALUE ...\"",
+            "with -Z: what to say of this node instead of what the machine is, as on a NodeName line",
         ),
         flag('d', "FILE", "program of the step daemon").refused("it is part of this binary"),
         flag('D', "", "stay in the foreground and log to the terminal"),
@@ -63,7 +71,11 @@ pub(crate) static DAEMON: Daemon = Daemon {
         flag('s', "", "change to the spool directory").stored("no core file is written there"),
         flag('v', "", "log more; may be repeated"),
         flag('V', "", "print the version"),
-        flag('Z', "", "come up as a dynamic node").refused("nodes are named in slurm.conf"),
+        flag(
+            'Z',
+            "",
+            "join the cluster as a node that slurm.conf need not name (MaxNodeCount)",
+        ),
     ],
 };
 
@@ -77,6 +89,9 @@ struct Args {
     /// Where the configuration comes from, if not from a file.
     server: Option<String>,
     server_user: Option<String>,
+    /// It joins without being named, and says this of itself.
+    dynamic: bool,
+    said: Option<String>,
 }
 
 /// Runs a supervisor.
@@ -119,12 +134,17 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             'N' => parsed.node = Some(value),
             'H' => parsed.server = Some(value),
             'U' => parsed.server_user = Some(value),
+            'Z' => parsed.dynamic = true,
+            'K' => parsed.said = Some(value),
             // The rest has no effect; the table says why.
             _ => {}
         }
     }
     if parsed.server.is_some() && parsed.conf.is_some() {
         bail!("--conf-server and -f say both where the configuration is: give one");
+    }
+    if parsed.said.is_some() && !parsed.dynamic {
+        bail!("--conf is what a node of -Z says of itself: add -Z");
     }
     if machine {
         print_machine(parsed.conf)?;
@@ -159,9 +179,30 @@ fn socket_unit(conf: &Path) -> SocketUnit {
 
 fn print_machine(conf: Option<PathBuf>) -> Result<()> {
     let host = hostname()?;
-    let short = host.split('.').next().unwrap_or(&host);
-    let socket = socket_unit(&conf.unwrap_or_else(conf_path));
-    let shape = muster_node::Shape::of_machine(socket);
+    let short = short_name(&host);
+    let machine = machine_pairs(&conf.unwrap_or_else(conf_path))?;
+    say!("NodeName={short} {machine}\n");
+    Ok(())
+}
+
+fn short_name(host: &str) -> &str {
+    host.split('.').next().unwrap_or(host)
+}
+
+/// Processors and memory of this machine, as a NodeName line has them.
+fn machine_pairs(conf: &Path) -> Result<String> {
+    let shape = muster_node::Shape::of_machine(socket_unit(conf));
+    Ok(format!(
+        "CPUs={} Boards=1 SocketsPerBoard={} CoresPerSocket={} ThreadsPerCore={} {}",
+        shape.cpus,
+        shape.sockets,
+        shape.cores_per_socket,
+        shape.threads_per_core,
+        memory_pair()?
+    ))
+}
+
+fn memory_pair() -> Result<String> {
     let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let kib = text
         .lines()
@@ -174,15 +215,7 @@ fn print_machine(conf: Option<PathBuf>) -> Result<()> {
                 .ok()
         })
         .unwrap_or(0);
-    say!(
-        "NodeName={short} CPUs={} Boards=1 SocketsPerBoard={} CoresPerSocket={} ThreadsPerCore={} RealMemory={}\n",
-        shape.cpus,
-        shape.sockets,
-        shape.cores_per_socket,
-        shape.threads_per_core,
-        kib >> 10
-    );
-    Ok(())
+    Ok(format!("RealMemory={}", kib >> 10))
 }
 
 fn find_node<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a NodeDef> {
@@ -282,7 +315,8 @@ fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
 }
 
 fn start(args: Args) -> Result<ExitCode> {
-    let conf = match &args.server {
+    let server = given_configuration::servers(args.server.clone(), args.conf.as_deref());
+    let conf = match &server {
         Some(server) => given_configuration::get(server, args.server_user.as_deref())?,
         None => {
             let conf = args.conf.unwrap_or_else(conf_path);
@@ -292,7 +326,11 @@ fn start(args: Args) -> Result<ExitCode> {
     };
     let (config, _) = conf_owner::load(&conf)?;
     check_accounts(&config)?;
-    let node = find_node(&config, args.node.as_deref())?;
+    let found = match args.dynamic {
+        true => dynamic::describe(&config, args.node.as_deref(), args.said.as_deref())?,
+        false => find_node(&config, args.node.as_deref())?.clone(),
+    };
+    let node = &found;
     let expand = |template: &str| expand_path(template, &node.name, &node.hostname);
     let paths = &config.paths;
     let spool_dir = expand(&paths.slurmd_spool_dir);
@@ -317,7 +355,7 @@ fn start(args: Args) -> Result<ExitCode> {
     let own = log.file.as_ref().map(File::try_clone).transpose()?;
     logging::start_with(own, log.to_stderr, log.level);
     let controller = controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
-    let fetch = args.server.as_deref().map_or_else(Vec::new, |server| {
+    let fetch = server.as_deref().map_or_else(Vec::new, |server| {
         given_configuration::command(server, args.server_user.as_deref())
     });
     let options = AgentOptions {
@@ -340,6 +378,7 @@ fn start(args: Args) -> Result<ExitCode> {
         network: network(&config, node)?,
         conf: conf.display().to_string(),
         fetch,
+        dynamic: args.dynamic.then(|| Box::new(found.config(&[]))),
     };
     let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();

@@ -79,6 +79,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         network: Default::default(),
         conf: String::new(),
         fetch: Vec::new(),
+        dynamic: None,
     };
     let log = AgentLog {
         file: None,

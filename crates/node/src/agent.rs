@@ -58,6 +58,8 @@ enum Input {
     ControllerUp(Link),
     /// The connection to the controller is gone.
     ControllerLost,
+    /// What became of the configuration that the controller gives: why it is not applied, if it is not.
+    Configuration(Option<String>),
     /// The launcher is connected.
     LauncherUp(LauncherOutlet),
     /// The connection to the launcher is gone.
@@ -138,9 +140,10 @@ async fn serve(inherited: Inherited, replace_log: fn(File)) -> anyhow::Result<()
     };
     let (inputs, mut inbox) = mpsc::unbounded_channel();
     let (requests, options) = (inherited.requests, inherited.options);
-    tokio::spawn(supervisor_link::log_to_new_files(
+    tokio::spawn(supervisor_link::follow_news(
         inherited.logs,
         replace_log,
+        inputs.clone(),
     ));
     let dialer = PeerDialer::new(inherited.peers, requests.clone())?;
     let peers = Peers::by_supervisor(dialer, &options.name);

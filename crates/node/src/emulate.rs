@@ -357,6 +357,7 @@ impl Node {
             // Nothing is run that anybody would have to be believed for.
             key: vec![9; muster_trust::KEY].into(),
             launcher_key: vec![9; muster_trust::KEY].into(),
+            dynamic: None,
         };
         frame::encode(&Request {
             version: muster_proto::PROTOCOL,
@@ -379,6 +380,7 @@ impl Node {
                 let health = ToCtld::Health {
                     load_centi: 0,
                     free_mib: self.info.memory_mib,
+                    configuration: None,
                 };
                 frame::encode_into(&health, out);
             }

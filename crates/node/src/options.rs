@@ -1,6 +1,7 @@
 //! What an agent must know when it starts. Everything else comes from the controller.
 
 use minicbor::{Decode, Encode};
+use muster_model::node::NodeConfig;
 use muster_node_core::messages::MachineClaim;
 use std::path::PathBuf;
 
@@ -54,6 +55,9 @@ pub struct AgentOptions {
     #[n(13)]
     #[cbor(default)]
     pub fetch: Vec<String>,
+    /// What the node says of itself, where no file needs to name it (`slurmd -Z`).
+    #[n(14)]
+    pub dynamic: Option<Box<NodeConfig>>,
 }
 
 /// How an agent reaches a controller on another host.

@@ -32,7 +32,7 @@ use crate::sack::SackProcess;
 use crate::sys;
 use anyhow::Context as _;
 use launcher::Starting;
-use lines::{RequestReceiver, SupervisorRequest, answer, answers};
+use lines::{CONFIGURATION, RequestReceiver, SupervisorRequest, answer, answers};
 use muster_channel::SECRET;
 use muster_node_core::messages::User;
 use muster_proto::PROTOCOL;
@@ -148,9 +148,14 @@ struct Supervisor {
     fetching: Option<i32>,
     /// It has changed since that process began.
     fetch_again: bool,
+    /// The last attempt failed.
+    fetch_failed: bool,
     /// The process that makes tokens for users.
     sack: Option<SackProcess>,
 }
+
+/// The verb, in place of `fetch`, with which the configuration is fetched after a pause.
+pub const FETCH_LATER: &str = "fetch-later";
 
 impl Supervisor {
     /// Starts the agent.
@@ -199,6 +204,7 @@ impl Supervisor {
             credential: None,
             fetching: None,
             fetch_again: false,
+            fetch_failed: false,
             sack: None,
         })
     }
@@ -252,7 +258,13 @@ impl Supervisor {
             self.fetch_again = true;
             return;
         }
-        let words: Vec<&str> = self.options.fetch.iter().map(String::as_str).collect();
+        let mut words: Vec<&str> = self.options.fetch.iter().map(String::as_str).collect();
+        // After a failure it waits first.
+        if self.fetch_failed
+            && let Some(verb) = words.get_mut(2)
+        {
+            *verb = FETCH_LATER;
+        }
         let start = role::Start {
             words: &words,
             environment: Vec::new(),
@@ -281,7 +293,16 @@ impl Supervisor {
                 self.options.conf
             ),
         }
-        if std::mem::take(&mut self.fetch_again) {
+        self.fetch_failed = status != 0;
+        let said = match self.fetch_failed {
+            false => std::fs::File::open("/dev/null").map(OwnedFd::from),
+            true => Err(io::Error::other(format!(
+                "{} is an earlier one, see the log of slurmd there",
+                self.options.conf
+            ))),
+        };
+        answer(&self.logs, CONFIGURATION, said);
+        if std::mem::take(&mut self.fetch_again) || self.fetch_failed {
             self.fetch_configuration();
         }
     }
@@ -465,6 +486,7 @@ mod tests {
             network: Default::default(),
             conf: String::new(),
             fetch: Vec::new(),
+            dynamic: None,
         };
         let serves = |listener: &UnixListener| {
             let (mut accepted, _) = listener.accept().unwrap();

@@ -15,7 +15,7 @@ use muster_model::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_model::job::{ArrayInfo, ArrayRole, ExitStatus, Step, StepEnd};
 use muster_model::job_env::HetComponent;
 use muster_model::limits::{HOSTLIST_BYTES_MAX, NOTE_BYTES_MAX, REQUEST_BYTES_MAX};
-use muster_model::node::NodeInfo;
+use muster_model::node::{NodeConfig, NodeInfo};
 use muster_model::spec::JobSpec;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::validate::Validate;
@@ -39,6 +39,10 @@ pub struct NodeHello {
     /// The launcher's, likewise: orders have a second seal for it, as it does not trust the agent.
     #[n(4)]
     pub launcher_key: ByteVec,
+    /// What a node says of itself that no file of the controller's need name (`slurmd -Z`). It counts if the node is not known;
+    /// its address is that from which the agent connects, if that is another host.
+    #[n(5)]
+    pub dynamic: Option<Box<NodeConfig>>,
 }
 
 /// The controller's answer to a [`NodeHello`].
@@ -510,6 +514,10 @@ pub enum ToCtld {
         /// Memory.
         #[n(1)]
         free_mib: u64,
+        /// What became of the configuration that the controller gives a node without files, if there is news, and at first on
+        /// each connection: why the newest is not applied; empty: it is.
+        #[n(2)]
+        configuration: Option<String>,
     },
 }
 

@@ -373,6 +373,7 @@ fn samples() -> Vec<Sample> {
         present: vec![(JobId(3), Attempt(1))],
         key: bytes(),
         launcher_key: bytes(),
+        dynamic: None,
     };
     let reports = vec![NumberedReport {
         seq: 1,

@@ -458,6 +458,8 @@ pub(crate) fn is_administration(command: &UserCommand) -> bool {
             | UserCommand::UpdatePartition { .. }
             | UserCommand::CreatePartition { .. }
             | UserCommand::DeletePartition { .. }
+            | UserCommand::CreateNodes { .. }
+            | UserCommand::DeleteNodes { .. }
             | UserCommand::CreateReservation(_)
             | UserCommand::UpdateReservation(_)
             | UserCommand::DeleteReservation { .. }

@@ -161,6 +161,7 @@ impl Node {
             },
             key: key.into(),
             launcher_key: launcher_key.into(),
+            dynamic: None,
             present,
         }
     }

@@ -124,6 +124,7 @@ pub(super) fn seeds_of_protocol() -> Vec<Vec<u8>> {
             &Value::of(&ToCtld::Health {
                 load_centi: 1,
                 free_mib: 2,
+                configuration: None,
             }),
         ),
         headed(&[11], &Value::of(&Response::NodesUp(2))),

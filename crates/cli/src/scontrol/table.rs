@@ -110,10 +110,10 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("cancel_reboot", 3, 1, 1, "NODES", "take back a reboot"),
     keyword("cluster", 2, 0, 1, "[NAME]", "talk to this cluster; only this one is known"),
     keyword("completing", 2, 0, 0, "", "jobs whose nodes are still being cleaned"),
-    keyword("create", 2, 1, MANY, "SPECIFICATION", "make a partition or a reservation")
-        .partly("partitions and reservations: nodes are made in slurm.conf; a partition is there until scontrol reconfigure, or longer with ReconfigFlags=KeepPartInfo"),
-    keyword("delete", 3, 1, 2, "SPECIFICATION", "remove a partition or a reservation that has no jobs")
-        .partly("partitions and reservations: nodes are removed in slurm.conf"),
+    keyword("create", 2, 1, MANY, "SPECIFICATION", "make nodes, a partition or a reservation")
+        .partly("a node needs State=CLOUD or FUTURE, and room by MaxNodeCount; a partition is there until scontrol reconfigure, or longer with ReconfigFlags=KeepPartInfo"),
+    keyword("delete", 3, 1, 2, "SPECIFICATION", "remove nodes, a partition or a reservation without jobs")
+        .partly("nodes that scontrol create or slurmd -Z made; others are removed in slurm.conf"),
     keyword("details", 3, 0, 0, "", "as --details, for the commands that follow"),
     keyword("errnumstr", 2, 1, 1, "NUMBER", "an error number's text")
         .partly("the system's numbers, and Slurm's of the refusals that are given here"),

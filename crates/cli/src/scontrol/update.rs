@@ -1,6 +1,6 @@
 //! `scontrol update`, `create`, `delete`: what is to be changed, and node changes.
 
-use super::Session;
+use super::{Session, nodes};
 use crate::connect::ConnectError;
 use crate::options::Status;
 use muster_model::command::{NodeUpdate, Reply, UserCommand};
@@ -141,7 +141,7 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
         name: "State",
         letters: 1,
         status: Status::Partly(
-            "DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE; scontrol reboot reboots nodes; they are not added from here",
+            "DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE; scontrol reboot reboots nodes; scontrol create makes nodes",
         ),
     },
     works("Reason", 1),
@@ -176,9 +176,6 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
     refused("CertToken", NOT_KEPT),
     refused("Topology", CONF),
 ];
-
-const NODES_IN_FILE: &str =
-    "nodes are made and removed in slurm.conf, then scontrol reconfigure; nothing was done";
 
 impl Session {
     /// `update ...`.
@@ -241,7 +238,10 @@ impl Session {
         match named.first() {
             Some(_) if reservation => self.create_reservation(&words[bare.len()..]),
             Some(_) if partition => self.create_partition(&pairs),
-            Some(Entity::Node) => self.error(NODES_IN_FILE),
+            Some(Entity::Node) => match nodes::creation(words) {
+                Ok(command) => self.send_change(command, "Error creating node(s)"),
+                Err(why) => self.error(&why),
+            },
             Some(_) | None => self.error(&format!("Invalid creation entity: {}", words[0])),
         }
     }
@@ -294,7 +294,11 @@ impl Session {
                 let prefix = format!("delete_partition {}", words[0]);
                 self.send_change(UserCommand::DeletePartition { name }, &prefix);
             }
-            Some(Entity::Node) => self.error(NODES_IN_FILE),
+            Some(Entity::Node) => {
+                let nodes = id.to_owned();
+                let prefix = format!("delete_node {}", words[0]);
+                self.send_change(UserCommand::DeleteNodes { nodes }, &prefix);
+            }
             Some(_) => self.delete_reservation(id, words),
             None => self.error(&format!("Invalid deletion entity: {}", words[0])),
         }

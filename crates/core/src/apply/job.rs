@@ -142,6 +142,8 @@ pub(crate) fn apply_event(job: &mut Job, event: &Event) {
         | Event::NodeChanged { .. }
         | Event::PartitionChanged { .. }
         | Event::PartitionRemoved { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }

@@ -203,6 +203,8 @@ pub(crate) fn apply_event(node: &mut Node, event: &Event) {
         | Event::StepEnded { .. }
         | Event::PartitionChanged { .. }
         | Event::PartitionRemoved { .. }
+        | Event::NodesCreated { .. }
+        | Event::NodesDeleted { .. }
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }

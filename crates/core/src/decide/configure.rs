@@ -1,11 +1,14 @@
 //! A configuration was read.
 
 use super::draft::Draft;
+use crate::apply::dynamic::take_in;
 use crate::event::Event;
 use crate::state::State;
 use muster_model::command::KeptPartitions;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::hostlist;
+use muster_model::node::Node;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Takes it over, unless it is what is in force already.
@@ -17,7 +20,11 @@ pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>, keep
         (Some(before), KeptPartitions::All) => merged(state, before, config),
     };
     let same = state.config.as_ref().is_some_and(|known| known == config);
-    if same && state.partitions == partitions {
+    let mut in_force = partitions.clone();
+    let in_file: BTreeSet<&str> = config.nodes.iter().map(|line| line.name.as_str()).collect();
+    let others = |node: &&Node| !in_file.contains(node.config.name.as_str());
+    take_in(&mut in_force, state.nodes.iter().filter(others));
+    if same && state.partitions == in_force {
         return;
     }
     let at = draft.now;
@@ -59,7 +66,11 @@ fn merged(state: &State, before: &ClusterConfig, config: &ClusterConfig) -> Vec<
         .iter()
         .filter(|p| line(config, &p.name).is_none() && line(before, &p.name).is_none());
     partitions.extend(made.cloned());
-    let known = |node: &String| config.nodes.iter().any(|line| line.name == *node);
+    let named: BTreeSet<&str> = config.nodes.iter().map(|line| line.name.as_str()).collect();
+    let is_dynamic = |node: &Node| node.config.dynamic;
+    let known = |node: &String| {
+        named.contains(node.as_str()) || state.node_named(node).is_some_and(is_dynamic)
+    };
     for partition in &mut partitions {
         if !partition.nodes.iter().all(known) {
             partition.nodes.retain(known);

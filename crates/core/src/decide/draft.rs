@@ -361,6 +361,8 @@ impl<'a> Draft<'a> {
             | Event::BlobStored { .. }
             | Event::PartitionChanged { .. }
             | Event::PartitionRemoved { .. }
+            | Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. }
             | Event::AccountsChanged { .. }
             | Event::PrioritiesCalculated { .. } => {}
             Event::ReservationSet { reservation } => {

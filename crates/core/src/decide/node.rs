@@ -34,6 +34,7 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             load_centi: *load_centi,
             free_mib: *free_mib,
         }),
+        NodeCommand::Configuration { error } => configuration(draft, idx, error.as_deref()),
         NodeCommand::BatchEnded {
             job,
             attempt,
@@ -413,6 +414,27 @@ fn count_failure(draft: &mut Draft<'_>, idx: NodeIdx, error: &str) {
             idx,
             format!("{LAUNCH_FAILURES_MAX} launches failed, the last: {error}"),
         );
+    }
+}
+
+/// What begins the reason of a node that has an older configuration than the controller.
+const NOT_CONFIGURED: &str = "Configuration not applied";
+
+/// A node that cannot apply the configuration takes no jobs until it can; one that is drained for another reason stays so.
+fn configuration(draft: &mut Draft<'_>, idx: NodeIdx, error: Option<&str>) {
+    let Some(node) = draft.node(idx) else {
+        return;
+    };
+    let is_own = |reason: &NodeReason| reason.uid == 0 && reason.text.starts_with(NOT_CONFIGURED);
+    let waits = node.drain && node.reason.as_ref().is_some_and(is_own);
+    match error {
+        Some(error) => {
+            let mut text = format!("{NOT_CONFIGURED}: {}", shortened(error));
+            make_visible(&mut text);
+            drain(draft, idx, text);
+        }
+        None if waits => change(draft, idx, NodeChange::Undrain),
+        None => {}
     }
 }
 

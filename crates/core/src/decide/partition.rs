@@ -186,6 +186,8 @@ fn set(
                 ));
             }
             partition.nodes = names;
+            partition.takes_all = pair.is("ALL");
+            partition.takes_features = Vec::new();
             partition.nodes_text = value.to_owned();
         }
         _ => {

@@ -4,6 +4,7 @@ mod accounts;
 mod accrual;
 mod arrays;
 mod dependencies;
+mod dynamic_nodes;
 mod ending;
 mod fixtures;
 mod het;

@@ -726,3 +726,40 @@ fn late_words_of_a_node_change_nothing() {
             .any(|e| matches!(e, Event::JobRequeued { .. }))
     );
 }
+
+#[test]
+fn a_node_without_the_newest_configuration_waits_and_keeps_other_reasons() {
+    let mut world = World::new();
+    let not_applied = |world: &mut World, error: Option<&str>| {
+        let error = error.map(str::to_owned);
+        world.node(0, NodeCommand::Configuration { error });
+    };
+    not_applied(&mut world, Some("no\u{1b}room"));
+    let node = &world.state.nodes[0];
+    let text = node.reason.as_ref().map_or("", |reason| &reason.text);
+    assert!(
+        node.drain && text.starts_with("Configuration not applied: no"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'));
+    not_applied(&mut world, None);
+    assert!(!world.state.nodes[0].drain);
+    // What somebody else has drained stays so, whatever becomes of the configuration.
+    world.must(
+        0,
+        UserCommand::UpdateNodes {
+            nodes: "n1".to_owned(),
+            update: NodeUpdate {
+                state: Some("DRAIN".to_owned()),
+                reason: Some("mine".to_owned()),
+                ..NodeUpdate::default()
+            },
+        },
+    );
+    not_applied(&mut world, Some("no room"));
+    not_applied(&mut world, None);
+    let node = &world.state.nodes[0];
+    let text = node.reason.as_ref().map_or("", |reason| &reason.text);
+    assert!(node.drain && text == "mine", "{text}");
+    world.check_replay();
+}

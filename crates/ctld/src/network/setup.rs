@@ -6,6 +6,7 @@ use log::{info, warn};
 use muster_channel::host::is_own;
 use muster_channel::{Purpose, Scheme};
 use muster_conf::{AuthMethod, Authentication, Config, UserTokenSettings};
+use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_trust::proof::ProofVerifier;
 use muster_trust::user_token::UserTokens;
@@ -16,8 +17,50 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Where agents of nodes connect from, by the node's name. It is replaced when the configuration is read again.
-pub(crate) type NodeAddresses = Arc<RwLock<HashMap<String, String>>>;
+/// Where agents of nodes connect from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeAddresses(Arc<RwLock<ByName>>);
+
+/// `NodeAddr` by the node's name.
+#[derive(Debug, Default)]
+struct ByName {
+    /// Of slurm.conf. It is replaced when that is read again.
+    configured: HashMap<String, String>,
+    /// Of nodes that no file names. It is replaced when one comes or goes.
+    dynamic: HashMap<String, String>,
+}
+
+impl NodeAddresses {
+    /// Takes `NodeAddr` of all nodes of slurm.conf.
+    pub(crate) fn configure(&self, config: &Config) {
+        let nodes = config.nodes.iter();
+        let now = nodes.map(|node| (node.name.clone(), node.addr.clone()));
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .configured = now.collect();
+    }
+
+    /// Takes that of all nodes that no file names. One that was made before its address was known comes from anywhere.
+    pub(crate) fn follow(&self, state: &State) {
+        let nodes = state.nodes.iter();
+        let known = nodes.filter(|node| {
+            node.config.dynamic && !node.removed && node.config.addr != node.config.name
+        });
+        let now = known.map(|node| (node.config.name.clone(), node.config.addr.clone()));
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .dynamic = now.collect();
+    }
+
+    /// That of a node, if it has to come from there.
+    pub(crate) fn of(&self, node: &str) -> Option<String> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = all.configured.get(node).or_else(|| all.dynamic.get(node));
+        known.cloned()
+    }
+}
 
 /// What of slurm.conf the network stays with as long as the controller runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,14 +90,6 @@ pub(crate) struct Setup {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) verifier: Arc<dyn Verifier>,
     pub(crate) configuration: GivenConfiguration,
-}
-
-/// Takes `NodeAddr` of all nodes.
-pub(crate) fn set_addresses(addresses: &NodeAddresses, config: &Config) {
-    let nodes = config.nodes.iter();
-    let now = nodes.map(|node| (node.name.clone(), node.addr.clone()));
-    let now = now.collect();
-    *addresses.write().unwrap_or_else(PoisonError::into_inner) = now;
 }
 
 /// Gets ready to serve other hosts; none if the cluster has no others, or says that nobody there is believed.
@@ -121,7 +156,7 @@ pub(crate) fn prepare(
         verifier: Arc::new(ClusterVerifier {
             proofs,
             user_tokens,
-            addresses: Arc::clone(addresses),
+            addresses: addresses.clone(),
             own_uid,
         }),
     }))
@@ -289,8 +324,6 @@ impl Verifier for ClusterVerifier {
     }
 
     fn node_address(&self, node: &str) -> Option<String> {
-        let addresses = self.addresses.read();
-        let addresses = addresses.unwrap_or_else(PoisonError::into_inner);
-        addresses.get(node).cloned()
+        self.addresses.of(node)
     }
 }

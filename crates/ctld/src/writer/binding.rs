@@ -15,7 +15,9 @@ pub(super) fn may_change(command: &UserCommand) -> bool {
         UserCommand::UpdateNodes { update, .. } => update.cpu_bind.is_some(),
         UserCommand::UpdatePartition { .. }
         | UserCommand::CreatePartition { .. }
-        | UserCommand::DeletePartition { .. } => true,
+        | UserCommand::DeletePartition { .. }
+        | UserCommand::CreateNodes { .. }
+        | UserCommand::DeleteNodes { .. } => true,
         _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! What nodes say: who registers, what they report, and which of them have yet to come back.
 
-use super::{NewLink, Work, Writer, cluster_name};
+use super::{NewLink, Work, Writer, cluster_name, joining};
 use crate::mail::Link;
 use log::info;
 use muster_model::command::{Command, NodeCommand};
@@ -48,14 +48,12 @@ impl Writer {
         now: Timestamp,
         work: &mut Work,
     ) {
-        let known = self.engine.state().node_by_name.get(&hello.name).copied();
-        let Some(node) = known.filter(|n| !self.engine.state().nodes[n.0 as usize].removed) else {
-            let detail = format!(
-                "node {} is not in the controller's configuration; add a NodeName line and run 'scontrol reconfigure'",
-                hello.name
-            );
-            let _ = answer.send(Err(Refusal::new(RefusalCode::InvalidNode, detail)));
-            return;
+        let node = match joining::node_of(self, &hello, now, &mut work.turn) {
+            Ok(node) => node,
+            Err(refusal) => {
+                let _ = answer.send(Err(refusal));
+                return;
+            }
         };
         info!(
             "node {} registered ({} jobs there)",

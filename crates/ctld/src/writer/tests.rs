@@ -177,6 +177,7 @@ fn hello(generation: u64) -> (ToWriter, tokio::sync::mpsc::UnboundedReceiver<ToL
         present: Vec::new(),
         key: Vec::new().into(),
         launcher_key: Vec::new().into(),
+        dynamic: None,
     };
     let hello = ToWriter::NodeHello {
         hello: Box::new(hello),

@@ -98,6 +98,10 @@ requests! {
     CreatePartition = Command, Administrator, "scontrol create PartitionName=";
     /// Removes a partition.
     DeletePartition = Command, Administrator, "scontrol delete PartitionName=";
+    /// Makes nodes that no file names.
+    CreateNodes = Command, Administrator, "scontrol create NodeName=";
+    /// Removes such nodes.
+    DeleteNodes = Command, Administrator, "scontrol delete NodeName=";
     /// Reboots nodes.
     Reboot = Command, Administrator, "scontrol reboot";
     /// Calls a reboot off.
@@ -278,6 +282,8 @@ impl From<&UserCommand> for Request {
             UserCommand::UpdatePartition { .. } => Request::UpdatePartition,
             UserCommand::CreatePartition { .. } => Request::CreatePartition,
             UserCommand::DeletePartition { .. } => Request::DeletePartition,
+            UserCommand::CreateNodes { .. } => Request::CreateNodes,
+            UserCommand::DeleteNodes { .. } => Request::DeleteNodes,
             UserCommand::Reboot { .. } => Request::Reboot,
             UserCommand::CancelReboot { .. } => Request::CancelReboot,
             UserCommand::CreateReservation(_) => Request::CreateReservation,

@@ -1,6 +1,9 @@
 //! A cluster of several hosts: controller, login node and two compute nodes are network name spaces with host names and
 //! directories of their own, which share munge's key, or the cluster's own, and nothing else of the cluster.
 
+mod given;
+mod joining;
+
 use muster_channel::{SECRET, Scheme};
 use muster_model::ids::JobId;
 use muster_proto::frame;
@@ -121,6 +124,18 @@ impl Hosts {
         Some(hosts)
     }
 
+    fn has_ipv6_only(&self) -> bool {
+        self.lines.contains("DisableIPv4")
+    }
+
+    /// A host's address.
+    fn address(&self, last: u8) -> String {
+        match self.has_ipv6_only() {
+            true => format!("fd91::{last}"),
+            false => format!("10.91.0.{last}"),
+        }
+    }
+
     /// A bridge, and a link from it to each host.
     fn connect(&self) {
         let tag = &self.tag;
@@ -129,7 +144,7 @@ impl Hosts {
         ));
         let names: String = HOSTS
             .iter()
-            .map(|(host, last)| format!("10.91.0.{last} {host}\n"))
+            .map(|(host, last)| format!("{} {host}\n", self.address(*last)))
             .collect();
         fs::write(
             self.dir.join("hosts"),
@@ -141,8 +156,11 @@ impl Hosts {
                 "ip netns add {tag}{host} && \
                  ip link add {tag}{host} type veth peer name eth0 netns {tag}{host} && \
                  ip link set {tag}{host} master {tag}b up && \
-                 ip -n {tag}{host} addr add 10.91.0.{last}/24 dev eth0 && \
-                 ip -n {tag}{host} link set eth0 up && ip -n {tag}{host} link set lo up"
+                 ip -n {tag}{host} addr add {}/{} dev eth0 {} && \
+                 ip -n {tag}{host} link set eth0 up && ip -n {tag}{host} link set lo up",
+                self.address(last),
+                if self.has_ipv6_only() { 64 } else { 24 },
+                if self.has_ipv6_only() { "nodad" } else { "" },
             ));
         }
     }
@@ -224,14 +242,17 @@ impl Hosts {
     fn write_conf(&self, name: &str, auth: &str) {
         let dir = self.dir.display();
         let text = format!(
-            "ClusterName=hosts\nSlurmctldHost=ctl(10.91.0.1)\n{auth}\
+            "ClusterName=hosts\nSlurmctldHost=ctl({})\n{auth}\
              StateSaveLocation={dir}/own/state\n\
              SlurmdSpoolDir={dir}/own/spool\nSlurmctldPidFile={dir}/own/ctld.pid\n\
              SlurmdPidFile={dir}/own/slurmd.pid\nSlurmctldLogFile={dir}/log/ctld\n\
              SlurmdLogFile={dir}/log/%n\nAccountingStorageType=accounting_storage/slurmdbd\n\
-             NodeName=n1 NodeAddr=10.91.0.3 CPUs=2 RealMemory=500\n\
-             NodeName=n2 NodeAddr=10.91.0.4 CPUs=2 RealMemory=500\n\
+             NodeName=n1 NodeAddr={} CPUs=2 RealMemory=500\n\
+             NodeName=n2 NodeAddr={} CPUs=2 RealMemory=500\n\
              PartitionName=batch Nodes=ALL Default=YES\n{}",
+            self.address(1),
+            self.address(3),
+            self.address(4),
             self.lines
         );
         fs::write(self.dir.join(name), text).unwrap();

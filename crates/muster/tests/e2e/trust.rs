@@ -145,6 +145,7 @@ fn an_agents_connection_is_good_for_nothing_else() {
             present: Vec::new(),
             key: vec![7; 32].into(),
             launcher_key: vec![8; 32].into(),
+            dynamic: None,
         }))
     };
     let serve = |node: &str| RequestBody::ServeNode(node.to_owned());

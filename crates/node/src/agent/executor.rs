@@ -62,6 +62,8 @@ pub(super) struct Executor {
     inputs: mpsc::UnboundedSender<Input>,
     peers: Peers,
     controller: Option<Link>,
+    /// What became of the configuration that it gives, if anything is known: why it is not applied.
+    configuration: Option<Option<String>>,
     launcher: Option<LauncherOutlet>,
     /// Frames for launcher and controller that this burst brought.
     to_launcher: Vec<u8>,
@@ -109,6 +111,7 @@ impl Executor {
             inputs,
             peers,
             controller: None,
+            configuration: None,
             launcher: None,
             to_launcher: Vec::new(),
             to_controller: Vec::new(),
@@ -145,11 +148,17 @@ impl Executor {
             Input::ControllerUp(link) => {
                 self.controller = Some(link);
                 self.to_controller.clear();
+                self.send_configuration();
                 Some(AgentEvent::ControllerUp)
             }
             Input::ControllerLost => {
                 self.controller = None;
                 Some(AgentEvent::ControllerLost)
+            }
+            Input::Configuration(error) => {
+                self.configuration = Some(error);
+                self.send_configuration();
+                None
             }
             Input::LauncherUp(outlet) => {
                 self.launcher = Some(outlet);
@@ -312,8 +321,22 @@ impl Executor {
         let health = ToCtld::Health {
             load_centi,
             free_mib,
+            configuration: None,
         };
         frame::encode_into(&health, &mut self.to_controller);
+    }
+
+    /// The controller knows of each connection anew what became of the configuration.
+    fn send_configuration(&mut self) {
+        if let (Some(error), Some(_)) = (&self.configuration, &self.controller) {
+            let (load_centi, free_mib) = info::health();
+            let said = ToCtld::Health {
+                load_centi,
+                free_mib,
+                configuration: Some(error.clone().unwrap_or_default()),
+            };
+            frame::encode_into(&said, &mut self.to_controller);
+        }
     }
 
     fn offer_step(&mut self, stepd: StepdId, frame: &[u8], stdio: Option<StdioId>) {
@@ -433,6 +456,7 @@ impl Executor {
             present,
             key,
             launcher_key,
+            dynamic: self.options.dynamic.clone(),
         };
         // The connection may have broken meanwhile.
         let _ = greeting.send(frame::encode(&Request {

@@ -1,8 +1,9 @@
 //! What the agent asks its supervisor for: connections. See [`crate::supervisor::lines`].
 
+use super::Input;
 use super::socket::Socket;
 use crate::credential::{self, SAID_MAX};
-use crate::supervisor::lines::{RequestSender, SupervisorRequest, take_answer};
+use crate::supervisor::lines::{CONFIGURATION, RequestSender, SupervisorRequest, take_answer};
 use crate::sys;
 use muster_channel::{SECRET, Scheme};
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, mpsc};
 
 /// Asks for connections to one place, one at a time.
 #[derive(Debug)]
@@ -88,15 +89,23 @@ impl Dialer {
     }
 }
 
-/// Logs to each file that the supervisor opens, as long as it is there.
-pub(super) async fn log_to_new_files(line: OwnedFd, replace: fn(File)) {
+/// Takes what the supervisor says by itself: logs to each file that it opens, and passes on what became of the configuration.
+pub(super) async fn follow_news(
+    line: OwnedFd,
+    replace: fn(File),
+    inputs: mpsc::UnboundedSender<Input>,
+) {
     let line = match sys::watch(line, Interest::READABLE) {
         Ok(line) => line,
         Err(e) => return log::error!("the log file is not followed when it is opened anew: {e}"),
     };
     let take = |line: &OwnedFd| take_answer(line);
-    while let Ok((_, opened)) = line.async_io(Interest::READABLE, take).await {
-        match opened {
+    while let Ok((number, said)) = line.async_io(Interest::READABLE, take).await {
+        match said {
+            applied if number == CONFIGURATION => {
+                let error = applied.err().map(|e| e.to_string());
+                let _ = inputs.send(Input::Configuration(error));
+            }
             Ok(file) => replace(file.into()),
             Err(e) => log::error!("no other log file came: {e}"),
         }

@@ -145,6 +145,10 @@ pub(super) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((supervisor, agent))
 }
 
+/// On the line of log files, the number of what is said about the configuration: with a descriptor that stands for nothing it was
+/// applied, with a reason it was not.
+pub(crate) const CONFIGURATION: u64 = 1;
+
 #[derive(Debug, Encode, Decode)]
 struct Answer {
     /// The number of the request.

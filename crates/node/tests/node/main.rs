@@ -157,6 +157,7 @@ fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptio
         network: Default::default(),
         conf: String::new(),
         fetch: Vec::new(),
+        dynamic: None,
     }
 }
 

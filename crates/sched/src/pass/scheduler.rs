@@ -142,6 +142,8 @@ impl Scheduler {
     pub fn observe(&mut self, state: &State, event: &Event) {
         match event {
             Event::Configured { .. }
+            | Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. }
             | Event::PartitionChanged { .. }
             | Event::PartitionRemoved { .. }
             | Event::ReservationSet { .. }

@@ -191,6 +191,8 @@ fn touches_own_jobs_only(
             | Event::Configured { .. }
             | Event::PartitionChanged { .. }
             | Event::PartitionRemoved { .. }
+            | Event::NodesCreated { .. }
+            | Event::NodesDeleted { .. }
             | Event::AccountsChanged { .. }
             | Event::PrioritiesCalculated { .. }
             | Event::NodeRegistered { .. } => false,

@@ -10,6 +10,7 @@ use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, Identity, JobSelection, JobTarget, SignalScope,
     UserCommand,
 };
+use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::rights::Request;
 use muster_model::spec::JobSpec;
@@ -50,6 +51,8 @@ pub fn beyond_own(state: &State, identity: &Identity, command: &UserCommand) -> 
         | UserCommand::UpdatePartition { .. }
         | UserCommand::CreatePartition { .. }
         | UserCommand::DeletePartition { .. }
+        | UserCommand::CreateNodes { .. }
+        | UserCommand::DeleteNodes { .. }
         | UserCommand::Reboot { .. }
         | UserCommand::CancelReboot { .. }
         | UserCommand::CreateReservation(_)
@@ -143,7 +146,13 @@ fn subject_of(state: &State, command: &UserCommand) -> Subject {
             .word(if *asap { "ASAP" } else { "" })
             .key("NextState", down_after.then_some("DOWN"))
             .key("Reason", reason.as_ref()),
-        UserCommand::CancelReboot { nodes } => Subject::new(text(nodes)),
+        UserCommand::CancelReboot { nodes } | UserCommand::DeleteNodes { nodes } => {
+            Subject::new(text(nodes))
+        }
+        UserCommand::CreateNodes { nodes } => {
+            let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+            Subject::new(text(&hostlist::compress(&names)))
+        }
         UserCommand::UpdatePartition { name, pairs }
         | UserCommand::CreatePartition { name, pairs } => Subject::new(text(name)).pairs(pairs),
         UserCommand::DeletePartition { name } | UserCommand::DeleteReservation { name } => {

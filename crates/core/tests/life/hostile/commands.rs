@@ -291,6 +291,12 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
         UserCommand::DeletePartition {
             name: "new".to_owned(),
         },
+        UserCommand::CreateNodes {
+            nodes: vec![crate::dynamic_nodes::dynamic("d1", &[])],
+        },
+        UserCommand::DeleteNodes {
+            nodes: "d1".to_owned(),
+        },
         UserCommand::EndAllocation { job, exit: exit(3) },
         UserCommand::Reconfigure,
         UserCommand::Top { target: part },

@@ -182,6 +182,10 @@ pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(Request, UserCommand)>
             pairs: pairs(),
         },
         UserCommand::DeletePartition { name: name() },
+        UserCommand::CreateNodes {
+            nodes: vec![crate::dynamic_nodes::dynamic("d1", &[])],
+        },
+        UserCommand::DeleteNodes { nodes: "d1".into() },
         UserCommand::Reboot {
             nodes: "n1".into(),
             asap: false,

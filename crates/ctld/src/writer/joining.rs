@@ -1,0 +1,133 @@
+//! Nodes that no file names: what counts of what they say of themselves, from where they connect, and what becomes of their agents
+//! when they are deleted.
+
+use super::Writer;
+use crate::mail::ToLink;
+use crate::network::NodeAddresses;
+use log::info;
+use muster_core::event::Event;
+use muster_model::command::{Command, Identity, Reply, UserCommand};
+use muster_model::ids::NodeIdx;
+use muster_model::node::{Node, NodeConfig};
+use muster_model::node_state::InitialState;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::time::Timestamp;
+use muster_proto::node::NodeHello;
+use muster_sched::engine::Turn;
+
+/// The writer says here from where nodes connect that no file names.
+pub(crate) fn with_addresses(mut writer: Writer, addresses: NodeAddresses) -> Writer {
+    addresses.follow(writer.engine.state());
+    writer.addresses = addresses;
+    writer
+}
+
+/// The node that greets: one that is known, or that joins by what it says of itself.
+pub(super) fn node_of(
+    writer: &mut Writer,
+    hello: &NodeHello,
+    now: Timestamp,
+    turn: &mut Turn,
+) -> Result<NodeIdx, Refusal> {
+    let name = &hello.name;
+    let known = writer.engine.state().node_named(name);
+    let is_announced =
+        |node: &Node| node.config.dynamic && node.config.state == InitialState::Future;
+    match (known, &hello.dynamic) {
+        (Some(node), None) => return Ok(node.idx),
+        (Some(node), Some(_)) if !is_announced(node) => return Ok(node.idx),
+        (_, Some(config)) => join(writer, name, config, now, turn)?,
+        (None, None) => {
+            let detail = format!(
+                "node {name} is not in the controller's configuration; add a NodeName line and run 'scontrol reconfigure', or \
+                 start it by 'slurmd -Z'"
+            );
+            return Err(Refusal::new(RefusalCode::InvalidNode, detail));
+        }
+    }
+    let node = writer.engine.state().node_named(name);
+    let node = node.map(|node| node.idx);
+    node.ok_or_else(|| RefusalCode::InvalidNode.into())
+}
+
+/// Makes a node by what it says of itself. Its agent has proved that it is root's on its host, as that of each node.
+fn join(
+    writer: &mut Writer,
+    name: &str,
+    said: &NodeConfig,
+    now: Timestamp,
+    turn: &mut Turn,
+) -> Result<(), Refusal> {
+    let announced = writer.engine.state().node_named(name);
+    let config = match announced.map(|node| node.config.clone()) {
+        Some(announced) => NodeConfig {
+            addr: said.addr.clone(),
+            hostname: said.hostname.clone(),
+            port: said.port,
+            state: InitialState::Unknown,
+            ..announced
+        },
+        None => what_counts(name, said),
+    };
+    info!("node {name} joins from {}", config.addr);
+    let root = Identity {
+        user: "root".to_owned(),
+        ..Identity::default()
+    };
+    let binds = config.cpu_bind.is_some();
+    let nodes = vec![config];
+    let command = Command::User(root, UserCommand::CreateNodes { nodes });
+    let before = turn.replies.len();
+    writer.engine.decide(0, &command, now, turn);
+    if let Some((_, Reply::Refused(refusal))) = turn.replies.drain(before..).next() {
+        return Err(refusal);
+    }
+    if binds {
+        writer.tell_bindings();
+    }
+    Ok(())
+}
+
+/// Which files its devices are decides what jobs there may open: that is not an agent's to say.
+fn what_counts(name: &str, said: &NodeConfig) -> NodeConfig {
+    let mut config = NodeConfig {
+        name: name.to_owned(),
+        state: InitialState::Unknown,
+        stays_up: None,
+        reason: None,
+        ..said.clone()
+    };
+    for gres in &mut config.gres {
+        (gres.files, gres.near, gres.links) = Default::default();
+    }
+    config
+}
+
+/// What follows from durable events about such nodes: agents of those that were deleted end, as their nodes would join again
+/// otherwise.
+pub(super) fn follow(writer: &mut Writer, events: &[Event]) {
+    let mut has_changed = false;
+    for event in events {
+        match event {
+            Event::NodesDeleted { nodes, .. } => {
+                has_changed = true;
+                nodes.iter().for_each(|node| dismiss(writer, *node));
+            }
+            Event::NodesCreated { .. } | Event::Configured { .. } => has_changed = true,
+            _ => {}
+        }
+    }
+    if has_changed {
+        writer.addresses.follow(writer.engine.state());
+    }
+}
+
+fn dismiss(writer: &mut Writer, node: NodeIdx) {
+    let Some(link) = writer.links.remove(&node) else {
+        return;
+    };
+    if writer.is_current(node, link.generation) {
+        writer.generations.remove(&node);
+    }
+    let _ = link.send.send(ToLink::Stop(true));
+}
