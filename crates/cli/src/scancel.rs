@@ -16,6 +16,7 @@ use muster_model::refusal::RefusalCode;
 use muster_proto::client::{JobFilter, Query, Response};
 use std::io::BufRead as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// scancel.
 pub(crate) static SPEC: Spec = Spec {
@@ -297,6 +298,18 @@ fn target(text: &str) -> Option<Target> {
 /// Jobs that one request names: fewer than the refusals that an answer tells one by one.
 const TARGETS_MAX: usize = 5_000;
 
+/// Waits between tries to signal a job that has not started: ten, as in Slurm, but the first are short, since jobs start soon.
+const SIGNAL_WAITS: [Duration; 10] = {
+    let ms = [50, 100, 200, 400, 800, 1000, 1000, 2000, 2000, 2000];
+    let mut waits = [Duration::ZERO; 10];
+    let mut at = 0;
+    while at < waits.len() {
+        waits[at] = Duration::from_millis(ms[at]);
+        at += 1;
+    }
+    waits
+};
+
 fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> ExitCode {
     if request.interactive {
         match ask_for_each(say, client, &request) {
@@ -381,7 +394,25 @@ fn send(
             },
         }
     };
-    match client.command(command) {
+    let mut answer = client.command(command.clone());
+    // A job that was submitted just now may be about to start, and then gets it; without targets it is none that was meant.
+    for wait in SIGNAL_WAITS {
+        let waits = |code: RefusalCode| code == RefusalCode::JobPending && !targets.is_empty();
+        let pending = match &answer {
+            Ok(Reply::Done { refused, changed }) => {
+                *changed == 0 && refused.iter().any(|(_, refusal)| waits(refusal.code))
+            }
+            Err(ConnectError::Refused(refusal)) => waits(refusal.code),
+            _ => false,
+        };
+        if !pending {
+            break;
+        }
+        say.verbose("Job is in transitional state, retrying");
+        std::thread::sleep(wait);
+        answer = client.command(command.clone());
+    }
+    match answer {
         Ok(Reply::Done { refused, .. }) => {
             let mut failed = false;
             for (id, refusal) in refused {
@@ -409,7 +440,6 @@ fn send(
 fn complain(say: &Say, id: &str, signal: bool, is_step: bool, code: RefusalCode) -> bool {
     let gone = match code {
         RefusalCode::InvalidJobId | RefusalCode::AlreadyDone => !signal && !is_step,
-        RefusalCode::JobPending => true,
         _ => false,
     };
     if gone && (say.verbose == 0 || say.quiet) {

@@ -38,12 +38,12 @@ use crate::state::{Note, State};
 use draft::Draft;
 use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
 use muster_model::effect::Effect;
-use muster_model::job::Job;
-use muster_model::refusal::Refusal;
+use muster_model::job::{Hold, Job};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
-pub use partition_access::limit_reason;
+pub use partition_access::{limit_reason, within_memory_limit};
 
 /// The decision on a command.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,6 +130,21 @@ pub fn prospective_job(
 ) -> Result<Job, Refusal> {
     let draft = Draft::new(state, now);
     submit::prepare(&draft, identity, spec).map(|(job, _)| job)
+}
+
+/// Refuses a job that is to start at once (`--immediate`) while it is held, or waits for a time or for other jobs.
+///
+/// # Errors
+/// What it waits for.
+pub fn check_immediate(job: &Job) -> Result<(), Refusal> {
+    let why = match job {
+        job if job.is_startable() => return Ok(()),
+        job if job.hold != Hold::None => "it would be held",
+        job if !job.waiting_on.is_empty() => "it would wait for other jobs (--dependency)",
+        _ => "it would wait for a time (--begin)",
+    };
+    let text = format!("a job with --immediate starts at once or not at all, and {why}");
+    Err(Refusal::new(RefusalCode::InvalidDependency, text))
 }
 
 /// The records that a heterogeneous submission would make: the same checks as `SubmitHet`, no change.

@@ -567,7 +567,10 @@ impl Writer {
             if spec.immediate_s.is_some() {
                 let state = self.engine.state();
                 let start = muster_core::decide::prospective_job(state, identity, spec, now)
-                    .and_then(|job| self.engine.scheduler().would_start(state, &job.spec, now));
+                    .and_then(|job| {
+                        muster_core::decide::check_immediate(&job)?;
+                        self.engine.scheduler().would_start(state, &job.spec, now)
+                    });
                 match start {
                     Err(refusal) => return Reply::Refused(refusal),
                     Ok((at, _)) if at > now => {

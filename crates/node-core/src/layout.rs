@@ -140,7 +140,11 @@ impl<'a> Layout<'a> {
                 let detail = format!("node {name} is not in the job's allocation");
                 return refuse(RefusalCode::NodeConfigUnavailable, detail);
             };
-            // They are in order.
+            if excluded.contains(&name) {
+                let detail = format!("node {name} is in --nodelist and in --exclude");
+                return refuse(RefusalCode::NodeConfigUnavailable, detail);
+            }
+            // Those before --relative are not meant. They are in order.
             if layout.allowed.binary_search(&at).is_ok() {
                 layout.listed.push(at);
             }

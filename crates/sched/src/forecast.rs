@@ -112,6 +112,7 @@ fn never(state: &State, id: JobId, now: Timestamp) -> Refusal {
     let reason = state.jobs.get(&id).map_or(Reason::None, |job| job.reason);
     let code = match reason {
         Reason::PartitionTimeLimit => RefusalCode::InvalidTimeLimit,
+        Reason::MaxMemPerLimit => RefusalCode::InvalidMemory,
         Reason::PartitionNodeLimit => RefusalCode::InvalidNodeCount,
         reason if reason.is_limit() => RefusalCode::AccountingPolicy,
         _ => RefusalCode::NodeConfigUnavailable,

@@ -388,9 +388,13 @@ impl<'a> JobRow<'a> {
         if self.job.end_time.is_some() && !self.is_pending() {
             return self.job.end_time;
         }
-        let limit = self.job.time_limit.seconds()?;
-        let start = self.start(ctx)?;
-        Some(start.plus_s(limit).plus_ms(self.job.suspended_ms))
+        let deadline = self.job.spec.deadline;
+        let by_limit = self.job.time_limit.seconds().and_then(|limit| {
+            let start = self.start(ctx)?;
+            Some(start.plus_s(limit).plus_ms(self.job.suspended_ms))
+        });
+        // Before it starts its limit has not been cut to the deadline.
+        by_limit.into_iter().chain(deadline).min()
     }
 
     /// Seconds it has run, without suspensions.

@@ -12,12 +12,14 @@ use muster_conf::options::values::number;
 use muster_conf::options::{Chosen, OptionError, Source};
 use muster_model::distribution::Distribution;
 use muster_model::environment::Environment;
+use muster_model::hostlist;
 use muster_model::job::StepMaker;
 use muster_model::job_env;
 use muster_model::job_env::HetComponent;
 use muster_model::spec::{ResourceAsk, StdioSpec};
 use muster_node_core::srun::config::{Feed, Sink, Streams};
 use muster_proto::step::{StdinTask, StepSpec};
+use std::collections::HashSet;
 
 /// Counts in the environment describe the whole allocation. Some of them make no sense beside what the command line
 /// says of the step.
@@ -31,7 +33,11 @@ pub(super) fn forget_other_counts(chosen: &mut Chosen) {
     if from(chosen, "ntasks-per-node") == line && from(chosen, "ntasks") == env {
         chosen.remove("ntasks");
     }
-    if from(chosen, "nodelist") == line && from(chosen, "nodes") == env {
+    // A list of fewer nodes than there are says which must be among those of the step, unless its tasks are counted.
+    if from(chosen, "nodelist") == line
+        && from(chosen, "nodes") == env
+        && (from(chosen, "ntasks") == line || !lists_fewer_nodes(chosen))
+    {
         chosen.remove("nodes");
     }
     // In an allocation, `--nodes=0` asks for nothing.
@@ -51,6 +57,24 @@ pub(super) fn forget_other_counts(chosen: &mut Chosen) {
     {
         chosen.remove("nodes");
     }
+}
+
+/// Whether `--nodelist` names fewer nodes than `--nodes` asks for.
+fn lists_fewer_nodes(chosen: &Chosen) -> bool {
+    let listed = chosen.value("nodelist").map(hostlist::parse);
+    let listed = listed
+        .and_then(Result::ok)
+        .map(HashSet::<String>::from_iter);
+    let nodes = chosen
+        .value("nodes")
+        .and_then(|text| text.parse::<usize>().ok());
+    let arbitrary = chosen
+        .value("distribution")
+        .is_some_and(|text| text.starts_with("arbitrary"));
+    !arbitrary
+        && listed
+            .zip(nodes)
+            .is_some_and(|(listed, nodes)| listed.len() < nodes)
 }
 
 /// Devices and what goes with them were counted for the job; a step has what is there of them. How tasks are bound
@@ -191,6 +215,13 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
         ],
         ..StepSpec::default()
     };
+    if chosen.has("preserve-env") {
+        let kept = PRESERVED.iter().filter_map(|name| {
+            let value = crate::process::variable(name)?;
+            Some(((*name).to_owned(), value.to_owned()))
+        });
+        spec.extra_env.extend(kept);
+    }
     if let Some(text) = chosen.value("relative") {
         spec.relative = Some(number("relative", text, 0)?);
     }
@@ -209,6 +240,14 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
     }
     Ok((spec, streams))
 }
+
+/// What `--preserve-env` passes on, instead of the counts of the step.
+const PRESERVED: [&str; 4] = [
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_NNODES",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+];
 
 fn copy_ask(spec: &mut StepSpec, ask: &ResourceAsk) {
     spec.min_nodes = ask.nodes_set.then_some(ask.min_nodes);
@@ -250,8 +289,11 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
     spec.memory = muster_model::spec::MemoryAsk::Default;
     spec.gres = Vec::new();
     spec.devices = None;
-    // These chose the nodes of the allocation; they have nothing more to choose from.
-    spec.nodelist = None;
+    // These chose the nodes of the allocation; they have nothing more to choose from. An arbitrary distribution says of each
+    // task where it goes.
+    if !(spec.distribution.as_ref()).is_some_and(|text| text.starts_with("arbitrary")) {
+        spec.nodelist = None;
+    }
     spec.exclude = None;
     spec.exact = false;
     spec.immediate = false;
@@ -450,6 +492,11 @@ mod tests {
             (s.ntasks, s.min_nodes, s.ntasks_per_node),
             (None, Some(2), Some(1))
         );
+        let s = asked(&[("nodelist", Some("n1"))], &env);
+        let counts = (s.ntasks, s.min_nodes, s.nodelist.as_deref());
+        assert_eq!(counts, (Some(4), Some(2), Some("n1")), "and another");
+        let s = asked(&[("nodelist", Some("n[1-2]"))], &env);
+        assert_eq!((s.ntasks, s.min_nodes), (Some(4), Some(2)));
         let s = asked(&[("nodelist", Some("n1")), ("ntasks", Some("1"))], &env);
         assert_eq!((s.min_nodes, s.nodelist.as_deref()), (Some(1), Some("n1")));
     }

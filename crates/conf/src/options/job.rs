@@ -116,7 +116,8 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
 }
 
 fn batch_only(chosen: &Chosen, spec: &mut JobSpec) -> Result<(), BuildError> {
-    if let Some(text) = chosen.value("array") {
+    // An empty list is none, as in Slurm: scripts fill it from a variable.
+    if let Some(text) = chosen.value("array").filter(|text| !text.is_empty()) {
         let array = values::array(text);
         spec.array = Some(array.ok_or_else(|| {
             Refusal::new(

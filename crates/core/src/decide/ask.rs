@@ -1,10 +1,10 @@
 //! Whether what a job asks for makes sense and can ever be had: counts, memory, features, devices, node names.
 
-use super::partition_access::max_memory;
+use super::partition_access::{max_memory, within_memory_limit};
 use super::submit::one_line;
 use super::target::node_names;
 use crate::state::State;
-use muster_model::config::PartitionConfig;
+use muster_model::config::{EnforcePartLimits, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::gpu_parts;
 use muster_model::limits::{
@@ -27,7 +27,7 @@ pub(super) fn check(
     check_nodelists(state, partitions, ask)?;
     check_counts(ask)?;
     if let Some(first) = partitions.first() {
-        fit_memory(max_memory(state, first), ask);
+        fit_memory(max_memory(state.config.as_deref(), first), ask);
     }
     check_memory(state, partitions, ask)?;
     check_sizes(state, partitions, ask)?;
@@ -204,7 +204,14 @@ fn check_memory(
     if ask.memory == MemoryAsk::Default {
         return Ok(());
     }
-    let allowed = partitions.iter().any(|p| within(max_memory(state, p), ask));
+    let cluster = state.config.as_deref();
+    let mut within = (partitions.iter()).map(|p| within_memory_limit(cluster, p, ask));
+    let allowed = match cluster.map_or(EnforcePartLimits::No, |c| c.enforce_part_limits) {
+        // It waits until the limits are others.
+        EnforcePartLimits::No => true,
+        EnforcePartLimits::Any => within.any(|fits| fits),
+        EnforcePartLimits::All => within.all(|fits| fits),
+    };
     if !allowed {
         return Err(Refusal::new(
             RefusalCode::InvalidMemory,
@@ -291,19 +298,6 @@ fn is_enough<'a>(nodes: impl Iterator<Item = &'a Node>, least: u32, cpus: u32) -
         wanted = wanted.saturating_sub(u64::from(node.config.cpus));
     }
     missing == 0 && wanted == 0
-}
-
-fn within(most: MemoryAsk, ask: &ResourceAsk) -> bool {
-    match (most, ask.memory) {
-        (MemoryAsk::Default, _) | (_, MemoryAsk::Default) => true,
-        (MemoryAsk::PerNode(most), MemoryAsk::PerNode(mib)) => mib <= most,
-        (MemoryAsk::PerCpu(most), MemoryAsk::PerCpu(mib)) => mib <= most,
-        (MemoryAsk::PerNode(most), MemoryAsk::PerCpu(mib)) => {
-            mib.saturating_mul(u64::from(ask.cpus_of_task())) <= most
-        }
-        // How many CPUs it gets on a node is known only when it is placed.
-        (MemoryAsk::PerCpu(_), MemoryAsk::PerNode(_)) => true,
-    }
 }
 
 /// Nodes in at least one of the partitions.

@@ -95,8 +95,24 @@ fn start(draft: &mut Draft<'_>, planned: PlannedStart, shorter: Option<TimeLimit
     begin(draft, id, planned.alloc);
 }
 
+/// The minutes that a job has until its `--deadline`, the last one begun, where they are less than its limit: it is the deadline
+/// that ends it.
+fn limit_by_deadline(job: &Job, now: Timestamp) -> Option<TimeLimit> {
+    let left_s = job.spec.deadline?.unix_s().saturating_sub(now.unix_s());
+    let left_s = u64::try_from(left_s).unwrap_or(0);
+    let minutes = u32::try_from(left_s.div_ceil(60))
+        .unwrap_or(u32::MAX)
+        .max(1);
+    let limit = TimeLimit::Minutes(minutes);
+    (limit < job.time_limit).then_some(limit)
+}
+
 /// The job gets what was planned for it; all checks are passed.
 pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
+    let now = draft.now;
+    if let Some(limit) = draft.job(id).and_then(|job| limit_by_deadline(job, now)) {
+        draft.change(id, JobChange::TimeLimit(limit));
+    }
     let Some(job) = draft.job(id) else {
         return;
     };

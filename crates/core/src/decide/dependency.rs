@@ -226,7 +226,18 @@ pub(super) fn split_decided_tasks(draft: &mut Draft<'_>, id: JobId) {
                 split_and_settle(draft, id, index);
             }
         }
+        // Tasks that were cancelled before they started have one record together.
+        if draft.job(target).is_some_and(Job::is_over)
+            && let (Some(own), Some(cancelled)) =
+                (draft.pending_indices(id), draft.pending_indices(target))
+        {
+            for index in own.intersection(&cancelled).iter() {
+                split_and_settle(draft, id, index);
+            }
+        }
     }
+    // Those that are left have no counterpart.
+    settle(draft, id, &Changed::All);
 }
 
 /// Whether the dependency of `job` on others leads back to it. Looks at no more than `most` jobs, and conditions.
@@ -399,9 +410,26 @@ fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> Outcome {
             }
             None => Outcome::Met,
         },
+        (Some(_), None) if has_undecided_counterparts(draft, job, term) => Outcome::Waits,
         (Some(_), None) => array_outcome(draft, *target, *kind, delay_s),
         (None, _) => record_outcome(draft.job(*target), *kind, delay_s, draft.now),
     }
+}
+
+/// Whether `job` is an array's record with tasks whose counterparts in an array that is over failed, as far as is known: each
+/// is to be looked at by itself, for which `split_decided_tasks` gives it a record.
+fn has_undecided_counterparts(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> bool {
+    let (Some(target), ArrayRole::Pending { indices }) = (correlated(term), &job.array) else {
+        return false;
+    };
+    if !(draft.counts(target)).is_some_and(|c| c.unfinished == 0 && c.failed > 0) {
+        return false;
+    }
+    let own = draft.pending_indices(job.id);
+    let own = own.as_ref().unwrap_or(indices);
+    let tasks = draft.task_records(target);
+    let in_record = draft.pending_indices(target).unwrap_or_default();
+    tasks.iter().any(|(index, _)| own.contains(*index)) || !own.intersection(&in_record).is_empty()
 }
 
 /// A condition on one record. A record that is gone, or never was, is no obstacle: so it is in Slurm.

@@ -4,7 +4,7 @@ use crate::policy::access;
 use crate::state::State;
 use muster_model::accounts::Qos;
 use muster_model::command::Identity;
-use muster_model::config::{EnforcePartLimits, PartitionConfig, PartitionState};
+use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_model::job::Reason;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
@@ -251,12 +251,30 @@ pub(super) fn memory_by_gpu(state: &State, partition: &PartitionConfig, ask: &Re
 }
 
 /// The most memory a job may ask for; `Default` is no limit.
-pub(super) fn max_memory(state: &State, partition: &PartitionConfig) -> MemoryAsk {
+pub(super) fn max_memory(
+    cluster: Option<&ClusterConfig>,
+    partition: &PartitionConfig,
+) -> MemoryAsk {
     match partition.max_memory {
-        MemoryAsk::Default => state
-            .config
-            .as_ref()
-            .map_or(MemoryAsk::Default, |c| c.max_memory),
+        MemoryAsk::Default => cluster.map_or(MemoryAsk::Default, |c| c.max_memory),
         memory @ (MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_)) => memory,
+    }
+}
+
+/// Whether a job of that memory is within what the partition allows.
+pub fn within_memory_limit(
+    cluster: Option<&ClusterConfig>,
+    partition: &PartitionConfig,
+    ask: &ResourceAsk,
+) -> bool {
+    match (max_memory(cluster, partition), ask.memory) {
+        (MemoryAsk::Default, _) | (_, MemoryAsk::Default) => true,
+        (MemoryAsk::PerNode(most), MemoryAsk::PerNode(mib)) => mib <= most,
+        (MemoryAsk::PerCpu(most), MemoryAsk::PerCpu(mib)) => mib <= most,
+        (MemoryAsk::PerNode(most), MemoryAsk::PerCpu(mib)) => {
+            mib.saturating_mul(u64::from(ask.cpus_of_task())) <= most
+        }
+        // How many CPUs it gets on a node is known only when it is placed.
+        (MemoryAsk::PerCpu(_), MemoryAsk::PerNode(_)) => true,
     }
 }

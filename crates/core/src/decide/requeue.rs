@@ -59,7 +59,8 @@ fn requeue_item(
             format!("job {id} is no batch job"),
         ));
     }
-    if !job.requeueable && !access::may(draft.state, identity, Request::RequeueAnyway) {
+    // Administrators first say that it may be: `scontrol update Requeue=1`.
+    if !job.requeueable {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,
             format!("job {id} was submitted with --no-requeue or the cluster has JobRequeue=0"),

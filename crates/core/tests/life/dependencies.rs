@@ -319,6 +319,48 @@ fn aftercorr_pairs_tasks() {
 }
 
 #[test]
+fn aftercorr_looks_at_each_task_of_an_array_that_is_over() {
+    let mut world = World::new();
+    let base = world.submit(JobSpec {
+        array: array(1, 4, None),
+        ..spec("a")
+    });
+    for (index, exit) in [(1, 0), (2, 1), (3, 0)] {
+        world.start(base, &[0]);
+        world.finish(world.task_id(base, index), exit);
+    }
+    world.cancel(1000, target(base));
+    let paired = JobSpec {
+        array: array(1, 5, None),
+        ..waits(Kind::AfterCorr, base)
+    };
+    let second = world.submit(paired);
+    let other = world.submit(JobSpec {
+        array: array(1, 5, None),
+        ..spec("b")
+    });
+    let dependency = Some(after(vec![on(Kind::AfterCorr, base)]));
+    let update = UserCommand::UpdateJob {
+        target: target(other),
+        update: Box::new(JobUpdate {
+            dependency,
+            ..JobUpdate::default()
+        }),
+    };
+    world.must(1000, update);
+    for array in [second, other] {
+        let of = |index| reason(&world, world.task_id(array, index));
+        let never = Reason::DependencyNeverSatisfied;
+        assert_eq!(
+            [of(1), of(2), of(3), of(4), reason(&world, array)],
+            [Reason::None, never, Reason::None, never, Reason::None],
+            "2 failed, 4 was cancelled, 5 has no counterpart"
+        );
+    }
+    world.check_replay();
+}
+
+#[test]
 fn a_task_of_its_own_without_a_counterpart_waits_for_the_array() {
     let mut world = World::new();
     let base = world.submit(JobSpec {

@@ -388,6 +388,7 @@ fn deadlines_end_what_cannot_make_it() {
         ..spec("j")
     });
     world.start(endless, &[0]);
+    assert_eq!(world.job(endless).time_limit, TimeLimit::Minutes(5));
     world.pass(180);
     assert_eq!(
         world.job(waits).state,

@@ -82,9 +82,6 @@ fn denied(w: &World, uid: u32, request: Request, command: UserCommand) -> bool {
     let decision = decide(&w.state, &Command::User(user(uid), command), w.now);
     let by_right = |code: RefusalCode| match request {
         // Slurm has other words for these.
-        Request::RequeueAnyway => {
-            code == RefusalCode::NotRequeuable || code == RefusalCode::AccessDenied
-        }
         Request::TopAnyway => {
             code == RefusalCode::JobNotRunning || code == RefusalCode::AccessDenied
         }
@@ -151,13 +148,8 @@ fn parts_with_a_right_of_their_own() {
         user: false,
     };
     w.must(OPERATOR, hold);
-    let once = w.submit(JobSpec {
-        requeue: Some(false),
-        ..of_owner()
-    });
-    assert!(w.start(once, &[1]));
     let mut seen = BTreeSet::new();
-    for (request, command) in parts(waits, held, once) {
+    for (request, command) in parts(waits, held) {
         for (uid, may) in CALLERS.into_iter().zip(allowed(request.least())) {
             // The job is its owner's already, whoever says so.
             if request == Request::SubmitForOther && uid == OWNER {

@@ -1,7 +1,7 @@
 //! What is accepted, refused and filled in.
 
-use crate::world::{World, array, config, spec, target, user};
-use muster_core::decide::prospective_job;
+use crate::world::{World, after, array, config, on, spec, target, user};
+use muster_core::decide::{check_immediate, prospective_job};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_model::cpuset::CpuSet;
@@ -10,7 +10,8 @@ use muster_model::limits::{PRIORITY_TOP, PURGE_MAX};
 use muster_model::node::GresConfig;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{
-    ArraySpec, DeviceAsk, DeviceBinding, GresAsk, JobSpec, MemoryAsk, Owner, ResourceAsk,
+    ArraySpec, DependencyKind, DeviceAsk, DeviceBinding, GresAsk, JobSpec, MemoryAsk, Owner,
+    ResourceAsk,
 };
 use muster_model::time::TimeLimit;
 
@@ -309,6 +310,78 @@ fn too_many_nodes_or_cpus_wait_unless_limits_are_enforced() {
 }
 
 #[test]
+fn memory_over_a_partitions_limit_waits_unless_limits_are_enforced() {
+    let asks = |partitions: &[&str]| JobSpec {
+        partitions: partitions.iter().map(|p| (*p).to_owned()).collect(),
+        ..asking(|ask| ask.memory = MemoryAsk::PerNode(200))
+    };
+    for (enforce, small, both) in [
+        (EnforcePartLimits::No, true, true),
+        (EnforcePartLimits::Any, false, true),
+        (EnforcePartLimits::All, false, false),
+    ] {
+        let mut config = ClusterConfig {
+            enforce_part_limits: enforce,
+            ..config()
+        };
+        let short = config.partitions.iter_mut().find(|p| p.name == "short");
+        short.expect("it is there").max_memory = MemoryAsk::PerNode(100);
+        let mut world = World::with(config);
+        for (partitions, taken) in [(&["short"][..], small), (&["short", "batch"], both)] {
+            let answer = world.try_submit(1000, asks(partitions));
+            let wanted = match taken {
+                true => None,
+                false => Some(RefusalCode::InvalidMemory),
+            };
+            assert_eq!(
+                answer.err().map(|why| why.code),
+                wanted,
+                "{enforce:?} {partitions:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_to_start_at_once_must_not_wait_for_anything() {
+    let mut world = World::new();
+    let other = world.submit(spec("other"));
+    let at_once = || JobSpec {
+        immediate_s: Some(1),
+        ..spec("j")
+    };
+    let cases = [
+        (true, at_once()),
+        (
+            false,
+            JobSpec {
+                hold: true,
+                ..at_once()
+            },
+        ),
+        (
+            false,
+            JobSpec {
+                begin: Some(world.now.plus_s(60)),
+                ..at_once()
+            },
+        ),
+        (
+            false,
+            JobSpec {
+                dependency: after(vec![on(DependencyKind::AfterAny, other)]),
+                ..at_once()
+            },
+        ),
+    ];
+    for (may, spec) in cases {
+        let job = prospective_job(&world.state, &user(1000), &spec, world.now).expect("it is fine");
+        let refusal = check_immediate(&job).err().map(|why| why.code);
+        assert_eq!(refusal, (!may).then_some(RefusalCode::InvalidDependency));
+    }
+}
+
+#[test]
 fn partitions_choose_who_may_use_them() {
     use RefusalCode as R;
     type Change = fn(&mut PartitionConfig);
@@ -445,6 +518,7 @@ fn nodes_named_count_and_gres_must_exist() {
 #[test]
 fn memory_has_a_most() {
     let mut config = config();
+    config.enforce_part_limits = EnforcePartLimits::Any;
     config.partitions[0].max_memory = MemoryAsk::PerNode(100);
     let mut world = World::with(config);
     world.submit(asking(|a| a.memory = MemoryAsk::PerNode(100)));

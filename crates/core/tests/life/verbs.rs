@@ -444,6 +444,8 @@ fn requeue_is_for_batch_jobs_that_allow_it() {
         world.refused(1000, requeue(never)),
         RefusalCode::NotRequeuable
     );
+    // Nor do administrators; whoever may, allows it first.
+    assert_eq!(world.refused(0, requeue(never)), RefusalCode::NotRequeuable);
     world.must(1000, update(never, |u| u.requeue = Some(true)));
     world.must(1000, requeue(never));
 }

@@ -51,6 +51,10 @@ impl Writer {
     ) -> Result<Reply, Refusal> {
         let state = self.engine.state();
         let jobs = muster_core::decide::prospective_het_jobs(state, identity, specs, now)?;
+        if specs.iter().any(|spec| spec.immediate_s.is_some()) {
+            jobs.iter()
+                .try_for_each(muster_core::decide::check_immediate)?;
+        }
         let specs: Vec<JobSpec> = jobs.iter().map(|job| (*job.spec).clone()).collect();
         let scheduler = self.engine.scheduler();
         let (at, allocs) = scheduler.would_start_together(state, &specs, now)?;

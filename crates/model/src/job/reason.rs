@@ -343,6 +343,9 @@ pub enum Reason {
     /// QOS are enforced, and the job's is gone or not allowed any more.
     #[n(296)]
     InvalidQOS,
+    /// Its memory is over the partition's `MaxMemPerNode` or `MaxMemPerCPU`.
+    #[n(297)]
+    MaxMemPerLimit,
 }
 
 impl Reason {
@@ -475,6 +478,7 @@ impl Reason {
             Reason::MaxGRESRunMinsPerAccount => "MaxGRESRunMinsPerAccount",
             Reason::InvalidAccount => "InvalidAccount",
             Reason::InvalidQOS => "InvalidQOS",
+            Reason::MaxMemPerLimit => "MaxMemPerLimit",
         }
     }
 }

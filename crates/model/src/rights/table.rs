@@ -137,8 +137,6 @@ requests! {
     UpdatePaths = Part, OwnerAlone, "StdIn=, StdOut=, StdErr=, WorkDir=";
     /// Holds a job so that its owner cannot release it; releases such a job.
     HoldAsAdmin = Part, Operator, "scontrol hold and release, as administrator";
-    /// Runs a job again that was submitted with --no-requeue.
-    RequeueAnyway = Part, Operator, "scontrol requeue of a job with --no-requeue";
     /// Puts a job before others of its owner where SchedulerParameters lacks enable_user_top.
     TopAnyway = Part, Operator, "scontrol top without enable_user_top";
     /// Uses a partition with RootOnly=YES.

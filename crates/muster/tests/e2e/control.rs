@@ -67,6 +67,25 @@ fn signals_reach_the_shell_or_the_steps() {
     c.until_prints("squeue -h", "");
 }
 
+/// It is not lost where the job has not started when it is sent, and told where the job does not start.
+#[test]
+fn a_signal_waits_for_a_job_that_is_about_to_start() {
+    let c = Cluster::start(1, 2);
+    let held =
+        c.sbatch("-H -o /dev/null --wrap 'trap \"exit 0\" USR1; while :; do sleep 0.05; done'");
+    let script = format!("scancel -v -b -s USR1 {held} 2>scancel.err");
+    let mut sends = c.command(&script).spawn().expect("a shell starts");
+    c.until("it waits", || {
+        c.read_if_there("scancel.err").contains("retrying")
+    });
+    c.ok(&format!("scontrol release {held}"));
+    // The shell may get it before its trap is set, and ends by it then.
+    c.until("the job has it", || {
+        matches!(c.state(held).as_str(), "COMPLETED" | "FAILED")
+    });
+    assert!(sends.wait().expect("it is a child").success());
+}
+
 #[test]
 fn a_job_can_requeue_itself() {
     let c = Cluster::start(1, 2);

@@ -164,6 +164,21 @@ fn choice_of_nodes() {
         ..StepSpec::default()
     };
     assert_eq!(idle(&a, &exclude), "n3:0/4");
+    let both = StepSpec {
+        exclude: Some("n3".to_owned()),
+        ..on("n3", 1)
+    };
+    assert_eq!(idle(&a, &both), "NodeConfigUnavailable");
+    assert_eq!(
+        idle(
+            &a,
+            &StepSpec {
+                min_nodes: Some(3),
+                ..on("n3", 3)
+            }
+        ),
+        "n1:0/4 n2:1/4 n3:2/4"
+    );
     let per_node = StepSpec {
         ntasks_per_node: Some(2),
         min_nodes: Some(2),

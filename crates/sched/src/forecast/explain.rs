@@ -13,7 +13,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{Job, JobState, Phase, Reason};
 use muster_model::node::{Node, NodeLink};
-use muster_model::spec::{DependencyKind, DependencyTerm, Sharing};
+use muster_model::spec::{DependencyKind, DependencyTerm, MemoryAsk, Sharing};
 use muster_model::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,6 +154,19 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
                 (least, None) => format!("at least {}", nodes(least)),
                 (1, Some(most)) => format!("at most {}", nodes(most)),
                 (least, Some(most)) => format!("{least} to {}", nodes(most)),
+            }
+        }),
+        Reason::MaxMemPerLimit => limits_of(state, job, |p| {
+            match (p.max_memory, state.config.as_ref().map(|c| c.max_memory)) {
+                (MemoryAsk::PerNode(mib), _)
+                | (MemoryAsk::Default, Some(MemoryAsk::PerNode(mib))) => {
+                    format!("at most {mib} MiB on a node")
+                }
+                (MemoryAsk::PerCpu(mib), _)
+                | (MemoryAsk::Default, Some(MemoryAsk::PerCpu(mib))) => {
+                    format!("at most {mib} MiB for each CPU")
+                }
+                (MemoryAsk::Default, Some(MemoryAsk::Default) | None) => "any memory".into(),
             }
         }),
         Reason::PartitionTimeLimit => limits_of(state, job, |p| match p.max_time {

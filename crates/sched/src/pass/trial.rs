@@ -214,6 +214,10 @@ fn refusal_for(reason: Reason, partition: &str, limit: TimeLimit) -> Refusal {
             RefusalCode::InvalidTimeLimit,
             format!("{limit:?} is more than MaxTime of partition {partition}"),
         ),
+        Reason::MaxMemPerLimit => Refusal::new(
+            RefusalCode::InvalidMemory,
+            format!("more memory than MaxMemPerNode or MaxMemPerCPU of partition {partition}"),
+        ),
         Reason::PartitionNodeLimit => Refusal::new(
             RefusalCode::InvalidNodeCount,
             format!("outside MinNodes and MaxNodes of partition {partition}"),

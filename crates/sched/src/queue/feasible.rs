@@ -4,6 +4,7 @@ use crate::demand::Demand;
 use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::place::choose;
 use crate::place::node_source::EmptyNodes;
+use muster_core::decide::within_memory_limit;
 use muster_model::config::PartitionState;
 use muster_model::job::Reason;
 use muster_model::spec::{JobSpec, ResourceAsk};
@@ -62,6 +63,9 @@ pub(crate) fn feasible(
     }
     if limit > part.config.max_time {
         return Err(Reason::PartitionTimeLimit);
+    }
+    if !within_memory_limit(fleet.config.as_deref(), &part.config, ask) {
+        return Err(Reason::MaxMemPerLimit);
     }
     let demand = Demand::new(ask, limit, fleet, part, user)?;
     if part

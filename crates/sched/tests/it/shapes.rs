@@ -287,6 +287,7 @@ fn reasons_of_what_can_never_run() {
     let mut small = partition("small", &config.nodes[..2]);
     small.max_time = TimeLimit::Minutes(10);
     small.max_nodes = Some(1);
+    small.max_memory = MemoryAsk::PerNode(500);
     let mut down = partition("down", &config.nodes);
     down.state = PartitionState::Down;
     let mut inactive = partition("inactive", &config.nodes);
@@ -297,6 +298,11 @@ fn reasons_of_what_can_never_run() {
     assert_eq!(
         reason_of(&mut world, to("small", job(1, 11))),
         Reason::PartitionTimeLimit
+    );
+    let large = with(job(1, 5), |s| s.ask.memory = MemoryAsk::PerNode(501));
+    assert_eq!(
+        reason_of(&mut world, to("small", large)),
+        Reason::MaxMemPerLimit
     );
     assert_eq!(
         reason_of(&mut world, to("small", wide(2, 2, 5))),

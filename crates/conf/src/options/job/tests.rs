@@ -292,6 +292,7 @@ fn complaints_are_slurms() {
             other => panic!("{line}: {other:?}"),
         }
     }
+    assert_eq!(try_build("--array=").unwrap().spec.array, None);
     match try_build("--array=5-1").map(|b| b.spec) {
         Err(BuildError::Refused(r)) => assert_eq!(r.code, RefusalCode::InvalidArray),
         other => panic!("{other:?}"),

@@ -317,7 +317,7 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
 }
 
 /// A request with each part that has a right of its own. Parts of submissions are of the caller's own job.
-pub(super) fn parts(waits: JobId, held: JobId, once: JobId) -> Vec<(Request, UserCommand)> {
+pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(Request, UserCommand)> {
     let with = |change: JobUpdate| update(waits, change);
     let shown = vec![("admin-comment".to_owned(), "x".to_owned())];
     let other = Owner {
@@ -422,15 +422,6 @@ pub(super) fn parts(waits: JobId, held: JobId, once: JobId) -> Vec<(Request, Use
             Request::HoldAsAdmin,
             UserCommand::Release {
                 target: target(held),
-            },
-        ),
-        (
-            Request::RequeueAnyway,
-            UserCommand::Requeue {
-                target: target(once),
-                hold: false,
-                special_exit: false,
-                incomplete: false,
             },
         ),
         (
