@@ -8,6 +8,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::accounts::Transaction;
 use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::cron::Crontab;
 use muster_model::het::HetPart;
 use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
@@ -334,6 +335,19 @@ pub enum Event {
         #[n(1)]
         at: Timestamp,
     },
+    /// A user's crontab was made, changed or removed, or an entry was taken out of use.
+    #[n(400)]
+    CrontabSet {
+        /// Whose.
+        #[n(0)]
+        uid: u32,
+        /// What it is now; absent: there is none.
+        #[n(1)]
+        crontab: Option<Box<Crontab>>,
+        /// When.
+        #[n(2)]
+        at: Timestamp,
+    },
 }
 
 impl Event {
@@ -364,6 +378,7 @@ impl Event {
             Event::ReservationSet { .. } => "ReservationSet",
             Event::ReservationStarted { .. } => "ReservationStarted",
             Event::ReservationGone { .. } => "ReservationGone",
+            Event::CrontabSet { .. } => "CrontabSet",
         }
     }
 
@@ -393,7 +408,8 @@ impl Event {
             | Event::PrioritiesCalculated { .. }
             | Event::ReservationSet { .. }
             | Event::ReservationStarted { .. }
-            | Event::ReservationGone { .. } => &[],
+            | Event::ReservationGone { .. }
+            | Event::CrontabSet { .. } => &[],
         }
     }
 

@@ -2,8 +2,8 @@
 
 use minicbor::bytes::ByteVec;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobTarget, JobUpdate, NodeUpdate, QosAsk,
-    ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
+    AccountsAsk, AccountsEdit, ClusterAsk, CrontabAsk, JobSelection, JobTarget, JobUpdate,
+    NodeUpdate, QosAsk, ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
 };
 use muster_model::environment::Environment;
 use muster_model::ids::{BlobId, JobId, StepNo};
@@ -80,13 +80,13 @@ kinds!(
     COMMANDS, command_name, UserCommand:
     Submit SubmitHet Cancel Signal Hold Release Requeue Suspend Resume UpdateJob UpdateNodes UpdatePartition EndAllocation
     Reconfigure Top CreatePartition Reboot CancelReboot DeletePartition CreateReservation UpdateReservation EditAccounts
-    DeleteReservation UpdateStep Notify
+    DeleteReservation UpdateStep Notify SetCrontab
 );
 kinds!(
     /// Kinds of queries.
     QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
-    Differences Accounts Priorities Licenses Listing Why
+    Differences Accounts Priorities Licenses Listing Why Crontab
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -477,6 +477,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Anyone, Query::Licenses),
         (Anyone, Query::Listing(filter())),
         (Anyone, Query::Why(ids.pending)),
+        (Anyone, Query::Crontab { uid: None }),
     ]
 }
 
@@ -509,6 +510,12 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
             blobs: blobs(script, &[]),
             test_only,
         },
+        UserCommand::SetCrontab(Box::new(CrontabAsk {
+            owner: Owner::default(),
+            text: Some("@yearly true\n".to_owned()),
+            jobs: vec![spec()],
+            blobs: blobs(script, &[]),
+        })),
     ];
     let mut all: Vec<Sample> = Vec::new();
     all.extend(submissions.into_iter().map(command(Rights::Anyone)));

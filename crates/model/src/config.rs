@@ -2,6 +2,7 @@
 //! decides what was decided then.
 
 use crate::binding::BindDefault;
+use crate::cron::CrontabConfig;
 use crate::limits::{
     SCRIPT_BYTES_DEFAULT, SCRIPT_BYTES_MAX, SUBMIT_LINE_BYTES_DEFAULT, SUBMIT_LINE_BYTES_MAX,
 };
@@ -138,6 +139,10 @@ pub struct ClusterConfig {
     #[n(35)]
     #[cbor(default)]
     pub private: PrivateData,
+    /// Crontabs of users.
+    #[n(36)]
+    #[cbor(default)]
+    pub crontabs: CrontabConfig,
 }
 
 impl Default for ClusterConfig {
@@ -180,6 +185,7 @@ impl Default for ClusterConfig {
             spec_by_job: false,
             job_defaults: JobDefaults::default(),
             private: PrivateData::default(),
+            crontabs: CrontabConfig::default(),
         }
     }
 }

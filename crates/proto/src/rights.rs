@@ -45,6 +45,7 @@ impl From<&Query> for Request {
             Query::Licenses => Request::Licenses,
             Query::Listing(_) => Request::Listing,
             Query::Why(_) => Request::Why,
+            Query::Crontab { .. } => Request::Crontab,
         }
     }
 }

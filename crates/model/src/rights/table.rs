@@ -88,6 +88,8 @@ requests! {
     Top = Command, Manager, "scontrol top";
     /// Writes a line for a job.
     Notify = Command, Owner, "scontrol notify";
+    /// Replaces or removes a crontab.
+    SetCrontab = Command, Anyone, "scrontab";
     /// Says that an allocation's holder is done.
     EndAllocation = Command, Owner, "end of salloc and srun";
     /// Changes nodes: state, reason, weight, features, power.
@@ -113,6 +115,8 @@ requests! {
 
     /// Submits for another user; only root does so for root.
     SubmitForOther = Part, SlurmUser, "--uid, --gid";
+    /// Replaces or removes the crontab of another user.
+    SetCrontabOfOther = Part, SlurmUser, "scrontab -u USER";
     /// Asks for a nice value below 0.
     NegativeNice = Part, Operator, "--nice below 0";
     /// Sets a priority that is worked out otherwise, or one above the usual.
@@ -215,6 +219,10 @@ requests! {
     Priorities = Query, Anyone, "sprio";
     /// Licenses.
     Licenses = Query, Anyone, "scontrol show licenses";
+    /// The caller's crontab.
+    Crontab = Query, Anyone, "scrontab -l, -e";
+    /// The crontab of another user.
+    CrontabOfOther = Query, Operator, "scrontab -u USER -l";
     /// Why a job waits (PrivateData=jobs).
     Why = Query, Anyone, "muster why";
 
@@ -273,6 +281,7 @@ impl From<&UserCommand> for Request {
             UserCommand::UpdateStep { .. } => Request::UpdateStep,
             UserCommand::Top { .. } => Request::Top,
             UserCommand::Notify { .. } => Request::Notify,
+            UserCommand::SetCrontab(_) => Request::SetCrontab,
             UserCommand::EndAllocation { .. } => Request::EndAllocation,
             UserCommand::UpdateNodes { .. } => Request::UpdateNodes,
             UserCommand::UpdatePartition { .. } => Request::UpdatePartition,

@@ -39,6 +39,7 @@ mod reservations;
 mod rights;
 mod running;
 mod sbcast;
+mod scrontab;
 mod shutdown;
 mod site;
 mod slurm_user;
