@@ -8,8 +8,8 @@ use crate::sacct::fields as sacct_fields;
 use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
 use crate::{
-    sacct, sacctmgr, sbcast, scrontab, sdiag, seff, sgather, sinfo, sprio, squeue, sreport, sshare,
-    sstat, why,
+    sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo, sprio, squeue,
+    sreport, sshare, sstat, why,
 };
 use muster_conf::options::{self as submission, Command as Submission};
 
@@ -114,6 +114,7 @@ pub fn commands() -> Vec<Command> {
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
     let others = [
+        &sattach::SPEC,
         &sbcast::SPEC,
         &scrontab::SPEC,
         &sgather::SPEC,

@@ -11,6 +11,7 @@ pub mod process;
 mod sacct;
 mod sacctmgr;
 mod salloc;
+mod sattach;
 mod say;
 mod sbatch;
 mod sbcast;
@@ -41,10 +42,11 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 18] = [
+const COMMANDS: [(&str, Main); 19] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
+    ("sattach", sattach::main),
     ("sbcast", sbcast::main),
     ("sgather", sgather::main),
     ("scancel", scancel::main),

@@ -8,10 +8,10 @@ mod input;
 mod linked;
 mod multi_prog;
 mod output;
-mod peer;
+pub(crate) mod peer;
 mod request;
 mod stdio_passing;
-mod terminal;
+pub(crate) mod terminal;
 
 use crate::connect::{Client, ConnectError, TOKEN_VARIABLE, own_token, unexpected};
 use crate::process;

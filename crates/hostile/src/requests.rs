@@ -96,7 +96,7 @@ kinds!(
 kinds!(
     /// Kinds of requests to an agent.
     AGENT_REQUESTS, agent_name, AgentRequest:
-    Create StartStep StepNodeEnded FindStep SignalStep Inspect Measure TakeStepNumber ServeNode Greeting
+    Create StartStep StepNodeEnded FindStep SignalStep Inspect Measure LocateStep TakeStepNumber ServeNode Greeting
 );
 
 fn name_of(body: &RequestBody) -> &'static str {
@@ -647,6 +647,10 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
     let requests = [
         AgentRequest::Inspect { job },
         AgentRequest::Measure { job },
+        AgentRequest::LocateStep {
+            job,
+            step: StepNo(0),
+        },
         AgentRequest::TakeStepNumber {
             job,
             key: Some(key()),

@@ -261,6 +261,8 @@ requests! {
     Inspect = Agent, NodeOwner, "scontrol listpids";
     /// Measures the steps of a job.
     Measure = Agent, NodeOwner, "sstat";
+    /// Asks where the tasks of a step run, and for the key to their streams.
+    LocateStep = Agent, NodeOwner, "sattach";
     /// Takes the number of a step of a heterogeneous job.
     TakeStepNumber = Agent, NodeOwnerOrKey, "srun of a heterogeneous job";
 }

@@ -38,6 +38,7 @@ mod refusals;
 mod reservations;
 mod rights;
 mod running;
+mod sattach;
 mod sbcast;
 mod scrontab;
 mod shutdown;
