@@ -276,6 +276,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
+        | Event::CrontabSet { .. }
         | Event::PrioritiesCalculated { .. } => Vec::new(),
     }
 }

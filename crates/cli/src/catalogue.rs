@@ -8,7 +8,8 @@ use crate::sacct::fields as sacct_fields;
 use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
 use crate::{
-    sacct, sacctmgr, sbcast, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat, why,
+    sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo, sprio, squeue,
+    sreport, sshare, sstat, why,
 };
 use muster_conf::options::{self as submission, Command as Submission};
 
@@ -113,7 +114,10 @@ pub fn commands() -> Vec<Command> {
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
     let others = [
+        &sattach::SPEC,
         &sbcast::SPEC,
+        &scrontab::SPEC,
+        &sgather::SPEC,
         &seff::SPEC,
         &sprio::SPRIO,
         &sreport::SPEC,

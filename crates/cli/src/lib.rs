@@ -5,18 +5,22 @@ pub mod catalogue;
 pub mod connect;
 mod listing;
 pub mod options;
+mod own_step;
 mod people;
 pub mod process;
 mod sacct;
 mod sacctmgr;
 mod salloc;
+mod sattach;
 mod say;
 mod sbatch;
 mod sbcast;
 mod scancel;
 mod scontrol;
+mod scrontab;
 mod sdiag;
 mod seff;
+mod sgather;
 mod sinfo;
 mod sprio;
 mod squeue;
@@ -38,13 +42,16 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 16] = [
+const COMMANDS: [(&str, Main); 19] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
+    ("sattach", sattach::main),
     ("sbcast", sbcast::main),
+    ("sgather", sgather::main),
     ("scancel", scancel::main),
     ("scontrol", scontrol::main),
+    ("scrontab", scrontab::main),
     ("squeue", |args| listing::report(squeue::run(args))),
     ("sinfo", |args| listing::report(sinfo::run(args))),
     ("sacct", |args| listing::report(sacct::run(args))),

@@ -7,19 +7,17 @@ use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::print;
 use crate::options::{Opt, Spec, env, flag, opt};
+use crate::own_step;
 use crate::say::{self, Say};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_proto::client::{AllocationInfo, Query, Response};
 use nix::errno::Errno;
 use receive::Order;
-use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 
 /// sbcast.
 pub(crate) static SPEC: Spec = Spec {
@@ -198,8 +196,35 @@ fn description(error: &std::io::Error) -> String {
     }
 }
 
+/// Copies a program to all nodes of a job, in the place of another if there is one.
+///
+/// # Errors
+/// The exit code, after why was said.
+pub(crate) fn copy_program(
+    source: &str,
+    dest: &str,
+    info: &AllocationInfo,
+    say: Say,
+) -> Result<(), ExitCode> {
+    let options = Options {
+        force: true,
+        ..Options::default()
+    };
+    let (file, order) = open(source, dest, &options).map_err(|text| {
+        say.error(&text);
+        say.failed()
+    })?;
+    match send(file, &order, info, say)? {
+        ExitCode::SUCCESS => Ok(()),
+        _ => {
+            say.error(&format!("the program could not be copied to {dest}"));
+            Err(say.failed())
+        }
+    }
+}
+
 /// The nodes of the job, which must run.
-fn allocation(job: &str) -> Result<Box<AllocationInfo>, String> {
+pub(crate) fn allocation(job: &str) -> Result<Box<AllocationInfo>, String> {
     let failed = |why: &str| {
         let shown = match job.starts_with(|c: char| c.is_ascii_digit()) {
             true => job,
@@ -237,45 +262,18 @@ fn send(file: File, order: &Order, info: &AllocationInfo, say: Say) -> Result<Ex
         say.error(&format!("cannot run srun, which sends the file: {e}"));
         ExitCode::from(NOT_SENT)
     };
-    let program = std::env::current_exe().map_err(failed)?;
-    let count = names.len().to_string();
-    let mut command = Command::new(&program);
-    if has_own_name(&program) {
-        command.arg0("srun");
-    } else {
-        command.arg("srun");
-    }
+    let mut command = own_step::command(info.job.id, SPEC.name, &names).map_err(failed)?;
     command
-        .arg(format!("--jobid={}", info.job.id))
-        .args([
-            "-Q",
-            "--overlap",
-            "--ntasks-per-node=1",
-            "-c1",
-            "--mpi=none",
-        ])
-        .args([
-            "--cpu-bind=none",
-            "--kill-on-bad-exit=0",
-            "--job-name=sbcast",
-        ])
-        .args(["-N", &count, "-n", &count])
-        .args(task_program(&program))
         .arg(RECEIVE)
         .args(order.words())
         .stdin(Stdio::from(file))
         .stderr(Stdio::piped());
-    for name in std::env::vars_os().map(|(name, _)| name) {
-        if shapes_steps(&name) {
-            command.env_remove(name);
-        }
-    }
     let mut child = command.spawn().map_err(failed)?;
     if let Some(errors) = child.stderr.take() {
         // Names of files in it need not be UTF-8.
         for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line);
-            if !is_of_task_exit(&line) {
+            if !own_step::is_of_task_exit(&line) {
                 say::stderr(&format!("{line}\n"));
             }
         }
@@ -283,40 +281,6 @@ fn send(file: File, order: &Order, info: &AllocationInfo, say: Say) -> Result<Ex
     let status = child.wait().map_err(failed)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(NOT_SENT)))
-}
-
-/// Whether the program is a link of the name of this command; another needs a first argument that names the command.
-fn has_own_name(program: &Path) -> bool {
-    program.file_name().is_some_and(|name| name == SPEC.name)
-}
-
-/// What starts sbcast on a node, where programs are installed as they are here.
-fn task_program(program: &Path) -> Vec<&OsStr> {
-    match has_own_name(program) {
-        true => vec![program.as_os_str()],
-        false => vec![program.as_os_str(), OsStr::new(SPEC.name)],
-    }
-}
-
-/// Variables by which srun finds the job and the controller, and proves who asks.
-const LEADS_TO_CONTROLLER: [&str; 4] = [
-    "SLURM_CONF",
-    "SLURM_CONF_SERVER",
-    "SLURM_JOB_ID",
-    "SLURM_SACK_SOCKET",
-];
-
-/// Whether srun would take an option from this variable of the job: the step has a task on each node, whatever the job's
-/// own steps have.
-fn shapes_steps(name: &OsString) -> bool {
-    let name = name.to_string_lossy();
-    let is_slurms = name.starts_with("SLURM_") || name.starts_with("SRUN_");
-    is_slurms && !LEADS_TO_CONTROLLER.contains(&&*name)
-}
-
-/// What srun says of a task that has ended with an error, which the task has explained itself.
-fn is_of_task_exit(line: &str) -> bool {
-    line.starts_with("srun: error: ") && line.contains("Exited with exit code ")
 }
 
 #[cfg(test)]
@@ -329,24 +293,6 @@ mod tests {
             let expected = format!("Slurm job {shown} lookup error: Invalid job id specified");
             assert_eq!(allocation(text).unwrap_err(), expected);
         }
-    }
-
-    #[test]
-    fn variables_of_the_job_do_not_shape_the_step() {
-        for name in ["SLURM_NTASKS", "SLURM_CPU_BIND", "SRUN_CPUS_PER_TASK"] {
-            assert!(shapes_steps(&name.into()), "{name}");
-        }
-        for name in ["SLURM_CONF", "SLURM_SACK_SOCKET", "PATH", "MUSTER_NODE"] {
-            assert!(!shapes_steps(&name.into()), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_link_of_this_name_needs_no_word_that_names_it() {
-        let link = Path::new("/usr/bin/sbcast");
-        assert_eq!(task_program(link), ["/usr/bin/sbcast"]);
-        let whole = Path::new("/usr/bin/muster");
-        assert_eq!(task_program(whole), ["/usr/bin/muster", "sbcast"]);
     }
 
     #[test]

@@ -50,9 +50,11 @@ static OPTIONS: &[Opt] = &[
     )
     .short('M'),
     also("clusters", "cluster", Arg::Required),
-    flag("cron", "jobs of scrontab")
-        .short('c')
-        .refused("there are no scrontab jobs here"),
+    flag(
+        "cron",
+        "jobs of crontabs, too (ScronParameters=explicit_scancel)",
+    )
+    .short('c'),
     flag("ctld", "send the request through the controller").stored("it always goes there"),
     flag(
         "full",
@@ -211,6 +213,7 @@ fn apply(
         }
         "full" => request.full = true,
         "interactive" => request.interactive = true,
+        "cron" => filter.cron = true,
         "me" => filter.uid = Some(nix::unistd::getuid().as_raw()),
         "name" => filter.name = Some(value),
         "nodelist" => {

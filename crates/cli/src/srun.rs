@@ -1,16 +1,17 @@
 //! srun: a program, many times, on the nodes of an allocation: of the one that srun is called in, or of one that it
 //! asks for first.
 
+mod bcast;
 mod executor;
 mod het;
 mod input;
 mod linked;
 mod multi_prog;
 mod output;
-mod peer;
+pub(crate) mod peer;
 mod request;
 mod stdio_passing;
-mod terminal;
+pub(crate) mod terminal;
 
 use crate::connect::{Client, ConnectError, TOKEN_VARIABLE, own_token, unexpected};
 use crate::process;
@@ -70,6 +71,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
             request::read_hostfile(&mut line.chosen, path).map_err(|e| say.option_error(&e))?;
         }
         check_mpi(&line.chosen).map_err(|e| say.option_error(&e))?;
+        bcast::check(line).map_err(|e| say.option_error(&e))?;
     }
     if lines.last().is_none_or(|line| line.words.is_empty()) {
         return Err(say.fatal("No command given to execute."));
@@ -79,7 +81,11 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         args,
         kill_wait_s: site.map_or(endpoint::KILL_WAIT_S, |site: Endpoint| site.kill_wait_s),
     };
-    match (job, het::groups(&lines).map_err(|e| say.option_error(&e))?) {
+    let groups = het::groups(&lines).map_err(|e| say.option_error(&e))?;
+    if (lines.len() > 1 || groups.is_some()) && lines.iter().any(|line| line.chosen.has("bcast")) {
+        return Err(say.fatal("--bcast is not supported in heterogeneous jobs; use sbcast"));
+    }
+    match (job, groups) {
         (Some(job), Some(groups)) => het::inside(lines, &groups, job, call),
         (Some(job), None) => inside(&mut lines[0], job, call),
         (None, _) if lines.len() > 1 => het::outside(lines, call),
@@ -187,6 +193,7 @@ fn inside(line: &mut Line, job: JobId, call: Call<'_>) -> Result<ExitCode, ExitC
     let (mut spec, streams) = made;
     spec.job = job;
     spec.resizes = own_resizes();
+    bcast::copy(line, &mut spec, None)?;
     let can_pass_stdio = stdio_passing::can_pass_stdio(&line.chosen, &spec, &streams);
     let config = config(line, call, streams, spec.kill_on_bad_exit)?;
     let part = StepPart {
@@ -222,6 +229,7 @@ fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
     let holder = Holder::obtain(line, vec![spec], PREFIX).map_err(|NotGranted(code)| code)?;
     request::fill_allocation(&mut step, &holder, &ask);
     let info = holder.info.as_ref();
+    bcast::copy(line, &mut step, info.map(|info| &**info))?;
     let address = info.and_then(|info| info.addresses.first().cloned());
     let part = StepPart {
         spec: Box::new(step),

@@ -11,6 +11,7 @@ use crate::value::TimeLimit;
 use muster_model::binding::BindDefault;
 use muster_model::config::{self as core, ClusterConfig, PREDICT_RUN_TIMES, PartitionConfig};
 use muster_model::cpuset::CpuSet;
+use muster_model::cron::CrontabConfig;
 use muster_model::node::{NodeConfig, last_cpus};
 use muster_model::private_data::PrivateData;
 use muster_model::spec::MemoryAsk;
@@ -88,6 +89,17 @@ impl Config {
                 .text("PrivateData")
                 .map_or_else(PrivateData::default, PrivateData::parse),
             max_node_count: self.limits.max_node_count,
+            crontabs: self.crontab_config(),
+        }
+    }
+
+    /// `ScronParameters`; whose zone it is, the controller knows.
+    fn crontab_config(&self) -> CrontabConfig {
+        let words = self.text("ScronParameters").unwrap_or("");
+        CrontabConfig {
+            enabled: has_word(words, "enable"),
+            explicit_cancel: has_word(words, "explicit_scancel"),
+            zone: String::new(),
         }
     }
 

@@ -20,6 +20,39 @@ pub fn local() -> TimeZone {
         .unwrap_or_else(TimeZone::system)
 }
 
+/// The rule of the zone as POSIX writes it, which tells all times to come: what `TZ` says, or what ends the file of the zone.
+pub fn rule() -> String {
+    let directory = std::env::var_os("TZDIR").map_or_else(|| PathBuf::from(ZONES), PathBuf::from);
+    let given = std::env::var_os("TZ").filter(|name| !name.is_empty());
+    let Some(name) = given else {
+        return fs::read("/etc/localtime")
+            .ok()
+            .and_then(|zone| footer(&zone))
+            .unwrap_or_else(utc);
+    };
+    let bytes = name.as_bytes();
+    let path = directory.join(OsStr::from_bytes(bytes.strip_prefix(b":").unwrap_or(bytes)));
+    let of_file = fs::read(path).ok().and_then(|zone| footer(&zone));
+    of_file
+        .or_else(|| is_rule(&name.to_string_lossy()))
+        .unwrap_or_else(utc)
+}
+
+fn utc() -> String {
+    "UTC0".to_owned()
+}
+
+/// The last line of a file of a zone (RFC 8536).
+fn footer(zone: &[u8]) -> Option<String> {
+    let body = zone.strip_suffix(b"\n")?;
+    let begin = body.iter().rposition(|byte| *byte == b'\n')? + 1;
+    is_rule(std::str::from_utf8(&body[begin..]).ok()?)
+}
+
+fn is_rule(text: &str) -> Option<String> {
+    TimeZone::posix(text).ok().map(|_| text.to_owned())
+}
+
 /// The zone in a file of the directory, or of the system where the name is a whole path.
 fn named(name: &OsStr, directory: &Path) -> Option<TimeZone> {
     let bytes = name.as_bytes();
@@ -64,6 +97,10 @@ mod tests {
             let offset = zone.to_offset(jiff::Timestamp::UNIX_EPOCH);
             assert_eq!(offset.seconds(), 9 * 3600, "{name}");
         }
+        assert_eq!(footer(&nine_hours_east()).as_deref(), Some("JST-9"));
+        assert!(footer(b"TZif\n\n").is_none());
+        assert_eq!(is_rule("CET-1CEST,M3.5.0,M10.5.0/3").unwrap().len(), 26);
+        assert!(is_rule("Europe/Berlin").is_none());
         for other in ["", "Asia", "Asia/Nowhere", "EST5EDT,M3.2.0,M11.1.0"] {
             assert!(named(OsStr::new(other), &directory).is_none(), "{other}");
         }

@@ -185,6 +185,10 @@ impl State {
             Event::ReservationGone { name, .. } => {
                 self.reservations.remove(name);
             }
+            Event::CrontabSet { uid, crontab, .. } => match crontab {
+                Some(crontab) => drop(self.crontabs.insert(*uid, (**crontab).clone())),
+                None => drop(self.crontabs.remove(uid)),
+            },
         }
     }
 

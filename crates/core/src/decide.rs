@@ -7,6 +7,7 @@ mod ask;
 mod cancel;
 mod commit;
 mod configure;
+mod crontab;
 mod dependency;
 mod draft;
 mod dynamic_nodes;
@@ -164,7 +165,9 @@ pub fn prospective_het_jobs(
 /// A submission writes what it brings; other commands may have much written of jobs that are there.
 fn check_size(draft: &Draft<'_>, command: &UserCommand) -> Result<(), Refusal> {
     match command {
-        UserCommand::Submit { .. } | UserCommand::SubmitHet { .. } => Ok(()),
+        UserCommand::Submit { .. } | UserCommand::SubmitHet { .. } | UserCommand::SetCrontab(_) => {
+            Ok(())
+        }
         _ => draft.check_size(),
     }
 }
@@ -248,6 +251,7 @@ fn user(
             step,
             time_limit,
         } => update_step::update(draft, identity, target, *step, *time_limit),
+        UserCommand::SetCrontab(ask) => crontab::set(draft, identity, ask),
         UserCommand::Notify { target, text } => update_step::notify(draft, identity, target, text),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)

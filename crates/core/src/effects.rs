@@ -103,7 +103,8 @@ impl State {
             | Event::ReservationStarted { .. }
             | Event::ReservationGone { .. }
             | Event::AccountsChanged { .. }
-            | Event::PrioritiesCalculated { .. } => Vec::new(),
+            | Event::PrioritiesCalculated { .. }
+            | Event::CrontabSet { .. } => Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::accounts::Transaction;
 use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::cron::Crontab;
 use muster_model::het::HetPart;
 use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
@@ -355,6 +356,19 @@ pub enum Event {
         #[n(1)]
         at: Timestamp,
     },
+    /// A user's crontab was made, changed or removed, or an entry was taken out of use.
+    #[n(400)]
+    CrontabSet {
+        /// Whose.
+        #[n(0)]
+        uid: u32,
+        /// What it is now; absent: there is none.
+        #[n(1)]
+        crontab: Option<Box<Crontab>>,
+        /// When.
+        #[n(2)]
+        at: Timestamp,
+    },
 }
 
 impl Event {
@@ -387,6 +401,7 @@ impl Event {
             Event::ReservationGone { .. } => "ReservationGone",
             Event::NodesCreated { .. } => "NodesCreated",
             Event::NodesDeleted { .. } => "NodesDeleted",
+            Event::CrontabSet { .. } => "CrontabSet",
         }
     }
 
@@ -418,7 +433,8 @@ impl Event {
             | Event::ReservationStarted { .. }
             | Event::ReservationGone { .. }
             | Event::NodesCreated { .. }
-            | Event::NodesDeleted { .. } => &[],
+            | Event::NodesDeleted { .. }
+            | Event::CrontabSet { .. } => &[],
         }
     }
 

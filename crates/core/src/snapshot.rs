@@ -33,7 +33,8 @@ mod key {
     pub(super) const RESERVATIONS_MADE: u32 = 21;
     pub(super) const RUN_TIMES: u32 = 30;
     pub(super) const ACCOUNTS: u32 = 22;
-    pub(super) const COUNT: u64 = 11;
+    pub(super) const CRONTABS: u32 = 40;
+    pub(super) const COUNT: u64 = 12;
 }
 
 /// Why a snapshot could not be read.
@@ -121,6 +122,7 @@ impl State {
                 key::ACCOUNTS => state.accounts = d.decode()?,
                 key::RESERVATIONS_MADE => state.reservations_made = d.u64()?,
                 key::RUN_TIMES => state.run_times = d.decode()?,
+                key::CRONTABS => state.crontabs = d.decode()?,
                 _ => d.skip()?,
             }
         }
@@ -195,6 +197,7 @@ impl State {
         e.u32(key::ACCOUNTS)?.encode(&self.accounts)?;
         e.u32(key::RESERVATIONS_MADE)?.u64(self.reservations_made)?;
         e.u32(key::RUN_TIMES)?.encode(&self.run_times)?;
+        e.u32(key::CRONTABS)?.encode(&self.crontabs)?;
         Ok(())
     }
 }

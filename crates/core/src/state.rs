@@ -19,6 +19,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::Accounts;
 use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::cron::Crontab;
 use muster_model::het::HetPart;
 use muster_model::ids::{BlobId, JobId, NodeIdx};
 use muster_model::job::{ArrayInfo, Job, Reason};
@@ -58,6 +59,8 @@ pub struct State {
     pub reservations: Reservations,
     /// Reservations made so far: their number is part of names that are made up.
     pub reservations_made: u64,
+    /// Crontabs, by user.
+    pub crontabs: BTreeMap<u32, Crontab>,
     /// Index: records that are not over and ask for a reservation, by what they ask for.
     pub by_reservation: BTreeMap<String, BTreeSet<JobId>>,
     /// How long jobs really ran, by user.

@@ -110,6 +110,7 @@ pub fn move_of(job: &Job, event: &Event) -> Option<Move> {
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
+        | Event::CrontabSet { .. }
         | Event::AccountsChanged { .. }
         | Event::PrioritiesCalculated { .. } => return None,
     })

@@ -273,6 +273,23 @@ pub(crate) fn script(state: &State, identity: &Identity, id: JobId) -> Response 
     }
 }
 
+/// A crontab, for its user and operators.
+pub(crate) fn crontab(state: &State, identity: &Identity, uid: Option<u32>) -> Response {
+    let enabled = state
+        .config
+        .as_ref()
+        .is_some_and(|config| config.crontabs.enabled);
+    if !enabled {
+        return Response::Refused(RefusalCode::CrontabsDisabled.into());
+    }
+    let uid = uid.unwrap_or(identity.uid);
+    if uid != identity.uid && !access::may(state, identity, Request::CrontabOfOther) {
+        return Response::Refused(rights::denied(Request::CrontabOfOther));
+    }
+    let crontab = state.crontabs.get(&uid);
+    Response::Crontab(crontab.map(|crontab| crontab.text.clone()))
+}
+
 /// An allocation, for its owner.
 pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: JobId) -> Response {
     let job = match private_to(state, identity, Request::Allocation, id) {

@@ -119,6 +119,7 @@ fn small(seconds: u64) -> u32 {
 fn cluster(config: &Config) -> ClusterConfig {
     let gres = gres_lines(&config.path);
     let mut cluster = config.cluster(&gres, &uid_of);
+    cluster.crontabs.zone = conf::zone::rule();
     cluster.topologies = conf::topology::resolve(config, &conf::read_from_disk).0;
     // A private cluster is administered by the user it runs as, whatever the file says.
     let own = nix::unistd::geteuid().as_raw();

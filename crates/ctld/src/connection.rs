@@ -701,6 +701,7 @@ pub fn name_blobs(command: &mut UserCommand) {
     let (specs, blobs) = match command {
         UserCommand::Submit { spec, blobs, .. } => (std::slice::from_mut(&mut **spec), blobs),
         UserCommand::SubmitHet { specs, blobs, .. } => (specs.as_mut_slice(), blobs),
+        UserCommand::SetCrontab(ask) => (ask.jobs.as_mut_slice(), &mut ask.blobs),
         _ => return,
     };
     let given: Vec<_> = specs.iter().map(|s| [s.script, s.context]).collect();
@@ -731,6 +732,9 @@ fn query_subject(query: &Query) -> String {
     match query {
         Query::Script(job) | Query::Allocation(job) | Query::Why(job) => format!("job {job}"),
         Query::ResetDiag => "counters".into(),
+        Query::Crontab { uid } => {
+            uid.map_or_else(|| "crontab".to_owned(), |uid| format!("crontab of {uid}"))
+        }
         Query::Ping
         | Query::Jobs(_)
         | Query::Listing(_)

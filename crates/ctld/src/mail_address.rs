@@ -55,6 +55,7 @@ pub(crate) fn refusal(command: &UserCommand) -> Option<Refusal> {
     let why = match command {
         UserCommand::Submit { spec, .. } => of_spec(spec),
         UserCommand::SubmitHet { specs, .. } => specs.iter().find_map(of_spec),
+        UserCommand::SetCrontab(ask) => ask.jobs.iter().find_map(of_spec),
         UserCommand::UpdateJob { update, .. } => {
             let mut shown = update.shown.iter().filter(|(key, _)| key == "mail-user");
             shown.find_map(|(_, value)| fault(value))

@@ -328,6 +328,7 @@ impl Replica {
             }
             Query::Accounts => send(answer::accounts(&self.state, identity)),
             Query::Priorities => send(answer::priorities(&self.state, identity)),
+            Query::Crontab { uid } => send(answer::crontab(&self.state, identity, *uid)),
             Query::Reservations => send(answer::reservations(&self.state, identity)),
             Query::Licenses => {
                 let licenses = self.state.licenses(crate::clock::now());

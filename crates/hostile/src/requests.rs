@@ -2,8 +2,8 @@
 
 use minicbor::bytes::ByteVec;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobTarget, JobUpdate, NodeUpdate, QosAsk,
-    ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
+    AccountsAsk, AccountsEdit, ClusterAsk, CrontabAsk, JobSelection, JobTarget, JobUpdate,
+    NodeUpdate, QosAsk, ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
 };
 use muster_model::environment::Environment;
 use muster_model::ids::{BlobId, JobId, StepNo};
@@ -80,13 +80,13 @@ kinds!(
     COMMANDS, command_name, UserCommand:
     Submit SubmitHet Cancel Signal Hold Release Requeue Suspend Resume UpdateJob UpdateNodes UpdatePartition EndAllocation
     Reconfigure Top CreatePartition Reboot CancelReboot DeletePartition CreateReservation UpdateReservation EditAccounts
-    DeleteReservation UpdateStep Notify CreateNodes DeleteNodes
+    DeleteReservation UpdateStep Notify CreateNodes DeleteNodes SetCrontab
 );
 kinds!(
     /// Kinds of queries.
     QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
-    Differences Accounts Priorities Licenses Listing Why
+    Differences Accounts Priorities Licenses Listing Why Crontab
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -96,7 +96,7 @@ kinds!(
 kinds!(
     /// Kinds of requests to an agent.
     AGENT_REQUESTS, agent_name, AgentRequest:
-    Create StartStep StepNodeEnded FindStep SignalStep Inspect Measure TakeStepNumber ServeNode Greeting
+    Create StartStep StepNodeEnded FindStep SignalStep Inspect Measure LocateStep TakeStepNumber ServeNode Greeting
 );
 
 fn name_of(body: &RequestBody) -> &'static str {
@@ -486,6 +486,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Anyone, Query::Licenses),
         (Anyone, Query::Listing(filter())),
         (Anyone, Query::Why(ids.pending)),
+        (Anyone, Query::Crontab { uid: None }),
     ]
 }
 
@@ -518,6 +519,12 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
             blobs: blobs(script, &[]),
             test_only,
         },
+        UserCommand::SetCrontab(Box::new(CrontabAsk {
+            owner: Owner::default(),
+            text: Some("@yearly true\n".to_owned()),
+            jobs: vec![spec()],
+            blobs: blobs(script, &[]),
+        })),
     ];
     let mut all: Vec<Sample> = Vec::new();
     all.extend(submissions.into_iter().map(command(Rights::Anyone)));
@@ -650,6 +657,10 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
     let requests = [
         AgentRequest::Inspect { job },
         AgentRequest::Measure { job },
+        AgentRequest::LocateStep {
+            job,
+            step: StepNo(0),
+        },
         AgentRequest::TakeStepNumber {
             job,
             key: Some(key()),

@@ -11,12 +11,12 @@ use crate::config::ClusterConfig;
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use crate::limits::{
-    DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX,
-    SIGNAL_MAX,
+    CRONTAB_BYTES_MAX, CRONTAB_JOBS_MAX, DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX,
+    QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
 };
 use crate::node::{NodeConfig, NodeInfo};
 use crate::refusal::Refusal;
-use crate::spec::{Dependency, JobSpec, ResourceAsk};
+use crate::spec::{Dependency, JobSpec, Owner, ResourceAsk};
 use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
 use minicbor::bytes::ByteVec;
@@ -345,6 +345,30 @@ pub enum UserCommand {
         #[n(1)]
         text: String,
     },
+    /// scrontab: a user's whole crontab with the jobs of its entries; all are accepted or none, and those of the one before
+    /// go. Without a text it is removed.
+    #[n(400)]
+    SetCrontab(#[n(0)] Box<CrontabAsk>),
+}
+
+/// A crontab, and the jobs of its entries.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+pub struct CrontabAsk {
+    /// Whose; empty is the caller.
+    #[n(0)]
+    pub owner: Owner,
+    /// The text; absent removes it.
+    #[n(1)]
+    #[valid(max_bytes = CRONTAB_BYTES_MAX)]
+    pub text: Option<String>,
+    /// A job for each entry, in order.
+    #[n(2)]
+    #[valid(max_items = CRONTAB_JOBS_MAX)]
+    pub jobs: Vec<JobSpec>,
+    /// Script and context bytes that the jobs name.
+    #[n(3)]
+    #[valid(max_bytes = SCRIPT_BYTES_MAX, max_items = 2 * CRONTAB_JOBS_MAX)]
+    pub blobs: Vec<(BlobId, ByteVec)>,
 }
 
 /// One job as users write it: `123`, `123_4`, `123_[1-3]`, `123+1`.
@@ -403,6 +427,10 @@ pub struct JobSelection {
     /// `--hurry`, `--ctld` and the like change nothing here; `--quiet` is the client's.
     #[n(11)]
     pub only_own: bool,
+    /// `--cron`: jobs of crontabs too, where that must be said.
+    #[n(12)]
+    #[cbor(default)]
+    pub cron: bool,
 }
 
 /// The processes of a job that get a signal.

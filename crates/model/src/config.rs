@@ -2,6 +2,7 @@
 //! decides what was decided then.
 
 use crate::binding::BindDefault;
+use crate::cron::CrontabConfig;
 use crate::limits::{
     SCRIPT_BYTES_DEFAULT, SCRIPT_BYTES_MAX, SUBMIT_LINE_BYTES_DEFAULT, SUBMIT_LINE_BYTES_MAX,
 };
@@ -142,6 +143,10 @@ pub struct ClusterConfig {
     #[n(36)]
     #[cbor(default)]
     pub max_node_count: u32,
+    /// Crontabs of users.
+    #[n(37)]
+    #[cbor(default)]
+    pub crontabs: CrontabConfig,
 }
 
 impl Default for ClusterConfig {
@@ -185,6 +190,7 @@ impl Default for ClusterConfig {
             job_defaults: JobDefaults::default(),
             private: PrivateData::default(),
             max_node_count: 0,
+            crontabs: CrontabConfig::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod cbor;
 pub mod command;
 pub mod config;
 pub mod cpuset;
+pub mod cron;
 pub mod distribution;
 pub mod effect;
 pub mod environment;

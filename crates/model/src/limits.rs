@@ -60,6 +60,10 @@ pub const NOTE_BYTES_MAX: usize = 1 << 20;
 pub const JOB_PARTITIONS_MAX: usize = 1000;
 /// Jobs that one `scontrol top` puts before others.
 pub const TOP_JOBS_MAX: u32 = 100;
+/// Bytes of a user's crontab.
+pub const CRONTAB_BYTES_MAX: usize = 64 << 10;
+/// Entries of a user's crontab: each is a job that waits.
+pub const CRONTAB_JOBS_MAX: usize = 500;
 /// Seconds by which a zone may be off UTC.
 pub const UTC_OFFSET_S_MAX: i32 = 26 * 3600;
 /// Conditions of one `--dependency`.

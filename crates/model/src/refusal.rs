@@ -186,4 +186,10 @@ refusals! {
     300 StepLimit = "Step limit reached for this job",
     /// Jobs run in the association that would be gone.
     301 JobsActive = "Job(s) active, cancel job(s) before remove",
+    /// `ScronParameters=explicit_scancel`.
+    400 CannotCancelCron = "Cannot cancel scrontab jobs without --cron flag.",
+    /// Its crontab says what it is.
+    401 CannotModifyCron = "Cannot modify scrontab jobs through scontrol",
+    /// `ScronParameters` lacks `enable`.
+    402 CrontabsDisabled = "scrontab is disabled on this cluster",
 }

@@ -1,6 +1,7 @@
 //! What a user asks for: the job specification that sbatch, srun and salloc submit. It never changes after
 //! submission except through [`crate::job::JobChange`]; everything the system decides is in [`crate::job::Job`].
 
+use crate::cron::CronEntry;
 use crate::environment::Environment;
 use crate::ids::{BlobId, JobId};
 use crate::index_set::IndexSet;
@@ -138,6 +139,9 @@ pub struct JobSpec {
     /// Where the holder of an interactive allocation is notified of its start and end; absent for batch jobs.
     #[n(38)]
     pub interactive: bool,
+    /// Its entry in the crontab of its owner. Set by the controller, never trusted from the client.
+    #[n(40)]
+    pub cron: Option<Box<CronEntry>>,
 }
 
 impl JobSpec {

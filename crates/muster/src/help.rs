@@ -30,7 +30,7 @@ A site's own cluster:
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
-  sacctmgr seff sbcast
+  sacctmgr seff sattach sbcast sgather scrontab
 
   muster help [COMMAND], muster version
 ";

@@ -166,6 +166,13 @@ pub enum Query {
     /// Why a job waits, and what would start it sooner: one [`Response::Why`].
     #[n(240)]
     Why(#[n(0)] JobId),
+    /// A crontab: one [`Response::Crontab`]. The caller's own; of others an operator.
+    #[n(400)]
+    Crontab {
+        /// Whose; the caller's if absent.
+        #[n(0)]
+        uid: Option<u32>,
+    },
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -288,6 +295,9 @@ pub enum Response {
     /// To `Token`.
     #[n(202)]
     Token(#[n(0)] String),
+    /// To `Crontab`: its text, if there is one.
+    #[n(400)]
+    Crontab(#[n(0)] Option<String>),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

@@ -45,6 +45,7 @@ impl From<&Query> for Request {
             Query::Licenses => Request::Licenses,
             Query::Listing(_) => Request::Listing,
             Query::Why(_) => Request::Why,
+            Query::Crontab { .. } => Request::Crontab,
         }
     }
 }
@@ -59,6 +60,7 @@ impl From<&AgentRequest> for Request {
             AgentRequest::FindStep { .. } => Request::FindStep,
             AgentRequest::Inspect { .. } => Request::Inspect,
             AgentRequest::Measure { .. } => Request::Measure,
+            AgentRequest::LocateStep { .. } => Request::LocateStep,
             AgentRequest::TakeStepNumber { .. } => Request::TakeStepNumber,
             AgentRequest::ServeNode(..) => Request::ServeNode,
             AgentRequest::Greeting(_) => Request::Greeting,

@@ -136,6 +136,17 @@ pub enum AgentRequest {
         #[n(2)]
         step: StepNo,
     },
+    /// To the lead: where the tasks of a step run and the key to its daemons (`sattach`). Answered by [`AgentReply::Created`].
+    /// The job's owner or root.
+    #[n(400)]
+    LocateStep {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+    },
 }
 
 impl AgentRequest {
@@ -149,6 +160,7 @@ impl AgentRequest {
             | AgentRequest::FindStep { job, .. }
             | AgentRequest::Inspect { job }
             | AgentRequest::Measure { job }
+            | AgentRequest::LocateStep { job, .. }
             | AgentRequest::TakeStepNumber { job, .. } => Some(*job),
             AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => None,
         }
@@ -643,6 +655,10 @@ pub enum ToStepd {
     /// Nothing, in the place of what is for others.
     #[n(17)]
     Nothing,
+    /// First message of sattach: the step's key, and which version the sender speaks. Output and exits of tasks follow, and what
+    /// is sent as [`ToStepd::Stdin`] goes to tasks that srun's input goes to. srun's connection is another one.
+    #[n(400)]
+    Read(#[n(0)] ByteVec, #[n(1)] Option<Greeting>),
     /// From a new shim of the node's, whose predecessor was lost with its line to the daemon: this connection takes its
     /// place. Accepted only from a process of the daemon's own user.
     #[n(18)]

@@ -142,7 +142,11 @@ fn limits(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     }
     w.text("cpus_per_tres", &by_device(row, "CpusPerTres"));
     if !w.is_old() {
-        w.text("cron", "");
+        let cron = row.job.spec.cron.as_ref();
+        w.text(
+            "cron",
+            &cron.map_or_else(String::new, |entry| entry.schedule.to_string()),
+        );
     }
     w.time("deadline", row.job.spec.deadline);
     some(w, "delay_boot", 0u64);

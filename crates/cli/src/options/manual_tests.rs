@@ -58,6 +58,15 @@ const MANUALS: &[(&str, &str)] = &[
         "compress C exclude fanout F force f help jobid j preserve p send-libs size s timeout t usage verbose v \
          version V",
     ),
+    (
+        "sattach",
+        "error-filter help h input-filter label l layout output-filter pty quiet Q usage u verbose v version V",
+    ),
+    ("scrontab", "e l r u v"),
+    (
+        "sgather",
+        "compress C fanout F force f help h jobid j keep k preserve p recursive r timeout t usage u verbose v version V",
+    ),
     ("seff", "help h usage version v"),
     (
         "sstat",

@@ -11,15 +11,15 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 /// A connection to a step daemon.
-pub(super) struct Peer {
-    pub(super) id: StepdId,
+pub(crate) struct Peer {
+    pub(crate) id: StepdId,
     stream: AgentStream,
     incoming: Incoming,
     outgoing: Vec<u8>,
 }
 
 impl Peer {
-    pub(super) fn new(id: StepdId, stream: AgentStream) -> Peer {
+    pub(crate) fn new(id: StepdId, stream: AgentStream) -> Peer {
         Peer {
             id,
             stream,
@@ -29,7 +29,7 @@ impl Peer {
     }
 
     /// Sends of a message's frame what the socket takes now, and queues the rest.
-    pub(super) fn send(&mut self, frame: &[u8]) {
+    pub(crate) fn send(&mut self, frame: &[u8]) {
         self.push();
         match self.outgoing.is_empty() {
             true => {
@@ -41,11 +41,11 @@ impl Peer {
     }
 
     /// Bytes that wait to be sent.
-    pub(super) fn backlog(&self) -> usize {
+    pub(crate) fn backlog(&self) -> usize {
         self.outgoing.len()
     }
 
-    pub(super) fn poll_fd(&self) -> PollFd<'_> {
+    pub(crate) fn poll_fd(&self) -> PollFd<'_> {
         let mut events = PollFlags::POLLIN;
         if !self.outgoing.is_empty() {
             events |= PollFlags::POLLOUT;
@@ -54,7 +54,7 @@ impl Peer {
     }
 
     /// Sends and receives what can be without waiting: the messages that have come, and why no more can.
-    pub(super) fn exchange(&mut self) -> (Vec<FromStepd>, Option<io::Error>) {
+    pub(crate) fn exchange(&mut self) -> (Vec<FromStepd>, Option<io::Error>) {
         self.push();
         let mut messages = Vec::new();
         let open = self.incoming.fill(&self.stream);

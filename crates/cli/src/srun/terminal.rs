@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 
 /// Rows and columns, if standard input or output is a terminal.
 #[allow(unsafe_code)]
-pub(super) fn size() -> Option<(u16, u16)> {
+pub(crate) fn size() -> Option<(u16, u16)> {
     let mut size = libc::winsize {
         ws_row: 0,
         ws_col: 0,
@@ -23,11 +23,11 @@ pub(super) fn size() -> Option<(u16, u16)> {
 }
 
 /// The terminal in raw mode, until this is dropped.
-pub(super) struct Raw(Termios);
+pub(crate) struct Raw(Termios);
 
 impl Raw {
     /// Switches, if standard input is a terminal.
-    pub(super) fn enter() -> Option<Raw> {
+    pub(crate) fn enter() -> Option<Raw> {
         let stdin = std::io::stdin();
         if !stdin.is_terminal() {
             return None;

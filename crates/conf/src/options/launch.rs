@@ -13,7 +13,9 @@ pub(super) const ROWS: &[OptionRow] = &[
         .optional()
         .on(R)
         .srun_env(&["SLURM_BCAST"])
-        .refused("srun copies no programs; copy it by sbcast in the job, and run the copy"),
+        .partly(
+            "the copy is on all nodes of the job; a name that is made up has no node's name in it",
+        ),
     opt(
         "bcast-exclude",
         "paths",

@@ -147,6 +147,7 @@ pub(crate) fn apply_event(job: &mut Job, event: &Event) {
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
+        | Event::CrontabSet { .. }
         | Event::AccountsChanged { .. }
         | Event::PrioritiesCalculated { .. } => {}
     }

@@ -208,6 +208,7 @@ pub(crate) fn apply_event(node: &mut Node, event: &Event) {
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
         | Event::ReservationGone { .. }
+        | Event::CrontabSet { .. }
         | Event::AccountsChanged { .. }
         | Event::PrioritiesCalculated { .. } => {
             panic!("{event:?} is not about a node")

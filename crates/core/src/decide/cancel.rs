@@ -2,8 +2,8 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::het;
 use super::target::{self, Filter, Item, Tally};
+use super::{crontab, het};
 use crate::policy::access;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
 use muster_model::effect::Effect;
@@ -34,7 +34,7 @@ pub(super) fn cancel(
         request: Request::Cancel,
     };
     for_selection(draft, caller, selection, |draft, item| {
-        cancel_item(draft, item, uid)
+        cancel_item(draft, item, uid, selection.cron)
     })
 }
 
@@ -59,7 +59,7 @@ pub(super) fn signal(
     };
     for_selection(draft, caller, selection, |draft, item| {
         if step.is_none() && signal == SIGKILL && scope != SignalScope::Batch {
-            return cancel_item(draft, item, uid);
+            return cancel_item(draft, item, uid, selection.cron);
         }
         let job = draft.job(item.record()).ok_or(RefusalCode::InvalidJobId)?;
         let orders = orders(draft, job, step, signal, scope)?;
@@ -237,12 +237,14 @@ fn act_on_target<'a>(
     Ok(())
 }
 
-fn cancel_item(draft: &mut Draft<'_>, item: Item, uid: u32) -> Result<(), Refusal> {
+fn cancel_item(draft: &mut Draft<'_>, item: Item, uid: u32, cron: bool) -> Result<(), Refusal> {
     let id = item.record();
     let phase = draft.job(id).map(Job::phase);
     match phase {
         Some(Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing) => {
             draft.job(id).map_or(Ok(()), het::require_started)?;
+            let job = draft.job(id);
+            job.map_or(Ok(()), |job| crontab::require_said(draft, job, cron))?;
             let id = item.own_record(draft);
             ending::end(draft, id, End::cancelled(uid));
             Ok(())

@@ -14,6 +14,7 @@ use crate::state::limit_use::InUse;
 use crate::state::{LicenseUse, Note, Scale, State};
 use muster_model::account_limits::Scope;
 use muster_model::command::Reply;
+use muster_model::cron::Crontab;
 use muster_model::effect::Effect;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::index_set::IndexSet;
@@ -65,6 +66,8 @@ pub(super) struct Draft<'a> {
     pub(super) powered_up: u32,
     /// Reservations that were changed.
     pub(super) reservations: BTreeSet<String>,
+    /// Crontabs that were changed.
+    crontabs: BTreeMap<u32, Option<Crontab>>,
     /// Owners and names whose first record may have changed, for `singleton`.
     pub(super) touched_names: BTreeSet<(u32, String)>,
 }
@@ -97,6 +100,7 @@ impl<'a> Draft<'a> {
             new_dependents: BTreeMap::new(),
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
+            crontabs: BTreeMap::new(),
             licenses: LicenseUse::new(),
             limits: BTreeMap::new(),
             powered_down: 0,
@@ -169,6 +173,14 @@ impl<'a> Draft<'a> {
     /// The number that the next job or task gets.
     pub(super) fn next_job_id(&self) -> JobId {
         JobId(self.next_job_id)
+    }
+
+    /// A user's crontab as it is now.
+    pub(super) fn crontab(&self, uid: u32) -> Option<&Crontab> {
+        match self.crontabs.get(&uid) {
+            Some(changed) => changed.as_ref(),
+            None => self.state.crontabs.get(&uid),
+        }
     }
 
     /// The counts of an array's tasks, as of now.
@@ -365,6 +377,9 @@ impl<'a> Draft<'a> {
             | Event::NodesDeleted { .. }
             | Event::AccountsChanged { .. }
             | Event::PrioritiesCalculated { .. } => {}
+            Event::CrontabSet { uid, crontab, .. } => {
+                self.crontabs.insert(*uid, crontab.as_deref().cloned());
+            }
             Event::ReservationSet { reservation } => {
                 self.reservations.insert(reservation.name.clone());
             }

@@ -20,6 +20,8 @@ pub(super) struct End {
     exit: ExitStatus,
     cancelled_by: Option<u32>,
     requeue: Option<bool>,
+    /// It does not come back, though it is an entry of a crontab: nobody looks further.
+    assumed: bool,
 }
 
 impl End {
@@ -31,6 +33,7 @@ impl End {
             exit: ExitStatus::default(),
             cancelled_by: None,
             requeue: None,
+            assumed: false,
         }
     }
 
@@ -132,6 +135,10 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
 pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
     let at = draft.now;
     let asleep = super::power::asleep_of(draft, id);
+    let how = End {
+        requeue: how.requeue.or(comes_back(draft, id, how).then_some(false)),
+        ..how
+    };
     draft.emit(Event::JobEnding {
         id,
         at,
@@ -141,16 +148,34 @@ pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
         cancelled_by: how.cancelled_by,
         requeue: how.requeue,
     });
+    if how.requeue.is_none() && !how.assumed {
+        super::crontab::disable_entry(draft, id);
+    }
     for position in asleep {
         release(draft, id, position);
     }
+}
+
+/// Whether it is an entry of a crontab whose run is over, however that ended.
+fn comes_back(draft: &Draft<'_>, id: JobId, how: End) -> bool {
+    let runs = |job: &&Job| matches!(job.phase(), Phase::Running | Phase::Suspended);
+    let job = draft.job(id).filter(runs);
+    !how.assumed && how.cancelled_by.is_none() && job.is_some_and(super::crontab::recurs)
 }
 
 /// The job is over, and well, and nothing of it is left anywhere.
 pub(super) fn assume_ended(draft: &mut Draft<'_>, id: JobId) {
     let Some(job) = draft.job(id) else { return };
     if matches!(job.phase(), Phase::Running | Phase::Suspended) {
-        end(draft, id, End::new(JobState::Completed, Reason::None));
+        let how = End::new(JobState::Completed, Reason::None);
+        end(
+            draft,
+            id,
+            End {
+                assumed: true,
+                ..how
+            },
+        );
     }
     let held = draft.job(id).map(|job| job.nodes_held.clone());
     for position in held.iter().flat_map(|held| held.iter()) {
@@ -196,7 +221,11 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
     let steps: Vec<StepNo> = job.steps.iter().map(|s| s.step).collect();
     let requeue = match job.after_completing {
         AfterCompleting::End => None,
-        AfterCompleting::Requeue { hold } => Some((after_requeue(job, hold), backoff_s(job))),
+        AfterCompleting::Requeue { hold } => {
+            let backoff = backoff_s(job).map(|s| at.plus_s(s));
+            let not_before = backoff.max(super::crontab::next_time(draft, job));
+            Some((after_requeue(job, hold), not_before))
+        }
     };
     for step in steps {
         let end = Box::new(StepEnd {
@@ -211,12 +240,12 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
         });
         draft.emit(Event::StepEnded { id, step, end });
     }
-    if let Some((hold, backoff_s)) = requeue {
+    if let Some((hold, not_before)) = requeue {
         draft.emit(Event::JobRequeued {
             id,
             at,
             hold,
-            not_before: backoff_s.map(|s| at.plus_s(s)),
+            not_before,
         });
     }
 }

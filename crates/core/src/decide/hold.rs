@@ -1,5 +1,6 @@
 //! Holding jobs back, releasing them, and their order among their owner's.
 
+use super::crontab;
 use super::draft::Draft;
 use super::target::{self, Item};
 use crate::event::JobChange;
@@ -28,6 +29,7 @@ pub(super) fn hold(
     };
     let tally = target::for_each(draft, (identity, Request::Hold), target, |draft, item| {
         let job = holdable(draft, identity, Request::Hold, item)?;
+        crontab::require_none(job)?;
         // An administrator's hold is not softened by the owner's.
         let hold = if job.hold == Hold::Admin && !admin {
             Hold::Admin
@@ -54,6 +56,9 @@ pub(super) fn release(
         target,
         |draft, item| {
             let job = holdable(draft, identity, Request::Release, item)?;
+            if job.hold == Hold::None {
+                crontab::require_none(job)?;
+            }
             match job.hold {
                 // Nothing to do is done.
                 Hold::None => return Ok(()),

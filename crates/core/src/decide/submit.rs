@@ -133,6 +133,8 @@ pub(super) fn prepare(
     let (state, now) = (draft.state, draft.now);
     let config = configuration(state)?;
     let mut spec = spec.clone();
+    // A crontab alone makes it one of its entries.
+    spec.cron = None;
     spec.owner = owner(draft, identity, &spec)?;
     if let Some(host) = &identity.host {
         spec.submit_host.clone_from(host);
@@ -396,6 +398,7 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         wait_all_nodes: _,
         site_factor: _,
         interactive: _,
+        cron: _,
     } = spec;
     if partitions.len() > JOB_PARTITIONS_MAX {
         let count = partitions.len();

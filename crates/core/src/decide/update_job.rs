@@ -4,7 +4,7 @@
 use super::draft::Draft;
 use super::submit::{ADMIN_COMMENT, check_times, one_line, too_long};
 use super::target::{self, Item};
-use super::{ask, dependency, partition_access, reservation, resize, room};
+use super::{ask, crontab, dependency, partition_access, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
@@ -66,6 +66,7 @@ fn update_item(
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
     access::require_job(draft.state, identity, Request::UpdateJob, job)?;
+    crontab::require_none(job)?;
     let pending = match job.phase() {
         Phase::Pending => true,
         Phase::Running | Phase::Suspended | Phase::Requeueing => false,

@@ -45,6 +45,10 @@ impl Event {
                     JobChange::WaitingOn { terms, .. } | JobChange::DependenciesDecided { terms, .. },
                 ..
             } => listed_bytes(terms),
+            Event::CrontabSet {
+                crontab: Some(crontab),
+                ..
+            } => crontab.text.len() as u64,
             _ => 0,
         }
     }

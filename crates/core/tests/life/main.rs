@@ -3,6 +3,7 @@
 mod accounts;
 mod accrual;
 mod arrays;
+mod crontabs;
 mod dependencies;
 mod dynamic_nodes;
 mod ending;

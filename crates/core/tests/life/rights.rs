@@ -137,6 +137,7 @@ fn parts_with_a_right_of_their_own() {
     root_only.default = false;
     root_only.root_only = true;
     config.partitions.push(root_only);
+    config.crontabs.enabled = true;
     let (mut w, waits, _) = world_with(config);
     let of_owner = || JobSpec {
         account: Some("optics".into()),

@@ -341,6 +341,7 @@ impl Writer {
     pub(super) fn too_large(&self, command: &UserCommand) -> Option<Refusal> {
         let blobs = match command {
             UserCommand::Submit { blobs, .. } | UserCommand::SubmitHet { blobs, .. } => blobs,
+            UserCommand::SetCrontab(ask) => &ask.blobs,
             _ => return None,
         };
         let most = FRAME_BYTES_MAX as u64 - RECORD_MARGIN;
@@ -359,6 +360,11 @@ pub(super) fn bytes_of(command: &UserCommand) -> u64 {
     match command {
         UserCommand::Submit { blobs, .. } | UserCommand::SubmitHet { blobs, .. } => {
             blobs.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+        }
+        UserCommand::SetCrontab(ask) => {
+            let blobs = ask.blobs.iter().map(|(_, bytes)| bytes.len() as u64);
+            let text = ask.text.as_ref().map_or(0, String::len) as u64;
+            blobs.sum::<u64>() + text
         }
         _ => 0,
     }

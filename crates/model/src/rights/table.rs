@@ -88,6 +88,8 @@ requests! {
     Top = Command, Manager, "scontrol top";
     /// Writes a line for a job.
     Notify = Command, Owner, "scontrol notify";
+    /// Replaces or removes a crontab.
+    SetCrontab = Command, Anyone, "scrontab";
     /// Says that an allocation's holder is done.
     EndAllocation = Command, Owner, "end of salloc and srun";
     /// Changes nodes: state, reason, weight, features, power.
@@ -117,6 +119,8 @@ requests! {
 
     /// Submits for another user; only root does so for root.
     SubmitForOther = Part, SlurmUser, "--uid, --gid";
+    /// Replaces or removes the crontab of another user.
+    SetCrontabOfOther = Part, SlurmUser, "scrontab -u USER";
     /// Asks for a nice value below 0.
     NegativeNice = Part, Operator, "--nice below 0";
     /// Sets a priority that is worked out otherwise, or one above the usual.
@@ -217,6 +221,10 @@ requests! {
     Priorities = Query, Anyone, "sprio";
     /// Licenses.
     Licenses = Query, Anyone, "scontrol show licenses";
+    /// The caller's crontab.
+    Crontab = Query, Anyone, "scrontab -l, -e";
+    /// The crontab of another user.
+    CrontabOfOther = Query, Operator, "scrontab -u USER -l";
     /// Why a job waits (PrivateData=jobs).
     Why = Query, Anyone, "muster why";
 
@@ -255,6 +263,8 @@ requests! {
     Inspect = Agent, NodeOwner, "scontrol listpids";
     /// Measures the steps of a job.
     Measure = Agent, NodeOwner, "sstat";
+    /// Asks where the tasks of a step run, and for the key to their streams.
+    LocateStep = Agent, NodeOwner, "sattach";
     /// Takes the number of a step of a heterogeneous job.
     TakeStepNumber = Agent, NodeOwnerOrKey, "srun of a heterogeneous job";
 }
@@ -275,6 +285,7 @@ impl From<&UserCommand> for Request {
             UserCommand::UpdateStep { .. } => Request::UpdateStep,
             UserCommand::Top { .. } => Request::Top,
             UserCommand::Notify { .. } => Request::Notify,
+            UserCommand::SetCrontab(_) => Request::SetCrontab,
             UserCommand::EndAllocation { .. } => Request::EndAllocation,
             UserCommand::UpdateNodes { .. } => Request::UpdateNodes,
             UserCommand::UpdatePartition { .. } => Request::UpdatePartition,

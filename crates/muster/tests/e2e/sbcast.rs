@@ -72,3 +72,79 @@ fn a_job_copies_a_program_and_runs_it() {
         "sbcast: error: Need a job id to run this command.  Run from within a Slurm job or use the --jobid option."
     );
 }
+
+#[test]
+fn srun_copies_the_program_that_it_runs() {
+    let c = Cluster::start(2, 2);
+    c.write("program", "#!/bin/sh\necho $SLURM_PROCID $0\n");
+    c.ok("chmod +x program; mkdir copies");
+    let mine = c.path("work/copies/mine");
+    let copy = mine.display();
+    assert_eq!(
+        c.ok(&format!("srun -N2 --bcast={copy} ./program | sort")),
+        format!("0 {copy}\n1 {copy}")
+    );
+    assert!(mine.exists());
+    // In a job that is there, below a directory, by a name that is made up.
+    let out = c.ok("salloc -Q -N2 srun -n2 --bcast=copies/ program | sort || true");
+    assert_eq!(out, "", "it is not in PATH");
+    let out = c.ok("PATH=$PWD:$PATH salloc -Q -N2 srun -n2 --bcast=copies/ program | sort");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].contains("/copies/slurm_bcast_"),
+        "{out}"
+    );
+    let no_libraries = c.run("srun --bcast=x --send-libs ./program");
+    assert!(
+        no_libraries.code == 1 && no_libraries.err.contains("--send-libs is not supported"),
+        "{no_libraries:?}"
+    );
+    let nowhere = c.run("srun -N2 --bcast=/nosuchdir/x ./program");
+    assert!(
+        nowhere.code == 1 && nowhere.err.contains("could not be copied to /nosuchdir/x"),
+        "{nowhere:?}"
+    );
+}
+
+#[test]
+fn files_are_gathered_from_the_nodes_of_a_job() {
+    let c = Cluster::start(2, 2);
+    let job = c.ok("sbatch --parsable -N2 --exclusive --wrap 'srun sleep 1000'");
+    c.until_prints(
+        &format!("squeue -h -s -j {job} -o %i | grep -c '[.]0$' || true"),
+        "1",
+    );
+    c.ok("head -c 300000 /dev/urandom > src; chmod 640 src; touch -d '2001-02-03 04:05:06' src");
+    let sgather = |args: &str| c.run(&format!("sgather -j {job} {args}"));
+    // Both nodes are on this host, and have the same file.
+    let all = sgather("-kp src got");
+    assert_eq!(all.code, 0, "{}", all.err);
+    for node in ["n1", "n2"] {
+        c.ok(&format!("cmp src got.{node}"));
+        assert_eq!(
+            c.ok(&format!("stat -c '%a %y' got.{node} | cut -c1-23")),
+            "640 2001-02-03 04:05:06"
+        );
+    }
+    c.ok("mkdir -p tree/below; echo x > tree/below/file");
+    let plain = sgather("-k tree dir");
+    assert!(
+        plain.code == 1 && plain.err.contains("--recursive copies it"),
+        "{plain:?}"
+    );
+    assert_eq!(sgather("-kr tree dir").code, 0);
+    assert_eq!(c.ok("cat dir.n1/below/file dir.n2/below/file"), "x\nx");
+
+    // Without --keep it moves: of two nodes with one file, the first takes it.
+    let moved = sgather("-F1 -f src moved");
+    assert_eq!(moved.code, 0, "{}", moved.err);
+    assert_eq!(c.ok("ls | grep -E '^(src|moved)'"), "moved.n1");
+    let gone = sgather("src again");
+    assert!(
+        gone.code == 1 && gone.err.contains("No such file or directory"),
+        "{gone:?}"
+    );
+    assert_eq!(c.ok("ls | grep -F again || true"), "");
+    c.ok(&format!("scancel {job}"));
+    assert_eq!(c.run("sgather src x").code, 1, "no job is named");
+}

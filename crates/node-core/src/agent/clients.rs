@@ -12,7 +12,7 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
 use muster_model::rights::{self, Request};
-use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
+use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepSpec};
 use std::collections::BTreeMap;
 
 /// Lists of processes that a user may have under way.
@@ -76,6 +76,7 @@ pub fn is_of_agents(request: &AgentRequest) -> bool {
         AgentRequest::Create(_)
         | AgentRequest::Inspect { .. }
         | AgentRequest::Measure { .. }
+        | AgentRequest::LocateStep { .. }
         | AgentRequest::TakeStepNumber { .. }
         | AgentRequest::ServeNode(..)
         | AgentRequest::Greeting(_) => false,
@@ -182,12 +183,30 @@ impl Agent {
             AgentRequest::Measure { job } => {
                 self.inspect(Request::Measure, (job, uid), Inspection::Usage, id);
             }
+            AgentRequest::LocateStep { job, step } => {
+                let reply = match self.locate(uid, (job, step)) {
+                    Ok(created) => AgentReply::Created(Box::new(created)),
+                    Err(code) => AgentReply::Refused(code.into()),
+                };
+                self.state.out.finish(id, reply);
+            }
             // These two are handled before, the last one by the connection.
             AgentRequest::Create(_)
             | AgentRequest::TakeStepNumber { .. }
             | AgentRequest::ServeNode(..)
             | AgentRequest::Greeting(_) => self.state.out.push(AgentAction::EndRequest(id)),
         }
+    }
+
+    /// Where a step's tasks run, for who may read what they write.
+    fn locate(&self, uid: u32, key: StepKey) -> Result<StepCreated, RefusalCode> {
+        let job = self.state.jobs.latest(key.0);
+        let grant = job.and_then(|(_, job)| job.grant.as_ref());
+        let grant = grant.ok_or(RefusalCode::InvalidJobId)?;
+        if !rights::may_on_node(Request::LocateStep, uid, grant.spec.owner.uid, false) {
+            return Err(RefusalCode::AccessDenied);
+        }
+        self.steps.led.located(key)
     }
 
     /// Other nodes' parts of a step have ended.

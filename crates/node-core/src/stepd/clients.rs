@@ -4,7 +4,9 @@ use super::actions::Actions;
 use super::interface::{Action, ClientId, HostCommand};
 use super::phase::Phase;
 use super::step::Step;
-use muster_proto::step::{Attach, FromStepd, StepCreated, StepLaunch, StepNode, ToStepd};
+use muster_proto::step::{
+    Attach, FromStepd, StdinTask, StepCreated, StepLaunch, StepNode, ToStepd,
+};
 use muster_proto::version::{Greeting, Versions};
 
 impl Step {
@@ -26,6 +28,11 @@ impl Step {
                     self.attach(client, &attach, out);
                 }
             }
+            ToStepd::Read(shown, greeting) if shown == *key => {
+                if speaks(client, greeting.as_ref(), out) {
+                    self.up.take_reader(client, out);
+                }
+            }
             // Not the key, or srun is here already.
             ToStepd::Hello(..)
             | ToStepd::Attach(_)
@@ -39,6 +46,7 @@ impl Step {
             | ToStepd::Seen(..)
             | ToStepd::Left
             | ToStepd::Nothing
+            | ToStepd::Read(..)
             | ToStepd::Adopt(_) => out.push(Action::CloseClient(client)),
         }
     }
@@ -77,7 +85,11 @@ impl Step {
 
     pub(super) fn on_request(&mut self, message: ToStepd, out: &mut Actions) {
         match message {
-            ToStepd::Hello(..) | ToStepd::Attach(_) | ToStepd::Adopt(_) | ToStepd::Nothing => {}
+            ToStepd::Hello(..)
+            | ToStepd::Attach(_)
+            | ToStepd::Read(..)
+            | ToStepd::Adopt(_)
+            | ToStepd::Nothing => {}
             ToStepd::Stdin { task, bytes } => out.push(Action::Feed(task, bytes)),
             ToStepd::Peers(peers) => self.send_host(HostCommand::Peers(peers), out),
             ToStepd::Fail(exit) => self.fail(exit, out),
@@ -111,6 +123,19 @@ impl Step {
         self.up.leave(out);
         self.begin_end(out);
     }
+}
+
+/// A reader's input goes where srun's would, and does not end it. A reader gives no orders.
+pub(super) fn input_of_reader(goes_to: StdinTask, message: ToStepd) -> Option<Action> {
+    let ToStepd::Stdin { task, bytes } = message else {
+        return None;
+    };
+    let to = match goes_to {
+        StdinTask::All => task,
+        StdinTask::One(one) if task.is_none_or(|task| task == one) => Some(one),
+        StdinTask::One(_) | StdinTask::None => return None,
+    };
+    (!bytes.is_empty()).then_some(Action::Feed(to, bytes))
 }
 
 /// What the agent would send srun of a step of one task.

@@ -133,6 +133,10 @@ pub enum Event {
     },
     /// A further message of srun's, or of the node above.
     Client(ToStepd),
+    /// A further message of a reader's.
+    Reader(ToStepd),
+    /// That reader is gone, or was dropped since it does not keep up.
+    ReaderClosed(ClientId),
     /// That connection is gone.
     ClientClosed,
     /// To [`Action::AwaitFlush`].
@@ -240,6 +244,10 @@ pub enum Action {
     Refuse(ClientId, Refusal),
     /// From now on this is the client, whose further messages are taken.
     TakeClient(ClientId),
+    /// From now on this connection reads what the tasks write beside the client; see [`Event::ReaderClosed`].
+    TakeReader(ClientId),
+    /// Send to all readers. One that is too far behind is dropped, so that it delays nobody.
+    SendReaders(Rc<Vec<u8>>),
     /// Write what the connection takes at once, and close it.
     CloseClient(ClientId),
     /// Connect to nodes below.

@@ -1,6 +1,7 @@
 //! One step: its tasks, from their start to the end of their last output.
 
 use super::actions::Actions;
+use super::clients::input_of_reader;
 use super::host::{Host, note_ahead};
 use super::interface::{Action, Event, StartedTasks};
 use super::phase::{Move, Phase};
@@ -164,6 +165,11 @@ impl Step {
             } => self.greeted(client, message, out),
             Event::Client(message) => self.on_request(message, out),
             Event::ClientClosed => self.client_lost(out),
+            Event::Reader(message) => {
+                let goes_to = self.order.launch.spec.stdin_task;
+                out.list.extend(input_of_reader(goes_to, message));
+            }
+            Event::ReaderClosed(reader) => self.up.drop_reader(reader),
             Event::Flushed => self.up.flushed(out),
             Event::BelowConnected(lost) => self.below_connected(lost, out),
             Event::BelowClosed { position, is_over } => {

@@ -237,6 +237,11 @@ struct World {
     last_end: Option<StepEnd>,
     signals: Vec<i32>,
     refused: Vec<ClientId>,
+    readers: Vec<ClientId>,
+    /// What readers were sent.
+    read: Vec<FromStepd>,
+    /// Input that tasks were given.
+    fed: Vec<(Option<u32>, Vec<u8>)>,
     closed: Vec<ClientId>,
     log: Vec<String>,
     /// Frames that went up in a tree.
@@ -298,6 +303,9 @@ impl World {
             last_end: None,
             signals: Vec::new(),
             refused: Vec::new(),
+            readers: Vec::new(),
+            read: Vec::new(),
+            fed: Vec::new(),
             closed: Vec::new(),
             log: Vec::new(),
             frames_sent: 0,

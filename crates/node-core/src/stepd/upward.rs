@@ -3,12 +3,25 @@
 use super::actions::Actions;
 use super::interface::{Action, ClientId};
 use super::tree::{Branch, Tree};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// How long a node whose connection upwards is lost waits for srun.
 const ADOPTION_WAIT_MS: u64 = 60_000;
+
+/// How many may be attached to a node's part of a step beside srun.
+pub(super) const READERS_MAX: usize = 8;
+
+/// Whether readers learn of it.
+fn is_of_a_task(message: &FromStepd) -> bool {
+    matches!(
+        message,
+        FromStepd::Stdout { .. } | FromStepd::Stderr { .. } | FromStepd::Exited { .. }
+    )
+}
 
 /// Whether nobody is kept waiting if a message comes a little later.
 fn is_patient(message: &FromStepd) -> bool {
@@ -59,6 +72,8 @@ pub(super) struct Upward {
     pub(super) adoption_by: Option<u64>,
     /// srun was sent the last message.
     is_closed_sent: bool,
+    /// Who reads what tasks write beside srun.
+    readers: BTreeSet<ClientId>,
 }
 
 impl Upward {
@@ -160,7 +175,26 @@ impl Upward {
         }
     }
 
+    /// A connection that has shown the key reads from now on, if there are not too many.
+    pub(super) fn take_reader(&mut self, reader: ClientId, out: &mut Actions) {
+        if self.readers.len() >= READERS_MAX {
+            let text = format!("{READERS_MAX} others are attached to this step");
+            let refusal = Refusal::new(RefusalCode::Busy, text);
+            return out.push(Action::Refuse(reader, refusal));
+        }
+        self.readers.insert(reader);
+        out.push(Action::TakeReader(reader));
+    }
+
+    /// A reader is gone.
+    pub(super) fn drop_reader(&mut self, reader: ClientId) {
+        self.readers.remove(&reader);
+    }
+
     pub(super) fn send(&mut self, message: FromStepd, out: &mut Actions) {
+        if !self.readers.is_empty() && is_of_a_task(&message) {
+            out.push(Action::SendReaders(Rc::new(frame::encode(&message))));
+        }
         let may_wait = is_patient(&message);
         match (&mut self.tree, &mut self.client) {
             (Some(tree), client) => {

@@ -62,6 +62,7 @@ fn job_of(request: &AgentRequest) -> Option<JobId> {
         | AgentRequest::FindStep { job, .. }
         | AgentRequest::Inspect { job }
         | AgentRequest::Measure { job }
+        | AgentRequest::LocateStep { job, .. }
         | AgentRequest::TakeStepNumber { job, .. } => Some(*job),
         AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => None,
     }

@@ -12,6 +12,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 /// Connections that have not shown the key. With more, the oldest is closed: srun shows it at once.
 const STRANGERS_MAX: usize = 64;
+/// Output that a reader has not taken: with more it is dropped. Tasks do not wait for it.
+const READER_BYTES_MAX: usize = 4 << 20;
 /// Bytes of the first message of a connection: a key, and the addresses of the nodes below.
 const GREETING_BYTES_MAX: usize = 4 << 20;
 
@@ -23,6 +25,8 @@ pub(super) struct Connections {
     /// The one whose first message is looked at.
     greeted: Option<(ClientId, Client)>,
     client: Option<(ClientId, Client)>,
+    /// Those who read what tasks write.
+    pub(super) readers: Vec<(ClientId, Client)>,
     /// The machine waits until all that the client was sent is written.
     is_flush_awaited: bool,
     /// What came with the step that is being given.
@@ -45,6 +49,7 @@ impl Connections {
             strangers: Vec::new(),
             greeted: None,
             client: None,
+            readers: Vec::new(),
             is_flush_awaited: false,
             handed_over: None,
             last_id: 0,
@@ -105,6 +110,61 @@ impl Connections {
     pub(super) fn take_client(&mut self, id: ClientId) {
         self.client = self.greeted.take_if(|(of, _)| *of == id);
         self.is_flush_awaited = false;
+    }
+
+    /// It is a reader's.
+    pub(super) fn take_reader(&mut self, id: ClientId) {
+        self.readers
+            .extend(self.greeted.take_if(|(of, _)| *of == id));
+    }
+
+    /// Sends all readers a frame. Those that have not taken what they were sent before are dropped.
+    pub(super) fn send_readers(&mut self, frame: &[u8]) -> Vec<ClientId> {
+        for (_, reader) in &mut self.readers {
+            reader.write();
+            match reader.wire.output.len() + frame.len() <= READER_BYTES_MAX {
+                true => reader.send_frame(frame, false),
+                false => reader.wire.open = false,
+            }
+        }
+        self.drop_closed_readers()
+    }
+
+    /// Reads from a reader: input for tasks.
+    pub(super) fn read_reader(&mut self, at: usize) -> Vec<ToStepd> {
+        let Some((_, reader)) = self.readers.get_mut(at) else {
+            return Vec::new();
+        };
+        reader.wire.read();
+        std::iter::from_fn(|| reader.next()).collect()
+    }
+
+    /// Writes what waits for readers; gives those that are gone.
+    pub(super) fn write_readers(&mut self) -> Vec<ClientId> {
+        self.readers
+            .iter_mut()
+            .for_each(|(_, reader)| reader.write());
+        self.drop_closed_readers()
+    }
+
+    fn drop_closed_readers(&mut self) -> Vec<ClientId> {
+        let mut gone = Vec::new();
+        self.readers.retain(|(id, reader)| {
+            if !reader.wire.open {
+                gone.push(*id);
+            }
+            reader.wire.open
+        });
+        gone
+    }
+
+    /// The step is over: readers get what they take at once.
+    pub(super) fn end_step(&mut self) {
+        self.strangers.clear();
+        self.readers
+            .iter_mut()
+            .for_each(|(_, reader)| reader.write());
+        self.readers.clear();
     }
 
     /// It is the launcher's.

@@ -155,6 +155,12 @@ impl StepdExecutor {
             Action::AwaitFlush => self.connections.await_flush(),
             Action::Refuse(id, refusal) => self.connections.refuse(id, refusal),
             Action::TakeClient(id) => self.connections.take_client(id),
+            Action::TakeReader(id) => self.connections.take_reader(id),
+            Action::SendReaders(frame) => {
+                let gone = self.connections.send_readers(&frame);
+                self.events
+                    .extend(gone.into_iter().map(Event::ReaderClosed));
+            }
             Action::CloseClient(id) => self.connections.close(id),
             Action::AdoptLauncher(id, running) => self.adopt_launcher(id, running),
             Action::ReportEnd(frame) => self.report_end(&frame),
@@ -174,7 +180,7 @@ impl StepdExecutor {
             }
             Action::EndStep => {
                 self.tasks = None;
-                self.connections.strangers.clear();
+                self.connections.end_step();
             }
             Action::Exit => self.is_over = true,
             action => self.execute_for_tasks(action),
@@ -351,6 +357,20 @@ impl StepdExecutor {
         }
     }
 
+    /// Takes in what a reader says.
+    pub(super) fn read_reader(&mut self, at: usize) {
+        for message in self.connections.read_reader(at) {
+            self.deliver(Event::Reader(message));
+        }
+    }
+
+    /// Writes what waits for readers.
+    pub(super) fn write_readers(&mut self) {
+        for reader in self.connections.write_readers() {
+            self.deliver(Event::ReaderClosed(reader));
+        }
+    }
+
     /// Someone connected: the first message says who it is.
     pub(super) fn read_stranger(&mut self, at: usize) {
         let Some((client, message, is_own)) = self.connections.read_stranger(at) else {
@@ -367,6 +387,10 @@ impl StepdExecutor {
         });
         self.connections.drop_greeted();
         self.deliver_requests();
+        // What came with the first message of a reader wakes nobody up again.
+        if let Some(last) = self.connections.readers.len().checked_sub(1) {
+            self.read_reader(last);
+        }
     }
 
     /// Passes on what those below say.

@@ -83,8 +83,9 @@ fn wait_in_step(executor: &mut StepdExecutor) -> io::Result<()> {
     let seen = |at: usize| fds[at].revents;
     let strangers = executor.connections.strangers.len();
     let streams = REST + strangers + below;
+    let readers = fds.len() - executor.connections.readers.len();
 
-    for at in streams..fds.len() {
+    for at in streams..readers {
         if seen(at) != 0
             && let Some(tasks) = &mut executor.tasks
             && let Some(output) = tasks.serve_stream(at - streams)
@@ -117,6 +118,12 @@ fn wait_in_step(executor: &mut StepdExecutor) -> io::Result<()> {
     if seen(CLIENT) & !libc::POLLOUT != 0 {
         executor.read_client();
     }
+    for at in readers..fds.len() {
+        if seen(at) & !libc::POLLOUT != 0 {
+            executor.read_reader(at - readers);
+        }
+    }
+    executor.write_readers();
     for at in (0..strangers).rev() {
         if seen(REST + at) != 0 {
             executor.read_stranger(at);
@@ -179,6 +186,13 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
         let (fd, events) = stream.interest(is_full);
         entry(Some(fd), events)
     }));
+    for (_, reader) in &executor.connections.readers {
+        let writing = match reader.has_output() {
+            true => libc::POLLOUT,
+            false => 0,
+        };
+        fds.push(entry(Some(reader.wire.number()), reading | writing));
+    }
     (fds, below)
 }
 

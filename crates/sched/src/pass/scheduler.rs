@@ -148,6 +148,7 @@ impl Scheduler {
             | Event::PartitionRemoved { .. }
             | Event::ReservationSet { .. }
             | Event::ReservationGone { .. }
+            | Event::CrontabSet { .. }
             | Event::AccountsChanged { .. } => self.rebuild = true,
             Event::PrioritiesCalculated { .. } => self.reranked = true,
             Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),

@@ -91,6 +91,7 @@ impl Kind {
             shown: _,
             wait_all_nodes: _,
             interactive: _,
+            cron: _,
         } = &*job.spec;
         let (reservations, outside) = if state.reservations.is_empty() {
             (Vec::new(), reservation.is_none())

@@ -182,6 +182,7 @@ fn touches_own_jobs_only(
             Event::NodeChanged { change, .. } => {
                 matches!(change, NodeChange::Reboot(_) | NodeChange::Power(_))
             }
+            Event::CrontabSet { uid, .. } => *uid == identity.uid,
             Event::ReservationSet { .. } | Event::ReservationGone { .. } => {
                 !state.reservations.is_empty()
             }

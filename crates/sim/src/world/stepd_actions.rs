@@ -55,6 +55,8 @@ impl StepdExecutor<'_> {
                     process.clients.client = Some((id, link));
                 }
             }
+            // Nobody attaches to steps here.
+            Action::TakeReader(_) | Action::SendReaders(_) => {}
             Action::CloseClient(id) => self.close_client(id),
             Action::AdoptLauncher(id, running) => self.adopt_launcher(id, running),
             Action::ReportEnd(frame) => self.report_end(&frame)?,

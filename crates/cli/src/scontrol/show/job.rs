@@ -174,6 +174,11 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     );
     time(out, " Deadline", spec.deadline, "N/A");
     style.newline(out);
+    if let Some(entry) = &spec.cron {
+        let word = if entry.recurs { "CronJob=Yes " } else { "" };
+        put!(out, "{word}CrontabSpec=\"{}\"", entry.schedule);
+        style.newline(out);
+    }
     let settings = ctx.config.as_ref().map(|c| &c.order.preemption);
     let settings = settings.filter(|s| s.kind != PreemptType::None);
     if let (Some(settings), Some(start), Some(_)) = (settings, job.start_time, &job.alloc) {

@@ -26,6 +26,7 @@ pub fn beyond_own(state: &State, identity: &Identity, command: &UserCommand) -> 
         UserCommand::SubmitHet { specs, .. } => specs
             .iter()
             .any(|spec| !spec.owner.user.is_empty() && spec.owner.uid != identity.uid),
+        UserCommand::SetCrontab(ask) => !ask.owner.user.is_empty() && ask.owner.uid != identity.uid,
         UserCommand::Cancel { selection } | UserCommand::Signal { selection, .. } => {
             if selection.targets.is_empty() {
                 let own = selection.only_own || selection.uid == Some(identity.uid);
@@ -88,6 +89,9 @@ fn subject_of(state: &State, command: &UserCommand) -> Subject {
         UserCommand::Submit { spec, .. } => submission(Some(spec)),
         UserCommand::SubmitHet { specs, .. } => submission(specs.first()),
         UserCommand::Reconfigure => Subject::new("configuration"),
+        UserCommand::SetCrontab(ask) => Subject::new(format!("crontab {}", text(&ask.owner.user)))
+            .key("Entries", ask.text.as_ref().map(|_| ask.jobs.len()))
+            .word(if ask.text.is_none() { "remove" } else { "" }),
         UserCommand::Cancel { selection } => Subject::new(selected(selection)),
         UserCommand::Signal {
             selection,

@@ -40,6 +40,7 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
         nodes: vec!["n1".to_owned()],
         wckey: None,
         only_own: false,
+        cron: true,
     };
     let plain = |targets: Vec<JobTarget>| JobSelection {
         targets,
@@ -356,6 +357,7 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
             step: Some(StepNo(0)),
             time_limit: TimeLimit::Minutes(9),
         },
+        UserCommand::SetCrontab(Box::default()),
         UserCommand::Notify {
             target: target(job),
             text: "t".to_owned(),

@@ -158,6 +158,7 @@ pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(Request, UserCommand)>
         UserCommand::Top {
             target: target(waits),
         },
+        UserCommand::SetCrontab(Box::default()),
         UserCommand::Notify {
             target: target(runs),
             text: "x".into(),
@@ -429,6 +430,18 @@ pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(Request, UserCommand)> {
             UserCommand::Top {
                 target: target(waits),
             },
+        ),
+        (
+            Request::SetCrontabOfOther,
+            UserCommand::SetCrontab(Box::new(muster_model::command::CrontabAsk {
+                owner: muster_model::spec::Owner {
+                    uid: 7777,
+                    gid: 7777,
+                    user: "u7777".into(),
+                    group: "u7777".into(),
+                },
+                ..Default::default()
+            })),
         ),
         (
             Request::RootOnlyPartition,

@@ -3,15 +3,57 @@
 
 use super::super::state::AgentState;
 use super::super::steps::Steps;
-use super::{LedStepEvent, LedStepState, StepKey};
+use super::{LedStep, LedStepEvent, LedStepState, LedSteps, StepKey};
 use crate::agent::node_steps::Listening;
 use crate::messages::LauncherCommand;
 use crate::signals::SIGTERM;
 use muster_model::hostlist;
+use muster_model::ids::StepNo;
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
 use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepNode};
+
+impl LedStep {
+    /// What srun learns of it.
+    fn created(&self, step: StepNo) -> StepCreated {
+        let hostlist = self.record.step.hostlist.clone();
+        let names = hostlist::parse(&hostlist).unwrap_or_default();
+        let nodes = self.addresses.iter().zip(&self.record.nodes);
+        StepCreated {
+            step,
+            nodes: nodes
+                .zip(names)
+                .map(|((address, node), name)| StepNode {
+                    name,
+                    address: address.clone(),
+                    tasks: node.tasks.clone(),
+                })
+                .collect(),
+            key: self.record.key.clone(),
+            hostlist,
+            // All listen, or none does.
+            wires: self.wires.iter().flatten().cloned().collect(),
+            width: self.width,
+            direct: self.direct,
+        }
+    }
+}
+
+impl LedSteps {
+    /// What srun has learned of a step that runs.
+    ///
+    /// # Errors
+    /// There is none; it is being started; or the agent that started it is gone, and where its daemons listen is not known here.
+    pub(in crate::agent) fn located(&self, key: StepKey) -> Result<StepCreated, RefusalCode> {
+        let step = self.placed.get(&key).ok_or(RefusalCode::InvalidJobId)?;
+        let is_known = !step.addresses.is_empty() && step.addresses.iter().all(|a| !a.is_empty());
+        match step.unanswered == 0 && is_known {
+            true => Ok(step.created(key.1)),
+            false => Err(RefusalCode::Busy),
+        }
+    }
+}
 
 impl Steps {
     /// A node's daemon listens, or cannot be started.
@@ -84,25 +126,7 @@ impl Steps {
         match led.client {
             Some(_) if led.direct && led.exit_sent_by_daemon => {}
             Some((_, request)) => {
-                let names = hostlist::parse(&step.hostlist).unwrap_or_default();
-                let nodes = led.addresses.iter().zip(&led.record.nodes);
-                let created = StepCreated {
-                    step: key.1,
-                    nodes: nodes
-                        .zip(names)
-                        .map(|((address, node), name)| StepNode {
-                            name,
-                            address: address.clone(),
-                            tasks: node.tasks.clone(),
-                        })
-                        .collect(),
-                    key: led.record.key.clone(),
-                    hostlist: step.hostlist.clone(),
-                    // All listen, or none does.
-                    wires: led.wires.iter().flatten().cloned().collect(),
-                    width: led.width,
-                    direct: led.direct,
-                };
+                let created = led.created(key.1);
                 state
                     .out
                     .reply(request, AgentReply::Created(Box::new(created)));

@@ -77,7 +77,6 @@ impl World {
             }
             Action::RemoveLeftovers { .. }
             | Action::EndInput
-            | Action::Feed(..)
             | Action::SetWindow(..)
             | Action::RemoveDirs { .. } => {}
             action => self.serve_connections(action),
@@ -112,6 +111,13 @@ impl World {
                 let srun = srun.expect("a client that is not there is taken");
                 srun.is_greeted = true;
             }
+            Action::TakeReader(client) => self.readers.push(client),
+            Action::SendReaders(frame) => {
+                let mut frames = Frames::default();
+                frames.push(&frame);
+                self.read.push(frames.take().unwrap().unwrap());
+            }
+            Action::Feed(task, bytes) => self.fed.push((task, bytes.to_vec())),
             Action::CloseClient(client) => self.close(client),
             Action::ConnectBelow(branches) => {
                 assert_eq!(branches.len(), 1);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::signals::SIGCONT;
+use crate::stepd::upward::READERS_MAX;
 
 const STEP: StepNo = StepNo(0);
 const ALL: u32 = u32::MAX;
@@ -567,4 +568,92 @@ impl World {
         });
         self.end_wakeup();
     }
+}
+
+impl World {
+    /// Someone wants to read what tasks write, with this key.
+    fn read_with(&mut self, key: &[u8]) -> ClientId {
+        let client = ClientId(self.next_id());
+        let greeting = Versions::CLUSTER.greeting();
+        self.deliver(Event::Greeted {
+            client,
+            message: ToStepd::Read(key.to_vec().into(), Some(greeting)),
+            is_own: false,
+        });
+        client
+    }
+}
+
+#[test]
+fn readers_get_what_tasks_write_and_how_they_end() {
+    let mut world = World::running(tasks(2));
+    let output = |is_error| Event::Output {
+        task: 1,
+        is_error,
+        bytes: b"text".to_vec().into(),
+    };
+    world.deliver(output(false));
+    assert!(world.read.is_empty(), "nobody reads");
+    let reader = world.read_with(&KEY);
+    assert_eq!(world.readers, [reader]);
+    let before = world.received.len();
+    world.deliver(output(true));
+    assert_eq!(world.read.len(), 1);
+    assert!(matches!(world.read[0], FromStepd::Stderr { task: 1, .. }));
+    assert_eq!(world.received.len(), before + 1, "srun gets it too");
+    world.deliver(Event::ReaderClosed(reader));
+    world.deliver(output(false));
+    assert_eq!(world.read.len(), 1, "it is gone");
+    world.read_with(&KEY);
+    world.end_tasks(0);
+    let exits = world
+        .read
+        .iter()
+        .filter(|m| matches!(m, FromStepd::Exited { .. }));
+    assert_eq!(exits.count(), 2);
+}
+
+#[test]
+fn readers_need_the_key_and_are_few() {
+    let mut world = World::running(tasks(2));
+    let stranger = world.read_with(b"another");
+    assert_eq!(world.closed, [stranger]);
+    for _ in 0..READERS_MAX {
+        world.read_with(&KEY);
+    }
+    let last = world.read_with(&KEY);
+    assert_eq!(world.readers.len(), READERS_MAX);
+    assert_eq!(world.refused, [last]);
+    let first = world.readers[0];
+    world.deliver(Event::ReaderClosed(first));
+    world.read_with(&KEY);
+    assert_eq!(world.readers.len(), READERS_MAX + 1, "one has left");
+    // srun's connection is none of them.
+    assert_eq!(
+        world.has_received(|m| matches!(m, FromStepd::Refused(_))),
+        0
+    );
+    world.end_tasks(0);
+}
+
+#[test]
+fn input_of_readers_goes_to_tasks_and_ends_nothing() {
+    let mut world = World::running(tasks(2));
+    world.read_with(&KEY);
+    let input = |task, bytes: &[u8]| {
+        Event::Reader(ToStepd::Stdin {
+            task,
+            bytes: bytes.to_vec().into(),
+        })
+    };
+    world.deliver(input(Some(1), b"x"));
+    world.deliver(input(None, b""));
+    world.deliver(Event::Reader(ToStepd::Signal(9)));
+    world.deliver(Event::Reader(ToStepd::Fail(ExitStatus {
+        code: 1,
+        signal: 0,
+    })));
+    assert_eq!(world.fed, [(Some(1), b"x".to_vec())]);
+    assert!(world.signals.is_empty(), "it gives no orders");
+    world.end_tasks(0);
 }

@@ -1,0 +1,121 @@
+//! `--bcast`: the program is copied to the nodes of the allocation before the step begins, by a step of sbcast's.
+
+use super::allocation;
+use super::line::Line;
+use crate::sbcast;
+use muster_conf::options::OptionError;
+use muster_proto::client::AllocationInfo;
+use muster_proto::step::StepSpec;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Refuses what goes with no copy.
+pub(super) fn check(line: &Line) -> Result<(), OptionError> {
+    let chosen = &line.chosen;
+    if !chosen.has("bcast") {
+        return Ok(());
+    }
+    let refused = |text: &str| Err(OptionError::fatal(text));
+    if chosen.has("multi-prog") {
+        return refused("--bcast copies one program, and --multi-prog names several");
+    }
+    let libraries = chosen.get("send-libs");
+    let wanted = libraries.map(|given| given.value.as_deref().unwrap_or("yes"));
+    if wanted.is_some_and(|word| !word.eq_ignore_ascii_case("no")) {
+        return refused(
+            "--send-libs is not supported: copy the libraries by sbcast, and set LD_LIBRARY_PATH",
+        );
+    }
+    Ok(())
+}
+
+/// Copies the program, and has the step run the copy.
+pub(super) fn copy(
+    line: &Line,
+    spec: &mut StepSpec,
+    info: Option<&AllocationInfo>,
+) -> Result<(), ExitCode> {
+    let Some(given) = line.chosen.get("bcast") else {
+        return Ok(());
+    };
+    let say = line.say;
+    let asked;
+    let info = match info {
+        Some(info) => info,
+        None => {
+            asked = allocation(spec.job)
+                .map_err(|e| say.connect_error("Unable to copy the program", &e))?;
+            &asked
+        }
+    };
+    let Some(program) = spec.argv.first() else {
+        return Ok(());
+    };
+    let source = find(program, Path::new(&spec.work_dir)).ok_or_else(|| {
+        say.error(&format!("--bcast: there is no program {program} here"));
+        say.failed()
+    })?;
+    let dest = dest(given.value.as_deref(), spec);
+    let source = source.to_string_lossy();
+    sbcast::copy_program(&source, &dest, info, say)?;
+    spec.argv[0] = dest;
+    spec.program_file = None;
+    Ok(())
+}
+
+/// The program, found as the tasks would find it.
+fn find(program: &str, work_dir: &Path) -> Option<PathBuf> {
+    if program.contains('/') {
+        let path = work_dir.join(program);
+        return path.is_file().then_some(path);
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|path| path.is_file())
+}
+
+/// Where the copy is: what was asked for, or a name that is made up in a directory.
+fn dest(asked: Option<&str>, spec: &StepSpec) -> String {
+    let name = || format!("slurm_bcast_{}.{}", spec.job, std::process::id());
+    let in_work_dir = |path: &str| {
+        let path = Path::new(&spec.work_dir).join(path);
+        path.to_string_lossy().into_owned()
+    };
+    match asked {
+        None | Some("") => in_work_dir(&name()),
+        Some(directory) if directory.ends_with('/') => {
+            in_work_dir(&(directory.to_owned() + &name()))
+        }
+        Some(path) => in_work_dir(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::ids::JobId;
+
+    #[test]
+    fn a_copy_is_where_it_was_asked_for() {
+        let spec = StepSpec {
+            job: JobId(7),
+            work_dir: "/home/u".to_owned(),
+            ..StepSpec::default()
+        };
+        assert_eq!(dest(Some("/tmp/mine"), &spec), "/tmp/mine");
+        assert_eq!(dest(Some("mine"), &spec), "/home/u/mine");
+        let name = format!("slurm_bcast_7.{}", std::process::id());
+        assert_eq!(dest(Some("/tmp/"), &spec), format!("/tmp/{name}"));
+        assert_eq!(dest(None, &spec), format!("/home/u/{name}"));
+    }
+
+    #[test]
+    fn the_program_is_found_here() {
+        let here = Path::new("/bin");
+        assert_eq!(find("./sh", here), Some(PathBuf::from("/bin/./sh")));
+        assert!(find("sh", here).is_some());
+        assert_eq!(find("./nosuch", here), None);
+        assert_eq!(find("nosuchprogram", here), None);
+    }
+}

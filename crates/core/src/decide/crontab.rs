@@ -1,0 +1,303 @@
+//! Crontabs (`scrontab`): each entry is a job that waits for its next time, and goes back to the queue after each run. What
+//! the client says of times is not looked at: they are read from the text here.
+
+use super::draft::Draft;
+use super::ending::{self, End};
+use super::{room, submit};
+use crate::event::{Event, JobChange};
+use crate::policy::access;
+use muster_model::command::{CrontabAsk, Identity, Reply};
+use muster_model::cron::{
+    CronEntry, Crontab, CrontabConfig, Schedule, ScheduleError, Zone, disable, entries,
+};
+use muster_model::ids::JobId;
+use muster_model::job::{Job, Phase};
+use muster_model::limits::CRONTAB_JOBS_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::spec::{JobKind, JobSpec, Owner};
+use muster_model::time::Timestamp;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Seconds after which an entry is looked at again whose time never comes; only a new zone makes one of such.
+const NEVER_S: u64 = 366 * 86_400;
+
+/// Replaces or removes a crontab: all of its jobs are accepted or none.
+pub(super) fn set(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    ask: &CrontabAsk,
+) -> Result<Option<Reply>, Refusal> {
+    let config = draft.state.config.as_ref().map(|config| &config.crontabs);
+    let Some(config) = config.filter(|crontabs| crontabs.enabled) else {
+        let text = "ScronParameters in slurm.conf lacks 'enable'";
+        return Err(Refusal::new(RefusalCode::CrontabsDisabled, text));
+    };
+    let owner = owner(draft, identity, &ask.owner)?;
+    let found = ask
+        .text
+        .as_deref()
+        .map(|text| read(config, text, draft.now));
+    let found = found.transpose()?.unwrap_or_default();
+    if found.len() != ask.jobs.len() {
+        let (lines, jobs) = (found.len(), ask.jobs.len());
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("the crontab has {lines} entries, and {jobs} jobs came with it"),
+        ));
+    }
+    check_room(draft, identity, &owner, ask)?;
+    retire(draft, owner.uid, identity.uid);
+    let mut jobs = Vec::with_capacity(found.len());
+    for (spec, (entry, begin)) in ask.jobs.iter().zip(found) {
+        let lines = (entry.first_line, entry.last_line);
+        let job = accept(draft, (identity, &owner), (spec, ask), (entry, begin));
+        jobs.push(job.map_err(|refusal| of_lines(refusal, lines))?);
+    }
+    let changed = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+    let crontab = ask.text.as_ref().map(|text| Crontab {
+        text: text.clone(),
+        jobs,
+        user: owner.user,
+    });
+    store(draft, owner.uid, crontab);
+    let refused = Vec::new();
+    Ok(Some(Reply::Done { changed, refused }))
+}
+
+/// The user whose crontab it is.
+fn owner(draft: &Draft<'_>, identity: &Identity, named: &Owner) -> Result<Owner, Refusal> {
+    if !named.user.is_empty() && named.uid != identity.uid {
+        access::require(draft.state, identity, Request::SetCrontabOfOther)?;
+    }
+    let spec = JobSpec {
+        owner: named.clone(),
+        ..JobSpec::default()
+    };
+    submit::owner(draft, identity, &spec)
+}
+
+/// The entries of a text, each with its first time.
+fn read(
+    config: &CrontabConfig,
+    text: &str,
+    now: Timestamp,
+) -> Result<Vec<(CronEntry, Timestamp)>, Refusal> {
+    if text.contains('\0') {
+        let why = "the crontab contains a zero byte";
+        return Err(Refusal::new(RefusalCode::InvalidValue, why));
+    }
+    let found = entries(text);
+    if found.len() > CRONTAB_JOBS_MAX {
+        let count = found.len();
+        return Err(Refusal::new(
+            RefusalCode::TooLong,
+            format!("the crontab has {count} entries, the most is {CRONTAB_JOBS_MAX}"),
+        ));
+    }
+    let zone = Zone::of_rule(&config.zone);
+    let mut lines = (1u32..).zip(text.lines());
+    let mut all = Vec::with_capacity(found.len());
+    for (first_line, last_line) in found {
+        let line = lines.find(|(number, _)| *number == last_line);
+        let schedule = schedule(line.map_or("", |(_, line)| line));
+        let first = schedule.and_then(|schedule| {
+            let begin = schedule.next(now, &zone);
+            Ok((schedule, begin.ok_or(ScheduleError::Never(schedule))?))
+        });
+        let (schedule, begin) = first.map_err(|why| {
+            let refusal = Refusal::new(RefusalCode::InvalidValue, why.to_string());
+            of_lines(refusal, (first_line, last_line))
+        })?;
+        let entry = CronEntry {
+            schedule,
+            first_line,
+            last_line,
+            recurs: true,
+        };
+        all.push((entry, begin));
+    }
+    Ok(all)
+}
+
+fn schedule(line: &str) -> Result<Schedule, ScheduleError> {
+    match Schedule::parse_entry(line)? {
+        (_, "") => Err(ScheduleError::NoCommand),
+        (schedule, _) => Ok(schedule),
+    }
+}
+
+/// Says which lines a refusal is about; the command reads them from there.
+fn of_lines(refusal: Refusal, (first, last): (u32, u32)) -> Refusal {
+    let detail = format!("lines {first}-{last}: {}", refusal.detail);
+    Refusal::new(refusal.code, detail)
+}
+
+/// Whether there is room for all of the jobs at once. Those that they replace make room first.
+fn check_room(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    owner: &Owner,
+    ask: &CrontabAsk,
+) -> Result<(), Refusal> {
+    let (state, Some(config)) = (draft.state, draft.state.config.as_deref()) else {
+        return Ok(());
+    };
+    let more = added(draft, owner.uid, ask);
+    if more > 0 {
+        room::check(state, config, (identity, owner.uid), more)?;
+    }
+    // Each script and environment is looked at once, however many entries share it.
+    let mut seen = HashSet::new();
+    for spec in &ask.jobs {
+        if seen.insert((spec.script, spec.context)) {
+            let mut spec = spec.clone();
+            spec.context = spec.context.filter(|id| seen.insert((None, Some(*id))));
+            submit::check_blobs(draft, &spec, &ask.blobs)?;
+        }
+    }
+    Ok(())
+}
+
+/// By how many jobs the queue grows.
+fn added(draft: &Draft<'_>, uid: u32, ask: &CrontabAsk) -> u64 {
+    let before = draft.crontab(uid).map_or(0, |crontab| crontab.jobs.len());
+    ask.jobs.len().saturating_sub(before) as u64
+}
+
+/// Takes the job of an entry into the queue.
+fn accept(
+    draft: &mut Draft<'_>,
+    (identity, owner): (&Identity, &Owner),
+    (spec, ask): (&JobSpec, &CrontabAsk),
+    (entry, begin): (CronEntry, Timestamp),
+) -> Result<JobId, Refusal> {
+    if spec.kind != JobKind::Batch || spec.array.is_some() || spec.interactive {
+        let why = "an entry of a crontab is a batch job, and no array";
+        return Err(Refusal::new(RefusalCode::InvalidValue, why));
+    }
+    let wanted = JobSpec {
+        owner: match owner.uid == identity.uid {
+            true => Owner::default(),
+            false => owner.clone(),
+        },
+        begin: Some(begin),
+        deadline: None,
+        immediate_s: None,
+        ..spec.clone()
+    };
+    let (mut job, not_before) = submit::prepare(draft, identity, &wanted)?;
+    let more = u32::try_from(added(draft, owner.uid, ask)).unwrap_or(u32::MAX);
+    if let Some(name) = draft.state.submit_limit(&job, more).filter(|_| more > 0) {
+        return Err(Refusal::new(
+            RefusalCode::AccountingPolicy,
+            format!("{name} of the job's association or QOS is reached"),
+        ));
+    }
+    let bytes = room::bytes_of(draft.state, &[&job], &ask.blobs);
+    let all = bytes.saturating_mul(ask.jobs.len() as u64);
+    room::check_bytes(draft.state, identity, owner.uid, all)?;
+    let mut spec = Arc::unwrap_or_clone(job.spec);
+    spec.cron = Some(Box::new(entry));
+    job.spec = Arc::new(spec);
+    job.requeueable = true;
+    let id = job.id;
+    submit::store_blobs(draft, std::slice::from_ref(&job.spec), &ask.blobs);
+    submit::accept(draft, job, not_before);
+    Ok(id)
+}
+
+/// The jobs of a user's crontab do not come back: what waits goes, what runs runs to its end.
+fn retire(draft: &mut Draft<'_>, uid: u32, by: u32) {
+    let jobs = draft.crontab(uid).map(|crontab| crontab.jobs.clone());
+    for id in jobs.unwrap_or_default() {
+        let Some(job) = draft.job(id).filter(|job| recurs(job)) else {
+            continue;
+        };
+        let how = match job.phase() {
+            Phase::Pending => Some(End::cancelled(by)),
+            Phase::Requeueing => Some(End::new(job.state, job.reason).with_exit(job.exit)),
+            Phase::Running | Phase::Suspended => None,
+            Phase::Completing | Phase::Ended | Phase::Gone => continue,
+        };
+        let mut spec = (*job.spec).clone();
+        if let Some(entry) = &mut spec.cron {
+            entry.recurs = false;
+        }
+        draft.change(id, JobChange::Spec(Arc::new(spec)));
+        if let Some(how) = how {
+            ending::end(draft, id, how);
+        }
+    }
+}
+
+/// Whether a job comes back after each run.
+pub(super) fn recurs(job: &Job) -> bool {
+    job.spec.cron.as_ref().is_some_and(|entry| entry.recurs)
+}
+
+/// When a job that comes back does so.
+pub(super) fn next_time(draft: &Draft<'_>, job: &Job) -> Option<Timestamp> {
+    let entry = job.spec.cron.as_ref().filter(|entry| entry.recurs)?;
+    let config = draft.state.config.as_ref();
+    let zone = Zone::of_rule(config.map_or("", |config| &config.crontabs.zone));
+    let next = entry.schedule.next(draft.now, &zone);
+    Some(next.unwrap_or_else(|| draft.now.plus_s(NEVER_S)))
+}
+
+/// Refuses a change of a job that its crontab says all of.
+pub(super) fn require_none(job: &Job) -> Result<(), Refusal> {
+    match recurs(job) {
+        false => Ok(()),
+        true => Err(Refusal::new(
+            RefusalCode::CannotModifyCron,
+            format!(
+                "job {} is an entry of a crontab; change that with scrontab -e",
+                job.id
+            ),
+        )),
+    }
+}
+
+/// Refuses to cancel a job of a crontab where that must be said.
+pub(super) fn require_said(draft: &Draft<'_>, job: &Job, said: bool) -> Result<(), Refusal> {
+    let config = draft.state.config.as_ref();
+    let must = config.is_some_and(|config| config.crontabs.explicit_cancel);
+    match must && !said && recurs(job) {
+        false => Ok(()),
+        true => Err(Refusal::new(
+            RefusalCode::CannotCancelCron,
+            format!("job {} is an entry of a crontab", job.id),
+        )),
+    }
+}
+
+/// The entry of a job that ended for good is taken out of use.
+pub(super) fn disable_entry(draft: &mut Draft<'_>, id: JobId) {
+    let Some(job) = draft.job(id) else { return };
+    let (uid, spec) = (job.spec.owner.uid, job.spec.clone());
+    let Some(entry) = spec.cron.as_ref().filter(|entry| entry.recurs) else {
+        return;
+    };
+    let lines = (entry.first_line, entry.last_line);
+    let Some(crontab) = draft
+        .crontab(uid)
+        .filter(|crontab| crontab.jobs.contains(&id))
+    else {
+        return;
+    };
+    let mut crontab = crontab.clone();
+    crontab.text = disable(&crontab.text, lines);
+    crontab.jobs.retain(|job| *job != id);
+    store(draft, uid, Some(crontab));
+}
+
+fn store(draft: &mut Draft<'_>, uid: u32, crontab: Option<Crontab>) {
+    let at = draft.now;
+    draft.emit(Event::CrontabSet {
+        uid,
+        crontab: crontab.map(Box::new),
+        at,
+    });
+}
