@@ -7,6 +7,7 @@ use crate::passed;
 use crate::rate_limit::RateLimit;
 use crate::stats::Stats;
 use log::{info, warn};
+use muster_model::limits::may_connect;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -65,7 +66,7 @@ impl std::fmt::Display for Over {
             Over::Connections(most) => write!(
                 f,
                 "you have {most} connections to the controller, \
-                 which are the most that one user may have; try again when some have ended"
+                 which are the most that one user may have for now; try again when some have ended"
             ),
             Over::AllConnections(most) => {
                 write!(
@@ -237,8 +238,9 @@ impl Users {
         let user = users
             .entry(uid)
             .or_insert_with(|| Rc::new(User::new(uid, self.unread.of_another())));
-        if user.connections.get() >= self.per_user {
-            return Err(Over::Connections(self.per_user));
+        let (own, all) = (user.connections.get(), self.connections.get());
+        if !may_connect(own, all, self.per_user, self.connections_max) {
+            return Err(Over::Connections(own));
         }
         user.connections.set(user.connections.get() + 1);
         self.connections.set(self.connections.get() + 1);
@@ -446,10 +448,22 @@ mod tests {
             }
         };
         assert_eq!((over, all.len()), (Over::Connections(224), 224));
-        for uid in 1001..1004 {
-            all.extend((0..224).map(|_| users.connect(uid).ok().unwrap()));
+        // Others who take what they can get leave some for who has few.
+        for uid in 1001..1010 {
+            all.extend(std::iter::from_fn(|| users.connect(uid).ok()));
         }
-        assert_eq!(users.connect(1005).err(), Some(Over::AllConnections(896)));
+        for uid in 2000..2040 {
+            all.extend((0..4).map(|_| users.connect(uid).ok().unwrap()));
+        }
+        let mut uid = 3000;
+        let over = loop {
+            uid += 1;
+            match users.connect(uid) {
+                Ok(share) => all.push(share),
+                Err(over) => break over,
+            }
+        };
+        assert_eq!((over, all.len()), (Over::AllConnections(896), 896));
         drop(all);
         assert!(users.users.borrow().is_empty() && users.connections.get() == 0);
         assert!(users.connect(1000).is_ok());

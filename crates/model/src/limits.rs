@@ -120,3 +120,46 @@ const _: () = assert!(
 );
 const _: () = assert!(REQUEST_BYTES_MAX <= FRAME_BYTES_MAX);
 const _: () = assert!(AGENT_REQUEST_BYTES_MAX <= FRAME_BYTES_MAX);
+
+/// Connections that everybody may have at a daemon while there are any.
+pub const FEW_CONNECTIONS: u64 = 4;
+
+/// Whether a user who has `own` connections at a daemon, of `all` that users have there, may have another. At most `own_max` are
+/// one user's and `all_max` those of all. Beyond [`FEW_CONNECTIONS`] nobody has more than are left, and a quarter of all is for who
+/// has few: however many users take what they can get, others get in.
+pub fn may_connect(own: u64, all: u64, own_max: u64, all_max: u64) -> bool {
+    let left = all_max.saturating_sub(all);
+    if left == 0 || own >= own_max {
+        return false;
+    }
+    own < FEW_CONNECTIONS || own < left.saturating_sub(all_max / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two users had all connections of a node, and ten those of the controller.
+    #[test]
+    fn however_many_users_take_what_they_can_others_get_in() {
+        for all_max in [40, 896, 3290, 18_750] {
+            let (mut all, mut greedy) = (0, Vec::new());
+            while all < all_max - all_max / 4 {
+                let mut own = 0;
+                while may_connect(own, all, all_max / 2, all_max) {
+                    (own, all) = (own + 1, all + 1);
+                }
+                assert!(own >= FEW_CONNECTIONS, "the last of {}", greedy.len());
+                greedy.push(own);
+            }
+            assert!(greedy[0] * 3 > all_max, "one alone gets much: {greedy:?}");
+            let others = (all_max - all) / FEW_CONNECTIONS;
+            assert!(
+                others * 20 >= all_max || all_max < 100,
+                "{others} more of {all_max}"
+            );
+            assert!(may_connect(0, all, all_max / 2, all_max));
+        }
+        assert!(!may_connect(0, 40, 20, 40) && !may_connect(20, 20, 20, 400));
+    }
+}

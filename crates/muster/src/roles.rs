@@ -83,7 +83,7 @@ pub(crate) fn by_command(command: &str) -> Option<(Role, &str)> {
     }
 }
 
-/// Has nobody else write what this process makes, whatever whoever has started it allows. What users run has their own mask.
+/// Has nobody else write what this process makes, whatever mask it was started with. What users run has their own mask.
 pub(crate) fn keep_others_from_writing() {
     let writing = Mode::S_IWGRP | Mode::S_IWOTH;
     let before = umask(writing);

@@ -712,10 +712,8 @@ fn files_of_others_and_of_the_future_are_refused() {
         matches!(error, StoreError::Newer { found: 99, .. }),
         "{error}"
     );
-    assert!(matches!(
-        Reader::open(&directory.file("none.db")),
-        Err(StoreError::Open { .. })
-    ));
+    let none = Reader::open(&directory.file("none.db"));
+    assert!(matches!(none, Err(StoreError::Open { .. })));
 }
 
 #[test]

@@ -336,7 +336,9 @@ impl Step {
     fn child_ended(&mut self, pid: i32, exit: ExitStatus, used: Usage, out: &mut Actions) {
         if let Some(at) = self.epilogs.iter().position(|e| e.pid == Some(pid)) {
             let epilog = self.epilogs.swap_remove(at);
-            self.tell_of_epilogs(epilog.task, exit, out);
+            for line in epilog_errors(&self.order, epilog.task, exit) {
+                self.up.message(line, out);
+            }
             return self.up.send(epilog.exited, out);
         }
         if let Some(host) = self.host.as_mut().filter(|host| host.is_process(pid)) {
@@ -404,28 +406,6 @@ impl Step {
         }
         if let Some(failed) = failed {
             self.up.send(failed, out);
-        }
-    }
-
-    /// Tells the user of epilogs that could not be executed: their process ends with a bit for each.
-    fn tell_of_epilogs(&mut self, task: u32, exit: ExitStatus, out: &mut Actions) {
-        let programs = [
-            ("--task-epilog", &self.order.launch.spec.task_epilog),
-            ("TaskEpilog", &self.order.task_epilog),
-        ];
-        let failed = programs.into_iter().enumerate();
-        let failed = failed.filter(|(position, _)| exit.code >> position & 1 == 1);
-        let lines: Vec<String> = failed
-            .filter_map(|(_, (what, program))| {
-                let program = program.as_ref()?.escape_debug();
-                let shown: String = program.take(SHOWN_MAX).collect();
-                Some(format!(
-                    "slurmstepd: error: task {task}: {what} {shown} cannot be executed: see that it is there and may be"
-                ))
-            })
-            .collect();
-        for line in lines {
-            self.up.message(line, out);
         }
     }
 
@@ -518,4 +498,22 @@ impl Step {
             self.srun_left(out);
         }
     }
+}
+
+/// What the user is told of epilogs that could not be executed: their process ends with a bit for each.
+fn epilog_errors(order: &StepOrder, task: u32, exit: ExitStatus) -> Vec<String> {
+    let programs = [
+        ("--task-epilog", &order.launch.spec.task_epilog),
+        ("TaskEpilog", &order.task_epilog),
+    ];
+    let failed = programs.into_iter().enumerate();
+    let failed = failed.filter(|(position, _)| exit.code >> position & 1 == 1);
+    let line = |(_, (what, program)): (usize, (&str, &Option<String>))| {
+        let program = program.as_ref()?.escape_debug();
+        let shown: String = program.take(SHOWN_MAX).collect();
+        Some(format!(
+            "slurmstepd: error: task {task}: {what} {shown} cannot be executed: see that it is there and may be"
+        ))
+    };
+    failed.filter_map(line).collect()
 }

@@ -159,7 +159,7 @@ async fn welcome(
 
 /// Refuses a client whose user has too much here already.
 fn turn_away(stream: UnixStream, uid: u32) {
-    let text = "this user has too many connections to the node's agent";
+    let text = "you or all users together have too many connections to the node's agent; try again when some have ended";
     let refusal = AgentReply::Refused(Refusal::new(RefusalCode::Busy, text));
     // So little is taken at once, or the client is gone.
     let _ = stream.set_nonblocking(true);

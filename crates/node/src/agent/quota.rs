@@ -3,6 +3,7 @@
 //! supervisor, where that is another. Each other agent has a share too: it may be somebody else's by now. The descriptors that are kept back are for them, the launcher, the controller and the agent's own files.
 
 use muster_closer::Sender;
+use muster_model::limits::may_connect;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,6 +35,8 @@ struct Inner {
     users: HashMap<u32, Used>,
     /// What other agents have, by node.
     agents: HashMap<String, Used>,
+    /// That users have all connections was logged.
+    is_full_logged: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +45,20 @@ struct Used {
     bytes: usize,
     /// A refusal was logged, and the user has not been without connections since.
     logged: bool,
+}
+
+impl Inner {
+    /// Users have all connections: who has most of them is said, once until half of them are free.
+    fn log_full(&mut self) {
+        if !std::mem::replace(&mut self.is_full_logged, true) {
+            let most = self.users.iter().max_by_key(|(_, used)| used.clients);
+            let (uid, clients) = most.map_or((0, 0), |(uid, used)| (*uid, used.clients));
+            log::warn!(
+                "users have all {} connections to this node, uid {uid} most of them ({clients}): no more are accepted",
+                self.clients_max
+            );
+        }
+    }
 }
 
 impl Quotas {
@@ -57,6 +74,7 @@ impl Quotas {
             all: Used::default(),
             users: HashMap::new(),
             agents: HashMap::new(),
+            is_full_logged: false,
         })))
     }
 
@@ -65,15 +83,19 @@ impl Quotas {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.supervisor_uid;
         if limited {
-            let full = inner.all.clients >= inner.clients_max;
-            let most = inner.user_clients_max;
+            let (all, all_max) = (inner.all.clients as u64, inner.clients_max as u64);
+            let own_max = inner.user_clients_max as u64;
             let used = inner.users.entry(uid).or_default();
-            if full || used.clients >= most {
-                if !std::mem::replace(&mut used.logged, true) {
-                    let clients = used.clients;
+            if !may_connect(used.clients as u64, all, own_max, all_max) {
+                let (own, was_logged) = (used.clients, std::mem::replace(&mut used.logged, true));
+                if own > 0 && !was_logged {
                     log::warn!(
-                        "uid {uid} has {clients} connections to this node: no more are accepted"
+                        "uid {uid} has {own} connections to this node, of {all} that users have: no more are accepted"
                     );
+                }
+                if own == 0 && used.bytes == 0 {
+                    inner.users.remove(&uid);
+                    inner.log_full();
                 }
                 return None;
             }
@@ -103,6 +125,7 @@ impl Quotas {
     fn give_back(&self, uid: u32, clients: usize, bytes: usize) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.all.clients -= clients;
+        inner.is_full_logged &= inner.all.clients > inner.clients_max / 2;
         inner.all.bytes -= bytes;
         if let Some(used) = inner.users.get_mut(&uid) {
             used.clients -= clients;
@@ -263,10 +286,13 @@ mod tests {
     fn a_user_has_a_share_of_the_connections() {
         let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
         let first: Vec<Client> = std::iter::from_fn(|| quotas.client(1)).collect();
-        assert_eq!(first.len(), 20);
+        assert_eq!(first.len(), 15);
         let second: Vec<Client> = std::iter::from_fn(|| quotas.client(2)).collect();
-        assert_eq!(second.len(), 20);
-        assert!(quotas.client(3).is_none(), "all together");
+        assert_eq!(second.len(), 8);
+        let others: Vec<Client> = (3..20).flat_map(|uid| quotas.client(uid)).collect();
+        assert_eq!(others.len(), 17, "others get in");
+        assert!(quotas.client(20).is_none(), "all together");
+        drop(others);
         let root: Vec<Client> = (0..100).map(|_| quotas.client(0).unwrap()).collect();
         drop(first);
         assert!(quotas.client(3).is_some());
@@ -282,7 +308,7 @@ mod tests {
         let own = nix::unistd::geteuid().as_raw().max(1);
         let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
         let clients: Vec<Client> = std::iter::from_fn(|| quotas.client(own)).collect();
-        assert_eq!(clients.len(), 20);
+        assert_eq!(clients.len(), 15);
         assert!(clients.iter().all(Client::is_limited));
     }
 

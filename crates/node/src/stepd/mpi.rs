@@ -385,7 +385,7 @@ fn give_away(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let dir = options.read(true).custom_flags(flags).open(path)?;
     let found = dir.metadata()?;
     let is_own = found.uid() == Uid::effective().as_raw() && found.mode() & 0o077 == 0;
-    // By its descriptor: the path may lead elsewhere by now.
+    // By its descriptor: the path may lead to another by now.
     let content = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
     if !is_own || content.count() != 0 {
         return Err(io::Error::other(
