@@ -500,7 +500,7 @@ impl Step {
     }
 }
 
-/// What the user is told of epilogs that could not be executed: their process ends with a bit for each.
+/// Errors for the user, of epilogs that could not be executed: their process ends with a bit for each.
 fn epilog_errors(order: &StepOrder, task: u32, exit: ExitStatus) -> Vec<String> {
     let programs = [
         ("--task-epilog", &order.launch.spec.task_epilog),
