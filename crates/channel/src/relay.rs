@@ -95,6 +95,21 @@ fn write_now(written: io::Result<usize>, bytes: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
+/// The same of the local socket. What a program that has closed it does not take is nobody's; what it had written before is
+/// still to be carried, so that this is no error.
+fn write_local(written: io::Result<usize>, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    match write_now(written, bytes) {
+        Err(e) if is_closed(&e) => Ok(Vec::new()),
+        rest => rest,
+    }
+}
+
+/// Whether the program at the other end of a local socket has closed it, perhaps with something unread.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
 /// What a read from a socket has brought; none if nothing had come.
 fn received(read: io::Result<usize>) -> io::Result<Option<usize>> {
     match read {
@@ -112,7 +127,11 @@ async fn carry_out(
     loop {
         from.readable().await?;
         let step = BUFFERS.with_borrow_mut(|Buffers { read, made }| {
-            let Some(count) = received(from.try_read(read))? else {
+            let read_now = match from.try_read(read) {
+                Err(e) if is_closed(&e) => Ok(0),
+                read_now => read_now,
+            };
+            let Some(count) = received(read_now)? else {
                 return Ok(Step::Idle);
             };
             made.clear();
@@ -146,7 +165,7 @@ async fn carry_in(
     // What came with the answer.
     let mut first = Vec::new();
     while opener.open_next(&mut first).map_err(io::Error::other)? {}
-    to.write_all(&first).await?;
+    write_all_local(&mut to, &first).await?;
     drop(first);
     loop {
         from.readable().await?;
@@ -163,19 +182,27 @@ async fn carry_in(
             if made.is_empty() {
                 return Ok(Step::Rest(Vec::new()));
             }
-            write_now(to.try_write(made), made).map(Step::Rest)
+            write_local(to.try_write(made), made).map(Step::Rest)
         })?;
         match step {
             Step::Idle => {}
-            Step::Rest(rest) => to.write_all(&rest).await?,
+            Step::Rest(rest) => write_all_local(&mut to, &rest).await?,
             Step::End(_) => {
-                to.shutdown().await?;
+                // The program may have closed it already.
+                let _ = to.shutdown().await;
                 return match opener.has_ended() {
                     true => Ok(()),
                     false => Err(io::ErrorKind::UnexpectedEof.into()),
                 };
             }
         }
+    }
+}
+
+async fn write_all_local(to: &mut unix::OwnedWriteHalf, bytes: &[u8]) -> io::Result<()> {
+    match to.write_all(bytes).await {
+        Err(e) if is_closed(&e) => Ok(()),
+        written => written,
     }
 }
 
@@ -213,6 +240,30 @@ mod tests {
             tokio::spawn(relay(far_local, accepted, far)),
         ];
         (near_end, far_end, relays)
+    }
+
+    /// A step daemon that had said all, and closed its socket while srun still sent something, was lost for srun.
+    #[tokio::test]
+    async fn what_was_written_before_a_socket_was_closed_arrives() {
+        for _ in 0..30 {
+            let (near, far, relays) = hosts().await;
+            let (mut near_in, mut near_out) = near.into_split();
+            // More than the other side takes, which does not read.
+            let sender = tokio::spawn(async move { near_out.write_all(&[1; 4 << 20]).await });
+            for _ in 0..500 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(far.try_write(&[7; 60_000]).unwrap(), 60_000);
+            drop(far);
+            let mut read = Vec::new();
+            near_in.read_to_end(&mut read).await.unwrap();
+            assert_eq!(read.len(), 60_000);
+            drop(near_in);
+            sender.abort();
+            for relay in relays {
+                relay.abort();
+            }
+        }
     }
 
     #[tokio::test]

@@ -272,7 +272,7 @@ fn partitions_made_at_run_time_outlive_the_controller() {
             "Invalid partition name specified",
         ),
         ("delete nosuch", "Proper format is"),
-        ("create NodeName=n9", "slurm.conf"),
+        ("create NodeName=n9", "State=CLOUD"),
     ] {
         let ran = c.run(&format!("scontrol {wrong}"));
         assert!(ran.code == 1 && ran.err.contains(said), "{wrong}: {ran:?}");

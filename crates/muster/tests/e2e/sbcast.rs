@@ -132,7 +132,8 @@ fn files_are_gathered_from_the_nodes_of_a_job() {
         plain.code == 1 && plain.err.contains("--recursive copies it"),
         "{plain:?}"
     );
-    assert_eq!(sgather("-kr tree dir").code, 0);
+    let tree = sgather("-kr tree dir");
+    assert_eq!(tree.code, 0, "{}", tree.err);
     assert_eq!(c.ok("cat dir.n1/below/file dir.n2/below/file"), "x\nx");
 
     // Without --keep it moves: of two nodes with one file, the first takes it.
