@@ -304,7 +304,13 @@ fn unpack(options: &Options, mut input: impl Read, dest: &str) -> io::Result<()>
     }
     let mut child = tar.stdin(Stdio::piped()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        io::copy(&mut input, &mut stdin)?;
+        match io::copy(&mut input, &mut stdin) {
+            // tar does not read what follows the end of its archive.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+                io::copy(&mut input, &mut io::sink())?;
+            }
+            copied => drop(copied?),
+        }
     }
     let status = child.wait()?;
     match status.success() {
