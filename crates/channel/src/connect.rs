@@ -102,8 +102,11 @@ fn exchange(
     tcp.set_write_timeout(None)?;
     let (mut answer, mut chunk) = (Vec::new(), [0; 2048]);
     loop {
-        if let Some(done) = client.finish(&answer).map_err(denied)? {
-            return Ok(done);
+        if let Some(begun) = client.finish(&answer).map_err(denied)? {
+            tcp.set_write_timeout(Some(patience))?;
+            tcp.write_all(&begun.confirmation)?;
+            tcp.set_write_timeout(None)?;
+            return Ok((begun.channel, begun.payload));
         }
         let rest = until.saturating_duration_since(Instant::now());
         if rest.is_zero() {
@@ -207,6 +210,13 @@ mod tests {
         let (server, _) = Responder::accept(&opening, &KNOWN).unwrap();
         let (answer, mut channel) = server.answer(b"welcome").unwrap();
         tcp.write_all(&answer).unwrap();
+        loop {
+            let count = tcp.read(&mut chunk).unwrap();
+            if channel.confirm(&chunk[..count]).unwrap() {
+                break;
+            }
+        }
+        let mut channel = channel.into_channel();
         while !channel.opener.has_ended() {
             let count = tcp.read(&mut chunk).unwrap();
             assert!(count > 0, "cut off");

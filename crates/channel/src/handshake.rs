@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Ephemeral keys of both sides (X25519), and a secret that both have from the credential, which comes first.
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
+/// What the first record of the side that connects carries.
+const CONFIRMATION: &[u8] = b"confirmed";
 /// Bytes of the reason of a refusal.
 const REASON_BYTES_MAX: usize = 1 << 10;
 
@@ -23,6 +25,9 @@ pub enum HandshakeError {
         "the other side does not know what the credential says, or what it sent was changed on the way"
     )]
     Secret,
+    /// What came after the opening was not sent by who made it.
+    #[error("what it said first was said before, by another connection, or was changed on the way")]
+    Unconfirmed,
     /// The other side refuses. It has not proved who it is: the text is no more than a hint.
     #[error("{0}")]
     Refused(String),
@@ -38,6 +43,43 @@ pub struct Channel {
     pub sealer: Sealer,
     /// What comes in.
     pub opener: Opener,
+}
+
+/// A channel of the side that connects.
+#[derive(Debug)]
+pub struct Begun {
+    /// Both directions.
+    pub channel: Channel,
+    /// What the other side said with its answer.
+    pub payload: Vec<u8>,
+    /// What is to be sent before anything else: it shows the other side that the opening was not a repeated one.
+    pub confirmation: Vec<u8>,
+}
+
+/// A channel of the side that was connected to, as long as the other one has not confirmed it: its opening may be one that
+/// somebody has recorded and sends again, who can go no further.
+#[derive(Debug)]
+pub struct UnconfirmedChannel(pub(crate) Channel);
+
+impl UnconfirmedChannel {
+    /// Takes what has come; whether the confirmation is in it. What follows it is in the channel's opener already.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn confirm(&mut self, bytes: &[u8]) -> Result<bool, HandshakeError> {
+        let mut plain = Vec::new();
+        self.0.opener.push(bytes);
+        match self.0.opener.open_next(&mut plain) {
+            Ok(false) => Ok(false),
+            Ok(true) if plain == CONFIRMATION => Ok(true),
+            Ok(true) | Err(_) => Err(HandshakeError::Unconfirmed),
+        }
+    }
+
+    /// The channel, once it was confirmed.
+    pub fn into_channel(self) -> Channel {
+        self.0
+    }
 }
 
 /// The side that connects, while it waits for the answer.
@@ -69,12 +111,11 @@ impl Initiator {
         Ok((Initiator(state), opening.encode()))
     }
 
-    /// Takes the answer once it has come whole: the channel, and what the other side says; none before. What follows the answer
-    /// is in the channel's opener already.
+    /// Takes the answer once it has come whole; none before. What follows the answer is in the channel's opener already.
     ///
     /// # Errors
     /// The other side refuses, or is not who can read the credential.
-    pub fn finish(&mut self, bytes: &[u8]) -> Result<Option<(Channel, Vec<u8>)>, HandshakeError> {
+    pub fn finish(&mut self, bytes: &[u8]) -> Result<Option<Begun>, HandshakeError> {
         let Some((exchange, rest)) = part(bytes, PAYLOAD_BYTES_MAX + EXCHANGE_OVERHEAD, "answer")?
         else {
             return Ok(None);
@@ -94,7 +135,14 @@ impl Initiator {
         let mut channel = channel(std::mem::replace(&mut self.0, spent))?;
         // The other side may speak at once.
         channel.opener.push(rest);
-        Ok(Some((channel, payload)))
+        let mut confirmation = Vec::new();
+        let sealed = channel.sealer.seal(CONFIRMATION, &mut confirmation);
+        sealed.map_err(|e| HandshakeError::Failed(e.to_string()))?;
+        Ok(Some(Begun {
+            channel,
+            payload,
+            confirmation,
+        }))
     }
 }
 
@@ -118,15 +166,18 @@ impl Responder {
         Ok((Responder(state), payload))
     }
 
-    /// Answers: the bytes to send, and the channel.
+    /// Answers: the bytes to send, and the channel, which is to be confirmed.
     ///
     /// # Errors
     /// The payload is too long; [`HandshakeError::Failed`].
-    pub fn answer(mut self, payload: &[u8]) -> Result<(Vec<u8>, Channel), HandshakeError> {
+    pub fn answer(
+        mut self,
+        payload: &[u8],
+    ) -> Result<(Vec<u8>, UnconfirmedChannel), HandshakeError> {
         let exchange = message(&mut self.0, payload)?;
         let mut bytes = (exchange.len() as u16).to_be_bytes().to_vec();
         bytes.extend(exchange);
-        Ok((bytes, channel(self.0)?))
+        Ok((bytes, UnconfirmedChannel(channel(self.0)?)))
     }
 
     /// What is sent instead of an answer. Anybody on the way can read it.
@@ -216,13 +267,16 @@ mod tests {
         let opening = Opening::decode(&bytes)?.expect("it is whole");
         let (server, hello) = Responder::accept(&opening, &theirs)?;
         assert_eq!(hello, b"hello");
-        let (answer, far) = server.answer(b"welcome")?;
+        let (answer, mut far) = server.answer(b"welcome")?;
         for some in 0..answer.len() {
             assert!(client.finish(&answer[..some])?.is_none());
         }
-        let (near, welcome) = client.finish(&answer)?.expect("it is whole");
-        assert_eq!(welcome, b"welcome");
-        Ok((near, far))
+        let begun = client.finish(&answer)?.expect("it is whole");
+        assert_eq!(begun.payload, b"welcome");
+        let (last, some) = begun.confirmation.split_last().expect("it is not empty");
+        assert!(!far.confirm(some)?);
+        assert!(far.confirm(&[*last])?);
+        Ok((begun.channel, far.into_channel()))
     }
 
     fn pass(from: &mut Sealer, to: &mut Opener, bytes: &[u8]) {
@@ -252,11 +306,39 @@ mod tests {
         let opening = Opening::decode(&bytes).unwrap().unwrap();
         let (server, _) = Responder::accept(&opening, &KNOWN).unwrap();
         let (mut answer, mut far) = server.answer(b"").unwrap();
-        far.sealer.seal(b"at once", &mut answer).unwrap();
-        let (mut near, _) = client.finish(&answer).unwrap().unwrap();
+        far.0.sealer.seal(b"at once", &mut answer).unwrap();
+        let mut near = client.finish(&answer).unwrap().unwrap().channel;
         let mut plain = Vec::new();
         while near.opener.open_next(&mut plain).unwrap() {}
         assert_eq!(plain, b"at once");
+    }
+
+    /// What a user's command has sent was recorded on the way, and is sent again: the answer is good for nothing.
+    #[test]
+    fn a_repeated_opening_is_not_confirmed() {
+        let (mut client, bytes) = Initiator::begin(Scheme::Jwt, b"token", &KNOWN, b"").unwrap();
+        let opening = Opening::decode(&bytes).unwrap().unwrap();
+        let answer = || {
+            let (server, _) = Responder::accept(&opening, &KNOWN).unwrap();
+            server.answer(b"").unwrap()
+        };
+        let (first, mut channel) = answer();
+        let begun = client.finish(&first).unwrap().unwrap();
+        assert!(channel.confirm(&begun.confirmation).unwrap());
+        let (_, mut again) = answer();
+        assert_eq!(
+            again.confirm(&begun.confirmation),
+            Err(HandshakeError::Unconfirmed)
+        );
+        // Nor is one that ends instead.
+        let (second, mut ended) = answer();
+        let mut other = Initiator::begin(Scheme::Jwt, b"token", &KNOWN, b"")
+            .unwrap()
+            .0;
+        assert!(other.finish(&second).is_err());
+        let mut end = Vec::new();
+        ended.0.sealer.seal_end(&mut end).unwrap();
+        assert_eq!(ended.confirm(&end), Err(HandshakeError::Unconfirmed));
     }
 
     #[test]

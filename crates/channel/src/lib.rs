@@ -19,7 +19,7 @@ pub mod server;
 mod statement;
 
 pub use connect::{Connected, connect, dial, open};
-pub use handshake::{Channel, HandshakeError, Initiator, Responder};
+pub use handshake::{Begun, Channel, HandshakeError, Initiator, Responder, UnconfirmedChannel};
 pub use opening::{
     CREDENTIAL_BYTES_MAX, OPENING_BYTES_MAX, Opening, OpeningError, PAYLOAD_BYTES_MAX, Scheme,
 };

@@ -164,11 +164,12 @@ mod tests {
         let secret = [3; 32];
         let (mut client, bytes) = Initiator::begin(Scheme::Job, b"7", &secret, b"").unwrap();
         let opening = Opening::decode(&bytes).unwrap().unwrap();
-        let (answer, far) = Responder::accept(&opening, &secret)
+        let (answer, mut far) = Responder::accept(&opening, &secret)
             .and_then(|(server, _)| server.answer(b""))
             .unwrap();
-        let (near, _) = client.finish(&answer).unwrap().unwrap();
-        (near, far)
+        let near = client.finish(&answer).unwrap().unwrap();
+        assert!(far.confirm(&near.confirmation).unwrap());
+        (near.channel, far.into_channel())
     }
 
     fn open_all(opener: &mut Opener, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {

@@ -1,7 +1,7 @@
 //! A channel for a daemon with an event loop: what goes through a Unix socket, as from a peer on its own host, is carried to
 //! another host and back. A connection on which nothing happens has no buffers: there may be ten thousand.
 
-use crate::handshake::Channel;
+use crate::handshake::{Channel, UnconfirmedChannel};
 use crate::opening::{OPENING_BYTES_MAX, Opening};
 use crate::records::{Opener, Sealer};
 use std::cell::RefCell;
@@ -72,6 +72,31 @@ pub async fn read_opening(tcp: &mut TcpStream) -> Result<Opening, String> {
         }
         if bytes.len() > OPENING_BYTES_MAX {
             return Err("what it says first is too long".to_owned());
+        }
+    }
+}
+
+/// Waits until the other side has confirmed the channel: only then is it who its credential says.
+///
+/// # Errors
+/// The text says why it has not.
+pub async fn confirmed(
+    tcp: &mut TcpStream,
+    mut channel: UnconfirmedChannel,
+) -> Result<Channel, String> {
+    let mut chunk = [0; 2048];
+    loop {
+        match tcp.read(&mut chunk).await {
+            Ok(0) => return Err("it closed the connection".to_owned()),
+            Ok(count)
+                if channel
+                    .confirm(&chunk[..count])
+                    .map_err(|e| e.to_string())? =>
+            {
+                return Ok(channel.into_channel());
+            }
+            Ok(_) => {}
+            Err(e) => return Err(e.to_string()),
         }
     }
 }
@@ -217,9 +242,10 @@ mod tests {
         let (mut client, bytes) = Initiator::begin(Scheme::Job, b"7", &secret, b"").unwrap();
         let opening = Opening::decode(&bytes).unwrap().unwrap();
         let (server, _) = Responder::accept(&opening, &secret).unwrap();
-        let (answer, far) = server.answer(b"").unwrap();
-        let (near, _) = client.finish(&answer).unwrap().unwrap();
-        (near, far)
+        let (answer, mut far) = server.answer(b"").unwrap();
+        let near = client.finish(&answer).unwrap().unwrap();
+        assert!(far.confirm(&near.confirmation).unwrap());
+        (near.channel, far.into_channel())
     }
 
     /// Two hosts with a relay each, and the ends of the local sockets.

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::handshake::Responder;
     use crate::opening::Scheme;
-    use crate::relay::read_opening;
+    use crate::relay::{confirmed, read_opening};
     use crate::{SECRET, connect};
     use std::io::{Read as _, Write as _};
     use tokio::io::AsyncWriteExt as _;
@@ -170,6 +170,7 @@ mod tests {
         let (responder, _) = Responder::accept(&opening, &KNOWN).map_err(|e| e.to_string())?;
         let (answer, channel) = responder.answer(b"").map_err(|e| e.to_string())?;
         tcp.write_all(&answer).await.map_err(|e| e.to_string())?;
+        let channel = confirmed(&mut tcp, channel).await?;
         let (near, mut far) = UnixStream::pair().map_err(|e| e.to_string())?;
         far.write_all(b"served").await.map_err(|e| e.to_string())?;
         Ok((near, tcp, channel))

@@ -17,9 +17,9 @@ use crate::peer::{Origin, Peer};
 use crate::watchdog::{Doing, Pulse};
 use log::{debug, info};
 use muster_channel::admission::Bounds;
-use muster_channel::relay::read_opening;
+use muster_channel::relay::{confirmed, read_opening};
 use muster_channel::server::{ChannelServer, Known, Log};
-use muster_channel::{Channel, Opening, Purpose, Responder, SECRET, Scheme};
+use muster_channel::{Opening, Purpose, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_model::refusal::Refusal;
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
@@ -60,13 +60,19 @@ const LOG: Log = Log {
 /// How often the thread shows that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// What a credential proves.
+/// Whose a credential is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Maker {
+    /// The one that made it.
+    Account { uid: u32, gid: u32 },
+    /// A name within it, which is looked up once the other side has proved that it has all of it.
+    Named(String),
+}
+
+/// What a credential says, if who sends it knows its secret.
 pub(crate) struct Verified {
-    /// Its maker.
-    uid: u32,
-    /// His group.
-    gid: u32,
-    /// Whom he speaks for.
+    maker: Maker,
+    /// Whom the maker speaks for.
     purpose: Purpose,
     /// What he and this controller know.
     secret: [u8; SECRET],
@@ -79,6 +85,12 @@ pub(crate) trait Verifier: Send + Sync {
     /// # Errors
     /// It proves nothing; the text says why, and what to do.
     fn verify(&self, scheme: Scheme, credential: &[u8]) -> Result<Verified, String>;
+
+    /// The account of a user, and of his group. May take long, but ends.
+    ///
+    /// # Errors
+    /// This host has no such user, or does not find out.
+    fn find_account(&self, user: &str) -> Result<(u32, u32), String>;
 
     /// The address from which the agent of a node connects (`NodeAddr`); none if there is no such node, or if its address is not
     /// known yet.
@@ -211,6 +223,7 @@ impl Network {
             Ok((identified, local, answer, channel)) => {
                 let sent = tcp.write_all(&answer).await;
                 sent.map_err(|e| e.to_string())?;
+                let channel = confirmed(&mut tcp, channel).await?;
                 match identified {
                     Identified::Arrival(arrival) => {
                         let taken = self.arrivals.send(arrival).await;
@@ -233,13 +246,22 @@ impl Network {
         self: &Rc<Network>,
         opening: &Opening,
         from: SocketAddr,
-    ) -> Result<(Identified, tokio::net::UnixStream, Vec<u8>, Channel), String> {
+    ) -> Result<
+        (
+            Identified,
+            tokio::net::UnixStream,
+            Vec<u8>,
+            UnconfirmedChannel,
+        ),
+        String,
+    > {
         let verified = self.verify(opening, from.ip()).await?;
         let accepted = Responder::accept(opening, &verified.secret);
         let (responder, hello) = accepted.map_err(|e| match opening.scheme {
             Scheme::Jwt => FOREIGN_TOKEN.to_owned(),
             _ => e.to_string(),
         })?;
+        let (uid, gid) = self.account_of(&verified.maker, from.ip()).await?;
         let hello: ChannelHello =
             frame::decode(&hello).map_err(|e| format!("its greeting cannot be read: {e}"))?;
         Versions::CLUSTER
@@ -248,7 +270,7 @@ impl Network {
         let node = match &verified.purpose {
             Purpose::User => None,
             Purpose::Configuration => {
-                self.configuration.check(verified.uid)?;
+                self.configuration.check(uid)?;
                 None
             }
             Purpose::Node(name) => {
@@ -276,11 +298,7 @@ impl Network {
         }
         let arrival = Arrival {
             stream,
-            peer: Peer {
-                uid: verified.uid,
-                gid: verified.gid,
-                pid: 0,
-            },
+            peer: Peer { uid, gid, pid: 0 },
             origin: Origin {
                 host: Some(host),
                 address: Some(from.ip().to_canonical()),
@@ -290,8 +308,31 @@ impl Network {
         Ok((Identified::Arrival(arrival), local, answer, channel))
     }
 
-    /// Has the credential verified, after others of the same address and in turn with those of other addresses.
+    /// Has the credential verified.
     async fn verify(&self, opening: &Opening, from: IpAddr) -> Result<Verified, String> {
+        let (scheme, credential) = (opening.scheme, opening.credential.clone());
+        self.ask(from, move |verifier| verifier.verify(scheme, &credential))
+            .await
+    }
+
+    async fn account_of(&self, maker: &Maker, from: IpAddr) -> Result<(u32, u32), String> {
+        match maker {
+            Maker::Account { uid, gid } => Ok((*uid, *gid)),
+            Maker::Named(user) => {
+                let user = user.clone();
+                self.ask(from, move |verifier| verifier.find_account(&user))
+                    .await
+            }
+        }
+    }
+
+    /// Has the verifier asked something that may take long, after others of the same address and in turn with those of other
+    /// addresses.
+    async fn ask<A: Send + 'static>(
+        &self,
+        from: IpAddr,
+        question: impl FnOnce(&dyn Verifier) -> Result<A, String> + Send + 'static,
+    ) -> Result<A, String> {
         let of_address = {
             let mut all = self.verifying_of.borrow_mut();
             if all.len() > STRANGERS.all {
@@ -305,9 +346,8 @@ impl Network {
         let _own = of_address.acquire().await;
         let _all = self.verifying.acquire().await;
         let verifier = Arc::clone(&self.verifier);
-        let (scheme, credential) = (opening.scheme, opening.credential.clone());
-        let verifying = tokio::task::spawn_blocking(move || verifier.verify(scheme, &credential));
-        verifying.await.map_err(|e| e.to_string())?
+        let asking = tokio::task::spawn_blocking(move || question(&*verifier));
+        asking.await.map_err(|e| e.to_string())?
     }
 
     /// Whether the agent of a node may connect from an address.

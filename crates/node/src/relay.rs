@@ -14,9 +14,9 @@ use crate::syscall_filter;
 use anyhow::Context as _;
 use control::{Control, ToAgent, ToRelay};
 use muster_channel::admission::{Bounds, StrangerId};
-use muster_channel::relay::read_opening;
+use muster_channel::relay::{confirmed, read_opening};
 use muster_channel::server::{ChannelServer, Known, Log};
-use muster_channel::{Channel, Opening, Responder, SECRET, Scheme};
+use muster_channel::{Opening, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
@@ -102,6 +102,14 @@ struct Relay {
     answers: RefCell<HashMap<StrangerId, Answer>>,
 }
 
+/// What a connection leads to.
+enum Place {
+    /// A step daemon, to which it is connected.
+    Stepd(UnixStream),
+    /// The agent.
+    Agent,
+}
+
 /// A question that the agent was asked: it need not keep an answer for a connection that is gone, or has no key.
 struct Asked<'r> {
     relay: &'r Relay,
@@ -140,10 +148,16 @@ impl Relay {
     async fn meet(&self, id: StrangerId, mut tcp: TcpStream) -> Result<Known, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = read_opening(&mut tcp).await?;
+        let _asked = Asked { relay: self, id };
         match self.connect(id, &opening).await {
-            Ok((local, answer, channel)) => {
+            Ok((place, answer, channel)) => {
                 let sent = tcp.write_all(&answer).await;
                 sent.map_err(|e| e.to_string())?;
+                let channel = confirmed(&mut tcp, channel).await?;
+                let local = match place {
+                    Place::Stepd(socket) => socket,
+                    Place::Agent => self.connect_agent(id).map_err(|e| e.to_string())?,
+                };
                 Ok((local, tcp, channel))
             }
             Err(why) => {
@@ -159,11 +173,10 @@ impl Relay {
         &self,
         id: StrangerId,
         opening: &Opening,
-    ) -> Result<(UnixStream, Vec<u8>, Channel), String> {
+    ) -> Result<(Place, Vec<u8>, UnconfirmedChannel), String> {
         if opening.scheme != Scheme::Job {
             return Err("nodes are reached with the key of a job".to_owned());
         }
-        let _asked = Asked { relay: self, id };
         let (secret, path) = self.ask_agent(id, &opening.credential).await?;
         let (responder, hello) = Responder::accept(opening, &secret).map_err(|e| e.to_string())?;
         let hello: ChannelHello =
@@ -171,11 +184,12 @@ impl Relay {
         Versions::CLUSTER
             .check(&hello.greeting, "the program there", "this node's slurmd")
             .map_err(|refusal| refusal.detail)?;
-        let local = match path {
-            Some(path) => UnixStream::connect(&path)
-                .await
-                .map_err(|e| format!("its step daemon cannot be reached: {e}"))?,
-            None => self.connect_agent(id).map_err(|e| e.to_string())?,
+        let place = match path {
+            Some(path) => {
+                let socket = UnixStream::connect(&path).await;
+                Place::Stepd(socket.map_err(|e| format!("its step daemon cannot be reached: {e}"))?)
+            }
+            None => Place::Agent,
         };
         let said = frame::encode(&ChannelAnswer {
             greeting: Versions::CLUSTER.greeting(),
@@ -183,7 +197,7 @@ impl Relay {
         });
         let said = said.get(4..).unwrap_or_default();
         let (answer, channel) = responder.answer(said).map_err(|e| e.to_string())?;
-        Ok((local, answer, channel))
+        Ok((place, answer, channel))
     }
 
     async fn ask_agent(

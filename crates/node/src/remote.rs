@@ -83,8 +83,9 @@ async fn read_answer(
 ) -> anyhow::Result<(Channel, Vec<u8>)> {
     let (mut answer, mut chunk) = (Vec::new(), [0; 2048]);
     loop {
-        if let Some(done) = client.finish(&answer)? {
-            return Ok(done);
+        if let Some(begun) = client.finish(&answer)? {
+            tcp.write_all(&begun.confirmation).await?;
+            return Ok((begun.channel, begun.payload));
         }
         match tcp.read(&mut chunk).await? {
             0 => bail!("it closed the connection"),

@@ -1,6 +1,6 @@
 //! Whether and where the controller listens for other hosts, by slurm.conf.
 
-use super::{GivenConfiguration, Verified, Verifier};
+use super::{GivenConfiguration, Maker, Verified, Verifier};
 use anyhow::{Context as _, Result, bail};
 use log::{info, warn};
 use muster_channel::host::is_own;
@@ -251,13 +251,8 @@ impl ClusterVerifier {
     fn verify_user_token(&self, signed: &[u8]) -> Result<Verified, String> {
         let tokens = self.user_tokens.as_ref().ok_or(NO_USER_TOKENS)?;
         let (name, secret) = tokens.open(signed).map_err(|e| e.to_string())?;
-        let user = User::from_name(&name).map_err(|e| format!("{name} is not looked up: {e}"))?;
-        let user = user.ok_or_else(|| {
-            format!("the token is for user '{name}', and the controller's host has no such user")
-        })?;
         Ok(Verified {
-            uid: user.uid.as_raw(),
-            gid: user.gid.as_raw(),
+            maker: Maker::Named(name),
             purpose: Purpose::User,
             secret,
         })
@@ -275,11 +270,21 @@ impl Verifier for ClusterVerifier {
         let proved = proofs.verify(scheme, credential);
         let proved = proved.map_err(|e| e.to_string())?;
         Ok(Verified {
-            uid: proved.uid,
-            gid: proved.gid,
+            maker: Maker::Account {
+                uid: proved.uid,
+                gid: proved.gid,
+            },
             purpose: proved.statement.purpose,
             secret: proved.statement.secret,
         })
+    }
+
+    fn find_account(&self, user: &str) -> Result<(u32, u32), String> {
+        let found = User::from_name(user).map_err(|e| format!("{user} is not looked up: {e}"))?;
+        let found = found.ok_or_else(|| {
+            format!("the token is for user '{user}', and the controller's host has no such user")
+        })?;
+        Ok((found.uid.as_raw(), found.gid.as_raw()))
     }
 
     fn reload(&self) -> Result<(), String> {

@@ -4,12 +4,15 @@
 mod given;
 mod joining;
 
-use muster_channel::{SECRET, Scheme};
+use muster_channel::{Initiator, SECRET, Scheme};
 use muster_model::ids::JobId;
 use muster_proto::frame;
-use muster_proto::hello::JobCredential;
+use muster_proto::hello::{ChannelHello, JobCredential};
+use muster_proto::version::Versions;
+use muster_trust::user_token;
 use nix::sched::{CloneFlags, setns};
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -339,6 +342,44 @@ impl Hosts {
         std::thread::spawn(connect).join().unwrap()
     }
 
+    /// Sends slurmctld all that a command with this token says, and again by another connection what it said then. Whether the
+    /// first was served, and the second.
+    fn repeat_opening(&self, host: &str, token: &str) -> (bool, bool) {
+        let name_space = fs::File::open(format!("/run/netns/{}{host}", self.tag)).unwrap();
+        let token = token.strip_prefix("SLURM_JWT=").unwrap();
+        let (credential, secret) = user_token::show(token).unwrap();
+        let hello = frame::encode(&ChannelHello {
+            greeting: Versions::CLUSTER.greeting(),
+            host: host.to_owned(),
+        });
+        let attack = move || {
+            setns(&name_space, CloneFlags::CLONE_NEWNET).unwrap();
+            let begun = Initiator::begin(Scheme::Jwt, &credential, &secret, &hello[4..]);
+            let (mut client, opening) = begun.unwrap();
+            let mut chunk = [0; 2048];
+            let mut first = TcpStream::connect("10.91.0.1:6817").unwrap();
+            first.write_all(&opening).unwrap();
+            let count = first.read(&mut chunk).unwrap();
+            let mut begun = client.finish(&chunk[..count]).unwrap().unwrap();
+            let mut said = begun.confirmation;
+            // A frame that is no request is answered.
+            let no_request = [0, 0, 0, 1, 0xff];
+            let sealed = begun.channel.sealer.seal(&no_request, &mut said);
+            sealed.unwrap();
+            first.write_all(&said).unwrap();
+            let mut second = TcpStream::connect("10.91.0.1:6817").unwrap();
+            second.write_all(&opening).unwrap();
+            assert!(second.read(&mut chunk).unwrap() > 0, "it is not answered");
+            second.write_all(&said).unwrap();
+            let served = |mut tcp: TcpStream| {
+                tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+                matches!(tcp.read(&mut [0; 64]), Ok(1..))
+            };
+            (served(first), served(second))
+        };
+        std::thread::spawn(attack).join().unwrap()
+    }
+
     fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let until = Instant::now() + PATIENCE;
         while !holds() {
@@ -590,6 +631,8 @@ fn who_has_a_token_is_its_user_on_any_host() {
     assert!(others.contains("only root and SlurmUser"), "{others}");
     let long = by(&token, "scontrol token lifespan=3601");
     assert!(long.contains("max_token_lifespan"), "{long}");
+    // Who has recorded what a command sent is nobody.
+    assert_eq!(hosts.repeat_opening("login", &token), (true, false));
     // What was not made here is nobody's.
     let (whole, signature) = token.rsplit_once('.').unwrap();
     let other = signature.replace(|c: char| c.is_ascii_lowercase(), "Q");
