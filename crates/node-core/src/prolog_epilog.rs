@@ -8,10 +8,10 @@ use muster_model::validate::Validate;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct PrologEpilog {
-    /// JobAttempt before anything of the job; if one fails, the job does not start.
+    /// Run before anything of the job; if one fails, the job does not start.
     #[n(0)]
     pub prolog: Vec<String>,
-    /// JobAttempt when nothing of it is left.
+    /// Run when nothing of it is left.
     #[n(1)]
     pub epilog: Vec<String>,
     /// Environment, as `NAME=value`.

@@ -58,6 +58,8 @@ pub(crate) struct Launch {
     pub(crate) decided_ms: u64,
     /// Since when it is suspended, and how long it was before, milliseconds.
     suspended: (Option<u64>, u64),
+    /// It ended while it was suspended.
+    pub(crate) ended_suspended: bool,
     /// Steps whose starts were accounted.
     pub(crate) steps_started: BTreeSet<StepNo>,
     /// Steps whose ends were accounted, and how.
@@ -147,6 +149,7 @@ impl Ledger {
                     started_ms: now,
                     decided_ms,
                     suspended: (None, 0),
+                    ended_suspended: false,
                     steps_started: BTreeSet::new(),
                     steps_ended: BTreeMap::new(),
                     sizes: vec![nodes_of(alloc)],
@@ -178,6 +181,9 @@ impl Ledger {
                     .jobs
                     .get(id)
                     .is_some_and(|job| !job.nodes_held.is_empty());
+                if let Some(launch) = self.last_launch(*id) {
+                    launch.ended_suspended |= launch.suspended.0.is_some();
+                }
                 if let Some(life) = self.jobs.get_mut(id) {
                     life.ended_at = position;
                     if let (true, Some(mut last)) = (held, life.attempts.last_entry()) {

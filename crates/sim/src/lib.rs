@@ -37,6 +37,8 @@ pub struct Options {
     pub steps: u32,
     /// Keep the whole trace, not only its end.
     pub trace: bool,
+    /// Keep also what the processes of this node are given and do, event by event.
+    pub trace_node: Option<usize>,
     /// A fault that must be found.
     pub plant: Option<Plant>,
     /// Classes of faults; what the seed draws if absent.
@@ -49,6 +51,7 @@ impl Default for Options {
             nodes: 0,
             steps: 60,
             trace: false,
+            trace_node: None,
             plant: None,
             classes: None,
         }

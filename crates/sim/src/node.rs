@@ -27,7 +27,7 @@ use muster_node_core::agent::view;
 use muster_node_core::launcher::known_jobs;
 use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{NodeHello, NumberedReport, Report};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Acknowledged reports that are remembered.
 const REMEMBERED: usize = 40;
@@ -40,6 +40,10 @@ pub(crate) struct Link {
     /// Times of the last delivery in each direction, so that nothing is overtaken.
     pub(crate) last_up: u64,
     pub(crate) last_down: u64,
+    /// What the agent has sent and the launcher has not received, in the order in which it arrives.
+    pub(crate) to_launcher: VecDeque<Vec<ToLauncher>>,
+    /// So many of them arrive even if the agent is killed: the others are in its memory.
+    pub(crate) written: usize,
 }
 
 /// A node.

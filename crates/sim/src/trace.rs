@@ -6,22 +6,41 @@ use std::fmt;
 
 /// Lines that are kept unless all are wanted.
 const KEPT: usize = 400;
+/// Characters of an event or action that are shown.
+const SHOWN_CHARS: usize = 600;
 
 /// The lines of one run.
 pub(crate) struct Trace {
     hash: u64,
     lines: VecDeque<String>,
     all: bool,
+    /// The node of whose processes every event and action is kept.
+    node: Option<usize>,
 }
 
 impl Trace {
     /// Keeps all lines, or the last few.
-    pub(crate) fn new(all: bool) -> Trace {
+    pub(crate) fn new(all: bool, node: Option<usize>) -> Trace {
         Trace {
             hash: 0xcbf2_9ce4_8422_2325,
             lines: VecDeque::new(),
             all,
+            node,
         }
+    }
+
+    /// What a process of a node was given, or does, if that node is looked at. It does not count for the hash.
+    pub(crate) fn process(&mut self, now: u64, node: usize, name: &str, what: &dyn fmt::Debug) {
+        if self.node != Some(node) {
+            return;
+        }
+        let what: String = format!("{what:?}").chars().take(SHOWN_CHARS).collect();
+        let line = format!(
+            "{:>6}.{:03}   n{node} {name} {what}",
+            now / 1000,
+            now % 1000
+        );
+        self.lines.push_back(line);
     }
 
     /// Adds a line at a virtual time in milliseconds.

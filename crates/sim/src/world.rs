@@ -291,7 +291,7 @@ impl World {
             random,
             chaos,
             classes,
-            trace: Trace::new(options.trace),
+            trace: Trace::new(options.trace, options.trace_node),
             config: Arc::new(config),
             storage: MemStorage::new(),
             controller: None,

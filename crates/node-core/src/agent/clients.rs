@@ -190,7 +190,7 @@ impl Agent {
                 };
                 self.state.out.finish(id, reply);
             }
-            // These two are handled before, the last one by the connection.
+            // `AgentRequest`s that create a step or take its number are handled before this, others by the connection.
             AgentRequest::Create(_)
             | AgentRequest::TakeStepNumber { .. }
             | AgentRequest::ServeNode(..)

@@ -193,11 +193,9 @@ impl StepDaemons {
                 self.end_of_step(state, run, step, EncodedEnd::of(&end), false);
             }
             ResultPurpose::Assigned => {
+                let end = result.map_or_else(|| lost(now), |(end, _)| end);
                 state.actions.push(Action::RemoveResult(run, step));
-                let end = Box::new(result.map_or_else(|| lost(now), |(end, _)| end));
-                state
-                    .actions
-                    .send(LauncherEvent::StepEnded { run, step, end });
+                self.assigned_ended(state, run, step, end);
             }
             ResultPurpose::Found => {
                 if let Some((end, kept)) = result {
@@ -205,6 +203,25 @@ impl StepDaemons {
                 }
             }
         }
+    }
+
+    /// A step that an agent has given ended with its daemon before this process knew of it. It is kept until the agent has it
+    /// forgotten: the agent may be lost before it has reported the end.
+    fn assigned_ended(&mut self, state: &mut State, run: JobAttempt, step: StepNo, end: StepEnd) {
+        if !state.may_have_step(run, step) {
+            let end = Box::new(end);
+            let ended = LauncherEvent::StepEnded { run, step, end };
+            return state.actions.send(ended);
+        }
+        if let Some(entry) = state.jobs.get_mut(&run) {
+            let mut process = StepProcess::new(0, None);
+            process.is_reported = true;
+            entry.enter_step(step, process);
+        }
+        let end = EncodedEnd::of(&end);
+        state.records.step(run, step, 0);
+        state.records.step_ended(run, step, end.clone());
+        self.end_of_step(state, run, step, end, false);
     }
 
     /// `is_known`: the agent knows of it.

@@ -20,7 +20,7 @@ pub struct JobAttempt {
 }
 
 impl JobAttempt {
-    /// The launch of a job with this attempt.
+    /// This attempt of a job.
     pub fn new(job: JobId, attempt: Attempt) -> JobAttempt {
         JobAttempt { job, attempt }
     }

@@ -9,6 +9,7 @@ use std::time::Instant;
 const HELP: &str = "\
 cargo xtask sim [--seeds N] [--from S] [--nodes N] [--steps N]   run seeds S, S+1, ...
 cargo xtask sim --seed S [--trace] [--nodes N] [--steps N]       run one, and print what happened
+    --trace-node N      with all that the processes of this node are given and do
     --classes C,C,...   classes of faults instead of those that the seed draws: hostile-clients, lying-nodes,
                         dying-threads, failing-storage, slow-syncs, clock-steps, failing-nodes,
                         dying-processes, unreliable-messages; or none
@@ -134,6 +135,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--nodes" => args.options.nodes = usize::try_from(number()?).unwrap_or(0),
             "--steps" => args.options.steps = u32::try_from(number()?).unwrap_or(u32::MAX),
             "--trace" => args.options.trace = true,
+            "--trace-node" => {
+                args.options.trace = true;
+                args.options.trace_node = usize::try_from(number()?).ok();
+            }
             "--classes" => {
                 let list = words.next().ok_or("--classes needs a list")?;
                 args.options.classes = Some(classes(&list)?);

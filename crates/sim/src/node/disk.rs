@@ -46,6 +46,8 @@ pub(crate) struct Disk {
     /// What fails, and until when.
     pub(crate) fault: Option<(u64, DiskFault)>,
     records: Vec<u8>,
+    /// Since when the launcher has lines that it could not write.
+    pub(crate) unwritten_since: Option<u64>,
     /// The settings that a launcher has kept.
     pub(crate) settings: Option<Vec<u8>>,
     /// The controller's key, as it was seen first.
@@ -85,9 +87,13 @@ impl Disk {
             // An open file needs no other descriptor.
             None | Some(DiskFault::NoDescriptors) => {
                 self.records.extend_from_slice(lines);
+                self.unwritten_since = None;
                 Ok(())
             }
-            Some(fault) => Err(fault.failure()),
+            Some(fault) => {
+                self.unwritten_since.get_or_insert(now);
+                Err(fault.failure())
+            }
         }
     }
 
@@ -103,6 +109,7 @@ impl Disk {
         match self.fault_at(now) {
             None => {
                 self.records = all;
+                self.unwritten_since = None;
                 Ok(())
             }
             Some(fault) => Err(fault.failure()),

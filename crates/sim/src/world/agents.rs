@@ -279,6 +279,8 @@ impl AgentExecutor<'_> {
         while let Some(event) = self.next_agent_event(node, life) {
             count += 1;
             let now = self.world.node_now(node);
+            let now_ms = self.world.now;
+            self.world.trace.process(now_ms, node, "agent", &event);
             let mut actions = Vec::new();
             if let Some(agent) = &mut self.world.nodes[node].agent {
                 let machine = &mut agent.machine;
@@ -287,6 +289,9 @@ impl AgentExecutor<'_> {
                     let detail = format!("an agent: {}", panic_text(&*cause));
                     Violation::new("invariant_nothing_panics", detail)
                 })?;
+            }
+            for action in &actions {
+                self.world.trace.process(now_ms, node, "agent", action);
             }
             for action in actions {
                 if self.agent_is_killed(node) {
@@ -385,8 +390,9 @@ impl AgentExecutor<'_> {
                 frame,
                 stdio,
             } => {
-                let is_written =
-                    self.flush_launcher(node) && self.offer_step(node, stepd, &frame, stdio);
+                let is_written = self.flush_launcher(node);
+                self.world.machines().write_to_launcher(node);
+                let is_written = is_written && self.offer_step(node, stepd, &frame, stdio);
                 if let Some(agent) = &mut self.world.nodes[node].agent {
                     let offered = AgentEvent::StepOffered(stepd, is_written);
                     agent.events.push_back(offered);

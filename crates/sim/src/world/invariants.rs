@@ -408,7 +408,11 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
         .using(&share.cpus, share.shared_with.as_deref());
     let is_stopped = |other: &JobAttempt| {
         let key = (node, *other);
-        world.truth.stopped.contains_key(&key) || world.truth.ended_stopped.contains(&key)
+        let launch = world.ledger.launch(other.job, other.attempt);
+        world.truth.stopped.contains_key(&key)
+            || world.truth.ended_stopped.contains(&key)
+            // It ended by itself while the order to stop it was lost: what is left of it is ended, too.
+            || launch.is_some_and(|launch| launch.ended_suspended)
     };
     others.retain(|other| *other != run && !was_resumed(other) && !is_stopped(other));
     if others.is_empty() {

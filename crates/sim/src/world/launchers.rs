@@ -127,19 +127,17 @@ impl LauncherExecutor<'_> {
     }
 
     /// Messages of the agent arrive.
-    pub(super) fn receive(&mut self, node: usize, link: u64, messages: Vec<ToLauncher>) -> Outcome {
-        let is_current = self.world.nodes[node]
-            .link
-            .as_ref()
-            .is_some_and(|l| l.id == link);
-        let Some(launcher) = self.world.nodes[node]
-            .launcher
-            .as_mut()
-            .filter(|_| is_current)
-        else {
-            self.world.machines().lose(node, messages);
+    pub(super) fn receive(&mut self, node: usize, link: u64) -> Outcome {
+        let host = &mut self.world.nodes[node];
+        // What was sent by an earlier link went with it.
+        let (Some(current), Some(launcher)) = (
+            host.link.as_mut().filter(|l| l.id == link),
+            host.launcher.as_mut(),
+        ) else {
             return Ok(());
         };
+        current.written = current.written.saturating_sub(1);
+        let messages = current.to_launcher.pop_front().unwrap_or_default();
         launcher
             .inbox
             .extend(messages.into_iter().map(|message| (link, message)));
@@ -156,12 +154,16 @@ impl LauncherExecutor<'_> {
         }
     }
 
-    /// The agent's process has died.
-    pub(super) fn lose_agent(&mut self, node: usize, link: u64) {
-        if let Some(launcher) = &mut self.world.nodes[node].launcher {
-            launcher.inbox.push_back((link, ToLauncher::Closed));
-            self.wake_soon(node);
-        }
+    /// The agent's process has died, after it had written these messages.
+    pub(super) fn lose_agent(&mut self, node: usize, link: u64, written: Vec<ToLauncher>) {
+        let Some(launcher) = &mut self.world.nodes[node].launcher else {
+            return self.world.machines().lose(node, written);
+        };
+        let messages = written.into_iter().chain([ToLauncher::Closed]);
+        launcher
+            .inbox
+            .extend(messages.map(|message| (link, message)));
+        self.wake_soon(node);
     }
 
     /// One wake-up of the process.
@@ -323,6 +325,8 @@ impl LauncherExecutor<'_> {
         let mut has_acted = false;
         while let Some(event) = self.next_event(node, life) {
             let now = self.world.node_now(node);
+            let now_ms = self.world.now;
+            self.world.trace.process(now_ms, node, "launcher", &event);
             let mut actions = Vec::new();
             if let Some(launcher) = &mut self.world.nodes[node].launcher {
                 let machine = &mut launcher.machine;
@@ -333,6 +337,9 @@ impl LauncherExecutor<'_> {
                 })?;
             }
             has_acted |= !actions.is_empty();
+            for action in &actions {
+                self.world.trace.process(now_ms, node, "launcher", action);
+            }
             for action in actions {
                 if self.launcher_is_killed(node, &action) {
                     self.world.machines().launcher_dies(node)?;

@@ -12,6 +12,7 @@ use muster_node_core::launcher::Account;
 use muster_node_core::messages::{Attach, JobAttempt, LauncherEvent, MachineClaim, VERSIONS};
 use muster_proto::node::{JobGrant, NodeSettings};
 use muster_proto::step::{AgentReply, AgentRequest};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Something that will happen to a node.
 pub(crate) enum NodeEvent {
@@ -25,10 +26,9 @@ pub(crate) enum NodeEvent {
     LauncherAsked {
         life: u64,
     },
-    /// What the agent has sent arrives at the launcher.
+    /// What the agent has sent next arrives at the launcher.
     ToLauncher {
         link: u64,
-        messages: Vec<ToLauncher>,
     },
     /// What the launcher has sent arrives at the agent.
     FromLauncher {
@@ -123,9 +123,7 @@ impl Machines<'_> {
                 Ok(())
             }
             NodeEvent::LauncherAsked { life } => self.launcher_asked(node, life),
-            NodeEvent::ToLauncher { link, messages } => {
-                self.world.launchers().receive(node, link, messages)
-            }
+            NodeEvent::ToLauncher { link } => self.world.launchers().receive(node, link),
             NodeEvent::FromLauncher { link, messages } => {
                 self.world.agents().receive_launcher(node, link, messages)
             }
@@ -206,6 +204,8 @@ impl Machines<'_> {
             id,
             last_up,
             last_down,
+            to_launcher: VecDeque::new(),
+            written: 0,
         });
         let attach = Attach {
             conf: String::new(),
@@ -227,9 +227,17 @@ impl Machines<'_> {
             return self.lose(node, messages);
         };
         link.last_up = link.last_up.max(now + hop);
+        link.to_launcher.push_back(messages);
         let (delay, link) = (link.last_up - now, link.id);
         self.world
-            .machine_later(delay, node, NodeEvent::ToLauncher { link, messages });
+            .machine_later(delay, node, NodeEvent::ToLauncher { link });
+    }
+
+    /// What was sent by the link is in the launcher's socket: it arrives even if the agent is killed now.
+    pub(super) fn write_to_launcher(&mut self, node: usize) {
+        if let Some(link) = &mut self.world.nodes[node].link {
+            link.written = link.to_launcher.len();
+        }
     }
 
     /// Sends by the link to the agent.
@@ -289,8 +297,13 @@ impl Machines<'_> {
         if let Some(dial) = &agent.dial {
             self.world.network().cut_conn(dial.conn, None);
         }
-        if let Some(link) = self.world.nodes[node].link.take() {
-            self.world.launchers().lose_agent(node, link.id);
+        if let Some(mut link) = self.world.nodes[node].link.take() {
+            let unwritten = link.to_launcher.split_off(link.written);
+            self.lose(node, unwritten.into_iter().flatten().collect());
+            let written = link.to_launcher.into_iter().flatten();
+            self.world
+                .launchers()
+                .lose_agent(node, link.id, written.collect());
         }
         for channel in agent.stepds.values() {
             self.close_upper(node, *channel);
@@ -303,10 +316,32 @@ impl Machines<'_> {
             self.world.agents().request_is_lost(node, asker);
         }
         self.world.sruns().lose_agent(node, agent.life);
+        self.forget_unwritten(node);
         let delay = self.world.random.between(100, 30_000);
         self.world
             .machine_later(delay, node, NodeEvent::AgentStarts);
         Ok(())
+    }
+
+    /// Agent and launcher of a node are both gone, and its storage did not take what they had to write down: nobody knows of the
+    /// steps that began since, and their numbers are given again.
+    fn forget_unwritten(&mut self, node: usize) {
+        let here = &mut self.world.nodes[node];
+        if here.agent.is_some() || here.launcher.is_some() {
+            return;
+        }
+        let Some(since) = here.disk.unwritten_since.take() else {
+            return;
+        };
+        let truth = &mut self.world.truth;
+        let begun = truth.begun.iter();
+        let lost: BTreeSet<(JobAttempt, StepNo)> = begun
+            .filter(|((on, _, _), at)| *on == node && **at >= since)
+            .map(|((_, run, step), _)| (*run, *step))
+            .collect();
+        truth
+            .tasks
+            .retain(|(run, step, _)| !lost.contains(&(*run, *step)));
     }
 
     /// The launcher is killed; what it has started goes on without it.
@@ -319,6 +354,7 @@ impl Machines<'_> {
             "{}: the launcher dies", self.world.nodes[node].name
         );
         self.world.nodes[node].disturbed_at = self.world.now;
+        self.forget_unwritten(node);
         let inbox = launcher.inbox.into_iter().map(|(_, message)| message);
         self.lose(node, inbox.collect());
         for channel in launcher.fds.values() {
@@ -338,6 +374,7 @@ impl Machines<'_> {
             }
         }
         if let Some(link) = self.world.nodes[node].link.take() {
+            self.lose(node, link.to_launcher.into_iter().flatten().collect());
             let life = self.world.nodes[node].agent.as_ref().map(|a| a.life);
             let delay = self.world.hop();
             if let Some(life) = life {

@@ -258,6 +258,9 @@ impl StepdExecutor<'_> {
         let now = self.world.node_now(self.node);
         let mut next = Some(event);
         while let Some(event) = next {
+            let name = format!("step daemon {}", self.pid);
+            let now_ms = self.world.now;
+            self.world.trace.process(now_ms, self.node, &name, &event);
             let Some(process) = self.process() else {
                 return Ok(());
             };
@@ -268,6 +271,9 @@ impl StepdExecutor<'_> {
                 let detail = format!("a step daemon: {}", panic_text(&*cause));
                 Violation::new("invariant_nothing_panics", detail)
             })?;
+            for action in &actions {
+                self.world.trace.process(now_ms, self.node, &name, action);
+            }
             for action in actions {
                 if self.is_killed() {
                     return self
