@@ -6,11 +6,11 @@ use muster_model::binding::BindDefault;
 use muster_model::config::{ClusterConfig, OverSubscribe, PartitionConfig};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
-use muster_model::node::{Node, NodeConfig};
+use muster_model::node::{GresConfig, Node, NodeConfig};
+use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
 use muster_model::topology::{Topology, TopologyKind};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
 
 /// Names and texts of one thing's settings.
 type Rows = Vec<(&'static str, String)>;
@@ -164,87 +164,180 @@ fn shown(text: &str) -> &str {
     if text.is_empty() { "(none)" } else { text }
 }
 
-fn plain(value: &impl Debug) -> String {
-    let text = format!("{value:?}");
-    let text = text
-        .strip_prefix("Some(")
-        .map_or(text.as_str(), |t| t.trim_end_matches(')'));
-    match text {
-        "None" | "[]" => String::new(),
-        text => text.trim_matches('"').to_owned(),
+fn yes_or_no(value: bool) -> String {
+    if value { "YES" } else { "NO" }.to_owned()
+}
+
+fn number<N: ToString>(value: Option<N>) -> String {
+    value.map_or_else(String::new, |n| n.to_string())
+}
+
+fn text(value: Option<&String>) -> String {
+    value.cloned().unwrap_or_default()
+}
+
+/// What a node's line, gres.conf and the power-saving keys make of it. A field that is added has to be shown here, too.
+fn node_rows(node: &NodeConfig) -> Rows {
+    let NodeConfig {
+        name: _,
+        hostname,
+        addr,
+        port,
+        cpus,
+        boards,
+        sockets,
+        cores_per_socket,
+        threads_per_core,
+        memory_mib,
+        tmp_disk_mib,
+        features,
+        gres,
+        weight,
+        state,
+        reason,
+        spec_cpus,
+        spec_mib,
+        stays_up,
+        cpu_bind,
+        dynamic: _,
+    } = node;
+    let gres: Vec<String> = gres.iter().map(gres_text).collect();
+    let spec_cpus: Vec<String> = spec_cpus.iter().map(|cpu| cpu.to_string()).collect();
+    vec![
+        ("NodeHostname", hostname.clone()),
+        ("NodeAddr", addr.clone()),
+        ("Port", port.to_string()),
+        ("CPUs", cpus.to_string()),
+        ("Boards", boards.to_string()),
+        ("Sockets", sockets.to_string()),
+        ("CoresPerSocket", cores_per_socket.to_string()),
+        ("ThreadsPerCore", threads_per_core.to_string()),
+        ("RealMemory", memory_mib.to_string()),
+        ("TmpDisk", tmp_disk_mib.to_string()),
+        ("Features", features.join(",")),
+        ("Gres", gres.join(",")),
+        ("Weight", weight.to_string()),
+        ("CpuSpecList", spec_cpus.join(",")),
+        ("MemSpecLimit", spec_mib.to_string()),
+        ("SuspendExc", yes_or_no(stays_up.unwrap_or(false))),
+        ("CpuBind", bind_name(*cpu_bind).to_owned()),
+        ("State", state.name().to_owned()),
+        ("Reason", reason.clone().unwrap_or_default()),
+    ]
+}
+
+fn gres_text(gres: &GresConfig) -> String {
+    let mut text = gres.name.clone();
+    if let Some(kind) = &gres.kind {
+        text.push_str(&format!(":{kind}"));
+    }
+    text.push_str(&format!(":{}", gres.count));
+    if !gres.files.is_empty() {
+        text.push_str(&format!(" ({})", gres.files.join(",")));
+    }
+    text
+}
+
+/// What a partition's line says. A field that is added has to be shown here, too.
+fn partition_rows(partition: &PartitionConfig) -> Rows {
+    let PartitionConfig {
+        name: _,
+        nodes,
+        nodes_text: _,
+        default,
+        state,
+        max_time,
+        default_time,
+        min_nodes,
+        max_nodes,
+        max_cpus_per_node,
+        allow_groups,
+        allow_accounts,
+        deny_accounts,
+        allow_qos,
+        deny_qos,
+        alloc_nodes,
+        priority_tier,
+        priority_job_factor,
+        over_subscribe: shared,
+        default_memory,
+        max_memory,
+        hidden,
+        root_only,
+        disable_root_jobs,
+        exclusive_user,
+        lln,
+        req_resv,
+        qos,
+        grace_time_s,
+        preempt_mode,
+        over_time_limit_min,
+        billing_weights,
+        topology,
+        job_defaults,
+        max_cpus_per_socket,
+        whole_sockets,
+        cpu_bind,
+        takes_all: _,
+        takes_features: _,
+    } = partition;
+    let select = whole_sockets.map(|whole| if whole { "CR_Socket" } else { "CR_Core" });
+    vec![
+        ("Nodes", hostlist::compress(nodes)),
+        ("Default", yes_or_no(*default)),
+        ("State", state.name().to_owned()),
+        ("MaxTime", minutes(*max_time)),
+        (
+            "DefaultTime",
+            default_time.map_or_else(String::new, minutes),
+        ),
+        ("MinNodes", min_nodes.to_string()),
+        ("MaxNodes", number(*max_nodes)),
+        ("MaxCPUsPerNode", number(*max_cpus_per_node)),
+        ("AllowGroups", allow_groups.join(",")),
+        ("AllowAccounts", allow_accounts.join(",")),
+        ("DenyAccounts", deny_accounts.join(",")),
+        ("AllowQos", allow_qos.join(",")),
+        ("DenyQos", deny_qos.join(",")),
+        ("AllocNodes", alloc_nodes.join(",")),
+        ("PriorityTier", priority_tier.to_string()),
+        ("PriorityJobFactor", priority_job_factor.to_string()),
+        ("OverSubscribe", over_subscribe(*shared)),
+        ("DefMemPerNode", number(per_node(*default_memory))),
+        ("DefMemPerCPU", number(per_cpu(*default_memory))),
+        ("MaxMemPerNode", number(per_node(*max_memory))),
+        ("MaxMemPerCPU", number(per_cpu(*max_memory))),
+        ("Hidden", yes_or_no(*hidden)),
+        ("RootOnly", yes_or_no(*root_only)),
+        ("DisableRootJobs", yes_or_no(*disable_root_jobs)),
+        ("ExclusiveUser", yes_or_no(*exclusive_user)),
+        ("LLN", yes_or_no(*lln)),
+        ("ReqResv", yes_or_no(*req_resv)),
+        ("QOS", text(qos.as_ref())),
+        ("GraceTime", grace_time_s.to_string()),
+        ("PreemptMode", text(preempt_mode.as_ref())),
+        ("OverTimeLimit", number(*over_time_limit_min)),
+        ("TRESBillingWeights", text(billing_weights.as_ref())),
+        ("Topology", text(topology.as_ref())),
+        ("JobDefaults", job_defaults.to_string()),
+        ("MaxCPUsPerSocket", number(*max_cpus_per_socket)),
+        ("SelectTypeParameters", number(select)),
+        ("CpuBind", bind_name(*cpu_bind).to_owned()),
+    ]
+}
+
+fn per_node(memory: MemoryAsk) -> Option<u64> {
+    match memory {
+        MemoryAsk::PerNode(mib) => Some(mib),
+        MemoryAsk::PerCpu(_) | MemoryAsk::Default => None,
     }
 }
 
-fn node_rows(n: &NodeConfig) -> Rows {
-    let gres: Vec<String> = n
-        .gres
-        .iter()
-        .map(|g| match &g.kind {
-            Some(kind) => format!("{}:{kind}:{}", g.name, g.count),
-            None => format!("{}:{}", g.name, g.count),
-        })
-        .collect();
-    vec![
-        ("NodeHostname", n.hostname.clone()),
-        ("NodeAddr", n.addr.clone()),
-        ("Port", n.port.to_string()),
-        ("CPUs", n.cpus.to_string()),
-        ("Boards", n.boards.to_string()),
-        ("Sockets", n.sockets.to_string()),
-        ("CoresPerSocket", n.cores_per_socket.to_string()),
-        ("ThreadsPerCore", n.threads_per_core.to_string()),
-        ("RealMemory", n.memory_mib.to_string()),
-        ("TmpDisk", n.tmp_disk_mib.to_string()),
-        ("Features", n.features.join(",")),
-        ("Gres", gres.join(",")),
-        ("Weight", n.weight.to_string()),
-        ("CpuBind", bind_name(n.cpu_bind).to_owned()),
-        ("State", n.state.name().to_owned()),
-        ("Reason", n.reason.clone().unwrap_or_default()),
-    ]
-}
-
-fn partition_rows(p: &PartitionConfig) -> Rows {
-    vec![
-        ("Nodes", hostlist::compress(&p.nodes)),
-        ("Default", plain(&p.default)),
-        ("State", plain(&p.state).to_uppercase()),
-        ("MaxTime", minutes(p.max_time)),
-        (
-            "DefaultTime",
-            p.default_time.map_or_else(String::new, minutes),
-        ),
-        ("MinNodes", plain(&p.min_nodes)),
-        ("MaxNodes", plain(&p.max_nodes)),
-        ("MaxCPUsPerNode", plain(&p.max_cpus_per_node)),
-        ("AllowGroups", p.allow_groups.join(",")),
-        ("AllowAccounts", p.allow_accounts.join(",")),
-        ("DenyAccounts", p.deny_accounts.join(",")),
-        ("AllowQos", p.allow_qos.join(",")),
-        ("DenyQos", p.deny_qos.join(",")),
-        ("AllocNodes", p.alloc_nodes.join(",")),
-        ("PriorityTier", plain(&p.priority_tier)),
-        ("PriorityJobFactor", plain(&p.priority_job_factor)),
-        ("OverSubscribe", over_subscribe(p.over_subscribe)),
-        ("DefMem", plain(&p.default_memory)),
-        ("MaxMem", plain(&p.max_memory)),
-        ("Hidden", plain(&p.hidden)),
-        ("RootOnly", plain(&p.root_only)),
-        ("DisableRootJobs", plain(&p.disable_root_jobs)),
-        ("ExclusiveUser", plain(&p.exclusive_user)),
-        ("LLN", plain(&p.lln)),
-        ("ReqResv", plain(&p.req_resv)),
-        ("QOS", plain(&p.qos)),
-        ("GraceTime", plain(&p.grace_time_s)),
-        ("PreemptMode", plain(&p.preempt_mode)),
-        ("OverTimeLimit", plain(&p.over_time_limit_min)),
-        ("TRESBillingWeights", plain(&p.billing_weights)),
-        ("Topology", plain(&p.topology)),
-        ("JobDefaults", p.job_defaults.to_string()),
-        ("MaxCPUsPerSocket", plain(&p.max_cpus_per_socket)),
-        ("SelectTypeParameters", plain(&p.whole_sockets)),
-        ("CpuBind", bind_name(p.cpu_bind).to_owned()),
-    ]
+fn per_cpu(memory: MemoryAsk) -> Option<u64> {
+    match memory {
+        MemoryAsk::PerCpu(mib) => Some(mib),
+        MemoryAsk::PerNode(_) | MemoryAsk::Default => None,
+    }
 }
 
 /// A limit as slurm.conf has it.
@@ -272,6 +365,31 @@ fn bind_name(bind: Option<BindDefault>) -> &'static str {
 mod tests {
     use super::*;
     use muster_model::topology::Switch;
+
+    #[test]
+    fn what_changes_of_a_node_or_partition_is_shown_as_slurm_conf_writes_it() {
+        let plain = NodeConfig::default();
+        let mut special = NodeConfig {
+            spec_mib: 1024,
+            stays_up: Some(true),
+            ..NodeConfig::default()
+        };
+        special.spec_cpus.insert(0);
+        special.spec_cpus.insert(4);
+        assert_eq!(
+            changes(&node_rows(&plain), &node_rows(&special)),
+            "CpuSpecList (none) -> 0,4, MemSpecLimit 0 -> 1024, SuspendExc NO -> YES"
+        );
+        let before = PartitionConfig::named("p");
+        let mut after = before.clone();
+        after.default_memory = MemoryAsk::PerCpu(512);
+        after.hidden = true;
+        after.whole_sockets = Some(true);
+        assert_eq!(
+            changes(&partition_rows(&before), &partition_rows(&after)),
+            "DefMemPerCPU (none) -> 512, Hidden NO -> YES, SelectTypeParameters (none) -> CR_Socket"
+        );
+    }
 
     #[test]
     fn networks_are_listed_as_their_files_have_them() {

@@ -228,7 +228,7 @@ impl Programs {
         }
     }
 
-    /// JobMails that are due when a part of the job's time is over.
+    /// Sets times of mails that are due when a part of the job's time is over.
     fn watch_limit(&self, state: &State, job: &Job) {
         if job.spec.mail.is_none() || job.state != JobState::Running {
             return;

@@ -478,6 +478,18 @@ pub enum PartitionState {
     Inactive,
 }
 
+impl PartitionState {
+    /// The state as slurm.conf and scontrol write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PartitionState::Up => "UP",
+            PartitionState::Down => "DOWN",
+            PartitionState::Drain => "DRAIN",
+            PartitionState::Inactive => "INACTIVE",
+        }
+    }
+}
+
 /// `OverSubscribe` of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub enum OverSubscribe {

@@ -24,7 +24,7 @@ const PRIORITY: u8 = 16;
 const PREDICTED: u8 = 32;
 const EVALUATED: u8 = 64;
 
-/// TemplateTable that room is made for because a message says that they follow.
+/// Templates that room is made for at once, however many a message says will follow.
 const TEMPLATES_AT_ONCE: usize = 1 << 10;
 
 /// Stands for no time.
@@ -169,7 +169,7 @@ impl<C> Encode<C> for ListingWriter {
     }
 }
 
-/// TemplateTable that were written, found by what their records share.
+/// Templates that were written, found by what their records share.
 #[derive(Debug, Default)]
 pub struct TemplateTable<'s>(HashMap<usize, (u32, &'s Job)>);
 

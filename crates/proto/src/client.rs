@@ -9,7 +9,7 @@ use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::{ExpectedStart, Explanation};
 use muster_model::factors::Factors;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::JobId;
 use muster_model::job::{ArrayInfo, ExitStatus, Job, JobState};
 use muster_model::job_env::HetComponent;
 use muster_model::limits::{QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
@@ -649,17 +649,6 @@ pub struct Diag {
     #[n(26)]
     #[cbor(default)]
     pub held_back: Vec<(u32, u64)>,
-}
-
-/// A step named by a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct StepTarget {
-    /// The job.
-    #[n(0)]
-    pub job: JobId,
-    /// The step.
-    #[n(1)]
-    pub step: StepNo,
 }
 
 /// Decodes what the controller answers a command. Commands trust their controller, so this is neither measured nor

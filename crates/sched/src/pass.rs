@@ -42,7 +42,7 @@ const SWITCH_WAITERS_MAX: usize = 32;
 /// After this wait a job is planned for by time limits, not by predictions, so that no backfilled job can delay it. The same
 /// span bounds how far predictions change the order (`Job::default_priority`).
 const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
-/// NodeSubset those that may pass by, a wait of so many hours counts for an hour of length. Chosen on recorded workloads:
+/// Among those that may pass by, a wait of so many hours counts for an hour of length. Chosen on recorded workloads:
 /// the longest wait stays near that of a plain queue, and means hardly grow.
 const WAIT_OF_LENGTH: u64 = 40;
 

@@ -6,7 +6,7 @@ use super::node::NodeView;
 use super::node_fields::NodeGroup;
 use super::text::collect;
 use muster_model::binding::BindDefault;
-use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
+use muster_model::config::{OverSubscribe, PartitionConfig};
 use muster_model::spec::MemoryAsk;
 use muster_model::time::TimeLimit;
 
@@ -429,13 +429,7 @@ fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
         w.raw("tier", p.priority_tier);
     });
     w.map("partition", |w| {
-        let state = match p.state {
-            PartitionState::Up => "UP",
-            PartitionState::Down => "DOWN",
-            PartitionState::Drain => "DRAIN",
-            PartitionState::Inactive => "INACTIVE",
-        };
-        w.texts("state", [state]);
+        w.texts("state", [p.state.name()]);
     });
 }
 

@@ -88,7 +88,7 @@ impl Pass<'_> {
         tried
     }
 
-    /// Whether the components find places beside each other on empty nodes that take jobs. FeasibilityCache at once.
+    /// Whether the components find places beside each other on empty nodes that take jobs. What is found is kept.
     fn fits_empty_nodes(&mut self, part: HetPart, components: &[Component]) -> bool {
         if let Some(known) = self.s.queue.het_fits.get(&part.leader) {
             return *known;

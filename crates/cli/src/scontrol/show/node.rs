@@ -4,7 +4,7 @@ use super::job::Style;
 use crate::listing::context::Ctx;
 use crate::listing::node::{self, NodeView};
 use crate::listing::text::{self, put};
-use muster_model::config::{PartitionConfig, PartitionState};
+use muster_model::config::PartitionConfig;
 use muster_model::hostlist;
 use muster_model::node::NodeConfig;
 use muster_model::spec::MemoryAsk;
@@ -242,12 +242,6 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: Style) {
         p.preempt_mode.as_deref().unwrap_or("OFF")
     );
     style.newline(out);
-    let state = match p.state {
-        PartitionState::Up => "UP",
-        PartitionState::Down => "DOWN",
-        PartitionState::Drain => "DRAIN",
-        PartitionState::Inactive => "INACTIVE",
-    };
     let members: std::collections::HashSet<&str> = p.nodes.iter().map(String::as_str).collect();
     let nodes = ctx
         .nodes
@@ -261,7 +255,8 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: Style) {
     }
     put!(
         out,
-        "State={state} TotalCPUs={cpus} TotalNodes={count} SelectTypeParameters={}",
+        "State={} TotalCPUs={cpus} TotalNodes={count} SelectTypeParameters={}",
+        p.state.name(),
         match p.whole_sockets {
             None => "NONE",
             Some(true) => "CR_SOCKET",
