@@ -2,6 +2,8 @@
 //! order; waits and holds are answered whenever their time comes.
 
 mod kind;
+mod subject;
+mod subordinate;
 
 use crate::accounting::Asked;
 use crate::audit::Entry;
@@ -36,6 +38,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
+use subject::{query_subject, shutdown_subject};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::oneshot;
@@ -78,8 +81,12 @@ pub(crate) async fn serve(
     if origin.host.is_some() {
         identity.host = origin.host;
     }
+    let charged = share.uid().unwrap_or(uid);
+    if identity.user == uid.to_string() && shared.users.is_subordinate(uid) {
+        return subordinate::refuse(stream, (uid, charged), refuses_descriptors);
+    }
     let (read, write) = stream.into_split();
-    let mut reader = FrameReader::new(read, uid, refuses_descriptors);
+    let mut reader = FrameReader::new(read, charged, refuses_descriptors);
     let (later, mut due) = share.outbox();
     let mut connection = Connection {
         shared,
@@ -227,7 +234,8 @@ impl Connection {
     /// Closing a socket with unread descriptors may take long.
     fn close_in_thread(&self) {
         if let Ok(socket) = self.write.as_ref().as_fd().try_clone_to_owned() {
-            passed::close(self.identity.uid, socket);
+            let charged = self.share.uid().unwrap_or(self.identity.uid);
+            passed::close(charged, socket);
         }
     }
 
@@ -719,40 +727,6 @@ pub fn name_blobs(command: &mut UserCommand) {
     }
 }
 
-/// What the audit log calls that which a shutdown stops.
-fn shutdown_subject(nodes: bool) -> &'static str {
-    match nodes {
-        true => "controller and nodes",
-        false => "controller",
-    }
-}
-
-/// What the audit log calls that which a read is about.
-fn query_subject(query: &Query) -> String {
-    match query {
-        Query::Script(job) | Query::Allocation(job) | Query::Why(job) => format!("job {job}"),
-        Query::ResetDiag => "counters".into(),
-        Query::Crontab { uid } => {
-            uid.map_or_else(|| "crontab".to_owned(), |uid| format!("crontab of {uid}"))
-        }
-        Query::Ping
-        | Query::Jobs(_)
-        | Query::Listing(_)
-        | Query::Cluster
-        | Query::Partitions
-        | Query::Config
-        | Query::Accounting(_)
-        | Query::NodeEvents(_)
-        | Query::Transactions(_)
-        | Query::Diag
-        | Query::Reservations
-        | Query::Licenses
-        | Query::Differences
-        | Query::Accounts
-        | Query::Priorities => String::new(),
-    }
-}
-
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
 }
@@ -762,15 +736,6 @@ mod tests {
     use super::*;
     use muster_model::ids::BlobId;
     use muster_model::spec::JobSpec;
-
-    #[test]
-    fn an_audit_line_says_which_job_is_read_and_what_is_shut_down() {
-        let job = JobId(7);
-        for query in [Query::Script(job), Query::Allocation(job)] {
-            assert_eq!(query_subject(&query), "job 7");
-        }
-        assert_ne!(shutdown_subject(true), shutdown_subject(false));
-    }
 
     #[test]
     fn blobs_get_their_ids_by_content() {

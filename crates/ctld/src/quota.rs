@@ -8,6 +8,7 @@ use crate::rate_limit::RateLimit;
 use crate::stats::Stats;
 use log::{info, warn};
 use muster_model::limits::may_connect;
+use muster_trust::subordinate::SubordinateUids;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -87,6 +88,7 @@ impl std::fmt::Display for Over {
 
 /// All users who are connected.
 pub(crate) struct Users {
+    subordinate: RefCell<SubordinateUids>,
     users: RefCell<HashMap<u32, Rc<User>>>,
     /// Connections of users who have limits.
     connections: Cell<u64>,
@@ -201,6 +203,7 @@ impl Users {
              root, agents and files"
         );
         Rc::new(Users {
+            subordinate: RefCell::default(),
             users: RefCell::default(),
             connections: Cell::new(0),
             connections_max,
@@ -228,6 +231,7 @@ impl Users {
     /// # Errors
     /// He has too many, or all have, or what he has sent cannot be closed.
     pub(crate) fn connect(self: &Rc<Users>, uid: u32) -> Result<Share, Over> {
+        let uid = self.charged(uid);
         if passed::has_too_many(uid) {
             return Err(Over::Descriptors);
         }
@@ -249,6 +253,16 @@ impl Users {
             user: Some(Rc::clone(user)),
             waits: Cell::new(0),
         })
+    }
+
+    /// The uid whose share a uid uses.
+    pub(crate) fn charged(&self, uid: u32) -> u32 {
+        self.subordinate.borrow_mut().charged(uid)
+    }
+
+    /// Whether a uid is one of a user namespace's.
+    pub(crate) fn is_subordinate(&self, uid: u32) -> bool {
+        self.subordinate.borrow_mut().contains(uid)
     }
 
     /// Counts that a user was held back, and names him in the log, not too often.

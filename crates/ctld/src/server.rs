@@ -59,7 +59,7 @@ fn close(shared: &Shared, uid: u32, stream: UnixStream) {
     if let Ok(stream) = stream.into_std()
         && !shared.refuses_descriptors
     {
-        passed::close(uid, stream.into());
+        passed::close(shared.users.charged(uid), stream.into());
     }
 }
 

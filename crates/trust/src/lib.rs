@@ -11,6 +11,7 @@ pub mod munge;
 pub mod proof;
 pub mod sack;
 pub mod slurm_key;
+pub mod subordinate;
 pub mod token;
 mod used_tokens;
 pub mod user_token;

@@ -6,8 +6,10 @@
 //! for a bounded time.
 
 use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles, KeyStamp};
+use crate::subordinate::SubordinateUids;
 use crate::token::{self, Claims, Minting};
 use muster_channel::{CREDENTIAL_BYTES_MAX, Purpose, SECRET};
+use muster_model::limits::may_connect;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -36,9 +38,9 @@ const REQUEST_BYTES_MAX: usize = 256;
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 1 + SECRET + CREDENTIAL_BYTES_MAX;
 /// Connections at a time.
-const CONNECTIONS_MAX: usize = 256;
+const CONNECTIONS_MAX: u64 = 256;
 /// Those of one user.
-const CONNECTIONS_OF_UID_MAX: usize = 16;
+const CONNECTIONS_OF_UID_MAX: u64 = 16;
 /// How long a user may take to ask.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a command waits for an answer.
@@ -262,6 +264,7 @@ pub struct SackServer {
     socket: SackSocket,
     host: String,
     connections: Vec<Connection>,
+    subordinate: SubordinateUids,
 }
 
 impl std::fmt::Debug for Connection {
@@ -285,6 +288,7 @@ impl SackServer {
             socket,
             host: short_host(),
             connections: Vec::new(),
+            subordinate: SubordinateUids::default(),
         }
     }
 
@@ -372,7 +376,8 @@ impl SackServer {
     fn accept(&mut self, now: Instant) {
         let mut of_uid: HashMap<u32, usize> = HashMap::new();
         for open in &self.connections {
-            *of_uid.entry(open.user.uid()).or_default() += 1;
+            let charged = self.subordinate.charged(open.user.uid());
+            *of_uid.entry(charged).or_default() += 1;
         }
         for _ in 0..CONNECTIONS_MAX {
             // It accepts sockets of this kind as well.
@@ -382,8 +387,10 @@ impl SackServer {
             let Ok(user) = getsockopt(&socket, sockopt::PeerCredentials) else {
                 continue;
             };
-            let count = of_uid.entry(user.uid()).or_default();
-            if *count >= CONNECTIONS_OF_UID_MAX || self.connections.len() >= CONNECTIONS_MAX {
+            let charged = self.subordinate.charged(user.uid());
+            let count = of_uid.entry(charged).or_default();
+            let (own, all) = (*count as u64, self.connections.len() as u64);
+            if !may_connect(own, all, CONNECTIONS_OF_UID_MAX, CONNECTIONS_MAX) {
                 refuse(&socket, "too many connections at a time: try again");
                 continue;
             }

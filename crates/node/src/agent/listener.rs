@@ -115,7 +115,7 @@ impl Server {
         });
         match connected {
             Some(connected) => self.serve(stream, connected),
-            None => turn_away(stream, caller.uid),
+            None => turn_away(stream, self.quotas.charged(caller.uid)),
         }
     }
 
@@ -135,7 +135,8 @@ async fn welcome(
         match socket.async_io(Interest::READABLE, &accept).await {
             Ok((stream, uid)) => {
                 let client = server.quotas.client(uid);
-                match client.filter(|_| closing::waiting_of(uid) < WAITING_MAX) {
+                let may_send = |client: &Client| closing::waiting_of(client.sender()) < WAITING_MAX;
+                match client.filter(may_send) {
                     Some(client) => {
                         let peer = getsockopt(&stream, PeerCredentials);
                         let pid = peer.map_or(0, |peer| peer.pid().unsigned_abs());
@@ -146,7 +147,7 @@ async fn welcome(
                         };
                         server.serve(stream, connected);
                     }
-                    None => turn_away(stream, uid),
+                    None => turn_away(stream, server.quotas.charged(uid)),
                 }
             }
             Err(e) => {

@@ -4,6 +4,7 @@
 
 use muster_closer::Sender;
 use muster_model::limits::may_connect;
+use muster_trust::subordinate::SubordinateUids;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,6 +30,7 @@ pub(crate) struct Quotas(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     supervisor_uid: u32,
+    subordinate: SubordinateUids,
     clients_max: usize,
     user_clients_max: usize,
     all: Used,
@@ -69,6 +71,7 @@ impl Quotas {
         let clients_max = clients.clamp(16, CLIENTS_MAX);
         Quotas(Arc::new(Mutex::new(Inner {
             supervisor_uid,
+            subordinate: SubordinateUids::default(),
             clients_max,
             user_clients_max: (clients_max / 2).min(USER_CLIENTS_MAX),
             all: Used::default(),
@@ -78,23 +81,31 @@ impl Quotas {
         })))
     }
 
+    /// The uid whose share a uid uses.
+    pub(crate) fn charged(&self, uid: u32) -> u32 {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.subordinate.charged(uid)
+    }
+
     /// A client has come; none if its user, or all together, have as many as they may.
     pub(crate) fn client(&self, uid: u32) -> Option<Client> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.supervisor_uid;
+        let mut charged = uid;
         if limited {
+            charged = inner.subordinate.charged(uid);
             let (all, all_max) = (inner.all.clients as u64, inner.clients_max as u64);
             let own_max = inner.user_clients_max as u64;
-            let used = inner.users.entry(uid).or_default();
+            let used = inner.users.entry(charged).or_default();
             if !may_connect(used.clients as u64, all, own_max, all_max) {
                 let (own, was_logged) = (used.clients, std::mem::replace(&mut used.logged, true));
                 if own > 0 && !was_logged {
                     log::warn!(
-                        "uid {uid} has {own} connections to this node, of {all} that users have: no more are accepted"
+                        "uid {charged} has {own} connections to this node, of {all} that users have: no more are accepted"
                     );
                 }
                 if own == 0 && used.bytes == 0 {
-                    inner.users.remove(&uid);
+                    inner.users.remove(&charged);
                     inner.log_full();
                 }
                 return None;
@@ -106,6 +117,7 @@ impl Quotas {
         Some(Client {
             quotas: self.clone(),
             uid,
+            charged,
             limited,
             node: None,
         })
@@ -142,6 +154,8 @@ impl Quotas {
 pub(crate) struct Client {
     quotas: Quotas,
     uid: u32,
+    /// Whose share it uses.
+    charged: u32,
     limited: bool,
     /// The node for whose agent it is.
     node: Option<Arc<str>>,
@@ -180,7 +194,7 @@ impl Client {
     pub(crate) fn sender(&self) -> Sender {
         match &self.node {
             Some(node) => Sender::Agent(Arc::clone(node)),
-            None => Sender::User(self.uid),
+            None => Sender::User(self.charged),
         }
     }
 
@@ -188,7 +202,7 @@ impl Client {
     pub(crate) fn charge(&self) -> Charge {
         Charge {
             quotas: (self.limited || self.is_agent()).then(|| self.quotas.clone()),
-            uid: self.uid,
+            uid: self.charged,
             node: self.node.clone(),
             bytes: 0,
         }
@@ -198,7 +212,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         if self.limited {
-            self.quotas.give_back(self.uid, 1, 0);
+            self.quotas.give_back(self.charged, 1, 0);
         }
         if let Some(node) = &self.node {
             self.quotas.give_back_of_agent(node, 1, 0);

@@ -6,7 +6,8 @@
 use crate::processes::all_pids;
 use muster_node_core::pmix_place::SHARED_MEMORY;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -14,17 +15,23 @@ use std::time::SystemTime;
 /// How such names begin. MPICH makes them anew for each job, UCX for each process: no other step looks for them.
 const NAMES: [&str; 2] = ["mpich_", "ucx_shm_posix_"];
 
+/// Bytes of a process's table that are read: more than 65,530 mappings, which the kernel lets a process have, take with names that
+/// are not made to be long.
+const MAPS_BYTES_MAX: u64 = 16 << 20;
+/// Names of a process that are noted.
+const NAMED_MAX: usize = 4096;
+
 /// Adds what a process has.
 pub(super) fn note(pid: i32, noted: &mut BTreeSet<PathBuf>) {
-    if let Some(maps) = maps_of(pid) {
-        noted.extend(named(&maps).map(PathBuf::from));
-    }
+    noted.extend(mapped_by(pid));
 }
 
-/// What a process has mapped. Names of other files there are not always text.
-fn maps_of(pid: i32) -> Option<String> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
-    Some(String::from_utf8_lossy(&maps).into_owned())
+/// Such memory of a process. A user chooses how long the table is: it is read a line at a time, and no further than this.
+fn mapped_by(pid: i32) -> BTreeSet<PathBuf> {
+    match File::open(format!("/proc/{pid}/maps")) {
+        Ok(maps) => named(BufReader::new(maps.take(MAPS_BYTES_MAX))),
+        Err(_) => BTreeSet::new(),
+    }
 }
 
 /// Adds what was made since then, is `user`'s and is not in use by any process.
@@ -54,10 +61,8 @@ pub(super) fn find(since: SystemTime, user: u32, noted: &mut BTreeSet<PathBuf>) 
                 found.remove(&path);
             }
         }
-        if let Some(maps) = maps_of(pid) {
-            for path in named(&maps) {
-                found.remove(Path::new(path));
-            }
+        for path in mapped_by(pid) {
+            found.remove(&path);
         }
     }
     noted.extend(found);
@@ -75,12 +80,16 @@ pub(super) fn remove(noted: &BTreeSet<PathBuf>, user: u32) {
 }
 
 /// Paths of such memory in a table of a process's memory, proc_pid_maps(5).
-fn named(maps: &str) -> impl Iterator<Item = &str> {
-    maps.lines().filter_map(|line| {
+fn named(maps: impl BufRead) -> BTreeSet<PathBuf> {
+    let lines = maps.split(b'\n').map_while(Result::ok);
+    let path = |line: Vec<u8>| {
+        // Names of other files are not always text.
+        let line = String::from_utf8_lossy(&line);
         let path = &line[line.find('/')?..];
         let name = Path::new(path).strip_prefix(SHARED_MEMORY).ok()?;
-        is_one(name.to_str()?).then_some(path)
-    })
+        is_one(name.to_str()?).then(|| PathBuf::from(path))
+    };
+    lines.filter_map(path).take(NAMED_MAX).collect()
 }
 
 /// Whether a file is called so. The kernel adds a word where the name is gone.
@@ -104,11 +113,17 @@ mod tests {
 7f05-7f06 rw-s 00000000 00:19 15 /dev/shm/mpich_of_a_user/data
 7f06-7f07 rw-p 00000000 00:00 0 [heap]
 ";
-        let found: Vec<&str> = named(maps).collect();
-        assert_eq!(
-            found,
-            ["/dev/shm/mpich_shm_3a_0", "/dev/shm/ucx_shm_posix_1f"]
-        );
+        let found: Vec<PathBuf> = named(maps.as_bytes()).into_iter().collect();
+        let wanted = ["/dev/shm/mpich_shm_3a_0", "/dev/shm/ucx_shm_posix_1f"];
+        assert_eq!(found, wanted.map(PathBuf::from));
+    }
+
+    /// As many as a process could map were all held at once.
+    #[test]
+    fn of_many_names_no_more_than_some_are_held() {
+        let line = |n| format!("7f00-7f01 rw-s 00000000 00:19 12 /dev/shm/mpich_shm_{n}\n");
+        let maps: String = (0..2 * NAMED_MAX).map(line).collect();
+        assert_eq!(named(maps.as_bytes()).len(), NAMED_MAX);
     }
 
     #[test]
