@@ -424,3 +424,29 @@ fn nodes_partitions_reservations_events_and_accounting_are_private_word_by_word(
     );
     seen(&c, "sacct -n -a -o jobname", "secret", &[STRANGER], &[]);
 }
+
+/// A user with a range of uids (newuidmap(1)) had jobs, limits and priorities of each of them.
+#[test]
+fn who_is_of_a_user_namespace_has_no_jobs() {
+    let c = Cluster::start(1, 1);
+    if c.ok("id -u") != "0" {
+        eprintln!("not root: there is only one user; this test looked at nothing");
+        return;
+    }
+    c.ok("chmod 1777 . && chmod 755 ..");
+    c.kill(c.controller());
+    c.write("subuid", "daemon:700000:65536\n");
+    c.ok("unshare -m sh -c 'mount --bind subuid /etc/subuid && exec slurmctld'");
+    c.until_prints("sinfo -h -o %T", "idle");
+    let by = |uid: u32| {
+        let as_uid = format!("setpriv --reuid={uid} --regid={uid} --clear-groups");
+        c.run(&format!("{as_uid} sbatch -D / -o /dev/null --wrap true"))
+    };
+    let refused = by(700_001);
+    assert!(
+        refused.code != 0 && refused.err.contains("/etc/subuid"),
+        "{refused:?}"
+    );
+    let stranger = by(800_000);
+    assert_eq!(stranger.code, 0, "{stranger:?}");
+}
