@@ -1,8 +1,12 @@
 //! What is fuzzed: every decoder of bytes that other processes send, and what decides on what they say. The targets are
 //! functions of bytes that must not panic; an ordinary test runs them on the corpus.
 
+#[path = "targets/channel.rs"]
+mod channel;
 #[path = "targets/configuration.rs"]
 mod configuration;
+#[path = "targets/credentials.rs"]
+mod credentials;
 #[path = "targets/decisions.rs"]
 mod decisions;
 #[path = "targets/journal.rs"]
@@ -95,6 +99,18 @@ pub(crate) const TARGETS: &[Target] = &[
         form: Form::Bytes,
         run: journal::run,
         seeds: journal::seeds,
+    },
+    Target {
+        name: "channel",
+        form: Form::Bytes,
+        run: channel::run,
+        seeds: channel::seeds,
+    },
+    Target {
+        name: "credentials",
+        form: Form::Bytes,
+        run: credentials::run,
+        seeds: credentials::seeds,
     },
 ];
 

@@ -1,0 +1,52 @@
+//! What the audit log says a request is about.
+
+use muster_proto::client::Query;
+
+/// What the audit log calls that which a shutdown stops.
+pub(super) fn shutdown_subject(nodes: bool) -> &'static str {
+    match nodes {
+        true => "controller and nodes",
+        false => "controller",
+    }
+}
+
+/// What the audit log calls that which a read is about.
+pub(super) fn query_subject(query: &Query) -> String {
+    match query {
+        Query::Script(job) | Query::Allocation(job) | Query::Why(job) => format!("job {job}"),
+        Query::ResetDiag => "counters".into(),
+        Query::Crontab { uid } => {
+            uid.map_or_else(|| "crontab".to_owned(), |uid| format!("crontab of {uid}"))
+        }
+        Query::Ping
+        | Query::Jobs(_)
+        | Query::Listing(_)
+        | Query::Cluster
+        | Query::Partitions
+        | Query::Config
+        | Query::Accounting(_)
+        | Query::NodeEvents(_)
+        | Query::Transactions(_)
+        | Query::Diag
+        | Query::Reservations
+        | Query::Licenses
+        | Query::Differences
+        | Query::Accounts
+        | Query::Priorities => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::ids::JobId;
+
+    #[test]
+    fn an_audit_line_says_which_job_is_read_and_what_is_shut_down() {
+        let job = JobId(7);
+        for query in [Query::Script(job), Query::Allocation(job)] {
+            assert_eq!(query_subject(&query), "job 7");
+        }
+        assert_ne!(shutdown_subject(true), shutdown_subject(false));
+    }
+}

@@ -1,0 +1,22 @@
+//! Connections of uids that are a user namespace's (subuid(5)).
+
+use crate::passed;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_proto::client::Response;
+use muster_proto::frame;
+use tokio::net::UnixStream;
+
+/// Turns away a user who is one of a user namespace's: each of those would have jobs, limits and priorities of its own.
+pub(super) fn refuse(stream: UnixStream, (uid, charged): (u32, u32), refuses_descriptors: bool) {
+    let refusal = Refusal::new(
+        RefusalCode::AccessDenied,
+        format!(
+            "uid {uid} has no account, and is a user namespace's (/etc/subuid): run the command outside of that, as the user"
+        ),
+    );
+    // A new socket takes as much.
+    let _ = stream.try_write(&frame::encode(&Response::Refused(refusal)));
+    if let (Ok(stream), false) = (stream.into_std(), refuses_descriptors) {
+        passed::close(charged, stream.into());
+    }
+}
