@@ -121,6 +121,8 @@ impl Outputs {
     pub(super) fn new(streams: &Streams, rules: OutputRules) -> Outputs {
         let stdout = Output::new(OutputStream::Stdout, &streams.stdout, rules);
         let stderr = match own_stderr(streams) {
+            // What comes is said before a task's files are open, or why they cannot be.
+            Some(Sink::Nodes) => Output::new(OutputStream::Stderr, &Sink::Own, rules),
             Some(sink) => Output::new(OutputStream::Stderr, sink, rules),
             None => None,
         };
@@ -193,6 +195,27 @@ mod tests {
             other => panic!("{other:?}"),
         });
         String::from_utf8(bytes.collect()).unwrap()
+    }
+
+    /// `srun --output=/x%t` did not say that a node could not open the file.
+    #[test]
+    fn why_files_of_nodes_are_not_opened_is_written() {
+        let streams = Streams {
+            stdin: Feed::Nothing,
+            stdout: Sink::Nodes,
+            stderr: Sink::Nodes,
+        };
+        let mut outputs = Outputs::new(&streams, OutputRules::default());
+        let mut out = Actions::new(false, false);
+        let said = b"Could not open stdout file /x0\n".to_vec();
+        outputs.stderr(&mut out, 0, said.clone());
+        outputs.flush_all(&mut out);
+        let mut actions = Vec::new();
+        out.move_to(&mut actions);
+        let [SrunAction::Write(OutputStream::Stderr, bytes)] = actions.as_slice() else {
+            panic!("{actions:?}");
+        };
+        assert_eq!(*bytes, said);
     }
 
     #[test]
