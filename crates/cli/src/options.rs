@@ -100,6 +100,16 @@ impl Opt {
         self.help.is_empty()
     }
 
+    fn push_help(&self, text: &mut String) {
+        let note = match self.status {
+            Status::Works | Status::Partly(_) => "",
+            Status::StoredOnly { .. } => " (no effect here)",
+            Status::Refused(_) => " (not supported here)",
+        };
+        let help = format!("{}{note}", self.help);
+        push_row(text, &format!("  {}", self.form()), &help);
+    }
+
     /// `-A, --account=LIST`.
     pub fn form(&self) -> String {
         let short = self
@@ -118,6 +128,19 @@ impl Opt {
     }
 }
 
+/// How a command's help is laid out. Programs read it, so each command has that of Slurm's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HelpForm {
+    /// `Usage: squeue [OPTIONS]`, with the options that give help last.
+    Options,
+    /// `sreport [<OPTION>] [<COMMAND>]`, `Valid <OPTION> values are:`, `Valid <COMMAND> values are:`, with these lines.
+    Commands(&'static str),
+    /// `sstat [<OPTION>]` and what follows, `Valid <OPTION> values are:`.
+    Values(&'static str),
+    /// `Usage:  sshare [OPTION]`, `Valid OPTIONs are:`.
+    ValidOptions,
+}
+
 /// A command: what its help, its man page and its parser are made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
@@ -127,6 +150,8 @@ pub struct Spec {
     pub about: &'static str,
     /// What follows the options.
     pub operands: &'static str,
+    /// How its help is laid out.
+    pub form: HelpForm,
     /// Its options.
     pub options: &'static [Opt],
     /// Environment variables and the options they stand for.
@@ -195,34 +220,59 @@ impl Spec {
 
     /// What `--help` prints.
     pub fn help(&self) -> String {
-        let operands = match self.operands {
-            "" => String::new(),
-            words => format!(" {words}"),
+        let (name, about) = (self.name, self.about);
+        let mut text = match self.form {
+            HelpForm::Options => {
+                let operands = match self.operands {
+                    "" => String::new(),
+                    words => format!(" {words}"),
+                };
+                format!("Usage: {name} [OPTIONS]{operands}\n{about}\n\n")
+            }
+            HelpForm::Commands(_) => {
+                format!("{name} [<OPTION>] [<COMMAND>]\n{about}\n    Valid <OPTION> values are:\n")
+            }
+            HelpForm::Values(operands) => {
+                format!("{name} [<OPTION>] {operands}\n{about}\n    Valid <OPTION> values are:\n")
+            }
+            HelpForm::ValidOptions => {
+                format!("Usage:  {name} [OPTION]\n{about}\n  Valid OPTIONs are:\n")
+            }
         };
-        let mut text = format!(
-            "Usage: {} [OPTIONS]{operands}\n{}\n\n",
-            self.name, self.about
-        );
-        for row in self.options.iter().filter(|o| !o.is_alias()) {
-            let note = match row.status {
-                Status::Works | Status::Partly(_) => "",
-                Status::StoredOnly { .. } => " (no effect here)",
-                Status::Refused(_) => " (not supported here)",
-            };
-            push_row(
-                &mut text,
-                &format!("  {}", row.form()),
-                &format!("{}{note}", row.help),
-            );
+        let gives_help = |row: &&Opt| {
+            let is_help = matches!(row.name, "help" | "usage");
+            is_help && self.form == HelpForm::Options
+        };
+        let rows = || self.options.iter().filter(|row| !row.is_alias());
+        rows()
+            .filter(|row| !gives_help(row))
+            .for_each(|row| row.push_help(&mut text));
+        if rows().any(|row| gives_help(&row)) {
+            text.push_str("\nHelp options:\n");
+            rows()
+                .filter(gives_help)
+                .for_each(|row| row.push_help(&mut text));
+        }
+        if let HelpForm::Commands(lines) = self.form {
+            text.push_str("\n    Valid <COMMAND> values are:\n");
+            text.push_str(lines);
         }
         if !self.notes.is_empty() {
-            let _ = write!(text, "\n{}", self.notes);
+            text.push('\n');
+            text.push_str(self.notes);
         }
         text
     }
 
     /// What `--usage` prints.
     pub fn usage(&self) -> String {
+        match self.form {
+            HelpForm::Options => {}
+            HelpForm::Values(operands) => {
+                return format!("Usage: {} [options] {operands}\n", self.name);
+            }
+            HelpForm::Commands(_) | HelpForm::ValidOptions => return self.help(),
+        }
         let head = format!("Usage: {}", self.name);
         let indent = head.len() + 1;
         let shown = || {
@@ -240,7 +290,9 @@ impl Spec {
         }
         items.extend(shown().filter_map(|row| match (row.short, row.arg) {
             (Some(_), Arg::None) => None,
-            (Some(c), Arg::Required) => Some(format!("[-{c} {}]", row.placeholder)),
+            (Some(c), Arg::Required) => {
+                Some(format!("[-{c} {}]", row.placeholder.to_ascii_lowercase()))
+            }
             _ => Some(format!("[{}]", row.long_form())),
         }));
         items.extend(Some(self.operands.to_owned()).filter(|o| !o.is_empty()));
@@ -298,6 +350,7 @@ mod tests {
         name: "squeue",
         about: "Shows jobs.",
         operands: "",
+        form: HelpForm::Options,
         options: &[
             opt("format", "FORMAT", "columns").short('o'),
             flag("array", "a line each").short('r'),

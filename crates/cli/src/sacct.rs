@@ -11,7 +11,7 @@ use crate::listing::document::Dialect;
 use crate::listing::format::fit;
 use crate::listing::text::unit_index;
 use crate::listing::{Failure, complain, print, query};
-use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
+use crate::options::{Arg, HelpForm, Opt, Parsed, Spec, also, env, flag, opt};
 use fields::{FIELDS, Field, find};
 use filter::RowConditions;
 use jiff::Zoned;
@@ -23,6 +23,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sacct",
     about: "Shows jobs of the accounting store: by default one's own of today.",
     operands: "",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: &[("SACCT_FORMAT", "format")],
     notes: "\

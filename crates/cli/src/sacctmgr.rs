@@ -32,18 +32,32 @@ use self::ledger::Controller;
 use self::session::Invocation;
 use crate::SLURM_VERSION;
 use crate::listing::Failure;
-use crate::options::{Spec, flag};
+use crate::options::{HelpForm, Spec, flag};
 use muster_model::account_limits::Amounts;
+
+/// Its commands, for `--help`.
+const COMMANDS: &str = "\
+     add <ENTITY> <SPECS>     make one: add account, add cluster, add coordinator, add qos, add user
+     delete <ENTITY> <SPECS>  take away those that where keys name
+     modify <ENTITY> <SPECS>  change them: 'set' is followed by what is new, 'where' by which
+     show <ENTITY> <SPECS>    show them; 'list' is the same
+     dump <CLUSTER> [file=F]  write accounts and users to a file
+     load <FILE> [clean]      read such a file, with 'clean' in place of what is there
+     exit, quit, !!           end; again
+     help                     show this text
+     version                  display tool version number
+";
 
 /// What sacctmgr knows.
 pub(crate) static SPEC: Spec = Spec {
     name: "sacctmgr",
     about: "Shows and changes accounts, users with their associations, QOS and clusters.",
     operands: "[show|add|modify|delete ENTITY [NAME,...] [where KEY=VALUE...] [set KEY=VALUE...]]",
+    form: HelpForm::Commands(COMMANDS),
     options: &[
         flag("associations", "with 'show': associations, too").short('s'),
         flag("help", "print this help").short('h'),
-        flag("immediate", "commit at once").short('i'),
+        flag("immediate", "commit changes immediately").short('i'),
         flag("noheader", "no line above the columns").short('n'),
         flag("oneliner", "one record a line")
             .short('o')

@@ -5,6 +5,7 @@ use crate::submit::capture;
 use crate::submit::holder::{Holder, NotGranted, timeout};
 use crate::submit::line::{self, Line};
 use crate::submit::signals::Signals;
+use crate::submit::verbose;
 use muster_conf::options::{Command as Program, values};
 use muster_model::job::{ExitStatus, JobState};
 use nix::poll::{PollFd, PollFlags, poll};
@@ -25,6 +26,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let mut lines = line::read(Program::Salloc, args)?;
+    verbose::list_options(&lines);
     let mut specs = Vec::with_capacity(lines.len());
     for line in &mut lines {
         specs.push(line::build(line, PREFIX)?.spec);
@@ -36,8 +38,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let no_shell = line.chosen.has("no-shell");
     if no_shell && !line.words.is_empty() {
         line.say
-            .error("--no-shell and a command contradict each other");
-        return Err(line.say.failed());
+            .warning("--no-shell is given: the command is not run");
     }
     for (spec, number) in specs.iter_mut().zip(0..) {
         if spec.name.is_empty() {

@@ -6,7 +6,7 @@ mod output;
 use crate::SLURM_VERSION;
 use crate::agent::AgentStream;
 use crate::connect::{Client, ConnectError, unexpected};
-use crate::options::{Opt, Spec, flag, opt};
+use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say::{self, Say};
 use crate::srun::peer::Peer;
 use crate::srun::terminal::Raw;
@@ -29,6 +29,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sattach",
     about: "Shows what the tasks of a running step write, and sends them input.",
     operands: "JOB_ID.STEP_ID",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: &[],
     notes: "\

@@ -5,7 +5,7 @@ mod script;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::say::{self, Say};
 use crate::submit::line::{self, Line};
-use crate::submit::{capture, components};
+use crate::submit::{capture, components, verbose};
 use crate::zone;
 use muster_conf::options::{Chosen, Command, Source, directives, environment};
 use muster_model::command::{Reply, UserCommand};
@@ -52,7 +52,9 @@ fn prepared(args: &[String]) -> Result<(Vec<Line>, UserCommand), ExitCode> {
     read_directives(&mut lines, &script)?;
     for line in &mut lines {
         line.say.quiet = line.chosen.has("quiet");
+        line.say.verbose = line.chosen.verbose;
     }
+    verbose::list_options(&lines);
     let command = submission(&mut lines, script, &words, args)?;
     Ok((lines, command))
 }

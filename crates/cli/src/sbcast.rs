@@ -6,7 +6,7 @@ mod receive;
 use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::print;
-use crate::options::{Opt, Spec, env, flag, opt};
+use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
 use crate::say::{self, Say};
 use muster_model::hostlist;
@@ -24,6 +24,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sbcast",
     about: "Copies a file to each node of a job.",
     operands: "SOURCE DEST",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: &[
         ("SBCAST_COMPRESS", "compress"),

@@ -3,7 +3,7 @@
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::this_cluster;
-use crate::options::{Arg, Opt, Spec, also, flag, opt};
+use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
 use crate::say::{self, Say};
 use crate::submit::line;
 use crate::targets::{job_target, step_number};
@@ -23,6 +23,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "scancel",
     about: "Ends jobs and steps, or sends them a signal.",
     operands: "[JOB[_INDEX][.STEP]...]",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: VARIABLES,
     notes: "Without a JOB, one of the options that choose jobs must be there. A job that is gone is no error.\n",

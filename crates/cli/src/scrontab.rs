@@ -6,7 +6,7 @@ mod lines;
 
 use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError, unexpected};
-use crate::options::{Opt, Spec, flag, opt};
+use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say::{self, Say};
 use crate::submit::line;
 use muster_model::command::{CrontabAsk, Reply, UserCommand};
@@ -23,6 +23,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "scrontab",
     about: "Shows and replaces a user's crontab: jobs that are submitted again and again at set times.",
     operands: "[FILE]",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: &[],
     notes: "\

@@ -5,7 +5,7 @@ use crate::connect::Client;
 use crate::listing::context::Ctx;
 use crate::listing::text::put;
 use crate::listing::{Failure, failed_call, print, query};
-use crate::options::{Arg, Opt, Spec, also, env, flag, opt};
+use crate::options::{Arg, HelpForm, Opt, Spec, also, env, flag, opt};
 use muster_model::time::Timestamp;
 use muster_proto::client::Diag;
 
@@ -14,6 +14,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sdiag",
     about: "Shows what the controller counted since it started.",
     operands: "",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: &[("SLURM_CLUSTERS", "cluster")],
     notes: "",

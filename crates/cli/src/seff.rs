@@ -6,7 +6,7 @@ use crate::listing::account::{AcctRow, Shown};
 use crate::listing::context::Ctx;
 use crate::listing::text::put;
 use crate::listing::{Failure, complain, print, query};
-use crate::options::{Opt, Spec, flag};
+use crate::options::{HelpForm, Opt, Spec, flag};
 use crate::targets::job_target;
 use muster_model::ids::JobId;
 use muster_model::job::JobState;
@@ -18,6 +18,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "seff",
     about: "Shows how much of its CPUs and memory a job used, as accounting has it.",
     operands: "JOB_ID",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: &[],
     notes: "\

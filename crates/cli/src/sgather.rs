@@ -4,7 +4,7 @@
 mod node;
 
 use crate::SLURM_VERSION;
-use crate::options::{Opt, Spec, env, flag, opt};
+use crate::options::{HelpForm, Opt, Spec, env, flag, opt};
 use crate::own_step;
 use crate::say::{self, Say};
 use crate::sbcast;
@@ -25,6 +25,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sgather",
     about: "Copies a file from each node of a job to files here.",
     operands: "SOURCE DEST",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: &[
         ("SGATHER_COMPRESS", "compress"),

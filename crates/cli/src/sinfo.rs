@@ -10,7 +10,7 @@ use crate::listing::format::{Column, Complaint, Layout};
 use crate::listing::node::NodeView;
 use crate::listing::node_fields::{self, NodeGroup, Nodes};
 use crate::listing::{Failure, complain, failed_call, node_document, print, query};
-use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
+use crate::options::{Arg, HelpForm, Opt, Parsed, Spec, also, env, flag, opt};
 use muster_model::ids::NodeIdx;
 use muster_model::private_data::PrivateData;
 use std::collections::HashSet;
@@ -21,6 +21,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sinfo",
     about: "Shows partitions and the states of their nodes.",
     operands: "",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: VARIABLES,
     notes: "",
@@ -53,7 +54,7 @@ static OPTIONS: &[Opt] = &[
     flag("Node", "a line for each node and partition").short('N'),
     opt("nodes", "HOSTLIST", "these nodes").short('n'),
     flag("noheader", "no line above the columns").short('h'),
-    opt("partition", "LIST", "these partitions").short('p'),
+    opt("partition", "PARTITION", "these partitions").short('p'),
     flag("reservation", "reservations").short('T'),
     flag("responding", "only nodes that respond").short('r'),
     opt(

@@ -4,7 +4,7 @@ use crate::SLURM_VERSION;
 use crate::connect::Client;
 use crate::listing::context::uid_of;
 use crate::listing::{Failure, failed_call, print, query};
-use crate::options::{Arg, Spec, also, flag, opt};
+use crate::options::{Arg, HelpForm, Spec, also, flag, opt};
 use muster_model::order_config::Multifactor;
 use muster_proto::client::{JobPriority, PrioritiesAnswer};
 
@@ -15,6 +15,7 @@ pub(crate) static SPRIO: Spec = Spec {
     name: "sprio",
     about: "Shows what the priorities of pending jobs are made of.",
     operands: "",
+    form: HelpForm::Options,
     options: &[
         opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
         flag("federation", "jobs of a federation").stored(ALONE),

@@ -16,7 +16,7 @@ use crate::listing::states::{self, JobStateFilter};
 use crate::listing::{
     Failure, complain, failed_call, job_document, job_fields, print, query, step_fields,
 };
-use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
+use crate::options::{Arg, HelpForm, Opt, Parsed, Spec, also, env, flag, opt};
 use listing_builder::ListingBuilder;
 use muster_model::listing_codec::CompactListing;
 use std::time::Duration;
@@ -26,6 +26,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "squeue",
     about: "Shows jobs that wait and run, and with --states those that ended a short while ago.",
     operands: "",
+    form: HelpForm::Options,
     options: OPTIONS,
     variables: VARIABLES,
     notes: "",

@@ -10,17 +10,29 @@ use crate::SLURM_VERSION;
 use crate::connect::Client;
 use crate::listing::table::Style;
 use crate::listing::{Failure, failed_call, print, time_input};
-use crate::options::{Spec, flag, opt};
+use crate::options::{HelpForm, Spec, flag, opt};
 use jiff::Zoned;
 use measure::{MINUTES, Period, TimeFormat};
 use muster_model::time::Timestamp;
 use std::io::BufRead as _;
+
+/// Its commands, for `--help`.
+const COMMANDS: &str = "\
+     cluster <REPORT> <KEYS>      what was used of the cluster, and by whom
+     job <REPORT> <KEYS>          sizes of jobs
+     reservation <REPORT> <KEYS>  use of reservations
+     user <REPORT> <KEYS>         who used most
+     exit, quit                   end
+     help                         show this text
+     version                      display tool version number
+";
 
 /// sreport.
 pub(crate) static SPEC: Spec = Spec {
     name: "sreport",
     about: "Reports what was used of the cluster.",
     operands: "[cluster|job|reservation|user REPORT [KEY=VALUE...]]",
+    form: HelpForm::Commands(COMMANDS),
     options: &[
         flag("all_clusters", "all clusters; only this one is known").short('a'),
         opt(

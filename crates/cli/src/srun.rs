@@ -18,6 +18,7 @@ use crate::process;
 use crate::say;
 use crate::submit::holder::{Holder, NotGranted};
 use crate::submit::line::{self, Line};
+use crate::submit::verbose;
 use executor::Executor;
 use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
@@ -57,6 +58,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say::stdout(&mpi_kinds());
         return Ok(ExitCode::SUCCESS);
     }
+    verbose::list_options(&lines);
     if let Some(text) = binding_help(&lines[0].chosen) {
         say::stdout(text);
         return Ok(ExitCode::SUCCESS);
@@ -229,6 +231,9 @@ fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
     let holder = Holder::obtain(line, vec![spec], PREFIX).map_err(|NotGranted(code)| code)?;
     request::fill_allocation(&mut step, &holder, &ask);
     let info = holder.info.as_ref();
+    if let Some(alloc) = info.and_then(|info| info.job.alloc.as_ref()) {
+        verbose::say_allocation(&say, holder.job.0, alloc);
+    }
     bcast::copy(line, &mut step, info.map(|info| &**info))?;
     let address = info.and_then(|info| info.addresses.first().cloned());
     let part = StepPart {

@@ -3,7 +3,7 @@
 use crate::SLURM_VERSION;
 use crate::connect::Client;
 use crate::listing::{Failure, failed_call, print, query};
-use crate::options::{Arg, Spec, also, flag, opt};
+use crate::options::{Arg, HelpForm, Spec, also, flag, opt};
 use muster_model::accounts::{PARENT_SHARES, Share};
 use muster_proto::client::AccountsAnswer;
 
@@ -12,6 +12,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sshare",
     about: "Shows shares of the cluster and what has been used of them.",
     operands: "",
+    form: HelpForm::ValidOptions,
     options: &[
         opt("accounts", "LIST", "these accounts").short('A'),
         flag("all", "all users").short('a'),
@@ -29,7 +30,7 @@ pub(crate) static SPEC: Spec = Spec {
         opt("users", "LIST", "these users").short('u'),
         also("users", "uid", Arg::Required),
         flag("Users", "users only").short('U'),
-        flag("verbose", "say more")
+        flag("verbose", "display more information")
             .short('v')
             .stored("there is no more to say"),
         flag("version", "print the version").short('V'),

@@ -6,7 +6,7 @@ use crate::connect::{Client, unexpected};
 use crate::listing::account::{AcctRow, Shown};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, complain, print};
-use crate::options::{Arg, Opt, Spec, also, flag, opt};
+use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
 use crate::sacct::fields::{Field, find};
 use crate::sacct::{cell, names_in_rows};
 use crate::targets::{job_target, step_number};
@@ -24,6 +24,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sstat",
     about: "Shows what steps of running jobs use now: one's own, for root anybody's.",
     operands: "",
+    form: HelpForm::Values("-j <job(.stepid)>"),
     options: OPTIONS,
     variables: &[],
     notes: "",

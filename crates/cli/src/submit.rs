@@ -8,3 +8,4 @@ pub(crate) mod incoming;
 pub(crate) mod line;
 mod login;
 pub(crate) mod signals;
+pub(crate) mod verbose;

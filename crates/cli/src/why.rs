@@ -4,7 +4,7 @@
 use crate::connect::{Client, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, failed_call, print};
-use crate::options::{Spec, flag};
+use crate::options::{HelpForm, Spec, flag};
 use muster_model::explain::{Ahead, ExpectedStart, Explanation};
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
@@ -17,6 +17,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "muster-why",
     about: "Tells what a job waits for, when it is expected to start, and what would start it sooner.",
     operands: "JOBID",
+    form: HelpForm::Options,
     options: &[
         flag("help", "print this help"),
         flag("json", "as JSON; times in seconds since 1970"),

@@ -192,4 +192,6 @@ refusals! {
     401 CannotModifyCron = "Cannot modify scrontab jobs through scontrol",
     /// `ScronParameters` lacks `enable`.
     402 CrontabsDisabled = "scrontab is disabled on this cluster",
+    /// The least time asked for is longer than what the job, its partition or its deadline has room for.
+    403 InvalidTimeMin = "Invalid time-min specification (exceeds job's time or other limits)",
 }

@@ -1,6 +1,6 @@
 //! The options and commands of scontrol: what its parser, its help, its man page and the compatibility page are made of.
 
-use crate::options::{Arg, Spec, Status, also, flag, opt, push_row};
+use crate::options::{Arg, HelpForm, Spec, Status, also, flag, opt, push_row};
 
 const NO_FEDERATION: &str = "this cluster is not in a federation";
 
@@ -9,6 +9,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "scontrol",
     about: "Shows the cluster in full, and changes it. Without a command it reads commands until 'exit'.",
     operands: "[COMMAND [ARGUMENT...]]",
+    form: HelpForm::Options,
     options: &[
         flag("all", "hidden partitions too").short('a'),
         opt(

@@ -259,7 +259,7 @@ pub(crate) fn context(
 }
 
 /// The file mode mask: `SLURM_UMASK` in octal, else this process's.
-fn own_umask() -> u32 {
+pub(super) fn own_umask() -> u32 {
     let given = process::variable("SLURM_UMASK");
     if let Some(mask) = given.and_then(|text| u32::from_str_radix(text, 8).ok()) {
         return mask & 0o777;
@@ -291,6 +291,12 @@ const LIMITS: &[(&str, Resource)] = &[
     ("MEMLOCK", Resource::RLIMIT_MEMLOCK),
     ("AS", Resource::RLIMIT_AS),
 ];
+
+/// Names and values of the limits that travel.
+pub(super) fn soft_limit_texts() -> impl Iterator<Item = (&'static str, u64)> {
+    let limits = LIMITS.iter();
+    limits.filter_map(|(name, resource)| Some((*name, getrlimit(*resource).ok()?.0)))
+}
 
 /// `--propagate`: absent or without a value, all of them.
 fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<(u32, u64)>, String> {

@@ -61,6 +61,7 @@ impl Holder {
     ) -> Result<Holder, NotGranted> {
         let say = line.say;
         let immediate = specs.iter().any(|spec| spec.immediate_s.is_some());
+        let is_het = specs.len() > 1;
         let hold = specs.first().is_some_and(|spec| spec.interactive);
         let test_only = line.chosen.command == muster_conf::options::Command::Srun
             && line.chosen.has("test-only");
@@ -115,7 +116,7 @@ impl Holder {
         holder
             .ask(hold)
             .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
-        holder.wait_for_start(prefix)?;
+        holder.wait_for_start(prefix, is_het)?;
         Ok(holder)
     }
 
@@ -129,7 +130,8 @@ impl Holder {
         Ok(())
     }
 
-    fn wait_for_start(&mut self, prefix: &str) -> Result<(), NotGranted> {
+    /// A heterogeneous job is always said to wait, as with Slurm, which never starts one at once.
+    fn wait_for_start(&mut self, prefix: &str, is_het: bool) -> Result<(), NotGranted> {
         let say = self.say;
         let signals = Signals::catch(&[
             Signal::SIGINT,
@@ -141,9 +143,12 @@ impl Holder {
             Signal::SIGALRM,
         ])
         .map_err(|e| NotGranted(say.fatal(&format!("signalfd: {e}"))))?;
-        let announce = Instant::now() + SOON;
+        let announce = match is_het {
+            true => Instant::now(),
+            false => Instant::now() + SOON,
+        };
         let mut announced = false;
-        while self.info.is_none() && self.ended.is_none() {
+        while (self.info.is_none() || is_het && !announced) && self.ended.is_none() {
             let mut until = self.retry;
             if !announced {
                 until = Some(until.map_or(announce, |u| u.min(announce)));

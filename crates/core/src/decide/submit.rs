@@ -687,11 +687,14 @@ fn check_wckey(
 
 /// Time limits and the deadline against each other.
 pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> Result<(), Refusal> {
-    let refuse = |why: &str| Err(Refusal::new(RefusalCode::InvalidTimeLimit, why));
+    let refuse = |code, why: &str| Err(Refusal::new(code, why));
     if let (Some(TimeLimit::Minutes(least)), TimeLimit::Minutes(most)) = (spec.time_min, limit)
         && least > most
     {
-        return refuse("--time-min is more than --time");
+        return refuse(
+            RefusalCode::InvalidTimeMin,
+            "--time-min is more than --time",
+        );
     }
     let Some(deadline) = spec.deadline else {
         return Ok(());
@@ -699,7 +702,11 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
     let need_s = spec.time_min.unwrap_or(limit).seconds().unwrap_or(0);
     let start = spec.begin.map_or(now, |begin| begin.max(now));
     if start.plus_s(need_s) > deadline {
-        return refuse("the job cannot end before its --deadline");
+        let code = match spec.time_min {
+            Some(_) => RefusalCode::InvalidTimeMin,
+            None => RefusalCode::InvalidTimeLimit,
+        };
+        return refuse(code, "the job cannot end before its --deadline");
     }
     Ok(())
 }
