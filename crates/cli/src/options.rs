@@ -264,6 +264,30 @@ impl Spec {
         text
     }
 
+    /// What `--verbose` has a command that lists things print first: all options and their values.
+    pub(crate) fn values(&self, parsed: &Parsed) -> String {
+        const LINE: &str = "-----------------------------\n";
+        let mut text = LINE.to_owned();
+        let is_shown = |row: &&Opt| {
+            let is_other = matches!(row.name, "help" | "usage" | "version" | "helpformat");
+            !row.is_alias() && !is_other && matches!(row.status, Status::Works | Status::Partly(_))
+        };
+        for row in self.options.iter().filter(is_shown) {
+            let mut given = parsed.options.iter().filter(|(name, _)| *name == row.name);
+            let value = match (row.name, row.arg) {
+                ("verbose", _) => given.count().to_string(),
+                (_, Arg::None) => given.next().is_some().to_string(),
+                (name, _) => {
+                    let none = if name == "iterate" { "0" } else { "(null)" };
+                    let last = given.next_back().and_then(|(_, value)| value.clone());
+                    last.unwrap_or_else(|| none.to_owned())
+                }
+            };
+            let _ = writeln!(text, "{:<11} = {value}", row.name);
+        }
+        text + LINE
+    }
+
     /// What `--usage` prints.
     pub fn usage(&self) -> String {
         match self.form {
@@ -409,9 +433,15 @@ mod tests {
         }
         assert!(parse(&["--burst=x", "--help"]).is_ok());
         assert!(SPEC.help().contains("      --burst=NAME"));
+        assert!(SPEC.help().contains("\nHelp options:\n      --help "));
+        let values = SPEC.values(&parse(&["-r", "-j7"]).unwrap());
+        assert!(
+            values.contains("\narray       = true\njobs        = 7\njson        = (null)\n"),
+            "{values}"
+        );
         assert_eq!(
             SPEC.usage(),
-            "Usage: squeue [-r] [-o FORMAT] [-j LIST] [--json[=VERSION]] [--local] [--help]\n"
+            "Usage: squeue [-r] [-o format] [-j list] [--json[=VERSION]] [--local] [--help]\n"
         );
     }
 }

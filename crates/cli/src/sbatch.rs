@@ -5,7 +5,7 @@ mod script;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::say::{self, Say};
 use crate::submit::line::{self, Line};
-use crate::submit::{capture, components, verbose};
+use crate::submit::{capture, components, holder, verbose};
 use crate::zone;
 use muster_conf::options::{Chosen, Command, Source, directives, environment};
 use muster_model::command::{Reply, UserCommand};
@@ -30,7 +30,10 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let mut client = line::connect(line, PREFIX)?;
     let reply = client
         .command(command)
-        .map_err(|e| line.say.connect_error(PREFIX, &e))?;
+        .map_err(|e| match line.chosen.has("test-only") {
+            true => holder::test_failed(&line.say, PREFIX, &e),
+            false => line.say.connect_error(PREFIX, &e),
+        })?;
     report(line, client, reply)
 }
 

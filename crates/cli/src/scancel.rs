@@ -1,6 +1,8 @@
 //! scancel: ends jobs, or sends them a signal. To end a job that is gone is no failure, and said only with `-v`;
 //! a signal or a step that finds nothing is one.
 
+mod selection;
+
 use crate::connect::{Client, ConnectError};
 use crate::listing::this_cluster;
 use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
@@ -10,11 +12,8 @@ use crate::targets::{job_target, step_number};
 use muster_conf::options::values;
 use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
 use muster_model::ids::StepNo;
-use muster_model::index_set::IndexSet;
 use muster_model::job::JobState;
 use muster_model::refusal::RefusalCode;
-use muster_proto::client::{JobFilter, Query, Response};
-use std::io::BufRead as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -315,14 +314,20 @@ const SIGNAL_WAITS: [Duration; 10] = {
 };
 
 fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> ExitCode {
-    if request.interactive {
-        match ask_for_each(say, client, &request) {
-            Ok(targets) if targets.is_empty() => return ExitCode::SUCCESS,
-            Ok(targets) => request.targets = targets,
+    let mut failed = false;
+    let is_named = !request.targets.is_empty();
+    if request.interactive || say.verbose > 0 && !is_named {
+        match selection::choose(say, client, &request) {
+            Ok(chosen) => (request.targets, failed) = (chosen.targets, chosen.has_failed),
             Err(code) => return code,
         }
+        if request.targets.is_empty() {
+            return match failed {
+                true => say.failed(),
+                false => ExitCode::SUCCESS,
+            };
+        }
     }
-    let mut failed = false;
     // Steps are named one at a time; whole jobs go in one request.
     let (steps, jobs): (Vec<Target>, Vec<Target>) =
         request.targets.drain(..).partition(|t| t.step.is_some());
@@ -369,6 +374,9 @@ fn announce(say: &Say, request: &CancelRequest, target: &Target) {
     match (request.signal, target.step) {
         (None, None) => say.verbose(&format!("Terminating job {}", target.text)),
         (None, Some(_)) => say.verbose(&format!("Terminating step {}", target.text)),
+        (Some(signal), None) if request.batch => {
+            say.verbose(&format!("Signal {signal} to batch job {}", target.text));
+        }
         (Some(signal), None) => say.verbose(&format!("Signal {signal} to job {}", target.text)),
         (Some(signal), Some(_)) => say.verbose(&format!("Signal {signal} to step {}", target.text)),
     }
@@ -456,84 +464,6 @@ fn complain(say: &Say, id: &str, signal: bool, is_step: bool, code: RefusalCode)
     };
     say.error(&format!("{what} {id}: {}", code.text()));
     !gone
-}
-
-/// `--interactive`: the jobs that the user agrees to.
-fn ask_for_each(
-    say: &Say,
-    client: &mut Client,
-    request: &CancelRequest,
-) -> Result<Vec<Target>, ExitCode> {
-    let filter = JobFilter {
-        ids: request.targets.iter().map(|t| t.job.job).collect(),
-        uids: request.filter.uid.into_iter().collect(),
-        states: request.filter.state.into_iter().collect(),
-        partitions: request.filter.partition.clone().into_iter().collect(),
-        active: true,
-        ..JobFilter::default()
-    };
-    let mut answer = client.query(Query::Jobs(filter));
-    let mut agreed = Vec::new();
-    let mut lines = std::io::stdin().lock().lines();
-    let mut jobs = Vec::new();
-    loop {
-        match answer {
-            Ok(Response::Jobs(part)) => {
-                jobs.extend(part.jobs.into_jobs());
-                if !part.more {
-                    break;
-                }
-                answer = client.receive();
-            }
-            Ok(other) => {
-                let error = crate::connect::unexpected(&other);
-                return Err(say.connect_error("Unable to list jobs", &error));
-            }
-            Err(error) => return Err(say.connect_error("Unable to list jobs", &error)),
-        }
-    }
-    for job in jobs
-        .iter()
-        .filter(|j| !j.state.is_ended() && matches(&request.filter, j))
-    {
-        say::stdout(&format!(
-            "Cancel job_id={} name={} partition={} [y/n]? ",
-            job.id, job.spec.name, job.partition
-        ));
-        let yes = lines
-            .next()
-            .and_then(Result::ok)
-            .is_some_and(|l| l.trim_start().starts_with(['y', 'Y']));
-        if yes {
-            let tasks: Option<IndexSet> = request
-                .targets
-                .iter()
-                .find(|t| t.job.job == job.id)
-                .and_then(|t| t.job.tasks.clone());
-            agreed.push(Target {
-                text: job.id.to_string(),
-                job: JobTarget {
-                    job: job.id,
-                    tasks,
-                    component: None,
-                },
-                step: None,
-            });
-        }
-    }
-    Ok(agreed)
-}
-
-/// The filters that a listing cannot apply itself.
-fn matches(filter: &JobSelection, job: &muster_model::job::Job) -> bool {
-    let same = |want: &Option<String>, have: Option<&String>| {
-        want.as_ref().is_none_or(|w| have == Some(w))
-    };
-    same(&filter.name, Some(&job.spec.name))
-        && same(&filter.account, job.spec.account.as_ref())
-        && same(&filter.qos, job.spec.qos.as_ref())
-        && same(&filter.reservation, job.spec.reservation.as_ref())
-        && same(&filter.wckey, job.spec.wckey.as_ref())
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Session {
             "yaml" => self.flags.yaml = true,
             "oneliner" => self.flags.one_liner = true,
             "quiet" => (self.flags.quiet, self.say.quiet) = (true, true),
-            "verbose" => self.say.verbose += 1,
+            "verbose" => (self.flags.verbose, self.say.verbose) = (true, self.say.verbose + 1),
             "help" => {
                 say::stdout(&table::help());
                 return Some(ExitCode::SUCCESS);
@@ -187,7 +187,7 @@ impl Session {
             "details" => self.flags.details += 1,
             "oneliner" => self.flags.one_liner = true,
             "quiet" => (self.flags.quiet, self.say.quiet) = (true, true),
-            "verbose" => self.say.verbose += 1,
+            "verbose" => (self.flags.verbose, self.say.verbose) = (true, self.say.verbose + 1),
             "local" => {}
             "help" => say::stdout(&table::help()),
             "version" => drop(say::version()),

@@ -148,6 +148,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         print(&text);
         return Ok(());
     }
+    if parsed.options.iter().any(|(name, _)| *name == "verbose") {
+        print(&SPEC.values(&parsed));
+    }
     let options = Options::new(parsed)?;
     loop {
         once(&options)?;

@@ -16,6 +16,8 @@ pub struct Distribution {
     pub cores: Option<CpuSpread>,
     /// `Pack`: as few nodes as will do, each filled before the next; `NoPack` is false.
     pub pack: Option<bool>,
+    /// Of how many of nodes, sockets and cores something was said, be it `*`.
+    levels: u8,
 }
 
 /// How tasks go to nodes.
@@ -75,6 +77,10 @@ impl Distribution {
         if matches!(levels, "pack" | "nopack") {
             return Ok(out);
         }
+        out.levels = match levels {
+            "" => 0,
+            levels => u8::try_from(levels.split(':').count()).unwrap_or(u8::MAX),
+        };
         let mut levels = levels.split(':');
         let first = levels.next().unwrap_or("");
         out.nodes = node_spread(first)?;
@@ -92,27 +98,33 @@ impl Distribution {
 
     /// The text of `SLURM_DISTRIBUTION`; the size of planes has a variable of its own.
     pub fn variable(&self) -> String {
-        let mut text = match self.nodes {
-            None | Some(NodeSpread::Block) => "block".to_owned(),
-            Some(NodeSpread::Cyclic) => "cyclic".to_owned(),
-            Some(NodeSpread::Plane(_)) => "plane".to_owned(),
-            Some(NodeSpread::Arbitrary) => "arbitrary".to_owned(),
+        let nodes = match self.nodes {
+            // Only `pack` was said.
+            None if self.levels == 0 && self.pack.is_some() => "",
+            None | Some(NodeSpread::Block) => "block",
+            Some(NodeSpread::Cyclic) => "cyclic",
+            Some(NodeSpread::Plane(_)) => "plane",
+            Some(NodeSpread::Arbitrary) => "arbitrary",
         };
-        let sockets = self.sockets.map(CpuSpread::word);
-        let cores = self.cores.map(CpuSpread::word);
-        for level in [sockets.or(cores.and(Some("*"))), cores]
-            .into_iter()
-            .flatten()
-        {
-            text.push(':');
-            text.push_str(level);
+        // What `*` stands for: CPUs go to tasks in turn, and to cores as to sockets.
+        let sockets = self.sockets.unwrap_or(CpuSpread::Cyclic);
+        let cores = self.cores.unwrap_or(sockets);
+        let mut text = nodes.to_owned();
+        for (level, spread) in [(2, sockets), (3, cores)] {
+            if self.levels >= level {
+                text.push(':');
+                text.push_str(spread.word());
+            }
         }
-        match self.pack {
-            Some(true) => text.push_str(",pack"),
-            Some(false) => text.push_str(",nopack"),
-            None => {}
+        let pack = match self.pack {
+            Some(true) => "pack",
+            Some(false) => "nopack",
+            None => return text,
+        };
+        if !text.is_empty() {
+            text.push(',');
         }
-        text
+        text + pack
     }
 
     /// As listings of steps show it: `Block`, `CFCyclic`, `BBlockCyclic,Pack`.
@@ -141,6 +153,9 @@ impl Distribution {
     /// What a step of so many tasks on so many nodes does when nothing is said of nodes: with no more tasks than
     /// nodes each has its own.
     pub fn with_default(mut self, tasks: u32, nodes: u32) -> Distribution {
+        if self.levels > 0 || self.pack.is_some() {
+            return self;
+        }
         self.nodes.get_or_insert(if tasks <= nodes {
             NodeSpread::Cyclic
         } else {
@@ -213,7 +228,10 @@ mod tests {
     #[test]
     fn texts_and_what_they_mean() {
         let parse = |t: &str| Distribution::parse(t).unwrap();
-        assert_eq!(parse("*"), Distribution::default());
+        assert_eq!(
+            (parse("*").nodes, parse("")),
+            (None, Distribution::default())
+        );
         assert_eq!(parse("Plane=3").nodes, Some(NodeSpread::Plane(3)));
         assert_eq!(parse("NoPack").pack, Some(false));
         let all = parse("Cyclic:*:fcyclic,Pack");
@@ -232,7 +250,12 @@ mod tests {
             ("block:block:cyclic,Pack", "block:block:cyclic,pack"),
             ("cyclic:fcyclic", "cyclic:fcyclic"),
             ("arbitrary", "arbitrary"),
-            ("cyclic:*:block", "cyclic:*:block"),
+            ("cyclic:*:block", "cyclic:cyclic:block"),
+            ("*", "block"),
+            ("*:*:*", "block:cyclic:cyclic"),
+            ("*:block:*", "block:block:block"),
+            ("*,NoPack", "block,nopack"),
+            ("pack", "pack"),
         ] {
             assert_eq!(parse(text).variable(), variable);
         }
@@ -266,7 +289,8 @@ mod tests {
                 "{text}"
             );
         }
-        assert_eq!(parse("*").with_default(3, 3).variable(), "cyclic");
+        assert_eq!(parse("").with_default(3, 3).variable(), "cyclic");
+        assert_eq!(parse("*").with_default(3, 3).variable(), "block");
         assert_eq!(
             parse("*:block").with_default(4, 3).variable(),
             "block:block"

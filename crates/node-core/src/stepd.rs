@@ -17,6 +17,7 @@ pub mod tree;
 mod upward;
 
 pub use interface::{Action, ClientId, Event, Giver, HostCommand, HostEvent, Setup, StartedTasks};
+pub use step::EPILOG_KILLED;
 
 use crate::messages::{KeptEntries, NextStep, RunningStep, StepdCommand, StepdEvent, VERSIONS};
 use crate::now::Now;

@@ -10,6 +10,8 @@ use muster_model::hostlist;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::client::{Query, Response};
 
+/// So many letters of a field's name may stand for it.
+const LETTERS_MIN: usize = 3;
 const CONF: Status = Status::Refused("set it in slurm.conf, then scontrol reconfigure");
 
 /// Fields of `update PartitionName=`, and what they do here.
@@ -60,6 +62,19 @@ pub(crate) const FIELDS: &[(&str, Status)] = &[
     ("TRESBillingWeights", CONF),
 ];
 
+/// The field of a key, which may be the beginning of one field's name.
+fn field(key: &str) -> Option<&'static (&'static str, Status)> {
+    let whole = FIELDS.iter().find(|(k, _)| k.eq_ignore_ascii_case(key));
+    let begins = |(name, _): &&(&str, Status)| {
+        let start = name.get(..key.len());
+        key.len() >= LETTERS_MIN && start.is_some_and(|start| start.eq_ignore_ascii_case(key))
+    };
+    whole.or_else(|| {
+        let mut all = FIELDS.iter().filter(begins);
+        all.next().filter(|_| all.next().is_none())
+    })
+}
+
 impl Session {
     /// Sends the changes of a partition.
     pub(super) fn update_partition(&mut self, pairs: &[Pair]) {
@@ -108,10 +123,7 @@ impl Session {
                 name.clone_from(&pair.value);
                 continue;
             }
-            let known = FIELDS
-                .iter()
-                .find(|(k, _)| k.eq_ignore_ascii_case(&pair.key));
-            let Some((key, status)) = known else {
+            let Some((key, status)) = field(&pair.key) else {
                 self.not_supported(pair, None);
                 return None;
             };

@@ -69,14 +69,14 @@ impl Session {
             Some((start, limit)) => {
                 let end = start.plus_s(limit).plus_ms(job.suspended_ms);
                 format!(
-                    "Slurm job id {} ends at {}\nslurm_get_rem_time is {}\n",
+                    "Slurm JobId={} ends at {}\nJob remaining time is {}\n",
                     job.id,
                     zone::show(end),
                     end.since_ms(now) / 1000
                 )
             }
             None => format!(
-                "Slurm job id {} ends at NONE\nslurm_get_rem_time is INFINITE\n",
+                "Slurm JobId={} ends at NONE\nJob remaining time is INFINITE\n",
                 job.id
             ),
         };
@@ -155,9 +155,16 @@ impl Session {
             }
         }
         if text.is_empty() {
-            self.complain(&format!(
-                "Job {job} does not have any processes on this node."
-            ));
+            match (step, wanted) {
+                (Some(step), Some(node)) => {
+                    self.complain(&format!(
+                        "StepId={job}.{step} does not exist on node {node}"
+                    ));
+                }
+                _ => self.complain(&format!(
+                    "Job {job} does not have any processes on this node."
+                )),
+            }
         }
         say::stdout(&text);
     }

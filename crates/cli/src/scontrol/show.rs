@@ -42,6 +42,8 @@ pub(crate) struct ScontrolFlags {
     pub json: bool,
     /// `--yaml`.
     pub yaml: bool,
+    /// `-v`: how many records there are, and since when, is said.
+    pub verbose: bool,
     /// `-Q`: no complaints.
     pub quiet: bool,
 }
@@ -371,6 +373,10 @@ fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> 
         }
     }
     let mut out = String::new();
+    if flags.verbose {
+        let (now, count) = (ctx.now.unix_s(), shown.len());
+        out.push_str(&format!("last_update_time={now}, records={count}\n"));
+    }
     match flags.dialect() {
         Some(dialect) => node_document::write_partitions(&mut out, dialect, &shown, &ctx),
         None => shown

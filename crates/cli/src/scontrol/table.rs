@@ -165,7 +165,7 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
 /// What `--help` prints.
 pub(crate) fn help() -> String {
     let mut text = SPEC.help();
-    text.push_str("\nCommands:\n");
+    text.push_str("\n  Valid <COMMAND> values are:\n");
     for keyword in KEYWORDS {
         let note = match keyword.status {
             Status::Refused(_) => " (not supported here)",

@@ -306,8 +306,11 @@ impl Session {
 
     fn pairs(&mut self, words: &[String]) -> Option<Vec<Pair>> {
         let mut pairs = Vec::with_capacity(words.len());
-        for word in words {
-            match Pair::read(word) {
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            // `priority 10` is `priority=10`.
+            let joined = || Pair::read(&format!("{word}={}", words.next()?));
+            match Pair::read(word).or_else(joined) {
                 Some(pair) => pairs.push(pair),
                 None => {
                     self.complain(&format!("Invalid input: {word}"));

@@ -102,6 +102,7 @@ impl Holder {
                 let error = unexpected(&Response::Reply(Box::new(other)));
                 return Err(NotGranted(say.connect_error(prefix, &error)));
             }
+            Err(error) if test_only => return Err(NotGranted(test_failed(&say, prefix, &error))),
             Err(error) => return Err(NotGranted(submit_error(&say, prefix, &error, immediate))),
         };
         let mut holder = Holder {
@@ -380,6 +381,18 @@ pub(crate) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
         topology: ("", ""),
         components: &info.components,
     })
+}
+
+/// Says, as Slurm does, that a job of `--test-only` would not start.
+pub(crate) fn test_failed(say: &Say, prefix: &str, error: &ConnectError) -> ExitCode {
+    let ConnectError::Refused(refusal) = error else {
+        return say.connect_error(prefix, error);
+    };
+    if !refusal.detail.is_empty() {
+        say.info(&refusal.detail);
+    }
+    crate::say::stderr(&format!("allocation failure: {}\n", refusal.code.text()));
+    say.failed()
 }
 
 fn submit_error(say: &Say, prefix: &str, error: &ConnectError, immediate: bool) -> ExitCode {

@@ -92,6 +92,14 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
         interactive: chosen.command != Command::Sbatch,
         ..JobSpec::default()
     };
+    if spec
+        .begin
+        .zip(spec.deadline)
+        .is_some_and(|(begin, end)| begin > end)
+    {
+        let why = "Incompatible begin and deadline time specification";
+        return Err(OptionError::fatal(why).into());
+    }
     if let Some(text) = chosen.value("dependency") {
         spec.dependency = values::dependency(text)?;
     }

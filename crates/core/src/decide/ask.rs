@@ -147,7 +147,7 @@ fn check_counts(ask: &ResourceAsk) -> Result<(), Refusal> {
     ];
     if of_node.iter().flatten().any(|n| *n > NODE_CPUS_MAX) {
         return Err(Refusal::new(
-            RefusalCode::InvalidCpuCount,
+            RefusalCode::NodeConfigUnavailable,
             format!("no node has more than {NODE_CPUS_MAX} CPUs"),
         ));
     }
@@ -237,9 +237,6 @@ fn check_sizes(
 ) -> Result<(), Refusal> {
     let all = || nodes_of(state, partitions);
     let cpus = ask.min_cpus();
-    if !is_enough(all(), ask.min_nodes, cpus) {
-        return Ok(());
-    }
     let refuse = |why: &str| Err(Refusal::new(RefusalCode::NodeConfigUnavailable, why));
     let of_task = if ask.overcommit {
         1
@@ -251,6 +248,9 @@ fn check_sizes(
         .max(ask.min_cpus_per_node.unwrap_or(1));
     if all().all(|node| node.config.cpus < of_node) {
         return refuse("CPU count per node can not be satisfied");
+    }
+    if !is_enough(all(), ask.min_nodes, cpus) {
+        return Ok(());
     }
     let has_shape = |node: &Node| {
         let shape = [

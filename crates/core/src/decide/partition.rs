@@ -151,9 +151,9 @@ fn set(
         "jobdefaults" => partition.job_defaults = pair.job_defaults()?,
         "allowgroups" => partition.allow_groups = pair.list(),
         "allowaccounts" => partition.allow_accounts = pair.list(),
-        "denyaccounts" => partition.deny_accounts = pair.list(),
+        "denyaccounts" => partition.deny_accounts = pair.denied(),
         "allowqos" => partition.allow_qos = pair.list(),
-        "denyqos" => partition.deny_qos = pair.list(),
+        "denyqos" => partition.deny_qos = pair.denied(),
         "allocnodes" => partition.alloc_nodes = pair.list(),
         "prioritytier" => partition.priority_tier = pair.priority()?,
         "priorityjobfactor" => partition.priority_job_factor = pair.priority()?,
@@ -260,6 +260,14 @@ impl Pair<'_> {
         }
         let words = self.value.split(',').filter(|word| !word.is_empty());
         words.map(str::to_owned).collect()
+    }
+
+    /// Who is denied something. `none` stays as it is, as with Slurm, which shows it: nobody is called so.
+    fn denied(&self) -> Vec<String> {
+        match self.is("NONE") {
+            true => vec!["none".to_owned()],
+            false => self.list(),
+        }
     }
 
     fn yes(&self) -> Result<bool, Refusal> {

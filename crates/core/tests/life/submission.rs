@@ -256,7 +256,7 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
                 time_limit: Some(TimeLimit::Minutes(1)),
                 ..spec("j")
             },
-            R::InvalidTimeLimit,
+            R::InvalidTimeMin,
         ),
     ];
     for (job, code) in cases {
@@ -272,8 +272,9 @@ fn too_many_nodes_or_cpus_wait_unless_limits_are_enforced() {
     let mut world = World::new();
     let id = world.submit(too_many());
     assert_eq!(world.job(id).reason, Reason::PartitionConfig);
-    let many_cpus = world.submit(asking(|a| a.cpus_per_task = Some(4096)));
-    assert_eq!(world.job(many_cpus).state, JobState::Pending);
+    // No node has room for one of its tasks.
+    let many_cpus = asking(|a| a.cpus_per_task = Some(4096));
+    assert_eq!(world.refusal(many_cpus), RefusalCode::NodeConfigUnavailable);
     let long = |partitions: &[&str]| JobSpec {
         partitions: partitions.iter().map(|p| (*p).to_owned()).collect(),
         time_limit: Some(TimeLimit::Minutes(1000)),

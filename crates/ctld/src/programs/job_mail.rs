@@ -74,7 +74,7 @@ impl JobMails {
                 requeue: Some(_), ..
             } => {
                 let is_wanted = wanted.has("REQUEUE");
-                let mail = || after_run(job, at, "Requeued", "REQUEUE", as_a_whole);
+                let mail = || after_run(job, at, "Requeued", as_a_whole);
                 is_wanted.then(mail).into_iter().collect()
             }
             Event::JobEnding { .. } => self.ended(state, job, at, &wanted, as_a_whole),
@@ -95,12 +95,7 @@ impl JobMails {
                     },
                 ..
             } if wanted.has("INVALID_DEPEND") => {
-                vec![mail(
-                    job,
-                    "Invalid dependency",
-                    "INVALID_DEPEND",
-                    as_a_whole,
-                )]
+                vec![mail(job, "Invalid dependency", as_a_whole)]
             }
             _ => Vec::new(),
         }
@@ -116,13 +111,7 @@ impl JobMails {
     ) -> Vec<JobMail> {
         let mut mails = Vec::new();
         if job.state == JobState::Timeout && wanted.has("TIME_LIMIT") {
-            mails.push(after_run(
-                job,
-                at,
-                "Reached time limit",
-                "TIME_LIMIT",
-                as_a_whole,
-            ));
+            mails.push(after_run(job, at, "Reached time limit", as_a_whole));
         }
         mails.extend(self.end(state, job, at, wanted, as_a_whole));
         mails
@@ -146,12 +135,12 @@ impl JobMails {
             Some(array) => array.failed > 0,
             None => !matches!(job.state, JobState::Completed | JobState::Cancelled),
         };
-        let (word, kind) = match failed && wanted.has("FAIL") {
-            true => ("Failed", "FAIL"),
-            false if wanted.has("END") => ("Ended", "END"),
+        let word = match failed && wanted.has("FAIL") {
+            true => "Failed",
+            false if wanted.has("END") => "Ended",
             false => return None,
         };
-        let mut mail = after_run(job, at, word, kind, as_a_whole);
+        let mut mail = after_run(job, at, word, as_a_whole);
         match array {
             Some(array) if array.failed > 0 => mail.subject.push_str(&format!(
                 ", Mixed, {} of {} tasks failed",
@@ -177,25 +166,25 @@ pub(super) fn of_limit(job: &Job) -> Vec<(Timestamp, JobMail)> {
     parts
         .map(|percent| (percent, format!("TIME_LIMIT_{percent}")))
         .filter(|(_, kind)| wanted.has(kind))
-        .map(|(percent, kind)| {
+        .map(|(percent, _)| {
             let at = start.plus_ms(limit_ms * percent / 100 + job.suspended_ms);
             let word = format!("Reached {percent}% of time limit");
-            (at, after_run(job, at, &word, &kind, false))
+            (at, after_run(job, at, &word, false))
         })
         .filter(|(at, _)| *at > crate::clock::now())
         .collect()
 }
 
 fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> JobMail {
-    let mut mail = mail(job, "Began", "BEGIN", as_a_whole);
+    let mut mail = mail(job, "Began", as_a_whole);
     let queued = duration(at.since_ms(job.submit_time));
     mail.subject.push_str(&format!(", Queued time {queued}"));
     mail.env.push(variable("SLURM_JOB_QUEUED_TIME", queued));
     mail
 }
 
-fn after_run(job: &Job, at: Timestamp, word: &str, kind: &str, as_a_whole: bool) -> JobMail {
-    let mut mail = mail(job, word, kind, as_a_whole);
+fn after_run(job: &Job, at: Timestamp, word: &str, as_a_whole: bool) -> JobMail {
+    let mut mail = mail(job, word, as_a_whole);
     if job.start_time.is_some() {
         let ran = duration(job.run_time_ms(at));
         mail.subject.push_str(&format!(", Run time {ran}"));
@@ -213,7 +202,7 @@ fn outcome(job: &Job) -> String {
     }
 }
 
-fn mail(job: &Job, word: &str, kind: &str, as_a_whole: bool) -> JobMail {
+fn mail(job: &Job, word: &str, as_a_whole: bool) -> JobMail {
     let (id, name) = (job.id, &job.spec.name);
     let whose = match &job.array {
         _ if as_a_whole => format!("Array Summary Job_id={}_* ({id})", job.submission()),
@@ -224,7 +213,7 @@ fn mail(job: &Job, word: &str, kind: &str, as_a_whole: bool) -> JobMail {
         subject: format!("Slurm {whose} Name={name} {word}"),
         env: vec![
             variable("SLURM_JOB_STATE", job.state.name()),
-            variable("SLURM_JOB_MAIL_TYPE", kind),
+            variable("SLURM_JOB_MAIL_TYPE", word),
         ],
     }
 }

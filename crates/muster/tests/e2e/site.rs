@@ -50,10 +50,10 @@ fn mails_go_through_mailprog() {
         lines[0].starts_with("ann@site|Slurm Job_id=1 Name=calc Began, Queued time 00:00:0"),
         "{lines:?}"
     );
-    assert!(lines[0].ends_with("|BEGIN|RUNNING|1"), "{lines:?}");
+    assert!(lines[0].ends_with("|Began|RUNNING|1"), "{lines:?}");
     assert!(
         lines[1].starts_with("ann@site|Slurm Job_id=1 Name=calc Ended, Run time 00:00:0")
-            && lines[1].ends_with(", FAILED, ExitCode 3|END|FAILED|1"),
+            && lines[1].ends_with(", FAILED, ExitCode 3|Ended|FAILED|1"),
         "{lines:?}"
     );
     // The owner, at the domain of the file; nothing of what was not asked for.
@@ -62,8 +62,8 @@ fn mails_go_through_mailprog() {
     let lines = wait(2);
     let whole = "root@example.org|Slurm Array Summary Job_id=3_* (";
     for (verb, end) in [
-        ("Began", "|BEGIN|"),
-        ("Ended", ", COMPLETED, ExitCode [0-0]|END|"),
+        ("Began", "|Began|"),
+        ("Ended", ", COMPLETED, ExitCode [0-0]|Ended|"),
     ] {
         let told = |line: &&String| {
             line.starts_with(whole)

@@ -500,7 +500,10 @@ impl Step {
     }
 }
 
-/// Errors for the user, of epilogs that could not be executed: their process ends with a bit for each.
+/// The bit in the exit code of the process of epilogs that says that the user's took too long.
+pub const EPILOG_KILLED: u32 = 1 << 2;
+
+/// Errors for the user, of epilogs that could not be executed, or took too long: their process ends with a bit for each.
 fn epilog_errors(order: &StepOrder, task: u32, exit: ExitStatus) -> Vec<String> {
     let programs = [
         ("--task-epilog", &order.launch.spec.task_epilog),
@@ -515,5 +518,9 @@ fn epilog_errors(order: &StepOrder, task: u32, exit: ExitStatus) -> Vec<String> 
             "slurmstepd: error: task {task}: {what} {shown} cannot be executed: see that it is there and may be"
         ))
     };
-    failed.filter_map(line).collect()
+    let mut lines: Vec<String> = failed.filter_map(line).collect();
+    if exit.code & EPILOG_KILLED != 0 {
+        lines.push("slurmstepd: error: TaskEpilog failed status=9".to_owned());
+    }
+    lines
 }

@@ -5,10 +5,20 @@ use super::program::TASK_PID;
 use super::task_set::TaskSet;
 use crate::job_files::{go_to, say};
 use crate::sys;
+use muster_node_core::signals;
+use muster_node_core::stepd::EPILOG_KILLED;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Uid;
 use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How long `--task-epilog` may take (srun(1)).
+const EPILOG_MAX: Duration = Duration::from_secs(5);
 
 impl TaskSet {
     /// In a task's child, before exec: runs the prologs and applies what they say.
@@ -70,16 +80,41 @@ impl TaskSet {
         let mut env = self.task_env(local, global);
         env.extend(own_pid());
         // The node's log is not for texts of users. The daemon tells the user by this.
-        let mut not_executed = 0;
+        let mut failed = 0;
         for (position, program) in programs.into_iter().enumerate() {
             let Some(program) = program else { continue };
             let mut command = command(program, &env);
-            // Its result changes nothing.
-            let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            not_executed |= i32::from(done.is_err()) << position;
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            // Only the user's own is bounded. Its result changes nothing.
+            let patience = (position == 0).then_some(EPILOG_MAX);
+            failed |= match run(command, patience) {
+                Ok(true) => 0,
+                Ok(false) => EPILOG_KILLED.cast_signed(),
+                Err(_) => 1 << position,
+            };
         }
-        sys::exit_now(not_executed)
+        sys::exit_now(failed)
     }
+}
+
+/// Runs a program to its end, or until it has taken too long, when it is killed with all that it has started in its group; whether
+/// it ended by itself.
+fn run(mut command: Command, patience: Option<Duration>) -> io::Result<bool> {
+    let Some(patience) = patience else {
+        return command.status().map(|_| true);
+    };
+    let mut child = command.process_group(0).spawn()?;
+    let pid = child.id().cast_signed();
+    let end = sys::pidfd(pid)?;
+    let mut ends = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+    // A signal that comes meanwhile is one that ends the step.
+    let has_ended = !matches!(poll(&mut ends, timeout), Ok(0));
+    if !has_ended {
+        let _ = sys::kill(-pid, signals::SIGKILL);
+    }
+    child.wait()?;
+    Ok(has_ended)
 }
 
 /// The variable with this process's id.

@@ -429,7 +429,16 @@ fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
     }
     if let Some((kinds, user)) = &spec.mail {
         style.newline(out);
-        put!(out, "MailUser={user} MailType={kinds}");
+        let user = if user.is_empty() {
+            &spec.owner.user
+        } else {
+            user
+        };
+        put!(
+            out,
+            "MailUser={user} MailType={}",
+            kinds.to_ascii_uppercase()
+        );
     }
     // Slurm's record ends in a line of three blanks.
     style.newline(out);
