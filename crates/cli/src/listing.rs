@@ -13,6 +13,7 @@ pub(crate) mod job_fields;
 pub(crate) mod node;
 pub(crate) mod node_document;
 pub(crate) mod node_fields;
+pub(crate) mod own_step;
 pub(crate) mod query;
 pub(crate) mod reservation;
 pub(crate) mod states;

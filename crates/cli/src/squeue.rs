@@ -14,7 +14,7 @@ use crate::listing::job::JobRow;
 use crate::listing::query::Jobs;
 use crate::listing::states::{self, JobStateFilter};
 use crate::listing::{
-    Failure, complain, failed_call, job_document, job_fields, print, query, step_fields,
+    Failure, complain, failed_call, job_document, job_fields, own_step, print, query, step_fields,
 };
 use crate::options::{Arg, HelpForm, Opt, Parsed, Spec, also, env, flag, opt};
 use listing_builder::ListingBuilder;
@@ -317,6 +317,9 @@ fn once(options: &Options) -> Result<(), Failure> {
     };
     let failed = failed_call(call);
     let mut client = Client::connect().map_err(&failed)?;
+    if options.steps {
+        own_step::wait(&mut client).map_err(&failed)?;
+    }
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     ctx.keep_units = options.keep_units;
     let layouts = Layouts::new(options);

@@ -235,7 +235,7 @@ impl Writer {
                 .into_iter()
                 .chain(inbox.try_iter())
                 .take(TURN_MESSAGES_MAX);
-            crate::clock::follow(self.engine.state().active.is_empty());
+            crate::clock::follow(self.is_idle());
             wait = match self.turn(messages, now()) {
                 After::Sleep => self.next_tick(now()),
                 After::Again => Duration::ZERO,
@@ -243,6 +243,12 @@ impl Writer {
                 After::Stop => return self.fatal.map_or(Ok(()), Err),
             };
         }
+    }
+
+    /// Whether no job runs, by what is durable: in a turn that waits for space on the disk the last one may have ended, and run on
+    /// if this process is lost before the turn is written.
+    pub fn is_idle(&self) -> bool {
+        self.blocked.is_none() && self.engine.state().active.is_empty()
     }
 
     /// How long nothing need be done, if no message comes.

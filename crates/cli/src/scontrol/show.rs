@@ -14,7 +14,7 @@ use crate::listing::node::NodeView;
 use crate::listing::query::{self, Jobs};
 use crate::listing::step_fields::StepRow;
 use crate::listing::{
-    Failure, complain, failed_call, job_document, node_document, print, reservation,
+    Failure, complain, failed_call, job_document, node_document, own_step, print, reservation,
 };
 use crate::options::Status;
 use job::Style;
@@ -457,6 +457,9 @@ fn steps(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
         wanted = Some((id, task, step));
     }
     let ids = wanted.iter().map(|(id, _, _)| *id).collect();
+    let failed = failed_call("slurm_get_job_steps");
+    let own = Client::connect().and_then(|mut client| own_step::wait(&mut client));
+    own.map_err(&failed)?;
     let (ctx, jobs) = load_jobs("slurm_get_job_steps", ids)?;
     let mut out = String::new();
     let rows: Vec<JobRow<'_>> = match wanted {

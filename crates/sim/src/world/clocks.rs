@@ -71,7 +71,7 @@ impl ControllerClock<'_> {
         let Some(controller) = &self.world.controller else {
             return;
         };
-        let idle = controller.writer.state().active.is_empty();
+        let idle = controller.writer.is_idle();
         if let Some(clock) = &mut self.world.steady {
             if idle {
                 clock.catch_up(reading);
