@@ -77,6 +77,9 @@ impl Distribution {
         if matches!(levels, "pack" | "nopack") {
             return Ok(out);
         }
+        if levels.is_empty() && !text.is_empty() {
+            return Err(NoDistribution::Unknown);
+        }
         out.levels = match levels {
             "" => 0,
             levels => u8::try_from(levels.split(':').count()).unwrap_or(u8::MAX),
@@ -274,6 +277,8 @@ mod tests {
             "block:foo",
             "block:block:block:block",
             "block,foo",
+            ",",
+            ",pack",
             "arbitrary=2",
         ] {
             assert_eq!(

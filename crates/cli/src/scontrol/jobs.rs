@@ -95,7 +95,9 @@ impl Session {
             })
             .collect();
         if found.is_empty() {
-            return Err(Refusal::from(RefusalCode::InvalidJobId).into());
+            let user = uid.map_or_else(String::new, |uid| format!(" of user {uid}"));
+            let why = format!("No jobs with name {name}{user}");
+            return Err(Refusal::new(RefusalCode::InvalidJobId, why).into());
         }
         Ok(found)
     }

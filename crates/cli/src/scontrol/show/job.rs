@@ -427,7 +427,8 @@ fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
         style.newline(out);
         put!(out, "{key}={text}");
     }
-    if let Some((kinds, user)) = &spec.mail {
+    let is_sent = |kinds: &str| !kinds.is_empty() && !kinds.eq_ignore_ascii_case("NONE");
+    if let Some((kinds, user)) = spec.mail.as_ref().filter(|(kinds, _)| is_sent(kinds)) {
         style.newline(out);
         let user = if user.is_empty() {
             &spec.owner.user
