@@ -224,7 +224,7 @@ impl Writer {
     /// # Errors
     /// Why it cannot go on: the journal failed, or the state cannot be rebuilt.
     pub fn run(mut self, inbox: &Receiver<ToWriter>) -> Result<(), String> {
-        let mut wait = Duration::ZERO;
+        let (mut wait, mut is_blocked) = (Duration::ZERO, false);
         loop {
             let first = match inbox.recv_timeout(wait) {
                 Ok(message) => Some(message),
@@ -235,20 +235,18 @@ impl Writer {
                 .into_iter()
                 .chain(inbox.try_iter())
                 .take(TURN_MESSAGES_MAX);
-            crate::clock::follow(self.is_idle());
-            wait = match self.turn(messages, now()) {
+            // In a turn that waits for space on the disk the last job may have ended, which runs on if this process is lost before
+            // the turn is written.
+            crate::clock::follow(!is_blocked && self.engine.state().active.is_empty());
+            let after = self.turn(messages, now());
+            is_blocked = matches!(after, After::Full);
+            wait = match after {
                 After::Sleep => self.next_tick(now()),
                 After::Again => Duration::ZERO,
                 After::Full => FULL_RETRY,
                 After::Stop => return self.fatal.map_or(Ok(()), Err),
             };
         }
-    }
-
-    /// Whether no job runs, by what is durable: in a turn that waits for space on the disk the last one may have ended, and run on
-    /// if this process is lost before the turn is written.
-    pub fn is_idle(&self) -> bool {
-        self.blocked.is_none() && self.engine.state().active.is_empty()
     }
 
     /// How long nothing need be done, if no message comes.

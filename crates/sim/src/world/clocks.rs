@@ -71,7 +71,7 @@ impl ControllerClock<'_> {
         let Some(controller) = &self.world.controller else {
             return;
         };
-        let idle = controller.writer.is_idle();
+        let idle = !self.world.faults.blocked && controller.writer.state().active.is_empty();
         if let Some(clock) = &mut self.world.steady {
             if idle {
                 clock.catch_up(reading);
