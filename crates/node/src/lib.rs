@@ -10,6 +10,7 @@
 
 mod agent;
 mod audit_session;
+mod cgroup;
 mod credential;
 mod cross_memory;
 mod descriptors;

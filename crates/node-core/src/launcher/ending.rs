@@ -216,6 +216,7 @@ impl Launches {
         }
         state.actions.stop_timer(TimerKey::Kill(run));
         state.actions.stop_timer(TimerKey::Retry(run));
+        state.actions.push(Action::RemoveGroups(run));
         if let Some(entry) = state.jobs.get_mut(&run) {
             entry.files = None;
         }

@@ -164,6 +164,8 @@ pub enum Event {
         /// The bytes.
         bytes: ByteVec,
     },
+    /// So many processes of the step were killed by the kernel for want of memory.
+    OutOfMemory(u64),
     /// A child has ended, also one that was adopted.
     ChildEnded {
         /// Which.
