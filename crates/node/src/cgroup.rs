@@ -10,8 +10,22 @@ pub(crate) mod jobs;
 mod machine;
 pub(crate) mod steps;
 
+pub use machine::{ControllerUse, uses};
+
 use crate::sys::bare::{self, Errno};
+use muster_node_core::cgroup::GroupUsage;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+
+/// What groups of the same processes say in several hierarchies.
+fn together<'g>(groups: impl Iterator<Item = &'g group::Group>) -> GroupUsage {
+    groups
+        .map(group::Group::usage)
+        .fold(GroupUsage::default(), |a, b| GroupUsage {
+            user_us: a.user_us.max(b.user_us),
+            system_us: a.system_us.max(b.system_us),
+            peak_kib: a.peak_kib.max(b.peak_kib),
+        })
+}
 
 /// What a child joins: `cgroup.procs` of groups, open for writing.
 #[derive(Debug, Default)]

@@ -43,6 +43,28 @@ pub struct CgroupSettings {
     /// `JobAcctGatherType=jobacct_gather/cgroup`: what steps use is read from their groups.
     #[n(11)]
     pub accounts: bool,
+    /// `ConstrainDevices`.
+    #[n(12)]
+    #[cbor(default)]
+    pub devices: bool,
+    /// Devices of the node that gets this, where they are to be confined.
+    #[n(13)]
+    #[cbor(default)]
+    pub gres: Vec<DeviceFiles>,
+}
+
+/// Files of a kind of devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct DeviceFiles {
+    /// `gpu`.
+    #[n(0)]
+    pub name: String,
+    /// `a100`.
+    #[n(1)]
+    pub kind: Option<String>,
+    /// Of each instance; several are parted by commas.
+    #[n(2)]
+    pub files: Vec<String>,
 }
 
 /// Which version of control groups is used.
@@ -80,6 +102,8 @@ impl Default for CgroupSettings {
             min_ram_mib: 30,
             swappiness: None,
             accounts: false,
+            devices: false,
+            gres: Vec::new(),
         }
     }
 }

@@ -52,6 +52,7 @@ fn fill(settings: &mut CgroupSettings, file: &FlatSettings, confines: bool) {
     settings.cores = flag("ConstrainCores");
     settings.ram = flag("ConstrainRAMSpace");
     settings.swap = flag("ConstrainSwapSpace");
+    settings.devices = flag("ConstrainDevices");
     for (key, share) in [
         ("AllowedRAMSpace", &mut settings.allowed_ram),
         ("AllowedSwapSpace", &mut settings.allowed_swap),
@@ -132,12 +133,13 @@ mod tests {
 
     #[test]
     fn cgroup_conf_is_read() {
-        let text = "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\nConstrainCores=yes\nAllowedRAMSpace=98.5\nMaxRAMPercent=90\n\
+        let text = "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\nConstrainCores=yes\nConstrainDevices=yes\nAllowedRAMSpace=98.5\nMaxRAMPercent=90\n\
                     MinRAMSpace=64\nMemorySwappiness=10\nCgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n";
         let found = of("TaskPlugin=task/cgroup\n", Some(text)).unwrap();
         let expected = CgroupSettings {
             version: CgroupVersion::V1,
             cores: true,
+            devices: true,
             ram: true,
             swap: true,
             allowed_ram: 98_500,

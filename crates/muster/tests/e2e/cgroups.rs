@@ -7,6 +7,11 @@ use std::path::PathBuf;
 
 /// A node that is this machine, with these lines in cgroup.conf; none where there is nothing to test with.
 fn confined(cgroup_conf: &str) -> Option<Cluster> {
+    confined_with(cgroup_conf, ("", ""))
+}
+
+/// The same, with more in slurm.conf and of its node.
+fn confined_with(cgroup_conf: &str, (more, of_node): (&str, &str)) -> Option<Cluster> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if !is_root() || fs::read_dir("/sys/fs/cgroup/memory").is_err() {
         eprintln!("not root, or no hierarchy for memory of version 1: this test looked at nothing");
@@ -14,13 +19,19 @@ fn confined(cgroup_conf: &str) -> Option<Cluster> {
     }
     let c = Cluster::fresh();
     c.write("cgroup.conf", cgroup_conf);
+    // Device files that do no harm where they are denied, as if they were GPUs.
+    for (file, minor) in [("gpu0", 5), ("gpu1", 8)] {
+        c.run(&format!("mknod -m 666 {file} c 1 {minor}"));
+    }
+    let dir = c.dir.display();
+    c.write("gres.conf", &format!("Name=gpu File={dir}/gpu[0-1]\n"));
     c.write(
         "given.conf",
         &format!(
             "ClusterName=groups\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU_Memory\n\
              ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup,task/affinity\nUnkillableStepTimeout=120\n\
              AccountingStorageType=accounting_storage/slurmdbd\n\
-             NodeName=n1 CPUs={cpus} RealMemory=2000 State=UNKNOWN\nPartitionName=p Nodes=n1 Default=YES\n"
+             {more}NodeName=n1 CPUs={cpus} RealMemory=2000 {of_node} State=UNKNOWN\nPartitionName=p Nodes=n1 Default=YES\n"
         ),
     );
     let given = c.dir.join("given.conf");
@@ -215,5 +226,64 @@ fn what_a_lost_launcher_has_left_of_unknown_jobs_is_killed() {
     // The job that is known goes on, and its groups are found again.
     assert_eq!(c.ok(&format!("squeue -h -j {job} -o %T")), "RUNNING");
     c.ok(&format!("scancel {job}"));
+    c.until("all groups are removed", || groups(&c).is_empty());
+}
+
+#[test]
+fn a_job_opens_its_own_devices_alone() {
+    let gres = ("GresTypes=gpu\n", "Gres=gpu:2");
+    let Some(c) = confined_with("ConstrainDevices=yes\n", gres) else {
+        return;
+    };
+    if fs::read_dir("/sys/fs/cgroup/devices").is_err() {
+        eprintln!("no hierarchy for devices of version 1: this test looked at nothing more");
+        return;
+    }
+    let look = "for d in gpu0 gpu1; do head -c 1 $d >/dev/null 2>&1 && echo $d; done; \
+                mknod -m 666 own-$SLURM_JOB_ID c 1 8 2>/dev/null; true";
+    assert_eq!(c.ok(&format!("srun --gres=gpu:1 bash -c '{look}'")), "gpu0");
+    assert_eq!(
+        c.ok(&format!("srun --gres=gpu:2 bash -c '{look}'")),
+        "gpu0\ngpu1"
+    );
+    // Root has none either, by whatever name.
+    assert_eq!(c.ok(&format!("srun bash -c '{look}'")), "");
+    assert_eq!(
+        c.ok("srun bash -c 'mknod other c 1 5 2>/dev/null; head -c 1 other 2>/dev/null | wc -c'"),
+        "0"
+    );
+    c.until("all groups are removed", || groups(&c).is_empty());
+}
+
+#[test]
+fn a_suspended_job_is_frozen_and_can_be_ended() {
+    let Some(c) = confined("ConstrainRAMSpace=no\n") else {
+        return;
+    };
+    let job = c.sbatch(
+        "-n1 -o /dev/null --wrap 'echo $$ >pid; while :; do date +%N >tick; sleep 0.01; done'",
+    );
+    c.until("it runs", || c.run("cat tick").code == 0);
+    let frozen = || {
+        let events = groups(&c)
+            .into_iter()
+            .map(|g| g.join("step_batch/cgroup.events"));
+        let mut texts = events.filter_map(|file| fs::read_to_string(file).ok());
+        texts.any(|text| text.contains("frozen 1"))
+    };
+    c.ok(&format!("scontrol suspend {job}"));
+    c.until("it is frozen", frozen);
+    // A signal of the user's does not have it go on.
+    c.ok("kill -CONT $(cat pid)");
+    assert!(frozen());
+    c.ok(&format!("scontrol resume {job}"));
+    c.until("it goes on", || !frozen());
+    c.ok(&format!("scontrol suspend {job}"));
+    c.until("it is frozen", frozen);
+    c.ok(&format!("scancel {job}"));
+    c.until_prints(
+        &format!("squeue -h -j {job} -t all -o %T | grep -v CANCELLED; true"),
+        "",
+    );
     c.until("all groups are removed", || groups(&c).is_empty());
 }

@@ -61,6 +61,18 @@ pub fn oom_kills(text: &str) -> u64 {
     count.unwrap_or(0)
 }
 
+/// CPU time of a group of version 2 by its `cpu.stat`, microseconds: as users, and in the kernel.
+pub fn cpu_times(text: &str) -> (u64, u64) {
+    let of = |key: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+    };
+    (
+        of("user_usec ").unwrap_or(0),
+        of("system_usec ").unwrap_or(0),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +125,13 @@ mod tests {
         assert_eq!(most.hard, Some(8 << 30));
         let swap_alone = MemoryLimits::of(&settings(false, true), 100, MACHINE);
         assert_eq!(swap_alone.hard, Some(100 * MIB));
+    }
+
+    #[test]
+    fn times_of_a_group_are_read() {
+        let text = "usage_usec 30\nuser_usec 20\nsystem_usec 10\nnice_usec 0\n";
+        assert_eq!(cpu_times(text), (20, 10));
+        assert_eq!(cpu_times(""), (0, 0));
     }
 
     #[test]

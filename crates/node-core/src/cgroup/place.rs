@@ -13,6 +13,8 @@ pub enum Controller {
     Memory,
     /// CPUs and memory domains.
     Cpuset,
+    /// Device files (version 1 only).
+    Devices,
     /// Stops groups (version 1 only; in version 2 each group can be).
     Freezer,
 }
@@ -23,7 +25,18 @@ impl Controller {
         match self {
             Controller::Memory => "memory",
             Controller::Cpuset => "cpuset",
+            Controller::Devices => "devices",
             Controller::Freezer => "freezer",
+        }
+    }
+
+    /// What is not done for jobs where it is missing.
+    pub fn without(self) -> &'static str {
+        match self {
+            Controller::Memory => "memory of jobs is not limited",
+            Controller::Cpuset => "jobs are not confined to their CPUs",
+            Controller::Devices => "jobs are not confined to their devices",
+            Controller::Freezer => "processes of jobs are followed without control groups",
         }
     }
 }
@@ -67,12 +80,8 @@ pub struct Lack {
 
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let effect = match self.controller {
-            Controller::Memory => "memory of jobs is not limited",
-            Controller::Cpuset => "jobs are not confined to their CPUs",
-            Controller::Freezer => "processes of jobs are followed without control groups",
-        };
-        write!(f, "{}: {}: {effect}", self.controller.name(), self.why)
+        let (name, effect) = (self.controller.name(), self.controller.without());
+        write!(f, "{name}: {}: {effect}", self.why)
     }
 }
 

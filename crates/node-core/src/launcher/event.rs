@@ -595,6 +595,8 @@ pub enum Action {
     RetireMember(JobAttempt, i32),
     /// The script of a job was not started: its mark is free.
     ForgetScript(JobAttempt),
+    /// Freeze the control groups of a job's script and tasks, or thaw them.
+    FreezeGroups(JobAttempt, bool),
     /// Nothing of a job is left: its control groups go.
     RemoveGroups(JobAttempt),
     /// A job is forgotten: its marks are free.

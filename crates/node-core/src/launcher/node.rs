@@ -3,7 +3,7 @@
 use super::job::JobEntry;
 use super::session::Place;
 use crate::binding::Machine;
-use crate::cgroup::Confinement;
+use crate::cgroup::{Confinement, denied_devices};
 use crate::messages::MachineClaim;
 use muster_proto::node::NodeSettings;
 use std::path::PathBuf;
@@ -88,6 +88,7 @@ impl Node {
             settings: (**settings).clone(),
             memory_mib: share.map_or(0, |share| share.memory_mib),
             cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),
+            denied: denied_devices(settings, share.map_or(&[], |share| &share.gres)),
         }))
     }
 

@@ -79,11 +79,13 @@ impl Step {
         } else {
             JobState::Failed
         };
+        let mut usage = self.usage.clone();
+        self.group_usage.raise(&mut usage);
         StepEnd {
             end_time: out.now.wall,
             exit,
             state,
-            usage: self.usage.clone(),
+            usage,
             cancelled_by: None,
         }
     }

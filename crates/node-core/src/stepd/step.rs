@@ -6,7 +6,7 @@ use super::host::{Host, note_ahead};
 use super::interface::{Action, Event, StartedTasks};
 use super::phase::{Move, Phase};
 use super::upward::Upward;
-use crate::cgroup::oom_line;
+use crate::cgroup::{GroupUsage, oom_line};
 use crate::exit_status::exit_status;
 use crate::messages::{KeptEntries, NextStep, StepOrder, StepdCommand};
 use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
@@ -137,6 +137,8 @@ pub(super) struct Step {
     pub(super) usage: Usage,
     /// Processes that the kernel has killed for want of memory.
     pub(super) oom: OomKills,
+    /// What its control group has used.
+    pub(super) group_usage: GroupUsage,
     /// The daemon has no children any more, and so, as orphans become its children, the tasks have left none.
     pub(super) is_childless: bool,
 }
@@ -175,6 +177,7 @@ impl Step {
             unread: Vec::new(),
             usage: Usage::default(),
             oom: OomKills::default(),
+            group_usage: GroupUsage::default(),
             is_childless: false,
         }
     }
@@ -226,6 +229,7 @@ impl Step {
             Event::ChildEnded { pid, status, usage } => {
                 self.child_ended(pid, exit_status(status), *usage, out);
             }
+            Event::GroupUsed(used) => self.group_usage = used,
             Event::OutOfMemory(kills) => self.oom.kills = self.oom.kills.max(kills),
             Event::ChildrenCollected { are_none } => {
                 self.is_childless |= are_none;

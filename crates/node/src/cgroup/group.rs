@@ -1,7 +1,9 @@
 //! One control group: a directory, by its descriptor.
 
 use crate::sys;
-use muster_node_core::cgroup::{GroupPlace, MemoryLimits, Version, oom_kills};
+use muster_node_core::cgroup::{
+    GroupPlace, GroupUsage, MemoryLimits, Version, cpu_times, oom_kills,
+};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
@@ -220,6 +222,26 @@ impl Group {
             Version::V2 => "memory.events",
         };
         self.read(name).map_or(0, |text| oom_kills(&text))
+    }
+
+    /// What its processes have used, those that have ended too.
+    pub(super) fn usage(&self) -> GroupUsage {
+        let (user_us, system_us) = self
+            .read("cpu.stat")
+            .map_or((0, 0), |text| cpu_times(&text));
+        let name = match self.version {
+            Version::V1 => "memory.max_usage_in_bytes",
+            Version::V2 => "memory.peak",
+        };
+        let peak = self
+            .read(name)
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok());
+        GroupUsage {
+            user_us,
+            system_us,
+            peak_kib: peak.unwrap_or(0) / 1024,
+        }
     }
 
     /// Removes a group below this one, and those below that.

@@ -3,16 +3,17 @@
 use super::Entrances;
 use super::group::Group;
 use super::machine;
+use super::together;
 use muster_node_core::cgroup::{
-    Confinement, Controller, Hierarchies, Hierarchy, Lack, MemoryLimits, StepGroups, Version,
-    cpu_list,
+    Confinement, Controller, GroupUsage, Hierarchies, Hierarchy, Lack, MemoryLimits, StepGroups,
+    Version, cpu_list,
 };
 use muster_node_core::messages::JobAttempt;
 use muster_proto::cgroup::{CgroupSettings, CgroupVersion};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// The group that all of this program's are below.
@@ -22,7 +23,7 @@ const SCRIPT: &str = "step_batch";
 const DAEMONS: &str = "stepd";
 
 /// Controllers by which jobs are held to what they have.
-const LIMITING: [Controller; 2] = [Controller::Memory, Controller::Cpuset];
+const LIMITING: [Controller; 3] = [Controller::Memory, Controller::Cpuset, Controller::Devices];
 
 /// See the module.
 #[derive(Debug)]
@@ -226,28 +227,38 @@ impl Jobs {
         });
     }
 
+    /// Stops a job's script and tasks, or has them go on. Its step daemons go on anyway.
+    pub(crate) fn freeze(&self, run: JobAttempt, is_frozen: bool) {
+        self.each_below(run, |_| true, |group| group.freeze(is_frozen));
+    }
+
     fn kill_below(&self, run: JobAttempt, is_it: impl Fn(&str) -> bool) {
+        self.each_below(run, is_it, Group::kill);
+    }
+
+    fn each_below(&self, run: JobAttempt, is_it: impl Fn(&str) -> bool, act: impl Fn(&Group)) {
         let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
         let Some(tracking) = tracking else { return };
         let names = tracking.children_like("step_");
         for name in names.iter().filter(|name| is_it(name)) {
             if let Ok(group) = tracking.below(name) {
-                group.kill();
+                act(&group);
             }
         }
     }
 
     /// Processes of a job's script that the kernel has killed for want of memory.
     pub(crate) fn oom_kills_of_script(&self, run: JobAttempt) -> u64 {
-        let Some(job) = self.jobs.get(&run) else {
-            return 0;
-        };
-        let tracking = job.tracking.as_ref().filter(|_| job.has_memory);
-        match (&job.memory, tracking) {
-            (Some(memory), _) => memory.oom_kills(),
-            (None, Some(tracking)) => tracking.below(SCRIPT).map_or(0, |g| g.oom_kills()),
-            (None, None) => 0,
-        }
+        let memory = self.jobs.get(&run).and_then(Job::memory_of_script);
+        memory.map_or(0, |group| group.oom_kills())
+    }
+
+    /// What a job's script has used, if that is asked for.
+    pub(crate) fn usage_of_script(&self, run: JobAttempt) -> Option<GroupUsage> {
+        let job = self.jobs.get(&run).filter(|job| job.accounts_for(SCRIPT))?;
+        let tracking = job.tracking.as_ref().and_then(|g| g.below(SCRIPT).ok());
+        let groups = [tracking, job.memory_of_script()];
+        Some(together(groups.iter().flatten()))
     }
 
     /// Nothing of a job is left: its groups go.
@@ -289,10 +300,28 @@ impl Jobs {
 impl Job {
     /// Where processes of a part of the job join.
     fn entrances(&self, part: &str) -> io::Result<Entrances> {
-        let part = self.tracking.as_ref().map(|g| g.make(part)).transpose()?;
-        let groups = part.iter().chain(&self.memory).chain(&self.others);
+        let below = self.tracking.as_ref().map(|g| g.make(part)).transpose()?;
+        let counted = self.memory.as_ref().filter(|_| self.accounts_for(part));
+        let counted = counted.map(|g| g.make(part)).transpose()?;
+        let memory = counted.as_ref().or(self.memory.as_ref());
+        let groups = below.iter().chain(memory).chain(&self.others);
         let entrances = groups.map(Group::entrance).collect::<io::Result<_>>()?;
         Ok(Entrances(entrances))
+    }
+
+    /// Whether memory of a part is counted by itself, apart from that of steps.
+    fn accounts_for(&self, part: &str) -> bool {
+        part == SCRIPT && self.settings.as_ref().is_some_and(|s| s.accounts)
+    }
+
+    /// Where memory of the script is counted.
+    fn memory_of_script(&self) -> Option<Group> {
+        let tracking = self.tracking.as_ref().filter(|_| self.has_memory);
+        let counted = self.memory.as_ref().or(tracking)?;
+        match counted.below(SCRIPT) {
+            Ok(group) => Some(group),
+            Err(_) => Group::open(&counted.path, counted.version).ok(),
+        }
     }
 }
 
@@ -370,8 +399,28 @@ impl Site {
             };
             group.write("cpuset.cpus", &cpu_list(cpus))?;
         }
+        if let Some(node) = self.node(Controller::Devices) {
+            let group = node.make(name)?;
+            for rule in of.denied.iter().filter_map(|file| device_rule(file)) {
+                group.write("devices.deny", &rule)?;
+            }
+            job.others.push(group);
+        }
         Ok(job)
     }
+}
+
+/// The rule of version 1 that is about a device. What is not there is no device.
+fn device_rule(file: &str) -> Option<String> {
+    let of = std::fs::metadata(file).ok()?;
+    let kind = of.file_type();
+    let letter = match (kind.is_char_device(), kind.is_block_device()) {
+        (true, _) => 'c',
+        (_, true) => 'b',
+        _ => return None,
+    };
+    let (major, minor) = (nix::libc::major(of.rdev()), nix::libc::minor(of.rdev()));
+    Some(format!("{letter} {major}:{minor} rwm"))
 }
 
 /// Whether a controller has something to do.
@@ -379,6 +428,7 @@ fn is_wanted(settings: &CgroupSettings, controller: Controller) -> bool {
     match controller {
         Controller::Memory => settings.ram || settings.swap || settings.accounts,
         Controller::Cpuset => settings.cores,
+        Controller::Devices => settings.devices,
         Controller::Freezer => true,
     }
 }

@@ -2,8 +2,9 @@
 
 use super::Entrances;
 use super::group::Group;
+use super::together;
 use muster_model::ids::StepNo;
-use muster_node_core::cgroup::{MemoryLimits, StepGroups};
+use muster_node_core::cgroup::{GroupUsage, MemoryLimits, StepGroups};
 use std::io;
 
 /// Groups of a job, as its daemons know them.
@@ -20,6 +21,8 @@ pub(crate) struct StepGroup {
     name: String,
     tracking: Option<Group>,
     memory: Option<Group>,
+    /// What it uses is asked for.
+    accounts: bool,
     /// Where tasks join.
     pub(crate) entrances: Entrances,
 }
@@ -53,6 +56,7 @@ impl JobGroups {
             name,
             tracking,
             memory,
+            accounts: self.of.settings.accounts,
             entrances: Entrances(entrances),
         })
     }
@@ -73,6 +77,12 @@ impl StepGroup {
         if let Some(group) = self.tracking.as_ref().filter(|g| g.is_populated()) {
             group.kill();
         }
+    }
+
+    /// What its processes have used so far, if that is asked for.
+    pub(crate) fn usage(&self) -> Option<GroupUsage> {
+        let groups = [&self.memory, &self.tracking].into_iter().flatten();
+        self.accounts.then(|| together(groups))
     }
 
     /// Processes that the kernel has killed for want of memory.

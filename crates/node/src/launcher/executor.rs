@@ -419,6 +419,10 @@ impl LauncherExecutor {
                 search.members.retire(run, pid);
                 None
             }
+            Action::FreezeGroups(run, is_frozen) => {
+                search.groups.freeze(run, is_frozen);
+                None
+            }
             Action::RemoveGroups(run) => {
                 search.groups.remove(run);
                 None
@@ -591,7 +595,7 @@ impl LauncherExecutor {
             self.search.helpers.remove(&child.pid);
             self.note_script_end(child.pid);
             let failure = self.script_starter.ended(child.pid);
-            let usage = Usage {
+            let mut usage = Usage {
                 user_us: child.user_us,
                 system_us: child.system_us,
                 max_rss_kib: child.max_rss_kib,
@@ -600,6 +604,10 @@ impl LauncherExecutor {
                 disk_write_bytes: child.blocks_out * 512,
                 ..Usage::default()
             };
+            let script = self.launcher.job_of_script(child.pid);
+            if let Some(used) = script.and_then(|run| self.search.groups.usage_of_script(run)) {
+                used.raise(&mut usage);
+            }
             self.deliver(Event::ChildEnded {
                 pid: child.pid,
                 status: child.status,

@@ -444,17 +444,21 @@ impl StepdExecutor {
         }
     }
 
-    /// Counts what the kernel has killed for want of memory, before what that has ended is looked at.
-    fn note_oom_kills(&mut self) {
+    /// Counts what the kernel has killed for want of memory, and what the step has used, before what that has ended is looked at.
+    fn read_group(&mut self) {
         let group = self.tasks.as_ref().and_then(|tasks| tasks.group.as_ref());
         let kills = group.map_or(0, StepGroup::oom_kills);
+        let used = group.and_then(StepGroup::usage);
         if kills > 0 {
             self.deliver(Event::OutOfMemory(kills));
+        }
+        if let Some(used) = used {
+            self.deliver(Event::GroupUsed(used));
         }
     }
 
     fn collect_children(&mut self) {
-        self.note_oom_kills();
+        self.read_group();
         let after = reaping::each_ended(sys::reap, |ended| {
             if let Some(tasks) = &mut self.tasks {
                 tasks.note_ended(ended.pid);
