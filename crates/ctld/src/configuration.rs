@@ -1,5 +1,7 @@
 //! From slurm.conf to what decisions, agents and listings need.
 
+mod cgroups;
+
 use crate::clock::now;
 use crate::network::{read_given, version_of};
 use anyhow::{Result, bail};
@@ -246,6 +248,7 @@ fn settings(config: &Config) -> NodeSettings {
         // The writer knows which node it is for.
         topology_addr: String::new(),
         topology_pattern: String::new(),
+        cgroups: cgroups::settings(config),
     }
 }
 

@@ -466,4 +466,7 @@ pub struct NodeInfo {
     #[n(14)]
     #[cbor(default)]
     pub numa_distances: Vec<u32>,
+    /// What control groups can do for jobs there, as `scontrol show node` prints it; absent if unknown.
+    #[n(15)]
+    pub control_groups: Option<String>,
 }

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail};
 use muster_conf::{Config, Origin, Setting, Severity};
 use nix::unistd::{Uid, User, geteuid};
 use std::fs;
-use std::io;
 use std::path::Path;
 
 /// Keys that a private cluster sets itself, whatever a given file says of them.
@@ -30,7 +29,13 @@ const OWN_KEYS: [&str; 14] = [
 
 /// Files that a controller and its nodes read from the directory of slurm.conf and that name nothing of a private
 /// cluster's own.
-const COMPANIONS: [&str; 4] = ["gres.conf", "topology.conf", "topology.yaml", "mpi.conf"];
+const COMPANIONS: [&str; 5] = [
+    "cgroup.conf",
+    "gres.conf",
+    "topology.conf",
+    "topology.yaml",
+    "mpi.conf",
+];
 
 /// What a given file became.
 #[derive(Debug)]
@@ -66,14 +71,9 @@ pub(crate) fn adapt(given: &Path, path: &Path, own: &str) -> Result<Adapted> {
 
 /// Checks what a given file has become, as if it stood where it was given. The lines after `count` are the copy's.
 fn check(given: &Path, path: &Path, count: usize, text: &str) -> Result<()> {
-    let report = muster_conf::check_with(given, &|wanted| {
-        let name = wanted.file_name().unwrap_or_default();
-        match wanted == given {
-            true => Ok(text.as_bytes().to_vec()),
-            // It does not come along.
-            false if name == "cgroup.conf" => Err(io::ErrorKind::NotFound.into()),
-            false => muster_conf::read_from_disk(wanted),
-        }
+    let report = muster_conf::check_with(given, &|wanted| match wanted == given {
+        true => Ok(text.as_bytes().to_vec()),
+        false => muster_conf::read_from_disk(wanted),
     });
     let given = given.to_string_lossy();
     let is_copys = |origin: &Origin| *origin.file == *given && origin.line as usize > count;

@@ -10,3 +10,9 @@ pub fn exit_status(status: i32) -> ExitStatus {
         signal: bits & 0x7f,
     }
 }
+
+/// What Slurm gives for what was killed for its memory.
+pub const OUT_OF_MEMORY: ExitStatus = ExitStatus {
+    code: 0,
+    signal: 125,
+};

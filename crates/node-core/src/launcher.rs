@@ -123,6 +123,12 @@ impl Launcher {
                 usage,
                 failure,
             } => self.child_ended(pid, status, *usage, failure),
+            Event::GroupsEmptied => self.state.is_unsettled = true,
+            Event::ScriptOutOfMemory(run, kills) => {
+                if let Some(entry) = self.state.jobs.get_mut(&run) {
+                    entry.oom_kills = kills;
+                }
+            }
             Event::WatchedEnded { pid, status } => self.watched_ended(pid, status),
             Event::LaunchPrepared(run, files) => {
                 self.launches.launch_prepared(&mut self.state, run, files)

@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod binding;
+pub mod cgroup;
 pub mod exit_status;
 pub mod job_view;
 pub mod kept;

@@ -6,6 +6,7 @@ use muster_model::node::NodeInfo;
 use muster_model::time::Timestamp;
 use muster_proto::address::{Address, HOST_FILE, NetworkPlace};
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Where the agent of a spool directory listens for srun and other agents.
@@ -62,8 +63,23 @@ pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInf
         address: address(options),
         numa_domains: numa.as_ref().map(|numa| numa.domains),
         numa_distances: numa.map(|numa| numa.distances).unwrap_or_default(),
+        control_groups: Some(control_groups()),
         ..machine
     }
+}
+
+/// What control groups can do for jobs, of which this process's parent starts the launcher.
+fn control_groups() -> String {
+    let parent = format!("/proc/{}", std::os::unix::process::parent_id());
+    let is_roots = fs::metadata(parent).is_ok_and(|of| of.uid() == 0);
+    let found = crate::cgroup::uses(is_roots).into_iter().map(|found| {
+        let name = found.name();
+        match found.usable {
+            Ok(version) => format!("{name}:{version}"),
+            Err(why) => format!("{name}:no ({why}; {})", found.effect),
+        }
+    });
+    found.collect::<Vec<_>>().join(", ")
 }
 
 /// What the machine says of itself.
@@ -97,6 +113,7 @@ pub(crate) fn of_machine(agent_start: Timestamp) -> NodeInfo {
         numa_distances: Vec::new(),
         // The agent knows, once it has measured.
         cross_memory: None,
+        control_groups: None,
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod agent;
 mod audit_session;
+mod cgroup;
 mod credential;
 mod cross_memory;
 mod descriptors;
@@ -41,6 +42,7 @@ mod syscall_filter;
 mod topology;
 
 pub use agent::agent_main;
+pub use cgroup::{ControllerUse, uses as control_group_uses};
 pub use credential::credential_main;
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};

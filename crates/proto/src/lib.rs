@@ -8,6 +8,7 @@
 
 pub mod acct;
 pub mod address;
+pub mod cgroup;
 pub mod client;
 pub mod configuration;
 pub mod frame;

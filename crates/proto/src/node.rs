@@ -4,6 +4,7 @@
 //! Orders are idempotent by attempt number. Reports carry a sequence number and are repeated after a reconnection
 //! until the controller acknowledges them, which it does once their events are durable.
 
+use crate::cgroup::CgroupSettings;
 use crate::frame::Message;
 use crate::preencoded::PreencodedAllocation;
 use crate::version::Greeting;
@@ -165,6 +166,9 @@ pub struct NodeSettings {
     #[n(29)]
     #[cbor(default)]
     pub given_version: String,
+    /// What is done by control groups; absent: nothing.
+    #[n(30)]
+    pub cgroups: Option<Box<CgroupSettings>>,
 }
 
 impl NodeSettings {

@@ -347,9 +347,14 @@ pub fn write_at(fd: i32, bytes: &[u8], at: usize) -> Result<usize> {
 
 /// See write(2).
 pub fn write(fd: i32, bytes: &[u8]) {
+    let _ = try_write(fd, bytes);
+}
+
+/// Writes once; how many bytes were taken.
+pub fn try_write(fd: i32, bytes: &[u8]) -> Result<usize> {
     let args = [int(fd), bytes.as_ptr() as usize, bytes.len()];
     // SAFETY: the length is the buffer's, which is only read.
-    let _ = unsafe { call(kernel::SYS_write, args) };
+    unsafe { call(kernel::SYS_write, args) }
 }
 
 /// Begins an audit session for a user, of which this process and all that comes of it are; its number. The kernel gives it

@@ -162,6 +162,7 @@ impl Node {
                 numa_domains: None,
                 numa_distances: Vec::new(),
                 cross_memory: None,
+                control_groups: None,
             },
             key: key.into(),
             launcher_key: launcher_key.into(),

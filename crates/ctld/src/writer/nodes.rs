@@ -5,9 +5,10 @@ use crate::mail::Link;
 use log::info;
 use muster_model::command::{Command, NodeCommand};
 use muster_model::ids::NodeIdx;
-use muster_model::node::{NodeInfo, NodeLink};
+use muster_model::node::{GresConfig, NodeInfo, NodeLink};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
+use muster_proto::cgroup::DeviceFiles;
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Report, Welcome};
 use muster_proto::version::Versions;
 use muster_sched::engine::Turn;
@@ -32,11 +33,24 @@ impl Writer {
     /// The settings as one node gets them.
     pub(super) fn settings_of(&self, node: &str) -> NodeSettings {
         let (address, pattern) = self.places.get(node).cloned().unwrap_or_default();
-        NodeSettings {
+        let mut settings = NodeSettings {
             topology_addr: address,
             topology_pattern: pattern,
             ..self.settings.clone()
+        };
+        if let Some(cgroups) = settings.cgroups.as_mut().filter(|c| c.devices) {
+            let mut nodes = self.engine.state().nodes.iter();
+            let gres = nodes
+                .find(|n| n.config.name == node)
+                .map(|n| &n.config.gres);
+            let files = |gres: &GresConfig| DeviceFiles {
+                name: gres.name.clone(),
+                kind: gres.kind.clone(),
+                files: gres.files.clone(),
+            };
+            cgroups.gres = gres.into_iter().flatten().map(files).collect();
         }
+        settings
     }
 
     /// Registers a node by its hello. Its link takes over when the turn is durable.

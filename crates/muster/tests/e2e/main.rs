@@ -5,6 +5,7 @@
 
 mod batch;
 mod binding;
+mod cgroups;
 mod cluster;
 mod containment;
 mod control;

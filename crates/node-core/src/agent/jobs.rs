@@ -4,7 +4,7 @@ use super::interface::Timer;
 use super::node_steps::Listening;
 use super::transition::{NodeJobEvent, NodeJobState};
 use super::{Agent, AgentEvent};
-use crate::exit_status::exit_status;
+use crate::exit_status::{OUT_OF_MEMORY, exit_status};
 use crate::messages::{JobAttempt, KnownJob, LauncherCommand, LauncherEvent};
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
@@ -80,7 +80,8 @@ impl Agent {
                 status,
                 usage,
                 end,
-            } => self.batch_ended(run, status, usage, end),
+                oom_kills,
+            } => self.batch_ended(run, status, usage, (end, oom_kills > 0)),
             LauncherEvent::LaunchFailed {
                 run,
                 error,
@@ -155,7 +156,13 @@ impl Agent {
             .stepd_started(&mut self.state, run, step, Ok(listening));
     }
 
-    fn batch_ended(&mut self, run: JobAttempt, status: i32, mut usage: Usage, at: Timestamp) {
+    fn batch_ended(
+        &mut self,
+        run: JobAttempt,
+        status: i32,
+        mut usage: Usage,
+        (at, was_killed): (Timestamp, bool),
+    ) {
         let exit = exit_status(status);
         usage.set_node(&self.state.node.config.name);
         let mut end = StepEnd {
@@ -169,9 +176,13 @@ impl Agent {
             .steps
             .samples
             .add_samples(&mut self.state, run, StepNo::BATCH, &mut end);
+        if was_killed {
+            end.state = JobState::OutOfMemory;
+            end.exit = OUT_OF_MEMORY;
+        }
         let report = Report::BatchEnded {
             exit: end.exit,
-            oom,
+            oom: oom || was_killed,
             end: Box::new(end),
         };
         self.conclude(run, report);

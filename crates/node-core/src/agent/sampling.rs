@@ -8,19 +8,14 @@ use super::actions::Actions;
 use super::measure::{self, Tasks};
 use super::state::AgentState;
 use super::{Agent, Timer};
+use crate::exit_status::OUT_OF_MEMORY;
 use crate::messages::{JobAttempt, LauncherCommand, TaskUsage};
 use crate::signals::SIGKILL;
 use muster_model::ids::StepNo;
-use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_model::job::{JobState, StepEnd, Usage};
 use muster_model::usage::task_interval_s;
 use muster_proto::node::{JobGrant, Sampling};
 use std::collections::{BTreeSet, HashMap, HashSet};
-
-/// What Slurm gives as the signal of what was killed for its memory.
-const OUT_OF_MEMORY: ExitStatus = ExitStatus {
-    code: 0,
-    signal: 125,
-};
 
 /// What was sampled, and what is to be.
 #[derive(Debug, Default)]

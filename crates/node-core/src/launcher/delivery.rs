@@ -44,8 +44,15 @@ impl State {
                         _ => entry.is_stopped,
                     };
                 }
+                if signal == signals::SIGCONT {
+                    self.actions.push(Action::FreezeGroups(run, false));
+                }
                 self.signal_script(run, signal);
                 self.signal_steps(run, signal);
+                if signal == signals::SIGSTOP {
+                    // What the signal does not reach, and what others would wake.
+                    self.actions.push(Action::FreezeGroups(run, true));
+                }
             }
         }
     }

@@ -25,6 +25,9 @@ impl Launches {
         let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
+        if entry.is_stopped {
+            state.actions.push(Action::FreezeGroups(run, false));
+        }
         let is_new = entry.kill_at_ms.is_none();
         if is_new && entry.phase.is_ending() {
             entry.kill_at_ms = Some(state.now.mono_ms + state.node.kill_wait_ms);
@@ -216,6 +219,7 @@ impl Launches {
         }
         state.actions.stop_timer(TimerKey::Kill(run));
         state.actions.stop_timer(TimerKey::Retry(run));
+        state.actions.push(Action::RemoveGroups(run));
         if let Some(entry) = state.jobs.get_mut(&run) {
             entry.files = None;
         }

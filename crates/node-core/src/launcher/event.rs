@@ -6,6 +6,7 @@ use super::groups::Account;
 use super::measure::{JobProcesses, Wanted};
 use super::records::RecordedAttempt;
 use crate::binding::Machine;
+use crate::cgroup::Confinement;
 use crate::messages::{
     Attach, FirstOrder, JobAttempt, KeptEntries, LauncherCommand, LauncherEvent, RunningStep,
     StepOrder, StepdCommand, User,
@@ -107,6 +108,10 @@ pub enum Event {
         /// It ended before it executed its script.
         failure: Option<ScriptFailure>,
     },
+    /// The kernel has killed so many processes of a job's script for want of memory. Comes before the script's end.
+    ScriptOutOfMemory(JobAttempt, u64),
+    /// Processes of a job that were killed are gone from its control groups.
+    GroupsEmptied,
     /// A process ended that is watched and no child.
     WatchedEnded {
         /// Which.
@@ -361,6 +366,8 @@ pub struct ScriptLaunch {
     pub limits: Vec<(u32, u64)>,
     /// CPUs that it may run on, by the kernel's numbers.
     pub cpus: Option<CpuSet>,
+    /// What the job is held to.
+    pub confinement: Option<Box<Confinement>>,
 }
 
 /// A job's script as a file.
@@ -490,6 +497,8 @@ pub enum Action {
         fds: FdsId,
         /// Address of the listener for the step's other nodes.
         listen: Option<String>,
+        /// What the job is held to.
+        confinement: Option<Box<Confinement>>,
     },
     /// Give a step to a daemon that has had one.
     GiveStep {
@@ -586,6 +595,10 @@ pub enum Action {
     RetireMember(JobAttempt, i32),
     /// The script of a job was not started: its mark is free.
     ForgetScript(JobAttempt),
+    /// Freeze the control groups of a job's script and tasks, or thaw them.
+    FreezeGroups(JobAttempt, bool),
+    /// Nothing of a job is left: its control groups go.
+    RemoveGroups(JobAttempt),
     /// A job is forgotten: its marks are free.
     ForgetMembers(JobAttempt),
 }

@@ -64,6 +64,8 @@ pub(super) struct JobEntry {
     pub(super) is_stopped: bool,
     /// Step daemons that have been ordered to end and have not: the agent may just have given one of them a step.
     pub(super) dismissed: BTreeSet<i32>,
+    /// Processes of its script that the kernel has killed for want of memory.
+    pub(super) oom_kills: u64,
     /// Steps that wait for it to begin.
     pub(super) early_steps: Vec<EarlyStep>,
     /// When what is left is killed, once that is decided.

@@ -504,6 +504,7 @@ impl Node {
             append: spec.stdio.append.unwrap_or(self.settings.append),
             limits: propagated_limits(&self.settings, &batch.context.soft_limits),
             cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),
+            confinement: self.confinement(entry),
             context: Rc::clone(&batch.context),
         })
     }

@@ -3,14 +3,16 @@
 
 use super::Move;
 use super::daemons::StepDaemons;
-use super::event::{self, Action};
+use super::event::{self, Action, MessageKind};
 use super::programs::Programs;
 use super::records::Fault;
 use super::scripts::Scripts;
 use super::signals::Signals;
 use super::state::State;
 use super::writers::Writers;
+use crate::cgroup::oom_line;
 use crate::messages::{JobAttempt, LauncherEvent};
+use muster_model::ids::StepNo;
 use muster_model::job::Usage;
 
 /// See the module.
@@ -54,12 +56,19 @@ impl Launches {
             return self.finish(state, run, LauncherEvent::Vanished(run));
         };
         let end = state.now.wall;
-        state.records.ended(run, status, &usage, end);
+        let oom_kills = state.jobs.get(&run).map_or(0, |e| e.oom_kills);
+        if oom_kills > 0 {
+            let line = oom_line(run.job, StepNo::BATCH, oom_kills);
+            let outlet = (&mut state.jobs, &mut state.actions);
+            (self.writers.notices).print(outlet, run, Some(line), MessageKind::Notice);
+        }
+        state.records.ended(run, status, &usage, (end, oom_kills));
         let outcome = LauncherEvent::BatchEnded {
             run,
             status,
             usage,
             end,
+            oom_kills,
         };
         self.finish(state, run, outcome);
     }

@@ -2,7 +2,7 @@
 //! user serve, if there is only one.
 
 use super::event::{Belongs, Members, ProcessTraits};
-use super::state::State;
+use super::state::{Role, State};
 use super::{JobEntry, Launcher};
 use crate::messages::JobAttempt;
 
@@ -47,6 +47,14 @@ impl Launcher {
     /// Whether a process is one that this launcher has started or watches.
     pub fn knows_process(&self, pid: i32) -> bool {
         self.state.roles.contains_key(&pid)
+    }
+
+    /// The job whose script a process is.
+    pub fn job_of_script(&self, pid: i32) -> Option<JobAttempt> {
+        match self.state.roles.get(&pid) {
+            Some(Role::Script(run)) => Some(*run),
+            _ => None,
+        }
     }
 
     /// Whether the executor may look for what is left of a job.

@@ -1,7 +1,9 @@
 //! What the launcher knows of its node.
 
+use super::job::JobEntry;
 use super::session::Place;
 use crate::binding::Machine;
+use crate::cgroup::{Confinement, denied_devices};
 use crate::messages::MachineClaim;
 use muster_proto::node::NodeSettings;
 use std::path::PathBuf;
@@ -75,6 +77,19 @@ impl Node {
         Err(format!(
             "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
         ))
+    }
+
+    /// What a job is held to by control groups, if the site uses them.
+    pub(super) fn confinement(&self, entry: &JobEntry) -> Option<Box<Confinement>> {
+        let settings = self.settings.cgroups.as_ref()?;
+        let share = entry.share();
+        let machine = self.machine.as_ref();
+        Some(Box::new(Confinement {
+            settings: (**settings).clone(),
+            memory_mib: share.map_or(0, |share| share.memory_mib),
+            cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),
+            denied: denied_devices(settings, share.map_or(&[], |share| &share.gres)),
+        }))
     }
 
     /// Environment of programs that have to do with the node, with nothing of this process's own.

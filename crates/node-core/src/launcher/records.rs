@@ -63,7 +63,7 @@ pub struct RecordedAttempt {
     /// When it was about to be forked, milliseconds since boot.
     pub boot_ms: u64,
     /// How the script ended.
-    pub ended: Option<(i32, Usage, Timestamp)>,
+    pub ended: Option<(i32, Usage, Timestamp, u64)>,
     /// Why it was not started, and whose fault that is.
     pub failed: Option<(Fault, String)>,
     /// The job was ordered to end.
@@ -387,13 +387,19 @@ impl Records {
     }
 
     /// Its script ended.
-    pub(super) fn ended(&mut self, run: JobAttempt, status: i32, usage: &Usage, end: Timestamp) {
+    pub(super) fn ended(
+        &mut self,
+        run: JobAttempt,
+        status: i32,
+        usage: &Usage,
+        (end, oom_kills): (Timestamp, u64),
+    ) {
         let u = usage;
         self.line(
             run,
             b'E',
             format_args!(
-                "{status} {} {} {} {} {} {} {}",
+                "{status} {} {} {} {} {} {} {} {oom_kills}",
                 u.user_us,
                 u.system_us,
                 u.max_rss_kib,
@@ -560,7 +566,8 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
             }
             .of_task(0, 0);
             let status = i32::try_from(number(0)).unwrap_or(0);
-            entry.ended = Some((status, usage, Timestamp(number(7))));
+            // Older launchers have not written the last one.
+            entry.ended = Some((status, usage, Timestamp(number(7)), unsigned(8)));
         }
         "F" => {
             let error = rest.split_once(' ').map_or("", |(_, e)| e).to_owned();
@@ -660,7 +667,7 @@ mod tests {
             records.came(run(2), 0, false, 78);
             records.came(run(3), 0, true, 79);
             records.failed(run(3), Fault::Prolog, "no such\nfile");
-            records.ended(run(1), 256, &usage, Timestamp(99));
+            records.ended(run(1), 256, &usage, (Timestamp(99), 2));
             records.forgotten(run(2));
             records.grant(run(1), &[0, 127, 255]);
             for bytes in [&[1, 2][..], &[3]] {
@@ -689,8 +696,9 @@ mod tests {
             (first.uid, first.batch, first.pid, first.boot_ms),
             (1000, true, Some(4242), 77)
         );
-        let (status, used, end) = first.ended.clone().unwrap();
+        let (status, used, end, oom_kills) = first.ended.clone().unwrap();
         assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
+        assert_eq!(oom_kills, 2);
         assert_eq!(first.steps[&StepNo(0)], 4300);
         assert_eq!(first.steps.keys().map(|s| s.0).collect::<Vec<_>>(), [0, 7]);
         let gone: Vec<u32> = first.steps_gone.iter().map(|s| s.0).collect();

@@ -86,12 +86,13 @@ impl Launcher {
             let dirs = old.step_dirs.values().flatten().cloned();
             self.state.remove_dirs(run, dirs.collect());
         }
-        if let Some((status, usage, end)) = old.ended.clone() {
+        if let Some((status, usage, end, oom_kills)) = old.ended.clone() {
             let outcome = LauncherEvent::BatchEnded {
                 run,
                 status,
                 usage,
                 end,
+                oom_kills,
             };
             return self.conclude(run, outcome, old.released);
         }

@@ -313,6 +313,7 @@ impl State {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
+        let confinement = self.node.confinement(entry);
         let Some(placing) = entry.placing.get_mut(&step) else {
             return;
         };
@@ -326,6 +327,7 @@ impl State {
             first_limits: self.node.setup.first_limits.clone(),
             bounds,
             spool: self.node.setup.spool.clone(),
+            groups: None,
             step: next,
         });
         self.actions.push(Action::StartStepd {
@@ -333,6 +335,7 @@ impl State {
             socket,
             fds,
             listen,
+            confinement,
         });
     }
 

@@ -229,6 +229,10 @@ pub enum LauncherEvent {
         /// When.
         #[n(3)]
         end: Timestamp,
+        /// Processes that the kernel has killed for want of memory.
+        #[n(4)]
+        #[cbor(default)]
+        oom_kills: u64,
     },
     /// The batch script could not be started.
     #[n(2)]

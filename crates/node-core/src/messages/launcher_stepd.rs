@@ -2,6 +2,7 @@
 //! over the daemon's own socket after the launcher was started anew.
 
 use super::{JobAttempt, KeptEntries, NextStep, User};
+use crate::cgroup::StepGroups;
 use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::StepNo;
@@ -44,6 +45,9 @@ pub struct FirstOrder {
     /// The spool directory.
     #[n(7)]
     pub spool: PathBuf,
+    /// Control groups of the job.
+    #[n(8)]
+    pub groups: Option<StepGroups>,
 }
 
 /// Launcher to step daemon, which may be of another version ([`VERSIONS`](super::VERSIONS)) where the launcher has taken it over.

@@ -4,6 +4,7 @@ use super::actions::Actions;
 use super::interface::Action;
 use super::phase::Phase;
 use super::step::{Step, Task};
+use crate::exit_status::OUT_OF_MEMORY;
 use crate::signals::SIGTERM;
 use muster_model::job::{ExitStatus, JobState, StepEnd};
 
@@ -61,7 +62,13 @@ impl Step {
                 false => 0,
             },
         });
-        let state = if self.has_timed_out {
+        let exit = match self.oom.kills {
+            0 => exit,
+            _ => OUT_OF_MEMORY,
+        };
+        let state = if self.oom.kills > 0 {
+            JobState::OutOfMemory
+        } else if self.has_timed_out {
             JobState::Timeout
         } else if self.failed.is_some() {
             JobState::Failed
@@ -72,11 +79,13 @@ impl Step {
         } else {
             JobState::Failed
         };
+        let mut usage = self.usage.clone();
+        self.group_usage.raise(&mut usage);
         StepEnd {
             end_time: out.now.wall,
             exit,
             state,
-            usage: self.usage.clone(),
+            usage,
             cancelled_by: None,
         }
     }

@@ -2,6 +2,7 @@
 //! is the next event, before anything else from outside. Processes of the user's, streams and connections are the executor's.
 
 use super::tree::Branch;
+use crate::cgroup::GroupUsage;
 use crate::messages::{
     JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepOrder, StepdCommand,
 };
@@ -164,6 +165,10 @@ pub enum Event {
         /// The bytes.
         bytes: ByteVec,
     },
+    /// So many processes of the step were killed by the kernel for want of memory.
+    OutOfMemory(u64),
+    /// What the step's group has used so far.
+    GroupUsed(GroupUsage),
     /// A child has ended, also one that was adopted.
     ChildEnded {
         /// Which.

@@ -6,6 +6,7 @@ use super::host::{Host, note_ahead};
 use super::interface::{Action, Event, StartedTasks};
 use super::phase::{Move, Phase};
 use super::upward::Upward;
+use crate::cgroup::{GroupUsage, oom_line};
 use crate::exit_status::exit_status;
 use crate::messages::{KeptEntries, NextStep, StepOrder, StepdCommand};
 use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
@@ -76,6 +77,25 @@ impl Timers {
     }
 }
 
+/// Processes that the kernel has killed for want of memory.
+#[derive(Debug, Default)]
+pub(super) struct OomKills {
+    /// How many.
+    pub(super) kills: u64,
+    is_reported: bool,
+}
+
+impl OomKills {
+    /// What the user is to read of it, once.
+    fn take_line(&mut self, order: &StepOrder) -> Option<String> {
+        if self.kills == 0 || std::mem::replace(&mut self.is_reported, true) {
+            return None;
+        }
+        let line = oom_line(order.run.job, order.launch.step, self.kills);
+        Some(format!("slurmstepd: error: {line}"))
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Step {
@@ -115,6 +135,10 @@ pub(super) struct Step {
     /// Tasks, by local number, whose last words to the host were not read when they had ended.
     pub(super) unread: Vec<usize>,
     pub(super) usage: Usage,
+    /// Processes that the kernel has killed for want of memory.
+    pub(super) oom: OomKills,
+    /// What its control group has used.
+    pub(super) group_usage: GroupUsage,
     /// The daemon has no children any more, and so, as orphans become its children, the tasks have left none.
     pub(super) is_childless: bool,
 }
@@ -152,6 +176,8 @@ impl Step {
             host_error: None,
             unread: Vec::new(),
             usage: Usage::default(),
+            oom: OomKills::default(),
+            group_usage: GroupUsage::default(),
             is_childless: false,
         }
     }
@@ -203,6 +229,8 @@ impl Step {
             Event::ChildEnded { pid, status, usage } => {
                 self.child_ended(pid, exit_status(status), *usage, out);
             }
+            Event::GroupUsed(used) => self.group_usage = used,
+            Event::OutOfMemory(kills) => self.oom.kills = self.oom.kills.max(kills),
             Event::ChildrenCollected { are_none } => {
                 self.is_childless |= are_none;
                 self.check_tasks(out);
@@ -371,7 +399,7 @@ impl Step {
         let exited = FromStepd::Exited {
             task,
             exit,
-            oom: false,
+            oom: self.oom.kills > 0 && exit.signal == SIGKILL.unsigned_abs(),
         };
         let failed = self.host_task_ended(task, exit, out);
         let epilogs = [&self.order.task_epilog, &self.order.launch.spec.task_epilog];
@@ -422,6 +450,9 @@ impl Step {
     fn tasks_ended(&mut self, out: &mut Actions) {
         self.move_by(Move::TasksEnded, out);
         self.timers.time_limit = None;
+        if let Some(line) = self.oom.take_line(&self.order) {
+            self.up.message(line, out);
+        }
         if !self.is_childless {
             out.push(Action::KillRemnants);
             if self.order.direct {

@@ -9,6 +9,7 @@ use super::search::Search;
 use super::stepds::{self, Stepds};
 use super::timers::Timers;
 use super::{controller_key, groups, measure, programs};
+use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::descriptors::OrderFds;
 use crate::reaping::{self, After};
 use crate::removal::Removal;
@@ -16,10 +17,11 @@ use crate::{now, step_result, sys};
 use muster_model::ids::JobId;
 use muster_model::job::Usage;
 use muster_node_core::launcher::event::{
-    Action, ConnId, Event, Failure, FdsId, LaunchFiles, Recovered, ScriptFile,
+    Action, ConnId, Event, Failure, FdsId, LaunchFiles, Recovered, ScriptFile, ScriptLaunch,
+    ScriptNotStarted,
 };
 use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup};
-use muster_node_core::messages::{Attach, JobAttempt, LauncherEvent};
+use muster_node_core::messages::{Attach, FirstOrder, JobAttempt, LauncherEvent};
 use muster_node_core::now::Now;
 use muster_node_core::stepd_reuse::result_path;
 use muster_proto::frame;
@@ -31,6 +33,8 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+/// How often it is looked whether killed processes are gone from the groups of their jobs, milliseconds.
+const GROUPS_WAIT_MS: i32 = 5;
 /// Bytes that a look-up or a measurement answers: as many as the agent may receive at once.
 const ANSWER_MAX: usize = muster_model::limits::FRAME_BYTES_MAX / 2;
 
@@ -114,6 +118,9 @@ impl LauncherExecutor {
             cpus: there.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
             first_limits: sys::first_limits().to_vec(),
         };
+        let live = |run: &JobAttempt| same_boot && !attempts[run].released;
+        let known: Vec<JobAttempt> = attempts.keys().copied().filter(live).collect();
+        let groups = JobGroups::open(spool, &known)?;
         let mut executor = LauncherExecutor {
             spool: spool.to_owned(),
             launcher: Launcher::new(setup, records),
@@ -121,7 +128,7 @@ impl LauncherExecutor {
             timers: Timers::default(),
             records: file,
             scripts: Scripts::new(spool),
-            search: Search::new(Membership::open(spool)?),
+            search: Search::new(Membership::open(spool)?, groups),
             script_starter: ScriptStarter::new()?,
             stepds: Stepds::default(),
             questions: Vec::new(),
@@ -247,8 +254,7 @@ impl LauncherExecutor {
                 self.events.push_back(Event::LaunchPrepared(run, files));
             }
             Action::StartScript(launch) => {
-                let row = self.search.members.of_script(launch.run);
-                let started = self.script_starter.start(&launch, row);
+                let started = self.start_script(&launch);
                 self.events
                     .push_back(Event::ScriptStarted(launch.run, started));
             }
@@ -314,12 +320,16 @@ impl LauncherExecutor {
                 socket,
                 fds,
                 listen,
+                confinement,
             } => {
                 let (run, step) = (order.step.order.run, order.step.order.launch.step);
-                let row = self.search.members.of_daemon(run);
-                let started = self
-                    .stepds
-                    .start(&order, &socket, fds, listen.as_deref(), row);
+                let groups = self.search.groups.of_daemon(run, confinement.as_deref());
+                let started = groups.and_then(|(entrances, groups)| {
+                    let place = (self.search.members.of_daemon(run), entrances);
+                    let order = FirstOrder { groups, ..*order };
+                    self.stepds
+                        .start(&order, &socket, fds, listen.as_deref(), place)
+                });
                 let started = started.map_err(|e| e.to_string());
                 self.events
                     .push_back(Event::StepdStarted(run, step, started));
@@ -409,6 +419,14 @@ impl LauncherExecutor {
                 search.members.retire(run, pid);
                 None
             }
+            Action::FreezeGroups(run, is_frozen) => {
+                search.groups.freeze(run, is_frozen);
+                None
+            }
+            Action::RemoveGroups(run) => {
+                search.groups.remove(run);
+                None
+            }
             Action::ForgetScript(run) => {
                 search.members.forget_script(run);
                 None
@@ -424,6 +442,25 @@ impl LauncherExecutor {
             }
         };
         self.events.extend(event);
+    }
+
+    fn start_script(&mut self, launch: &ScriptLaunch) -> Result<i32, ScriptNotStarted> {
+        let confinement = launch.confinement.as_deref();
+        let groups = self.search.groups.of_script(launch.run, confinement);
+        let groups = groups.map_err(|e| ScriptNotStarted::Failed(failure(&e)))?;
+        let row = self.search.members.of_script(launch.run);
+        self.script_starter.start(launch, (row, groups))
+    }
+
+    /// A process has ended or is about to: what has become of it if it is a script.
+    fn note_script_end(&mut self, pid: i32) {
+        let Some(run) = self.launcher.job_of_script(pid) else {
+            return;
+        };
+        let kills = self.search.groups.oom_kills_of_script(run);
+        if kills > 0 {
+            self.deliver(Event::ScriptOutOfMemory(run, kills));
+        }
     }
 
     fn prepare_launch(
@@ -515,6 +552,7 @@ impl LauncherExecutor {
             }
             Source::Question => self.read_answer(fd),
             Source::Watched(pid) => {
+                self.note_script_end(pid);
                 if let Some(event) = self.search.watched_ended(pid) {
                     self.deliver(event);
                 }
@@ -555,8 +593,9 @@ impl LauncherExecutor {
         self.read_stepds();
         for child in ended {
             self.search.helpers.remove(&child.pid);
+            self.note_script_end(child.pid);
             let failure = self.script_starter.ended(child.pid);
-            let usage = Usage {
+            let mut usage = Usage {
                 user_us: child.user_us,
                 system_us: child.system_us,
                 max_rss_kib: child.max_rss_kib,
@@ -565,6 +604,10 @@ impl LauncherExecutor {
                 disk_write_bytes: child.blocks_out * 512,
                 ..Usage::default()
             };
+            let script = self.launcher.job_of_script(child.pid);
+            if let Some(used) = script.and_then(|run| self.search.groups.usage_of_script(run)) {
+                used.raise(&mut usage);
+            }
             self.deliver(Event::ChildEnded {
                 pid: child.pid,
                 status: child.status,
@@ -580,6 +623,10 @@ impl LauncherExecutor {
             self.deliver(Event::TimerDue(key));
         }
         self.search.kill_more_remnants(&self.launcher);
+        self.search.groups.remove_left();
+        if self.search.groups.take_emptied() {
+            self.deliver(Event::GroupsEmptied);
+        }
         while self.deliver(Event::WakeUpEnded) {}
     }
 
@@ -602,10 +649,14 @@ impl LauncherExecutor {
         if self.may_have_ended || self.search.has_remnants() {
             return 0;
         }
-        self.timers.next().map_or(-1, |at_ms| {
+        let timer = self.timers.next().map_or(-1, |at_ms| {
             let wait_ms = at_ms.saturating_sub(sys::boot_ms());
             i32::try_from(wait_ms).unwrap_or(i32::MAX)
-        })
+        });
+        match (self.search.groups.is_waiting(), timer) {
+            (true, 0..GROUPS_WAIT_MS) | (false, _) => timer,
+            (true, _) => GROUPS_WAIT_MS,
+        }
     }
 }
 

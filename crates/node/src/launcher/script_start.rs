@@ -8,6 +8,7 @@
 
 use super::membership::Row;
 use super::scripts::is_temporary;
+use crate::cgroup::Entrances;
 use crate::role;
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;
@@ -63,6 +64,8 @@ struct Child {
     program: Option<RawFd>,
     /// Where it notes itself.
     row: Row,
+    /// Its control groups.
+    groups: Entrances,
     uid: u32,
     /// CPUs that it may run on, as the kernel takes them.
     cpus: Option<Vec<u64>>,
@@ -102,10 +105,10 @@ impl ScriptStarter {
     pub(super) fn start(
         &mut self,
         launch: &ScriptLaunch,
-        row: Row,
+        place: (Row, Entrances),
     ) -> Result<i32, ScriptNotStarted> {
         let slot = self.free_slots.pop();
-        let started = self.start_with(launch, row, slot.unwrap_or(usize::MAX));
+        let started = self.start_with(launch, place, slot.unwrap_or(usize::MAX));
         match (&started, slot) {
             (Ok(pid), Some(slot)) => drop(self.used_slots.insert(*pid, slot)),
             (Err(_), Some(slot)) => self.free_slots.push(slot),
@@ -117,7 +120,7 @@ impl ScriptStarter {
     fn start_with(
         &mut self,
         launch: &ScriptLaunch,
-        row: Row,
+        (row, groups): (Row, Entrances),
         slot: usize,
     ) -> Result<i32, ScriptNotStarted> {
         let failed = |e: io::Error| {
@@ -136,6 +139,7 @@ impl ScriptStarter {
             kept: [file.as_raw_fd(), self.slots.as_raw_fd()],
             program: self.program.as_ref().map(AsRawFd::as_raw_fd),
             row,
+            groups,
             uid: launch.user.uid,
             cpus: launch.cpus.as_ref().map(sys::bitmap),
             slots: Rc::clone(&self.slots),
@@ -208,6 +212,8 @@ impl Child {
 
     fn prepare(&mut self) -> Result<(), Errno> {
         bare::setsid()?;
+        // First: a group's CPUs replace those that the process has chosen.
+        self.groups.join()?;
         if let Some(cpus) = &self.cpus {
             // Before the kernel looks for a CPU for what is executed. The CPUs were there when the agent started; if some are not
             // any more, the script runs wherever it may.

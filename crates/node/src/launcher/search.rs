@@ -3,6 +3,7 @@
 //! number may be another process's at once.
 
 use super::membership::Membership;
+use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::processes::{self, Containment, ProcessTree, Stat};
 use crate::{audit_session, sys};
 use muster_model::ids::StepNo;
@@ -51,6 +52,8 @@ pub(super) struct Search {
     /// Searches for signals.
     searches: u64,
     pub(super) members: Membership,
+    /// Control groups of jobs.
+    pub(super) groups: JobGroups,
     watched: Vec<Watched>,
     /// Children that serve the executor itself: no job's.
     pub(super) helpers: BTreeSet<i32>,
@@ -58,12 +61,13 @@ pub(super) struct Search {
 }
 
 impl Search {
-    pub(super) fn new(members: Membership) -> Search {
+    pub(super) fn new(members: Membership, groups: JobGroups) -> Search {
         Search {
             tree: ProcessTree::new(),
             found: Vec::new(),
             searches: 0,
             members,
+            groups,
             watched: Vec::new(),
             helpers: BTreeSet::new(),
             remnants: Vec::new(),
@@ -125,6 +129,9 @@ impl Search {
         script: Option<i32>,
         signal: i32,
     ) {
+        if signal == libc::SIGKILL {
+            self.groups.kill_script(of.run);
+        }
         let found = match self.take_found(of, script, signal) {
             Some(found) => found,
             None => {
@@ -169,6 +176,9 @@ impl Search {
     }
 
     pub(super) fn signal_below(&self, of: Members, roots: &[i32], signal: i32) {
+        if signal == libc::SIGKILL {
+            self.groups.kill_steps(of.run, None);
+        }
         let since_ms = sys::boot_ms();
         let below = self.tree.below(roots);
         self.signal_members(of, (&[], &below), (signal, since_ms));
@@ -180,6 +190,9 @@ impl Search {
         (step, daemon): (StepNo, i32),
         signal: i32,
     ) -> Option<Event> {
+        if signal == libc::SIGKILL {
+            self.groups.kill_steps(of.run, Some(&step.to_string()));
+        }
         let found = match self.take_found(of, Some(daemon), signal) {
             Some(found) => found,
             None => {
@@ -198,7 +211,10 @@ impl Search {
         is_empty.then_some(Event::StepHasNoTasks(of.run, step, signal))
     }
 
-    pub(super) fn signal_found(&self, of: Members, found: &[i32], since_ms: u64, signal: i32) {
+    pub(super) fn signal_found(&mut self, of: Members, found: &[i32], since_ms: u64, signal: i32) {
+        if signal == libc::SIGKILL && self.groups.kill(of.run) && !of.is_roots {
+            return;
+        }
         let below = self.tree.below(found);
         self.signal_members(of, (found, &below), (signal, since_ms));
     }
@@ -237,6 +253,8 @@ impl Search {
             if of.is_recovered {
                 found.extend(self.strays(launcher, of.run));
             }
+            // Those too that are below other processes than the launcher's.
+            found.extend(self.groups.members(of.run));
             left.push((of.run, found));
         }
         Event::LeftoversFound {
@@ -399,6 +417,11 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
 
+    fn search_in(spool: &std::path::Path) -> Search {
+        let groups = JobGroups::open(spool, &[]).unwrap();
+        Search::new(Membership::open(spool).unwrap(), groups)
+    }
+
     fn sleeper() -> Child {
         Command::new("sleep").arg("600").spawn().unwrap()
     }
@@ -422,7 +445,7 @@ mod tests {
     fn signals_of_a_job_that_come_together_share_a_search() {
         let spool = std::env::temp_dir().join(format!("muster-shared.{}", std::process::id()));
         std::fs::create_dir_all(&spool).unwrap();
-        let mut search = Search::new(Membership::open(&spool).unwrap());
+        let mut search = search_in(&spool);
         let of = Members {
             run: JobAttempt::default(),
             is_roots: false,
@@ -458,7 +481,7 @@ mod tests {
     fn a_number_that_has_gone_to_another_process_is_not_signalled() {
         let spool = std::env::temp_dir().join(format!("muster-foreign.{}", std::process::id()));
         std::fs::create_dir_all(&spool).unwrap();
-        let mut search = Search::new(Membership::open(&spool).unwrap());
+        let mut search = search_in(&spool);
         let (ended, mut other) = (sleeper(), sleeper());
         assert!(search.watch(pid(&ended)).is_some());
         end(ended);

@@ -3,6 +3,7 @@
 //! before. It stays root, and does nothing that a user could delay.
 
 use super::membership::Row;
+use crate::cgroup::Entrances;
 use crate::role::{self, STEPD_NAME};
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;
@@ -27,6 +28,8 @@ struct StartingStepd {
     kept: Vec<RawFd>,
     /// Where it notes itself.
     row: Row,
+    /// Its control groups.
+    groups: Entrances,
     uid: u32,
 }
 
@@ -37,7 +40,7 @@ impl StepdStarter {
         order: &FirstOrder,
         descriptors: &[RawFd],
         spool: &Path,
-        row: Row,
+        (row, groups): (Row, Entrances),
     ) -> io::Result<i32> {
         let of = &order.step.order;
         let step = format!("{}.{}", of.run.job, of.launch.step);
@@ -67,6 +70,7 @@ impl StepdStarter {
                 .chain(descriptors.iter().copied())
                 .collect(),
             row,
+            groups,
             uid: of.user.uid,
             step,
         };
@@ -90,6 +94,7 @@ impl StartingStepd {
     fn prepare(&mut self) -> Result<(), Errno> {
         // What comes of it is found by the sessions that it begins.
         bare::setsid()?;
+        self.groups.join()?;
         self.row.begin_session(self.uid)?;
         bare::keep_only(&mut self.kept)
     }

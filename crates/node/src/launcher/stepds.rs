@@ -2,6 +2,7 @@
 
 use super::membership::Row;
 use super::stepd_start::StepdStarter;
+use crate::cgroup::Entrances;
 use crate::descriptors::{self, OrderFds};
 use crate::sys;
 use muster_model::ids::StepNo;
@@ -139,7 +140,7 @@ impl Stepds {
         socket: &Path,
         fds: FdsId,
         listen: Option<&str>,
-        row: Row,
+        place: (Row, Entrances),
     ) -> io::Result<StartedStepd> {
         let user = &order.step.order.user;
         let relay = relay_group(&order.spool);
@@ -161,7 +162,7 @@ impl Stepds {
                 .map(OrderFds::numbers)
                 .unwrap_or_default(),
         );
-        let pid = self.starter.start(order, &with, &order.spool, row)?;
+        let pid = self.starter.start(order, &with, &order.spool, place)?;
         Ok(StartedStepd {
             stepd: self.add(channel),
             pid,

@@ -68,6 +68,9 @@ impl TaskSet {
             Ok(sys::Fork::Child) => {}
         }
         sys::restore_signals();
+        if self.join_group().is_err() {
+            sys::exit_now(0);
+        }
         let needed = self.pmix.iter().flat_map(|pmix| pmix.of_task(local));
         sys::close_all_but(&needed.collect::<Vec<_>>());
         let user = &self.order.user;

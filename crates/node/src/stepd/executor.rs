@@ -5,6 +5,7 @@ use super::control_channel::ControlChannel;
 use super::mpi::Pmix;
 use super::task_set::{LimitCache, TaskSet};
 use super::{leave, poll};
+use crate::cgroup::steps::{JobGroups, StepGroup};
 use crate::descriptors::{OrderFds, SrunStdio};
 use crate::processes::ProcessTree;
 use crate::removal::Removal;
@@ -45,6 +46,8 @@ pub(super) struct StepdExecutor {
     pub(super) tasks: Option<TaskSet>,
     processes: ProcessTree,
     limits: LimitCache,
+    /// Control groups of the job.
+    groups: Option<JobGroups>,
     /// More children may have ended than were collected.
     pub(super) may_have_ended: bool,
     /// Answers to actions, which come before all other events.
@@ -60,6 +63,7 @@ pub(super) struct Ends {
     pub(super) launcher: UnixStream,
     pub(super) agent: Option<UnixStream>,
     pub(super) wire: Option<TcpListener>,
+    pub(super) groups: Option<JobGroups>,
 }
 
 impl StepdExecutor {
@@ -85,6 +89,7 @@ impl StepdExecutor {
             tasks: None,
             processes: ProcessTree::new(),
             limits: LimitCache::default(),
+            groups: ends.groups,
             may_have_ended: false,
             events: VecDeque::new(),
             actions: Vec::new(),
@@ -179,7 +184,10 @@ impl StepdExecutor {
                 }
             }
             Action::EndStep => {
-                self.tasks = None;
+                let group = self.tasks.take().and_then(|tasks| tasks.group);
+                if let (Some(job), Some(step)) = (&self.groups, &group) {
+                    job.end(step);
+                }
                 self.connections.end_step();
             }
             Action::Exit => self.is_over = true,
@@ -203,7 +211,7 @@ impl StepdExecutor {
                 self.events.push_back(Event::HostStarted(started));
             }
             Action::StartTasks => {
-                let (pids, error) = tasks.start(&mut self.limits);
+                let (pids, error) = tasks.start(&mut self.limits, self.groups.as_ref());
                 self.events.push_back(Event::TasksStarted(StartedTasks {
                     pids,
                     outputs: tasks.outputs(),
@@ -436,7 +444,21 @@ impl StepdExecutor {
         }
     }
 
+    /// Counts what the kernel has killed for want of memory, and what the step has used, before what that has ended is looked at.
+    fn read_group(&mut self) {
+        let group = self.tasks.as_ref().and_then(|tasks| tasks.group.as_ref());
+        let kills = group.map_or(0, StepGroup::oom_kills);
+        let used = group.and_then(StepGroup::usage);
+        if kills > 0 {
+            self.deliver(Event::OutOfMemory(kills));
+        }
+        if let Some(used) = used {
+            self.deliver(Event::GroupUsed(used));
+        }
+    }
+
     fn collect_children(&mut self) {
+        self.read_group();
         let after = reaping::each_ended(sys::reap, |ended| {
             if let Some(tasks) = &mut self.tasks {
                 tasks.note_ended(ended.pid);

@@ -3,6 +3,7 @@
 //! has only the descriptors that the order names.
 
 use super::executor::Ends;
+use crate::cgroup::steps::JobGroups;
 use crate::descriptors::SrunStdio;
 use crate::failure::end_at_panic;
 use crate::role::{self, STEPD_NAME};
@@ -46,6 +47,7 @@ fn begin() -> io::Result<std::convert::Infallible> {
         (true, None) => return Err(io::Error::other("there is no agent to send streams")),
         (false, _) => None,
     };
+    let groups = order.groups.map(JobGroups::open).transpose()?;
     sys::set_first_limits(order.first_limits);
     let setup = Setup {
         node: order.node,
@@ -59,6 +61,7 @@ fn begin() -> io::Result<std::convert::Infallible> {
         launcher,
         agent,
         wire,
+        groups,
     };
     super::run(setup, ends, order.step, order.dirs, srun)
 }

@@ -7,6 +7,7 @@ use super::mpi;
 use super::program::{self, Program};
 use super::streams::Kind;
 use super::task_set::{LimitCache, TaskSet};
+use crate::cgroup::steps::JobGroups;
 use crate::job_files::{go_to, open_as, output_flags, say};
 use crate::sys::{self, Words};
 use muster_model::job_env::{self, Variables};
@@ -69,10 +70,37 @@ struct Barrier {
 impl TaskSet {
     /// Forks all tasks of this node. They wait until they are let go, but for one that is alone and has nobody to wait for. Gives
     /// the processes of those that were started, and why there are no more.
-    pub(super) fn start(&mut self, limits: &mut LimitCache) -> (Vec<i32>, Option<io::Error>) {
+    pub(super) fn start(
+        &mut self,
+        limits: &mut LimitCache,
+        groups: Option<&JobGroups>,
+    ) -> (Vec<i32>, Option<io::Error>) {
         let mut pids = Vec::new();
-        let error = self.fork_tasks(limits, &mut pids).err();
+        let error = self
+            .make_group(groups)
+            .and_then(|()| self.fork_tasks(limits, &mut pids));
+        let error = error.err();
         (pids, error)
+    }
+
+    /// Makes the control groups of the step.
+    fn make_group(&mut self, groups: Option<&JobGroups>) -> io::Result<()> {
+        let launch = &self.order.launch;
+        let made = groups.map(|job| job.begin(launch.step, launch.memory_mib));
+        self.group = made.transpose()?;
+        Ok(())
+    }
+
+    /// In a child of the daemon: joins the step's control groups.
+    ///
+    /// # Errors
+    /// Why it is not in them: it must not run anything of the user's then.
+    pub(super) fn join_group(&self) -> Result<(), String> {
+        let joined = self
+            .group
+            .as_ref()
+            .map_or(Ok(()), |group| group.entrances.join());
+        joined.map_err(|e| format!("a task cannot join its control group: {e}"))
     }
 
     fn fork_tasks(&mut self, limits: &mut LimitCache, pids: &mut Vec<i32>) -> io::Result<()> {
@@ -285,6 +313,7 @@ impl TaskSet {
     fn prepare_task(&self, ends: &Ends, place: &Place<'_>) -> Result<(), String> {
         let (order, spec) = (&self.order, &self.order.launch.spec);
         let (local, global, daemon) = (place.local, place.global, place.daemon);
+        self.join_group()?;
         sys::leave_protection();
         for &(resource, soft) in place.limits {
             // Propagation of limits is best effort, as in Slurm.

@@ -2,6 +2,7 @@
 
 use super::mpi::Pmix;
 use super::streams::{Kind, Output, Stream};
+use crate::cgroup::steps::StepGroup;
 use crate::processes::{Containment as _, ProcessTree, parent_of};
 use crate::step_links::Below;
 use crate::sys::{self, SoftLimits};
@@ -24,6 +25,8 @@ pub(super) struct TaskSet {
     pub(super) below: Below,
     /// Streams of srun's for the only task, until it has them.
     pub(super) direct: Option<[OwnedFd; 3]>,
+    /// Its control groups.
+    pub(super) group: Option<StepGroup>,
 }
 
 impl TaskSet {
@@ -37,6 +40,7 @@ impl TaskSet {
             pmix: None,
             below: Below::default(),
             direct: None,
+            group: None,
         }
     }
 
@@ -107,6 +111,9 @@ impl TaskSet {
 
     /// Kills what the tasks have left: all below this process but the PMIx host and what it started.
     pub(super) fn kill_remnants(&self, tree: &ProcessTree) {
+        if let Some(group) = &self.group {
+            group.kill();
+        }
         let mut found = tree.below(&[own_pid()]);
         if let Some(host) = self.host_pid() {
             let of_host = tree.below(&[host]);

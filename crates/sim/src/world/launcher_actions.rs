@@ -547,7 +547,7 @@ impl LauncherExecutor<'_> {
                 Ok(())
             }
             // The kernel says here whose each process is.
-            Action::KillOrphans => Ok(()),
+            Action::KillOrphans | Action::RemoveGroups(_) | Action::FreezeGroups(..) => Ok(()),
             other => {
                 let detail = format!("nothing carries out {other:?}");
                 Err(Violation::new("invariant_actions_are_carried_out", detail))

@@ -133,6 +133,10 @@ fn history(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: Style) {
         style.newline(out);
         out.push_str(text);
     }
+    if let Some(text) = report.and_then(|r| r.control_groups.as_deref()) {
+        style.newline(out);
+        put!(out, "ControlGroups={text}");
+    }
     if let Some(comment) = view.node.comment.as_deref().filter(|c| !c.is_empty()) {
         style.newline(out);
         put!(out, "Comment={comment}");

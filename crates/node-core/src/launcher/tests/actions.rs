@@ -304,6 +304,8 @@ impl World {
             | Action::KillRemnants(..)
             | Action::RetireMember(..)
             | Action::ForgetScript(_)
+            | Action::FreezeGroups(..)
+            | Action::RemoveGroups(_)
             | Action::ForgetMembers(_) => {}
             other => panic!("{other:?} is not modelled"),
         }

@@ -622,3 +622,21 @@ fn a_busy_launcher_does_not_stop() {
     assert_eq!(format!("{actions:?}"), format!("[{busy:?}]"));
     assert!(!world.launcher.may_exit());
 }
+
+#[test]
+fn a_script_of_which_the_kernel_has_killed_processes_is_reported_so_also_after_a_crash() {
+    let mut world = World::new();
+    let job = batch(&mut world);
+    world.deliver(Event::ScriptOutOfMemory(job, 3));
+    world.end_and_reap(world.script(job), 0);
+    let is_so = |world: &World| {
+        let outcome = world.outcome(job);
+        matches!(
+            outcome,
+            Some(LauncherEvent::BatchEnded { oom_kills: 3, .. })
+        )
+    };
+    assert!(is_so(&world));
+    world.crash();
+    assert!(is_so(&world));
+}

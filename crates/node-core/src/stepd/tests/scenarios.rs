@@ -657,3 +657,31 @@ fn input_of_readers_goes_to_tasks_and_ends_nothing() {
     assert!(world.signals.is_empty(), "it gives no orders");
     world.end_tasks(0);
 }
+
+#[test]
+fn a_step_of_which_the_kernel_has_killed_processes_ends_as_out_of_memory() {
+    let mut world = World::running(tasks(2));
+    world.prepare(2);
+    world.wake_up(ALL);
+    world.deliver(Event::OutOfMemory(1));
+    let victim = world.tasks()[0];
+    world.end(victim, 9);
+    world.wake_up(ALL);
+    assert_eq!(
+        world.has_received(|m| matches!(m, FromStepd::Exited { oom: true, .. })),
+        1
+    );
+    world.deliver(Event::OutOfMemory(2));
+    world.end_tasks(0);
+    let says = |m: &FromStepd| match m {
+        FromStepd::Message(line) => line.contains("Detected 2 oom_kill events in StepId="),
+        _ => false,
+    };
+    assert_eq!(world.has_received(says), 1, "{:?}", world.received);
+    assert!(world.reported.contains(&STEP));
+    // What the launcher may not have read is in a file.
+    world.deliver(Event::LauncherLost);
+    let end = world.end_of(STEP);
+    assert_eq!(end.state, JobState::OutOfMemory);
+    assert_eq!(end.exit.signal, 125);
+}

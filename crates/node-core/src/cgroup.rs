@@ -1,0 +1,173 @@
+//! Control groups, as far as no file is touched: where the kernel has their hierarchies, by the texts of /proc, what
+//! cgroup.conf(5) limits a job or step to, and what the kernel's files say.
+
+mod limits;
+mod place;
+
+pub use limits::{MemoryLimits, cpu_times, oom_kills};
+pub use place::{Controller, Hierarchies, Hierarchy, Lack, Version};
+
+use minicbor::{Decode, Encode};
+use muster_model::cpuset::CpuSet;
+use muster_model::gpu_parts::is_part;
+use muster_model::job::{GresShare, Usage};
+use muster_model::spec::GPU;
+use muster_proto::cgroup::CgroupSettings;
+use std::path::PathBuf;
+
+/// What a job is held to on this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// What the site says.
+    pub settings: CgroupSettings,
+    /// The job's share of the memory; 0 where memory is not given out.
+    pub memory_mib: u64,
+    /// Its CPUs by the kernel's numbers; none where they are not this machine's.
+    pub cpus: Option<CpuSet>,
+    /// Files of devices that are not its own.
+    pub denied: Vec<String>,
+}
+
+/// Files of a node's devices that a job with this share may not use. What nothing says it has, it does not have.
+pub fn denied_devices(settings: &CgroupSettings, share: &[GresShare]) -> Vec<String> {
+    // Parts of GPUs are used by way of the GPUs.
+    let has_parts = share.iter().any(|has| is_part(&has.name));
+    let mut denied = Vec::new();
+    for gres in settings
+        .gres
+        .iter()
+        .filter(|g| !(has_parts && g.name == GPU))
+    {
+        let own: Vec<&GresShare> = share
+            .iter()
+            .filter(|has| has.name == gres.name && has.kind == gres.kind)
+            .collect();
+        for (at, files) in (0u32..).zip(&gres.files) {
+            if !own.iter().any(|has| has.ids.contains(at)) {
+                denied.extend(files.split(',').map(str::to_owned));
+            }
+        }
+    }
+    denied
+}
+
+/// Groups of a job for its step daemons, which make those of steps below them.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StepGroups {
+    /// The job's group whose processes are followed.
+    #[n(0)]
+    pub tracking: Option<GroupPlace>,
+    /// The one whose memory is limited, if that is another.
+    #[n(1)]
+    pub memory: Option<GroupPlace>,
+    /// What the site says.
+    #[n(2)]
+    pub settings: CgroupSettings,
+    /// Memory of the machine, bytes.
+    #[n(3)]
+    pub machine_memory: u64,
+}
+
+/// A group by its path, which the launcher has made of numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct GroupPlace {
+    /// Whether its files are those of version 2.
+    #[n(0)]
+    pub is_v2: bool,
+    /// Its directory.
+    #[n(1)]
+    pub path: PathBuf,
+    /// Memory is limited there.
+    #[n(2)]
+    pub has_memory: bool,
+}
+
+/// CPUs as the kernel writes them: `0-3,8`.
+pub fn cpu_list(cpus: &CpuSet) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus.iter() {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let text = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    text.collect::<Vec<_>>().join(",")
+}
+
+/// What a group has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupUsage {
+    /// CPU time as users, microseconds; 0 where the kernel does not count it.
+    pub user_us: u64,
+    /// CPU time in the kernel.
+    pub system_us: u64,
+    /// The most memory that it had at a time, KiB, with what it has read of files; 0 where memory is not counted.
+    pub peak_kib: u64,
+}
+
+impl GroupUsage {
+    /// Raises what is known of all its processes that were collected: others, and the peak of all together, are in it too.
+    pub fn raise(self, usage: &mut Usage) {
+        usage.user_us = usage.user_us.max(self.user_us);
+        usage.system_us = usage.system_us.max(self.system_us);
+        usage.max_rss_kib = usage.max_rss_kib.max(self.peak_kib);
+        usage.total_rss_kib = usage.total_rss_kib.max(self.peak_kib);
+    }
+}
+
+/// The line that Slurm prints where the kernel has killed processes of a step for their memory.
+pub fn oom_line(job: impl std::fmt::Display, step: impl std::fmt::Display, kills: u64) -> String {
+    let s = if kills == 1 { "" } else { "s" };
+    format!(
+        "Detected {kills} oom_kill event{s} in StepId={job}.{step}. Some of the step tasks have been OOM Killed."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_proto::cgroup::DeviceFiles;
+
+    #[test]
+    fn a_job_may_use_its_own_devices_alone() {
+        let gpus = |kind: Option<&str>, files: &[&str]| DeviceFiles {
+            name: GPU.to_owned(),
+            kind: kind.map(str::to_owned),
+            files: files.iter().map(|f| (*f).to_owned()).collect(),
+        };
+        let settings = CgroupSettings {
+            gres: vec![
+                gpus(Some("a"), &["/a0", "/a1,/a1c"]),
+                gpus(Some("b"), &["/b0"]),
+            ],
+            ..CgroupSettings::default()
+        };
+        let has = |name: &str, kind: Option<&str>, ids: &[u32]| GresShare {
+            name: name.to_owned(),
+            kind: kind.map(str::to_owned),
+            ids: ids.iter().copied().collect(),
+            ..GresShare::default()
+        };
+        assert_eq!(
+            denied_devices(&settings, &[]),
+            ["/a0", "/a1", "/a1c", "/b0"]
+        );
+        let one = has(GPU, Some("a"), &[1]);
+        assert_eq!(denied_devices(&settings, &[one]), ["/a0", "/b0"]);
+        let other = has(GPU, None, &[0]);
+        assert_eq!(denied_devices(&settings, &[other]).len(), 4);
+        let part = has("shard", None, &[0]);
+        assert!(denied_devices(&settings, &[part]).is_empty());
+    }
+
+    #[test]
+    fn cpus_are_written_as_ranges() {
+        let list = |cpus: &[u32]| cpu_list(&cpus.iter().copied().collect());
+        assert_eq!(list(&[0, 1, 2, 3, 8, 10, 11]), "0-3,8,10-11");
+        assert_eq!(list(&[]), "");
+    }
+}

@@ -1,0 +1,462 @@
+//! Groups of the jobs of a node, as its launcher makes, uses and removes them.
+
+use super::Entrances;
+use super::group::Group;
+use super::machine;
+use super::together;
+use muster_node_core::cgroup::{
+    Confinement, Controller, GroupUsage, Hierarchies, Hierarchy, Lack, MemoryLimits, StepGroups,
+    Version, cpu_list,
+};
+use muster_node_core::messages::JobAttempt;
+use muster_proto::cgroup::{CgroupSettings, CgroupVersion};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// The group that all of this program's are below.
+const ROOT: &str = "muster";
+/// Groups of a job: of its script, and of its step daemons.
+const SCRIPT: &str = "step_batch";
+const DAEMONS: &str = "stepd";
+
+/// Controllers by which jobs are held to what they have.
+const LIMITING: [Controller; 3] = [Controller::Memory, Controller::Cpuset, Controller::Devices];
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    /// Which of the groups below [`ROOT`] is this node's: no other node on this machine has one of that name.
+    own: String,
+    machine_memory: u64,
+    is_root: bool,
+    /// What is used, for the settings that jobs had last.
+    site: Option<Site>,
+    jobs: BTreeMap<JobAttempt, Job>,
+    /// Jobs whose processes were killed and may not be gone.
+    killed: RefCell<BTreeSet<JobAttempt>>,
+    /// Groups that could not be removed yet, by the directory above.
+    left: Vec<(PathBuf, String)>,
+}
+
+/// What the site's settings come to here.
+#[derive(Debug)]
+struct Site {
+    settings: CgroupSettings,
+    found: Hierarchies,
+    /// This node's groups.
+    nodes: HashMap<Controller, Group>,
+}
+
+/// Groups of a job.
+#[derive(Debug, Default)]
+struct Job {
+    name: String,
+    tracking: Option<Group>,
+    /// That of version 1 which limits memory.
+    memory: Option<Group>,
+    /// Others of version 1.
+    others: Vec<Group>,
+    /// Memory is limited in `tracking`.
+    has_memory: bool,
+    /// Groups were made of what the job has; those that a launcher before has made are only followed.
+    settings: Option<CgroupSettings>,
+}
+
+impl Jobs {
+    /// Groups of the node with this spool directory. What an earlier launcher has left of jobs that are not known is killed and
+    /// removed; those of others go on.
+    pub(crate) fn open(spool: &Path, known: &[JobAttempt]) -> io::Result<Jobs> {
+        let of = std::fs::metadata(spool)?;
+        let name = spool.file_name().and_then(|n| n.to_str()).unwrap_or("node");
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || "_-.".contains(*c);
+        let name: String = name.chars().filter(is_plain).take(64).collect();
+        let mut jobs = Jobs {
+            own: format!("{name}.{:x}.{:x}", of.dev(), of.ino()),
+            machine_memory: machine::memory(),
+            is_root: nix::unistd::geteuid().is_root(),
+            site: None,
+            jobs: BTreeMap::new(),
+            killed: RefCell::default(),
+            left: Vec::new(),
+        };
+        let all = machine::hierarchies(CgroupVersion::Any, "");
+        for hierarchy in all.all() {
+            let path = hierarchy.base.join(ROOT).join(&jobs.own);
+            if let Ok(node) = Group::open(&path, hierarchy.version) {
+                jobs.take_over(&node, hierarchy, &all, known);
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn take_over(&mut self, node: &Group, at: &Hierarchy, all: &Hierarchies, known: &[JobAttempt]) {
+        let is_tracking = all.tracking() == Some(at);
+        for name in node.children_like("job_") {
+            let job = name.strip_prefix("job_").and_then(|n| n.parse().ok());
+            let run = known.iter().rev().find(|run| Some(run.job.0) == job);
+            let Ok(group) = node.below(&name) else {
+                continue;
+            };
+            match run {
+                Some(run) => {
+                    let entry = self.jobs.entry(*run).or_default();
+                    entry.name = name;
+                    let is_memory = all.of(Controller::Memory) == Some(at);
+                    match (is_tracking, is_memory) {
+                        (true, is_memory) => {
+                            entry.has_memory = is_memory;
+                            entry.tracking = Some(group);
+                        }
+                        (false, true) => entry.memory = Some(group),
+                        (false, false) => entry.others.push(group),
+                    }
+                }
+                None => {
+                    if is_tracking && group.is_populated() {
+                        eprintln!("{}: left over, and killed", group.path.display());
+                        group.kill();
+                    }
+                    self.left.push((node.path.clone(), name));
+                }
+            }
+        }
+    }
+
+    /// What these settings come to: this node's groups are made. What of it cannot be had is left out, and said once.
+    fn site(&mut self, settings: &CgroupSettings) -> &Site {
+        let is_it = |site: &Site| site.settings == *settings;
+        let site = self.site.take().filter(is_it);
+        let site = site.unwrap_or_else(|| Site::find(settings, &self.own));
+        self.site.insert(site)
+    }
+
+    /// Where a job's script joins.
+    pub(crate) fn of_script(
+        &mut self,
+        run: JobAttempt,
+        of: Option<&Confinement>,
+    ) -> io::Result<Entrances> {
+        match self.of_root(of) {
+            Some(of) => self.job(run, of)?.entrances(SCRIPT),
+            None => Ok(Entrances::default()),
+        }
+    }
+
+    /// Where a step daemon joins, and what it makes groups of its steps in.
+    pub(crate) fn of_daemon(
+        &mut self,
+        run: JobAttempt,
+        of: Option<&Confinement>,
+    ) -> io::Result<(Entrances, Option<StepGroups>)> {
+        let Some(of) = self.of_root(of) else {
+            return Ok((Entrances::default(), None));
+        };
+        let machine_memory = self.machine_memory;
+        let job = self.job(run, of)?;
+        let groups = StepGroups {
+            tracking: job.tracking.as_ref().map(|g| g.place(job.has_memory)),
+            memory: job.memory.as_ref().map(|g| g.place(true)),
+            settings: of.settings.clone(),
+            machine_memory,
+        };
+        Ok((job.entrances(DAEMONS)?, Some(groups)))
+    }
+
+    /// Others than root have no groups of their own.
+    fn of_root<'c>(&self, of: Option<&'c Confinement>) -> Option<&'c Confinement> {
+        of.filter(|_| self.is_root)
+    }
+
+    fn job(&mut self, run: JobAttempt, of: &Confinement) -> io::Result<&Job> {
+        let is_made = |job: &Job| job.settings.is_some();
+        if !self.jobs.get(&run).is_some_and(is_made) {
+            let name = format!("job_{}", run.job);
+            let taken = self
+                .jobs
+                .iter()
+                .any(|(other, job)| *other != run && job.name == name);
+            let name = match taken {
+                // Another attempt is not gone yet.
+                true => format!("{name}.{}", run.attempt.0),
+                false => name,
+            };
+            let memory = self.machine_memory;
+            let job = self.site(&of.settings).make_job(&name, of, memory)?;
+            self.jobs.insert(run, job);
+        }
+        Ok(&self.jobs[&run])
+    }
+
+    /// Whether processes of a job are left in its groups.
+    fn has_members(&self, run: JobAttempt) -> bool {
+        let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
+        tracking.is_some_and(Group::is_populated)
+    }
+
+    /// Processes in a job's groups.
+    pub(crate) fn members(&self, run: JobAttempt) -> Vec<i32> {
+        let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
+        let populated = tracking.filter(|group| group.is_populated());
+        populated.map(Group::members).unwrap_or_default()
+    }
+
+    /// Kills all processes of a job, its step daemons included; whether it has groups.
+    pub(crate) fn kill(&self, run: JobAttempt) -> bool {
+        let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
+        let Some(tracking) = tracking else {
+            return false;
+        };
+        tracking.kill();
+        self.killed.borrow_mut().insert(run);
+        true
+    }
+
+    /// Kills what has come of a job's script, but for its steps.
+    pub(crate) fn kill_script(&self, run: JobAttempt) {
+        self.kill_below(run, |name| name == SCRIPT);
+    }
+
+    /// Kills the tasks of a job's steps, or of one.
+    pub(crate) fn kill_steps(&self, run: JobAttempt, step: Option<&str>) {
+        self.kill_below(run, |name| match step {
+            Some(step) => name.strip_prefix("step_") == Some(step),
+            None => name != SCRIPT,
+        });
+    }
+
+    /// Stops a job's script and tasks, or has them go on. Its step daemons go on anyway.
+    pub(crate) fn freeze(&self, run: JobAttempt, is_frozen: bool) {
+        self.each_below(run, |_| true, |group| group.freeze(is_frozen));
+    }
+
+    fn kill_below(&self, run: JobAttempt, is_it: impl Fn(&str) -> bool) {
+        self.each_below(run, is_it, Group::kill);
+    }
+
+    fn each_below(&self, run: JobAttempt, is_it: impl Fn(&str) -> bool, act: impl Fn(&Group)) {
+        let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
+        let Some(tracking) = tracking else { return };
+        let names = tracking.children_like("step_");
+        for name in names.iter().filter(|name| is_it(name)) {
+            if let Ok(group) = tracking.below(name) {
+                act(&group);
+            }
+        }
+    }
+
+    /// Processes of a job's script that the kernel has killed for want of memory.
+    pub(crate) fn oom_kills_of_script(&self, run: JobAttempt) -> u64 {
+        let memory = self.jobs.get(&run).and_then(Job::memory_of_script);
+        memory.map_or(0, |group| group.oom_kills())
+    }
+
+    /// What a job's script has used, if that is asked for.
+    pub(crate) fn usage_of_script(&self, run: JobAttempt) -> Option<GroupUsage> {
+        let job = self.jobs.get(&run).filter(|job| job.accounts_for(SCRIPT))?;
+        let tracking = job.tracking.as_ref().and_then(|g| g.below(SCRIPT).ok());
+        let groups = [tracking, job.memory_of_script()];
+        Some(together(groups.iter().flatten()))
+    }
+
+    /// Nothing of a job is left: its groups go.
+    pub(crate) fn remove(&mut self, run: JobAttempt) {
+        if let Some(job) = self.jobs.remove(&run) {
+            let groups = job.tracking.into_iter().chain(job.memory).chain(job.others);
+            let above =
+                groups.filter_map(|g| Some((g.path.parent()?.to_owned(), job.name.clone())));
+            self.left.extend(above);
+        }
+        self.remove_left();
+    }
+
+    /// Removes groups that could not be removed before.
+    pub(crate) fn remove_left(&mut self) {
+        self.left.retain(|(above, name)| {
+            let version = Version::V1;
+            let removed = Group::open(above, version).and_then(|group| group.remove(name));
+            removed.is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy)
+        });
+    }
+
+    /// Whether all processes of some job that was killed are gone now.
+    pub(crate) fn take_emptied(&mut self) -> bool {
+        let mut killed = std::mem::take(self.killed.get_mut());
+        let before = killed.len();
+        killed.retain(|run| self.has_members(*run));
+        let is_any = killed.len() < before;
+        *self.killed.get_mut() = killed;
+        is_any
+    }
+
+    /// Processes are waited for to be gone.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.left.is_empty() || !self.killed.borrow().is_empty()
+    }
+}
+
+impl Job {
+    /// Where processes of a part of the job join.
+    fn entrances(&self, part: &str) -> io::Result<Entrances> {
+        let below = self.tracking.as_ref().map(|g| g.make(part)).transpose()?;
+        let counted = self.memory.as_ref().filter(|_| self.accounts_for(part));
+        let counted = counted.map(|g| g.make(part)).transpose()?;
+        let memory = counted.as_ref().or(self.memory.as_ref());
+        let groups = below.iter().chain(memory).chain(&self.others);
+        let entrances = groups.map(Group::entrance).collect::<io::Result<_>>()?;
+        Ok(Entrances(entrances))
+    }
+
+    /// Whether memory of a part is counted by itself, apart from that of steps.
+    fn accounts_for(&self, part: &str) -> bool {
+        part == SCRIPT && self.settings.as_ref().is_some_and(|s| s.accounts)
+    }
+
+    /// Where memory of the script is counted.
+    fn memory_of_script(&self) -> Option<Group> {
+        let tracking = self.tracking.as_ref().filter(|_| self.has_memory);
+        let counted = self.memory.as_ref().or(tracking)?;
+        match counted.below(SCRIPT) {
+            Ok(group) => Some(group),
+            Err(_) => Group::open(&counted.path, counted.version).ok(),
+        }
+    }
+}
+
+impl Site {
+    fn find(settings: &CgroupSettings, own: &str) -> Site {
+        let mut found = Site {
+            settings: settings.clone(),
+            found: machine::hierarchies(settings.version, &settings.mount_point),
+            nodes: HashMap::new(),
+        };
+        let used = LIMITING.into_iter().chain([Controller::Freezer]);
+        for controller in used.filter(|c| is_wanted(settings, *c)) {
+            if let Err(why) = found.use_controller(controller, own) {
+                eprintln!("control groups: {}", Lack { controller, why });
+            }
+        }
+        found
+    }
+
+    /// Makes this node's group in the hierarchy of a controller.
+    fn use_controller(&mut self, controller: Controller, own: &str) -> Result<(), String> {
+        let missing = || "no hierarchy that may be used has it".to_owned();
+        let at = self.found.of(controller).ok_or_else(missing)?;
+        let group = node_group(at, own, controller).map_err(|e| e.to_string())?;
+        self.nodes.insert(controller, group);
+        Ok(())
+    }
+
+    fn node(&self, controller: Controller) -> Option<&Group> {
+        self.nodes.get(&controller)
+    }
+
+    /// Makes the groups of a job, with its limits.
+    fn make_job(&self, name: &str, of: &Confinement, machine_memory: u64) -> io::Result<Job> {
+        let settings = &self.settings;
+        let mut job = Job {
+            name: name.to_owned(),
+            tracking: self
+                .node(Controller::Freezer)
+                .map(|n| n.make(name))
+                .transpose()?,
+            settings: Some(settings.clone()),
+            ..Job::default()
+        };
+        let is_unified = |c: Controller| self.found.of(c) == self.found.tracking();
+        if let Some(node) = self.node(Controller::Memory) {
+            let limits = MemoryLimits::of(settings, of.memory_mib, machine_memory);
+            match &job.tracking {
+                Some(tracking) if is_unified(Controller::Memory) => {
+                    tracking.limit_memory(&limits)?;
+                    tracking.pass_on(&["memory"])?;
+                    job.has_memory = true;
+                }
+                _ => {
+                    let group = node.make(name)?;
+                    group.limit_memory(&limits)?;
+                    if let Some(swappiness) = settings.swappiness.filter(|_| settings.swap) {
+                        group.write("memory.swappiness", &swappiness.to_string())?;
+                    }
+                    job.memory = Some(group);
+                }
+            }
+        }
+        if let Some(node) = self.node(Controller::Cpuset)
+            && let Some(cpus) = &of.cpus
+        {
+            let group = match &job.tracking {
+                Some(tracking) if is_unified(Controller::Cpuset) => tracking,
+                _ => {
+                    let group = node.make(name)?;
+                    group.write("cpuset.mems", node.read("cpuset.mems")?.trim())?;
+                    job.others.push(group);
+                    &job.others[job.others.len() - 1]
+                }
+            };
+            group.write("cpuset.cpus", &cpu_list(cpus))?;
+        }
+        if let Some(node) = self.node(Controller::Devices) {
+            let group = node.make(name)?;
+            for rule in of.denied.iter().filter_map(|file| device_rule(file)) {
+                group.write("devices.deny", &rule)?;
+            }
+            job.others.push(group);
+        }
+        Ok(job)
+    }
+}
+
+/// The rule of version 1 that is about a device. What is not there is no device.
+fn device_rule(file: &str) -> Option<String> {
+    let of = std::fs::metadata(file).ok()?;
+    let kind = of.file_type();
+    let letter = match (kind.is_char_device(), kind.is_block_device()) {
+        (true, _) => 'c',
+        (_, true) => 'b',
+        _ => return None,
+    };
+    let (major, minor) = (nix::libc::major(of.rdev()), nix::libc::minor(of.rdev()));
+    Some(format!("{letter} {major}:{minor} rwm"))
+}
+
+/// Whether a controller has something to do.
+fn is_wanted(settings: &CgroupSettings, controller: Controller) -> bool {
+    match controller {
+        Controller::Memory => settings.ram || settings.swap || settings.accounts,
+        Controller::Cpuset => settings.cores,
+        Controller::Devices => settings.devices,
+        Controller::Freezer => true,
+    }
+}
+
+/// Makes the group of this node, whose groups may have this controller.
+fn node_group(at: &Hierarchy, own: &str, used: Controller) -> io::Result<Group> {
+    let pass_on = |group: &Group| match (at.version, used) {
+        (Version::V2, Controller::Memory | Controller::Cpuset) => group.pass_on(&[used.name()]),
+        _ => Ok(()),
+    };
+    let mut group = Group::open(&at.base, at.version)?;
+    for name in [ROOT, own] {
+        pass_on(&group)?;
+        let below = group.make(name)?;
+        match (at.version, used) {
+            (Version::V1, Controller::Cpuset) => {
+                for file in ["cpuset.cpus", "cpuset.mems"] {
+                    below.write(file, group.read(file)?.trim())?;
+                }
+            }
+            (Version::V1, Controller::Memory) => {
+                // The only way since Linux 5.11; before that a group's limit did not hold for those below.
+                let _ = below.write("memory.use_hierarchy", "1");
+            }
+            _ => {}
+        }
+        group = below;
+    }
+    pass_on(&group)?;
+    Ok(group)
+}

@@ -1,0 +1,93 @@
+//! Groups of the steps that a daemon runs, below those of its job.
+
+use super::Entrances;
+use super::group::Group;
+use super::together;
+use muster_model::ids::StepNo;
+use muster_node_core::cgroup::{GroupUsage, MemoryLimits, StepGroups};
+use std::io;
+
+/// Groups of a job, as its daemons know them.
+#[derive(Debug)]
+pub(crate) struct JobGroups {
+    of: StepGroups,
+    tracking: Option<Group>,
+    memory: Option<Group>,
+}
+
+/// Those of a step that runs.
+#[derive(Debug)]
+pub(crate) struct StepGroup {
+    name: String,
+    tracking: Option<Group>,
+    memory: Option<Group>,
+    /// What it uses is asked for.
+    accounts: bool,
+    /// Where tasks join.
+    pub(crate) entrances: Entrances,
+}
+
+impl JobGroups {
+    /// Opens them.
+    pub(crate) fn open(of: StepGroups) -> io::Result<JobGroups> {
+        Ok(JobGroups {
+            tracking: of.tracking.as_ref().map(Group::at).transpose()?,
+            memory: of.memory.as_ref().map(Group::at).transpose()?,
+            of,
+        })
+    }
+
+    /// Makes those of a step that may have so many MiB; 0 is what its job has.
+    pub(crate) fn begin(&self, step: StepNo, memory_mib: u64) -> io::Result<StepGroup> {
+        let name = format!("step_{step}");
+        let make = |job: &Option<Group>| job.as_ref().map(|job| job.make(&name)).transpose();
+        let (tracking, memory) = (make(&self.tracking)?, make(&self.memory)?);
+        let limits = MemoryLimits::of(&self.of.settings, memory_mib, self.of.machine_memory);
+        let in_tracking = self.of.tracking.as_ref().is_some_and(|t| t.has_memory);
+        let limited = memory
+            .as_ref()
+            .or(tracking.as_ref().filter(|_| in_tracking));
+        if let Some(limited) = limited {
+            limited.limit_memory(&limits)?;
+        }
+        let entrances = [&tracking, &memory].into_iter().flatten();
+        let entrances = entrances.map(Group::entrance).collect::<io::Result<_>>()?;
+        Ok(StepGroup {
+            name,
+            tracking,
+            memory,
+            accounts: self.of.settings.accounts,
+            entrances: Entrances(entrances),
+        })
+    }
+
+    /// The step is over: what is left of it is killed, and its groups go once it is gone.
+    pub(crate) fn end(&self, step: &StepGroup) {
+        step.kill();
+        for job in [&self.tracking, &self.memory].into_iter().flatten() {
+            // What is not empty yet goes with the job's.
+            let _ = job.remove(&step.name);
+        }
+    }
+}
+
+impl StepGroup {
+    /// Kills all that is in it.
+    pub(crate) fn kill(&self) {
+        if let Some(group) = self.tracking.as_ref().filter(|g| g.is_populated()) {
+            group.kill();
+        }
+    }
+
+    /// What its processes have used so far, if that is asked for.
+    pub(crate) fn usage(&self) -> Option<GroupUsage> {
+        let groups = [&self.memory, &self.tracking].into_iter().flatten();
+        self.accounts.then(|| together(groups))
+    }
+
+    /// Processes that the kernel has killed for want of memory.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        let groups = [&self.memory, &self.tracking].into_iter().flatten();
+        groups.map(Group::oom_kills).max().unwrap_or(0)
+    }
+}
