@@ -233,7 +233,9 @@ impl Spec {
                 format!("{name} [<OPTION>] [<COMMAND>]\n{about}\n    Valid <OPTION> values are:\n")
             }
             HelpForm::Values(operands) => {
-                format!("{name} [<OPTION>] {operands}\n{about}\n    Valid <OPTION> values are:\n")
+                let head = format!("{name} [<OPTION>] {operands}");
+                let head = head.trim_end();
+                format!("{head}\n{about}\n    Valid <OPTION> values are:\n")
             }
             HelpForm::ValidOptions => {
                 format!("Usage:  {name} [OPTION]\n{about}\n  Valid OPTIONs are:\n")
@@ -293,7 +295,8 @@ impl Spec {
         match self.form {
             HelpForm::Options => {}
             HelpForm::Values(operands) => {
-                return format!("Usage: {} [options] {operands}\n", self.name);
+                let head = format!("Usage: {} [options] {operands}", self.name);
+                return format!("{}\n\tUse --help for help\n", head.trim_end());
             }
             HelpForm::Commands(_) | HelpForm::ValidOptions => return self.help(),
         }

@@ -23,7 +23,7 @@ pub(crate) static SPEC: Spec = Spec {
     name: "sacct",
     about: "Shows jobs of the accounting store: by default one's own of today.",
     operands: "",
-    form: HelpForm::Options,
+    form: HelpForm::Values(""),
     options: OPTIONS,
     variables: &[("SACCT_FORMAT", "format")],
     notes: "\

@@ -37,7 +37,7 @@ use muster_model::account_limits::Amounts;
 
 /// Its commands, for `--help`.
 const COMMANDS: &str = "\
-     add <ENTITY> <SPECS>     make one: add account, add cluster, add coordinator, add qos, add user
+     add <ENTITY> <SPECS>     make one
      delete <ENTITY> <SPECS>  take away those that where keys name
      modify <ENTITY> <SPECS>  change them: 'set' is followed by what is new, 'where' by which
      show <ENTITY> <SPECS>    show them; 'list' is the same
@@ -46,6 +46,11 @@ const COMMANDS: &str = "\
      exit, quit, !!           end; again
      help                     show this text
      version                  display tool version number
+
+    <SPECS> are KEY=VALUE words, for instance:
+       add account NAME       Description= Organization= Parent= Fairshare=
+       add cluster NAME       Fairshare=
+       add user NAME          Account= AdminLevel= DefaultAccount=
 ";
 
 /// What sacctmgr knows.

@@ -65,7 +65,7 @@ fn pidinfo_and_setdebug() {
     let pid = c.read("pid.out").trim().to_owned();
     let told = c.ok(&format!("scontrol pidinfo {pid}"));
     assert!(
-        told.starts_with(&format!("Slurm job id {job} ends at ")),
+        told.starts_with(&format!("Slurm JobId={job} ends at ")),
         "{told}"
     );
     assert_eq!(c.run("scontrol pidinfo 1").code, 1);
