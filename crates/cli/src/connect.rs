@@ -96,19 +96,31 @@ impl Client {
     /// [`ConnectError::Config`] or [`ConnectError::Unreachable`].
     pub fn connect_to(conf: &Path) -> Result<Client, ConnectError> {
         let endpoint = endpoint::read(conf).map_err(ConnectError::Config)?;
-        if let Some(token) = own_token() {
-            let stream = remote::connect(&endpoint, Some(&token))?;
-            return Ok(Client::of(stream, endpoint));
-        }
-        let stream = match UnixStream::connect(&endpoint.socket) {
-            Ok(stream) => stream,
-            Err(e) if is_remote(&endpoint, &e) => remote::connect(&endpoint, None)?,
-            Err(source) => {
-                let socket = endpoint.socket.display().to_string();
-                return Err(ConnectError::Unreachable { socket, source });
-            }
+        let stream = match own_token() {
+            Some(token) => remote::connect(&endpoint, Some(&token))?,
+            None => local_or_remote(&endpoint)?,
         };
         Ok(Client::of(stream, endpoint))
+    }
+
+    /// Connects to the controller of a configuration file as the user of a token, or as this process's user if there is none.
+    /// `SLURM_JWT` does not count.
+    ///
+    /// # Errors
+    /// [`ConnectError::Config`], [`ConnectError::Unreachable`] or [`ConnectError::Untrusted`].
+    pub fn connect_as(conf: &Path, token: Option<&str>) -> Result<Client, ConnectError> {
+        let endpoint = endpoint::read(conf).map_err(ConnectError::Config)?;
+        let stream = match token {
+            Some(token) => remote::connect(&endpoint, Some(token))?,
+            None => local_or_remote(&endpoint)?,
+        };
+        Ok(Client::of(stream, endpoint))
+    }
+
+    /// Whether nothing is there to be read: neither an answer that nobody waits for, nor the end.
+    pub fn is_quiet(&self) -> bool {
+        let mut polled = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
+        self.bytes.len() == self.taken && poll(&mut polled, PollTimeout::ZERO) == Ok(0)
     }
 
     fn of(stream: UnixStream, endpoint: Endpoint) -> Client {
@@ -269,6 +281,18 @@ impl Client {
     /// The stream, to poll it beside others.
     pub fn stream(&self) -> &UnixStream {
         &self.stream
+    }
+}
+
+/// A connection as this process's user.
+fn local_or_remote(endpoint: &Endpoint) -> Result<UnixStream, ConnectError> {
+    match UnixStream::connect(&endpoint.socket) {
+        Ok(stream) => Ok(stream),
+        Err(e) if is_remote(endpoint, &e) => remote::connect(endpoint, None),
+        Err(source) => {
+            let socket = endpoint.socket.display().to_string();
+            Err(ConnectError::Unreachable { socket, source })
+        }
     }
 }
 

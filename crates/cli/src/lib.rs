@@ -8,6 +8,7 @@ pub mod options;
 mod own_step;
 mod people;
 pub mod process;
+pub mod rest;
 mod sacct;
 mod sacctmgr;
 mod salloc;

@@ -73,6 +73,8 @@ pub(crate) struct Daemon {
     pub(crate) name: &'static str,
     /// What it is, in one line.
     pub(crate) about: &'static str,
+    /// What follows its options; empty if nothing does.
+    pub(crate) operands: &'static str,
     /// Its options.
     pub(crate) flags: &'static [Flag],
 }
@@ -80,7 +82,14 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// What `-h` prints.
     pub(crate) fn help(&self) -> String {
-        let mut text = format!("Usage: {} [OPTIONS]\n{}\n\n", self.name, self.about);
+        let operands = match self.operands {
+            "" => String::new(),
+            operands => format!(" {operands}"),
+        };
+        let mut text = format!(
+            "Usage: {} [OPTIONS]{operands}\n{}\n\n",
+            self.name, self.about
+        );
         for flag in self.flags {
             let left = match flag.is_short {
                 true => format!("-{} {}", flag.letter, flag.value),
@@ -101,21 +110,40 @@ impl Daemon {
     /// letter or follows.
     ///
     /// # Errors
-    /// An unknown or refused option, a missing value.
+    /// An unknown or refused option, a missing value, a word that is no option.
     pub(crate) fn parse(&self, args: &[String]) -> Result<Vec<(char, String)>> {
-        let mut found = Vec::new();
+        let (found, operands) = self.parse_with_operands(args)?;
+        match operands.first() {
+            Some(word) => bail!(
+                "option '{word}' is not known here; '{} -h' lists what is",
+                self.name
+            ),
+            None => Ok(found),
+        }
+    }
+
+    /// The same for a daemon that has operands, which are given beside.
+    ///
+    /// # Errors
+    /// An unknown or refused option, a missing value.
+    pub(crate) fn parse_with_operands(
+        &self,
+        args: &[String],
+    ) -> Result<(Vec<(char, String)>, Vec<String>)> {
+        let (mut found, mut operands) = (Vec::new(), Vec::new());
         let mut words = args.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--help" => found.push(('h', String::new())),
                 "--version" => found.push(('V', String::new())),
-                _ => match word.strip_prefix("--") {
+                word if !word.starts_with('-') => operands.push(word.to_owned()),
+                word => match word.strip_prefix("--") {
                     Some(long) => found.push(self.long(long, &mut words)?),
                     None => self.letters(word, &mut words, &mut found)?,
                 },
             }
         }
-        Ok(found)
+        Ok((found, operands))
     }
 
     /// An option by its long name, whose value follows, or joins it after `=`.
@@ -192,6 +220,7 @@ mod tests {
     const DAEMON: Daemon = Daemon {
         name: "slurmd",
         about: "An agent.",
+        operands: "",
         flags: &[
             flag('D', "", "stay"),
             flag('f', "FILE", "read this"),

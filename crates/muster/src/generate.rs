@@ -51,6 +51,7 @@ fn daemons_and_commands() -> Vec<Command> {
         &crate::slurmd::DAEMON,
         &crate::sackd::DAEMON,
         &crate::slurmdbd::DAEMON,
+        &crate::slurmrestd::DAEMON,
     ];
     let mut all: Vec<Command> = daemons.into_iter().map(of_daemon).collect();
     all.extend(catalogue::commands());
@@ -61,7 +62,7 @@ fn of_daemon(daemon: &'static crate::flags::Daemon) -> Command {
     Command {
         name: daemon.name,
         about: daemon.about,
-        operands: "",
+        operands: daemon.operands,
         options: daemon
             .flags
             .iter()

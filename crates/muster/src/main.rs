@@ -32,6 +32,7 @@ mod slurm_user;
 mod slurmctld;
 mod slurmd;
 mod slurmdbd;
+mod slurmrestd;
 #[cfg(not(test))]
 mod start;
 

@@ -26,6 +26,8 @@ pub(crate) enum Role {
     TokenDaemon,
     /// What copies accounting to a database.
     AccountingCopy,
+    /// What answers HTTP.
+    RestServer,
     /// What serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
@@ -33,11 +35,12 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 11] = [
+const DAEMONS: [(&str, Role, &str); 12] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Supervisor, "noded"),
     ("sackd", Role::TokenDaemon, "sackd"),
     ("slurmdbd", Role::AccountingCopy, "dbd"),
+    ("slurmrestd", Role::RestServer, "restd"),
     (muster_node::AGENT_NAME, Role::Agent, "agent"),
     (muster_node::LAUNCHER_NAME, Role::Shim, "shim"),
     (muster_node::STEPD_NAME, Role::StepDaemon, "stepd"),
@@ -106,6 +109,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::Sack => muster_node::sack_main(),
         Role::TokenDaemon => crate::sackd::main(args),
         Role::AccountingCopy => crate::slurmdbd::main(args),
+        Role::RestServer => crate::slurmrestd::main(args),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }

@@ -33,6 +33,7 @@ pub(crate) static DAEMON: Daemon = Daemon {
     name: "sackd",
     about: "Makes tokens of AuthType=auth/slurm for the users of a host that is no node, such as a login host, and keeps the \
             configuration there.",
+    operands: "",
     flags: &[
         long_flag(
             "conf-server",

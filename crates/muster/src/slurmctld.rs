@@ -18,6 +18,7 @@ use std::process::ExitCode;
 pub(crate) static DAEMON: Daemon = Daemon {
     name: "slurmctld",
     about: "The controller: keeps the queue, schedules, answers commands, gives nodes their orders.",
+    operands: "",
     flags: &[
         flag('B', "", "do not recover the state of burst buffers").stored("there are none"),
         flag(

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 pub(crate) static DAEMON: Daemon = Daemon {
     name: "slurmd",
     about: "A node's agent: starts and ends jobs there as the controller orders.",
+    operands: "",
     flags: &[
         flag('b', "", "report that the node was rebooted")
             .stored("nodes are not rebooted from here"),

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 pub(crate) static DAEMON: Daemon = Daemon {
     name: "slurmdbd",
     about: "Copies accounting to MariaDB or PostgreSQL, as slurmdbd.conf beside slurm.conf says. Runs beside slurmctld.",
+    operands: "",
     flags: &[
         flag('D', "", "stay in the foreground and log to the terminal"),
         flag('h', "", "print this help"),

@@ -177,6 +177,38 @@ fn secret(signature: &[u8], signed: &[u8]) -> [u8; SECRET] {
     derived.finalize().into_bytes().into()
 }
 
+/// What a token says, whoever has made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// The user's name.
+    pub user: String,
+}
+
+/// Reads what a token says. The controller alone can tell whether that is true, and does when a channel begins; one that has
+/// expired is refused here, too, since a channel that began before would go on.
+///
+/// # Errors
+/// It is no token, or too old.
+pub fn claims(token: &str) -> Result<Claims, JwtError> {
+    claims_at(token, now_s())
+}
+
+fn claims_at(token: &str, now_s: u64) -> Result<Claims, JwtError> {
+    let parts = token.trim().rsplit_once('.');
+    let (signed, _) = parts.ok_or(JwtError::Malformed("it has not three parts"))?;
+    let (_, claims) = jwt::read_signed(signed.as_bytes())?;
+    jwt::times(&claims, now_s, SKEW_S)?;
+    let user = jwt::text(&claims, "sun").or_else(|_| jwt::text(&claims, "username"));
+    let user = user.map_err(|_| JwtError::Claim("sun"))?;
+    let is_name = !user.is_empty() && user.len() <= NAME_BYTES_MAX && !user.contains('\0');
+    match is_name {
+        true => Ok(Claims {
+            user: user.to_owned(),
+        }),
+        false => Err(JwtError::Claim("sun")),
+    }
+}
+
 /// What a command sends of its token, and the secret of the channel.
 ///
 /// # Errors
@@ -237,6 +269,16 @@ mod tests {
         assert_eq!(expired, Err(JwtError::Expired(0).into()));
         let future = tokens(1).open_at(&sent, NOW_S - 61);
         assert_eq!(future, Err(JwtError::Future(61).into()));
+    }
+
+    #[test]
+    fn what_a_token_says_is_read_without_the_key_while_it_lasts() {
+        let token = tokens(1).make_at("ada", None, false, NOW_S).unwrap();
+        let user = "ada".to_owned();
+        assert_eq!(claims_at(&token, NOW_S + 1799), Ok(Claims { user }));
+        let expired = Err(JwtError::Expired(0));
+        assert_eq!(claims_at(&token, NOW_S + 1800), expired);
+        assert!(claims_at("a.b", NOW_S).is_err());
     }
 
     #[test]

@@ -16,8 +16,10 @@ pub(crate) struct Dialect {
     yaml: bool,
 }
 
+/// What commands write if nobody says.
 const NEWEST: u32 = 43;
-const VERSIONS: [u32; 5] = [38, 40, 41, 42, 43];
+/// All of them.
+pub(crate) const VERSIONS: [u32; 7] = [38, 40, 41, 42, 43, 44, 45];
 
 impl Dialect {
     /// The newest.
@@ -26,6 +28,18 @@ impl Dialect {
             version: NEWEST,
             yaml,
         }
+    }
+
+    /// The layout of a version, if there is one.
+    pub(crate) fn of_version(version: u32, yaml: bool) -> Option<Dialect> {
+        let known = VERSIONS.contains(&version);
+        known.then_some(Dialect { version, yaml })
+    }
+
+    /// Minor number of the data parser.
+    #[cfg(test)]
+    pub(crate) fn version(self) -> u32 {
+        self.version
     }
 
     /// Reads the value of `--json` or `--yaml`; empty is the newest.
@@ -55,6 +69,11 @@ impl Dialect {
         text
     }
 
+    /// Whether it is written as YAML.
+    pub(crate) fn is_yaml(self) -> bool {
+        self.yaml
+    }
+
     /// Slurm 22.05's layout.
     pub(crate) fn is_old(self) -> bool {
         self.version < 40
@@ -76,6 +95,65 @@ pub(crate) struct Writer<'o> {
 const DRAIN_BYTES: usize = 1 << 16;
 const BLANKS: &str = "                                                                ";
 
+/// Who asks, as a document names them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asker {
+    /// Where the request came from; empty for a command.
+    pub(crate) source: String,
+    /// The user's name.
+    pub(crate) user: String,
+    /// The user's group.
+    pub(crate) group: String,
+}
+
+/// Something that went wrong, as a document tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Slurm's number of the error.
+    pub(crate) number: i32,
+    /// Slurm's text for that number.
+    pub(crate) text: String,
+    /// What went wrong with what.
+    pub(crate) description: String,
+    /// Which part of the request, or which call, it came from.
+    pub(crate) source: String,
+}
+
+/// Something that a user should know though the request was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remark {
+    /// What.
+    pub(crate) description: String,
+    /// Which part of the request it is about.
+    pub(crate) source: String,
+}
+
+/// What a document has beside its main part.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Envelope<'a> {
+    /// The command that prints it; empty for an answer of slurmrestd.
+    pub(crate) command: &'a str,
+    /// Who asks; the user of this process if absent.
+    pub(crate) asker: Option<&'a Asker>,
+    /// It comes from accounting.
+    pub(crate) is_of_accounting: bool,
+    /// What went wrong.
+    pub(crate) errors: &'a [Problem],
+    /// What a user should know.
+    pub(crate) warnings: &'a [Remark],
+}
+
+impl<'a> Envelope<'a> {
+    /// Of a command.
+    pub(crate) fn of_command(command: &'a str) -> Envelope<'a> {
+        Envelope {
+            command,
+            is_of_accounting: command == "sacct",
+            ..Envelope::default()
+        }
+    }
+}
+
 /// Prints a document part by part: ten thousand jobs are as many pages of memory as ten.
 pub(crate) fn print_document(
     dialect: Dialect,
@@ -84,7 +162,8 @@ pub(crate) fn print_document(
     body: impl FnOnce(&mut Writer<'_>),
 ) {
     let mut out = String::with_capacity(DRAIN_BYTES + (1 << 14));
-    write_document(&mut out, Some(super::print), dialect, command, ctx, body);
+    let envelope = Envelope::of_command(command);
+    write_document(&mut out, Some(super::print), dialect, &envelope, ctx, body);
     super::print(&out);
 }
 
@@ -96,14 +175,25 @@ pub(crate) fn document(
     ctx: &Ctx,
     body: impl FnOnce(&mut Writer<'_>),
 ) {
-    write_document(out, None, dialect, command, ctx, body);
+    enveloped(out, dialect, &Envelope::of_command(command), ctx, body);
+}
+
+/// The same with other parts beside the main one than those of a command.
+pub(crate) fn enveloped(
+    out: &mut String,
+    dialect: Dialect,
+    envelope: &Envelope<'_>,
+    ctx: &Ctx,
+    body: impl FnOnce(&mut Writer<'_>),
+) {
+    write_document(out, None, dialect, envelope, ctx, body);
 }
 
 fn write_document(
     out: &mut String,
     drain: Option<fn(&str)>,
     dialect: Dialect,
-    command: &str,
+    envelope: &Envelope<'_>,
     ctx: &Ctx,
     body: impl FnOnce(&mut Writer<'_>),
 ) {
@@ -119,14 +209,21 @@ fn write_document(
     };
     w.open('{');
     if dialect.is_old() {
-        old_meta(&mut w, command);
-        w.list("errors", |_| {});
+        old_meta(&mut w, envelope);
+        errors(&mut w, envelope.errors);
         body(&mut w);
     } else {
         body(&mut w);
-        new_meta(&mut w, command, ctx);
-        w.list("errors", |_| {});
-        w.list("warnings", |_| {});
+        new_meta(&mut w, envelope, ctx);
+        errors(&mut w, envelope.errors);
+        w.list("warnings", |w| {
+            for remark in envelope.warnings {
+                w.item(|w| {
+                    w.text("description", &remark.description);
+                    w.text("source", &remark.source);
+                });
+            }
+        });
     }
     w.close('}');
     out.push('\n');
@@ -137,8 +234,25 @@ fn release() -> [&'static str; 3] {
     [(); 3].map(|()| parts.next().unwrap_or("0"))
 }
 
-fn old_meta(w: &mut Writer<'_>, command: &str) {
-    let (kind, name) = if command == "sacct" {
+fn errors(w: &mut Writer<'_>, problems: &[Problem]) {
+    w.list("errors", |w| {
+        for problem in problems {
+            w.item(|w| {
+                w.text("description", &problem.description);
+                w.raw("error_number", problem.number);
+                if w.is_old() {
+                    // Answers of 22.05 have it by this name, too.
+                    w.raw("error_code", problem.number);
+                }
+                w.text("error", &problem.text);
+                w.text("source", &problem.source);
+            });
+        }
+    });
+}
+
+fn old_meta(w: &mut Writer<'_>, envelope: &Envelope<'_>) {
+    let (kind, name) = if envelope.is_of_accounting {
         ("openapi/dbv0.0.38", "Slurm OpenAPI DB v0.0.38")
     } else {
         ("openapi/v0.0.38", "Slurm OpenAPI v0.0.38")
@@ -160,25 +274,45 @@ fn old_meta(w: &mut Writer<'_>, command: &str) {
     });
 }
 
-fn new_meta(w: &mut Writer<'_>, command: &str, ctx: &Ctx) {
+fn new_meta(w: &mut Writer<'_>, envelope: &Envelope<'_>, ctx: &Ctx) {
     let version = w.dialect.version;
+    let plugin = match (envelope.command.is_empty(), envelope.is_of_accounting) {
+        (false, _) => ("", "", ""),
+        (true, false) => ("openapi/slurmctld", "Slurm OpenAPI slurmctld", ""),
+        (true, true) => (
+            "openapi/slurmdbd",
+            "Slurm OpenAPI slurmdbd",
+            "accounting_storage/slurmdbd",
+        ),
+    };
     w.map("meta", |w| {
         w.map("plugin", |w| {
-            w.text("type", "");
-            w.text("name", "");
+            w.text("type", plugin.0);
+            w.text("name", plugin.1);
             w.text("data_parser", &format!("data_parser/v0.0.{version}"));
-            w.text("accounting_storage", "");
+            w.text("accounting_storage", plugin.2);
         });
-        w.map("client", |w| {
-            let (uid, gid) = (
-                nix::unistd::getuid().as_raw(),
-                nix::unistd::getgid().as_raw(),
-            );
-            w.text("source", "");
-            w.text("user", &ctx.user_name(uid));
-            w.text("group", &super::context::group_name(gid));
+        w.map("client", |w| match envelope.asker {
+            Some(asker) => {
+                w.text("source", &asker.source);
+                w.text("user", &asker.user);
+                w.text("group", &asker.group);
+            }
+            None => {
+                let (uid, gid) = (
+                    nix::unistd::getuid().as_raw(),
+                    nix::unistd::getgid().as_raw(),
+                );
+                w.text("source", "");
+                w.text("user", &ctx.user_name(uid));
+                w.text("group", &super::context::group_name(gid));
+            }
         });
-        w.list("command", |w| w.item_text(command));
+        w.list("command", |w| {
+            if !envelope.command.is_empty() {
+                w.item_text(envelope.command);
+            }
+        });
         w.map("slurm", |w| {
             w.map("version", |w| {
                 let [major, minor, micro] = release();
@@ -196,6 +330,11 @@ impl Writer<'_> {
     /// The layout.
     pub(crate) fn is_old(&self) -> bool {
         self.dialect.is_old()
+    }
+
+    /// Minor number of the data parser.
+    pub(crate) fn version(&self) -> u32 {
+        self.dialect.version
     }
 
     fn open(&mut self, bracket: char) {

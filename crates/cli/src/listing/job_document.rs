@@ -20,7 +20,8 @@ pub(crate) fn print(dialect: Dialect, rows: &[JobRow<'_>], ctx: &Ctx) {
     print_document(dialect, "squeue", ctx, |w| jobs(w, rows, ctx));
 }
 
-fn jobs(w: &mut Writer<'_>, rows: &[JobRow<'_>], ctx: &Ctx) {
+/// Writes the main part of a document with the jobs.
+pub(crate) fn jobs(w: &mut Writer<'_>, rows: &[JobRow<'_>], ctx: &Ctx) {
     w.list("jobs", |w| {
         for row in rows {
             w.item(|w| job(w, row, ctx));
@@ -233,23 +234,28 @@ fn het(w: &mut Writer<'_>, part: Option<HetPart>) {
     }
 }
 
+/// The base state and what is beside it.
+pub(crate) fn states(row: &JobRow<'_>) -> Vec<&'static str> {
+    let mut states = vec![row.job.state.name()];
+    if row.job.completing {
+        states.push("COMPLETING");
+    }
+    if row.is_configuring() {
+        states.push("CONFIGURING");
+    }
+    if row.is_special() {
+        states.push("SPECIAL_EXIT");
+    }
+    states
+}
+
 fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     allocation(w, row, ctx);
     if w.is_old() {
         w.text("job_state", row.state_name());
     } else {
         w.list("job_size_str", |_| {});
-        let mut states = vec![row.job.state.name()];
-        if row.job.completing {
-            states.push("COMPLETING");
-        }
-        if row.is_configuring() {
-            states.push("CONFIGURING");
-        }
-        if row.is_special() {
-            states.push("SPECIAL_EXIT");
-        }
-        w.texts("job_state", states);
+        w.texts("job_state", states(row));
     }
     w.time("last_sched_evaluation", row.last_sched_eval());
     let spec = &row.job.spec;

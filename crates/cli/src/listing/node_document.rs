@@ -12,22 +12,25 @@ use muster_model::time::TimeLimit;
 
 /// Appends a document with the nodes.
 pub(crate) fn write_nodes(out: &mut String, dialect: Dialect, views: &[NodeView<'_>], ctx: &Ctx) {
-    document(out, dialect, "scontrol", ctx, |w| {
-        w.list("nodes", |w| {
-            for view in views {
-                w.item(|w| {
-                    if w.is_old() {
-                        old_node(w, view, ctx)
-                    } else {
-                        new_node(w, view, ctx)
-                    }
-                });
-            }
-        });
-        if !w.is_old() {
-            w.time("last_update", Some(ctx.now));
+    document(out, dialect, "scontrol", ctx, |w| nodes(w, views, ctx));
+}
+
+/// Writes the main part of a document with the nodes.
+pub(crate) fn nodes(w: &mut Writer<'_>, views: &[NodeView<'_>], ctx: &Ctx) {
+    w.list("nodes", |w| {
+        for view in views {
+            w.item(|w| {
+                if w.is_old() {
+                    old_node(w, view, ctx)
+                } else {
+                    new_node(w, view, ctx)
+                }
+            });
         }
     });
+    if !w.is_old() {
+        w.time("last_update", Some(ctx.now));
+    }
 }
 
 /// Appends a document with the rows of sinfo.
@@ -49,15 +52,20 @@ pub(crate) fn write_partitions(
     ctx: &Ctx,
 ) {
     document(out, dialect, "scontrol", ctx, |w| {
-        w.list("partitions", |w| {
-            for p in partitions {
-                w.item(|w| partition(w, p, ctx));
-            }
-        });
-        if !w.is_old() {
-            w.time("last_update", Some(ctx.now));
+        list_partitions(w, partitions, ctx);
+    });
+}
+
+/// Writes the main part of a document with the partitions.
+pub(crate) fn list_partitions(w: &mut Writer<'_>, partitions: &[&PartitionConfig], ctx: &Ctx) {
+    w.list("partitions", |w| {
+        for p in partitions {
+            w.item(|w| partition(w, p, ctx));
         }
     });
+    if !w.is_old() {
+        w.time("last_update", Some(ctx.now));
+    }
 }
 
 fn partitions_of<'a>(view: &NodeView<'a>, ctx: &'a Ctx) -> impl Iterator<Item = &'a str> {

@@ -1,6 +1,7 @@
 //! `scontrol show reservation` and `sinfo -T`.
 
 use super::context::Ctx;
+use super::document::Writer;
 use super::text::put;
 use super::{Failure, failed_call, print, query};
 use crate::connect::Client;
@@ -185,15 +186,87 @@ fn ranges(ids: impl Iterator<Item = u32>) -> Vec<String> {
 }
 
 fn flags(r: &Reservation) -> String {
-    let names: Vec<String> = Flags::ALL
-        .iter()
-        .filter(|(flag, _)| r.flags.has(*flag))
+    let names: Vec<String> = flag_names(r)
         .map(|(flag, name)| match r.purge_s {
-            Some(s) if *flag == Flags::PURGE_COMP => format!("{name}={}", span(u64::from(s))),
-            _ => (*name).to_owned(),
+            Some(s) if flag == Flags::PURGE_COMP => format!("{name}={}", span(u64::from(s))),
+            _ => name.to_owned(),
         })
         .collect();
     names.join(",")
+}
+
+fn flag_names(r: &Reservation) -> impl Iterator<Item = (Flags, &'static str)> {
+    let all = Flags::ALL.iter();
+    all.filter(|(flag, _)| r.flags.has(*flag)).copied()
+}
+
+/// Writes the main part of a document with the reservations.
+pub(crate) fn write_document(w: &mut Writer<'_>, answer: &ReservationsAnswer) {
+    w.list("reservations", |w| {
+        let counts = answer.cpus.iter().zip(&answer.cores);
+        for (reservation, (cpus, cores)) in answer.reservations.iter().zip(counts) {
+            w.item(|w| write_record(w, reservation, *cpus, *cores));
+        }
+    });
+    if !w.is_old() {
+        w.time("last_update", Some(answer.now));
+    }
+}
+
+fn write_record(w: &mut Writer<'_>, r: &Reservation, cpus: u64, cores: u64) {
+    let list = |names: &[String], denied: bool| {
+        let sign = if denied { "-" } else { "" };
+        let all: Vec<String> = names.iter().map(|n| format!("{sign}{n}")).collect();
+        all.join(",")
+    };
+    let old = w.is_old();
+    if old {
+        w.texts("flags", flag_names(r).map(|(_, name)| name));
+    }
+    w.text("accounts", &list(&r.accounts, r.accounts_denied));
+    w.text("burst_buffer", "");
+    w.raw("core_count", cores);
+    if old {
+        w.raw("core_spec_cnt", 0);
+    } else {
+        w.list("core_specializations", |w| {
+            for entry in r.nodes.iter().filter(|_| r.by_core) {
+                w.item(|w| {
+                    w.text("node", &entry.name);
+                    let ids = entry
+                        .cpus
+                        .as_ref()
+                        .map(|cpus| ranges(cpus.iter()).join(","));
+                    w.text_or_empty("core", ids.as_deref());
+                });
+            }
+        });
+    }
+    w.time("end_time", Some(r.end));
+    w.text_or_empty("features", r.features.as_deref());
+    if !old {
+        w.texts("flags", flag_names(r).map(|(_, name)| name));
+    }
+    w.text("groups", &list(&r.groups, false));
+    w.text_or_empty("licenses", r.licenses.as_deref());
+    w.raw("max_start_delay", r.max_start_delay_s.unwrap_or(0));
+    w.text("name", &r.name);
+    w.raw("node_count", r.nodes.len());
+    w.text("node_list", &r.hostlist);
+    w.text_or_empty("partition", r.partition.as_deref());
+    if !old {
+        w.map("purge_completed", |w| {
+            w.limit("time", r.purge_s.map(u64::from), false);
+        });
+    }
+    w.time("start_time", Some(r.start));
+    if old {
+        w.raw("watts", u32::MAX - 1);
+    } else {
+        w.limit("watts", None, false);
+    }
+    w.text("tres", &format!("cpu={cpus}"));
+    w.text("users", &list(&r.users, r.users_denied));
 }
 
 #[cfg(test)]

@@ -11,12 +11,15 @@ use muster_proto::acct::{AcctJob, AcctStep};
 
 /// Appends a document with the jobs and their steps.
 pub(crate) fn write(out: &mut String, dialect: Dialect, rows: &[AcctRow<'_>], ctx: &Ctx) {
-    document(out, dialect, "sacct", ctx, |w| {
-        w.list("jobs", |w| {
-            for row in rows {
-                w.item(|w| job(w, row, ctx));
-            }
-        });
+    document(out, dialect, "sacct", ctx, |w| jobs(w, rows, ctx));
+}
+
+/// Writes the main part of the document.
+pub(crate) fn jobs(w: &mut Writer<'_>, rows: &[AcctRow<'_>], ctx: &Ctx) {
+    w.list("jobs", |w| {
+        for row in rows {
+            w.item(|w| job(w, row, ctx));
+        }
     });
 }
 

@@ -10,6 +10,7 @@ use crate::connect::Client;
 use crate::listing::context::Ctx;
 use crate::listing::document::Dialect;
 use crate::listing::job::JobRow;
+use crate::listing::job_names::{parse_job, rows_of};
 use crate::listing::node::NodeView;
 use crate::listing::query::{self, Jobs};
 use crate::listing::step_fields::StepRow;
@@ -20,7 +21,6 @@ use crate::options::Status;
 use job::Style;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
-use muster_model::job::ArrayRole;
 use muster_model::private_data::PrivateData;
 use muster_proto::client::JobFilter;
 use std::collections::HashSet;
@@ -195,20 +195,6 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
     }
 }
 
-/// A job as `show job` takes it: `12`, `12_3`.
-fn parse_job(text: &str) -> Option<(JobId, Option<u32>)> {
-    if let Some((leader, component)) = text.split_once('+') {
-        // Components are numbered on from their leader.
-        let (leader, component): (u64, u32) = (leader.parse().ok()?, component.parse().ok()?);
-        return Some((JobId(leader.checked_add(component.into())?), None));
-    }
-    let (id, task) = match text.split_once('_') {
-        Some((id, task)) => (id, Some(task.parse().ok()?)),
-        None => (text, None),
-    };
-    Some((JobId(id.parse().ok()?), task))
-}
-
 fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let mut wanted = Vec::new();
     for word in which.unwrap_or("").split(',').filter(|w| !w.is_empty()) {
@@ -265,30 +251,6 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
 
 fn is_hidden(row: &JobRow<'_>, ctx: &Ctx) -> bool {
     ctx.partition(&row.job.partition).is_some_and(|p| p.hidden)
-}
-
-/// Records of a job or an array, or of one task.
-fn rows_of(jobs: &Jobs, id: JobId, task: Option<u32>) -> impl Iterator<Item = JobRow<'_>> {
-    jobs.jobs.iter().filter_map(move |job| {
-        let row = JobRow::new(job, jobs.array_of(job));
-        let led = job.het.is_some_and(|part| part.leader == id);
-        if row.base_id() != id && job.id != id && !led {
-            return None;
-        }
-        match (task, &job.array) {
-            (None, _) => Some(row),
-            (Some(task), ArrayRole::Task { base, index }) => {
-                (*base == id && *index == task).then_some(row)
-            }
-            (Some(task), ArrayRole::Pending { indices }) => {
-                indices.contains(task).then_some(JobRow {
-                    task: Some(task),
-                    ..row
-                })
-            }
-            (Some(_), ArrayRole::None) => None,
-        }
-    })
 }
 
 fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {

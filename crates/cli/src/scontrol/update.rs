@@ -6,10 +6,10 @@ use crate::options::Status;
 use muster_model::command::{NodeUpdate, Reply, UserCommand};
 
 /// One `Key=Value`, `Key+=Value` or `Key-=Value`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pair {
     /// As written.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The key, in lower case, without its sign.
     pub(super) key: String,
     /// `+` or `-`.
@@ -19,6 +19,16 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// A field without a sign.
+    pub(crate) fn new(key: &str, value: String) -> Pair {
+        Pair {
+            text: format!("{key}={value}"),
+            key: key.to_ascii_lowercase(),
+            sign: None,
+            value,
+        }
+    }
+
     fn read(word: &str) -> Option<Pair> {
         let (key, value) = word.split_once('=').or_else(|| {
             // The one that has no value.

@@ -267,6 +267,14 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// What is wrong with a field: that the job could not be loaded, or what was found.
+    fn error(self, pair: Pair, why: String) -> ChangeError {
+        match self.failed {
+            Some(error) => ChangeError::Load(error),
+            None => ChangeError::Value(pair, why),
+        }
+    }
+
     fn job(&mut self) -> Result<Job, String> {
         (self.load)().map_err(|e| {
             self.failed = Some(e);
@@ -406,6 +414,63 @@ fn limit(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
     Ok(())
 }
 
+/// Why fields make no change of a job.
+#[derive(Debug)]
+pub(crate) enum ChangeError {
+    /// The job could not be loaded.
+    Load(ConnectError),
+    /// There is no such field, or it cannot be changed.
+    Unknown(Pair),
+    /// The value cannot be read, and why.
+    Value(Pair, String),
+}
+
+/// Why a field that Slurm knows cannot be changed here.
+pub(crate) fn refused(pair: &Pair) -> Option<&'static str> {
+    let known = REFUSED.iter().find(|(name, _)| pair.is(name, 5));
+    known.map(|(_, why)| *why)
+}
+
+/// The change that fields ask for; those that say which job is meant are left out. `load` gives the job, whose own request is
+/// changed where only a part of it is given.
+///
+/// # Errors
+/// The first field that is unknown or malformed; the job could not be loaded.
+pub(crate) fn changes(
+    pairs: &[Pair],
+    load: &mut dyn FnMut() -> Result<Job, ConnectError>,
+) -> Result<JobUpdate, ChangeError> {
+    let mut change = Change {
+        update: JobUpdate::default(),
+        load,
+        failed: None,
+        cpus: None,
+    };
+    for pair in pairs.iter().filter(|p| !is_selector(p)) {
+        let known = KEYS
+            .iter()
+            .find(|(name, letters, _)| pair.is(name, *letters));
+        let Some((_, _, read)) = known else {
+            return Err(ChangeError::Unknown(pair.clone()));
+        };
+        if let Err(why) = read(&mut change, pair) {
+            return Err(change.error(pair.clone(), why));
+        }
+    }
+    if let Err(why) = change.settle_cpus() {
+        let written = change.cpus.as_ref().map(|(_, text)| text.clone());
+        let pair = pairs.iter().find(|p| Some(&p.text) == written.as_ref());
+        let pair = pair.cloned().unwrap_or_default();
+        return Err(change.error(pair, why));
+    }
+    // `Name=` beside an id is the new name.
+    let by_id = pairs.iter().any(|p| p.is("jobid", 4) || p.key == "job");
+    if let Some(pair) = pairs.iter().find(|p| is_name(p)).filter(|_| by_id) {
+        change.update.name = Some(pair.value.clone());
+    }
+    Ok(change.update)
+}
+
 impl Session {
     /// Changes the jobs that the specification names.
     pub(super) fn update_job(&mut self, pairs: &[Pair]) {
@@ -417,7 +482,6 @@ impl Session {
             }
         };
         let first = named.first().map(|(_, target)| target.job);
-        let is_own = |pair: &Pair| is_selector(pair);
         let mut client = self.client.take();
         let mut load = || -> Result<Job, ConnectError> {
             let client = match &mut client {
@@ -433,62 +497,20 @@ impl Session {
             let job = client.query_jobs(filter)?.into_iter().next();
             job.ok_or_else(|| Refusal::from(RefusalCode::InvalidJobId).into())
         };
-        let mut change = Change {
-            update: JobUpdate::default(),
-            load: &mut load,
-            failed: None,
-            cpus: None,
-        };
-        let mut problem = None;
-        for pair in pairs.iter().filter(|p| !is_own(p)) {
-            let Some((_, _, read)) = KEYS
-                .iter()
-                .find(|(name, letters, _)| pair.is(name, *letters))
-            else {
-                problem = Some((pair.clone(), None));
-                break;
-            };
-            if let Err(why) = read(&mut change, pair) {
-                problem = Some((pair.clone(), Some(why)));
-                break;
-            }
-        }
-        if problem.is_none()
-            && let Err(why) = change.settle_cpus()
-        {
-            let named = |p: &&Pair| {
-                change
-                    .cpus
-                    .as_ref()
-                    .is_some_and(|(_, text)| *text == p.text)
-            };
-            problem = pairs.iter().find(named).map(|p| (p.clone(), Some(why)));
-        }
-        // `Name=` beside an id is the new name.
-        let by_id = pairs.iter().any(|p| p.is("jobid", 4) || p.key == "job");
-        if let Some(pair) = pairs.iter().find(|p| is_name(p)).filter(|_| by_id) {
-            change.update.name = Some(pair.value.clone());
-        }
-        let Change { update, failed, .. } = change;
+        let read = changes(pairs, &mut load);
         self.client = client;
-        match (problem, failed) {
-            (_, Some(error)) => {
+        match read {
+            Err(ChangeError::Load(error)) => {
                 let text = named.first().map_or_else(String::new, |(t, _)| t.clone());
                 self.job_done(&text, Err(error));
             }
-            (Some((pair, None)), None) => {
-                let why = REFUSED
-                    .iter()
-                    .find(|(name, _)| pair.is(name, 5))
-                    .map(|(_, why)| *why);
-                self.not_supported(&pair, why);
-            }
-            (Some((_, Some(why))), None) if why.starts_with("Invalid") => self.error(&why),
-            (Some((pair, Some(why))), None) => {
+            Err(ChangeError::Unknown(pair)) => self.not_supported(&pair, refused(&pair)),
+            Err(ChangeError::Value(_, why)) if why.starts_with("Invalid") => self.error(&why),
+            Err(ChangeError::Value(pair, why)) => {
                 self.error(&format!("Invalid value in {}: {why}", pair.text))
             }
-            (None, None) if update == JobUpdate::default() => self.complain("No changes specified"),
-            (None, None) => self.send_job_update(&named, &update),
+            Ok(update) if update == JobUpdate::default() => self.complain("No changes specified"),
+            Ok(update) => self.send_job_update(&named, &update),
         }
     }
 

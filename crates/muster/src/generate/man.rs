@@ -25,7 +25,7 @@ pub(super) fn pages() -> Vec<(String, String)> {
 
 fn section(command: &Command) -> u8 {
     match command.name {
-        "slurmctld" | "slurmd" | "slurmdbd" | "sackd" => 8,
+        "slurmctld" | "slurmd" | "slurmdbd" | "slurmrestd" | "sackd" => 8,
         _ => 1,
     }
 }

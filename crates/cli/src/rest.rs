@@ -1,0 +1,76 @@
+//! The answers of slurmrestd: Slurm's paths and documents, made of what the user commands ask and print. A request is answered on
+//! one connection to the controller, which knows whose it is and decides what that user may do; nothing here has rights of its own.
+
+mod call;
+mod cancel;
+mod cluster;
+mod errno;
+mod job_change;
+mod job_keys;
+mod jobs;
+mod node_change;
+mod openapi;
+mod route;
+mod shapes;
+mod statistics;
+mod submission;
+mod value;
+
+pub use call::{Answer, Caller, Connect, Method, Request, Status};
+
+use crate::listing::document::Asker;
+use call::Call;
+
+/// The newest and all versions of the paths, as in `/slurm/v0.0.43/jobs`.
+pub fn versions() -> impl Iterator<Item = String> {
+    crate::listing::document::VERSIONS
+        .iter()
+        .map(|version| format!("v0.0.{version}"))
+}
+
+/// Answers a request. A connection that can be used again goes back to where it came from.
+pub fn answer(request: &Request<'_>, connect: &mut dyn Connect) -> Answer {
+    let path = match route::read_path(request.path) {
+        Ok(path) => path,
+        Err(answer) => return answer,
+    };
+    let found = match route::find(&path, request.method) {
+        Ok(found) => found,
+        Err(answer) => return answer,
+    };
+    let query = match value::read_query(request.query) {
+        Ok(query) => query,
+        Err(answer) => return answer,
+    };
+    if request.method != Method::Post && !request.body.is_empty() {
+        let text = "Unexpected http body provided for non-POST method";
+        return Answer::text(Status::BAD_REQUEST, text);
+    }
+    let body = match request.body {
+        [] => serde_json::Value::Null,
+        bytes => match serde_json::from_slice(bytes) {
+            Ok(body) => body,
+            Err(error) => {
+                let text = format!("Unable to parse query. The body is no JSON: {error}");
+                return Answer::text(Status::BAD_REQUEST, &text);
+            }
+        },
+    };
+    let asker = Asker {
+        source: request.caller.source.clone(),
+        user: request.caller.user.clone(),
+        group: request.caller.group.clone(),
+    };
+    let mut call = Call::new(found, query, body, (asker, request), connect);
+    // Conditions in the query of a path that takes them in a body are read there.
+    if call.route.body.is_none() {
+        call.warn_of_other_parameters();
+    }
+    let result = (call.route.handler)(&mut call);
+    call.finish(result)
+}
+
+/// The description of the API (OpenAPI 3), if that is what is at a path; anyone may read it.
+pub fn description(path: &str) -> Option<Answer> {
+    openapi::at(path)
+}

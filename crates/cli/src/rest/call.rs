@@ -1,0 +1,327 @@
+//! One request while it is answered: what was asked, the connection to the controller, what went wrong so far.
+
+use super::errno;
+use super::route::{Area, Found, Route};
+use crate::connect::{Client, ConnectError};
+use crate::listing::context::Ctx;
+use crate::listing::document::{Asker, Dialect, Envelope, Problem, Remark, Writer, enveloped};
+use jiff::tz::TimeZone;
+use muster_model::refusal::Refusal;
+use serde_json::Value;
+
+/// What is to be done at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Read.
+    Get,
+    /// Make or change.
+    Post,
+    /// Take away.
+    Delete,
+}
+
+/// Whose request it is, as slurmrestd has found out. The controller finds out anew for each connection.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// The user's number.
+    pub uid: u32,
+    /// The user's name.
+    pub user: String,
+    /// The name of the user's group.
+    pub group: String,
+    /// The address or socket that the request came by.
+    pub source: String,
+}
+
+/// A request, with its parts as they came.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub method: Method,
+    /// The path, escapes and all.
+    pub path: &'a str,
+    /// What follows the question mark, escapes and all.
+    pub query: &'a str,
+    /// JSON, or nothing.
+    pub body: &'a [u8],
+    /// The answer is to be YAML.
+    pub yaml: bool,
+    /// Who asks.
+    pub caller: &'a Caller,
+}
+
+/// A status code of HTTP (RFC 9110).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status(pub u16);
+
+impl Status {
+    /// 200.
+    pub const OK: Status = Status(200);
+    /// 400.
+    pub const BAD_REQUEST: Status = Status(400);
+    /// 401.
+    pub const UNAUTHORIZED: Status = Status(401);
+    /// 404.
+    pub const NOT_FOUND: Status = Status(404);
+    /// 405.
+    pub const NOT_ALLOWED: Status = Status(405);
+    /// 500.
+    pub const INTERNAL_ERROR: Status = Status(500);
+    /// 502.
+    pub const BAD_GATEWAY: Status = Status(502);
+}
+
+/// What goes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: Status,
+    /// The media type of the body.
+    pub media_type: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+impl Answer {
+    /// A line of text, for what cannot be answered with a document.
+    pub fn text(status: Status, text: &str) -> Answer {
+        Answer {
+            status,
+            media_type: "text/plain",
+            body: text.to_owned(),
+        }
+    }
+}
+
+/// Where connections to the controller come from: they are made as the caller, and kept for the caller's next request.
+pub trait Connect {
+    /// A connection as the caller.
+    ///
+    /// # Errors
+    /// There is no controller, or it does not believe who asks.
+    fn connect(&mut self) -> Result<Client, ConnectError>;
+
+    /// Takes a connection back that has nothing left to be read.
+    fn keep(&mut self, client: Client);
+}
+
+/// Why a request is not carried out.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) status: Status,
+    pub(super) problem: Problem,
+}
+
+impl Failure {
+    /// The request is malformed; `source` is the key that is wrong.
+    pub(super) fn malformed(source: &str, description: impl Into<String>) -> Failure {
+        Failure::numbered(
+            Status::BAD_REQUEST,
+            errno::INVALID_QUERY,
+            source,
+            description,
+        )
+    }
+
+    /// An error with a number of Slurm's.
+    pub(super) fn numbered(
+        status: Status,
+        number: i32,
+        source: &str,
+        description: impl Into<String>,
+    ) -> Failure {
+        Failure {
+            status,
+            problem: Problem {
+                number,
+                text: errno::text(number).to_owned(),
+                description: description.into(),
+                source: source.to_owned(),
+            },
+        }
+    }
+}
+
+/// What a handler makes: the document of the answer.
+pub(super) type Outcome = Result<String, Failure>;
+
+/// A request while it is answered.
+pub(super) struct Call<'a> {
+    pub(super) route: &'static Route,
+    /// The layout that the path names.
+    pub(super) dialect: Dialect,
+    /// What stands in the path where the route has braces.
+    pub(super) names: Vec<String>,
+    /// The parameters of the query, decoded, in their order.
+    pub(super) query: Vec<(String, String)>,
+    pub(super) body: Value,
+    pub(super) caller: &'a Caller,
+    pub(super) warnings: Vec<Remark>,
+    pub(super) errors: Vec<Problem>,
+    /// The status if all goes well.
+    pub(super) status: Status,
+    asker: Asker,
+    client: Option<Client>,
+    connect: &'a mut dyn Connect,
+    cluster: String,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(
+        found: Found,
+        query: Vec<(String, String)>,
+        body: Value,
+        (asker, request): (Asker, &Request<'a>),
+        connect: &'a mut dyn Connect,
+    ) -> Call<'a> {
+        let dialect = Dialect::of_version(found.version, request.yaml);
+        Call {
+            route: found.route,
+            dialect: dialect.unwrap_or(Dialect::newest(request.yaml)),
+            names: found.names,
+            query,
+            body,
+            caller: request.caller,
+            warnings: Vec::new(),
+            errors: Vec::new(),
+            status: Status::OK,
+            asker,
+            client: None,
+            connect,
+            cluster: String::new(),
+        }
+    }
+
+    /// The name in the path.
+    pub(super) fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// A parameter of the query.
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().rfind(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Warns of parameters that this path does not have.
+    pub(super) fn warn_of_other_parameters(&mut self) {
+        for (name, _) in &self.query {
+            if !self.route.parameters.contains(&name.as_str()) {
+                let description = format!("there is no query parameter {name} at this path");
+                self.warnings.push(Remark {
+                    description,
+                    source: name.clone(),
+                });
+            }
+        }
+    }
+
+    /// Notes something that has no effect.
+    pub(super) fn warn(&mut self, source: &str, description: impl Into<String>) {
+        self.warnings.push(Remark {
+            description: description.into(),
+            source: source.to_owned(),
+        });
+    }
+
+    /// Asks the controller.
+    pub(super) fn ask<T>(
+        &mut self,
+        question: impl FnOnce(&mut Client) -> Result<T, ConnectError>,
+    ) -> Result<T, Failure> {
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => self.connect.connect().map_err(|e| self.failure(&e))?,
+        };
+        self.cluster.clone_from(&client.endpoint.cluster);
+        let answer = question(&mut client);
+        // After a broken answer it is not known what comes next.
+        if matches!(answer, Ok(_) | Err(ConnectError::Refused(_))) {
+            self.client = Some(client);
+        }
+        answer.map_err(|e| self.failure(&e))
+    }
+
+    /// What a listing needs beside records, with what of the controller is known.
+    pub(super) fn context(&self) -> Ctx {
+        let zone = muster_conf::zone::local();
+        Ctx::bare(&self.cluster, zone)
+    }
+
+    /// The document of an answer.
+    pub(super) fn document(&self, ctx: &Ctx, body: impl FnOnce(&mut Writer<'_>)) -> String {
+        let mut out = String::with_capacity(1 << 12);
+        let envelope = Envelope {
+            command: "",
+            asker: Some(&self.asker),
+            is_of_accounting: self.route.area == Area::Slurmdb,
+            errors: &self.errors,
+            warnings: &self.warnings,
+        };
+        enveloped(&mut out, self.dialect, &envelope, ctx, body);
+        out
+    }
+
+    /// The document of an answer that says only whether it was done.
+    pub(super) fn done(&self) -> Outcome {
+        Ok(self.document(&self.context(), |_| {}))
+    }
+
+    /// The answer, once the handler is through.
+    pub(super) fn finish(mut self, result: Outcome) -> Answer {
+        let (status, body) = match result {
+            Ok(document) => (self.status, document),
+            Err(failure) => {
+                self.errors.push(failure.problem);
+                let ctx = Ctx::bare(&self.cluster, TimeZone::UTC);
+                (failure.status, self.document(&ctx, |_| {}))
+            }
+        };
+        if let Some(client) = self.client.take() {
+            self.connect.keep(client);
+        }
+        Answer {
+            status,
+            media_type: match self.dialect.is_yaml() {
+                true => "application/yaml",
+                false => "application/json",
+            },
+            body,
+        }
+    }
+
+    /// What the controller, or the way to it, has answered.
+    pub(super) fn failure(&self, error: &ConnectError) -> Failure {
+        let source = self.route.call;
+        let gateway = match self.dialect.is_old() {
+            true => Status::INTERNAL_ERROR,
+            false => Status::BAD_GATEWAY,
+        };
+        let (status, number) = match error {
+            ConnectError::Refused(refusal) => return self.refusal(refusal),
+            ConnectError::Config(_) | ConnectError::Unreachable { .. } => {
+                (gateway, errno::CONNECTION)
+            }
+            ConnectError::Untrusted { .. } => (Status::UNAUTHORIZED, errno::AUTHENTICATION),
+            ConnectError::Broken(_) => (gateway, errno::RECEIVE),
+        };
+        Failure::numbered(status, number, source, error.to_string())
+    }
+
+    /// A refusal of the controller.
+    pub(super) fn refusal(&self, refusal: &Refusal) -> Failure {
+        let description = match refusal.detail.is_empty() {
+            true => refusal.code.text().to_owned(),
+            false => refusal.detail.clone(),
+        };
+        Failure {
+            status: Status::INTERNAL_ERROR,
+            problem: Problem {
+                number: errno::of(refusal.code),
+                text: refusal.code.text().to_owned(),
+                description,
+                source: self.route.call.to_owned(),
+            },
+        }
+    }
+}

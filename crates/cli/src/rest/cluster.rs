@@ -1,0 +1,220 @@
+//! The controller, nodes, partitions, reservations, licenses.
+
+use super::call::{Call, Failure, Outcome, Status};
+use super::errno;
+use crate::connect::{ConnectError, unexpected};
+use crate::listing::context::Ctx;
+use crate::listing::document::Writer;
+use crate::listing::node::NodeView;
+use crate::listing::{node_document, query, reservation};
+use muster_model::command::UserCommand;
+use muster_model::config::PartitionConfig;
+use muster_model::hostlist;
+use muster_model::ids::NodeIdx;
+use muster_model::licenses::License;
+use muster_model::node::Node;
+use muster_model::private_data::PrivateData;
+use muster_proto::client::{Query, Response};
+use std::collections::HashSet;
+use std::time::Instant;
+
+/// `GET ping`.
+pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
+    let asked = Instant::now();
+    let (host, is_up) = {
+        let answer = call.ask(|client| {
+            let host = client.endpoint.hosts.first().cloned();
+            match client.query(Query::Ping)? {
+                Response::Pong(pong) => Ok(host.unwrap_or(pong.hostname)),
+                other => Err(unexpected(&other)),
+            }
+        });
+        match answer {
+            Ok(host) => (host, true),
+            // A controller that is not there is the answer; one that does not believe who asks is a failure.
+            Err(failure) if failure.problem.number == errno::CONNECTION => {
+                let endpoint = muster_conf::endpoint::read(&muster_conf::endpoint::conf_path());
+                let host = endpoint.ok().and_then(|e| e.hosts.first().cloned());
+                call.errors.push(failure.problem);
+                call.status = failure.status;
+                (host.unwrap_or_default(), false)
+            }
+            Err(failure) => return Err(failure),
+        }
+    };
+    let latency_us = asked.elapsed().as_micros();
+    Ok(call.document(&call.context(), |w| {
+        w.list("pings", |w| {
+            w.item(|w| {
+                w.text("hostname", &host);
+                let state = if is_up { "UP" } else { "DOWN" };
+                if w.is_old() {
+                    w.text("ping", state);
+                    w.raw("status", i32::from(!is_up));
+                    return w.text("mode", "primary");
+                }
+                if w.version() < 45 {
+                    w.text("pinged", state);
+                }
+                w.raw("latency", if is_up { latency_us } else { 0 });
+                if w.version() < 45 {
+                    w.text("mode", "primary");
+                }
+                if w.version() >= 43 {
+                    w.raw("responding", is_up);
+                    w.raw("primary", true);
+                }
+            });
+        });
+    }))
+}
+
+/// The nodes, and which of them are being cleaned up.
+fn load(call: &mut Call<'_>, kind: PrivateData) -> Result<(Ctx, HashSet<NodeIdx>), Failure> {
+    let mut ctx = call.context();
+    let completing = call.ask(|client| {
+        let completing = query::cluster(client, &mut ctx)?;
+        query::not_withheld(&ctx, kind)?;
+        Ok(completing)
+    })?;
+    Ok((ctx, completing.into_iter().collect()))
+}
+
+fn view<'a>(node: &'a Node, ctx: &Ctx, completing: &HashSet<NodeIdx>) -> NodeView<'a> {
+    let reserved = ctx.reserved.get(&node.idx).copied();
+    NodeView::new(node, completing.contains(&node.idx), reserved)
+}
+
+/// `GET nodes`.
+pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
+    let (ctx, completing) = load(call, PrivateData::NODES)?;
+    let views = ctx.nodes.iter().map(|node| view(node, &ctx, &completing));
+    let views: Vec<NodeView<'_>> = views.collect();
+    Ok(call.document(&ctx, |w| node_document::nodes(w, &views, &ctx)))
+}
+
+/// `GET node/{node_name}`.
+pub(super) fn node(call: &mut Call<'_>) -> Outcome {
+    let (ctx, completing) = load(call, PrivateData::NODES)?;
+    let names = hostlist::parse(call.name()).unwrap_or_default();
+    let mut views = Vec::new();
+    for name in &names {
+        let node = ctx.nodes.iter().find(|node| node.config.name == *name);
+        views.push(view(node.ok_or_else(|| no_node(name))?, &ctx, &completing));
+    }
+    if views.is_empty() {
+        return Err(no_node(call.name()));
+    }
+    Ok(call.document(&ctx, |w| node_document::nodes(w, &views, &ctx)))
+}
+
+/// Says that there is no such node.
+pub(super) fn no_node(name: &str) -> Failure {
+    let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_NODE);
+    Failure::numbered(
+        status,
+        number,
+        "node_name",
+        format!("there is no node {name}"),
+    )
+}
+
+/// `GET partitions`.
+pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
+    let (ctx, _) = load(call, PrivateData::PARTITIONS)?;
+    let shown: Vec<&PartitionConfig> = ctx.partitions.iter().filter(|p| !p.hidden).collect();
+    Ok(call.document(&ctx, |w| node_document::list_partitions(w, &shown, &ctx)))
+}
+
+/// `GET partition/{partition_name}`.
+pub(super) fn partition(call: &mut Call<'_>) -> Outcome {
+    let (ctx, _) = load(call, PrivateData::PARTITIONS)?;
+    let Some(partition) = ctx.partition(call.name()) else {
+        let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_PARTITION);
+        let why = format!("there is no partition {}", call.name());
+        return Err(Failure::numbered(status, number, "partition_name", why));
+    };
+    Ok(call.document(&ctx, |w| {
+        node_document::list_partitions(w, &[partition], &ctx);
+    }))
+}
+
+/// `GET reservations`.
+pub(super) fn reservations(call: &mut Call<'_>) -> Outcome {
+    show_reservations(call, None)
+}
+
+/// `GET reservation/{reservation_name}`.
+pub(super) fn reservation(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    show_reservations(call, Some(&name))
+}
+
+fn show_reservations(call: &mut Call<'_>, name: Option<&str>) -> Outcome {
+    let mut answer = call.ask(query::reservations)?;
+    if let Some(name) = name {
+        let Some(at) = answer.reservations.iter().position(|r| r.name == name) else {
+            let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_RESERVATION);
+            let why = format!("there is no reservation {name}");
+            return Err(Failure::numbered(status, number, "reservation_name", why));
+        };
+        answer.reservations = vec![answer.reservations.swap_remove(at)];
+        answer.cpus = vec![answer.cpus[at]];
+        answer.cores = vec![answer.cores[at]];
+    }
+    let mut ctx = call.context();
+    ctx.now = answer.now;
+    Ok(call.document(&ctx, |w| reservation::write_document(w, &answer)))
+}
+
+/// `DELETE reservation/{reservation_name}`.
+pub(super) fn delete_reservation(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    call.ask(|client| client.command(UserCommand::DeleteReservation { name }))?;
+    call.done()
+}
+
+/// `GET licenses`.
+pub(super) fn licenses(call: &mut Call<'_>) -> Outcome {
+    let licenses = call.ask(query::licenses)?;
+    let ctx = call.context();
+    Ok(call.document(&ctx, |w| {
+        w.list("licenses", |w| {
+            for license in &licenses {
+                w.item(|w| one_license(w, license));
+            }
+        });
+        if !w.is_old() {
+            w.time("last_update", Some(crate::zone::now()));
+        }
+    }))
+}
+
+fn one_license(w: &mut Writer<'_>, license: &License) {
+    let free = license.total.saturating_sub(license.used);
+    w.text("LicenseName", &license.name);
+    w.raw("Total", license.total);
+    w.raw("Used", license.used);
+    w.raw("Free", free);
+    if w.is_old() {
+        w.raw("Reserved", license.reserved);
+        return w.raw("Remote", false);
+    }
+    w.raw("Remote", false);
+    w.raw("Reserved", license.reserved);
+    w.raw("LastConsumed", 0);
+    w.raw("LastDeficit", 0);
+    w.raw("LastUpdate", 0);
+    if w.version() >= 44 {
+        w.text("Nodes", "");
+    }
+}
+
+/// `GET reconfigure`.
+pub(super) fn reconfigure(call: &mut Call<'_>) -> Outcome {
+    call.ask(|client| match client.command(UserCommand::Reconfigure) {
+        Ok(_) => Ok(()),
+        Err(error) => Err::<(), ConnectError>(error),
+    })?;
+    call.done()
+}

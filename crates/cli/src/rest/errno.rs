@@ -1,0 +1,122 @@
+//! Slurm's numbers of errors (slurm_errno.h), which clients of the REST API look at.
+
+use muster_model::refusal::RefusalCode;
+
+/// Nothing more is known.
+pub(super) const UNSPECIFIED: i32 = -1;
+/// `SLURM_COMMUNICATIONS_CONNECTION_ERROR`.
+pub(super) const CONNECTION: i32 = 1001;
+/// `SLURM_COMMUNICATIONS_RECEIVE_ERROR`.
+pub(super) const RECEIVE: i32 = 1003;
+/// `SLURM_PROTOCOL_AUTHENTICATION_ERROR`.
+pub(super) const AUTHENTICATION: i32 = 1007;
+/// `SLURM_NO_CHANGE_IN_DATA`.
+pub(super) const NO_CHANGE: i32 = 1900;
+/// `ESLURM_JOB_SCRIPT_MISSING`.
+pub(super) const NO_SCRIPT: i32 = 2009;
+/// `ESLURM_INVALID_JOB_ID`.
+pub(super) const INVALID_JOB_ID: i32 = 2017;
+/// `ESLURM_INVALID_NODE_NAME`.
+pub(super) const INVALID_NODE: i32 = 2018;
+/// `ESLURM_INVALID_PARTITION_NAME`.
+pub(super) const INVALID_PARTITION: i32 = 2000;
+/// `ESLURM_NOT_SUPPORTED`.
+pub(super) const NOT_SUPPORTED: i32 = 2036;
+/// `ESLURM_RESERVATION_INVALID`.
+pub(super) const INVALID_RESERVATION: i32 = 2053;
+/// `ESLURM_MISSING_WORK_DIR`.
+pub(super) const NO_WORK_DIR: i32 = 2063;
+/// `ESLURM_ENVIRONMENT_MISSING`.
+pub(super) const NO_ENVIRONMENT: i32 = 2127;
+/// `ESLURM_REST_INVALID_QUERY`.
+pub(super) const INVALID_QUERY: i32 = 9000;
+/// `ESLURM_REST_FAIL_PARSING`.
+pub(super) const FAIL_PARSING: i32 = 9001;
+
+/// Slurm's text for a number that is given here.
+pub(super) fn text(number: i32) -> &'static str {
+    match number {
+        CONNECTION => "Unable to contact slurm controller (connect failure)",
+        RECEIVE => "Communications receive error",
+        AUTHENTICATION => "Protocol authentication error",
+        NO_CHANGE => "Data has not changed since time specified",
+        NO_SCRIPT => "Job script not specified",
+        INVALID_JOB_ID => "Invalid job id specified",
+        INVALID_NODE => "Invalid node name specified",
+        INVALID_PARTITION => "Invalid partition name specified",
+        NOT_SUPPORTED => "Requested operation not supported on this system",
+        INVALID_RESERVATION => "Requested reservation is invalid",
+        NO_WORK_DIR => "Working directory not specified",
+        NO_ENVIRONMENT => "Missing environment in request",
+        INVALID_QUERY => "REST query contains invalid parameters",
+        FAIL_PARSING => "Failure during parsing",
+        _ => "Unspecified error",
+    }
+}
+
+/// The number of a refusal.
+pub(super) fn of(code: RefusalCode) -> i32 {
+    use RefusalCode as R;
+    match code {
+        R::InvalidPartition => 2000,
+        R::AccessDenied | R::RootDisabled => 2002,
+        R::PartitionAccess => 2003,
+        R::InvalidNodeCount => 2006,
+        R::TooLong => 2012,
+        R::NodeConfigUnavailable => 2014,
+        R::NodesBusy => 2016,
+        R::InvalidJobId => INVALID_JOB_ID,
+        R::InvalidNode => INVALID_NODE,
+        R::AlreadyDone => 2021,
+        R::JobPending => 2024,
+        R::InvalidTaskCount => 2025,
+        R::JobNotHere => 2026,
+        R::NotLeader => 2027,
+        R::InvalidNodeState => 2028,
+        R::InvalidFeature => 2029,
+        R::NotSupported => NOT_SUPPORTED,
+        R::JobNotRunning | R::NotRequeuable => 2037,
+        R::InvalidDependency => 2038,
+        R::InvalidMemory => 2044,
+        R::InvalidAccount => 2045,
+        R::InvalidLicense => 2048,
+        R::AccountingPolicy => 2050,
+        R::InvalidTimeLimit => 2051,
+        R::ReservationAccess => 2052,
+        R::InvalidReservation => INVALID_RESERVATION,
+        R::InvalidTime => 2054,
+        R::ReservationBusy => 2055,
+        R::InvalidWckey => 2057,
+        R::ReservationOverlap => 2058,
+        R::InvalidQos => 2066,
+        R::InvalidCpuCount => 2069,
+        R::PartitionNotAvailable => 2070,
+        R::CircularDependency => 2071,
+        R::InvalidGres => 2072,
+        R::JobNotPending => 2073,
+        R::PartitionInUse => 2075,
+        R::StepLimit => 2076,
+        R::NotImmediate => 2078,
+        R::ReservationEmpty => 2080,
+        R::InvalidArray | R::ArrayTooLarge => 2081,
+        R::Duplicate => 2082,
+        R::CannotModifyCron => 2096,
+        R::CannotCancelCron => 2098,
+        R::ReservationStarted => 2104,
+        R::HetComponent => 2108,
+        R::CoreReservationUpdate => 2109,
+        R::CoreCounts => 2111,
+        R::InvalidTimeMin => 2124,
+        R::NotSkippable => 2128,
+        R::UsersAndGroups => 2129,
+        R::ProtocolError => AUTHENTICATION,
+        R::JobsActive => 7001,
+        R::AccountingDisabled => 7000,
+        R::JobHeld => 2020,
+        // Errors of the system have its own numbers (errno(3)): no space, again, invalid.
+        R::StorageFull => 28,
+        R::Busy | R::TooManyJobs => 11,
+        R::InvalidValue => 22,
+        R::CrontabsDisabled => NOT_SUPPORTED,
+    }
+}

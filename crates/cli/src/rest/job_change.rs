@@ -1,0 +1,241 @@
+//! Changes of jobs: keys of a body become the fields of `scontrol update job`.
+
+use super::call::{Call, Failure, Outcome, Status};
+use super::errno;
+use super::jobs::no_job;
+use super::value::{self, Given};
+use crate::connect::{ConnectError, unexpected};
+use crate::scontrol::update::Pair;
+use crate::scontrol::update_job::{self, ChangeError};
+use crate::targets::job_target;
+use crate::zone;
+use muster_model::command::{JobTarget, JobUpdate, Reply, UserCommand};
+use muster_model::refusal::RefusalCode;
+use muster_model::time::Timestamp;
+use muster_proto::client::{JobFilter, Response};
+use serde_json::Value;
+
+/// Key of a body, and the field of scontrol that it is.
+#[rustfmt::skip]
+const FIELDS: &[(&str, &str)] = &[
+    ("account", "Account"),
+    ("admin_comment", "AdminComment"),
+    ("begin_time", "StartTime"),
+    ("comment", "Comment"),
+    ("constraints", "Features"),
+    ("contiguous", "Contiguous"),
+    ("core_specification", "CoreSpec"),
+    ("cpus_per_task", "CPUsPerTask"),
+    ("deadline", "Deadline"),
+    ("dependency", "Dependency"),
+    ("end_time", "EndTime"),
+    ("excluded_nodes", "ExcNodeList"),
+    ("extra", "Extra"),
+    ("features", "Features"),
+    ("gres", "Gres"),
+    ("job_name", "JobName"),
+    ("licenses", "Licenses"),
+    ("mail_type", "MailType"),
+    ("mail_user", "MailUser"),
+    ("memory_per_cpu", "MinMemoryCPU"),
+    ("memory_per_node", "MinMemoryNode"),
+    ("minimum_cpus", "NumCPUs"),
+    ("minimum_cpus_per_node", "MinCPUsNode"),
+    ("minimum_nodes", "NumNodes"),
+    ("name", "JobName"),
+    ("nice", "Nice"),
+    ("nodes", "NumNodes"),
+    ("partition", "Partition"),
+    ("prefer", "Prefer"),
+    ("priority", "Priority"),
+    ("qos", "QOS"),
+    ("requeue", "Requeue"),
+    ("required_nodes", "ReqNodeList"),
+    ("reservation", "ReservationName"),
+    ("site_factor", "SiteFactor"),
+    ("standard_error", "StdErr"),
+    ("standard_input", "StdIn"),
+    ("standard_output", "StdOut"),
+    ("tasks", "NumTasks"),
+    ("temporary_disk_per_node", "MinTmpDiskNode"),
+    ("time_limit", "TimeLimit"),
+    ("time_minimum", "TimeMin"),
+    ("tres_per_node", "Gres"),
+    ("wckey", "WCKey"),
+];
+
+/// `POST job/{job_id}`.
+pub(super) fn update(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    let target = job_target(&name).ok_or_else(|| no_job(&name))?;
+    let body = std::mem::take(&mut call.body);
+    let Value::Object(body) = body else {
+        return Err(Failure::malformed(
+            "body",
+            "the body is no object of a job's keys",
+        ));
+    };
+    // What Slurm's description has around the keys in newer versions.
+    let body = match body.get("job") {
+        Some(Value::Object(inner)) if body.len() == 1 => inner.clone(),
+        _ => body,
+    };
+    let mut pairs = vec![Pair::new("JobId", name)];
+    let mut hold = None;
+    for (key, value) in &body {
+        let lower = key.to_ascii_lowercase();
+        let bad = |why: &str| Failure::malformed(key, format!("{key}: {why}"));
+        let given = value::read(value).map_err(bad)?;
+        if matches!(given, Given::Nothing) {
+            continue;
+        }
+        if lower == "hold" {
+            hold = match given {
+                Given::Truth(truth) => Some(truth),
+                _ => return Err(bad("expected true or false")),
+            };
+            continue;
+        }
+        let known = FIELDS.iter().find(|(name, _)| *name == lower);
+        match known {
+            Some((_, field)) => pairs.push(pair(&lower, field, given)),
+            None => {
+                let what = format!("{key} cannot be changed, and was left as it is");
+                call.warn(key, what);
+            }
+        }
+    }
+    let first = target.job;
+    let mut problem = None;
+    let read = {
+        let mut load = || {
+            let filter = JobFilter {
+                ids: vec![first],
+                ..JobFilter::default()
+            };
+            let jobs = call.ask(|client| client.query_jobs(filter));
+            match jobs.map(|jobs| jobs.into_iter().next()) {
+                Ok(Some(job)) => Ok(job),
+                Ok(None) => Err(ConnectError::Refused(RefusalCode::InvalidJobId.into())),
+                Err(failure) => {
+                    problem = Some(failure);
+                    Err(ConnectError::Refused(RefusalCode::InvalidJobId.into()))
+                }
+            }
+        };
+        update_job::changes(&pairs, &mut load)
+    };
+    if let Some(failure) = problem {
+        return Err(failure);
+    }
+    let update = read.map_err(|error| change_failure(call, error))?;
+    if update != JobUpdate::default() {
+        send(call, target.clone(), update)?;
+    } else if hold.is_none() {
+        let why = "the body has no key that changes the job";
+        return Err(Failure::numbered(
+            Status::INTERNAL_ERROR,
+            errno::NO_CHANGE,
+            "job",
+            why,
+        ));
+    }
+    if let Some(hold) = hold {
+        let user = false;
+        let command = match hold {
+            true => UserCommand::Hold { target, user },
+            false => UserCommand::Release { target },
+        };
+        carry_out(call, command)?;
+    }
+    results(call)
+}
+
+/// What versions since v0.0.40 answer beside errors.
+fn results(call: &mut Call<'_>) -> Outcome {
+    Ok(call.document(&call.context(), |w| {
+        if !w.is_old() {
+            w.list("results", |_| {});
+        }
+    }))
+}
+
+fn pair(key: &str, field: &str, given: Given) -> Pair {
+    let text = match (key, given) {
+        ("time_limit" | "time_minimum", Given::Infinite) => "UNLIMITED".to_owned(),
+        ("requeue", Given::Truth(truth)) => u8::from(truth).to_string(),
+        (_, Given::Truth(truth)) => if truth { "yes" } else { "no" }.to_owned(),
+        (_, other) => other.text().unwrap_or_default(),
+    };
+    let is_time = matches!(key, "begin_time" | "deadline" | "end_time");
+    let text = match text.parse::<i64>() {
+        Ok(unix_s) if is_time => zone::show(Timestamp::from_unix_s(unix_s)),
+        _ => text,
+    };
+    let text = match key {
+        "tres_per_node" | "gres" => text.replace("gres/", "").replace("gres:", ""),
+        _ => text,
+    };
+    Pair::new(field, text)
+}
+
+fn change_failure(call: &Call<'_>, error: ChangeError) -> Failure {
+    match error {
+        ChangeError::Load(error) => call.failure(&error),
+        ChangeError::Unknown(pair) => {
+            let why = update_job::refused(&pair).unwrap_or("it cannot be changed");
+            Failure::malformed(&pair.text, format!("{}: {why}", pair.text))
+        }
+        ChangeError::Value(pair, why) => {
+            Failure::malformed(&pair.text, format!("{}: {why}", pair.text))
+        }
+    }
+}
+
+fn send(call: &mut Call<'_>, target: JobTarget, update: JobUpdate) -> Result<(), Failure> {
+    let update = Box::new(update);
+    carry_out(call, UserCommand::UpdateJob { target, update })
+}
+
+fn carry_out(call: &mut Call<'_>, command: UserCommand) -> Result<(), Failure> {
+    let reply = call.ask(|client| client.command(command))?;
+    match reply {
+        Reply::Done { refused, .. } => match refused.into_iter().next() {
+            Some((_, refusal)) => Err(call.refusal(&refusal)),
+            None => Ok(()),
+        },
+        other => {
+            let error = unexpected(&Response::Reply(Box::new(other)));
+            Err(call.failure(&error))
+        }
+    }
+}
+
+/// `GET job/{job_id}/requeue`.
+pub(super) fn requeue(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    let target = job_target(&name).ok_or_else(|| no_job(&name))?;
+    let command = UserCommand::Requeue {
+        target,
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    carry_out(call, command)?;
+    call.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_those_of_scontrol() {
+        for (key, field) in FIELDS {
+            let lower = field.to_ascii_lowercase();
+            let is_known = update_job::fields().any(|name| name == lower);
+            assert!(is_known, "{key} -> {field}");
+        }
+        assert!(FIELDS.is_sorted_by_key(|(key, _)| *key));
+    }
+}

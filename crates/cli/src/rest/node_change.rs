@@ -1,0 +1,123 @@
+//! Changes of nodes.
+
+use super::call::{Call, Failure, Outcome};
+use super::job_keys::text_of;
+use crate::connect::unexpected;
+use muster_model::command::{NodeUpdate, Reply, UserCommand};
+use muster_proto::client::Response;
+use serde_json::{Map, Value};
+
+/// `POST node/{node_name}`.
+pub(super) fn one(call: &mut Call<'_>) -> Outcome {
+    let body = body(call)?;
+    let nodes = call.name().to_owned();
+    change(call, nodes, &body)
+}
+
+/// `POST nodes`.
+pub(super) fn many(call: &mut Call<'_>) -> Outcome {
+    let body = body(call)?;
+    let nodes = text_of(&body, "name").map_err(|e| Failure::malformed(&e.key, e.why))?;
+    match nodes {
+        Some(nodes) => change(call, nodes, &body),
+        None => Err(Failure::malformed(
+            "name",
+            "the body does not name the nodes",
+        )),
+    }
+}
+
+/// `DELETE node/{node_name}`.
+pub(super) fn delete(call: &mut Call<'_>) -> Outcome {
+    let nodes = call.name().to_owned();
+    carry_out(call, UserCommand::DeleteNodes { nodes })
+}
+
+fn body(call: &mut Call<'_>) -> Result<Map<String, Value>, Failure> {
+    match std::mem::take(&mut call.body) {
+        Value::Object(body) => Ok(body),
+        _ => Err(Failure::malformed(
+            "body",
+            "the body is no object of a node's keys",
+        )),
+    }
+}
+
+fn change(call: &mut Call<'_>, nodes: String, body: &Map<String, Value>) -> Outcome {
+    let text = |name: &str| {
+        text_of(body, name).map_err(|e| Failure::malformed(&e.key, format!("{name}: {}", e.why)))
+    };
+    const KEYS: [&str; 14] = [
+        "name",
+        "state",
+        "reason",
+        "reason_uid",
+        "weight",
+        "features",
+        "features_act",
+        "comment",
+        "cpu_bind",
+        "extra",
+        "gres",
+        "address",
+        "hostname",
+        "resume_after",
+    ];
+    for key in body.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+        call.warn(
+            key,
+            format!("{key} is no key of a node that can be changed, and has no effect"),
+        );
+    }
+    for key in ["extra", "gres", "address", "hostname", "resume_after"] {
+        if text(key)?.is_some() {
+            let why = format!("{key} cannot be changed here; it is set in slurm.conf");
+            return Err(Failure::malformed(key, why));
+        }
+    }
+    let mut update = NodeUpdate {
+        reason: text("reason")?,
+        comment: text("comment")?,
+        cpu_bind: text("cpu_bind")?,
+        ..NodeUpdate::default()
+    };
+    if let Some(states) = text("state")? {
+        let mut words = states.split(',').filter(|word| !word.is_empty());
+        update.state = words.next().map(str::to_ascii_uppercase);
+        if words.next().is_some() {
+            return Err(Failure::malformed(
+                "state",
+                "one state at a time can be set",
+            ));
+        }
+    }
+    if let Some(weight) = text("weight")? {
+        let number = weight.parse();
+        update.weight =
+            Some(number.map_err(|_| Failure::malformed("weight", "expected a number"))?);
+    }
+    if let Some(features) = text("features")?.or(text("features_act")?) {
+        let words = features.split(',').filter(|word| !word.is_empty());
+        update.features = Some(words.map(str::to_owned).collect());
+    }
+    if update == NodeUpdate::default() {
+        return Err(Failure::malformed(
+            "body",
+            "the body has no key that changes a node",
+        ));
+    }
+    carry_out(call, UserCommand::UpdateNodes { nodes, update })
+}
+
+fn carry_out(call: &mut Call<'_>, command: UserCommand) -> Outcome {
+    match call.ask(|client| client.command(command))? {
+        Reply::Done { refused, .. } => match refused.into_iter().next() {
+            Some((_, refusal)) => Err(call.refusal(&refusal)),
+            None => call.done(),
+        },
+        other => {
+            let error = unexpected(&Response::Reply(Box::new(other)));
+            Err(call.failure(&error))
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The description of the API, from the table of paths.
+
+use super::call::{Answer, Method, Status};
+use super::job_keys;
+use super::route::{Area, ROUTES, Route};
+use crate::SLURM_VERSION;
+use crate::listing::document::VERSIONS;
+use serde_json::{Map, Value, json};
+use std::sync::OnceLock;
+
+/// Where it is, as Slurm's is.
+const PATHS: [&str; 4] = ["/openapi", "/openapi.json", "/openapi.yaml", "/openapi/v3"];
+
+/// The description that is at a path: of all versions, or of one at `/openapi/v0.0.43`.
+pub(super) fn at(path: &str) -> Option<Answer> {
+    static ALL: OnceLock<String> = OnceLock::new();
+    let path = path.trim_end_matches('/');
+    let body = match path.strip_prefix("/openapi/v0.0.") {
+        Some(version) => {
+            let version = version.parse().ok().filter(|v| VERSIONS.contains(v))?;
+            describe(&[version]).to_string()
+        }
+        None if PATHS.contains(&path) => {
+            ALL.get_or_init(|| describe(&VERSIONS).to_string()).clone()
+        }
+        None => return None,
+    };
+    Some(Answer {
+        status: Status::OK,
+        media_type: "application/json",
+        body,
+    })
+}
+
+fn describe(versions: &[u32]) -> Value {
+    let mut paths = Map::new();
+    for version in versions {
+        for route in ROUTES.iter().filter(|route| route.since <= *version) {
+            let area = match route.area {
+                Area::Slurm => "slurm",
+                Area::Slurmdb => "slurmdb",
+            };
+            let path = format!("/{area}/v0.0.{version}/{}", route.path);
+            let methods = paths.entry(path).or_insert_with(|| json!({}));
+            methods[method(route.method)] = operation(route, area, *version);
+        }
+    }
+    json!({
+        "openapi": "3.0.3",
+        "info": {
+            "title": "Slurm REST API",
+            "description": "What slurmrestd of Muster answers: Slurm's paths and documents.",
+            "version": format!("Slurm-{SLURM_VERSION}"),
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"user": [], "token": []}, {"bearerAuth": []}],
+        "tags": [
+            {"name": "slurm", "description": "the queue and the machines"},
+            {"name": "slurmdb", "description": "accounting"},
+        ],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "user": {"type": "apiKey", "in": "header", "name": "X-SLURM-USER-NAME", "description": "the user's name"},
+                "token": {"type": "apiKey", "in": "header", "name": "X-SLURM-USER-TOKEN", "description": "a token of the user's"},
+                "bearerAuth": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+            },
+            "schemas": schemas(versions),
+        },
+    })
+}
+
+fn method(method: Method) -> &'static str {
+    match method {
+        Method::Get => "get",
+        Method::Post => "post",
+        Method::Delete => "delete",
+    }
+}
+
+/// As Slurm names them: `slurm_v0043_get_job`.
+fn operation_id(route: &Route, area: &str, version: u32) -> String {
+    let words = route.path.split('/').filter(|word| !word.starts_with('{'));
+    let words: Vec<&str> = words.collect();
+    format!(
+        "{area}_v00{version}_{}_{}",
+        method(route.method),
+        words.join("_")
+    )
+}
+
+fn operation(route: &Route, area: &str, version: u32) -> Value {
+    let mut parameters: Vec<Value> = Vec::new();
+    for word in route.path.split('/') {
+        if let Some(name) = word
+            .strip_prefix('{')
+            .and_then(|word| word.strip_suffix('}'))
+        {
+            parameters.push(json!({
+                "name": name, "in": "path", "required": true,
+                "schema": {"type": "string"}, "description": name.replace('_', " "),
+            }));
+        }
+    }
+    for name in route.parameters {
+        parameters.push(json!({
+            "name": name, "in": "query", "required": false, "schema": {"type": "string"},
+        }));
+    }
+    let response = json!({
+        "description": "the answer; its errors say what went wrong",
+        "content": {"application/json": {"schema": {"$ref": reference(&format!("v0.0.{version}_{}", route.response))}}},
+    });
+    let mut operation = json!({
+        "tags": [area],
+        "operationId": operation_id(route, area, version),
+        "summary": route.summary,
+        "parameters": parameters,
+        "responses": {"200": response, "default": response},
+    });
+    if let Some(schema) = route.body {
+        let schema = json!({"$ref": reference(&format!("v0.0.{version}_{schema}"))});
+        operation["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
+    }
+    operation
+}
+
+fn reference(name: &str) -> String {
+    format!("#/components/schemas/{name}")
+}
+
+fn schemas(versions: &[u32]) -> Value {
+    let mut all = Map::new();
+    for version in versions {
+        let name = |name: &str| format!("v0.0.{version}_{name}");
+        all.insert(name("job_desc_msg"), job_description());
+        let job = json!({"$ref": reference(&name("job_desc_msg"))});
+        all.insert(
+            name("job_submit_req"),
+            json!({
+                "type": "object",
+                "properties": {
+                    "script": {"type": "string"},
+                    "job": job,
+                    "jobs": {"type": "array", "items": job},
+                },
+            }),
+        );
+        for (record, schema) in super::shapes::of_version(*version) {
+            all.insert(name(record), schema);
+        }
+    }
+    Value::Object(all)
+}
+
+/// The keys of a job. Each takes a text, a number or a list as its option does, so no type is said where several do.
+fn job_description() -> Value {
+    let mut properties = Map::new();
+    for name in job_keys::names() {
+        properties.insert(name.to_owned(), json!({}));
+    }
+    json!({"type": "object", "properties": properties})
+}

@@ -1,0 +1,241 @@
+//! The paths that there are, as one table: what serves them, since which version, and what the description of the API says of them.
+
+use super::call::{Answer, Call, Method, Outcome, Status};
+use super::{cancel, cluster, job_change, jobs, node_change, statistics, submission};
+use percent_encoding::percent_decode_str;
+
+/// The first part of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Area {
+    /// `/slurm/`: the queue and the machines.
+    Slurm,
+    /// `/slurmdb/`: accounting.
+    Slurmdb,
+}
+
+/// What is done for a path and method.
+pub(super) type Handler = for<'a, 'b> fn(&'a mut Call<'b>) -> Outcome;
+
+/// One row.
+pub(super) struct Route {
+    pub(super) method: Method,
+    pub(super) area: Area,
+    /// The path behind the version; a name in braces stands for one part.
+    pub(super) path: &'static str,
+    /// Minor number of the first version that has it, as the releases of Slurm do.
+    pub(super) since: u32,
+    pub(super) handler: Handler,
+    /// The call of Slurm's library that errors name as their source.
+    pub(super) call: &'static str,
+    /// What it does, for the description.
+    pub(super) summary: &'static str,
+    /// Parameters of the query, for the description.
+    pub(super) parameters: &'static [&'static str],
+    /// The schema of the body, if it takes one.
+    pub(super) body: Option<&'static str>,
+    /// The schema of the answer.
+    pub(super) response: &'static str,
+}
+
+impl Route {
+    const fn with(mut self, parameters: &'static [&'static str]) -> Route {
+        self.parameters = parameters;
+        self
+    }
+
+    const fn takes(mut self, body: &'static str) -> Route {
+        self.body = Some(body);
+        self
+    }
+
+    const fn gives(mut self, response: &'static str) -> Route {
+        self.response = response;
+        self
+    }
+}
+
+const fn slurm(
+    method: Method,
+    path: &'static str,
+    since: u32,
+    handler: Handler,
+    (call, summary): (&'static str, &'static str),
+) -> Route {
+    Route {
+        method,
+        area: Area::Slurm,
+        path,
+        since,
+        handler,
+        call,
+        summary,
+        parameters: &[],
+        body: None,
+        response: "openapi_resp",
+    }
+}
+
+use Method::{Delete, Get, Post};
+
+/// All of them.
+#[rustfmt::skip]
+pub(super) const ROUTES: &[Route] = &[
+    slurm(Get, "ping", 38, cluster::ping, ("ping_all_controllers()", "whether the controller answers")).gives("openapi_ping_array_resp"),
+    slurm(Get, "diag", 38, statistics::diag, ("slurm_get_statistics()", "counters of the controller")).gives("openapi_diag_resp"),
+    slurm(Get, "jobs", 38, jobs::list, ("slurm_load_jobs()", "all jobs of the queue")).with(&["update_time", "flags"]).gives("openapi_job_info_resp"),
+    slurm(Delete, "jobs", 40, cancel::many, ("slurm_kill_jobs()", "ends or signals jobs that conditions choose")).takes("kill_jobs_msg").gives("openapi_kill_jobs_resp"),
+    slurm(Get, "jobs/state", 40, jobs::states, ("slurm_load_job_state()", "states of jobs")).with(&["job_id"]).gives("openapi_job_state_resp"),
+    slurm(Post, "job/submit", 38, submission::submit, ("slurm_submit_batch_job()", "submits a batch job")).takes("job_submit_req").gives("openapi_job_submit_response"),
+    slurm(Post, "job/allocate", 41, submission::allocate, ("slurm_allocate_resources()", "submits a job without a script, which is refused here")).takes("job_submit_req"),
+    slurm(Get, "job/{job_id}", 38, jobs::one, ("slurm_load_job()", "a job, all records of an array, all components")).with(&["update_time", "flags"]).gives("openapi_job_info_resp"),
+    slurm(Post, "job/{job_id}", 38, job_change::update, ("slurm_update_job2()", "changes a job")).takes("job_desc_msg").gives("openapi_job_post_response"),
+    slurm(Delete, "job/{job_id}", 38, cancel::one, ("slurm_kill_job2()", "ends or signals a job")).with(&["signal", "flags"]),
+    slurm(Get, "job/{job_id}/requeue", 45, job_change::requeue, ("slurm_requeue2()", "puts a job back into the queue")),
+    slurm(Get, "nodes", 38, cluster::nodes, ("slurm_load_node()", "all nodes")).with(&["update_time", "flags"]).gives("openapi_nodes_resp"),
+    slurm(Post, "nodes", 42, node_change::many, ("slurm_update_node()", "changes nodes")).takes("update_node_msg"),
+    slurm(Get, "node/{node_name}", 38, cluster::node, ("slurm_load_node()", "a node")).with(&["update_time", "flags"]).gives("openapi_nodes_resp"),
+    slurm(Post, "node/{node_name}", 40, node_change::one, ("slurm_update_node()", "changes a node")).takes("update_node_msg"),
+    slurm(Delete, "node/{node_name}", 40, node_change::delete, ("slurm_delete_node()", "takes a dynamic node away")),
+    slurm(Get, "partitions", 38, cluster::partitions, ("slurm_load_partitions()", "all partitions")).with(&["update_time", "flags"]).gives("openapi_partition_resp"),
+    slurm(Get, "partition/{partition_name}", 38, cluster::partition, ("slurm_load_partitions()", "a partition")).with(&["update_time", "flags"]).gives("openapi_partition_resp"),
+    slurm(Get, "reservations", 38, cluster::reservations, ("slurm_load_reservations()", "all reservations")).with(&["update_time"]).gives("openapi_reservation_resp"),
+    slurm(Get, "reservation/{reservation_name}", 38, cluster::reservation, ("slurm_load_reservations()", "a reservation")).with(&["update_time"]).gives("openapi_reservation_resp"),
+    slurm(Delete, "reservation/{reservation_name}", 43, cluster::delete_reservation, ("slurm_delete_reservation()", "takes a reservation away")),
+    slurm(Get, "licenses", 38, cluster::licenses, ("slurm_load_licenses()", "all licenses")).gives("openapi_licenses_resp"),
+    slurm(Get, "shares", 40, statistics::shares, ("slurm_associations_get_shares()", "fair share")).with(&["accounts", "users"]).gives("openapi_shares_resp"),
+    slurm(Get, "reconfigure", 40, cluster::reconfigure, ("slurm_reconfigure()", "has the controller read its configuration again")),
+];
+
+/// A path that is known.
+pub(super) struct Found {
+    pub(super) route: &'static Route,
+    pub(super) version: u32,
+    pub(super) names: Vec<String>,
+}
+
+/// The parts of a path; empty ones, of slashes that follow each other or end it, do not count.
+pub(super) fn read_path(path: &str) -> Result<Vec<String>, Answer> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    let decoded: Option<Vec<String>> = parts
+        .map(|part| {
+            let text = percent_decode_str(part).decode_utf8().ok()?;
+            let is_escape_left = part.split('%').skip(1).any(|after| {
+                let digits = after.as_bytes().get(..2);
+                !digits.is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
+            });
+            let is_text = !text.chars().any(char::is_control);
+            (is_text && !is_escape_left).then(|| text.into_owned())
+        })
+        .collect();
+    decoded.ok_or_else(|| Answer::text(Status::BAD_REQUEST, "Unable to parse URL path."))
+}
+
+/// Finds the row that a path and a method stand for.
+pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
+    let unknown = || {
+        let text = "Unable find requested URL. Please view /openapi/v3 for API reference.";
+        Answer::text(Status::NOT_FOUND, text)
+    };
+    let [area, version, rest @ ..] = path else {
+        return Err(unknown());
+    };
+    let area = match area.as_str() {
+        "slurm" => Area::Slurm,
+        "slurmdb" => Area::Slurmdb,
+        _ => return Err(unknown()),
+    };
+    let version: Option<u32> = version.strip_prefix("v0.0.").and_then(|n| n.parse().ok());
+    let version = version.filter(|n| crate::listing::document::VERSIONS.contains(n));
+    let version = version.ok_or_else(unknown)?;
+    let here = ROUTES
+        .iter()
+        .filter(|r| r.area == area && r.since <= version);
+    let mut is_known = false;
+    // Whole words come before those that stand for any.
+    let mut rows: Vec<(&Route, Vec<String>)> = here
+        .filter_map(|route| Some((route, captured(route.path, rest)?)))
+        .collect();
+    rows.sort_by_key(|(_, names)| names.len());
+    let fewest = rows.first().map_or(0, |(_, names)| names.len());
+    for (route, names) in rows {
+        if names.len() > fewest {
+            break;
+        }
+        is_known = true;
+        if route.method == method {
+            return Ok(Found {
+                route,
+                version,
+                names,
+            });
+        }
+    }
+    match is_known {
+        true => Err(Answer::text(
+            Status::NOT_ALLOWED,
+            "This HTTP method is not there at this path. Please view /openapi/v3 for API reference.",
+        )),
+        false => Err(unknown()),
+    }
+}
+
+/// What stands for the names in braces, if the parts fit.
+fn captured(template: &str, parts: &[String]) -> Option<Vec<String>> {
+    let wanted: Vec<&str> = template.split('/').collect();
+    if wanted.len() != parts.len() {
+        return None;
+    }
+    let mut names = Vec::new();
+    for (wanted, part) in wanted.iter().zip(parts) {
+        if wanted.starts_with('{') {
+            names.push(part.clone());
+        } else if wanted != part {
+            return None;
+        }
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, method: Method) -> Result<(&'static str, u32, Vec<String>), Answer> {
+        let found = find(&read_path(path)?, method)?;
+        Ok((found.route.path, found.version, found.names))
+    }
+
+    #[test]
+    fn paths_have_a_version_and_names() {
+        assert_eq!(found("/slurm/v0.0.38/jobs", Get), Ok(("jobs", 38, vec![])));
+        let one = Ok(("job/{job_id}", 43, vec!["6_[1-2]".to_owned()]));
+        assert_eq!(found("//slurm/v0.0.43//job/6_%5B1-2%5D/", Get), one);
+        // A word that a template has is no name.
+        let submit = found("/slurm/v0.0.43/job/submit", Post);
+        assert_eq!(submit, Ok(("job/submit", 43, vec![])));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_cannot_be_done_there() {
+        let status = |path: &str, method| found(path, method).unwrap_err().status;
+        for path in [
+            "/",
+            "/slurm",
+            "/slurm/jobs",
+            "/slurm/v0.0.1/jobs",
+            "/slurm/v0.0.38/shares",
+            "/slurm/v0.0.43/nosuch",
+            "/nosuch/v0.0.43/jobs",
+        ] {
+            assert_eq!(status(path, Get), Status::NOT_FOUND, "{path}");
+        }
+        assert_eq!(status("/slurm/v0.0.38/jobs", Delete), Status::NOT_ALLOWED);
+        assert_eq!(
+            status("/slurm/v0.0.43/job/submit", Get),
+            Status::NOT_ALLOWED
+        );
+        for path in ["/slurm/v0.0.43/job/%zz", "/slurm/v0.0.43/job/%00", "/%ff"] {
+            assert_eq!(status(path, Get), Status::BAD_REQUEST, "{path}");
+        }
+    }
+}

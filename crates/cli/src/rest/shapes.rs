@@ -1,0 +1,28 @@
+//! The schemas of answers. They are worked out from documents of an example of each record by a test, which keeps them in
+//! `shapes.json`: what the description says and what is answered come from the same code.
+
+use serde_json::{Map, Value, json};
+use std::sync::OnceLock;
+
+/// Of each version: the schemas by their names without the version.
+fn all() -> &'static Map<String, Value> {
+    static ALL: OnceLock<Map<String, Value>> = OnceLock::new();
+    ALL.get_or_init(|| match serde_json::from_str(include_str!("shapes.json")) {
+        Ok(Value::Object(all)) => all,
+        // A test reads it.
+        _ => Map::new(),
+    })
+}
+
+/// The schemas of one version. Those of bodies, whose members take values of several types, say no type.
+pub(super) fn of_version(version: u32) -> impl Iterator<Item = (&'static str, Value)> {
+    let known = all().iter().filter_map(move |(name, versions)| {
+        let by_version = versions.as_array()?.iter().find(|entry| {
+            let list = entry["versions"].as_array();
+            list.is_some_and(|list| list.contains(&version.into()))
+        });
+        Some((name.as_str(), by_version?["schema"].clone()))
+    });
+    let free = ["kill_jobs_msg", "update_node_msg"].map(|name| (name, json!({"type": "object"})));
+    known.chain(free)
+}

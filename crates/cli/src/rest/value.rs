@@ -1,0 +1,123 @@
+//! Values of bodies and queries. Clients of all versions send numbers as numbers, as texts, or as objects that say whether they
+//! are set; each of these is taken.
+
+use super::call::{Answer, Status};
+use serde_json::Value;
+
+/// What a member of a body says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Given {
+    /// Nothing: null, or a number that is not set.
+    Nothing,
+    /// There is no limit.
+    Infinite,
+    /// A text or number, as text.
+    Text(String),
+    /// True or false.
+    Truth(bool),
+    /// Several.
+    List(Vec<String>),
+}
+
+/// Reads a member.
+///
+/// # Errors
+/// It is an object of another kind, or a list of such.
+pub(super) fn read(value: &Value) -> Result<Given, &'static str> {
+    match value {
+        Value::Null => Ok(Given::Nothing),
+        Value::Bool(truth) => Ok(Given::Truth(*truth)),
+        Value::Number(number) => Ok(Given::Text(number.to_string())),
+        Value::String(text) => Ok(Given::Text(text.clone())),
+        Value::Array(items) => {
+            let texts = items.iter().map(|item| match read(item)? {
+                Given::Text(text) => Ok(text),
+                _ => Err("expected a list of texts or numbers"),
+            });
+            Ok(Given::List(texts.collect::<Result<_, _>>()?))
+        }
+        Value::Object(members) => {
+            let is_number = members
+                .keys()
+                .all(|key| matches!(key.as_str(), "set" | "infinite" | "number"));
+            if !is_number || members.is_empty() {
+                return Err("expected a text, a number, or an object of set, infinite and number");
+            }
+            let is = |key| members.get(key).and_then(Value::as_bool);
+            match (is("infinite"), is("set"), members.get("number")) {
+                (Some(true), _, _) => Ok(Given::Infinite),
+                (_, Some(false), _) | (_, _, None) => Ok(Given::Nothing),
+                (_, _, Some(number)) => read(number),
+            }
+        }
+    }
+}
+
+impl Given {
+    /// It as one text, as options have it; a list with commas between.
+    pub(super) fn text(self) -> Option<String> {
+        match self {
+            Given::Nothing => None,
+            Given::Infinite => Some("UNLIMITED".to_owned()),
+            Given::Text(text) => Some(text),
+            Given::Truth(truth) => Some(truth.to_string()),
+            Given::List(items) => Some(items.join(",")),
+        }
+    }
+
+    /// Whether it says nothing: absent, empty, an empty list.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Given::Nothing => true,
+            Given::Text(text) => text.is_empty(),
+            Given::List(items) => items.is_empty(),
+            Given::Infinite | Given::Truth(_) => false,
+        }
+    }
+}
+
+/// The parameters of a query.
+pub(super) fn read_query(query: &str) -> Result<Vec<(String, String)>, Answer> {
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    let pairs: Vec<(String, String)> = pairs
+        .map(|(key, value)| (key.into_owned(), value.into_owned()))
+        .collect();
+    let is_control = |text: &str| text.chars().any(char::is_control);
+    match pairs.iter().any(|(k, v)| is_control(k) || is_control(v)) {
+        true => Err(Answer::text(
+            Status::BAD_REQUEST,
+            "Unable to parse query. It has control characters.",
+        )),
+        false => Ok(pairs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_come_in_several_shapes() {
+        let text = |value| read(&value).unwrap().text();
+        let five = Some("5".to_owned());
+        assert_eq!(text(json!(5)), five);
+        assert_eq!(text(json!("5")), five);
+        assert_eq!(
+            text(json!({"set": true, "infinite": false, "number": 5})),
+            five
+        );
+        assert_eq!(text(json!({"number": 5})), five);
+        assert_eq!(text(json!({"set": false, "number": 5})), None);
+        assert_eq!(text(json!(null)), None);
+        let unlimited = Some("UNLIMITED".to_owned());
+        assert_eq!(
+            text(json!({"set": false, "infinite": true, "number": 0})),
+            unlimited
+        );
+        assert_eq!(text(json!(["a", 1])), Some("a,1".to_owned()));
+        for bad in [json!({}), json!({"a": 1}), json!([[1]]), json!([null])] {
+            assert!(read(&bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Whose a request is.
+
+use muster_cli::connect::{self, Client, ConnectError};
+use muster_cli::rest::Caller;
+use muster_trust::user_token::{self, Claims};
+use nix::unistd::{Group, Uid, User, geteuid};
+use sha2::{Digest as _, Sha256};
+use std::path::PathBuf;
+
+/// What requests prove their user by (`-a`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authentication {
+    /// `rest_auth/jwt`: a token.
+    pub jwt: bool,
+    /// `rest_auth/local`: a socket of this host, by which the daemon's own user or root asks.
+    pub local: bool,
+}
+
+impl Authentication {
+    /// The names of what there is, as `-a list` prints them.
+    pub const NAMES: [&'static str; 2] = ["rest_auth/local", "rest_auth/jwt"];
+
+    /// Reads a list of names.
+    ///
+    /// # Errors
+    /// The name that is not known.
+    pub fn read(list: &str) -> Result<Authentication, String> {
+        let mut chosen = Authentication {
+            jwt: false,
+            local: false,
+        };
+        for name in list.split(',').filter(|name| !name.is_empty()) {
+            match name.strip_prefix("rest_auth/").unwrap_or(name) {
+                "jwt" => chosen.jwt = true,
+                "local" => chosen.local = true,
+                _ => return Err(name.to_owned()),
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// As it is told in answers: an address, or the socket.
+    pub(crate) source: String,
+    /// The user, on a socket of this host.
+    pub(crate) uid: Option<u32>,
+}
+
+/// The headers by which a request says whose it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Credentials {
+    /// `X-SLURM-USER-NAME`.
+    pub(crate) user: Option<String>,
+    /// `X-SLURM-USER-TOKEN`, or the bearer of `Authorization`.
+    pub(crate) token: Option<String>,
+}
+
+/// Whose a request is. With a token this is only what the token says: the controller believes it once a connection has begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) caller: Caller,
+    token: Option<String>,
+}
+
+/// Why a request is nobody's.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IdentityError {
+    #[error("Authentication failure")]
+    Missing,
+    #[error("Authentication failure: this server takes no tokens (-a)")]
+    NoTokens,
+    #[error("Authentication failure: {0}")]
+    Token(String),
+    #[error("Authentication failure: the token is of {0}, and {1} is named")]
+    Other(String, String),
+    #[error("Authentication failure: this host has no user {0}")]
+    NoUser(String),
+}
+
+impl Identity {
+    /// Finds out whose a request is.
+    ///
+    /// # Errors
+    /// It does not say, or nobody's.
+    pub(crate) fn of(
+        given: Credentials,
+        peer: &Peer,
+        allowed: Authentication,
+    ) -> Result<Identity, IdentityError> {
+        match given.token {
+            Some(token) if allowed.jwt => Identity::by_token(token, given.user, peer),
+            Some(_) => Err(IdentityError::NoTokens),
+            None if allowed.local && given.user.is_none() => Identity::by_socket(peer),
+            None => Err(IdentityError::Missing),
+        }
+    }
+
+    fn by_token(
+        token: String,
+        named: Option<String>,
+        peer: &Peer,
+    ) -> Result<Identity, IdentityError> {
+        let Claims { user, .. } =
+            user_token::claims(&token).map_err(|e| IdentityError::Token(e.to_string()))?;
+        if let Some(other) = named.filter(|other| *other != user) {
+            return Err(IdentityError::Other(user, other));
+        }
+        let found = User::from_name(&user).ok().flatten();
+        let found = found.ok_or(IdentityError::NoUser(user))?;
+        Ok(Identity {
+            caller: caller(found, peer),
+            token: Some(token),
+        })
+    }
+
+    fn by_socket(peer: &Peer) -> Result<Identity, IdentityError> {
+        let own = geteuid();
+        let is_own = peer.uid.is_some_and(|uid| uid == own.as_raw() || uid == 0);
+        if !is_own {
+            return Err(IdentityError::Missing);
+        }
+        let found = User::from_uid(Uid::from_raw(own.as_raw())).ok().flatten();
+        let found = found.ok_or_else(|| IdentityError::NoUser(own.to_string()))?;
+        Ok(Identity {
+            caller: caller(found, peer),
+            token: None,
+        })
+    }
+
+    /// What connections of this identity are kept by.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        match &self.token {
+            Some(token) => Sha256::digest(token.as_bytes()).into(),
+            None => [0; 32],
+        }
+    }
+
+    /// A connection to the controller as this user.
+    ///
+    /// # Errors
+    /// There is no controller, or it does not believe the token.
+    pub(crate) fn connect(&self, conf: &PathBuf) -> Result<Client, ConnectError> {
+        connect::Client::connect_as(conf, self.token.as_deref())
+    }
+}
+
+fn caller(user: User, peer: &Peer) -> Caller {
+    let group = Group::from_gid(user.gid).ok().flatten();
+    Caller {
+        uid: user.uid.as_raw(),
+        user: user.name,
+        group: group.map_or_else(|| user.gid.to_string(), |group| group.name),
+        source: peer.source.clone(),
+    }
+}

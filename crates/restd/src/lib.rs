@@ -1,0 +1,12 @@
+//! `slurmrestd`: HTTP in front of the controller. It has no rights of its own: what a request asks is asked of the controller by a
+//! connection of the user's, made with the user's token, so that the controller alone decides who may do what. Only over a socket of
+//! this host, and only from its own user or root, are requests taken without a token; they are those of its own user.
+
+mod connections;
+mod identity;
+mod listen;
+mod server;
+
+pub use identity::Authentication;
+pub use listen::{Address, AddressError, Listeners};
+pub use server::{Limits, serve};

@@ -1,0 +1,512 @@
+//! HTTP: one task a connection, one request of it at a time. What asks the controller waits for it on a thread of its own.
+
+use crate::connections::{Connections, ConnectionsOf};
+use crate::identity::{Authentication, Credentials, Identity, Peer};
+use crate::listen::{Connection, Listeners};
+use anyhow::{Context as _, Result};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use muster_cli::rest::{self, Answer, Status};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of a body: a script of the largest size, escaped, and an environment.
+const BODY_BYTES_MAX: usize = 32 << 20;
+/// Bytes of a request before its body.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Headers of a request.
+const HEADERS_MAX: usize = 64;
+/// How long a request's head may take to come, and a connection may be open without one.
+const HEAD_WAIT: Duration = Duration::from_secs(30);
+/// How long a body may take to come.
+const BODY_WAIT: Duration = Duration::from_secs(60);
+
+/// What is served at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time (`--max-connections`). One address has half of them at most.
+    pub connections: usize,
+    /// Requests that are answered at a time (`-t`).
+    pub threads: usize,
+}
+
+struct Shared {
+    conf: PathBuf,
+    allowed: Authentication,
+    limits: Limits,
+    connections: Connections,
+    places: Arc<Semaphore>,
+    of_address: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// Serves until a signal ends the process, or the only connection has ended.
+///
+/// # Errors
+/// A listener cannot be used.
+pub fn serve(
+    listeners: Listeners,
+    conf: PathBuf,
+    allowed: Authentication,
+    limits: Limits,
+) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(limits.threads)
+        .build()
+        .context("cannot start the event loop")?;
+    let shared = Arc::new(Shared {
+        conf,
+        allowed,
+        limits,
+        connections: Connections::default(),
+        places: Arc::new(Semaphore::new(limits.connections)),
+        of_address: Mutex::default(),
+    });
+    runtime.block_on(run(listeners, shared))
+}
+
+async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
+    if let Some(connection) = listeners.connection {
+        return single(connection, &shared).await;
+    }
+    for listener in listeners.tcp {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::spawn(accept_tcp(listener, shared.clone()));
+    }
+    for listener in listeners.unix {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        tokio::spawn(accept_unix(listener, shared.clone()));
+    }
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    log::info!("slurmrestd ends, since it was asked to");
+    Ok(())
+}
+
+/// The connection of inetd.
+async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
+    match connection {
+        Connection::Tcp(stream) => {
+            let source = stream
+                .peer_addr()
+                .map_or_else(|_| String::new(), |a| a.to_string());
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::TcpStream::from_std(stream)?;
+            connection_of(stream, Peer { source, uid: None }, shared.clone()).await;
+        }
+        Connection::Unix(stream) => {
+            let peer = unix_peer(&stream);
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            connection_of(stream, peer, shared.clone()).await;
+        }
+    }
+    Ok(())
+}
+
+/// Waits where accepting has failed, as it does while there are no descriptors: it would fail again at once.
+async fn pause(error: &std::io::Error) {
+    log::warn!("cannot accept a connection: {error}");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+async fn accept_tcp(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok(place) = shared.places.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                // Answers are short, and clients wait for them.
+                let _ = stream.set_nodelay(true);
+                let Some(share) = Share::take(address.ip(), &shared) else {
+                    log::warn!(
+                        "{} has half of all connections, and gets no more",
+                        address.ip()
+                    );
+                    continue;
+                };
+                let source = address.to_string();
+                tokio::spawn(held(
+                    stream,
+                    Peer { source, uid: None },
+                    shared.clone(),
+                    (place, Some(share)),
+                ));
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: tokio::net::UnixListener, shared: Arc<Shared>) {
+    loop {
+        let Ok(place) = shared.places.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let peer = unix_peer(&stream);
+                tokio::spawn(held(stream, peer, shared.clone(), (place, None)));
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
+    let uid = getsockopt(stream, PeerCredentials)
+        .ok()
+        .map(|peer| peer.uid());
+    let source = match uid {
+        Some(uid) => format!("unix (uid {uid})"),
+        None => "unix".to_owned(),
+    };
+    Peer { source, uid }
+}
+
+/// The connections that one address has.
+struct Share {
+    address: IpAddr,
+    shared: Arc<Shared>,
+}
+
+impl Share {
+    fn take(address: IpAddr, shared: &Arc<Shared>) -> Option<Share> {
+        let mut all = shared
+            .of_address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(address).or_default();
+        if *count >= shared.limits.connections.div_ceil(2) {
+            return None;
+        }
+        *count += 1;
+        let shared = shared.clone();
+        Some(Share { address, shared })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut all = self
+            .shared
+            .of_address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.address);
+            }
+        }
+    }
+}
+
+async fn held<S>(
+    stream: S,
+    peer: Peer,
+    shared: Arc<Shared>,
+    _place: (OwnedSemaphorePermit, Option<Share>),
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    connection_of(stream, peer, shared).await;
+}
+
+async fn connection_of<S>(stream: S, peer: Peer, shared: Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let peer = Arc::new(peer);
+    let service = service_fn(|request| {
+        let (peer, shared) = (peer.clone(), shared.clone());
+        async move { Ok::<_, Infallible>(respond(request, peer, shared).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WAIT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        log::debug!("connection from {}: {error}", peer.source);
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    peer: Arc<Peer>,
+    shared: Arc<Shared>,
+) -> Response<Full<Bytes>> {
+    let path = request.uri().path().to_owned();
+    let method = request.method().clone();
+    let source = peer.source.clone();
+    let answer = answer(request, peer, shared).await;
+    log::info!(
+        "{source}: {method} {} -> {}",
+        path.escape_debug(),
+        answer.status.0
+    );
+    response(answer)
+}
+
+fn response(answer: Answer) -> Response<Full<Bytes>> {
+    let status = StatusCode::from_u16(answer.status.0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(answer.media_type),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+async fn answer(request: Request<Incoming>, peer: Arc<Peer>, shared: Arc<Shared>) -> Answer {
+    let (head, body) = request.into_parts();
+    let method = match head.method {
+        Method::GET => rest::Method::Get,
+        Method::POST => rest::Method::Post,
+        Method::DELETE => rest::Method::Delete,
+        _ => {
+            return Answer::text(
+                Status::NOT_ALLOWED,
+                "This HTTP method is not there at any path.",
+            );
+        }
+    };
+    let path = head.uri.path().to_owned();
+    if method == rest::Method::Get {
+        match path.trim_end_matches('/') {
+            "/livez" | "/healthz" | "/readyz" => return Answer::text(Status(204), ""),
+            _ => {}
+        }
+        if let Some(description) = rest::description(&path) {
+            return description;
+        }
+    }
+    let yaml = match wants_yaml(&head.headers) {
+        Some(yaml) => yaml,
+        None => return Answer::text(Status(415), "Accept content type is unknown"),
+    };
+    if !is_json(&head.headers) {
+        let text = "Unable to parse query. The body's content type is not application/json.";
+        return Answer::text(Status(415), text);
+    }
+    let given = match credentials(&head.headers) {
+        Ok(given) => given,
+        Err(text) => return Answer::text(Status::UNAUTHORIZED, text),
+    };
+    if given.token.is_none() && peer.uid.is_none() {
+        // Before a body is read of who has not even said who it is.
+        return Answer::text(Status::UNAUTHORIZED, "Authentication failure");
+    }
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(answer) => return answer,
+    };
+    let query = head.uri.query().unwrap_or("").to_owned();
+    let asked = tokio::task::spawn_blocking(move || {
+        let identity = match Identity::of(given, &peer, shared.allowed) {
+            Ok(identity) => identity,
+            Err(error) => return Answer::text(Status::UNAUTHORIZED, &error.to_string()),
+        };
+        let request = rest::Request {
+            method,
+            path: &path,
+            query: &query,
+            body: &body,
+            yaml,
+            caller: &identity.caller,
+        };
+        let mut connections = ConnectionsOf {
+            all: &shared.connections,
+            identity: &identity,
+            conf: &shared.conf,
+        };
+        rest::answer(&request, &mut connections)
+    });
+    asked.await.unwrap_or_else(|error| {
+        log::error!("a request could not be answered: {error}");
+        Answer::text(
+            Status::INTERNAL_ERROR,
+            "The request could not be answered; the log of slurmrestd says why.",
+        )
+    })
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Answer> {
+    let too_large = || Answer::text(Status(413), "The body is too large.");
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let whole = Limited::new(body, BODY_BYTES_MAX).collect();
+    match tokio::time::timeout(BODY_WAIT, whole).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(Answer::text(
+            Status::BAD_REQUEST,
+            "The body cannot be read.",
+        )),
+        Err(_) => Err(Answer::text(Status(408), "The body did not come in time.")),
+    }
+}
+
+/// Whether the answer is to be YAML; absent if it is to be what there is not.
+fn wants_yaml(headers: &HeaderMap) -> Option<bool> {
+    let mut accepted = headers.get_all(header::ACCEPT).iter().peekable();
+    if accepted.peek().is_none() {
+        return Some(false);
+    }
+    let mut best: Option<(u32, bool)> = None;
+    for item in accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|v| v.split(','))
+    {
+        let mut parts = item.split(';').map(str::trim);
+        let yaml = match parts.next().unwrap_or("").to_ascii_lowercase().as_str() {
+            "application/json" | "application/*" | "*/*" => false,
+            "application/yaml" | "application/x-yaml" | "text/yaml" => true,
+            _ => continue,
+        };
+        let weight = parts
+            .find_map(|part| part.strip_prefix("q="))
+            .and_then(|q| q.parse::<f32>().ok());
+        // Of a weight from 0 to 1, in thousandths as RFC 9110 has them.
+        let weight = (weight.unwrap_or(1.0).clamp(0.0, 1.0) * 1000.0) as u32;
+        if weight > 0 && best.is_none_or(|(most, _)| weight > most) {
+            best = Some((weight, yaml));
+        }
+    }
+    best.map(|(_, yaml)| yaml)
+}
+
+/// Whether a body is JSON, or is not said to be another thing.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else {
+        return true;
+    };
+    let media_type = value
+        .to_str()
+        .unwrap_or("")
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim();
+    media_type.is_empty() || media_type.eq_ignore_ascii_case("application/json")
+}
+
+/// The headers that say whose a request is.
+///
+/// # Errors
+/// They contradict each other, or are no text.
+fn credentials(headers: &HeaderMap) -> Result<Credentials, &'static str> {
+    let text = |name: &str| -> Result<Option<String>, &'static str> {
+        let mut values = headers.get_all(name).iter();
+        let first = values.next();
+        if values.next().is_some() {
+            return Err("Authentication failure: a header is there twice");
+        }
+        let text = first.map(|value| value.to_str().map(|text| text.trim().to_owned()));
+        let text = text
+            .transpose()
+            .map_err(|_| "Authentication failure: a header is no text")?;
+        Ok(text.filter(|text| !text.is_empty()))
+    };
+    let user = text("x-slurm-user-name")?;
+    let token = text("x-slurm-user-token")?;
+    let bearer = match text("authorization")? {
+        Some(value) => match value.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+                Some(token.trim().to_owned())
+            }
+            _ => return Err("Authentication failure: Authorization has no bearer"),
+        },
+        None => None,
+    };
+    match (token, bearer) {
+        (Some(_), Some(_)) => Err("Authentication failure: a token and a bearer were both sent"),
+        (token, bearer) => Ok(Credentials {
+            user,
+            token: token.or(bearer),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn what_is_accepted_decides_the_form() {
+        let yaml = |value| wants_yaml(&headers(&[("accept", value)]));
+        assert_eq!(wants_yaml(&headers(&[])), Some(false));
+        assert_eq!(yaml("*/*"), Some(false));
+        assert_eq!(
+            yaml("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+            Some(false)
+        );
+        assert_eq!(yaml("application/x-yaml"), Some(true));
+        assert_eq!(
+            yaml("application/yaml;q=0.4, application/json;q=0.5"),
+            Some(false)
+        );
+        assert_eq!(yaml("text/plain"), None);
+        assert_eq!(yaml("application/json;q=0"), None);
+    }
+
+    #[test]
+    fn bodies_are_json() {
+        let json = |value| is_json(&headers(&[("content-type", value)]));
+        assert!(is_json(&headers(&[])) && json("application/json; charset=utf-8"));
+        assert!(!json("text/plain") && !json("application/x-www-form-urlencoded"));
+    }
+
+    #[test]
+    fn one_token_is_sent_in_one_way() {
+        let of = |pairs: &[_]| credentials(&headers(pairs)).map(|c| (c.user, c.token));
+        let (name, token) = ("x-slurm-user-name", "x-slurm-user-token");
+        let both = (Some("ada".to_owned()), Some("t".to_owned()));
+        assert_eq!(of(&[(name, "ada"), (token, "t")]), Ok(both));
+        let bearer = (None, Some("t".to_owned()));
+        assert_eq!(of(&[("authorization", "Bearer t")]), Ok(bearer));
+        assert_eq!(of(&[(token, "")]), Ok((None, None)));
+        assert!(of(&[(token, "t"), ("authorization", "Bearer t")]).is_err());
+        assert!(of(&[(token, "t"), (token, "u")]).is_err());
+        assert!(of(&[("authorization", "Basic x")]).is_err());
+    }
+}
