@@ -1,6 +1,9 @@
 //! The answers of slurmrestd: Slurm's paths and documents, made of what the user commands ask and print. A request is answered on
 //! one connection to the controller, which knows whose it is and decides what that user may do; nothing here has rights of its own.
 
+mod account_change;
+mod accounting;
+mod accounts;
 mod call;
 mod cancel;
 mod cluster;

@@ -1,8 +1,8 @@
 //! sacct: jobs and steps of the accounting store.
 
-mod document;
+pub(crate) mod document;
 pub(crate) mod fields;
-mod filter;
+pub(crate) mod filter;
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::account::{AcctRow, Shown};
@@ -222,7 +222,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 }
 
 /// Tasks of an array stand together, by index, before those that have no record of their own.
-fn in_order(jobs: &mut [AcctJob]) {
+pub(crate) fn in_order(jobs: &mut [AcctJob]) {
     jobs.sort_by_key(|job| match (job.array, &job.array_pending) {
         (Some((base, index)), _) => (base, index),
         (None, Some(_)) => (job.id, u32::MAX),

@@ -3,7 +3,7 @@
 //! has a file; what only several clusters with one accounting would need is refused by name.
 
 mod account;
-mod book;
+pub(crate) mod book;
 mod cluster;
 mod conditions;
 mod console;
@@ -21,7 +21,7 @@ mod replay;
 mod row;
 mod service;
 mod session;
-mod settings;
+pub(crate) mod settings;
 mod show;
 pub(crate) mod surface;
 mod user;

@@ -2,8 +2,6 @@
 
 use muster_model::refusal::RefusalCode;
 
-/// Nothing more is known.
-pub(super) const UNSPECIFIED: i32 = -1;
 /// `SLURM_COMMUNICATIONS_CONNECTION_ERROR`.
 pub(super) const CONNECTION: i32 = 1001;
 /// `SLURM_COMMUNICATIONS_RECEIVE_ERROR`.
@@ -33,6 +31,9 @@ pub(super) const INVALID_QUERY: i32 = 9000;
 /// `ESLURM_REST_FAIL_PARSING`.
 pub(super) const FAIL_PARSING: i32 = 9001;
 
+/// `ESLURM_REST_EMPTY_RESULT`.
+pub(super) const NOTHING_FOUND: i32 = 9003;
+
 /// Slurm's text for a number that is given here.
 pub(super) fn text(number: i32) -> &'static str {
     match number {
@@ -49,6 +50,8 @@ pub(super) fn text(number: i32) -> &'static str {
         NO_WORK_DIR => "Working directory not specified",
         NO_ENVIRONMENT => "Missing environment in request",
         INVALID_QUERY => "REST query contains invalid parameters",
+        NOTHING_FOUND => "Nothing found with query",
+        2012 => "Pathname of a file, directory or other parameter too long",
         FAIL_PARSING => "Failure during parsing",
         _ => "Unspecified error",
     }

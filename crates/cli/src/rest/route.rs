@@ -1,7 +1,10 @@
 //! The paths that there are, as one table: what serves them, since which version, and what the description of the API says of them.
 
 use super::call::{Answer, Call, Method, Outcome, Status};
-use super::{cancel, cluster, job_change, jobs, node_change, statistics, submission};
+use super::{
+    account_change, accounting, accounts, cancel, cluster, job_change, jobs, node_change,
+    statistics, submission,
+};
 use percent_encoding::percent_decode_str;
 
 /// The first part of a path.
@@ -75,7 +78,56 @@ const fn slurm(
     }
 }
 
+const fn slurmdb(
+    method: Method,
+    path: &'static str,
+    since: u32,
+    handler: Handler,
+    texts: (&'static str, &'static str),
+) -> Route {
+    let mut route = slurm(method, path, since, handler, texts);
+    route.area = Area::Slurmdb;
+    route
+}
+
 use Method::{Delete, Get, Post};
+
+/// Parameters that choose associations.
+const ASSOCIATION: &[&str] = &[
+    "account",
+    "cluster",
+    "id",
+    "parent_account",
+    "partition",
+    "user",
+];
+/// Parameters that choose jobs of accounting.
+const ACCOUNTING: &[&str] = &[
+    "account",
+    "cluster",
+    "constraints",
+    "cpus_max",
+    "cpus_min",
+    "end_time",
+    "groups",
+    "job_name",
+    "node",
+    "nodes_max",
+    "nodes_min",
+    "partition",
+    "qos",
+    "reason",
+    "show_duplicates",
+    "skip_steps",
+    "start_time",
+    "state",
+    "step",
+    "submit_time",
+    "timelimit_max",
+    "timelimit_min",
+    "users",
+    "wckey",
+];
 
 /// All of them.
 #[rustfmt::skip]
@@ -104,6 +156,39 @@ pub(super) const ROUTES: &[Route] = &[
     slurm(Get, "licenses", 38, cluster::licenses, ("slurm_load_licenses()", "all licenses")).gives("openapi_licenses_resp"),
     slurm(Get, "shares", 40, statistics::shares, ("slurm_associations_get_shares()", "fair share")).with(&["accounts", "users"]).gives("openapi_shares_resp"),
     slurm(Get, "reconfigure", 40, cluster::reconfigure, ("slurm_reconfigure()", "has the controller read its configuration again")),
+    slurmdb(Get, "jobs", 38, accounting::jobs, ("slurmdb_jobs_get()", "jobs of accounting")).with(ACCOUNTING).gives("openapi_slurmdbd_jobs_resp"),
+    slurmdb(Get, "job/{job_id}", 38, accounting::job, ("slurmdb_jobs_get()", "a job of accounting, with every run")).gives("openapi_slurmdbd_jobs_resp"),
+    slurmdb(Get, "diag", 38, statistics::diag, ("slurmdb_get_stats()", "counters of the controller, which keeps accounting")).gives("openapi_diag_resp"),
+    slurmdb(Get, "ping", 42, cluster::ping, ("slurmdb_ping()", "whether accounting answers")).gives("openapi_ping_array_resp"),
+    slurmdb(Get, "config", 38, accounts::config, ("slurmdb_config_get()", "all records of accounting but jobs")).gives("openapi_slurmdbd_config_resp"),
+    slurmdb(Get, "tres", 38, accounts::tres, ("slurmdb_tres_get()", "what is counted")).gives("openapi_tres_resp"),
+    slurmdb(Get, "accounts", 38, accounts::accounts, ("slurmdb_accounts_get()", "all accounts")).with(&["description"]).gives("openapi_accounts_resp"),
+    slurmdb(Post, "accounts", 38, account_change::accounts, ("slurmdb_accounts_add()", "makes or changes accounts")).takes("openapi_accounts_resp"),
+    slurmdb(Get, "account/{account_name}", 38, accounts::account, ("slurmdb_accounts_get()", "an account")).gives("openapi_accounts_resp"),
+    slurmdb(Delete, "account/{account_name}", 38, account_change::delete_account, ("slurmdb_accounts_remove()", "takes an account away")),
+    slurmdb(Post, "accounts_association", 40, account_change::accounts_association, ("slurmdb_accounts_add_cond()", "makes accounts with their associations")).takes("accounts_add_cond"),
+    slurmdb(Get, "users", 38, accounts::users, ("slurmdb_users_get()", "all users")).with(&["admin_level", "default_account"]).gives("openapi_users_resp"),
+    slurmdb(Post, "users", 38, account_change::users, ("slurmdb_users_add()", "makes or changes users")).takes("openapi_users_resp"),
+    slurmdb(Get, "user/{name}", 38, accounts::user, ("slurmdb_users_get()", "a user")).gives("openapi_users_resp"),
+    slurmdb(Delete, "user/{name}", 38, account_change::delete_user, ("slurmdb_users_remove()", "takes a user away")),
+    slurmdb(Post, "users_association", 40, account_change::users_association, ("slurmdb_users_add_cond()", "makes users with their associations")).takes("users_add_cond"),
+    slurmdb(Get, "associations", 38, accounts::associations, ("slurmdb_associations_get()", "all associations")).with(ASSOCIATION).gives("openapi_assocs_resp"),
+    slurmdb(Post, "associations", 38, account_change::associations, ("slurmdb_associations_add()", "makes or changes associations")).takes("openapi_assocs_resp"),
+    slurmdb(Delete, "associations", 38, account_change::delete_associations, ("slurmdb_associations_remove()", "takes associations away")).with(ASSOCIATION),
+    slurmdb(Get, "association", 38, accounts::association, ("slurmdb_associations_get()", "an association")).with(ASSOCIATION).gives("openapi_assocs_resp"),
+    slurmdb(Delete, "association", 38, account_change::delete_associations, ("slurmdb_associations_remove()", "takes an association away")).with(ASSOCIATION),
+    slurmdb(Get, "qos", 38, accounts::all_qos, ("slurmdb_qos_get()", "all QOS")).with(&["name", "id"]).gives("openapi_slurmdbd_qos_resp"),
+    slurmdb(Post, "qos", 38, account_change::qos, ("slurmdb_qos_add()", "makes or changes QOS")).takes("openapi_slurmdbd_qos_resp"),
+    slurmdb(Get, "qos/{qos}", 38, accounts::qos, ("slurmdb_qos_get()", "a QOS")).gives("openapi_slurmdbd_qos_resp"),
+    slurmdb(Delete, "qos/{qos}", 38, account_change::delete_qos, ("slurmdb_qos_remove()", "takes a QOS away")),
+    slurmdb(Get, "wckeys", 38, accounts::wckeys, ("slurmdb_wckeys_get()", "all workload keys")).with(&["name", "user"]).gives("openapi_wckey_resp"),
+    slurmdb(Post, "wckeys", 38, account_change::wckeys, ("slurmdb_wckeys_add()", "gives users workload keys")).takes("openapi_wckey_resp"),
+    slurmdb(Get, "wckey/{id}", 38, accounts::one_wckey, ("slurmdb_wckeys_get()", "a workload key, by its name")).gives("openapi_wckey_resp"),
+    slurmdb(Delete, "wckey/{id}", 38, account_change::delete_wckey, ("slurmdb_wckeys_remove()", "takes a workload key away, by its name")),
+    slurmdb(Get, "clusters", 38, accounts::clusters, ("slurmdb_clusters_get()", "all clusters")).gives("openapi_clusters_resp"),
+    slurmdb(Post, "clusters", 38, account_change::clusters, ("slurmdb_clusters_add()", "makes records of clusters")).takes("openapi_clusters_resp"),
+    slurmdb(Get, "cluster/{cluster_name}", 38, accounts::cluster, ("slurmdb_clusters_get()", "a cluster")).gives("openapi_clusters_resp"),
+    slurmdb(Delete, "cluster/{cluster_name}", 38, account_change::delete_cluster, ("slurmdb_clusters_remove()", "takes a record of a cluster away")),
 ];
 
 /// A path that is known.

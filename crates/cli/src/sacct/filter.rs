@@ -13,32 +13,32 @@ use muster_proto::acct::{AcctJob, AcctQuery};
 
 /// A job or a step as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RowName {
-    pub(super) job: JobId,
+pub(crate) struct RowName {
+    pub(crate) job: JobId,
     /// The heterogeneous job, where `12+1` names a component.
-    pub(super) leader: Option<JobId>,
-    pub(super) task: Option<u32>,
-    pub(super) step: Option<StepNo>,
+    pub(crate) leader: Option<JobId>,
+    pub(crate) task: Option<u32>,
+    pub(crate) step: Option<StepNo>,
 }
 
 /// Conditions of a command line.
 #[derive(Debug, Default)]
-pub(super) struct RowConditions {
-    pub(super) rows: Vec<RowName>,
+pub(crate) struct RowConditions {
+    pub(crate) rows: Vec<RowName>,
     /// `--whole-hetjob`: all components, or only the one that is named.
-    pub(super) whole_het: Option<bool>,
-    pub(super) query: AcctQuery,
-    pub(super) states_given: bool,
-    pub(super) requeued: bool,
-    pub(super) start: Option<String>,
-    pub(super) end: Option<String>,
-    pub(super) everyone: bool,
-    pub(super) constraints: Vec<String>,
-    pub(super) reasons: Vec<String>,
-    pub(super) nodes: Option<(u32, u32)>,
-    pub(super) cpus: Option<(u32, u32)>,
+    pub(crate) whole_het: Option<bool>,
+    pub(crate) query: AcctQuery,
+    pub(crate) states_given: bool,
+    pub(crate) requeued: bool,
+    pub(crate) start: Option<String>,
+    pub(crate) end: Option<String>,
+    pub(crate) everyone: bool,
+    pub(crate) constraints: Vec<String>,
+    pub(crate) reasons: Vec<String>,
+    pub(crate) nodes: Option<(u32, u32)>,
+    pub(crate) cpus: Option<(u32, u32)>,
     /// `--timelimit-min`, `--timelimit-max`.
-    pub(super) limits: (Option<TimeLimit>, Option<TimeLimit>),
+    pub(crate) limits: (Option<TimeLimit>, Option<TimeLimit>),
 }
 
 fn words(list: &str) -> impl Iterator<Item = &str> {
@@ -46,12 +46,12 @@ fn words(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Items of a list.
-pub(super) fn texts(list: &str) -> Vec<String> {
+pub(crate) fn texts(list: &str) -> Vec<String> {
     words(list).map(str::to_owned).collect()
 }
 
 /// Reads `--jobs`: `12,12_3,12_[4-6],12.0,12_3.batch,12+1`.
-pub(super) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
+pub(crate) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
     let wrong = |word: &str| Failure::new(format!("sacct: fatal: Bad job/step specified: {word}"));
     let mut rows = Vec::new();
     for word in hostlist::split(list).map_err(|_| wrong(list))? {
@@ -103,7 +103,7 @@ fn parse_step(text: &str) -> Option<StepNo> {
 }
 
 /// Users by number.
-pub(super) fn parse_users(list: &str) -> Result<Vec<u32>, Failure> {
+pub(crate) fn parse_users(list: &str) -> Result<Vec<u32>, Failure> {
     words(list)
         .map(|word| {
             uid_of(word)
@@ -113,7 +113,7 @@ pub(super) fn parse_users(list: &str) -> Result<Vec<u32>, Failure> {
 }
 
 /// Groups by number.
-pub(super) fn parse_groups(list: &str) -> Result<Vec<u32>, Failure> {
+pub(crate) fn parse_groups(list: &str) -> Result<Vec<u32>, Failure> {
     words(list)
         .map(|word| {
             gid_of(word)
@@ -123,7 +123,7 @@ pub(super) fn parse_groups(list: &str) -> Result<Vec<u32>, Failure> {
 }
 
 /// `4`, `2-8`.
-pub(super) fn parse_range(option: &str, text: &str) -> Result<(u32, u32), Failure> {
+pub(crate) fn parse_range(option: &str, text: &str) -> Result<(u32, u32), Failure> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     match (low.parse(), high.parse()) {
         (Ok(low), Ok(high)) if low <= high => Ok((low, high)),
@@ -134,7 +134,7 @@ pub(super) fn parse_range(option: &str, text: &str) -> Result<(u32, u32), Failur
 }
 
 /// Reads a time limit.
-pub(super) fn parse_limit(end: &str, text: &str) -> Result<TimeLimit, Failure> {
+pub(crate) fn parse_limit(end: &str, text: &str) -> Result<TimeLimit, Failure> {
     muster_conf::options::job::read_limit(text).map_err(|_| {
         Failure::new(format!(
             "sacct: error: Invalid timelimit-{end} specification: {text}"
@@ -144,7 +144,7 @@ pub(super) fn parse_limit(end: &str, text: &str) -> Result<TimeLimit, Failure> {
 
 impl RowConditions {
     /// Sets the states to look for.
-    pub(super) fn set_states(&mut self, list: &str) -> Result<(), Failure> {
+    pub(crate) fn set_states(&mut self, list: &str) -> Result<(), Failure> {
         self.states_given = true;
         for word in words(list) {
             match states::parse(word) {
@@ -164,7 +164,7 @@ impl RowConditions {
     }
 
     /// The question for the accounting store.
-    pub(super) fn to_query(&self, now: &Zoned, caller: u32) -> Result<AcctQuery, Failure> {
+    pub(crate) fn to_query(&self, now: &Zoned, caller: u32) -> Result<AcctQuery, Failure> {
         let mut query = self.query.clone();
         let whole = self.whole_het == Some(true);
         let asked = |row: &RowName| row.leader.filter(|_| whole).unwrap_or(row.job);
@@ -180,7 +180,7 @@ impl RowConditions {
     }
 
     /// The window, with the defaults of sacct(1) "DEFAULT TIME WINDOW".
-    pub(super) fn window(&self, now: &Zoned) -> Result<(Timestamp, Timestamp), Failure> {
+    pub(crate) fn window(&self, now: &Zoned) -> Result<(Timestamp, Timestamp), Failure> {
         let at = |text: &str| {
             time_input::parse(text, now).ok_or_else(|| {
                 Failure::new(format!(
@@ -210,7 +210,7 @@ impl RowConditions {
     }
 
     /// Whether a row is shown; what the store cannot be asked is looked at here.
-    pub(super) fn wants(&self, row: &AcctRow<'_>) -> bool {
+    pub(crate) fn wants(&self, row: &AcctRow<'_>) -> bool {
         self.name_fits(row)
             && self.state_fits(row)
             && inside(self.nodes, row.job.alloc_nodes)

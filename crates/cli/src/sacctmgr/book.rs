@@ -24,25 +24,25 @@ pub(super) struct Facts {
 
 /// The records.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Book {
+pub(crate) struct Book {
     /// The controller's own cluster.
-    pub(super) cluster: String,
+    pub(crate) cluster: String,
     /// The records, with the user root, who is in the account root even where nobody added it.
-    pub(super) all: Accounts,
+    pub(crate) all: Accounts,
 }
 
 /// An association.
 #[derive(Clone, Debug)]
-pub(super) struct Association<'a> {
-    pub(super) account: &'a str,
+pub(crate) struct Association<'a> {
+    pub(crate) account: &'a str,
     /// Empty for an account's own association.
-    pub(super) user: &'a str,
+    pub(crate) user: &'a str,
     /// Empty unless it holds in one partition only.
-    pub(super) partition: &'a str,
+    pub(crate) partition: &'a str,
     /// The account above an account.
-    pub(super) parent: &'a str,
+    pub(crate) parent: &'a str,
     /// What is set for it.
-    pub(super) own: &'a Terms,
+    pub(crate) own: &'a Terms,
     /// Its place in the tree, from the left and from the right.
     pub(super) span: (u32, u32),
     /// Levels below `root`.
@@ -50,7 +50,7 @@ pub(super) struct Association<'a> {
 }
 
 impl Book {
-    pub(super) fn new(answer: AccountsAnswer) -> Book {
+    pub(crate) fn new(answer: AccountsAnswer) -> Book {
         let mut all = answer.accounts;
         all.root.id = 1;
         if answer.users_withheld && !all.users.contains_key(ROOT) {
@@ -134,7 +134,7 @@ impl Book {
     }
 
     /// All associations, as lists show them: each account, its users by name, the accounts below it by name.
-    pub(super) fn sorted(&self) -> Vec<Association<'_>> {
+    pub(crate) fn sorted(&self) -> Vec<Association<'_>> {
         let tree = self.tree();
         let mut below: BTreeMap<&str, Vec<Association<'_>>> = BTreeMap::new();
         let mut root = None;

@@ -10,7 +10,7 @@ use super::words::Word;
 use super::{amounts_text, clock_of_minutes};
 use muster_model::account_limits::{Amounts, Limits};
 use muster_model::accounts::PARENT_SHARES;
-use muster_model::command::TermsAsk;
+use muster_model::command::{QosAsk, TermsAsk};
 use std::fmt::Write as _;
 
 /// How a limit is written.
@@ -322,6 +322,36 @@ fn limit_asks(
         Form::Tres => check_tres(name, word, cleared)?,
     }
     Ok(Some((key, value.to_owned())))
+}
+
+/// The settings of an association that keys of sacctmgr name.
+///
+/// # Errors
+/// What is wrong with the first that is malformed.
+pub(crate) fn association_terms(pairs: &[(&str, String)], book: &Book) -> Result<TermsAsk, String> {
+    let mut settings = AssociationSettings::default();
+    for (name, value) in pairs {
+        let word = Word::new(&format!("{name}={value}"));
+        let key = word.key_of(ASSOCIATION);
+        let key = key.ok_or_else(|| format!("an association has no {name}"))?;
+        settings.take(key, &word, book)?;
+    }
+    Ok(settings.terms)
+}
+
+/// The settings of a QOS that keys of sacctmgr name.
+///
+/// # Errors
+/// What is wrong with the first that is malformed.
+pub(crate) fn qos_ask(pairs: &[(&str, String)], book: &Book) -> Result<QosAsk, String> {
+    let mut settings = QosSettings::default();
+    for (name, value) in pairs {
+        let word = Word::new(&format!("{name}={value}"));
+        let key = word.key_of(QOS);
+        let key = key.ok_or_else(|| format!("a QOS has no {name}"))?;
+        settings.take(key, &word, book)?;
+    }
+    Ok(settings.ask)
 }
 
 fn check_tres(name: &str, word: &Word, cleared: &mut Vec<(String, String)>) -> Result<(), String> {

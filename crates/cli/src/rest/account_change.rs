@@ -1,0 +1,711 @@
+//! Changes of accounting: what a body has becomes the requests that sacctmgr makes of it. What is there already is changed, what is
+//! not is made.
+
+use super::accounts::{is_chosen, load};
+use super::call::{Call, Failure, Outcome, Status};
+use super::errno;
+use super::job_keys::{member, text_of};
+use crate::connect::unexpected;
+use crate::sacctmgr::book::Book;
+use crate::sacctmgr::settings;
+use muster_model::accounts::ROOT;
+use muster_model::command::{
+    AccountsAsk, AccountsEdit, ClusterAsk, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
+};
+use muster_proto::client::Response;
+use serde_json::{Map, Value};
+
+type Record = Map<String, Value>;
+
+/// The records of a list in the body.
+fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<Record>, Failure> {
+    let name = names[0];
+    let missing = || {
+        let why = format!("the body has no list '{name}'");
+        Failure::numbered(Status::BAD_REQUEST, errno::FAIL_PARSING, name, why)
+    };
+    let Value::Object(body) = std::mem::take(&mut call.body) else {
+        return Err(missing());
+    };
+    let list = names.iter().find_map(|name| body.get(*name));
+    let Some(Value::Array(items)) = list else {
+        return Err(missing());
+    };
+    let record = |item: &Value| match item {
+        Value::Object(record) => Ok(record.clone()),
+        _ => Err(Failure::malformed(
+            name,
+            format!("an item of {name} is no object"),
+        )),
+    };
+    items.iter().map(record).collect()
+}
+
+fn text(record: &Record, key: &str) -> Result<Option<String>, Failure> {
+    text_of(record, key).map_err(|e| Failure::malformed(&e.key, format!("{key}: {}", e.why)))
+}
+
+fn required(record: &Record, key: &str) -> Result<String, Failure> {
+    let missing = || Failure::malformed(key, format!("a record has no {key}"));
+    text(record, key)?.ok_or_else(missing)
+}
+
+fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(), Failure> {
+    let command = UserCommand::EditAccounts(Box::new(AccountsEdit { names, ask }));
+    match call.ask(|client| client.command(command))? {
+        Reply::Done { refused, .. } => match refused.into_iter().next() {
+            Some((_, refusal)) => Err(call.refusal(&refusal)),
+            None => Ok(()),
+        },
+        other => {
+            let error = unexpected(&Response::Reply(Box::new(other)));
+            Err(call.failure(&error))
+        }
+    }
+}
+
+/// Warns of members that are not read.
+fn warn_of_others(call: &mut Call<'_>, record: &Record, known: &[&str]) {
+    for key in record.keys().filter(|key| !known.contains(&key.as_str())) {
+        call.warn(key, format!("{key} has no effect here"));
+    }
+}
+
+/// `POST accounts`.
+pub(super) fn accounts(call: &mut Call<'_>) -> Outcome {
+    let records = records(call, &["accounts"])?;
+    for record in &records {
+        warn_of_others(
+            call,
+            record,
+            &[
+                "name",
+                "description",
+                "organization",
+                "coordinators",
+                "associations",
+                "flags",
+            ],
+        );
+        let book = load(call)?;
+        let name = required(record, "name")?;
+        let description = text(record, "description")?.unwrap_or_default();
+        let organization = text(record, "organization")?.unwrap_or_default();
+        let terms = TermsAsk::default();
+        let parent = String::new();
+        let is_there = name == ROOT || book.all.accounts.contains_key(&name);
+        let ask = match is_there {
+            true => AccountsAsk::ModifyAccounts {
+                parent,
+                description,
+                organization,
+                terms,
+            },
+            false => AccountsAsk::AddAccounts {
+                parent,
+                description,
+                organization,
+                terms,
+            },
+        };
+        edit(call, vec![name.clone()], ask)?;
+        coordinators(call, record, &name)?;
+    }
+    call.done()
+}
+
+fn coordinators(call: &mut Call<'_>, record: &Record, account: &str) -> Result<(), Failure> {
+    let Some(Value::Array(items)) = member(record, "coordinators") else {
+        return Ok(());
+    };
+    let mut names = Vec::new();
+    for item in items {
+        let name = item.get("name").and_then(Value::as_str);
+        let expected = || Failure::malformed("coordinators", "expected objects that have a name");
+        names.push(name.ok_or_else(expected)?.to_owned());
+    }
+    match names.is_empty() {
+        true => Ok(()),
+        false => {
+            let accounts = vec![account.to_owned()];
+            edit(call, names, AccountsAsk::AddCoordinators { accounts })
+        }
+    }
+}
+
+/// `DELETE account/{account_name}`.
+pub(super) fn delete_account(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    let book = load(call)?;
+    if !book.all.accounts.contains_key(&name) {
+        return no_change(call, "removed_accounts");
+    }
+    let removed = associations_text(&book, |account, _| account == name);
+    edit(call, vec![name], AccountsAsk::DeleteAccounts)?;
+    removed_list(call, "removed_associations", &removed)
+}
+
+/// `POST users`.
+pub(super) fn users(call: &mut Call<'_>) -> Outcome {
+    let records = records(call, &["users"])?;
+    for record in &records {
+        warn_of_others(
+            call,
+            record,
+            &[
+                "name",
+                "administrator_level",
+                "default",
+                "associations",
+                "coordinators",
+                "flags",
+                "old_name",
+                "wckeys",
+            ],
+        );
+        let book = load(call)?;
+        let name = required(record, "name")?;
+        let admin_level = text(record, "administrator_level")?.unwrap_or_default();
+        let default = member(record, "default").and_then(Value::as_object);
+        let of_default = |key: &str| default.map_or(Ok(None), |default| text(default, key));
+        let default_account = of_default("account")?.unwrap_or_default();
+        let wckeys = WckeysAsk {
+            default: of_default("wckey")?,
+            keys: None,
+        };
+        let (terms, partitions) = (TermsAsk::default(), Vec::new());
+        let ask = match book.all.users.get(&name) {
+            Some(_) => AccountsAsk::ModifyUsers {
+                accounts: Vec::new(),
+                default_account,
+                admin_level,
+                terms,
+                wckeys,
+                partitions,
+            },
+            None => AccountsAsk::AddUsers {
+                accounts: Some(default_account.clone())
+                    .filter(|a| !a.is_empty())
+                    .into_iter()
+                    .collect(),
+                default_account,
+                admin_level,
+                terms,
+                wckeys,
+                partitions,
+            },
+        };
+        edit(call, vec![name], ask)?;
+    }
+    call.done()
+}
+
+/// `DELETE user/{name}`.
+pub(super) fn delete_user(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    let book = load(call)?;
+    if !book.all.users.contains_key(&name) {
+        return no_change(call, "removed_users");
+    }
+    let ask = AccountsAsk::DeleteUsers {
+        accounts: Vec::new(),
+        partitions: Vec::new(),
+    };
+    edit(call, vec![name.clone()], ask)?;
+    removed_list(call, "removed_users", &[name])
+}
+
+/// Nothing was there that could be taken away, as Slurm answers it.
+fn no_change(call: &mut Call<'_>, list: &str) -> Outcome {
+    call.warn(call.route.call, format!("there is no {}", call.name()));
+    removed_list(call, list, &[])
+}
+
+fn removed_list(call: &mut Call<'_>, key: &str, names: &[String]) -> Outcome {
+    Ok(call.document(&call.context(), |w| w.texts(key, names)))
+}
+
+fn associations_text(book: &Book, fits: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let all = book.sorted();
+    let found = all.iter().filter(|a| fits(a.account, a.user));
+    found
+        .map(|a| {
+            let cluster = &book.cluster;
+            let mut text = format!("C = {cluster:<10} A = {:<20}", a.account);
+            if !a.user.is_empty() {
+                text.push_str(&format!(" U = {:<9}", a.user));
+            }
+            text.trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// Where a limit of an association stands in a record, and the key of sacctmgr for it.
+const ASSOCIATION_LIMITS: &[(&str, &str)] = &[
+    ("max/jobs/per/count", "GrpJobs"),
+    ("max/jobs/per/submitted", "GrpSubmitJobs"),
+    ("max/jobs/per/wall_clock", "MaxWallDurationPerJob"),
+    ("max/jobs/active", "MaxJobs"),
+    ("max/jobs/total", "MaxSubmitJobs"),
+    ("max/tres/total", "GrpTRES"),
+    ("max/tres/group/minutes", "GrpTRESMins"),
+    ("max/tres/group/active", "GrpTRESRunMins"),
+    ("max/tres/minutes/total", "MaxTRESMinsPerJob"),
+    ("max/tres/per/job", "MaxTRESPerJob"),
+    ("max/tres/per/node", "MaxTRESPerNode"),
+    ("max/per/account/wall_clock", "GrpWall"),
+    ("min/priority_threshold", "MinPrioThreshold"),
+    ("priority", "Priority"),
+    ("shares_raw", "FairShare"),
+    ("fairshare", "FairShare"),
+    ("default/qos", "DefaultQOS"),
+    ("defaultqos", "DefaultQOS"),
+    ("qos", "QOSLevels"),
+];
+
+/// The same of a QOS.
+const QOS_LIMITS: &[(&str, &str)] = &[
+    ("description", "Description"),
+    ("flags", "Flags"),
+    ("limits/grace_time", "GraceTime"),
+    ("limits/max/active_jobs/count", "GrpJobs"),
+    ("limits/max/jobs/count", "GrpSubmitJobs"),
+    ("limits/max/tres/total", "GrpTRES"),
+    ("limits/max/tres/minutes/total", "GrpTRESMins"),
+    ("limits/max/tres/minutes/per/qos", "GrpTRESRunMins"),
+    ("limits/max/tres/minutes/per/job", "MaxTRESMinsPerJob"),
+    ("limits/max/tres/per/account", "MaxTRESPerAccount"),
+    ("limits/max/tres/per/job", "MaxTRESPerJob"),
+    ("limits/max/tres/per/node", "MaxTRESPerNode"),
+    ("limits/max/tres/per/user", "MaxTRESPerUser"),
+    ("limits/max/wall_clock/per/qos", "GrpWall"),
+    ("limits/max/wall_clock/per/job", "MaxWallDurationPerJob"),
+    (
+        "limits/max/jobs/active_jobs/per/account",
+        "MaxJobsPerAccount",
+    ),
+    ("limits/max/jobs/active_jobs/per/user", "MaxJobsPerUser"),
+    ("limits/max/jobs/per/account", "MaxSubmitJobsPerAccount"),
+    ("limits/max/jobs/per/user", "MaxSubmitJobsPerUser"),
+    ("limits/factor", "LimitFactor"),
+    ("limits/min/priority_threshold", "MinPrioThreshold"),
+    ("limits/min/tres/per/job", "MinTRESPerJob"),
+    ("preempt/list", "Preempt"),
+    ("preempt/mode", "PreemptMode"),
+    ("preempt/exempt_time", "PreemptExemptTime"),
+    ("priority", "Priority"),
+    ("usage_factor", "UsageFactor"),
+    ("usage_threshold", "UsageThreshold"),
+];
+
+/// The settings that a record has, as words of sacctmgr.
+fn words(
+    record: &Record,
+    table: &[(&str, &'static str)],
+) -> Result<Vec<(&'static str, String)>, Failure> {
+    let mut found = Vec::new();
+    for (path, key) in table {
+        let mut value = None;
+        let mut here = Some(record);
+        let mut parts = path.split('/').peekable();
+        while let Some(part) = parts.next() {
+            let next = here.and_then(|members| member(members, part));
+            match parts.peek() {
+                Some(_) => here = next.and_then(Value::as_object),
+                None => value = next,
+            }
+        }
+        let Some(value) = value.filter(|value| !value.is_null()) else {
+            continue;
+        };
+        let bad = |why: &str| Failure::malformed(path, format!("{path}: {why}"));
+        let text = match value {
+            Value::Array(items) if items.iter().any(Value::is_object) => {
+                tres(items).ok_or_else(|| bad("expected objects of type, name and count"))?
+            }
+            other => match super::value::read(other).map_err(bad)? {
+                super::value::Given::Infinite => "-1".to_owned(),
+                given if given.is_empty() => continue,
+                given => given.text().unwrap_or_default(),
+            },
+        };
+        if text.contains(['\n', '\0', '"', '\'']) {
+            return Err(bad("it has a character that no setting has"));
+        }
+        found.push((*key, text));
+    }
+    Ok(found)
+}
+
+/// `cpu=4,gres/gpu=2` of a list of TRES.
+fn tres(items: &[Value]) -> Option<String> {
+    let mut texts = Vec::new();
+    for item in items {
+        let kind = item.get("type")?.as_str()?;
+        let name = item
+            .get("name")
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty());
+        let count = item.get("count")?.as_i64()?;
+        texts.push(match name {
+            Some(name) => format!("{kind}/{name}={count}"),
+            None => format!("{kind}={count}"),
+        });
+    }
+    Some(texts.join(","))
+}
+
+fn terms(record: &Record, book: &Book) -> Result<TermsAsk, Failure> {
+    let words = words(record, ASSOCIATION_LIMITS)?;
+    let terms = settings::association_terms(&words, book);
+    terms.map_err(|why| Failure::malformed("associations", plain(&why)))
+}
+
+/// A text of sacctmgr's without what it writes before it.
+fn plain(why: &str) -> String {
+    let why = why.replace("sacctmgr: error: ", "");
+    why.trim().to_owned()
+}
+
+fn only_own_cluster(record: &Record, book: &Book) -> Result<(), Failure> {
+    match text(record, "cluster")? {
+        Some(cluster) if cluster != book.cluster => {
+            let why = format!(
+                "only associations of cluster {} are kept here",
+                book.cluster
+            );
+            Err(Failure::malformed("cluster", why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `POST associations`.
+pub(super) fn associations(call: &mut Call<'_>) -> Outcome {
+    let records = records(call, &["associations"])?;
+    for record in &records {
+        let book = load(call)?;
+        only_own_cluster(record, &book)?;
+        let account = required(record, "account")?;
+        let user = text(record, "user")?.unwrap_or_default();
+        let partition = text(record, "partition")?;
+        let is_default = match member(record, "is_default") {
+            Some(Value::Bool(truth)) => *truth,
+            Some(Value::Number(number)) => number.as_i64() == Some(1),
+            _ => false,
+        };
+        let terms = terms(record, &book)?;
+        if user.is_empty() {
+            let parent = text(record, "parent_account")?.unwrap_or_default();
+            association_of_account(call, &book, account, (parent, terms))?;
+            continue;
+        }
+        let partitions: Vec<String> = partition.into_iter().collect();
+        let default_account = if is_default {
+            account.clone()
+        } else {
+            String::new()
+        };
+        let known = book.all.users.get(&user);
+        let has = known.is_some_and(|known| {
+            known.associations().any(|(own, part, _)| {
+                own == account && partitions.first().map_or("", String::as_str) == part
+            })
+        });
+        let (accounts, admin_level) = (vec![account], String::new());
+        let wckeys = WckeysAsk::default();
+        let ask = match has {
+            true => AccountsAsk::ModifyUsers {
+                accounts,
+                default_account,
+                admin_level,
+                terms,
+                wckeys,
+                partitions,
+            },
+            false => AccountsAsk::AddUsers {
+                accounts,
+                default_account,
+                admin_level,
+                terms,
+                wckeys,
+                partitions,
+            },
+        };
+        edit(call, vec![user], ask)?;
+    }
+    call.done()
+}
+
+fn association_of_account(
+    call: &mut Call<'_>,
+    book: &Book,
+    account: String,
+    (parent, terms): (String, TermsAsk),
+) -> Result<(), Failure> {
+    let (description, organization) = (String::new(), String::new());
+    let is_there = account == ROOT || book.all.accounts.contains_key(&account);
+    if is_there && parent.is_empty() && terms == TermsAsk::default() {
+        // An account has its association from the beginning.
+        return Ok(());
+    }
+    let ask = match is_there {
+        true => AccountsAsk::ModifyAccounts {
+            parent,
+            description,
+            organization,
+            terms,
+        },
+        false => AccountsAsk::AddAccounts {
+            parent,
+            description,
+            organization,
+            terms,
+        },
+    };
+    edit(call, vec![account], ask)
+}
+
+/// `DELETE associations` and `DELETE association`. Without a condition nothing is chosen: not everything.
+pub(super) fn delete_associations(call: &mut Call<'_>) -> Outcome {
+    let is_condition =
+        |name: &str| matches!(name, "account" | "user" | "partition" | "id" | "cluster");
+    if let Some((other, _)) = call.query.iter().find(|(name, _)| !is_condition(name)) {
+        let why = format!("Unknown Query field {other}");
+        return Err(Failure::malformed(&other.clone(), why));
+    }
+    let named = |name: &str| call.parameter(name).is_some_and(|value| !value.is_empty());
+    if !["account", "user", "id", "partition"]
+        .iter()
+        .any(|name| named(name))
+    {
+        return Err(Failure::malformed(
+            "account",
+            "no condition chooses the associations: say account, user, partition or id",
+        ));
+    }
+    let book = load(call)?;
+    let all = book.sorted();
+    let chosen: Vec<_> = all.iter().filter(|a| is_chosen(call, a, &book)).collect();
+    if call.route.path == "association" && chosen.len() > 1 {
+        return Err(Failure::malformed(
+            "association",
+            "Ambiguous request: More than 1 association would be deleted.",
+        ));
+    }
+    let mut removed = Vec::new();
+    // Users first, so that an account has none when it goes.
+    for association in chosen.iter().filter(|a| !a.user.is_empty()) {
+        let ask = AccountsAsk::DeleteUsers {
+            accounts: vec![association.account.to_owned()],
+            partitions: Some(association.partition.to_owned())
+                .filter(|p| !p.is_empty())
+                .into_iter()
+                .collect(),
+        };
+        edit(call, vec![association.user.to_owned()], ask)?;
+        removed.push(format!(
+            "C = {:<10} A = {:<10} U = {}",
+            book.cluster, association.account, association.user
+        ));
+    }
+    for association in chosen
+        .iter()
+        .filter(|a| a.user.is_empty() && a.account != ROOT)
+    {
+        let names = vec![association.account.to_owned()];
+        edit(call, names, AccountsAsk::DeleteAccounts)?;
+        removed.push(format!(
+            "C = {:<10} A = {}",
+            book.cluster, association.account
+        ));
+    }
+    if removed.is_empty() {
+        call.warn(call.route.call, "the conditions choose no association");
+    }
+    removed_list(call, "removed_associations", &removed)
+}
+
+/// `POST qos`.
+pub(super) fn qos(call: &mut Call<'_>) -> Outcome {
+    let records = records(call, &["qos", "QOS"])?;
+    for record in &records {
+        let book = load(call)?;
+        let name = required(record, "name")?;
+        let words = words(record, QOS_LIMITS)?;
+        let ask: QosAsk = settings::qos_ask(&words, &book)
+            .map_err(|why| Failure::malformed("qos", plain(&why)))?;
+        let ask = match book.all.qos(&name) {
+            Some(_) => AccountsAsk::ModifyQos(ask),
+            None => AccountsAsk::AddQos(ask),
+        };
+        edit(call, vec![name], ask)?;
+    }
+    call.done()
+}
+
+/// `DELETE qos/{qos}`.
+pub(super) fn delete_qos(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    let book = load(call)?;
+    if book.all.qos(&name).is_none() {
+        let why = format!("there is no qos {name}");
+        let (status, number) = (Status::INTERNAL_ERROR, errno::NOTHING_FOUND);
+        return Err(Failure::numbered(status, number, "qos", why));
+    }
+    edit(call, vec![name.clone()], AccountsAsk::DeleteQos)?;
+    removed_list(call, "removed_qos", &[name])
+}
+
+/// `POST wckeys`.
+pub(super) fn wckeys(call: &mut Call<'_>) -> Outcome {
+    let records = records(call, &["wckeys"])?;
+    for record in &records {
+        let book = load(call)?;
+        only_own_cluster(record, &book)?;
+        let (name, user) = (required(record, "name")?, required(record, "user")?);
+        let wckeys = WckeysAsk {
+            default: None,
+            keys: Some((Some('+'), vec![name])),
+        };
+        let ask = AccountsAsk::ModifyUsers {
+            accounts: Vec::new(),
+            default_account: String::new(),
+            admin_level: String::new(),
+            terms: TermsAsk::default(),
+            wckeys,
+            partitions: Vec::new(),
+        };
+        edit(call, vec![user], ask)?;
+    }
+    call.done()
+}
+
+/// `DELETE wckey/{id}`: by its name, of all users who have it.
+pub(super) fn delete_wckey(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    edit(
+        call,
+        Vec::new(),
+        AccountsAsk::DeleteWckeys(vec![name.clone()]),
+    )?;
+    removed_list(call, "deleted_wckeys", &[name])
+}
+
+/// `POST clusters`.
+pub(super) fn clusters(call: &mut Call<'_>) -> Outcome {
+    let records = records(call, &["clusters"])?;
+    for record in &records {
+        let book = load(call)?;
+        let name = required(record, "name")?;
+        let is_there = name == book.cluster || book.all.clusters.contains_key(&name);
+        if !is_there {
+            edit(
+                call,
+                vec![name],
+                AccountsAsk::AddClusters(ClusterAsk::default()),
+            )?;
+        }
+    }
+    call.done()
+}
+
+/// `DELETE cluster/{cluster_name}`.
+pub(super) fn delete_cluster(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    edit(call, vec![name.clone()], AccountsAsk::DeleteClusters)?;
+    removed_list(call, "deleted_clusters", &[name])
+}
+
+/// What the route of `POST users_association` and `POST accounts_association` have in common: each of the names gets an
+/// association in each of the accounts.
+pub(super) fn users_association(call: &mut Call<'_>) -> Outcome {
+    let body = std::mem::take(&mut call.body);
+    let expected = || {
+        Failure::malformed(
+            "association_condition",
+            "the body has no association_condition",
+        )
+    };
+    let condition = body.get("association_condition").and_then(Value::as_object);
+    let condition = condition.ok_or_else(expected)?;
+    let user = body
+        .get("user")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    let book = load(call)?;
+    let names = |key: &str| -> Result<Vec<String>, Failure> {
+        let list = text(condition, key)?.unwrap_or_default();
+        Ok(list
+            .split(',')
+            .filter(|n| !n.is_empty())
+            .map(str::to_owned)
+            .collect())
+    };
+    let users = names("users")?;
+    if users.is_empty() {
+        return Err(Failure::malformed(
+            "users",
+            "association_condition names no users",
+        ));
+    }
+    let association = member(condition, "association").and_then(Value::as_object);
+    let terms = association.map_or(Ok(TermsAsk::default()), |record| terms(record, &book))?;
+    let ask = AccountsAsk::AddUsers {
+        accounts: names("accounts")?,
+        default_account: text(&user, "defaultaccount")?.unwrap_or_default(),
+        admin_level: text(&user, "adminlevel")?.unwrap_or_default(),
+        terms,
+        wckeys: WckeysAsk::default(),
+        partitions: names("partitions")?,
+    };
+    edit(call, users.clone(), ask)?;
+    Ok(call.document(&call.context(), |w| {
+        w.text("added_users", &users.join("\n"))
+    }))
+}
+
+/// `POST accounts_association`.
+pub(super) fn accounts_association(call: &mut Call<'_>) -> Outcome {
+    let body = std::mem::take(&mut call.body);
+    let expected = || {
+        Failure::malformed(
+            "association_condition",
+            "the body has no association_condition",
+        )
+    };
+    let condition = body.get("association_condition").and_then(Value::as_object);
+    let condition = condition.ok_or_else(expected)?;
+    let account = body
+        .get("account")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    let book = load(call)?;
+    let list = text(condition, "accounts")?.unwrap_or_default();
+    let names: Vec<String> = list
+        .split(',')
+        .filter(|n| !n.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if names.is_empty() {
+        return Err(Failure::malformed(
+            "accounts",
+            "association_condition names no accounts",
+        ));
+    }
+    let association = member(condition, "association").and_then(Value::as_object);
+    let parent = association.map_or(Ok(None), |record| text(record, "parent"))?;
+    let terms = association.map_or(Ok(TermsAsk::default()), |record| terms(record, &book))?;
+    let ask = AccountsAsk::AddAccounts {
+        parent: parent.unwrap_or_default(),
+        description: text(&account, "description")?.unwrap_or_default(),
+        organization: text(&account, "organization")?.unwrap_or_default(),
+        terms,
+    };
+    edit(call, names.clone(), ask)?;
+    Ok(call.document(&call.context(), |w| {
+        w.text("added_accounts", &names.join("\n"))
+    }))
+}
