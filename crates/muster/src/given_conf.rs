@@ -55,7 +55,7 @@ pub(crate) fn adapt(given: &Path, path: &Path, own: &str) -> Result<Adapted> {
         fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
     let (site, _) = muster_conf::load(given);
     let (accounts, warnings) = accounts(&site);
-    let own = with_accounts(own, &accounts);
+    let own = with_port(&with_accounts(own, &accounts), &site);
     let lines = replace_own_lines(&text, &own, |include| include.to_owned());
     check(given, path, text.lines().count(), &lines)?;
     let directory = given
@@ -165,6 +165,20 @@ fn with_accounts(own: &str, accounts: &Accounts) -> String {
         text += &format!("SlurmdUser={user}\n");
     }
     text
+}
+
+/// With the site's port where the controller listens: with tokens of users, even if it has no other hosts. Two private clusters may
+/// have one port otherwise.
+fn with_port(own: &str, site: &Config) -> String {
+    if site.user_tokens().is_none() {
+        return own.to_owned();
+    }
+    let port = site.slurmctld_ports.start();
+    let line = |line: &str| match key(line).as_str() {
+        "slurmctldport" => format!("SlurmctldPort={port}\n"),
+        _ => format!("{line}\n"),
+    };
+    own.lines().map(line).collect()
 }
 
 /// The key that a line begins with, in small letters.

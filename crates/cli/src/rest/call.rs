@@ -115,6 +115,11 @@ pub(super) struct Failure {
 impl Failure {
     /// The request is malformed; `source` is the key that is wrong.
     pub(super) fn malformed(source: &str, description: impl Into<String>) -> Failure {
+        let description: String = description.into();
+        let description = match description.contains(source) {
+            true => description,
+            false => format!("{source}: {description}"),
+        };
         Failure::numbered(
             Status::BAD_REQUEST,
             errno::INVALID_QUERY,

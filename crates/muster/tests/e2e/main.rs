@@ -37,6 +37,7 @@ mod preempt;
 mod priorities;
 mod refusals;
 mod reservations;
+mod rest;
 mod rights;
 mod running;
 mod sattach;
