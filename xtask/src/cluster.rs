@@ -2,7 +2,7 @@
 
 use crate::build::Profile;
 use crate::guard::Guard;
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,6 +35,8 @@ impl Cluster {
         })?;
         // Sockets lie in it, and their names must be short.
         let home = std::env::temp_dir().join(format!("muster-{name}-{}", std::process::id()));
+        // Made by this user, since others may write beside it, and would be first.
+        std::fs::create_dir(&home).with_context(|| home.display().to_string())?;
         let down = [&*muster.to_string_lossy(), "down", "--purge"];
         let guard = Guard::new(&down, &[("MUSTER_HOME", &*home.to_string_lossy())], None)?;
         Ok(Cluster {

@@ -79,6 +79,9 @@ pub(crate) struct Daemon {
     pub(crate) flags: &'static [Flag],
 }
 
+/// Letters of options that were given, with their values.
+type Options = Vec<(char, String)>;
+
 impl Daemon {
     /// What `-h` prints.
     pub(crate) fn help(&self) -> String {
@@ -111,7 +114,7 @@ impl Daemon {
     ///
     /// # Errors
     /// An unknown or refused option, a missing value, a word that is no option.
-    pub(crate) fn parse(&self, args: &[String]) -> Result<Vec<(char, String)>> {
+    pub(crate) fn parse(&self, args: &[String]) -> Result<Options> {
         let (found, operands) = self.parse_with_operands(args)?;
         match operands.first() {
             Some(word) => bail!(
@@ -126,10 +129,7 @@ impl Daemon {
     ///
     /// # Errors
     /// An unknown or refused option, a missing value.
-    pub(crate) fn parse_with_operands(
-        &self,
-        args: &[String],
-    ) -> Result<(Vec<(char, String)>, Vec<String>)> {
+    pub(crate) fn parse_with_operands(&self, args: &[String]) -> Result<(Options, Vec<String>)> {
         let (mut found, mut operands) = (Vec::new(), Vec::new());
         let mut words = args.iter();
         while let Some(word) = words.next() {

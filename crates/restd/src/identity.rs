@@ -5,7 +5,7 @@ use muster_cli::rest::Caller;
 use muster_trust::user_token::{self, Claims};
 use nix::unistd::{Group, Uid, User, geteuid};
 use sha2::{Digest as _, Sha256};
-use std::path::PathBuf;
+use std::path::Path;
 
 /// What requests prove their user by (`-a`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Authentication {
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// As it is told in answers: an address, or the socket.
+    /// As answers have it: an address, or the socket.
     pub(crate) source: String,
     /// The user, on a socket of this host.
     pub(crate) uid: Option<u32>,
@@ -142,7 +142,7 @@ impl Identity {
     ///
     /// # Errors
     /// There is no controller, or it does not believe the token.
-    pub(crate) fn connect(&self, conf: &PathBuf) -> Result<Client, ConnectError> {
+    pub(crate) fn connect(&self, conf: &Path) -> Result<Client, ConnectError> {
         connect::Client::connect_as(conf, self.token.as_deref())
     }
 }

@@ -177,7 +177,7 @@ fn secret(signature: &[u8], signed: &[u8]) -> [u8; SECRET] {
     derived.finalize().into_bytes().into()
 }
 
-/// What a token says, whoever has made it.
+/// What a token says, before anyone has verified it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The user's name.

@@ -34,7 +34,7 @@ says() {
     said=$(inside "$@" 2>&1) || fail "$*: $said"
     case $said in *"$wanted"*) ;; *) fail "$* says '$said', not '$wanted'" ;; esac
 }
-packages="muster-common muster-client muster-slurmctld muster-slurmdbd muster-slurmd muster-sackd"
+packages="muster-common muster-client muster-slurmctld muster-slurmdbd muster-slurmrestd muster-slurmd muster-sackd"
 # The site's own configuration, which no package touches.
 configure() {
     mkdir -p "$root/etc/slurm"
@@ -49,16 +49,17 @@ works() {
     says "slurm " slurmctld -V
     says "slurm " slurmd -V
     says "slurm " slurmdbd -V
+    says "slurm " slurmrestd -V
     says "slurm " sackd -V
     says "NodeName=" slurmd -C
     says "muster " muster version
     says "" muster config check /usr/share/doc/muster-common/examples/slurm.conf
     for user in slurm muster-agent; do inside id "$user" >/dev/null || fail "there is no account $user"; done
-    for page in man1/muster.1 man1/sbatch.1 man8/slurmctld.8 man8/slurmd.8 man8/slurmdbd.8 man8/sackd.8; do
+    for page in man1/muster.1 man1/sbatch.1 man8/slurmctld.8 man8/slurmd.8 man8/slurmdbd.8 man8/slurmrestd.8 man8/sackd.8; do
         is_there "/usr/share/man/$page.gz"
     done
     for name in muster sbatch slurmd; do is_there /usr/share/bash-completion/completions/$name; done
-    for daemon in slurmctld slurmdbd slurmd sackd; do
+    for daemon in slurmctld slurmdbd slurmrestd slurmd sackd; do
         is_there /usr/lib/systemd/system/$daemon.service
         if [ -x "$root/usr/bin/systemd-analyze" ]; then
             said=$(inside systemd-analyze verify "/usr/lib/systemd/system/$daemon.service" 2>&1 | grep "$daemon" || true)

@@ -37,7 +37,7 @@ pub(super) const COMMON: &str = "muster-common";
 /// Has the commands of users.
 pub(super) const CLIENT: &str = "muster-client";
 
-fn roles() -> [Role; 6] {
+fn roles() -> [Role; 7] {
     let role = |name, summary, daemon, deb_conflicts, rpm_conflicts| Role {
         name,
         summary,
@@ -74,6 +74,13 @@ fn roles() -> [Role; 6] {
             Some("slurmdbd"),
             &["slurmdbd", "slurm-smd-slurmdbd"],
             &["slurm-slurmdbd"],
+        ),
+        role(
+            "muster-slurmrestd",
+            "workload manager for HPC clusters: HTTP and JSON in front of the controller",
+            Some("slurmrestd"),
+            &["slurmrestd", "slurm-smd-slurmrestd"],
+            &["slurm-slurmrestd"],
         ),
         role(
             "muster-slurmd",

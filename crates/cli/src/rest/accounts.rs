@@ -579,7 +579,7 @@ fn tres_of(ctx: &Ctx) -> Vec<(String, u64)> {
     for node in &ctx.nodes {
         for gres in &node.config.gres {
             let name = format!("gres/{}", gres.name);
-            let count = u64::from(gres.count);
+            let count = gres.count;
             match all.iter_mut().find(|(own, _)| *own == name) {
                 Some((_, sum)) => *sum += count,
                 None => all.push((name, count)),

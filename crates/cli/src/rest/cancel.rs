@@ -21,8 +21,6 @@ const KILL: u32 = 9;
 
 /// `DELETE job/{job_id}`.
 pub(super) fn one(call: &mut Call<'_>) -> Outcome {
-    let old = call.dialect.is_old();
-    if !old {}
     let signal = match call.parameter("signal") {
         None | Some("") => KILL,
         Some(text) => signal(text)?,

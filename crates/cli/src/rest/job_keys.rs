@@ -24,12 +24,12 @@ enum Form {
     FlagUnless,
     /// `yes` or `no`.
     YesNo,
-    /// Devices such as `gres/gpu:2`, of which the option is told the number.
+    /// Devices such as `gres/gpu:2`, of which the option takes the number.
     DeviceCount,
     /// Devices such as `gres/gpu:2,gres/fpga:1`, as `--gres` has them.
     Devices,
-    /// Read by another part of the submission.
-    Elsewhere,
+    /// Read by another part of the submission, or together with other keys.
+    Composed,
     /// A job that asks for it is not accepted, and why.
     Refused(&'static str),
     /// Accepted: asking for nothing, it is what happens anyway.
@@ -54,7 +54,7 @@ const OWNER: &str = "a job belongs to the user who submits it";
 const BY_UPDATE: &str = "set it on the job once it is there";
 
 use Form::{
-    DeviceCount, Devices, Elsewhere, Flag, FlagUnless, Memory, Minutes, Nothing, Text, Time, YesNo,
+    Composed, DeviceCount, Devices, Flag, FlagUnless, Memory, Minutes, Nothing, Text, Time, YesNo,
 };
 
 /// All keys of all versions, in lower case.
@@ -65,12 +65,12 @@ const KEYS: &[Key] = &[
     refused("admin_comment", BY_UPDATE),
     refused("allocation_node_list", "it is for allocations, which connections hold"),
     key("allocation_node_port", "", Nothing),
-    key("argv", "", Elsewhere),
+    key("argv", "", Composed),
     key("array", "array", Text),
     key("batch_features", "batch", Text),
     key("begin_time", "begin", Time),
     key("burst_buffer", "bb", Text),
-    key("chdir", "", Elsewhere),
+    key("chdir", "", Composed),
     refused("cluster_constraint", "this cluster is not in a federation"),
     refused("clusters", "only this cluster is known"),
     key("comment", "comment", Text),
@@ -89,22 +89,22 @@ const KEYS: &[Key] = &[
     key("cpus_per_task", "cpus-per-task", Text),
     key("cpus_per_tres", "cpus-per-gpu", DeviceCount),
     refused("crontab", "crontabs are scrontab's"),
-    key("current_working_directory", "", Elsewhere),
-    key("cwd", "", Elsewhere),
+    key("current_working_directory", "", Composed),
+    key("cwd", "", Composed),
     key("deadline", "deadline", Time),
     key("delay_boot", "delay-boot", Text),
     key("dependency", "dependency", Text),
     key("distribution", "distribution", Text),
     refused("distribution_plane_size", "say plane=SIZE as distribution"),
     refused("end_time", "say time_limit or deadline"),
-    key("environment", "", Elsewhere),
+    key("environment", "", Composed),
     key("error", "error", Text),
     key("exclude_nodes", "exclude", Text),
     key("excluded_nodes", "exclude", Text),
-    key("exclusive", "", Elsewhere),
+    key("exclusive", "", Composed),
     key("extra", "extra", Text),
     key("features", "constraint", Text),
-    key("flags", "", Elsewhere),
+    key("flags", "", Composed),
     refused("get_user_environment", "send the variables as environment"),
     key("gpu_binding", "gpu-bind", Text),
     key("gpu_frequency", "gpu-freq", Text),
@@ -117,21 +117,21 @@ const KEYS: &[Key] = &[
     refused("group_id", OWNER),
     refused("hetjob_group", "submit the components together, as jobs"),
     key("hold", "hold", Flag),
-    key("immediate", "", Elsewhere),
+    key("immediate", "", Composed),
     key("input", "input", Text),
     refused("job_id", "jobs are given their numbers"),
     key("job_name", "job-name", Text),
     key("kill_on_invalid_dependency", "kill-on-invalid-dep", YesNo),
     key("kill_on_node_fail", "no-kill", FlagUnless),
-    key("kill_warning_delay", "", Elsewhere),
-    key("kill_warning_flags", "", Elsewhere),
-    key("kill_warning_signal", "", Elsewhere),
+    key("kill_warning_delay", "", Composed),
+    key("kill_warning_flags", "", Composed),
+    key("kill_warning_signal", "", Composed),
     key("license", "licenses", Text),
     key("licenses", "licenses", Text),
     key("mail_type", "mail-type", Text),
     key("mail_user", "mail-user", Text),
     refused("maximum_cpus", "say tasks and cpus_per_task"),
-    key("maximum_nodes", "", Elsewhere),
+    key("maximum_nodes", "", Composed),
     key("mcs_label", "mcs-label", Text),
     key("memory_binding", "mem-bind", Text),
     key("memory_binding_type", "mem-bind", Text),
@@ -140,9 +140,9 @@ const KEYS: &[Key] = &[
     key("memory_per_node", "mem", Memory),
     key("memory_per_tres", "mem-per-gpu", DeviceCount),
     refused("minimum_boards_per_node", "nodes have one board"),
-    key("minimum_cpus", "", Elsewhere),
+    key("minimum_cpus", "", Composed),
     key("minimum_cpus_per_node", "mincpus", Text),
-    key("minimum_nodes", "", Elsewhere),
+    key("minimum_nodes", "", Composed),
     key("minimum_sockets_per_board", "sockets-per-node", Text),
     key("name", "job-name", Text),
     key("network", "network", Text),
@@ -151,7 +151,7 @@ const KEYS: &[Key] = &[
     key("no_requeue", "no-requeue", Flag),
     key("node_list", "nodelist", Text),
     key("nodelist", "nodelist", Text),
-    key("nodes", "", Elsewhere),
+    key("nodes", "", Composed),
     key("ntasks", "ntasks", Text),
     key("ntasks_per_core", "ntasks-per-core", Text),
     key("ntasks_per_gpu", "ntasks-per-gpu", Text),
@@ -170,16 +170,16 @@ const KEYS: &[Key] = &[
     key("profile", "profile", Text),
     key("qos", "qos", Text),
     key("reboot", "reboot", Flag),
-    key("requeue", "", Elsewhere),
+    key("requeue", "", Composed),
     key("required_nodes", "nodelist", Text),
-    key("required_switches", "", Elsewhere),
+    key("required_switches", "", Composed),
     key("reservation", "reservation", Text),
     key("reserve_ports", "resv-ports", Text),
-    key("rlimits", "", Elsewhere),
-    key("script", "", Elsewhere),
+    key("rlimits", "", Composed),
+    key("script", "", Composed),
     key("segment_size", "segment", Text),
     refused("selinux_context", "labels of SELinux are not set"),
-    key("shared", "", Elsewhere),
+    key("shared", "", Composed),
     key("signal", "signal", Text),
     refused("site_factor", "it is set by the site"),
     key("sockets_per_node", "sockets-per-node", Text),
@@ -194,7 +194,7 @@ const KEYS: &[Key] = &[
     key("tasks_per_node", "ntasks-per-node", Text),
     key("tasks_per_socket", "ntasks-per-socket", Text),
     key("temporary_disk_per_node", "tmp", Memory),
-    key("test_only", "", Elsewhere),
+    key("test_only", "", Composed),
     key("thread_specification", "thread-spec", Text),
     key("threads_per_core", "threads-per-core", Text),
     key("time_limit", "time", Minutes),
@@ -205,10 +205,10 @@ const KEYS: &[Key] = &[
     key("tres_per_node", "gres", Devices),
     key("tres_per_socket", "gpus-per-socket", DeviceCount),
     key("tres_per_task", "tres-per-task", Text),
-    key("umask", "", Elsewhere),
+    key("umask", "", Composed),
     refused("user_id", OWNER),
-    key("wait_all_nodes", "", Elsewhere),
-    key("wait_for_switch", "", Elsewhere),
+    key("wait_all_nodes", "", Composed),
+    key("wait_for_switch", "", Composed),
     key("wckey", "wckey", Text),
     refused("x11", "X11 is forwarded by srun --x11"),
     refused("x11_magic_cookie", "X11 is forwarded by srun --x11"),
@@ -246,7 +246,7 @@ pub(super) fn options(body: &Map<String, Value>) -> Result<(Chosen, Vec<String>)
             continue;
         };
         let row = &KEYS[at];
-        if matches!(row.form, Elsewhere | Nothing) {
+        if matches!(row.form, Composed | Nothing) {
             continue;
         }
         let given = value::read(value).map_err(|why| wrong(name, why))?;
@@ -283,7 +283,7 @@ fn give(chosen: &mut Chosen, name: &str, row: &Key, given: Given) -> Result<(), 
                 false => Ok(()),
             };
         }
-        Elsewhere | Nothing => return Ok(()),
+        Composed | Nothing => return Ok(()),
         Flag | FlagUnless => {
             if truth(&given)? == matches!(row.form, Flag) {
                 set(chosen, row.option, None);
@@ -624,7 +624,7 @@ mod tests {
         assert_eq!(key(json!({"flags": ["NOSUCH"]})), "flags");
         assert_eq!(key(json!({"tres_per_job": "license/x:1"})), "tres_per_job");
         assert_eq!(key(json!({"comment": "a\u{0}b"})), "comment");
-        // Members that say that nothing is wanted are no wish.
+        // Members that say that nothing is wanted ask for nothing.
         assert!(
             read(json!({"user_id": null, "x11": [], "immediate": false}))
                 .unwrap()

@@ -49,7 +49,7 @@ fn load(call: &mut Call<'_>, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
     };
     let mut ctx = call.context();
     let jobs = call.ask(|client| query::jobs(client, &mut ctx, filter))?;
-    // Cores of a share are told by socket, which the nodes know.
+    // Cores of a share are shown by socket, which the nodes know.
     if jobs.jobs.iter().any(|job| job.alloc.is_some()) {
         call.ask(|client| query::cluster(client, &mut ctx))?;
     }

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_from_what_cannot_be_done_there() {
+    fn an_unknown_path_differs_from_a_method_that_is_not_there() {
         let status = |path: &str, method| found(path, method).unwrap_err().status;
         for path in [
             "/",

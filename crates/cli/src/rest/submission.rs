@@ -71,7 +71,7 @@ pub(super) fn submit(call: &mut Call<'_>) -> Outcome {
     send(call, command)
 }
 
-/// `POST job/allocate`: a job without a script, which whoever has it ends.
+/// `POST job/allocate`: a job without a script, which its holder ends.
 pub(super) fn allocate(_: &mut Call<'_>) -> Outcome {
     let why = "an allocation is held by a connection, and ends with it: submit a batch job, or use salloc";
     let status = Status::INTERNAL_ERROR;

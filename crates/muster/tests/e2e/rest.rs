@@ -288,7 +288,7 @@ fn what_cannot_be_asked_is_refused_by_name() {
     let owner = rest.of(OWNER);
     let submit = |body: Value| owner.post("/slurm/v0.0.43/job/submit", &body);
     let script = "#!/bin/sh\ntrue\n";
-    let told = |answer: &Answer| {
+    let described = |answer: &Answer| {
         answer.json()["errors"][0]["description"]
             .as_str()
             .unwrap()
@@ -311,13 +311,13 @@ fn what_cannot_be_asked_is_refused_by_name() {
     ] {
         let answer = submit(json!({"script": script, "job": job(json!({key: value}))}));
         assert!(
-            answer.status == 400 && told(&answer).contains(key),
+            answer.status == 400 && described(&answer).contains(key),
             "{key}: {answer:?}"
         );
     }
     // What an option may not be is said in the option's words.
     let answer = submit(json!({"script": script, "job": job(json!({"time_limit": "soon"}))}));
-    assert!(told(&answer).contains("time"), "{answer:?}");
+    assert!(described(&answer).contains("time"), "{answer:?}");
     assert_eq!(submit(json!({"job": job(json!({}))})).error(), 2009);
     assert_eq!(
         submit(json!({"script": script, "job": {"current_working_directory": "/"}})).error(),
@@ -590,7 +590,7 @@ fn accounting_is_kept_by_administrators() {
 }
 
 #[test]
-fn the_daemon_is_nobody_and_says_what_it_is_told_wrong() {
+fn the_daemon_is_nobody_and_refuses_what_it_does_not_know() {
     let c = Cluster::start(1, 1);
     let refused = |args: &str, text: &str| {
         let ran = c.run(&format!("timeout 20 slurmrestd {args} < /dev/null"));
