@@ -81,7 +81,11 @@ fn method(method: Method) -> &'static str {
 /// As Slurm names them: `slurm_v0043_get_job`.
 fn operation_id(route: &Route, area: &str, version: u32) -> String {
     let words = route.path.split('/').filter(|word| !word.starts_with('{'));
-    let words: Vec<&str> = words.collect();
+    let mut words: Vec<&str> = words.collect();
+    // Its plural is the same word.
+    if words == ["qos"] && route.path != "qos" {
+        words.insert(0, "single");
+    }
     format!(
         "{area}_v00{version}_{}_{}",
         method(route.method),
@@ -160,4 +164,45 @@ fn job_description() -> Value {
         properties.insert(name.to_owned(), json!({}));
     }
     json!({"type": "object", "properties": properties})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// All references of a value.
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                if let Some(Value::String(reference)) = members.get("$ref") {
+                    found.push(reference.clone());
+                }
+                members.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn what_is_referred_to_is_there_and_operations_have_names_of_their_own() {
+        let described = describe(&VERSIONS);
+        let mut all = Vec::new();
+        references(&described, &mut all);
+        let schemas = described["components"]["schemas"].as_object().unwrap();
+        for reference in all {
+            let name = reference.rsplit('/').next().unwrap();
+            assert!(schemas.contains_key(name), "{name}");
+        }
+        let mut ids = HashSet::new();
+        for (path, methods) in described["paths"].as_object().unwrap() {
+            for operation in methods.as_object().unwrap().values() {
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "{id} again at {path}");
+            }
+        }
+        assert!(ids.contains("slurm_v0043_post_job_submit"));
+        assert!(ids.contains("slurmdb_v0043_get_single_qos"));
+    }
 }

@@ -23,6 +23,12 @@ pub(super) fn of_version(version: u32) -> impl Iterator<Item = (&'static str, Va
         });
         Some((name.as_str(), by_version?["schema"].clone()))
     });
-    let free = ["kill_jobs_msg", "update_node_msg"].map(|name| (name, json!({"type": "object"})));
+    let free = [
+        "kill_jobs_msg",
+        "update_node_msg",
+        "accounts_add_cond",
+        "users_add_cond",
+    ];
+    let free = free.map(|name| (name, json!({"type": "object"})));
     known.chain(free)
 }
