@@ -11,6 +11,7 @@ mod errno;
 mod job_change;
 mod job_keys;
 mod jobs;
+mod metrics;
 mod node_change;
 mod openapi;
 mod route;

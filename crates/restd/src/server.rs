@@ -311,7 +311,9 @@ async fn answer(request: Request<Incoming>, peer: Arc<Peer>, shared: Arc<Shared>
             return description;
         }
     }
-    let yaml = match wants_yaml(&head.headers) {
+    // Prometheus asks for text, in forms of its own.
+    let is_metrics = path.trim_start_matches('/').starts_with("metrics");
+    let yaml = match wants_yaml(&head.headers).or(is_metrics.then_some(false)) {
         Some(yaml) => yaml,
         None => return Answer::text(Status(415), "Accept content type is unknown"),
     };

@@ -36,12 +36,6 @@ impl Dialect {
         known.then_some(Dialect { version, yaml })
     }
 
-    /// Minor number of the data parser.
-    #[cfg(test)]
-    pub(crate) fn version(self) -> u32 {
-        self.version
-    }
-
     /// Reads the value of `--json` or `--yaml`; empty is the newest.
     pub(crate) fn parse(command: &str, yaml: bool, value: &str) -> Result<Dialect, Failure> {
         let name = value.strip_prefix("data_parser/").unwrap_or(value);

@@ -287,9 +287,10 @@ impl<'a> Call<'a> {
         }
         Answer {
             status,
-            media_type: match self.dialect.is_yaml() {
-                true => "application/yaml",
-                false => "application/json",
+            media_type: match (status, self.route.area, self.dialect.is_yaml()) {
+                (Status::OK, Area::Metrics, _) => "text/plain; version=0.0.4",
+                (_, _, true) => "application/yaml",
+                (_, _, false) => "application/json",
             },
             body,
         }

@@ -2,7 +2,7 @@
 
 use super::call::{Answer, Call, Method, Outcome, Status};
 use super::{
-    account_change, accounting, accounts, cancel, cluster, job_change, jobs, node_change,
+    account_change, accounting, accounts, cancel, cluster, job_change, jobs, metrics, node_change,
     statistics, submission,
 };
 use percent_encoding::percent_decode_str;
@@ -14,6 +14,8 @@ pub(super) enum Area {
     Slurm,
     /// `/slurmdb/`: accounting.
     Slurmdb,
+    /// `/metrics`: text for Prometheus, without a version.
+    Metrics,
 }
 
 /// What is done for a path and method.
@@ -191,6 +193,23 @@ pub(super) const ROUTES: &[Route] = &[
     slurmdb(Delete, "cluster/{cluster_name}", 38, account_change::delete_cluster, ("slurmdb_clusters_remove()", "takes a record of a cluster away")),
 ];
 
+/// The pages of metrics, which have no version and are no part of the description.
+#[rustfmt::skip]
+const METRICS: &[Route] = &[
+    metrics("", metrics::index),
+    metrics("jobs", metrics::jobs),
+    metrics("jobs-users-accts", metrics::users),
+    metrics("nodes", metrics::nodes),
+    metrics("partitions", metrics::partitions),
+    metrics("scheduler", metrics::scheduler),
+];
+
+const fn metrics(path: &'static str, handler: Handler) -> Route {
+    let mut route = slurm(Method::Get, path, 0, handler, ("metrics", ""));
+    route.area = Area::Metrics;
+    route
+}
+
 /// A path that is known.
 pub(super) struct Found {
     pub(super) route: &'static Route,
@@ -221,6 +240,23 @@ pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
         let text = "Unable find requested URL. Please view /openapi/v3 for API reference.";
         Answer::text(Status::NOT_FOUND, text)
     };
+    if let [first, rest @ ..] = path
+        && first == "metrics"
+    {
+        let page = rest.join("/");
+        let route = METRICS
+            .iter()
+            .find(|route| route.path == page)
+            .ok_or_else(unknown)?;
+        return match method {
+            Method::Get => Ok(Found {
+                route,
+                version: 45,
+                names: Vec::new(),
+            }),
+            _ => Err(not_allowed()),
+        };
+    }
     let [area, version, rest @ ..] = path else {
         return Err(unknown());
     };
@@ -256,12 +292,15 @@ pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
         }
     }
     match is_known {
-        true => Err(Answer::text(
-            Status::NOT_ALLOWED,
-            "This HTTP method is not there at this path. Please view /openapi/v3 for API reference.",
-        )),
+        true => Err(not_allowed()),
         false => Err(unknown()),
     }
+}
+
+fn not_allowed() -> Answer {
+    let text =
+        "This HTTP method is not there at this path. Please view /openapi/v3 for API reference.";
+    Answer::text(Status::NOT_ALLOWED, text)
 }
 
 /// What stands for the names in braces, if the parts fit.

@@ -531,6 +531,84 @@ fn requests_of_any_form_leave_the_server_there() {
 }
 
 #[test]
+fn metrics_count_what_a_user_may_see() {
+    let Some(rest) = Rest::start(&format!("{ONE_NODE}PrivateData=jobs\n")) else {
+        return;
+    };
+    let (c, owner, stranger) = (&rest.cluster, rest.of(OWNER), rest.of(STRANGER));
+    owner.submit(job(json!({"array": "1-3", "hold": true})));
+    let runs = owner.submit(job(json!({"tasks": 2, "memory_per_node": 100})));
+    c.until_prints(&format!("squeue -h -j {runs} -o %T"), "RUNNING");
+    let text = |user: &User<'_>, page: &str| {
+        let answer = user.get(page);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(
+            answer.head.contains("content-type: text/plain"),
+            "{answer:?}"
+        );
+        answer.body
+    };
+    let value = |text: &str, name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+            .parse::<u64>()
+            .unwrap()
+    };
+    let jobs = text(&owner, "/metrics/jobs");
+    for (name, count) in [
+        ("", 2),
+        ("_pending", 3),
+        ("_hold", 3),
+        ("_running", 1),
+        ("_cpus_alloc", 2),
+        ("_memory_alloc", 100 << 20),
+    ] {
+        assert_eq!(value(&jobs, &format!("slurm_jobs{name}")), count, "{name}");
+    }
+    assert_eq!(value(&text(&stranger, "/metrics/jobs"), "slurm_jobs"), 0);
+    let users = text(&owner, "/metrics/jobs-users-accts");
+    assert_eq!(
+        value(&users, "slurm_user_jobs_running{username=\"daemon\"}"),
+        1
+    );
+    let nodes = text(&owner, "/metrics/nodes");
+    assert_eq!(value(&nodes, "slurm_node_cpus_alloc{node=\"n1\"}"), 2);
+    assert_eq!(
+        (
+            value(&nodes, "slurm_nodes"),
+            value(&nodes, "slurm_nodes_mixed")
+        ),
+        (1, 1)
+    );
+    let partitions = text(&owner, "/metrics/partitions");
+    assert_eq!(
+        value(
+            &partitions,
+            "slurm_partition_nodes_cpus_idle{partition=\"batch\"}"
+        ),
+        2
+    );
+    let scheduler = text(&owner, "/metrics/scheduler");
+    assert!(value(&scheduler, "slurm_sdiag_jobs_started") >= 1);
+    assert!(text(&owner, "/metrics").contains("/metrics/jobs\n"));
+    assert_eq!(owner.get("/metrics/nosuch").status, 404);
+    assert_eq!(rest.send("GET", "/metrics/jobs", "", "").status, 401);
+    // Every name once: Prometheus takes no page that has one twice.
+    for page in [jobs, users, nodes, partitions, scheduler] {
+        let mut names: Vec<&str> = page
+            .lines()
+            .filter_map(|l| l.strip_prefix("# TYPE "))
+            .collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
+
+#[test]
 fn accounting_is_kept_by_administrators() {
     let Some(rest) = Rest::start(ONE_NODE) else {
         return;

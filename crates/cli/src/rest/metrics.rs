@@ -1,0 +1,675 @@
+//! What Prometheus reads: the names that Slurm's controller has since 25.11, counted over the records that a user may see. Where
+//! Slurm's own numbers are wrong (MiB called bytes, sums of 16 bits), these are what their names say.
+
+use super::call::{Call, Failure, Outcome};
+use crate::listing::context::Ctx;
+use crate::listing::job::JobRow;
+use crate::listing::node::NodeView;
+use crate::listing::query::{self, Jobs};
+use crate::listing::text::put;
+use muster_model::job::{ArrayRole, Hold, Job, JobState};
+use muster_model::node_state::BaseState;
+use muster_model::private_data::PrivateData;
+use muster_proto::client::{Diag, JobFilter};
+use std::collections::{BTreeMap, HashSet};
+
+/// Text of metrics: each name once, with the samples of all labels.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, help: &str) {
+        put!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+    }
+
+    fn one(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help);
+        put!(self.0, "{name} {value}\n");
+    }
+
+    fn sample(&mut self, name: &str, label: (&str, &str), value: u64) {
+        put!(self.0, "{name}{{{}=\"", label.0);
+        for c in label.1.chars() {
+            match c {
+                '\\' => self.0.push_str("\\\\"),
+                '"' => self.0.push_str("\\\""),
+                '\n' => self.0.push_str("\\n"),
+                c => self.0.push(c),
+            }
+        }
+        put!(self.0, "\"}} {value}\n");
+    }
+}
+
+const JOBS: &[(&str, &str)] = &[
+    ("", "Records of jobs"),
+    ("_bootfail", "Jobs that ended since a node did not start"),
+    ("_cancelled", "Jobs that were cancelled"),
+    ("_completed", "Jobs that ended with exit code 0"),
+    ("_completing", "Jobs whose nodes are being cleaned up"),
+    ("_configuring", "Jobs that wait for their nodes to be ready"),
+    ("_cpus_alloc", "CPUs that jobs have"),
+    ("_deadline", "Jobs that ended at their deadline"),
+    ("_expediting", "Jobs that are expedited; there are none"),
+    ("_failed", "Jobs that ended with another exit code than 0"),
+    (
+        "_fed_requeued",
+        "Jobs requeued in a federation; there are none",
+    ),
+    ("_finished", "Jobs that have ended"),
+    ("_gpus_alloc", "GPUs that jobs have"),
+    ("_hold", "Jobs and tasks of arrays that are held"),
+    ("_memory_alloc", "Memory that jobs have, bytes"),
+    ("_node_failed", "Jobs that ended since a node failed"),
+    ("_nodes_alloc", "Nodes that jobs have"),
+    ("_outofmemory", "Jobs that ended since memory was used up"),
+    ("_pending", "Jobs and tasks of arrays that wait"),
+    (
+        "_powerup_node",
+        "Jobs that wait for a node to be powered up",
+    ),
+    ("_preempted", "Jobs that were preempted"),
+    ("_requeued", "Jobs that were put back into the queue"),
+    ("_resizing", "Jobs whose size changes; it changes at once"),
+    ("_revoked", "Jobs revoked in a federation; there are none"),
+    ("_running", "Jobs that run"),
+    (
+        "_signaling",
+        "Jobs that are being signalled; it is done at once",
+    ),
+    ("_stageout", "Jobs that stage out; there are none"),
+    ("_started", "Jobs that have started"),
+    ("_suspended", "Jobs that are suspended"),
+    ("_timeout", "Jobs that ended at their time limit"),
+];
+
+/// Counts of jobs, in the order of [`JOBS`].
+#[derive(Clone, Default)]
+struct JobCounts([u64; JOBS.len()]);
+
+impl JobCounts {
+    fn add(&mut self, name: &str, count: u64) {
+        if let Some(at) = JOBS.iter().position(|(own, _)| *own == name) {
+            self.0[at] += count;
+        }
+    }
+
+    fn count(&mut self, job: &Job, row: &JobRow<'_>) {
+        let tasks = match &job.array {
+            ArrayRole::Pending { indices } => indices.len(),
+            _ => 1,
+        };
+        self.add("", 1);
+        let state = match job.state {
+            JobState::Pending => "_pending",
+            JobState::Running => "_running",
+            JobState::Suspended => "_suspended",
+            JobState::Completed => "_completed",
+            JobState::Cancelled => "_cancelled",
+            JobState::Failed => "_failed",
+            JobState::Timeout => "_timeout",
+            JobState::NodeFail => "_node_failed",
+            JobState::Preempted => "_preempted",
+            JobState::BootFail => "_bootfail",
+            JobState::Deadline => "_deadline",
+            JobState::OutOfMemory => "_outofmemory",
+        };
+        let is_pending = job.state == JobState::Pending;
+        self.add(state, if is_pending { tasks } else { 1 });
+        if is_pending && job.hold != Hold::None {
+            self.add("_hold", tasks);
+        }
+        if job.completing {
+            self.add("_completing", 1);
+        }
+        if row.is_configuring() {
+            self.add("_configuring", 1);
+        }
+        if job.power_up.is_some() {
+            self.add("_powerup_node", 1);
+        }
+        if job.restarts > 0 && is_pending {
+            self.add("_requeued", 1);
+        }
+        match job.state {
+            JobState::Pending => {}
+            JobState::Running | JobState::Suspended => {
+                self.add("_started", 1);
+                self.add("_cpus_alloc", row.cpus());
+                self.add("_nodes_alloc", row.node_count().into());
+                for share in row.shares() {
+                    self.add("_memory_alloc", share.memory_mib << 20);
+                    let gpus = share.gres.iter().filter(|gres| gres.name == "gpu");
+                    self.add("_gpus_alloc", gpus.map(|gres| gres.ids.len() as u64).sum());
+                }
+            }
+            _ => self.add("_finished", 1),
+        }
+    }
+}
+
+/// Writes the counts of one or of several, each with a label.
+fn write_jobs(page: &mut Page, prefix: &str, label: &str, all: &BTreeMap<String, JobCounts>) {
+    for (at, (name, help)) in JOBS.iter().enumerate() {
+        let name = format!("{prefix}jobs{name}");
+        page.head(&name, help);
+        for (value, counts) in all {
+            page.sample(&name, (label, value), counts.0[at]);
+        }
+    }
+}
+
+const NODES: &[(&str, &str)] = &[
+    ("", "Nodes"),
+    ("_alloc", "Nodes all of whose CPUs jobs have"),
+    ("_blocked", "Nodes that are blocked; there are none"),
+    ("_completing", "Nodes that are being cleaned up"),
+    ("_cloud", "Nodes of a cloud"),
+    ("_down", "Nodes that are down"),
+    ("_drain", "Nodes that take no new jobs"),
+    ("_drained", "Such nodes without jobs"),
+    ("_draining", "Such nodes with jobs"),
+    (
+        "_dyn_future",
+        "Nodes that are dynamic and not there yet; there are none",
+    ),
+    ("_dyn_normal", "Nodes that are dynamic"),
+    ("_external", "Nodes that another controls; there are none"),
+    ("_fail", "Nodes that are about to fail"),
+    ("_future", "Nodes that are not there yet"),
+    ("_idle", "Nodes without jobs"),
+    (
+        "_invalid_reg",
+        "Nodes that have registered with too little; they are down",
+    ),
+    ("_maint", "Nodes in maintenance"),
+    ("_mixed", "Nodes some of whose CPUs jobs have"),
+    ("_noresp", "Nodes that do not respond"),
+    (
+        "_planned",
+        "Nodes that a job is planned on; not counted here",
+    ),
+    ("_power_down", "Nodes that are to be powered down"),
+    ("_power_up", "Nodes that are to be powered up"),
+    ("_powered_down", "Nodes that are powered down"),
+    ("_powering_down", "Nodes that are being powered down"),
+    ("_powering_up", "Nodes that are being powered up"),
+    ("_reboot_issued", "Nodes that are being rebooted"),
+    ("_reboot_req", "Nodes that are to be rebooted"),
+    ("_resv", "Nodes that are reserved"),
+    ("_unknown", "Nodes that have not registered yet"),
+];
+
+#[derive(Clone, Default)]
+struct NodeCounts([u64; NODES.len()]);
+
+impl NodeCounts {
+    fn add(&mut self, name: &str) {
+        if let Some(at) = NODES.iter().position(|(own, _)| *own == name) {
+            self.0[at] += 1;
+        }
+    }
+
+    fn count(&mut self, view: &NodeView<'_>) {
+        self.add("");
+        self.add(match view.state.base {
+            BaseState::Unknown => "_unknown",
+            BaseState::Down => "_down",
+            BaseState::Idle => "_idle",
+            BaseState::Allocated => "_alloc",
+            BaseState::Mixed => "_mixed",
+            BaseState::Future => "_future",
+        });
+        for flag in view.flags() {
+            let name = match flag {
+                "MAINTENANCE" => "_maint",
+                "RESERVED" => "_resv",
+                "DRAIN" => "_drain",
+                "COMPLETING" => "_completing",
+                "NOT_RESPONDING" => "_noresp",
+                "FAIL" => "_fail",
+                "REBOOT_REQUESTED" => "_reboot_req",
+                "REBOOT_ISSUED" => "_reboot_issued",
+                "CLOUD" => "_cloud",
+                "DYNAMIC_NORM" => "_dyn_normal",
+                "POWER_DOWN" => "_power_down",
+                "POWERING_DOWN" => "_powering_down",
+                "POWERED_DOWN" => "_powered_down",
+                "POWERING_UP" => "_powering_up",
+                _ => continue,
+            };
+            self.add(name);
+            if name == "_drain" {
+                let is_busy = view.state.is_busy();
+                self.add(if is_busy { "_draining" } else { "_drained" });
+            }
+        }
+    }
+}
+
+/// GPUs of a node, and those that jobs have.
+fn gpus(view: &NodeView<'_>) -> (u64, u64) {
+    let node = view.node;
+    let all = node.config.gres.iter().zip(&node.used_gres);
+    let gpus = all.filter(|(gres, _)| gres.name == "gpu");
+    gpus.fold((0, 0), |(count, used), (gres, held)| {
+        (count + gres.count, used + u64::from(held.len()))
+    })
+}
+
+/// A value of a node: its name, what it is, how it is read.
+type NodeValue = (&'static str, &'static str, fn(&NodeView<'_>) -> u64);
+
+const OF_NODE: &[NodeValue] = &[
+    ("slurm_node_cpus", "CPUs of a node", |v| {
+        v.node.config.cpus.into()
+    }),
+    ("slurm_node_cpus_alloc", "CPUs that jobs have", |v| {
+        v.used_cpus().into()
+    }),
+    (
+        "slurm_node_cpus_effective",
+        "CPUs that jobs may have",
+        |v| v.job_cpus().into(),
+    ),
+    ("slurm_node_cpus_idle", "CPUs that no job has", |v| {
+        v.job_cpus().saturating_sub(v.used_cpus()).into()
+    }),
+    ("slurm_node_gpus", "GPUs of a node", |v| gpus(v).0),
+    ("slurm_node_gpus_alloc", "GPUs that jobs have", |v| {
+        gpus(v).1
+    }),
+    ("slurm_node_memory_bytes", "Memory of a node", |v| {
+        v.node.config.memory_mib << 20
+    }),
+    (
+        "slurm_node_memory_alloc_bytes",
+        "Memory that jobs have",
+        |v| v.node.used_mib << 20,
+    ),
+    (
+        "slurm_node_memory_effective_bytes",
+        "Memory that jobs may have",
+        |v| v.node.config.memory_mib << 20,
+    ),
+    (
+        "slurm_node_memory_free_bytes",
+        "Memory that is free on a node",
+        |v| v.free_mib().unwrap_or(0) << 20,
+    ),
+];
+
+fn views<'a>(ctx: &'a Ctx, completing: &HashSet<muster_model::ids::NodeIdx>) -> Vec<NodeView<'a>> {
+    let of = |node: &'a muster_model::node::Node| {
+        let reserved = ctx.reserved.get(&node.idx).copied();
+        NodeView::new(node, completing.contains(&node.idx), reserved)
+    };
+    ctx.nodes.iter().map(of).collect()
+}
+
+/// `GET /metrics`: where the pages are.
+pub(super) fn index(_: &mut Call<'_>) -> Outcome {
+    let pages = [
+        "jobs",
+        "nodes",
+        "partitions",
+        "scheduler",
+        "jobs-users-accts",
+    ];
+    Ok(pages.map(|page| format!("/metrics/{page}\n")).concat())
+}
+
+fn load_jobs(call: &mut Call<'_>) -> Result<(Ctx, Jobs), Failure> {
+    let mut ctx = call.context();
+    let jobs = call.ask(|client| query::jobs(client, &mut ctx, JobFilter::default()))?;
+    Ok((ctx, jobs))
+}
+
+/// `GET /metrics/jobs`.
+pub(super) fn jobs(call: &mut Call<'_>) -> Outcome {
+    let (_, jobs) = load_jobs(call)?;
+    let mut counts = JobCounts::default();
+    for job in jobs.jobs.iter() {
+        counts.count(job, &JobRow::new(job, jobs.array_of(job)));
+    }
+    let mut page = Page::default();
+    for ((name, help), count) in JOBS.iter().zip(counts.0) {
+        page.one(&format!("slurm_jobs{name}"), help, count);
+    }
+    Ok(page.0)
+}
+
+/// `GET /metrics/jobs-users-accts`.
+pub(super) fn users(call: &mut Call<'_>) -> Outcome {
+    let (_, jobs) = load_jobs(call)?;
+    let (mut users, mut accounts) = (BTreeMap::new(), BTreeMap::new());
+    for job in jobs.jobs.iter() {
+        let row = JobRow::new(job, jobs.array_of(job));
+        let user = job.spec.owner.user.clone();
+        let account = job.spec.account.clone().unwrap_or_default();
+        let of_user: &mut JobCounts = users.entry(user).or_default();
+        of_user.count(job, &row);
+        let of_account: &mut JobCounts = accounts.entry(account).or_default();
+        of_account.count(job, &row);
+    }
+    let mut page = Page::default();
+    write_jobs(&mut page, "slurm_user_", "username", &users);
+    write_jobs(&mut page, "slurm_account_", "account", &accounts);
+    Ok(page.0)
+}
+
+/// `GET /metrics/nodes`.
+pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
+    let mut ctx = call.context();
+    let completing = call.ask(|client| {
+        let completing = query::cluster(client, &mut ctx)?;
+        query::not_withheld(&ctx, PrivateData::NODES)?;
+        Ok(completing.into_iter().collect())
+    })?;
+    let (mut page, mut counts) = (Page::default(), NodeCounts::default());
+    let views = views(&ctx, &completing);
+    for (name, help, value) in OF_NODE {
+        page.head(name, help);
+        for view in &views {
+            page.sample(name, ("node", &view.node.config.name), value(view));
+        }
+    }
+    views.iter().for_each(|view| counts.count(view));
+    for ((name, help), count) in NODES.iter().zip(counts.0) {
+        page.one(&format!("slurm_nodes{name}"), help, count);
+    }
+    Ok(page.0)
+}
+
+/// `GET /metrics/partitions`.
+pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
+    let (mut ctx, jobs) = load_jobs(call)?;
+    let completing = call.ask(|client| {
+        let completing = query::cluster(client, &mut ctx)?;
+        query::not_withheld(&ctx, PrivateData::PARTITIONS)?;
+        Ok(completing.into_iter().collect())
+    })?;
+    let mut of_jobs: BTreeMap<String, JobCounts> = BTreeMap::new();
+    for partition in &ctx.partitions {
+        of_jobs.insert(partition.name.clone(), JobCounts::default());
+    }
+    for job in jobs.jobs.iter() {
+        if let Some(counts) = of_jobs.get_mut(&job.partition) {
+            counts.count(job, &JobRow::new(job, jobs.array_of(job)));
+        }
+    }
+    let mut page = Page::default();
+    write_jobs(&mut page, "slurm_partition_", "partition", &of_jobs);
+    let views = views(&ctx, &completing);
+    let in_partitions: Vec<(&str, Vec<&NodeView<'_>>)> = ctx
+        .partitions
+        .iter()
+        .map(|partition| {
+            let has = |view: &&NodeView<'_>| partition.nodes.contains(&view.node.config.name);
+            (partition.name.as_str(), views.iter().filter(has).collect())
+        })
+        .collect();
+    for (at, (name, help)) in NODES.iter().enumerate() {
+        // Two are written otherwise there.
+        let name = match *name {
+            "_completing" => "_cg",
+            "_noresp" => "_no_resp",
+            "_reboot_req" => "_reboot_requested",
+            other => other,
+        };
+        let name = format!("slurm_partition_nodes{name}");
+        page.head(&name, help);
+        for (partition, members) in &in_partitions {
+            let mut counts = NodeCounts::default();
+            members.iter().for_each(|view| counts.count(view));
+            page.sample(&name, ("partition", partition), counts.0[at]);
+        }
+    }
+    let sums: &[NodeValue] = &[
+        ("slurm_partition_cpus", "CPUs of a partition", |v| {
+            v.node.config.cpus.into()
+        }),
+        ("slurm_partition_gpus", "GPUs of a partition", |v| gpus(v).0),
+        (
+            "slurm_partition_nodes_cpus_efctv",
+            "CPUs that jobs may have",
+            |v| v.job_cpus().into(),
+        ),
+        (
+            "slurm_partition_nodes_cpus_idle",
+            "CPUs that no job has",
+            |v| v.job_cpus().saturating_sub(v.used_cpus()).into(),
+        ),
+        (
+            "slurm_partition_nodes_cpus_alloc",
+            "CPUs that jobs have",
+            |v| v.used_cpus().into(),
+        ),
+        ("slurm_partition_nodes_mem_tot", "Memory, bytes", |v| {
+            v.node.config.memory_mib << 20
+        }),
+        (
+            "slurm_partition_nodes_mem_alloc",
+            "Memory that jobs have, bytes",
+            |v| v.node.used_mib << 20,
+        ),
+        (
+            "slurm_partition_nodes_mem_avail",
+            "Memory that no job has, bytes",
+            |v| v.node.config.memory_mib.saturating_sub(v.node.used_mib) << 20,
+        ),
+        (
+            "slurm_partition_nodes_mem_free",
+            "Memory that is free, bytes",
+            |v| v.free_mib().unwrap_or(0) << 20,
+        ),
+    ];
+    for (name, help, value) in sums {
+        page.head(name, help);
+        for (partition, members) in &in_partitions {
+            let sum = members.iter().map(|view| value(view)).sum();
+            page.sample(name, ("partition", partition), sum);
+        }
+    }
+    page.one(
+        "slurm_partitions",
+        "Partitions",
+        ctx.partitions.len() as u64,
+    );
+    Ok(page.0)
+}
+
+/// A counter of the controller.
+type Counter = (&'static str, &'static str, fn(&Diag) -> u64);
+
+const SCHEDULER: &[Counter] = &[
+    (
+        "slurm_backfilled_jobs",
+        "Jobs that passed by others, since the controller started",
+        |d| d.backfilled_ever,
+    ),
+    (
+        "slurm_last_backfilled_jobs",
+        "The same since counting began",
+        |d| d.backfilled,
+    ),
+    (
+        "slurm_backfilled_het_jobs",
+        "Components of heterogeneous jobs among them",
+        |d| d.backfilled_components,
+    ),
+    ("slurm_sdiag_jobs_submitted", "Jobs submitted", |d| {
+        d.submitted
+    }),
+    ("slurm_sdiag_jobs_started", "Jobs started", |d| d.started),
+    ("slurm_sdiag_jobs_completed", "Jobs completed", |d| {
+        d.completed
+    }),
+    ("slurm_sdiag_jobs_canceled", "Jobs cancelled", |d| {
+        d.cancelled
+    }),
+    ("slurm_sdiag_jobs_failed", "Jobs failed", |d| d.failed),
+    ("slurm_sdiag_jobs_pending", "Jobs that wait", |d| d.pending),
+    ("slurm_sdiag_jobs_running", "Jobs that run", |d| d.running),
+    (
+        "slurm_sdiag_job_states_ts",
+        "When these were counted, seconds since 1970",
+        |d| unix(d.now),
+    ),
+    ("slurm_schedule_cycle_cnt", "Passes of the scheduler", |d| {
+        d.passes
+    }),
+    (
+        "slurm_schedule_cycle_depth",
+        "Jobs looked at in the last pass",
+        |d| d.depth_last,
+    ),
+    (
+        "slurm_schedule_cycle_last",
+        "The last pass, microseconds",
+        |d| d.pass_last_us,
+    ),
+    (
+        "slurm_schedule_cycle_max",
+        "The longest pass, microseconds",
+        |d| d.pass_max_us,
+    ),
+    (
+        "slurm_schedule_cycle_tot",
+        "All passes, microseconds",
+        |d| d.pass_total_us,
+    ),
+    (
+        "slurm_sched_mean_cycle",
+        "The mean pass, microseconds",
+        |d| d.pass_total_us / d.passes.max(1),
+    ),
+    (
+        "slurm_sched_mean_depth_cycle",
+        "Jobs looked at in a pass",
+        |d| d.depth_last,
+    ),
+    ("slurm_schedule_queue_len", "Jobs in the queue", |d| {
+        d.pending
+    }),
+    ("slurm_server_thread_cnt", "Connections", |d| d.connections),
+    (
+        "slurm_slurmdbd_queue_size",
+        "Events that accounting has not stored yet",
+        |d| d.accounting_lag,
+    ),
+    (
+        "slurm_sched_stats_timestamp",
+        "When this was asked, seconds since 1970",
+        |d| unix(d.now),
+    ),
+    (
+        "slurm_last_proc_req_start",
+        "Since when it is counted, seconds since 1970",
+        |d| unix(d.since),
+    ),
+    ("muster_journal_commits", "Commits of the journal", |d| {
+        d.commits
+    }),
+    ("muster_journal_events", "Events in them", |d| d.events),
+    ("muster_messages_from_nodes", "Messages of agents", |d| {
+        d.from_nodes
+    }),
+    ("muster_messages_to_nodes", "Messages to agents", |d| {
+        d.to_nodes
+    }),
+];
+
+/// What there is not, and so is never counted: agents of Slurm's controller, backfilling as a pass of its own, limits of a pass.
+const NOTHING: &[&str] = &[
+    "agent_cnt",
+    "agent_queue_size",
+    "agent_thread_cnt",
+    "bf_active",
+    "bf_cycle_cnt",
+    "bf_cycle_last",
+    "bf_cycle_max",
+    "bf_cycle_tot",
+    "bf_depth_mean",
+    "bf_depth_tot",
+    "bf_depth_try_tot",
+    "bf_exit_end",
+    "bf_exit_max_job_start",
+    "bf_exit_max_job_test",
+    "bf_exit_state_changed",
+    "bf_exit_table_limit",
+    "bf_exit_timeout",
+    "bf_last_depth",
+    "bf_last_depth_try",
+    "bf_mean_cycle",
+    "bf_mean_table_sz",
+    "bf_queue_len",
+    "bf_queue_len_mean",
+    "bf_queue_len_tot",
+    "bf_table_size",
+    "bf_table_size_tot",
+    "bf_try_depth_mean",
+    "bf_when_last_cycle",
+    "sched_exit_lic",
+    "sched_exit_max_depth",
+    "sched_exit_max_job_start",
+    "sched_exit_rpc_cnt",
+    "sched_exit_timeout",
+    "sdiag_latency",
+];
+
+fn unix(at: muster_model::time::Timestamp) -> u64 {
+    u64::try_from(at.unix_s()).unwrap_or(0)
+}
+
+/// `GET /metrics/scheduler`.
+pub(super) fn scheduler(call: &mut Call<'_>) -> Outcome {
+    let diag = call.ask(|client| query::diag(client, false))?;
+    let mut page = Page::default();
+    for (name, help, value) in SCHEDULER {
+        page.one(name, help, value(&diag));
+    }
+    page.one(
+        "slurm_sched_exit_end",
+        "Passes that came to the end of the queue",
+        diag.passes,
+    );
+    for name in NOTHING {
+        page.one(
+            &format!("slurm_{name}"),
+            "Nothing that this counts is here",
+            0,
+        );
+    }
+    Ok(page.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listing::fixture;
+
+    #[test]
+    fn jobs_are_counted_by_state_and_arrays_by_task() {
+        let jobs = fixture::jobs();
+        let mut counts = JobCounts::default();
+        for job in jobs.jobs.iter() {
+            counts.count(job, &JobRow::new(job, jobs.array_of(job)));
+        }
+        let of = |name: &str| counts.0[JOBS.iter().position(|(own, _)| *own == name).unwrap()];
+        let records = jobs.jobs.len() as u64;
+        assert_eq!(of(""), records);
+        let (running, finished) = (of("_running"), of("_finished"));
+        assert_eq!((running, of("_started")), (4, 4));
+        // The tasks of an array that wait have one record.
+        assert!(of("_pending") > records - running - finished);
+        assert_eq!((of("_hold"), of("_nodes_alloc")), (1, 5));
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut page = Page::default();
+        page.sample("x", ("username", "a\"b\\c\n"), 1);
+        assert_eq!(page.0, "x{username=\"a\\\"b\\\\c\\n\"} 1\n");
+    }
+}
