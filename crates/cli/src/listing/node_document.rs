@@ -60,7 +60,10 @@ pub(crate) fn write_partitions(
 pub(crate) fn list_partitions(w: &mut Writer<'_>, partitions: &[&PartitionConfig], ctx: &Ctx) {
     w.list("partitions", |w| {
         for p in partitions {
-            w.item(|w| partition(w, p, ctx));
+            w.item(|w| match w.is_old() {
+                true => old_partition(w, p, ctx),
+                false => partition(w, p, ctx),
+            });
         }
     });
     if !w.is_old() {
@@ -380,6 +383,72 @@ fn memory_limit(w: &mut Writer<'_>, ask: MemoryAsk) {
     };
     w.number("partition_memory_per_cpu", cpu, "null");
     w.number("partition_memory_per_node", node, "null");
+}
+
+/// As 22.05 has it: one level, -1 for no limit.
+fn old_partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
+    let members = ctx
+        .nodes
+        .iter()
+        .filter(|n| p.nodes.contains(&n.config.name));
+    let (mut count, mut cpus, mut mib) = (0u64, 0, 0);
+    for node in members {
+        count += 1;
+        cpus += u64::from(node.config.cpus);
+        mib += node.config.memory_mib;
+    }
+    let minutes = |limit: Option<TimeLimit>| match limit {
+        Some(TimeLimit::Minutes(minutes)) => Some(u64::from(minutes)),
+        _ => None,
+    };
+    let memory = |ask: MemoryAsk| match ask {
+        MemoryAsk::PerNode(mib) if mib > 0 => (None, Some(mib)),
+        MemoryAsk::PerCpu(mib) => (Some(mib), None),
+        _ => (None, None),
+    };
+    w.texts("flags", p.default.then_some("default"));
+    w.texts("preemption_mode", ["disabled"]);
+    w.text("allowed_allocation_nodes", &p.alloc_nodes.join(","));
+    w.text("allowed_accounts", &p.allow_accounts.join(","));
+    w.text("allowed_groups", &p.allow_groups.join(","));
+    w.text("allowed_qos", &p.allow_qos.join(","));
+    w.text("alternative", "");
+    w.text_or_empty("billing_weights", p.billing_weights.as_deref());
+    let (per_cpu, per_node) = memory(p.default_memory);
+    w.number("default_memory_per_cpu", per_cpu, "null");
+    w.number("default_memory_per_node", per_node, "null");
+    w.number("default_time_limit", minutes(p.default_time), "null");
+    w.text("denied_accounts", &p.deny_accounts.join(","));
+    w.text("denied_qos", &p.deny_qos.join(","));
+    w.raw("preemption_grace_time", p.grace_time_s);
+    w.number(
+        "maximum_cpus_per_node",
+        p.max_cpus_per_node.map(u64::from),
+        "-1",
+    );
+    let (per_cpu, per_node) = memory(p.max_memory);
+    w.number("maximum_memory_per_cpu", per_cpu, "null");
+    w.number("maximum_memory_per_node", per_node, "null");
+    w.number("maximum_nodes_per_job", p.max_nodes.map(u64::from), "-1");
+    w.number("max_time_limit", minutes(Some(p.max_time)), "-1");
+    w.raw("min nodes per job", p.min_nodes);
+    w.text("name", &p.name);
+    w.text("nodes", &p.nodes_text);
+    w.number(
+        "over_time_limit",
+        p.over_time_limit_min.map(u64::from),
+        "null",
+    );
+    w.raw("priority_job_factor", p.priority_job_factor);
+    w.raw("priority_tier", p.priority_tier);
+    w.text_or_empty("qos", p.qos.as_deref());
+    w.text("state", p.state.name());
+    w.raw("total_cpus", cpus);
+    w.raw("total_nodes", count);
+    w.text(
+        "tres",
+        &format!("cpu={cpus},mem={mib}M,node={count},billing={cpus}"),
+    );
 }
 
 fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
