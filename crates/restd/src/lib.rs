@@ -5,6 +5,7 @@
 mod connections;
 mod identity;
 mod listen;
+mod pages;
 mod server;
 
 pub use identity::Authentication;

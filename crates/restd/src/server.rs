@@ -3,6 +3,7 @@
 use crate::connections::{Connections, ConnectionsOf};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
+use crate::pages;
 use anyhow::{Context as _, Result};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -285,6 +286,14 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(pages::POLICY),
+    );
+    headers.insert(
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    );
     response
 }
 
@@ -306,6 +315,9 @@ async fn answer(request: Request<Incoming>, peer: Arc<Peer>, shared: Arc<Shared>
         match path.trim_end_matches('/') {
             "/livez" | "/healthz" | "/readyz" => return Answer::text(Status(204), ""),
             _ => {}
+        }
+        if let Some(page) = pages::at(&path) {
+            return page;
         }
         if let Some(description) = rest::description(&path) {
             return description;

@@ -455,7 +455,7 @@ fn requests_of_any_form_leave_the_server_there() {
     };
     let raw = |text: &str| rest.raw(text.as_bytes());
     for (path, status) in [
-        ("/", 404),
+        ("/web/../../etc/passwd", 404),
         ("/slurm/v0.0.43/../../etc/passwd", 404),
         ("/slurm/v0.0.43/job/%2e%2e%2fetc", 500),
         ("/slurm/v0.0.43/job/%zz", 400),
@@ -606,6 +606,35 @@ fn metrics_count_what_a_user_may_see() {
         names.dedup();
         assert_eq!(names.len(), count);
     }
+}
+
+#[test]
+fn pages_come_from_this_server_alone() {
+    let Some(rest) = Rest::start(ONE_NODE) else {
+        return;
+    };
+    // Who has no token yet gets the files, in which nothing of the cluster is.
+    let page = rest.send("GET", "/", "Accept: text/html\r\n", "");
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.head.contains("content-type: text/html"), "{page:?}");
+    let policy = "content-security-policy: default-src 'none'; script-src 'self'";
+    assert!(page.head.contains(policy), "{page:?}");
+    for (path, media_type) in [
+        ("/web/style.css", "text/css"),
+        ("/web/app.js", "text/javascript"),
+    ] {
+        assert!(page.body.contains(&format!("\"{path}\"")), "{path}");
+        let file = rest.send("GET", path, "", "");
+        assert!(
+            file.status == 200 && file.head.contains(media_type),
+            "{path}"
+        );
+        // Nothing of another host, and no text that becomes HTML.
+        for word in ["http://", "https://", "innerHTML", "eval("] {
+            assert!(!file.body.contains(word), "{path} has {word}");
+        }
+    }
+    assert_eq!(rest.send("GET", "/web/nosuch", "", "").status, 401);
 }
 
 #[test]
