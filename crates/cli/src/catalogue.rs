@@ -8,7 +8,7 @@ use crate::sacct::fields as sacct_fields;
 use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
 use crate::{
-    sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo, sprio, squeue,
+    logs, sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo, sprio, squeue,
     sreport, sshare, sstat, why,
 };
 use muster_conf::options::{self as submission, Command as Submission};
@@ -129,6 +129,7 @@ pub fn commands() -> Vec<Command> {
     }
     all.push(of_spec(&sacctmgr::SPEC, sacctmgr_lists()));
     all.push(of_spec(&why::SPEC, Vec::new()));
+    all.push(of_spec(&logs::SPEC, Vec::new()));
     all
 }
 

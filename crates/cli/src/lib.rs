@@ -4,6 +4,7 @@ mod agent;
 pub mod catalogue;
 pub mod connect;
 mod listing;
+mod logs;
 pub mod options;
 mod own_step;
 mod people;
@@ -75,6 +76,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn run(name: &str, args: &[String]) -> Option<ExitCode> {
     let (_, main) = COMMANDS.iter().find(|(known, _)| *known == name)?;
     Some(main(args))
+}
+
+/// `muster logs`: what a job has written.
+#[must_use]
+pub fn logs(args: &[String]) -> ExitCode {
+    listing::report(logs::run(args))
 }
 
 /// `muster why`: what a job waits for.

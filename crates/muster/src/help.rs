@@ -18,6 +18,7 @@ A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
   muster config fetch SERVER DIR                     get the configuration from a controller that gives it
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
+  muster logs JOBID [--follow]                       what a batch job has written, and what it writes
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
   muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
@@ -140,7 +141,8 @@ pub(crate) fn of_command(command: &str) -> Option<&'static str> {
 
 /// Whether one of our own commands has this name: each of them has help, here or beside its options.
 pub(crate) fn is_own(command: &str) -> bool {
-    of_command(command).is_some() || ["sim", "doctor", "bench", "why", "emulate"].contains(&command)
+    of_command(command).is_some()
+        || ["sim", "doctor", "bench", "why", "logs", "emulate"].contains(&command)
 }
 
 /// Whether a command line asks for help.

@@ -97,6 +97,7 @@ fn muster(args: &[String]) -> ExitCode {
         "bench" => report(bench::main(rest)),
         scratch::guard::COMMAND => report(scratch::guard::main(rest)),
         "why" => muster_cli::why(rest),
+        "logs" => muster_cli::logs(rest),
         "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),

@@ -60,3 +60,43 @@ fn texts_of_users_are_told_to_them_and_not_to_the_node() {
     let log = std::fs::read_to_string(c.path("spool.n1/shim.log")).unwrap();
     assert!(!log.contains("FORGED"), "{log}");
 }
+
+#[test]
+fn a_jobs_output_is_printed_and_followed_to_its_end() {
+    let c = Cluster::start(1, 2);
+    c.ok("mkfifo go");
+    let script = "echo one; echo two; read -r line < go; echo \"three $line\"; echo wrong >&2";
+    let job = c.sbatch(&format!("-o out.%j -e err.%j --wrap '{script}'"));
+    c.until_prints(&format!("cat out.{job}"), "one\ntwo");
+    assert_eq!(c.ok(&format!("muster logs {job}")), "one\ntwo");
+    assert_eq!(c.ok(&format!("muster logs -n 1 {job}")), "two");
+    c.ok(&format!(
+        "muster logs -f {job} > followed & echo go > go; wait"
+    ));
+    assert_eq!(c.read("followed"), "one\ntwo\nthree go\n");
+    assert_eq!(c.ok(&format!("muster logs -e {job}")), "wrong");
+    // One that waits is followed from its start on, and is not there before.
+    let held = c.sbatch("-H -o later --wrap 'echo late'");
+    let refused = c.run(&format!("muster logs {held}"));
+    assert!(
+        refused.code == 1 && refused.err.contains("has not started"),
+        "{refused:?}"
+    );
+    c.ok(&format!(
+        "muster logs -f {held} > followed & scontrol release {held}; wait"
+    ));
+    assert_eq!(c.read("followed"), "late\n");
+    let array = c.sbatch("-a 1-2 -o /dev/null --wrap true");
+    for (args, text) in [
+        (format!("{array}"), "name a task"),
+        ("99".to_owned(), "there is no job 99"),
+        ("x".to_owned(), "not a job number"),
+        (String::new(), "one job is needed"),
+    ] {
+        let refused = c.run(&format!("muster logs {args}"));
+        assert!(
+            refused.code == 1 && refused.err.contains(text),
+            "{args}: {refused:?}"
+        );
+    }
+}
