@@ -2,6 +2,7 @@
 //! `--help`, `--usage`, man pages, completion and the compatibility page. A row that is refused is refused here, by
 //! name; no command has to remember it.
 
+use crate::grid_engine::arguments;
 use muster_conf::options::getopt::{self, Order};
 pub use muster_conf::options::{Arg, Status};
 use std::fmt::Write as _;
@@ -95,6 +96,12 @@ impl Opt {
         self
     }
 
+    /// Accepted with a warning, since somebody may miss it.
+    pub(crate) const fn warns(mut self, why: &'static str) -> Opt {
+        self.status = Status::StoredOnly { why, warn: true };
+        self
+    }
+
     /// Whether it is only another name.
     pub fn is_alias(&self) -> bool {
         self.help.is_empty()
@@ -139,6 +146,8 @@ pub enum HelpForm {
     Values(&'static str),
     /// `Usage:  sshare [OPTION]`, `Valid OPTIONs are:`.
     ValidOptions,
+    /// `usage: qstat [options]`, a line for each option. Options have one dash and are read by `grid_engine::arguments`.
+    GridEngine,
 }
 
 /// A command: what its help, its man page and its parser are made of.
@@ -240,6 +249,7 @@ impl Spec {
             HelpForm::ValidOptions => {
                 format!("Usage:  {name} [OPTION]\n{about}\n  Valid OPTIONs are:\n")
             }
+            HelpForm::GridEngine => return arguments::help(self),
         };
         let gives_help = |row: &&Opt| {
             let is_help = matches!(row.name, "help" | "usage");
@@ -298,7 +308,9 @@ impl Spec {
                 let head = format!("Usage: {} [options] {operands}", self.name);
                 return format!("{}\n\tUse --help for help\n", head.trim_end());
             }
-            HelpForm::Commands(_) | HelpForm::ValidOptions => return self.help(),
+            HelpForm::Commands(_) | HelpForm::ValidOptions | HelpForm::GridEngine => {
+                return self.help();
+            }
         }
         let head = format!("Usage: {}", self.name);
         let indent = head.len() + 1;

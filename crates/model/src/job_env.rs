@@ -9,7 +9,7 @@ use crate::job::{Allocation, ArrayInfo, ArrayRole, GpuEnv, GresShare};
 use crate::spec::{GPU, GresAsk, JobSpec, MemoryAsk};
 use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
-use crate::{gpu_bind, gpu_parts};
+use crate::{gpu_bind, gpu_parts, grid_engine};
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
@@ -212,6 +212,9 @@ pub fn allocation_env(view: &JobView) -> Variables {
     }
     env.set("MUSTER_NODE", view.lead_address);
     components(view, &mut env);
+    if grid_engine::is_marked(spec) {
+        env.0.extend(grid_engine::job_env(view));
+    }
     env.0
 }
 
@@ -435,6 +438,11 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
     };
     member_env(view, &share.name, share.cpus.len(), &mut env);
     device_env(&share.gres, &mut env);
+    let gpus = gpu_bind::gpus_of(&share.gres);
+    if grid_engine::is_marked(view.spec) && !gpus.is_empty() {
+        let numbers: Vec<u32> = gpus.iter().map(|gpu| gpu.number).collect();
+        env.set("SGE_HGR_gpu", grid_engine::granted(&numbers));
+    }
     behind_mps(&share.gres, &mut env);
     env.set("ENVIRONMENT", "BATCH");
     env.set("HOSTNAME", &share.name);

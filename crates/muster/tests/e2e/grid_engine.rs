@@ -1,0 +1,302 @@
+//! The commands of Grid Engine on a real cluster.
+
+use crate::cluster::Cluster;
+
+/// Times, the user's name and columns that depend on the machine, as the same text everywhere.
+fn normalised(text: &str, user: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut line = line.replace(&format!(" {user:<12} "), " USER         ");
+        let is_date = |at: usize, line: &str| {
+            line.get(at..at + 19).is_some_and(|part| {
+                part.char_indices().all(|(i, c)| match i {
+                    2 | 5 => c == '/',
+                    10 => c == ' ',
+                    13 | 16 => c == ':',
+                    _ => c.is_ascii_digit(),
+                })
+            })
+        };
+        if let Some(at) = (0..line.len()).find(|at| is_date(*at, &line)) {
+            line.replace_range(at..at + 19, "MM/DD/YYYY hh:mm:ss");
+        }
+        // Priorities depend on numbers of jobs.
+        if line.get(7..10) == Some(" 0.") || line.get(7..10) == Some(" 1.") {
+            let prior = if &line[8..15] == "0.00000" {
+                "0.00000"
+            } else {
+                "N.NNNNN"
+            };
+            line.replace_range(8..15, prior);
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+fn user(c: &Cluster) -> String {
+    c.ok("id -un").trim().to_owned()
+}
+
+#[test]
+fn qsub_runs_a_script_with_its_lines_of_options() {
+    let c = Cluster::start(2, 4);
+    c.write(
+        "job.sh",
+        "#!/bin/bash\n#$ -N hello -cwd\n#$ -j y\n#$ -l h_rt=600\n#$ -v FOO=bar\n\
+         echo \"$JOB_ID $JOB_NAME $FOO $SGE_TASK_ID $NSLOTS $NHOSTS $QUEUE $ENVIRONMENT $RESTARTED $1,$2 ${HIDDEN-none}\"\n\
+         echo to-stderr >&2\nexit 3\n",
+    );
+    let ran = c.run("HIDDEN=1 qsub -sync y job.sh first 'second word'");
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert_eq!(
+        ran.out,
+        "Your job 1 (\"hello\") has been submitted\nJob 1 exited with exit code 3.\n"
+    );
+    assert_eq!(
+        c.read("hello.o1"),
+        "1 hello bar undefined 1 1 all.q BATCH 0 first,second word none\nto-stderr\n"
+    );
+    // The command line is stronger than the script; -V takes all variables along.
+    let ran = c.run("HIDDEN=1 qsub -V -terse -N other -j n -sync y job.sh");
+    assert_eq!(
+        (ran.out.as_str(), ran.code),
+        ("2\nJob 2 exited with exit code 3.\n", 3)
+    );
+    assert!(
+        c.read("other.o2").ends_with(" , 1\n"),
+        "{}",
+        c.read("other.o2")
+    );
+    assert_eq!(c.read("other.e2"), "to-stderr\n");
+    // Commands and standard input.
+    let ran = c
+        .run("qsub -b y -cwd -o out.$JOB_ID -j y -sync y sh -c 'echo \"$JOB_SCRIPT\"; kill -9 $$'");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.out
+            .ends_with("Job 3 exited because of signal SIGKILL\n"),
+        "{ran:?}"
+    );
+    c.ok("echo 'echo from stdin' | qsub -cwd -sync y");
+    assert_eq!(c.read("STDIN.o4"), "from stdin\n");
+    c.write(".sge_request", "-N from_file\n# a comment\n-j y\n");
+    let ran =
+        c.run("qsub -cwd -sync y -b y echo x; qsub -clear -cwd -b y -sync y -o /dev/null echo x");
+    assert!(
+        ran.out.contains("(\"from_file\")") && ran.out.contains("(\"echo\")"),
+        "{ran:?}"
+    );
+    assert_eq!(c.read("from_file.o5"), "x\n");
+}
+
+#[test]
+fn arrays_predecessors_and_parallel_environments() {
+    let c = Cluster::start(2, 4);
+    c.write(
+        "task.sh",
+        "#!/bin/sh\n#$ -cwd -j y -N arr -t 1-5:2\n\
+         echo \"$JOB_ID $SGE_TASK_ID $SGE_TASK_FIRST $SGE_TASK_LAST $SGE_TASK_STEPSIZE\"\nexit $SGE_TASK_ID\n",
+    );
+    let ran = c.run("qsub -sync y task.sh");
+    assert_eq!(
+        ran.out,
+        "Your job-array 1.1-5:2 (\"arr\") has been submitted\nJob 1.1 exited with exit code 1.\n\
+         Job 1.3 exited with exit code 3.\nJob 1.5 exited with exit code 5.\n"
+    );
+    assert_eq!(ran.code, 1);
+    assert_eq!(c.read("arr.o1.3"), "1 3 1 5 2\n");
+    // A job waits for others by name and number, whatever their exit status; names of no job hold nothing.
+    c.ok("qsub -h -b y -cwd -N first -o log -j y sh -c 'echo first >>log; exit 1'");
+    let held = c.ok(
+        "qsub -terse -b y -cwd -N second -hold_jid first,nosuch -o log -j y 'echo second >>log'",
+    );
+    let held = held.trim();
+    let detail = c.ok(&format!("qstat -j {held}"));
+    assert!(detail.contains("jid_predecessor_list:       "), "{detail}");
+    c.ok("scontrol release JobName=first");
+    c.until_prints(&format!("squeue -h -t all -j {held} -o %T"), "COMPLETED");
+    assert_eq!(c.read("log"), "first\nsecond\n");
+    // All slots on one host, and slots over two.
+    c.write(
+        "pe.sh",
+        "#!/bin/bash\n#$ -cwd -j y -N pe -S /bin/bash\necho $PE $NSLOTS $NHOSTS\ncat $PE_HOSTFILE $PE_HOSTFILE\n",
+    );
+    let number = |line: String| line.lines().next().unwrap_or_default().to_owned();
+    let one = number(c.ok("qsub -terse -pe smp 3 -sync y pe.sh"));
+    let two = number(c.ok("qsub -terse -pe mpi 6 -N two -sync y pe.sh"));
+    let one = c.read(&format!("pe.o{one}"));
+    assert!(
+        one == "smp 3 1\nn1 3 all.q@n1 UNDEFINED\nn1 3 all.q@n1 UNDEFINED\n",
+        "{one}"
+    );
+    let two = c.read(&format!("two.o{two}"));
+    assert!(two.starts_with("mpi 6 2\nn1 "), "{two}");
+    assert_eq!(two.lines().count(), 5, "{two}");
+}
+
+#[test]
+fn qsub_says_what_is_wrong_in_grid_engines_words() {
+    let c = Cluster::start(1, 2);
+    c.write(
+        "bad.sh",
+        "#!/bin/sh\n#$ -N ok\n#$ -l h_rt=abc,nosuch=1\ntrue\n",
+    );
+    c.write("worse.sh", "#!/bin/sh\n#$ -cwd\n#$ -nonsense\ntrue\n");
+    for (command, code, text) in [
+        (
+            "qsub -b y -N PEX -pe nosuch 2 sleep 5",
+            1,
+            "Unable to run job: job rejected: the requested parallel environment \"nosuch\" does not exist\nExiting.\n",
+        ),
+        (
+            "qsub -b y -l h_rt=abc true",
+            1,
+            "Unable to run job: attribute \"h_rt\" is not a time value\nExiting.\n",
+        ),
+        (
+            "qsub -b y -q nosuch.q sleep 5",
+            1,
+            "Unable to run job: Job was rejected because job requests unknown queue \"nosuch.q\"\nExiting.\n",
+        ),
+        (
+            "qsub /nonexist.sh",
+            14,
+            "Unable to read script file because of error: error opening /nonexist.sh: No such file or directory\n",
+        ),
+        (
+            "qsub -badflag x",
+            2,
+            "qsub: invalid option argument \"-badflag\"\n",
+        ),
+        (
+            "qsub -N 1bad -b y true",
+            1,
+            "Unable to run job: denied: \"1bad\" is not a valid object name (cannot start with a digit)\nExiting.\n",
+        ),
+        (
+            "qsub -p 2000 -b y true",
+            2,
+            "qsub: invalid priority \"2000\".  Must be an integer from -1023 to 1024\n",
+        ),
+        (
+            "qsub worse.sh",
+            2,
+            "qsub: worse.sh, line 3:\nqsub: invalid option argument \"-nonsense\"\n",
+        ),
+    ] {
+        let ran = c.run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (code, text), "{command}");
+    }
+    let unknown = c.run("qsub -b y -l nosuch=1 sleep 5");
+    assert!(
+        unknown
+            .err
+            .ends_with("Unable to run job: unknown resource \"nosuch\"\nExiting.\n"),
+        "{unknown:?}"
+    );
+    let large = c.run("qsub -b y -w e -pe smp 99 sleep 5");
+    assert!(
+        large
+            .err
+            .ends_with("Unable to run job: error: no suitable queues\nExiting.\n"),
+        "{large:?}"
+    );
+    assert_eq!(c.run("qsub bad.sh").code, 1);
+    assert_eq!(
+        c.ok("qsub -w v -b y true"),
+        "verification: found suitable queue(s)"
+    );
+    assert_eq!(c.ok("qstat"), "", "nothing was submitted");
+}
+
+#[test]
+fn qstat_and_qdel_show_and_end_jobs() {
+    let c = Cluster::start(1, 2);
+    let user = user(&c);
+    let submit = |args: &str| c.ok(&format!("qsub -terse -o /dev/null -j y -b y {args}"));
+    submit("-N RUN -pe smp 2 sleep 1000");
+    c.until_prints("squeue -h -j 1 -o %T", "RUNNING");
+    submit("-N WAIT -l h_rt=600 sleep 1000");
+    submit("-N ARRAY -t 1-5:2 -l h_rt=600 sleep 1000");
+    submit("-N HELD -h sleep 1000");
+    submit("-N DEP -hold_jid HELD sleep 1000");
+    let table = "\
+job-ID  prior   name       user         state submit/start at     queue                          slots ja-task-ID 
+-----------------------------------------------------------------------------------------------------------------
+      1 N.NNNNN RUN        USER         r     MM/DD/YYYY hh:mm:ss all.q@n1                           2        
+      2 N.NNNNN WAIT       USER         qw    MM/DD/YYYY hh:mm:ss                                    1        
+      3 N.NNNNN ARRAY      USER         qw    MM/DD/YYYY hh:mm:ss                                    1 1-5:2
+      4 0.00000 HELD       USER         hqw   MM/DD/YYYY hh:mm:ss                                    1        
+      5 0.00000 DEP        USER         hqw   MM/DD/YYYY hh:mm:ss                                    1        
+";
+    let shown = c.run("qstat");
+    assert_eq!(normalised(&shown.out, &user), table);
+    assert_eq!(c.run("qstat -s r").out.lines().count(), 3);
+    assert_eq!(c.run("qstat -s h").out.lines().count(), 4);
+    assert_eq!(c.run("qstat -g d -s p").out.lines().count(), 8);
+    assert_eq!(c.run("qstat -u nobody").out, "");
+    let summary = c.run("qstat -g c").out;
+    assert!(
+        summary.lines().any(|line| line.starts_with("all.q ")
+            && line.ends_with("      2      0      0      2      0      0 ")),
+        "{summary}"
+    );
+    let full = c.run("qstat -f").out;
+    assert!(
+        full.contains("\nall.q@n1                       BIP   0/2/2          "),
+        "{full}"
+    );
+    assert!(full.contains(" - PENDING JOBS - PENDING JOBS"), "{full}");
+    let xml = c.run("qstat -xml").out;
+    for part in [
+        "<queue_name>all.q@n1</queue_name>\n      <slots>2</slots>\n    </job_list>\n  </queue_info>",
+        "<state>hqw</state>",
+        "<tasks>1-5:2</tasks>",
+    ] {
+        assert!(xml.contains(part), "{part}: {xml}");
+    }
+    let detail = c.ok("qstat -j 1");
+    for line in [
+        "job_number:                 1",
+        "job_name:                   RUN",
+        "parallel environment:  smp range: 2",
+        "merge:                      y",
+        "job_type:                   binary",
+    ] {
+        assert!(detail.lines().any(|own| own == line), "{line}: {detail}");
+    }
+    let gone = c.run("qstat -j 99999");
+    assert_eq!(
+        (gone.code, gone.err.as_str()),
+        (1, "Following jobs do not exist: \n99999\n")
+    );
+    let requests = c.run("qstat -r").out;
+    assert!(
+        requests.contains("       Hard Resources:   h_rt=600 (0.000000)\n"),
+        "{requests}"
+    );
+
+    assert_eq!(c.ok("qdel 2"), format!("{user} has deleted job 2"));
+    assert_eq!(
+        c.ok("qdel 3.1"),
+        format!("{user} has deleted job-array task 1 of job 3")
+    );
+    let unknown = c.run("qdel 99999; qdel nosuchname");
+    assert_eq!(unknown.code, 1);
+    assert_eq!(
+        unknown.err,
+        format!(
+            "denied: job \"99999\" does not exist\nThe job nosuchname of user(s) {user} does not exist\n"
+        )
+    );
+    let both = c.ok("qdel 1 1");
+    assert_eq!(
+        both,
+        format!("{user} has registered the job 1 for deletion\njob 1 is already in deletion")
+    );
+    c.ok(&format!("qdel -u {user}"));
+    c.until_prints("squeue -h | wc -l", "0");
+    assert_eq!(c.run("qstat").out, "");
+}
