@@ -10,6 +10,7 @@ use crate::say;
 use crate::submit::line;
 use muster_conf::grid_engine::{Mapping, Per, Target};
 use muster_model::config::PartitionConfig;
+use muster_model::hostlist;
 use muster_model::time::TimeLimit;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -360,9 +361,10 @@ impl Shown {
             true => "NONE".to_owned(),
             false => names.join(" "),
         };
+        let names: Vec<&str> = partition.nodes.iter().map(String::as_str).collect();
         let rows = [
             ("qname", queue.to_owned()),
-            ("hostlist", partition.nodes_text.clone()),
+            ("hostlist", hostlist::compress(&names)),
             ("seq_no", "0".to_owned()),
             ("priority", "0".to_owned()),
             ("qtype", "BATCH INTERACTIVE".to_owned()),

@@ -149,11 +149,14 @@ pub(super) struct Wanted {
 
 impl Wanted {
     fn read(parsed: &Parsed) -> Result<Wanted, ExitCode> {
-        let mut wanted = Wanted::default();
-        wanted.uids = match parsed.has("u") {
+        let uids = match parsed.has("u") {
             true => selection::users(parsed.all("u"))
                 .map_err(|name| fail(&format!("error: unknown user \"{name}\""), 1))?,
             false => Some(vec![nix::unistd::getuid().as_raw()]),
+        };
+        let mut wanted = Wanted {
+            uids,
+            ..Wanted::default()
         };
         let states = parsed.last("s").unwrap_or("a");
         let mut letters = states.chars().peekable();

@@ -300,3 +300,195 @@ job-ID  prior   name       user         state submit/start at     queue         
     c.until_prints("squeue -h | wc -l", "0");
     assert_eq!(c.run("qstat").out, "");
 }
+
+#[test]
+fn jobs_are_held_changed_suspended_and_submitted_again() {
+    let c = Cluster::start(1, 2);
+    let user = user(&c);
+    let host = c.ok("hostname -s");
+    c.ok("qsub -terse -cwd -o /dev/null -j y -b y -N RUN -r y sleep 1000");
+    c.until_prints("squeue -h -j 1 -o %T", "RUNNING");
+    c.ok("qsub -terse -cwd -b y -N WAIT -pe smp 2 -o /dev/null -j y sleep 1000");
+    assert_eq!(c.ok("qhold 2"), "modified hold of job 2");
+    assert!(c.ok("qstat -s hu").contains(" hqw "));
+    assert_eq!(c.ok("qrls WAIT"), "modified hold of job 2");
+    let unknown = c.run("qhold 99999");
+    assert_eq!(
+        (unknown.code, unknown.err.as_str()),
+        (3, "denied: job \"99999\" does not exist\n")
+    );
+    assert_eq!(c.ok("qalter -N NEWNAME 2"), "modified job name of job 2");
+    assert_eq!(
+        c.ok("qalter -l h_rt=120,h_vmem=10M 2"),
+        "modified hard resource list of job 2"
+    );
+    let detail = c.ok("qstat -j 2");
+    assert!(
+        detail.contains("hard resource_list:         h_rt=120,h_vmem=10M\n"),
+        "{detail}"
+    );
+    assert!(
+        detail.contains("job_name:                   NEWNAME\n"),
+        "{detail}"
+    );
+    assert!(c.ok("scontrol show job 2").contains("TimeLimit=00:02:00"));
+    let refused = c.run("qalter -pe smp 4 2");
+    assert!(
+        refused.code == 1
+            && refused
+                .err
+                .starts_with("qalter: option \"-pe\" is not supported"),
+        "{refused:?}"
+    );
+    assert_eq!(c.run("qalter -N x 99999").code, 1);
+
+    assert_eq!(c.ok("qmod -sj 1"), format!("{user} - suspended job 1"));
+    assert!(c.ok("qstat -s s").contains(" s     "));
+    assert_eq!(c.ok("qmod -usj 1"), format!("{user} - unsuspended job 1"));
+    assert_eq!(
+        c.run("qmod -cj 99999").err,
+        "invalid queue or job \"99999\"\n"
+    );
+    assert_eq!(
+        c.ok("qmod -d all.q"),
+        format!("{user}@{host} changed state of \"all.q@n1\" (disabled)")
+    );
+    let full = c.ok("qstat -f");
+    assert!(
+        full.lines()
+            .any(|line| line.starts_with("all.q@n1 ") && line.ends_with(" d")),
+        "{full}"
+    );
+    c.ok("qmod -e all.q");
+    assert_eq!(
+        c.run("qmod -d nosuch.q").err,
+        "invalid queue \"nosuch.q\"\n"
+    );
+    let copy = c.ok("qresub NEWNAME");
+    assert_eq!(copy, "Your job 3 (\"NEWNAME\") has been submitted");
+    assert_eq!(c.run("qresub 99999").err, "job \"99999\" does not exist\n");
+    c.ok(&format!("qdel -u {user}"));
+}
+
+#[test]
+fn hosts_queues_accounting_and_configuration_are_shown() {
+    let c = Cluster::start(2, 4);
+    let user = user(&c);
+    c.write(
+        "sge_conf",
+        "queue short.q batch\npe pair 2\npe smp $pe_slots\ncomplex slotmem memory\nproject p1 physics\n",
+    );
+    c.ok("cp sge_conf \"$(dirname $SLURM_CONF)/sge.conf\"");
+    let ran = c.run("qsub -q short.q -cwd -j y -N ended -pe pair 4 -l slotmem=10M -sync y -b y 'echo $QUEUE $NHOSTS; exit 3'");
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert_eq!(c.read("ended.o1"), "short.q 2\n");
+    let record = c.ok("qacct -j 1");
+    for line in [
+        "qname        short.q             ",
+        "jobname      ended               ",
+        "jobnumber    1                   ",
+        "taskid       undefined",
+        "slots        4                   ",
+        "failed       0    ",
+        "exit_status  3                   ",
+    ] {
+        assert!(record.lines().any(|own| own == line), "{line}: {record}");
+    }
+    let missing = c.run("qacct -j 99999");
+    assert_eq!(
+        (missing.code, missing.err.as_str()),
+        (1, "error: job id 99999 not found\n")
+    );
+    let sums = c.ok("qacct -o");
+    assert!(sums.starts_with("OWNER "), "{sums}");
+    assert!(sums.lines().any(|line| line.starts_with(&user)), "{sums}");
+    assert!(
+        c.ok("qacct")
+            .starts_with("Total System Usage\n    WALLCLOCK ")
+    );
+
+    let hosts = c.ok("qhost -q");
+    assert!(
+        hosts.contains("\nglobal                  -               -    -    -    -     -"),
+        "{hosts}"
+    );
+    assert!(
+        hosts
+            .lines()
+            .any(|line| line.starts_with("n2                      lx-a")),
+        "{hosts}"
+    );
+    assert!(
+        hosts.contains("\n   short.q              BIP   0/0/4"),
+        "{hosts}"
+    );
+    assert!(c.ok("qhost -xml").contains(" <host name='n1'>\n"));
+    assert_eq!(
+        c.run("qhost -h nosuch").err,
+        "error: can't resolve hostname \"nosuch\"\n"
+    );
+    assert_eq!(c.ok("qselect -q short.q"), "short.q@n1\nshort.q@n2");
+    assert_eq!(c.ok("qconf -sql"), "short.q");
+    assert_eq!(c.ok("qconf -spl"), "pair\nsmp");
+    assert!(c.ok("qconf -sp pair").contains("allocation_rule    2\n"));
+    assert!(
+        c.ok("qconf -sq short.q")
+            .starts_with("qname                 short.q\nhostlist              n[1-2]\n")
+    );
+    assert_eq!(c.ok("qconf -sel"), "n1\nn2");
+    assert!(
+        c.ok("qconf -sc")
+            .contains("\nslotmem             slotmem    MEMORY      <=      YES         YES")
+    );
+    assert_eq!(c.ok("qconf -sprjl"), "p1");
+    let refused = c.run("qconf -aq new.q");
+    assert!(
+        refused.code == 1 && refused.err.contains("PartitionName lines of slurm.conf"),
+        "{refused:?}"
+    );
+    assert!(
+        c.ok("qping -info")
+            .contains("status:                   0\n")
+    );
+
+    // What is wrong with the file is told with its line, and nothing is submitted.
+    c.ok("echo 'pe bad $nonsense' >>\"$(dirname $SLURM_CONF)/sge.conf\"");
+    let wrong = c.run("qsub -b y true");
+    assert_eq!(wrong.code, 1);
+    assert!(
+        wrong
+            .err
+            .contains("sge.conf:6: error: '$nonsense' is no allocation rule\n"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn qrsh_runs_a_command_with_its_exit_status() {
+    let c = Cluster::start(1, 2);
+    let ran = c.run("qrsh -now n 'echo $JOB_ID $NSLOTS $SGE_TASK_ID $JOB_SCRIPT; exit 7'");
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (7, "1 1 undefined QRSH\n"),
+        "{ran:?}"
+    );
+    assert_eq!(c.ok("echo word | qrsh cat"), "word");
+    assert_eq!(
+        c.ok("qrsh -pe smp 2 'echo $NSLOTS $SLURM_CPUS_PER_TASK'"),
+        "2 2"
+    );
+    // A task on a host of the job, started from its script.
+    c.write("job.sh", "#!/bin/sh\n#$ -cwd -V -j y -N inherit -pe smp 2\nqrsh -inherit $(cut -d' ' -f1 $PE_HOSTFILE) 'echo task of $SLURM_JOB_ID'\n");
+    let ran = c.run("qsub -sync y job.sh; cat inherit.o*");
+    assert!(ran.out.contains("task of"), "{ran:?}");
+    assert!(
+        c.run("qsub -help")
+            .out
+            .starts_with("SGE 8.1.9\nusage: qsub [options]")
+    );
+    assert!(
+        c.run("qstat --help")
+            .out
+            .starts_with("SGE 8.1.9\nusage: qstat [options]")
+    );
+}
