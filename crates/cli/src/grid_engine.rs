@@ -29,9 +29,6 @@ use crate::options::Spec;
 use crate::say;
 use std::process::ExitCode;
 
-/// The version whose behaviour the commands follow, as `-help` prints it.
-pub(crate) const VERSION: &str = "SGE 8.1.9";
-
 /// The tables of the commands.
 pub(crate) static SPECS: &[&Spec] = &[
     &submit_options::QSUB,

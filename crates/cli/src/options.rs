@@ -2,7 +2,6 @@
 //! `--help`, `--usage`, man pages, completion and the compatibility page. A row that is refused is refused here, by
 //! name; no command has to remember it.
 
-use crate::grid_engine::arguments;
 use muster_conf::options::getopt::{self, Order};
 pub use muster_conf::options::{Arg, Status};
 use std::fmt::Write as _;
@@ -178,6 +177,9 @@ pub(crate) struct Parsed {
     pub(crate) operands: Vec<String>,
 }
 
+/// The version of Grid Engine whose behaviour its commands follow, as `-help` prints it.
+const GRID_ENGINE_VERSION: &str = "SGE 8.1.9";
+
 const INDENT: usize = 29;
 const WIDTH: usize = 100;
 
@@ -249,7 +251,7 @@ impl Spec {
             HelpForm::ValidOptions => {
                 format!("Usage:  {name} [OPTION]\n{about}\n  Valid OPTIONs are:\n")
             }
-            HelpForm::GridEngine => return arguments::help(self),
+            HelpForm::GridEngine => return self.help_of_grid_engine(),
         };
         let gives_help = |row: &&Opt| {
             let is_help = matches!(row.name, "help" | "usage");
@@ -272,6 +274,34 @@ impl Spec {
         if !self.notes.is_empty() {
             text.push('\n');
             text.push_str(self.notes);
+        }
+        text
+    }
+
+    /// What `-help` prints.
+    fn help_of_grid_engine(&self) -> String {
+        let name = self.name;
+        let mut text = format!("{}\nusage: {name} [options]", GRID_ENGINE_VERSION);
+        if !self.operands.is_empty() {
+            let _ = write!(text, " {}", self.operands);
+        }
+        text.push('\n');
+        for option in self.options.iter().filter(|option| !option.is_alias()) {
+            let value = match option.arg {
+                Arg::None => String::new(),
+                Arg::Required => format!(" {}", option.placeholder),
+                Arg::Optional => format!(" [{}]", option.placeholder),
+            };
+            let note = match option.status {
+                Status::Works | Status::Partly(_) => "",
+                Status::StoredOnly { .. } => " (no effect here)",
+                Status::Refused(_) => " (not supported here)",
+            };
+            let form = format!("[-{}{value}]", option.long);
+            let _ = writeln!(text, "   {form:<40} {}{note}", option.help);
+        }
+        if !self.notes.is_empty() {
+            let _ = write!(text, "\n{}", self.notes);
         }
         text
     }

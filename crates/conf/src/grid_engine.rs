@@ -166,6 +166,30 @@ impl Mapping {
         found.map(|(_, target)| target)
     }
 
+    /// Findings about queues whose partition is not there.
+    pub fn queues_without_partition(
+        &self,
+        file: &str,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Vec<Diagnostic> {
+        let lost = self
+            .queues
+            .iter()
+            .filter(|(_, partition)| !is_there(partition));
+        let finding = |(queue, partition): &(String, String)| Diagnostic {
+            severity: Severity::Warning,
+            origin: Origin {
+                file: file.into(),
+                line: 0,
+                column: 0,
+            },
+            key: "queue".to_owned(),
+            message: format!("queue '{queue}' stands for '{partition}', which is no partition"),
+            help: "name a partition of slurm.conf".to_owned(),
+        };
+        lost.map(finding).collect()
+    }
+
     /// The queue by which users know a partition.
     pub fn queue_of<'a>(&'a self, partition: &'a str) -> &'a str {
         let found = self.queues.iter().find(|(_, own)| own == partition);

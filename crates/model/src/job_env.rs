@@ -2,14 +2,17 @@
 //! an allocation see, as sbatch(1), srun(1) and salloc(1) list them. Pure text; who starts processes adds these to
 //! what the submitter's shell had.
 
+mod grid_engine;
+
 use crate::binding::MemBind;
 use crate::distribution::{Distribution, NodeSpread};
+use crate::grid_engine::is_marked;
 use crate::ids::{JobId, StepNo};
 use crate::job::{Allocation, ArrayInfo, ArrayRole, GpuEnv, GresShare};
 use crate::spec::{GPU, GresAsk, JobSpec, MemoryAsk};
 use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
-use crate::{gpu_bind, gpu_parts, grid_engine};
+use crate::{gpu_bind, gpu_parts};
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
@@ -212,8 +215,8 @@ pub fn allocation_env(view: &JobView) -> Variables {
     }
     env.set("MUSTER_NODE", view.lead_address);
     components(view, &mut env);
-    if grid_engine::is_marked(spec) {
-        env.0.extend(grid_engine::job_env(view));
+    if is_marked(spec) {
+        env.0.extend(grid_engine::variables(view));
     }
     env.0
 }
@@ -439,7 +442,7 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
     member_env(view, &share.name, share.cpus.len(), &mut env);
     device_env(&share.gres, &mut env);
     let gpus = gpu_bind::gpus_of(&share.gres);
-    if grid_engine::is_marked(view.spec) && !gpus.is_empty() {
+    if is_marked(view.spec) && !gpus.is_empty() {
         let numbers: Vec<u32> = gpus.iter().map(|gpu| gpu.number).collect();
         env.set("SGE_HGR_gpu", grid_engine::granted(&numbers));
     }

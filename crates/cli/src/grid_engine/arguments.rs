@@ -2,7 +2,6 @@
 //! several words takes as many values.
 
 use crate::options::{Arg, Opt, Spec, Status};
-use std::fmt::Write as _;
 
 /// An option that was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,34 +151,6 @@ fn count(option: &Opt) -> usize {
         Arg::Required => option.placeholder.split(' ').count(),
         Arg::None | Arg::Optional => 0,
     }
-}
-
-/// What `-help` prints.
-pub(crate) fn help(spec: &Spec) -> String {
-    let name = spec.name;
-    let mut text = format!("{}\nusage: {name} [options]", super::VERSION);
-    if !spec.operands.is_empty() {
-        let _ = write!(text, " {}", spec.operands);
-    }
-    text.push('\n');
-    for option in spec.options.iter().filter(|option| !option.is_alias()) {
-        let value = match option.arg {
-            Arg::None => String::new(),
-            Arg::Required => format!(" {}", option.placeholder),
-            Arg::Optional => format!(" [{}]", option.placeholder),
-        };
-        let note = match option.status {
-            Status::Works | Status::Partly(_) => "",
-            Status::StoredOnly { .. } => " (no effect here)",
-            Status::Refused(_) => " (not supported here)",
-        };
-        let form = format!("[-{}{value}]", option.long);
-        let _ = writeln!(text, "   {form:<40} {}{note}", option.help);
-    }
-    if !spec.notes.is_empty() {
-        let _ = write!(text, "\n{}", spec.notes);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -84,7 +84,8 @@ static OPTIONS: &[Opt] = &[
     opt("q", "queues", "queues to run in"),
     opt("R", "y|n", "reserve resources")
         .stored("all jobs that wait first in line have their resources reserved"),
-    flag("soft", "requests after this are wishes").partly("they are told and change nothing"),
+    flag("soft", "requests after this need not be met")
+        .partly("they cause a warning and change nothing"),
     opt("S", "path", "shell").refused("the user's own shell is started"),
     opt("v", "variables", "variables of the job"),
     flag("V", "the job gets all variables").stored("it always does"),
@@ -118,7 +119,7 @@ fn main(spec: &'static Spec, args: &[String]) -> ExitCode {
         Err(wrong) => return fail(wrong.text(), 1),
     };
     if parsed.has("help") {
-        say::stdout(&arguments::help(spec));
+        say::stdout(&spec.help());
         return ExitCode::SUCCESS;
     }
     match words(spec.name, &parsed) {

@@ -102,7 +102,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         Err(wrong) => return fail(wrong.text(), 1),
     };
     if parsed.has("help") {
-        say::stdout(&arguments::help(&SPEC));
+        say::stdout(&SPEC.help());
         return ExitCode::SUCCESS;
     }
     run(&parsed).unwrap_or_else(|code| code)

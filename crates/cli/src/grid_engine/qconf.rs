@@ -102,9 +102,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     if let Some(place) = args.first().and_then(|word| change(word)) {
         let word = &args[0];
         return fail(
-            &format!(
-                "qconf: option \"{word}\" is not supported: this is changed elsewhere: {place}"
-            ),
+            &format!("qconf: option \"{word}\" is not supported: change it here: {place}"),
             1,
         );
     }
@@ -113,7 +111,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         Err(wrong) => return fail(wrong.text(), 1),
     };
     if parsed.has("help") || parsed.options.is_empty() {
-        say::stdout(&arguments::help(&SPEC));
+        say::stdout(&SPEC.help());
         return ExitCode::SUCCESS;
     }
     let shown = Shown::load();
@@ -498,7 +496,6 @@ impl Shown {
             ("prolog", self.setting("Prolog")),
             ("epilog", self.setting("Epilog")),
             ("shell_start_mode", "unix_behavior"),
-            ("max_unheard", self.setting("SlurmdTimeout")),
             ("finished_jobs", self.setting("MinJobAge")),
             ("max_aj_tasks", self.setting("MaxArraySize")),
             ("max_jobs", self.setting("MaxJobCount")),

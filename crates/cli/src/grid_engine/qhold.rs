@@ -62,7 +62,7 @@ fn main(spec: &'static Spec, args: &[String], hold: bool) -> ExitCode {
         Err(wrong) => return fail(wrong.text(), 1),
     };
     if parsed.has("help") {
-        say::stdout(&arguments::help(spec));
+        say::stdout(&spec.help());
         return ExitCode::SUCCESS;
     }
     run(&parsed, spec.name, hold).unwrap_or_else(|code| code)

@@ -73,7 +73,7 @@ fn read(spec: &'static Spec, args: &[String]) -> Result<Parsed, ExitCode> {
     let parsed =
         arguments::parse(spec, args, Words::Mixed).map_err(|wrong| fail(wrong.text(), 1))?;
     if parsed.has("help") {
-        say::stdout(&arguments::help(spec));
+        say::stdout(&spec.help());
         return Err(ExitCode::SUCCESS);
     }
     match parsed.operands.first() {

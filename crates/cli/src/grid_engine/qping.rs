@@ -34,7 +34,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         Err(wrong) => return fail(wrong.text(), 1),
     };
     if parsed.has("help") {
-        say::stdout(&arguments::help(&SPEC));
+        say::stdout(&SPEC.help());
         return ExitCode::SUCCESS;
     }
     let answer = Client::connect().and_then(|mut client| {

@@ -35,7 +35,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         Err(wrong) => return fail(wrong.text(), 1),
     };
     if parsed.has("help") {
-        say::stdout(&arguments::help(&SPEC));
+        say::stdout(&SPEC.help());
         return ExitCode::SUCCESS;
     }
     let hold = parsed.last("h").is_some_and(|kinds| kinds != "n");

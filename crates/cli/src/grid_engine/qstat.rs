@@ -80,7 +80,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         Err(wrong) => return fail(wrong.text(), 1),
     };
     if parsed.has("help") {
-        say::stdout(&arguments::help(&SPEC));
+        say::stdout(&SPEC.help());
         return ExitCode::SUCCESS;
     }
     if let Some(word) = parsed.operands.first() {

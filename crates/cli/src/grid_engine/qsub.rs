@@ -119,7 +119,7 @@ fn refused(error: &ConnectError) -> ExitCode {
 fn gather(args: &[String]) -> Result<(Request, Program), ExitCode> {
     let parsed = arguments::parse(&QSUB, args, Words::End).map_err(|wrong| report(&wrong))?;
     if parsed.has("help") {
-        say::stdout(&arguments::help(&QSUB));
+        say::stdout(&QSUB.help());
         return Err(ExitCode::SUCCESS);
     }
     let mut places: Vec<Place> = Vec::new();

@@ -425,7 +425,7 @@ pub(super) fn predecessors(client: &mut Client, list: &[String]) -> Result<Vec<J
     Ok(found)
 }
 
-/// Wishes for features; of others the user is told that they change nothing.
+/// Soft requests for features; others cause a warning.
 pub(super) fn soft(request: &Request, mapping: &Mapping, chosen: &mut Chosen) {
     let mut features = Vec::new();
     for (name, value) in &request.soft {
@@ -459,7 +459,7 @@ pub(super) fn joined(requests: &[ResourceRequest]) -> String {
     all.join(",")
 }
 
-/// The queue that the job is told it runs in: the one that was asked for, or the default one.
+/// The queue in the job's environment: the one that was asked for, or the default one.
 fn queue_name(
     request: &Request,
     mapping: &Mapping,

@@ -109,8 +109,8 @@ pub(super) static OPTIONS: &[Opt] = &[
     opt("S", "path", "shell that runs the script"),
     opt("sc", "context_list", "set the job's context").warns(NO_CONTEXT),
     opt("shell", "y|n", "with -b y: let a shell read the command"),
-    flag("soft", "requests after this are wishes")
-        .partly("wishes for features of nodes only; the others are told"),
+    flag("soft", "requests after this need not be met")
+        .partly("for features of nodes only; the others cause a warning"),
     opt(
         "sync",
         "y|n",

@@ -492,3 +492,43 @@ fn qrsh_runs_a_command_with_its_exit_status() {
             .starts_with("SGE 8.1.9\nusage: qstat [options]")
     );
 }
+
+/// Two devices and four jobs that want one each: two run with different devices, the others get what they leave.
+#[test]
+fn devices_are_granted_by_number() {
+    let c = Cluster::start(1, 8);
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for line in lines
+        .iter_mut()
+        .filter(|line| line.starts_with("NodeName="))
+    {
+        line.push_str(" Gres=gpu:2");
+    }
+    std::fs::write(&conf, lines.join("\n") + "\nGresTypes=gpu\n").unwrap();
+    std::fs::write(c.path("gres.conf"), "Name=gpu Count=2\n").unwrap();
+    c.ok("scontrol reconfigure");
+    let script =
+        "'echo \"$SGE_HGR_gpu\" >got.$JOB_ID; while [ ! -e go.$JOB_ID ]; do sleep 0.1; done'";
+    for _ in 0..4 {
+        c.ok(&format!(
+            "qsub -cwd -b y -N demo -l gpu=1,h_vmem=10M -j y -o log {script}"
+        ));
+    }
+    c.until_prints("qstat -s r | grep -c ' r '", "2");
+    c.until_prints("cat got.* | sort -n | tr '\\n' ' '", "0 1 ");
+    assert_eq!(c.ok("qstat -s p | grep -c ' qw '"), "2");
+    let resources = c.ok("qstat -j 1 | grep resource");
+    assert!(
+        resources == "hard resource_list:         gpu=1,h_vmem=10M\nresource map  1:            gpu=n1=(0)"
+            || resources
+                == "hard resource_list:         gpu=1,h_vmem=10M\nresource map  1:            gpu=n1=(1)",
+        "{resources}"
+    );
+    // The device that a job leaves is that of the next.
+    c.ok("touch go.1");
+    c.until_prints("cat got.3", c.read("got.1").trim());
+    c.ok("touch go.2 go.3 go.4");
+    c.until_prints("qstat | wc -l", "0");
+}
