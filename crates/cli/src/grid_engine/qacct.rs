@@ -86,6 +86,10 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             .collect(),
         ..AcctQuery::default()
     };
+    let is_plain = |one: &selection::Named| one.job.is_none() && !super::is_pattern(&one.text);
+    if !named.is_empty() && named.iter().all(is_plain) {
+        query.names = named.iter().map(|one| one.text.clone()).collect();
+    }
     if let Some(name) = owner(parsed) {
         let uid = uid_of(name).ok_or_else(|| wrong(format!("unknown user \"{name}\"")))?;
         query.uids = vec![uid];

@@ -10,7 +10,7 @@ use crate::submit::line;
 use muster_model::command::{JobSelection, JobTarget, Reply, UserCommand};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ArrayRole, Job, JobState};
-use muster_model::refusal::RefusalCode;
+use muster_model::refusal::{Refusal, RefusalCode};
 use std::process::ExitCode;
 
 /// qdel.
@@ -166,36 +166,50 @@ fn delete(client: &mut Client, jobs: &[&Job], named: Option<&Named>) -> bool {
         let target = selection::target(job, tasks.clone());
         match cancel(client, target) {
             Ok(()) => say::stdout(&format!("{}\n", done(&who, job, tasks.as_ref()))),
-            Err(why) => {
+            Err(Failed::NotAllowed) => {
                 all_well = false;
-                say::stderr(&format!("{why} of job {}\n", shown(job)));
+                say::stderr(&format!(
+                    "{who} - you do not have the necessary privileges to delete the job \"{}\"\n",
+                    shown(job)
+                ));
+            }
+            Err(Failed::Other(why)) => {
+                all_well = false;
+                say::stderr(&format!(
+                    "denied: cannot delete job {}: {why}\n",
+                    shown(job)
+                ));
             }
         }
     }
     all_well
 }
 
-fn cancel(client: &mut Client, target: JobTarget) -> Result<(), String> {
+/// Why a job was not ended.
+enum Failed {
+    NotAllowed,
+    Other(String),
+}
+
+fn cancel(client: &mut Client, target: JobTarget) -> Result<(), Failed> {
     let selection = JobSelection {
         targets: vec![target],
         cron: true,
         ..JobSelection::default()
     };
-    let said = |code: RefusalCode| match code {
-        RefusalCode::AccessDenied => "denied: not allowed to delete".to_owned(),
-        code => format!("denied: {}: deletion", code.text()),
+    let check = |refusal: &Refusal| match refusal.code {
+        // It has ended by itself.
+        RefusalCode::AlreadyDone => Ok(()),
+        RefusalCode::AccessDenied => Err(Failed::NotAllowed),
+        code => Err(Failed::Other(code.text().to_owned())),
     };
     match client.command(UserCommand::Cancel { selection }) {
         Ok(Reply::Done { refused, .. }) => {
-            let other = refused
-                .iter()
-                .find(|(_, refusal)| refusal.code != RefusalCode::AlreadyDone);
-            other.map_or(Ok(()), |(_, refusal)| Err(said(refusal.code)))
+            refused.iter().try_for_each(|(_, refusal)| check(refusal))
         }
-        Err(ConnectError::Refused(refusal)) if refusal.code == RefusalCode::AlreadyDone => Ok(()),
-        Err(ConnectError::Refused(refusal)) => Err(said(refusal.code)),
         Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(ConnectError::Refused(refusal)) => check(&refusal),
+        Err(error) => Err(Failed::Other(error.to_string())),
     }
 }
 

@@ -451,6 +451,11 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
             .contains("status:                   0\n")
     );
 
+    assert_eq!(
+        c.ok("qacct -j ended | grep ^jobnumber"),
+        "jobnumber    1                   "
+    );
+
     // What is wrong with the file is told with its line, and nothing is submitted.
     c.ok("echo 'pe bad $nonsense' >>\"$(dirname $SLURM_CONF)/sge.conf\"");
     let wrong = c.run("qsub -b y true");
@@ -517,11 +522,12 @@ fn devices_are_granted_by_number() {
         ));
     }
     c.until_prints("qstat -s r | grep -c ' r '", "2");
-    c.until_prints("cat got.* | sort -n | tr '\\n' ' '", "0 1 ");
+    c.until_prints("cat got.* | sort -n | tr '\\n' ' '", "0 1");
     assert_eq!(c.ok("qstat -s p | grep -c ' qw '"), "2");
     let resources = c.ok("qstat -j 1 | grep resource");
     assert!(
-        resources == "hard resource_list:         gpu=1,h_vmem=10M\nresource map  1:            gpu=n1=(0)"
+        resources
+            == "hard resource_list:         gpu=1,h_vmem=10M\nresource map  1:            gpu=n1=(0)"
             || resources
                 == "hard resource_list:         gpu=1,h_vmem=10M\nresource map  1:            gpu=n1=(1)",
         "{resources}"

@@ -135,7 +135,8 @@ pub(in crate::grid_engine) fn state(job: &Job) -> String {
             if is_held && !is_in_error(job) {
                 text.push('h');
             }
-            text.push_str(if job.restarts > 0 { "Rq" } else { "qw" });
+            let runs_again = job.restarts > 0 && !is_in_error(job);
+            text.push_str(if runs_again { "Rq" } else { "qw" });
         }
         JobState::Running if job.configuring || job.power_up.is_some() => text.push('t'),
         JobState::Running => text.push_str(if job.restarts > 0 { "Rr" } else { "r" }),
@@ -332,4 +333,121 @@ pub(super) fn predecessors(job: &Job) -> Vec<String> {
         DependencyTerm::Singleton => None,
     });
     jobs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+    use muster_model::ids::JobId;
+    use muster_model::spec::{JobSpec, Owner};
+    use muster_model::time::TimeLimit;
+    use std::sync::Arc;
+
+    fn job(name: &str, state: JobState) -> Job {
+        let spec = JobSpec {
+            name: name.to_owned(),
+            owner: Owner {
+                user: "geuser".to_owned(),
+                ..Owner::default()
+            },
+            shown: vec![(marks::HARD.to_owned(), "h_rt=600,h_vmem=1G".to_owned())],
+            ..JobSpec::default()
+        };
+        // Sat Nov 21 19:05:05 2026
+        let at = Timestamp::from_unix_s(1_795_287_905);
+        let mut job = Job::new(JobId(4), Arc::new(spec), TimeLimit::Unlimited, at);
+        (job.state, job.priority) = (state, 1_074_342_947);
+        job.start_time = (state != JobState::Pending).then_some(at);
+        job
+    }
+
+    fn lines(job: &Job, view: &View, queue: &str, tasks: &str) -> String {
+        let ctx = Ctx::bare("c", TimeZone::UTC);
+        let mapping = Mapping::default();
+        let mut entries = Entry::of(job, state(job), &ctx, &mapping, view);
+        for entry in &mut entries {
+            (entry.queue, entry.tasks) = (queue.to_owned(), tasks.to_owned());
+        }
+        table(&entries, view)
+    }
+
+    /// The lines that Grid Engine 8.1.9 printed, blanks at the end included.
+    #[test]
+    fn columns_are_where_grid_engine_has_them() {
+        let running = job("HELLO", JobState::Running);
+        let text = lines(&running, &View::default(), "all.q@vm", "");
+        assert_eq!(
+            text,
+            "job-ID  prior   name       user         state submit/start at     queue                          slots ja-task-ID \n\
+             -----------------------------------------------------------------------------------------------------------------\n      \
+             4 0.25014 HELLO      geuser       r     11/21/2026 19:05:05 all.q@vm                           1        \n"
+        );
+        let mut held = job("a name that is long", JobState::Pending);
+        held.hold = Hold::User;
+        let text = lines(&held, &View::default(), "", "1-5:2");
+        assert_eq!(
+            text.lines().last().unwrap(),
+            "      4 0.00000 a name tha geuser       hqw   11/21/2026 19:05:05                                    1 1-5:2"
+        );
+        let ext = View {
+            ext: true,
+            ..View::default()
+        };
+        let text = lines(&running, &ext, "all.q@vm", "");
+        assert_eq!(
+            text.lines().last().unwrap(),
+            "      4 0.25014 0.00000 HELLO      geuser       NA               defaultdep r     NA         NA      NA          0     0     0     0     0 0.00  all.q@vm                           1        "
+        );
+        let hosts = View {
+            each_host: true,
+            ..View::default()
+        };
+        let text = lines(&job("PE", JobState::Pending), &hosts, "", "");
+        assert!(text.starts_with("job-ID  prior   name       user         state submit/start at     queue                          master ja-task-ID \n"));
+        assert_eq!(
+            text.lines().last().unwrap(),
+            "      4 0.25014 PE         geuser       qw    11/21/2026 19:05:05                                              "
+        );
+    }
+
+    #[test]
+    fn requests_of_a_job() {
+        let view = View {
+            requests: true,
+            ..View::default()
+        };
+        let text = lines(&job("BIN", JobState::Pending), &view, "", "");
+        let own: Vec<&str> = text.lines().skip(3).collect();
+        assert_eq!(
+            own,
+            [
+                "       Full jobname:     BIN",
+                "       Hard Resources:   h_rt=600 (0.000000)",
+                "                         h_vmem=1G (0.000000)",
+                "       Soft Resources:   ",
+                "       Binding:          NONE",
+            ]
+        );
+    }
+
+    #[test]
+    fn states_in_letters() {
+        for (state_now, want) in [
+            (JobState::Pending, "qw"),
+            (JobState::Running, "r"),
+            (JobState::Suspended, "s"),
+            (JobState::Completed, "z"),
+        ] {
+            assert_eq!(state(&job("x", state_now)), want);
+        }
+        let mut ending = job("x", JobState::Cancelled);
+        (ending.completing, ending.cancelled_by) = (true, Some(0));
+        assert_eq!(state(&ending), "dr");
+        let mut again = job("x", JobState::Pending);
+        again.restarts = 1;
+        assert_eq!(state(&again), "Rq");
+        again.special_exit = true;
+        assert_eq!(state(&again), "Eqw");
+    }
 }
