@@ -451,10 +451,7 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
             .contains("status:                   0\n")
     );
 
-    assert_eq!(
-        c.ok("qacct -j ended | grep ^jobnumber"),
-        "jobnumber    1                   "
-    );
+    assert_eq!(c.ok("qacct -j ended | grep ^jobnumber"), "jobnumber    1");
 
     // What is wrong with the file is told with its line, and nothing is submitted.
     c.ok("echo 'pe bad $nonsense' >>\"$(dirname $SLURM_CONF)/sge.conf\"");
