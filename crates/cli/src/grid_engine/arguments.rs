@@ -109,6 +109,11 @@ pub(crate) fn parse(spec: &'static Spec, args: &[String], words: Words) -> Resul
                 }
             }
         }
+        // `-binding` may say first who is to bind.
+        let says_who = |value: &String| ["env", "pe", "set"].contains(&value.as_str());
+        if option.name == "binding" && values.iter().any(says_who) {
+            values.extend(rest.next().cloned());
+        }
         if option.arg == Arg::Optional
             && let Some(value) = rest.next_if(|next| !next.starts_with('-') || *next == "-")
         {
@@ -173,6 +178,13 @@ mod tests {
             .collect();
         assert_eq!(given, ["N=x", "pe=smp+4", "cwd="]);
         assert_eq!(parsed.operands, words("job.sh -N y"));
+        for line in [
+            "-binding linear:2 job.sh",
+            "-binding pe striding:2:4 job.sh",
+        ] {
+            let parsed = parse(&QSUB, &words(line), Words::End).unwrap();
+            assert_eq!(parsed.operands, words("job.sh"), "{line}");
+        }
         let parsed = parse(&QSUB, &words("- a"), Words::End).unwrap();
         assert_eq!(parsed.operands, words("- a"));
     }

@@ -59,6 +59,7 @@ static OPTIONS: &[Opt] = &[
         "u|o|s|n|U|O|S",
         "hold, or with capital letters release",
     ),
+    opt("he", "y|n", "what exit status 100 does").refused(LATER),
     opt("hold_jid", "jobs", "wait until these jobs have ended"),
     opt("hold_jid_ad", "jobs", "tasks wait for tasks").refused(LATER),
     opt("i", "path", "file for standard input").refused(LATER),

@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn every_option_of_the_manual_is_known() {
-        let manual = "a ac ar A b binding c ckpt clear cwd C dc display dl e h hard help hold_jid hold_jid_ad i j js jsv \
+        let manual = "a ac ar A b binding c ckpt clear cwd C dc display dl e h hard he help hold_jid hold_jid_ad i j js jsv \
                       l m M masterq N notify now o ot P p pe q R r S sc shell soft sync t tc terse v verify V w wd @";
         for word in manual.split_whitespace() {
             assert!(OPTIONS.iter().any(|option| option.long == word), "-{word}");
