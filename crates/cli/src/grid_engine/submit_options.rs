@@ -56,6 +56,8 @@ pub(super) static OPTIONS: &[Opt] = &[
     opt("e", "path", "file or directory for standard error"),
     flag("h", "submit held; qrls lets the job go"),
     flag("hard", "requests after this must be met"),
+    opt("he", "y|n", "what exit status 100 does")
+        .refused("set RequeueExitHold=100 in slurm.conf for all jobs"),
     opt(
         "hold_jid",
         "jobs",
