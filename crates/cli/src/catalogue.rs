@@ -1,9 +1,10 @@
 //! What every command is, knows and does, read from the tables that the commands themselves run on. Man pages,
 //! completion and the compatibility page are made from it.
 
+use crate::grid_engine;
 use crate::listing::format::{Field, Record};
 use crate::listing::{job_fields, node_fields, step_fields};
-use crate::options::{Arg, Spec, Status};
+use crate::options::{Arg, HelpForm, Spec, Status};
 use crate::sacct::fields as sacct_fields;
 use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
@@ -37,6 +38,8 @@ pub struct Command {
 /// An option.
 #[derive(Clone, Debug)]
 pub struct Row {
+    /// What stands before long names: two dashes, or one in the commands of Grid Engine.
+    pub dash: &'static str,
     /// Long name, without dashes; empty where an option has a letter only.
     pub long: &'static str,
     /// Other long names.
@@ -130,6 +133,10 @@ pub fn commands() -> Vec<Command> {
     all.push(of_spec(&sacctmgr::SPEC, sacctmgr_lists()));
     all.push(of_spec(&why::SPEC, Vec::new()));
     all.push(of_spec(&logs::SPEC, Vec::new()));
+    all.extend(grid_engine::SPECS.iter().map(|spec| Command {
+        exits: grid_engine::exits(spec.name),
+        ..of_spec(spec, Vec::new())
+    }));
     all
 }
 
@@ -150,6 +157,10 @@ fn of_spec(spec: &'static Spec, lists: Vec<List>) -> Command {
             .iter()
             .filter(|o| !o.is_alias())
             .map(|o| Row {
+                dash: match spec.form {
+                    HelpForm::GridEngine => "-",
+                    _ => "--",
+                },
                 long: o.long,
                 also: aliases(o.name),
                 short: o.short,
@@ -196,6 +207,7 @@ fn submitted(command: Submission) -> Command {
     let mut options: Vec<Row> = rows()
         .filter(|r| r.same_as.is_none())
         .map(|r| Row {
+            dash: "--",
             long: r.long,
             also: rows()
                 .filter(|o| o.same_as == Some(r.long))

@@ -3,6 +3,7 @@
 mod agent;
 pub mod catalogue;
 pub mod connect;
+mod grid_engine;
 mod listing;
 mod logs;
 pub mod options;
@@ -44,7 +45,7 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 19] = [
+const COMMANDS: [(&str, Main); 35] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
@@ -64,6 +65,22 @@ const COMMANDS: [(&str, Main); 19] = [
     ("seff", |args| listing::report(seff::run(args))),
     ("sshare", |args| listing::report(sshare::run(args))),
     ("sstat", |args| listing::report(sstat::run(args))),
+    ("qsub", grid_engine::qsub::main),
+    ("qstat", grid_engine::qstat::main),
+    ("qdel", grid_engine::qdel::main),
+    ("qalter", grid_engine::qalter::main),
+    ("qhold", grid_engine::qhold::hold_main),
+    ("qrls", grid_engine::qhold::release_main),
+    ("qmod", grid_engine::qmod::main),
+    ("qhost", grid_engine::qhost::main),
+    ("qselect", grid_engine::qhost::select_main),
+    ("qacct", grid_engine::qacct::main),
+    ("qconf", grid_engine::qconf::main),
+    ("qping", grid_engine::qping::main),
+    ("qresub", grid_engine::qresub::main),
+    ("qrsh", grid_engine::interactive::rsh_main),
+    ("qlogin", grid_engine::interactive::login_main),
+    ("qsh", grid_engine::interactive::sh_main),
 ];
 
 /// The names of the commands.

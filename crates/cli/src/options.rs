@@ -95,6 +95,12 @@ impl Opt {
         self
     }
 
+    /// Accepted with a warning, since somebody may miss it.
+    pub(crate) const fn warns(mut self, why: &'static str) -> Opt {
+        self.status = Status::StoredOnly { why, warn: true };
+        self
+    }
+
     /// Whether it is only another name.
     pub fn is_alias(&self) -> bool {
         self.help.is_empty()
@@ -139,6 +145,8 @@ pub enum HelpForm {
     Values(&'static str),
     /// `Usage:  sshare [OPTION]`, `Valid OPTIONs are:`.
     ValidOptions,
+    /// `usage: qstat [options]`, a line for each option. Options have one dash and are read by `grid_engine::arguments`.
+    GridEngine,
 }
 
 /// A command: what its help, its man page and its parser are made of.
@@ -168,6 +176,9 @@ pub(crate) struct Parsed {
     /// Everything else.
     pub(crate) operands: Vec<String>,
 }
+
+/// The version of Grid Engine whose behaviour its commands follow, as `-help` prints it.
+const GRID_ENGINE_VERSION: &str = "SGE 8.1.9";
 
 const INDENT: usize = 29;
 const WIDTH: usize = 100;
@@ -240,6 +251,7 @@ impl Spec {
             HelpForm::ValidOptions => {
                 format!("Usage:  {name} [OPTION]\n{about}\n  Valid OPTIONs are:\n")
             }
+            HelpForm::GridEngine => return self.help_of_grid_engine(),
         };
         let gives_help = |row: &&Opt| {
             let is_help = matches!(row.name, "help" | "usage");
@@ -262,6 +274,34 @@ impl Spec {
         if !self.notes.is_empty() {
             text.push('\n');
             text.push_str(self.notes);
+        }
+        text
+    }
+
+    /// What `-help` prints.
+    fn help_of_grid_engine(&self) -> String {
+        let name = self.name;
+        let mut text = format!("{}\nusage: {name} [options]", GRID_ENGINE_VERSION);
+        if !self.operands.is_empty() {
+            let _ = write!(text, " {}", self.operands);
+        }
+        text.push('\n');
+        for option in self.options.iter().filter(|option| !option.is_alias()) {
+            let value = match option.arg {
+                Arg::None => String::new(),
+                Arg::Required => format!(" {}", option.placeholder),
+                Arg::Optional => format!(" [{}]", option.placeholder),
+            };
+            let note = match option.status {
+                Status::Works | Status::Partly(_) => "",
+                Status::StoredOnly { .. } => " (no effect here)",
+                Status::Refused(_) => " (not supported here)",
+            };
+            let form = format!("[-{}{value}]", option.long);
+            let _ = writeln!(text, "   {form:<40} {}{note}", option.help);
+        }
+        if !self.notes.is_empty() {
+            let _ = write!(text, "\n{}", self.notes);
         }
         text
     }
@@ -298,7 +338,9 @@ impl Spec {
                 let head = format!("Usage: {} [options] {operands}", self.name);
                 return format!("{}\n\tUse --help for help\n", head.trim_end());
             }
-            HelpForm::Commands(_) | HelpForm::ValidOptions => return self.help(),
+            HelpForm::Commands(_) | HelpForm::ValidOptions | HelpForm::GridEngine => {
+                return self.help();
+            }
         }
         let head = format!("Usage: {}", self.name);
         let indent = head.len() + 1;

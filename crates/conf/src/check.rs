@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::grid_engine::{self, Mapping};
 use crate::load::load_with;
 use crate::source::{ReadFile, read_from_disk};
 use crate::{Config, files, topology};
@@ -96,7 +97,7 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf and mpi.conf beside it.
+/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf, mpi.conf and sge.conf beside it.
 pub fn check(path: &Path) -> CheckReport {
     check_with(path, &read_from_disk)
 }
@@ -124,6 +125,24 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         if let Some(path) = beside(name) {
             diagnostics.extend(files::load_flat_with(kind, &path, read).1);
         }
+    }
+    let file = directory.join(grid_engine::FILE);
+    if let Ok(text) = read(&file) {
+        let text = String::from_utf8_lossy(&text);
+        let (mapping, found) = Mapping::parse(&text, &file.display().to_string());
+        // The controller runs without the file: only the commands that read it stop.
+        diagnostics.extend(found.into_iter().map(|finding| Diagnostic {
+            severity: Severity::Warning,
+            ..finding
+        }));
+        diagnostics.extend(
+            mapping.queues_without_partition(&file.display().to_string(), |name| {
+                config
+                    .partitions
+                    .iter()
+                    .any(|partition| partition.name == name)
+            }),
+        );
     }
     CheckReport {
         config,

@@ -11,6 +11,7 @@ mod distributed;
 mod dynamic;
 pub mod endpoint;
 pub mod files;
+pub mod grid_engine;
 pub mod job_defaults;
 pub mod keys;
 mod load;

@@ -2,8 +2,11 @@
 //! an allocation see, as sbatch(1), srun(1) and salloc(1) list them. Pure text; who starts processes adds these to
 //! what the submitter's shell had.
 
+mod grid_engine;
+
 use crate::binding::MemBind;
 use crate::distribution::{Distribution, NodeSpread};
+use crate::grid_engine::is_marked;
 use crate::ids::{JobId, StepNo};
 use crate::job::{Allocation, ArrayInfo, ArrayRole, GpuEnv, GresShare};
 use crate::spec::{GPU, GresAsk, JobSpec, MemoryAsk};
@@ -212,6 +215,9 @@ pub fn allocation_env(view: &JobView) -> Variables {
     }
     env.set("MUSTER_NODE", view.lead_address);
     components(view, &mut env);
+    if is_marked(spec) {
+        env.0.extend(grid_engine::variables(view));
+    }
     env.0
 }
 
@@ -435,6 +441,11 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
     };
     member_env(view, &share.name, share.cpus.len(), &mut env);
     device_env(&share.gres, &mut env);
+    let gpus = gpu_bind::gpus_of(&share.gres);
+    if is_marked(view.spec) && !gpus.is_empty() {
+        let numbers: Vec<u32> = gpus.iter().map(|gpu| gpu.number).collect();
+        env.set("SGE_HGR_gpu", grid_engine::granted(&numbers));
+    }
     behind_mps(&share.gres, &mut env);
     env.set("ENVIRONMENT", "BATCH");
     env.set("HOSTNAME", &share.name);

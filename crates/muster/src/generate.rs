@@ -67,6 +67,7 @@ fn of_daemon(daemon: &'static crate::flags::Daemon) -> Command {
             .flags
             .iter()
             .map(|f| Row {
+                dash: "--",
                 long: match f.letter {
                     'h' => "help",
                     'V' => "version",
@@ -106,7 +107,10 @@ fn names(row: &Row) -> Vec<String> {
     let long = [row.long].into_iter().chain(row.also.iter().copied());
     short
         .into_iter()
-        .chain(long.filter(|l| !l.is_empty()).map(|l| format!("--{l}")))
+        .chain(
+            long.filter(|l| !l.is_empty())
+                .map(|l| format!("{}{l}", row.dash)),
+        )
         .collect()
 }
 

@@ -33,6 +33,8 @@ A site's own cluster:
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
   sacctmgr seff sattach sbcast sgather scrontab
+and those of Grid Engine:
+  qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qresub qrsh qlogin qsh
 
   muster help [COMMAND], muster version
 ";
@@ -102,8 +104,8 @@ a node, the controller's host ctl, or the login host login. It sees the files of
 const CONFIG: &str = "\
 Usage: muster config check FILE
        muster config fetch HOST[:PORT][,...] DIRECTORY [USER]
-Says what Muster does with each line of a slurm.conf and of the gres.conf, topology.conf, topology.yaml, cgroup.conf and
-mpi.conf beside it. Nothing needs to run, and nothing is changed.
+Says what Muster does with each line of a slurm.conf and of the gres.conf, topology.conf, topology.yaml, cgroup.conf,
+mpi.conf and sge.conf beside it. Nothing needs to run, and nothing is changed.
 
   -h, --help   print this help
 

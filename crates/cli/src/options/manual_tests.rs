@@ -69,6 +69,24 @@ const MANUALS: &[(&str, &str)] = &[
     ),
     ("seff", "help h usage version v"),
     (
+        "qstat",
+        "ext explain f F g help j l ne ncb pe q qs r s t u U urg pri xml",
+    ),
+    ("qdel", "f help u t"),
+    ("qhold", "h help t u"),
+    ("qrls", "h help t u"),
+    ("qhost", "F h help j l ncb q u xml"),
+    ("qselect", "help l pe q qs s U"),
+    (
+        "qacct",
+        "ar A b d D e E f g h help j l m o u pe P q slots t",
+    ),
+    ("qmod", "c cj cq d e f help r rj rq s sj sq us usj usq"),
+    (
+        "qrsh",
+        "A b binding clear cwd display hard help inherit l N noshell nostdin now p pe pty P q R soft S v V w wd verbose",
+    ),
+    (
         "sstat",
         "allsteps a format o fields help h helpformat e jobs j noconvert noheader n parsable p parsable2 P pidformat i \
          usage verbose v version V",

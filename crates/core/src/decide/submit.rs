@@ -9,6 +9,7 @@ use crate::state::State;
 use minicbor::bytes::ByteVec;
 use muster_model::command::{Identity, Reply};
 use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::grid_engine;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{ArrayRole, Hold, Job, Reason};
 use muster_model::licenses;
@@ -489,7 +490,10 @@ pub(super) fn check_files(stdio: &StdioSpec) -> Result<(), Refusal> {
 /// Refuses texts that are shown only if no option has such, and those that are too long.
 pub(super) fn check_shown(shown: &[(String, String)]) -> Result<(), Refusal> {
     for (at, (key, text)) in shown.iter().enumerate() {
-        if !SHOWN.contains(&key.as_str()) || shown[..at].iter().any(|(other, _)| other == key) {
+        let known = SHOWN.iter().chain(&grid_engine::NAMES);
+        if !known.into_iter().any(|own| own == key)
+            || shown[..at].iter().any(|(other, _)| other == key)
+        {
             return Err(Refusal::new(
                 RefusalCode::InvalidValue,
                 "the job has a text that no option sets",

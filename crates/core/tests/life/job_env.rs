@@ -2,6 +2,7 @@
 //! CPUs a task, 100 MiB a node; a task of an array; a `salloc -n2`.
 
 use muster_model::cpuset::CpuSet;
+use muster_model::grid_engine;
 use muster_model::ids::{JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, NodeShare};
 use muster_model::job_env::{self, JobView, StepView, Variables};
@@ -328,5 +329,64 @@ fn counts_and_stale_variables() {
         "PATH",
     ] {
         assert!(!job_env::is_job_variable(input), "{input}");
+    }
+}
+
+/// What Grid Engine 8.1.9 gave a serial job, a task of an array and a parallel job, but for paths and hosts of that cell.
+#[test]
+fn jobs_of_grid_engine() {
+    let ask = ResourceAsk {
+        ntasks: Some(2),
+        ..ResourceAsk::default()
+    };
+    let mut job = sample("pe.sh", ask, 1, 2, 2);
+    let own = |job: &Sample, number| -> String {
+        let env: BTreeMap<_, _> = job_env::batch_env(&job.view(number), 0)
+            .into_iter()
+            .collect();
+        let lines = env.iter().filter(|(name, _)| !name.starts_with("SLURM"));
+        let lines = lines.filter(|(name, _)| !name.starts_with("MUSTER_NODE"));
+        lines
+            .map(|(name, value)| format!("{name}={value}\n"))
+            .collect()
+    };
+    assert_eq!(
+        own(&job, 7),
+        "ENVIRONMENT=BATCH\nHOSTNAME=n1\n",
+        "sbatch's jobs have none"
+    );
+    let mark = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    job.spec.shown = vec![
+        mark(grid_engine::COMMAND, "qsub"),
+        mark(grid_engine::QUEUE, "all.q"),
+        mark(grid_engine::PE, "mpi 2"),
+    ];
+    assert_eq!(
+        own(&job, 7),
+        "ENVIRONMENT=BATCH\nHOSTNAME=n1\nJOB_ID=7\nJOB_NAME=pe.sh\nJOB_SCRIPT=\nMUSTER_PE_HOSTS=n1 2 all.q@n1 UNDEFINED\n\n\
+         NHOSTS=1\nNQUEUES=1\nNSLOTS=2\nPE=mpi\nQUEUE=all.q\nREQNAME=pe.sh\nREQUEST=pe.sh\nRESTARTED=0\n\
+         SGE_CLUSTER_NAME=peer\nSGE_TASK_FIRST=undefined\nSGE_TASK_ID=undefined\nSGE_TASK_LAST=undefined\n\
+         SGE_TASK_STEPSIZE=undefined\n"
+    );
+    job.spec.shown.pop();
+    job.array = ArrayRole::Task {
+        base: JobId(2),
+        index: 3,
+    };
+    job.info = Some(ArrayInfo {
+        min: 1,
+        max: 5,
+        step: 2,
+        ..ArrayInfo::default()
+    });
+    let env = own(&job, 7);
+    for line in [
+        "JOB_ID=2",
+        "SGE_TASK_ID=3",
+        "SGE_TASK_FIRST=1",
+        "SGE_TASK_LAST=5",
+        "SGE_TASK_STEPSIZE=2",
+    ] {
+        assert!(env.lines().any(|own| own == line), "{line}: {env}");
     }
 }

@@ -39,7 +39,7 @@ fn page(command: &Command, section: u8) -> String {
     let _ = writeln!(out, ".SH SYNOPSIS\n.B {}\n{operands}", roff(name));
     let _ = writeln!(out, ".SH DESCRIPTION\n{}", roff(command.about));
     paragraphs(&mut out, command.notes);
-    if section == 1 {
+    if section == 1 && command.options.iter().any(|row| row.dash == "--") {
         let text = "Long options may be shortened as far as they stay unambiguous.";
         let _ = writeln!(out, ".PP\n{}", roff(text));
     }
@@ -68,8 +68,9 @@ fn head(name: &str, section: u8, about: &str) -> String {
 fn option(out: &mut String, row: &Row) {
     let value = match row.arg {
         Arg::None => String::new(),
-        Arg::Required if row.long.is_empty() => format!(" {}", row.placeholder),
+        Arg::Required if row.long.is_empty() || row.dash == "-" => format!(" {}", row.placeholder),
         Arg::Required => format!("={}", row.placeholder),
+        Arg::Optional if row.dash == "-" => format!(" [{}]", row.placeholder),
         Arg::Optional => format!("[={}]", row.placeholder),
     };
     let left = names(row).join(", ") + &value;

@@ -74,7 +74,7 @@ fn man_pages_render_without_warnings() {
         );
         assert!(output.stdout.len() > 500, "{}", path.display());
     }
-    assert_eq!(pages, 27);
+    assert_eq!(pages, 43);
 }
 
 /// What bash offers for a line.
@@ -109,6 +109,7 @@ fn bash_completes() {
         (&["slurmctld", "--v"], "--version"),
         (&["muster", "wh"], "why"),
         (&["muster", "why", "--js"], "--json"),
+        (&["qsub", "-hold_jid_"], "-hold_jid_ad"),
     ] {
         assert_eq!(completed(&script, line), [word], "{line:?}");
     }
@@ -128,6 +129,7 @@ fn every_command_has_help() {
     };
     let commands = "sbatch srun salloc scancel scontrol squeue sinfo sacct sacctmgr sdiag sprio sreport sshare sstat seff \
                     sbcast \
+                    qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qresub qrsh qlogin qsh \
                     slurmctld slurmd";
     for command in commands.split_whitespace() {
         let text = help_by(&[command, "--help"]);

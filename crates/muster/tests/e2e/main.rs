@@ -17,6 +17,7 @@ mod generated;
 mod given_conf;
 mod governance;
 mod gpus;
+mod grid_engine;
 mod het;
 mod hostile;
 mod hosts;

@@ -1,0 +1,164 @@
+//! The commands of Grid Engine: a second front end of the same controller. Their options, output and exit statuses are those of Grid
+//! Engine 8.1.9; what they ask of the controller is what Slurm's commands ask.
+
+pub(crate) mod arguments;
+mod defaults;
+mod environment;
+pub(crate) mod interactive;
+mod output;
+pub(crate) mod qacct;
+pub(crate) mod qalter;
+pub(crate) mod qconf;
+pub(crate) mod qdel;
+pub(crate) mod qhold;
+pub(crate) mod qhost;
+pub(crate) mod qmod;
+pub(crate) mod qping;
+pub(crate) mod qresub;
+pub(crate) mod qstat;
+pub(crate) mod qsub;
+mod request;
+mod resources;
+mod selection;
+mod site;
+mod submission;
+mod submit_options;
+mod sync;
+
+use crate::options::Spec;
+use crate::say;
+use std::process::ExitCode;
+
+/// The tables of the commands.
+pub(crate) static SPECS: &[&Spec] = &[
+    &submit_options::QSUB,
+    &qstat::SPEC,
+    &qdel::SPEC,
+    &qalter::SPEC,
+    &qhold::QHOLD,
+    &qhold::QRLS,
+    &qmod::SPEC,
+    &qhost::QHOST,
+    &qhost::QSELECT,
+    &qacct::SPEC,
+    &qconf::SPEC,
+    &qping::SPEC,
+    &qresub::SPEC,
+    &interactive::QRSH,
+    &interactive::QLOGIN,
+    &interactive::QSH,
+];
+
+/// Exit statuses and what they mean.
+pub(crate) fn exits(name: &str) -> &'static [(&'static str, &'static str)] {
+    match name {
+        "qsub" => &[
+            ("0", "the job was accepted"),
+            (
+                "1",
+                "it was refused, or the controller cannot be reached; with -sync y, a signal ended it",
+            ),
+            ("2", "there is no such option, or -p is out of range"),
+            ("14", "the script cannot be read"),
+            (
+                "other",
+                "with -sync y, the first exit status of the job's tasks that is not 0",
+            ),
+        ],
+        _ => &[
+            ("0", "all went well"),
+            (
+                "1",
+                "something was refused, there is no such job, or the controller cannot be reached",
+            ),
+        ],
+    }
+}
+
+/// Prints a line on standard error and gives an exit status.
+fn fail(line: &str, status: u8) -> ExitCode {
+    say::stderr(&format!("{line}\n"));
+    ExitCode::from(status)
+}
+
+/// A submission that is refused, in Grid Engine's two lines.
+fn unable_to_run(why: &str) -> ExitCode {
+    fail(&format!("Unable to run job: {why}\nExiting."), 1)
+}
+
+/// Why the controller could not be asked.
+fn unreachable(error: &crate::connect::ConnectError) -> ExitCode {
+    fail(&format!("error: {error}"), 1)
+}
+
+/// Whether a text fits a pattern of `*`, `?`, `[...]` and, in Grid Engine, alternatives between `|`.
+fn fits(pattern: &str, text: &str) -> bool {
+    pattern
+        .split('|')
+        .any(|one| glob(&Vec::from_iter(one.chars()), &Vec::from_iter(text.chars())))
+}
+
+fn glob(pattern: &[char], text: &[char]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        ['*', rest @ ..] => (0..=text.len()).any(|at| glob(rest, &text[at..])),
+        ['?', rest @ ..] => !text.is_empty() && glob(rest, &text[1..]),
+        ['[', rest @ ..] => match (rest.iter().position(|c| *c == ']'), text.split_first()) {
+            (Some(end), Some((first, others))) => {
+                in_class(&rest[..end], *first) && glob(&rest[end + 1..], others)
+            }
+            (Some(_), None) => false,
+            (None, _) => text.first() == Some(&'[') && glob(rest, &text[1..]),
+        },
+        [c, rest @ ..] => text.first() == Some(c) && glob(rest, &text[1..]),
+    }
+}
+
+fn in_class(class: &[char], c: char) -> bool {
+    let (negated, class) = match class {
+        ['!' | '^', rest @ ..] => (true, rest),
+        _ => (false, class),
+    };
+    let mut at = 0;
+    let mut found = false;
+    while at < class.len() {
+        match class.get(at..at + 3) {
+            Some([first, '-', last]) => {
+                found |= (*first..=*last).contains(&c);
+                at += 3;
+            }
+            _ => {
+                found |= class[at] == c;
+                at += 1;
+            }
+        }
+    }
+    found != negated
+}
+
+/// Whether a word is a pattern and no plain name.
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '|'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, want) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abbd", false),
+            ("n?", "n1", true),
+            ("n[1-3]", "n2", true),
+            ("n[!1-3]", "n2", false),
+            ("n1|n7", "n7", true),
+            ("all.q", "allxq", false),
+            ("[", "[", true),
+        ] {
+            assert_eq!(fits(pattern, text), want, "{pattern} {text}");
+        }
+    }
+}

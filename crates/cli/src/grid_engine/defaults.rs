@@ -1,0 +1,193 @@
+//! Where options of a submission come from beside the command line: sge_request files, files of `-@`, lines in the script.
+
+use super::arguments::{self, Given, Words, Wrong};
+use super::submit_options::QSUB;
+use crate::options::env;
+use crate::people;
+use std::path::{Path, PathBuf};
+
+/// Options from one place, with what to call it in messages; empty for the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) name: String,
+    pub(super) options: Vec<Given>,
+}
+
+/// What is wrong, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Misplaced {
+    pub(super) place: String,
+    pub(super) wrong: Wrong,
+}
+
+/// The sge_request files that there are, the weakest first: the cell's, the user's, the directory's.
+pub(super) fn request_files() -> Vec<PathBuf> {
+    let cell = env("SGE_CELL").unwrap_or_else(|| "default".to_owned());
+    let root = env("SGE_ROOT").map(|root| Path::new(&root).join(cell).join("common/sge_request"));
+    let home = home().join(".sge_request");
+    let mut all: Vec<PathBuf> = root.into_iter().chain([home]).collect();
+    let here = PathBuf::from(".sge_request");
+    // Called at home, one file is both.
+    if here.canonicalize().ok() != all.last().and_then(|last| last.canonicalize().ok()) {
+        all.push(here);
+    }
+    all.retain(|file| file.is_file());
+    all
+}
+
+/// The user's home, as the user database has it.
+pub(super) fn home() -> PathBuf {
+    let user = people::user_of_uid(nix::unistd::getuid().as_raw());
+    user.map_or_else(|| PathBuf::from("/"), |user| user.dir)
+}
+
+/// How deep files may name further files.
+const DEPTH_MAX: u32 = 8;
+
+/// The options of a file, line by line; lines that begin with `#` are comments.
+pub(super) fn from_file(path: &Path) -> Result<Vec<Place>, Misplaced> {
+    file(path, 0)
+}
+
+fn file(path: &Path, depth: u32) -> Result<Vec<Place>, Misplaced> {
+    let shown = path.display().to_string();
+    let wrong = |text: String| Misplaced {
+        place: String::new(),
+        wrong: Wrong::Usage(text),
+    };
+    if depth > DEPTH_MAX {
+        return Err(wrong(format!("qsub: {shown}: files of -@ name each other")));
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| wrong(format!("qsub: cannot read {shown}: {e}")))?;
+    let lines = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !line.trim_start().starts_with('#'));
+    let mut places = Vec::new();
+    for (number, line) in lines {
+        let place = format!("{shown}, line {number}");
+        places.extend(line_options(line, place, depth)?);
+    }
+    Ok(places)
+}
+
+/// The options of a script: lines that begin with `prefix`.
+pub(super) fn from_script(script: &str, name: &str, prefix: &str) -> Result<Vec<Place>, Misplaced> {
+    let mut places = Vec::new();
+    if prefix.is_empty() {
+        return Ok(places);
+    }
+    for (number, line) in (1..).zip(script.lines()) {
+        if let Some(rest) = line.strip_prefix(prefix) {
+            places.extend(line_options(rest, format!("{name}, line {number}"), 0)?);
+        }
+    }
+    Ok(places)
+}
+
+fn line_options(line: &str, place: String, depth: u32) -> Result<Vec<Place>, Misplaced> {
+    let misplaced = |wrong| Misplaced {
+        place: place.clone(),
+        wrong,
+    };
+    let words = split(line).map_err(|text| misplaced(Wrong::Usage(format!("qsub: {text}"))))?;
+    let parsed = arguments::parse(&QSUB, &words, Words::End).map_err(misplaced)?;
+    if let Some(word) = parsed.operands.first() {
+        let text = format!("qsub: invalid option argument \"{word}\"");
+        return Err(misplaced(Wrong::Usage(text)));
+    }
+    expanded(place.clone(), parsed.options, depth)
+}
+
+/// Puts the options of files of `-@` in the place of each.
+pub(super) fn expanded(
+    name: String,
+    options: Vec<Given>,
+    depth: u32,
+) -> Result<Vec<Place>, Misplaced> {
+    let mut places = vec![Place {
+        name: name.clone(),
+        options: Vec::new(),
+    }];
+    for given in options {
+        if given.name == "@" {
+            places.extend(file(Path::new(given.value()), depth + 1)?);
+            places.push(Place {
+                name: name.clone(),
+                options: Vec::new(),
+            });
+        } else if let Some(last) = places.last_mut() {
+            last.options.push(given);
+        }
+    }
+    Ok(places)
+}
+
+/// Words as a shell splits them: quotes of both kinds, and a backslash before what is to be taken as it is.
+fn split(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut chars = line.chars().peekable();
+    loop {
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
+        if chars.peek().is_none() {
+            return Ok(words);
+        }
+        let (mut word, mut quote) = (String::new(), None);
+        while let Some(c) = chars.next() {
+            match (c, quote) {
+                ('\\', None | Some('"')) => word.extend(chars.next()),
+                (c, Some(q)) if c == q => quote = None,
+                ('"' | '\'', None) => quote = Some(c),
+                (c, None) if c.is_whitespace() => break,
+                (c, _) => word.push(c),
+            }
+        }
+        if let Some(q) = quote {
+            return Err(format!("unmatched {q} in [{}]", line.trim()));
+        }
+        words.push(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quotes() {
+        for (line, want) in [
+            ("-N a", &["-N", "a"][..]),
+            (" -N \"a b\"  -v X='1 2' ", &["-N", "a b", "-v", "X=1 2"]),
+            (r"-v A=a\ b\,c", &["-v", "A=a b,c"]),
+            ("", &[]),
+            ("-N ''", &["-N", ""]),
+            (r#"-v A="say \"x\"""#, &["-v", "A=say \"x\""]),
+        ] {
+            assert_eq!(split(line).unwrap(), want, "{line}");
+        }
+        assert_eq!(split("-N \"a").unwrap_err(), "unmatched \" in [-N \"a]");
+    }
+
+    #[test]
+    fn lines_of_a_script() {
+        let script = "#!/bin/sh\n#$ -N x -cwd\n# $ -N y\ntrue\n#$ -j y\n";
+        let names = |places: Vec<Place>| -> Vec<String> {
+            let options = places.into_iter().flat_map(|place| place.options);
+            options.map(|given| given.name.to_owned()).collect()
+        };
+        let places = from_script(script, "job.sh", "#$").unwrap();
+        assert_eq!(places[1].name, "job.sh, line 5");
+        assert_eq!(names(places), ["N", "cwd", "j"]);
+        assert_eq!(from_script(script, "job.sh", "").unwrap(), []);
+        let other = from_script("#PBS -N x\n", "job.sh", "#PBS").unwrap();
+        assert_eq!(names(other), ["N"]);
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(script in "(#\\$)?[ -~\né]{0,80}") {
+            let _ = from_script(&script, "s", "#$");
+        }
+    }
+}

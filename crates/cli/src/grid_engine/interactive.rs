@@ -1,0 +1,294 @@
+//! qrsh, qlogin, qsh: what runs at once, in front of the user. Their options become those of srun, which does the work.
+
+use super::arguments::{self, Parsed, Words};
+use super::request::Request;
+use super::resources::Resources;
+use super::submission::{self, places};
+use super::{fail, qsub, site, unreachable};
+use crate::connect::Client;
+use crate::options::{HelpForm, Opt, Spec, flag, opt};
+use crate::say;
+use crate::submit::line;
+use muster_conf::grid_engine::Rule;
+use muster_conf::options::{self as submission_options, Command};
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+/// qrsh.
+pub(crate) static QRSH: Spec = Spec {
+    name: "qrsh",
+    about: "Runs a command, or a shell, on a host of the cluster at once.",
+    operands: "[COMMAND [ARGUMENT...]]",
+    form: HelpForm::GridEngine,
+    options: OPTIONS,
+    variables: &[],
+    notes: NOTES,
+};
+
+/// qlogin.
+pub(crate) static QLOGIN: Spec = Spec {
+    name: "qlogin",
+    about: "Starts a login shell on a host of the cluster.",
+    operands: "",
+    form: HelpForm::GridEngine,
+    options: OPTIONS,
+    variables: &[],
+    notes: NOTES,
+};
+
+/// qsh.
+pub(crate) static QSH: Spec = Spec {
+    name: "qsh",
+    about: "Starts a terminal window (xterm) on a host of the cluster.",
+    operands: "[-- XTERM_OPTION...]",
+    form: HelpForm::GridEngine,
+    options: OPTIONS,
+    variables: &[],
+    notes: NOTES,
+};
+
+const NOTES: &str =
+    "The command's words are joined by blanks, and the shell on the host reads them again.\n";
+
+static OPTIONS: &[Opt] = &[
+    opt("ar", "reservation", "run in this reservation"),
+    opt("A", "account_string", "text for accounting"),
+    opt("b", "y|n", "the operand is a command").stored("it always is"),
+    opt("binding", "strategy", "bind to cores")
+        .warns("a job is always bound to the CPUs that it has"),
+    flag("clear", "forget the options that came before"),
+    flag("cwd", "run in the directory where it is called"),
+    opt("display", "display", "X display of the job"),
+    flag("hard", "requests after this must be met"),
+    opt(
+        "inherit",
+        "host",
+        "in a job: run the command on this host of it, as its task",
+    ),
+    opt("l", "resources", "request resources"),
+    opt("N", "name", "name of the job"),
+    flag("noshell", "without a shell around the command")
+        .refused("the shell reads the command's words"),
+    flag("nostdin", "no standard input"),
+    opt(
+        "now",
+        "y|n",
+        "give up unless it starts at once (y, the default)",
+    )
+    .partly("within a few seconds"),
+    opt("p", "priority", "from -1023 to 1024"),
+    opt("pe", "pe_name slot_range", "parallel environment and slots")
+        .partly("on one host; use qsub for more"),
+    opt("pty", "y|n", "with a terminal"),
+    opt("P", "project", "project"),
+    opt("q", "queues", "queues to run in"),
+    opt("R", "y|n", "reserve resources")
+        .stored("all jobs that wait first in line have their resources reserved"),
+    flag("soft", "requests after this need not be met")
+        .partly("they cause a warning and change nothing"),
+    opt("S", "path", "shell").refused("the user's own shell is started"),
+    opt("v", "variables", "variables of the job"),
+    flag("V", "the job gets all variables").stored("it always does"),
+    opt("w", "e|w|n|p|v", "verify").stored("what can never run is refused"),
+    opt("wd", "directory", "run in this directory"),
+    flag("verbose", "say more"),
+    flag("help", "print this help"),
+];
+
+/// How long `-now y` waits, seconds: a job is placed in the turn in which it arrives, or when what ends makes room.
+const AT_ONCE_S: &str = "5";
+
+/// Runs qrsh.
+pub(crate) fn rsh_main(args: &[String]) -> ExitCode {
+    main(&QRSH, args)
+}
+
+/// Runs qlogin.
+pub(crate) fn login_main(args: &[String]) -> ExitCode {
+    main(&QLOGIN, args)
+}
+
+/// Runs qsh.
+pub(crate) fn sh_main(args: &[String]) -> ExitCode {
+    main(&QSH, args)
+}
+
+fn main(spec: &'static Spec, args: &[String]) -> ExitCode {
+    let parsed = match arguments::parse(spec, args, Words::End) {
+        Ok(parsed) => parsed,
+        Err(wrong) => return fail(wrong.text(), 1),
+    };
+    if parsed.has("help") {
+        say::stdout(&spec.help());
+        return ExitCode::SUCCESS;
+    }
+    match words(spec.name, &parsed) {
+        Ok(words) => crate::srun::main(&words),
+        Err(code) => code,
+    }
+}
+
+/// The command line of srun.
+fn words(name: &str, parsed: &Parsed) -> Result<Vec<String>, ExitCode> {
+    let command = match (name, parsed.operands.is_empty()) {
+        ("qsh", _) => Some(format!("xterm {}", parsed.operands.join(" "))),
+        ("qlogin", _) | (_, true) => None,
+        _ => Some(parsed.operands.join(" ")),
+    };
+    if let Some(host) = parsed.last("inherit") {
+        let Some(command) = command else {
+            return Err(fail("qrsh: -inherit needs a command", 1));
+        };
+        // A step beside those that the job has.
+        let options = ["--overlap", "--nodes=1", "--ntasks=1", "--nodelist"].map(str::to_owned);
+        let rest = [host, "/bin/sh", "-c", &command].map(str::to_owned);
+        return Ok(options.into_iter().chain(rest).collect());
+    }
+    let mut request = Request::default();
+    for given in &parsed.options {
+        request
+            .take(given)
+            .map_err(|refused| qsub::complain(&refused))?;
+    }
+    let mut words = options(name, &request, command.as_deref())?;
+    if parsed.last("now").is_none_or(|now| now.starts_with('y')) {
+        words.push(format!("--immediate={AT_ONCE_S}"));
+    }
+    let wants_terminal = match parsed.last("pty") {
+        Some(answer) => answer.starts_with('y'),
+        None => command.is_none() && name != "qsh" && std::io::stdin().is_terminal(),
+    };
+    if wants_terminal {
+        words.push("--pty".to_owned());
+    }
+    if parsed.has("nostdin") {
+        words.push("--input=none".to_owned());
+    }
+    if parsed.has("verbose") {
+        words.push("--verbose".to_owned());
+    }
+    let slots = request.pe.as_ref().map_or(1, |(_, slots)| slots.least);
+    let program = [
+        "/bin/sh".to_owned(),
+        "-c".to_owned(),
+        script(&request, name, command.as_deref(), slots),
+    ];
+    words.extend(program);
+    Ok(words)
+}
+
+/// What the shell on the host reads: variables that Grid Engine promises, then the command or a login shell.
+fn script(request: &Request, name: &str, command: Option<&str>, slots: u32) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+    let first = command
+        .and_then(|command| command.split(' ').next())
+        .unwrap_or(name);
+    let job = request.name.as_deref().unwrap_or(match command {
+        Some(_) => first,
+        None if name == "qlogin" => "QLOGIN",
+        None => "QRLOGIN",
+    });
+    let mut text = format!(
+        "export JOB_ID=\"$SLURM_JOB_ID\" JOB_NAME={} QUEUE=\"$SLURM_JOB_PARTITION\" NSLOTS={slots} NHOSTS=1 NQUEUES=1 \
+         JOB_SCRIPT={} SGE_TASK_ID=undefined SGE_TASK_FIRST=undefined SGE_TASK_LAST=undefined \
+         SGE_TASK_STEPSIZE=undefined RESTARTED=0",
+        quoted(job),
+        name.to_ascii_uppercase()
+    );
+    if let Some((pe, _)) = &request.pe {
+        text += &format!(" PE={}", quoted(pe));
+    }
+    if let Some(command) = command {
+        text += &format!(" QRSH_COMMAND={}", quoted(command));
+    }
+    for (name, value) in &request.variables {
+        if let Some(value) = value {
+            text += &format!(" {name}={}", quoted(value));
+        }
+    }
+    if let Some(display) = &request.display {
+        text += &format!(" DISPLAY={}", quoted(display));
+    }
+    match command {
+        Some(command) => text + "\n" + command + "\n",
+        None => text + "\nexec \"${SHELL:-/bin/sh}\" -l\n",
+    }
+}
+
+/// Options of sbatch that srun has, too, as words.
+fn options(name: &str, request: &Request, command: Option<&str>) -> Result<Vec<String>, ExitCode> {
+    let mapping = site::mapping()?;
+    let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
+    let mut resources = Resources::default();
+    for (request, value) in &request.hard {
+        resources
+            .add(
+                (request, value.as_deref()),
+                &mapping,
+                &client.endpoint.gres_types,
+            )
+            .map_err(|why| super::unable_to_run(&why))?;
+    }
+    let job = request.name.clone().unwrap_or_else(|| match command {
+        Some(command) => line::base_name(command.split(' ').next().unwrap_or(name)),
+        None => name.to_ascii_uppercase(),
+    });
+    let mut chosen = submission::options(request, &job, &resources, &mapping)
+        .map_err(|refused| qsub::complain(&refused))?;
+    places(request, &resources, &mapping, &mut client, &mut chosen)?;
+    submission::soft(request, &mapping, &mut chosen);
+    if let Some((pe, slots)) = &request.pe {
+        if mapping.rule(pe) != Some(Rule::PeSlots) && slots.least > 1 {
+            let text = format!(
+                "{name}: -pe {pe} may need several hosts: use qsub, or an environment with $pe_slots"
+            );
+            return Err(fail(&text, 1));
+        }
+        // One command has all slots.
+        chosen.set("ntasks", Some("1".to_owned()));
+        chosen.set("cpus-per-task", Some(slots.least.to_string()));
+    }
+    let left_out = [
+        "output",
+        "error",
+        "open-mode",
+        "input",
+        "array",
+        "requeue",
+        "no-requeue",
+    ];
+    let mut words = Vec::new();
+    for given in chosen
+        .iter()
+        .filter(|given| !left_out.contains(&given.row.long))
+    {
+        if submission_options::find(Command::Srun, given.row.long).is_none() {
+            continue;
+        }
+        words.push(match &given.value {
+            Some(value) => format!("--{}={value}", given.row.long),
+            None => format!("--{}", given.row.long),
+        });
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_shell_reads() {
+        let request = Request {
+            variables: vec![("A".to_owned(), Some("it's".to_owned()))],
+            ..Request::default()
+        };
+        let text = script(&request, "qrsh", Some("hostname -f"), 1);
+        assert!(
+            text.starts_with("export JOB_ID=\"$SLURM_JOB_ID\" JOB_NAME='hostname' "),
+            "{text}"
+        );
+        assert!(text.ends_with(" A='it'\\''s'\nhostname -f\n"), "{text}");
+        assert!(script(&request, "qlogin", None, 2).contains(" NSLOTS=2 "));
+    }
+}

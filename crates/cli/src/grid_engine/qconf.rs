@@ -1,0 +1,538 @@
+//! qconf: shows the configuration in Grid Engine's words. What would change it is refused, with the place where it is changed.
+
+use super::arguments::{self, Given, Words};
+use super::{fail, fits, site, unreachable};
+use crate::connect::Client;
+use crate::listing::context::Ctx;
+use crate::listing::query;
+use crate::options::{HelpForm, Opt, Spec, flag, opt};
+use crate::say;
+use crate::submit::line;
+use muster_conf::grid_engine::{Mapping, Per, Target};
+use muster_model::config::PartitionConfig;
+use muster_model::hostlist;
+use muster_model::time::TimeLimit;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// qconf.
+pub(crate) static SPEC: Spec = Spec {
+    name: "qconf",
+    about: "Shows the configuration as Grid Engine's qconf does.",
+    operands: "",
+    form: HelpForm::GridEngine,
+    options: OPTIONS,
+    variables: &[],
+    notes: "Options that add, change or delete (-a..., -A..., -m..., -M..., -d..., -r...) are refused: queues are partitions \
+            of slurm.conf, their names and those of parallel environments, complexes and projects are in sge.conf beside \
+            it, users and accounts are changed by sacctmgr.\n",
+};
+
+static OPTIONS: &[Opt] = &[
+    flag("sc", "complexes"),
+    flag("sql", "queues"),
+    opt("sq", "queues", "a queue").optional(),
+    flag("spl", "parallel environments"),
+    opt("sp", "name", "a parallel environment"),
+    flag("sel", "hosts that run jobs"),
+    opt("se", "host", "a host that runs jobs"),
+    flag("sep", "hosts and their processors"),
+    flag("sh", "hosts for administration"),
+    flag("ss", "hosts for submission")
+        .partly("the hosts of the controller; any host that has the cluster's key will do"),
+    flag("sm", "managers"),
+    flag("so", "operators"),
+    flag("sul", "lists of users"),
+    flag("suserl", "users"),
+    flag("sprjl", "projects"),
+    opt("sprj", "name", "a project"),
+    flag("scal", "calendars"),
+    flag("scall", "calendars"),
+    flag("sckptl", "checkpointing environments"),
+    flag("srqsl", "resource quota sets"),
+    flag("shgrpl", "host groups"),
+    flag("sjcl", "job classes"),
+    flag("ssconf", "configuration of the scheduler"),
+    opt("sconf", "host", "configuration").optional(),
+    flag("sconfl", "hosts with a configuration of their own"),
+    flag("sstree", "share tree"),
+    flag("secl", "event clients"),
+    flag("sss", "host of the scheduler"),
+    flag("help", "print this help"),
+];
+
+/// Where things are changed that an option names, by how it goes on after its first letter.
+const PLACES: [(&str, &str); 17] = [
+    (
+        "attr",
+        "the attribute in slurm.conf, sge.conf or by sacctmgr",
+    ),
+    ("cal", "reservations: scontrol create reservation"),
+    ("ckpt", "nothing: there are no checkpointing environments"),
+    ("conf", "slurm.conf, then scontrol reconfigure"),
+    ("c", "complex lines of sge.conf beside slurm.conf"),
+    (
+        "e",
+        "NodeName lines of slurm.conf, then scontrol reconfigure",
+    ),
+    ("hgrp", "NodeSet lines of slurm.conf"),
+    ("h", "NodeName lines of slurm.conf"),
+    ("jc", "sge_request files"),
+    (
+        "m",
+        "sacctmgr modify user NAME set adminlevel=Administrator",
+    ),
+    ("o", "sacctmgr modify user NAME set adminlevel=Operator"),
+    ("prj", "project lines of sge.conf, and sacctmgr add account"),
+    ("p", "pe lines of sge.conf beside slurm.conf"),
+    (
+        "q",
+        "PartitionName lines of slurm.conf, queue lines of sge.conf",
+    ),
+    ("rqs", "limits of accounts and QOS: sacctmgr modify"),
+    (
+        "stree",
+        "shares: sacctmgr modify account NAME set fairshare=N",
+    ),
+    ("u", "sacctmgr add user, sacctmgr add account"),
+];
+
+/// Runs qconf.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    if let Some(place) = args.first().and_then(|word| change(word)) {
+        let word = &args[0];
+        return fail(
+            &format!("qconf: option \"{word}\" is not supported: change it here: {place}"),
+            1,
+        );
+    }
+    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
+        Ok(parsed) => parsed,
+        Err(wrong) => return fail(wrong.text(), 1),
+    };
+    if parsed.has("help") || parsed.options.is_empty() {
+        say::stdout(&SPEC.help());
+        return ExitCode::SUCCESS;
+    }
+    let shown = Shown::load();
+    let shown = match shown {
+        Ok(shown) => shown,
+        Err(code) => return code,
+    };
+    for given in &parsed.options {
+        match shown.text(given) {
+            Ok(text) => crate::listing::print(&text),
+            Err(why) => return fail(&why, 1),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Where that is changed what an option would change; `None` for options that show.
+fn change(word: &str) -> Option<&'static str> {
+    let rest = word
+        .strip_prefix(['-'])?
+        .strip_prefix(['a', 'A', 'm', 'M', 'd', 'D', 'r', 'R', 'k', 'p', 'c'])?;
+    let place = PLACES.iter().find(|(name, _)| rest.starts_with(name));
+    Some(place.map_or(
+        "slurm.conf, sge.conf beside it, or sacctmgr",
+        |(_, place)| place,
+    ))
+}
+
+/// What is known.
+struct Shown {
+    mapping: Mapping,
+    ctx: Ctx,
+    hosts: Vec<String>,
+    gres: Vec<String>,
+    settings: Vec<(String, String)>,
+}
+
+impl Shown {
+    fn load() -> Result<Shown, ExitCode> {
+        let mapping = site::mapping()?;
+        let mut client = Client::connect().map_err(|e| unreachable(&e))?;
+        let ctx = site::cluster(&mut client).map_err(|e| unreachable(&e))?;
+        let settings = query::config(&mut client)
+            .map_err(|e| unreachable(&e))?
+            .pairs;
+        let hosts = client.endpoint.hosts.clone();
+        let gres = client.endpoint.gres_types.clone();
+        Ok(Shown {
+            mapping,
+            ctx,
+            hosts,
+            gres,
+            settings,
+        })
+    }
+
+    fn text(&self, given: &Given) -> Result<String, String> {
+        let name = given.value();
+        let lines = |all: Vec<String>| all.into_iter().map(|line| line + "\n").collect::<String>();
+        let none = |what: &str| Err(format!("no {what} defined"));
+        let nodes = || {
+            self.ctx
+                .nodes
+                .iter()
+                .map(|node| node.config.name.clone())
+                .collect::<Vec<_>>()
+        };
+        match given.name {
+            "sc" => Ok(self.complexes()),
+            "sql" => Ok(lines(
+                self.queues().into_iter().map(|(queue, _)| queue).collect(),
+            )),
+            "sq" => self.queue(name),
+            "spl" => Ok(lines(
+                self.environments().into_iter().map(|(pe, _)| pe).collect(),
+            )),
+            "sp" => self.environment(name),
+            "sel" => Ok(lines(nodes())),
+            "se" => self.host(name),
+            "sep" => Ok(self.processors()),
+            "sh" | "ss" | "sss" => Ok(lines(self.hosts.clone())),
+            "sm" => Ok("root\n".to_owned()),
+            "so" => none("operator"),
+            "sul" => Ok("defaultdepartment\n".to_owned()),
+            "suserl" => Ok(line::user(&nix::unistd::getuid().to_string())
+                .map(|user| user.name + "\n")
+                .unwrap_or_default()),
+            "sprjl" if self.mapping.projects.is_empty() => none("project list"),
+            "sprjl" => Ok(lines(
+                self.mapping
+                    .projects
+                    .iter()
+                    .map(|(own, _)| own.clone())
+                    .collect(),
+            )),
+            "sprj" => self.project(name),
+            "scal" | "scall" => none("calendar"),
+            "sckptl" => none("ckpt interface definition"),
+            "srqsl" => none("resource quota set list"),
+            "shgrpl" => none("host group list"),
+            "sjcl" => none("job class"),
+            "sconfl" => none("config"),
+            "sstree" => Err("no sharetree element; shares are shown by sshare".to_owned()),
+            "secl" => Err("no event clients registered".to_owned()),
+            "ssconf" => Ok(self.scheduler()),
+            _ => Ok(self.configuration()),
+        }
+    }
+
+    fn queues(&self) -> Vec<(String, &PartitionConfig)> {
+        let mut all: Vec<(String, &PartitionConfig)> = Vec::new();
+        for partition in &self.ctx.partitions {
+            all.push((
+                site::queue_of(&self.mapping, &self.ctx.partitions, &partition.name),
+                partition,
+            ));
+        }
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    fn environments(&self) -> Vec<(String, String)> {
+        let all = self.mapping.environments().into_iter();
+        let mut all: Vec<(String, String)> = all.map(|(name, rule)| (name, rule.text())).collect();
+        all.sort();
+        all
+    }
+
+    fn complexes(&self) -> String {
+        let mut rows: Vec<[String; 8]> = Vec::new();
+        let mut row = |name: &str, shortcut: &str, kind: &str, relop: &str, consumable: &str| {
+            if rows.iter().any(|row| row[0] == name) {
+                return;
+            }
+            let default = match kind {
+                "BOOL" | "INT" | "MEMORY" | "DOUBLE" => "0",
+                "TIME" => "0:0:0",
+                _ => "NONE",
+            };
+            let row = [name, shortcut, kind, relop, "YES", consumable, default, "0"];
+            rows.push(row.map(str::to_owned));
+        };
+        for (name, target) in &self.mapping.complexes {
+            match target {
+                Target::Gres(_, per) => {
+                    let consumable = match per {
+                        Per::Slot => "YES",
+                        Per::Job => "JOB",
+                        Per::Host => "HOST",
+                    };
+                    row(name, name, "INT", "<=", consumable);
+                }
+                Target::License(_) => row(name, name, "INT", "<=", "JOB"),
+                Target::Feature(_) => row(name, name, "BOOL", "==", "NO"),
+                Target::Memory => row(name, name, "MEMORY", "<=", "YES"),
+            }
+        }
+        for gres in &self.gres {
+            row(gres, gres, "INT", "<=", "HOST");
+        }
+        for (name, shortcut, kind, relop, consumable) in [
+            ("arch", "a", "STRING", "==", "NO"),
+            ("exclusive", "excl", "BOOL", "EXCL", "YES"),
+            ("h_rss", "h_rss", "MEMORY", "<=", "YES"),
+            ("h_rt", "h_rt", "TIME", "<=", "NO"),
+            ("h_vmem", "h_vmem", "MEMORY", "<=", "YES"),
+            ("hostname", "h", "HOST", "==", "NO"),
+            ("mem_free", "mf", "MEMORY", "<=", "YES"),
+            ("num_proc", "p", "INT", "==", "NO"),
+            ("qname", "q", "STRING", "==", "NO"),
+            ("s_rt", "s_rt", "TIME", "<=", "NO"),
+            ("slots", "s", "INT", "<=", "YES"),
+            ("virtual_free", "vf", "MEMORY", "<=", "YES"),
+        ] {
+            row(name, shortcut, kind, relop, consumable);
+        }
+        rows.sort();
+        let mut text = String::from(
+            "#name               shortcut   type        relop   requestable consumable default  urgency \n",
+        );
+        let _ = writeln!(text, "#{}", "-".repeat(90));
+        for [
+            name,
+            shortcut,
+            kind,
+            relop,
+            requestable,
+            consumable,
+            default,
+            urgency,
+        ] in rows
+        {
+            let _ = writeln!(
+                text,
+                "{name:<19} {shortcut:<10} {kind:<11} {relop:<7} {requestable:<11} {consumable:<10} {default:<8} {urgency}"
+            );
+        }
+        text.push_str("# >#< starts a comment but comments are not saved across edits --------\n");
+        text
+    }
+
+    fn queue(&self, pattern: &str) -> Result<String, String> {
+        let pattern = if pattern.is_empty() { "*" } else { pattern };
+        let found = self.queues().into_iter().filter(|(queue, partition)| {
+            pattern.split(',').any(|own| {
+                let own = own.split('@').next().unwrap_or_default();
+                fits(own, queue) || fits(own, &partition.name)
+            })
+        });
+        let texts: Vec<String> = found
+            .map(|(queue, partition)| self.queue_text(&queue, partition))
+            .collect();
+        match texts.is_empty() {
+            true => Err(format!(
+                "No cluster queue or queue instance matches the phrase \"{pattern}\""
+            )),
+            false => Ok(texts.join("\n")),
+        }
+    }
+
+    fn queue_text(&self, queue: &str, partition: &PartitionConfig) -> String {
+        let environments: Vec<String> = self.environments().into_iter().map(|(pe, _)| pe).collect();
+        let nodes = self
+            .ctx
+            .nodes
+            .iter()
+            .filter(|node| partition.nodes.contains(&node.config.name));
+        let most = nodes
+            .map(|node| node.config.job_cpus().len())
+            .max()
+            .unwrap_or(0);
+        let limit = match partition.max_time {
+            TimeLimit::Unlimited => "INFINITY".to_owned(),
+            limit => {
+                let seconds = limit.seconds().unwrap_or(0);
+                format!(
+                    "{:02}:{:02}:{:02}",
+                    seconds / 3600,
+                    seconds / 60 % 60,
+                    seconds % 60
+                )
+            }
+        };
+        let list = |names: &[String]| match names.is_empty() {
+            true => "NONE".to_owned(),
+            false => names.join(" "),
+        };
+        let names: Vec<&str> = partition.nodes.iter().map(String::as_str).collect();
+        let rows = [
+            ("qname", queue.to_owned()),
+            ("hostlist", hostlist::compress(&names)),
+            ("seq_no", "0".to_owned()),
+            ("priority", "0".to_owned()),
+            ("qtype", "BATCH INTERACTIVE".to_owned()),
+            ("ckpt_list", "NONE".to_owned()),
+            ("pe_list", environments.join(" ")),
+            ("slots", most.to_string()),
+            ("tmpdir", "/tmp".to_owned()),
+            ("shell", "/bin/sh".to_owned()),
+            ("shell_start_mode", "unix_behavior".to_owned()),
+            ("notify", "00:01:00".to_owned()),
+            ("user_lists", list(&partition.allow_groups)),
+            ("projects", list(&partition.allow_accounts)),
+            ("xprojects", list(&partition.deny_accounts)),
+            ("calendar", "NONE".to_owned()),
+            ("initial_state", "default".to_owned()),
+            ("s_rt", "INFINITY".to_owned()),
+            ("h_rt", limit),
+            ("s_vmem", "INFINITY".to_owned()),
+            ("h_vmem", "INFINITY".to_owned()),
+        ];
+        rows.iter()
+            .map(|(key, value)| format!("{key:<21} {value}\n"))
+            .collect()
+    }
+
+    fn environment(&self, name: &str) -> Result<String, String> {
+        let found = self.environments().into_iter().find(|(own, _)| own == name);
+        let (_, rule) =
+            found.ok_or_else(|| format!("parallel environment \"{name}\" does not exist"))?;
+        let slots: u32 = self
+            .ctx
+            .nodes
+            .iter()
+            .map(|node| node.config.job_cpus().len())
+            .sum();
+        let rows = [
+            ("pe_name", name.to_owned()),
+            ("slots", slots.to_string()),
+            ("user_lists", "NONE".to_owned()),
+            ("xuser_lists", "NONE".to_owned()),
+            ("start_proc_args", "NONE".to_owned()),
+            ("stop_proc_args", "NONE".to_owned()),
+            ("allocation_rule", rule),
+            ("control_slaves", "TRUE".to_owned()),
+            ("job_is_first_task", "TRUE".to_owned()),
+            ("urgency_slots", "min".to_owned()),
+            ("accounting_summary", "TRUE".to_owned()),
+            ("qsort_args", "NONE".to_owned()),
+        ];
+        Ok(rows
+            .iter()
+            .map(|(key, value)| format!("{key:<18} {value}\n"))
+            .collect())
+    }
+
+    fn host(&self, name: &str) -> Result<String, String> {
+        let node = self.ctx.nodes.iter().find(|node| node.config.name == name);
+        let node = node.ok_or_else(|| format!("execution host \"{name}\" does not exist"))?;
+        let gres: Vec<String> = node
+            .config
+            .gres
+            .iter()
+            .map(|gres| format!("{}={}", gres.name, gres.count))
+            .collect();
+        let complexes = if gres.is_empty() {
+            "NONE".to_owned()
+        } else {
+            gres.join(",")
+        };
+        Ok(format!(
+            "hostname              {name}\nload_scaling          NONE\ncomplex_values        {complexes}\n\
+             processors            {}\nuser_lists            NONE\nxuser_lists           NONE\n\
+             projects              NONE\nxprojects             NONE\n",
+            node.config.cpus
+        ))
+    }
+
+    fn processors(&self) -> String {
+        let mut text = String::from("HOST                      PROCESSOR        ARCH\n");
+        let _ = writeln!(text, "{}", "=".repeat(47));
+        for node in &self.ctx.nodes {
+            let _ = writeln!(
+                text,
+                "{:<25} {:>9}        {}",
+                node.config.name,
+                node.config.cpus,
+                site::ARCH
+            );
+        }
+        text
+    }
+
+    fn project(&self, name: &str) -> Result<String, String> {
+        let found = self.mapping.projects.iter().find(|(own, _)| own == name);
+        let (_, account) = found.ok_or_else(|| format!("project \"{name}\" is not known"))?;
+        Ok(format!(
+            "name {name}\noticket 0\nfshare 0\nacl NONE\nxacl NONE\naccount {account}\n"
+        ))
+    }
+
+    fn setting(&self, name: &str) -> &str {
+        let found = self
+            .settings
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map_or("none", |(_, value)| value)
+    }
+
+    fn scheduler(&self) -> String {
+        let rows = [
+            ("algorithm", self.setting("SchedulerType")),
+            ("schedule_interval", "0:0:0"),
+            ("maxujobs", "0"),
+            ("queue_sort_method", "load"),
+            ("schedd_job_info", "true"),
+            ("params", self.setting("SchedulerParameters")),
+            ("policy", self.setting("PriorityType")),
+            ("weight_waiting_time", self.setting("PriorityWeightAge")),
+            ("weight_priority", self.setting("PriorityWeightQOS")),
+            ("default_duration", "INFINITY"),
+        ];
+        rows.iter()
+            .map(|(key, value)| format!("{key:<33} {value}\n"))
+            .collect()
+    }
+
+    fn configuration(&self) -> String {
+        let rows = [
+            ("execd_spool_dir", self.setting("SlurmdSpoolDir")),
+            ("mailer", self.setting("MailProg")),
+            ("prolog", self.setting("Prolog")),
+            ("epilog", self.setting("Epilog")),
+            ("shell_start_mode", "unix_behavior"),
+            ("finished_jobs", self.setting("MinJobAge")),
+            ("max_aj_tasks", self.setting("MaxArraySize")),
+            ("max_jobs", self.setting("MaxJobCount")),
+            ("jsv_url", "none"),
+        ];
+        let text: String = rows
+            .iter()
+            .map(|(key, value)| format!("{key:<28} {value}\n"))
+            .collect();
+        format!("#global:\n{text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::change;
+
+    #[test]
+    fn what_changes_is_refused_with_its_place() {
+        for (option, place) in [
+            ("-aq", "PartitionName lines"),
+            ("-Mc", "complex lines of sge.conf"),
+            ("-dp", "pe lines of sge.conf"),
+            ("-aprj", "project lines of sge.conf"),
+            ("-mconf", "slurm.conf, then scontrol reconfigure"),
+            ("-am", "sacctmgr modify user"),
+            ("-mattr", "the attribute"),
+            ("-ae", "NodeName lines"),
+            ("-kej", "NodeName lines"),
+        ] {
+            assert!(
+                change(option).is_some_and(|own| own.starts_with(place)),
+                "{option}"
+            );
+        }
+        for option in ["-sql", "-sq", "-sconf", "-help"] {
+            assert_eq!(change(option), None, "{option}");
+        }
+    }
+}

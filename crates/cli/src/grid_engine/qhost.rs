@@ -1,0 +1,395 @@
+//! qhost: hosts, with their queues and jobs; qselect: names of queues on hosts.
+
+use super::arguments::{self, Parsed, Words};
+use super::qstat::lines::{self, date};
+use super::qstat::queues::{self, Instance};
+use super::{fail, fits, selection, site, unreachable};
+use crate::connect::Client;
+use crate::listing::context::Ctx;
+use crate::options::{HelpForm, Opt, Spec, flag, opt};
+use crate::say;
+use muster_conf::grid_engine::Mapping;
+use muster_model::job::Job;
+use muster_model::node::Node;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// qhost.
+pub(crate) static QHOST: Spec = Spec {
+    name: "qhost",
+    about: "Shows hosts, as Grid Engine's qhost does.",
+    operands: "",
+    form: HelpForm::GridEngine,
+    options: &[
+        opt("F", "resources", "show resources")
+            .optional()
+            .partly("generic resources"),
+        opt("h", "hosts", "only these hosts"),
+        flag("j", "show jobs"),
+        opt("l", "resources", "only hosts with these resources").refused("use qselect -l"),
+        flag("ncb", "no columns about sockets, cores and threads"),
+        flag("q", "show queues"),
+        opt("u", "users", "only jobs of these users"),
+        flag("xml", "as XML"),
+        flag("help", "print this help"),
+    ],
+    variables: &[],
+    notes: "",
+};
+
+/// qselect.
+pub(crate) static QSELECT: Spec = Spec {
+    name: "qselect",
+    about: "Prints the names of queues on hosts.",
+    operands: "",
+    form: HelpForm::GridEngine,
+    options: QSELECT_OPTIONS,
+    variables: &[],
+    notes: "",
+};
+
+static QSELECT_OPTIONS: &[Opt] = &[
+    opt(
+        "l",
+        "resources",
+        "only queues whose hosts have these resources",
+    )
+    .partly("generic resources, slots, hostname and qname"),
+    opt(
+        "pe",
+        "names",
+        "only queues with these parallel environments",
+    )
+    .partly("all queues have all of them"),
+    opt("q", "queues", "only these queues"),
+    opt("qs", "states", "only queues in these states: d u E"),
+    opt("s", "states", "states of jobs").stored("no jobs are shown"),
+    opt("U", "users", "only queues that these users may use").refused("look at qconf -sq NAME"),
+    flag("help", "print this help"),
+];
+
+/// Reads a command line that has no operands.
+fn read(spec: &'static Spec, args: &[String]) -> Result<Parsed, ExitCode> {
+    let parsed =
+        arguments::parse(spec, args, Words::Mixed).map_err(|wrong| fail(wrong.text(), 1))?;
+    if parsed.has("help") {
+        say::stdout(&spec.help());
+        return Err(ExitCode::SUCCESS);
+    }
+    match parsed.operands.first() {
+        Some(word) => Err(fail(
+            &format!("{}: invalid option argument \"{word}\"", spec.name),
+            1,
+        )),
+        None => Ok(parsed),
+    }
+}
+
+/// Runs qhost.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    read(&QHOST, args)
+        .and_then(|parsed| run(&parsed))
+        .unwrap_or_else(|code| code)
+}
+
+/// Runs qselect.
+pub(crate) fn select_main(args: &[String]) -> ExitCode {
+    read(&QSELECT, args)
+        .and_then(|parsed| select(&parsed))
+        .unwrap_or_else(|code| code)
+}
+
+fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
+    let mapping = site::mapping()?;
+    let mut client = Client::connect().map_err(|e| unreachable(&e))?;
+    let uids = selection::users(parsed.all("u"))
+        .map_err(|name| fail(&format!("error: unknown user \"{name}\""), 1))?;
+    let jobs = selection::active(&mut client, Vec::new()).map_err(|e| unreachable(&e))?;
+    let ctx = site::cluster(&mut client).map_err(|e| unreachable(&e))?;
+    let mut nodes: Vec<&Node> = ctx.nodes.iter().collect();
+    if let Some(list) = parsed.last("h") {
+        for name in list.split(',') {
+            if !nodes.iter().any(|node| fits(name, &node.config.name)) {
+                return Err(fail(
+                    &format!("error: can't resolve hostname \"{name}\""),
+                    1,
+                ));
+            }
+        }
+        nodes.retain(|node| list.split(',').any(|name| fits(name, &node.config.name)));
+    }
+    let known = queues::of_cluster(&ctx, &mapping, &jobs);
+    let mut shown: Vec<&Job> = jobs.iter().collect();
+    let of_users = uids.filter(|uids| !uids.is_empty());
+    shown.retain(|job| {
+        of_users
+            .as_ref()
+            .is_none_or(|uids| uids.contains(&job.spec.owner.uid))
+    });
+    let text = match parsed.has("xml") {
+        true => xml(&nodes, &known, parsed),
+        false => table(&nodes, &known, &shown, parsed, &ctx, &mapping),
+    };
+    crate::listing::print(&text);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The values of a host's columns: name, architecture, processors, sockets, cores, threads, load, memory, its use, swap, its use.
+fn values(node: &Node) -> [String; 11] {
+    let config = &node.config;
+    let report = node.report.as_ref();
+    let used = report.map(|report| config.memory_mib.saturating_sub(report.free_mib));
+    let none = || "-".to_owned();
+    [
+        config.name.clone(),
+        site::ARCH.to_owned(),
+        config.cpus.to_string(),
+        config.sockets.to_string(),
+        (config.sockets * config.cores_per_socket).to_string(),
+        (config.sockets * config.cores_per_socket * config.threads_per_core).to_string(),
+        report.map_or_else(none, |report| {
+            format!("{:.2}", f64::from(report.load_centi) / 100.0)
+        }),
+        memory(config.memory_mib),
+        used.map_or_else(none, memory),
+        none(),
+        none(),
+    ]
+}
+
+/// `843.1M`, `23.5G`.
+fn memory(mib: u64) -> String {
+    #[allow(clippy::cast_precision_loss)]
+    let mib = mib as f64;
+    match mib {
+        mib if mib < 1024.0 => format!("{mib:.1}M"),
+        mib if mib < 1024.0 * 1024.0 => format!("{:.1}G", mib / 1024.0),
+        mib => format!("{:.1}T", mib / 1024.0 / 1024.0),
+    }
+}
+
+fn global() -> [String; 11] {
+    let mut all = std::array::from_fn(|_| "-".to_owned());
+    all[0] = "global".to_owned();
+    all
+}
+
+fn row(values: &[String; 11], narrow: bool) -> String {
+    let [
+        name,
+        arch,
+        cpus,
+        sockets,
+        cores,
+        threads,
+        load,
+        total,
+        used,
+        swap,
+        swapped,
+    ] = values;
+    let mut text = format!("{name:<23} {arch:<12} {cpus:>4} ");
+    if !narrow {
+        let _ = write!(text, "{sockets:>4} {cores:>4} {threads:>4} ");
+    }
+    let _ = write!(
+        text,
+        "{load:>5} {total:>7} {used:>7} {swap:>7} {swapped:>7}"
+    );
+    text
+}
+
+fn table(
+    nodes: &[&Node],
+    known: &[Instance],
+    jobs: &[&Job],
+    parsed: &Parsed,
+    ctx: &Ctx,
+    mapping: &Mapping,
+) -> String {
+    let narrow = parsed.has("ncb");
+    let names = [
+        "HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO",
+        "SWAPUS",
+    ];
+    let head = row(&names.map(str::to_owned), narrow);
+    let mut text = format!(
+        "{head}\n{}\n{}\n",
+        "-".repeat(head.len()),
+        row(&global(), narrow)
+    );
+    for node in nodes {
+        let host = &node.config.name;
+        let _ = writeln!(text, "{}", row(&values(node), narrow));
+        let instances = || known.iter().filter(|own| own.host == *host);
+        if let Some(list) = parsed.last("F") {
+            let free = instances()
+                .next()
+                .map(|own| own.free.as_slice())
+                .unwrap_or_default();
+            for (name, count) in free {
+                if list.is_empty() || list.split(',').any(|pattern| fits(pattern, name)) {
+                    let _ = writeln!(text, "   hc:{name}={count}.000000");
+                }
+            }
+        }
+        if parsed.has("q") {
+            for own in instances() {
+                let counts = format!("0/{}/{}", own.used, own.total);
+                let _ = writeln!(
+                    text,
+                    "   {:<20} BIP   {counts:<13} {}",
+                    own.queue, own.states
+                );
+            }
+        }
+        if parsed.has("j") {
+            host_jobs(&mut text, host, jobs, ctx, mapping);
+        }
+    }
+    text
+}
+
+fn host_jobs(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &Mapping) {
+    let there: Vec<(&&Job, usize)> = jobs
+        .iter()
+        .filter_map(|job| Some((job, lines::hosts(job).iter().position(|own| own == host)?)))
+        .collect();
+    if there.is_empty() {
+        return;
+    }
+    let head = "job-ID  prior   name       user         state submit/start at     queue      master ja-task-ID ";
+    let _ = writeln!(text, "   {head}\n   {}", "-".repeat(head.len()));
+    for (job, position) in there {
+        let queue = site::queue_of(mapping, &ctx.partitions, &job.partition);
+        let role = if position == 0 { "MASTER" } else { "SLAVE" };
+        let task =
+            selection::task(job).map_or_else(|| "       ".to_owned(), |task| task.to_string());
+        let at = job.start_time.unwrap_or(job.submit_time);
+        let _ = writeln!(
+            text,
+            "   {:>7} {:.5} {:<10.10} {:<12.12} {:<5.5} {} {:<10.10} {role:<6} {task}",
+            selection::number(job).0,
+            lines::prior(job),
+            job.spec.name,
+            job.spec.owner.user,
+            lines::state(job),
+            date(ctx, at),
+            format!("{queue}@{host}")
+        );
+    }
+}
+
+fn xml(nodes: &[&Node], known: &[Instance], parsed: &Parsed) -> String {
+    let mut text = String::from(
+        "<?xml version='1.0'?>\n<qhost xmlns:xsd=\"http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/\
+         schemas/qhost/qhost.xsd\">\n",
+    );
+    let names = [
+        "arch_string",
+        "num_proc",
+        "m_socket",
+        "m_core",
+        "m_thread",
+        "load_avg",
+        "mem_total",
+        "mem_used",
+        "swap_total",
+        "swap_used",
+    ];
+    let hosts = std::iter::once(global()).chain(nodes.iter().map(|node| values(node)));
+    for values in hosts {
+        let _ = writeln!(text, " <host name='{}'>", values[0]);
+        for (name, value) in names.iter().zip(&values[1..]) {
+            let _ = writeln!(text, "   <hostvalue name='{name}'>{value}</hostvalue>");
+        }
+        if parsed.has("q") {
+            for own in known.iter().filter(|own| own.host == values[0]) {
+                let _ = writeln!(text, "   <queue name='{}'>", own.queue);
+                for (name, value) in [
+                    ("qtype_string", "BIP".to_owned()),
+                    ("slots_used", own.used.to_string()),
+                    ("slots", own.total.to_string()),
+                    ("slots_resv", "0".to_owned()),
+                    ("state_string", own.states.clone()),
+                ] {
+                    let _ = writeln!(
+                        text,
+                        "     <queuevalue qname='{}' name='{name}'>{value}</queuevalue>",
+                        own.queue
+                    );
+                }
+                text.push_str("   </queue>\n");
+            }
+        }
+        text.push_str(" </host>\n");
+    }
+    text + "</qhost>\n"
+}
+
+fn select(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
+    let mapping = site::mapping()?;
+    let mut client = Client::connect().map_err(|e| unreachable(&e))?;
+    if let Some(pe) = parsed.last("pe")
+        && !mapping
+            .environments()
+            .iter()
+            .any(|(name, _)| pe.split(',').any(|own| fits(own, name)))
+    {
+        return Err(fail("error: no such parallel environment", 1));
+    }
+    let jobs = selection::active(&mut client, Vec::new()).map_err(|e| unreachable(&e))?;
+    let ctx = site::cluster(&mut client).map_err(|e| unreachable(&e))?;
+    let mut known = queues::of_cluster(&ctx, &mapping, &jobs);
+    if let Some(list) = parsed.last("q") {
+        let chosen = queues::chosen(&known, list);
+        known.retain(|own| chosen.contains(&own.name()));
+    }
+    if let Some(letters) = parsed.last("qs") {
+        known.retain(|own| own.states.contains(|state| letters.contains(state)));
+    }
+    let requests = parsed.last("l").map(super::resources::split).transpose();
+    let requests = requests
+        .map_err(|why| fail(&format!("qselect: {why}"), 1))?
+        .unwrap_or_default();
+    for (name, value) in &requests {
+        let value = value.as_deref().unwrap_or("1");
+        known.retain(|own| match name.as_str() {
+            "hostname" | "h" => fits(value, &own.host),
+            "qname" | "q" => fits(value, &own.queue),
+            "slots" => value.parse().is_ok_and(|count: u64| own.total >= count),
+            _ => {
+                let count = own.free.iter().find(|(gres, _)| gres == name);
+                count.is_some_and(|(_, free)| value.parse().is_ok_and(|asked: u64| *free >= asked))
+            }
+        });
+    }
+    if known.is_empty() {
+        return Err(fail("No matching queues found.", 1));
+    }
+    let lines: String = known.iter().map(|own| own.name() + "\n").collect();
+    crate::listing::print(&lines);
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_where_grid_engine_has_them() {
+        let want = "global                  -               -    -    -    -     -       -       -       -       -";
+        assert_eq!(row(&global(), false), want);
+        let vm = [
+            "vm", "lx-amd64", "2", "1", "2", "2", "11.20", "23.5G", "843.1M", "0.0", "0.0",
+        ];
+        assert_eq!(
+            row(&vm.map(str::to_owned), false),
+            "vm                      lx-amd64        2    1    2    2 11.20   23.5G  843.1M     0.0     0.0"
+        );
+        assert_eq!(
+            (memory(843), memory(24_064)),
+            ("843.0M".to_owned(), "23.5G".to_owned())
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! qstat: jobs and queues.
+
+mod detail;
+pub(super) mod lines;
+pub(super) mod queues;
+mod xml;
+
+use super::arguments::{self, Parsed, Words};
+use super::{fail, fits, selection, site, unreachable};
+use crate::connect::{Client, ConnectError};
+use crate::listing::context::Ctx;
+use crate::listing::query;
+use crate::options::{HelpForm, Opt, Spec, flag, opt};
+use crate::say;
+use lines::{Entry, View};
+use muster_conf::grid_engine::Mapping;
+use muster_model::job::Job;
+use muster_proto::client::JobFilter;
+use std::process::ExitCode;
+
+/// qstat.
+pub(crate) static SPEC: Spec = Spec {
+    name: "qstat",
+    about: "Shows jobs and queues, as Grid Engine's qstat does.",
+    operands: "",
+    form: HelpForm::GridEngine,
+    options: OPTIONS,
+    variables: &[],
+    notes: "Without -u these are one's own jobs; -u '*' shows all.\n",
+};
+
+static OPTIONS: &[Opt] = &[
+    flag("ext", "more columns").partly("usage of running jobs is NA, and there are no tickets"),
+    opt("explain", "a|c|A|E", "reasons of states of queues")
+        .partly("the reason of a node that is out of service"),
+    flag("f", "queues with their jobs"),
+    opt("F", "resources", "queues with their resources")
+        .optional()
+        .partly("generic resources and slots"),
+    opt(
+        "g",
+        "c|d|t",
+        "c: a line for each queue; d: each task; t: each host of a parallel job",
+    ),
+    opt("j", "jobs", "all of these jobs; what pending jobs wait for").optional(),
+    opt("l", "resources", "only queues with these resources").refused("use qselect -l"),
+    flag("ne", "no queues without jobs"),
+    flag("ncb", "no lines about binding"),
+    opt(
+        "pe",
+        "names",
+        "only queues with these parallel environments",
+    )
+    .refused("all queues have all of them"),
+    flag("pri", "columns of priorities").partly("the one priority that there is, in each column"),
+    opt("q", "queues", "only these queues and their jobs"),
+    opt(
+        "qs",
+        "states",
+        "only queues in these states: a c d o s u A C D E S",
+    ),
+    flag("r", "requests of each job"),
+    opt(
+        "s",
+        "states",
+        "only pending, running, suspended, ended, held jobs: p r s z h hu ho hs hd hj ha a",
+    ),
+    flag("t", "as -g t, with the tasks of each job"),
+    opt("u", "users", "jobs of these users; * is all"),
+    opt("U", "users", "only queues that these users may use").refused("look at qconf -sq NAME"),
+    flag("urg", "columns of urgency").refused("there are no urgencies; use -pri"),
+    flag("xml", "as XML"),
+    flag("help", "print this help"),
+];
+
+/// Runs qstat.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
+        Ok(parsed) => parsed,
+        Err(wrong) => return fail(wrong.text(), 1),
+    };
+    if parsed.has("help") {
+        say::stdout(&SPEC.help());
+        return ExitCode::SUCCESS;
+    }
+    if let Some(word) = parsed.operands.first() {
+        return fail(&format!("qstat: invalid option argument \"{word}\""), 1);
+    }
+    run(&parsed).unwrap_or_else(|code| code)
+}
+
+fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
+    let mapping = site::mapping()?;
+    let mut client = Client::connect().map_err(|e| unreachable(&e))?;
+    if parsed.has("j") {
+        return detail::show(&mut client, &mapping, parsed);
+    }
+    let wanted = Wanted::read(parsed)?;
+    let view = View::read(parsed);
+    let with_queues = parsed.has("f")
+        || parsed.has("F")
+        || parsed.has("explain")
+        || parsed.last("g") == Some("c")
+        || parsed.has("q")
+        || parsed.has("qs");
+    let loaded = load(&mut client, &wanted, with_queues);
+    let (ctx, jobs) = loaded.map_err(|e| unreachable(&e))?;
+    let mut entries = entries(&ctx, &mapping, &jobs, &wanted, &view);
+    if let Some(list) = parsed.last("q") {
+        let known = queues::of_cluster(&ctx, &mapping, &jobs);
+        let chosen = queues::chosen(&known, list);
+        if chosen.is_empty() {
+            return Err(fail(&format!("error: no queue named \"{list}\" found"), 1));
+        }
+        entries.retain(|entry| entry.queue.is_empty() || chosen.contains(&entry.queue));
+    }
+    let text = if parsed.last("g") == Some("c") {
+        queues::summary(
+            &queues::of_cluster(&ctx, &mapping, &jobs),
+            parsed.last("q"),
+            parsed.has("xml"),
+        )
+    } else if with_queues
+        && (parsed.has("f") || parsed.has("F") || parsed.has("explain") || parsed.has("qs"))
+    {
+        let known = queues::of_cluster(&ctx, &mapping, &jobs);
+        queues::full(&known, &entries, parsed, &view)
+    } else if parsed.has("xml") {
+        xml::jobs(&entries)
+    } else {
+        lines::table(&entries, &view)
+    };
+    crate::listing::print(&text);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Which jobs are wanted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    /// Of these users; all where none is named.
+    uids: Option<Vec<u32>>,
+    pending: bool,
+    running: bool,
+    suspended: bool,
+    ended: bool,
+    /// Kinds of holds: u, o, s, d, j, a.
+    holds: String,
+}
+
+impl Wanted {
+    fn read(parsed: &Parsed) -> Result<Wanted, ExitCode> {
+        let uids = match parsed.has("u") {
+            true => selection::users(parsed.all("u"))
+                .map_err(|name| fail(&format!("error: unknown user \"{name}\""), 1))?,
+            false => Some(vec![nix::unistd::getuid().as_raw()]),
+        };
+        let mut wanted = Wanted {
+            uids,
+            ..Wanted::default()
+        };
+        let states = parsed.last("s").unwrap_or("a");
+        let mut letters = states.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match letter {
+                'p' => wanted.pending = true,
+                'r' => wanted.running = true,
+                's' => wanted.suspended = true,
+                'z' => wanted.ended = true,
+                'a' => (wanted.pending, wanted.running, wanted.suspended) = (true, true, true),
+                'h' => match letters.next_if(|next| "uosdja".contains(*next)) {
+                    Some(kind) => wanted.holds.push(kind),
+                    None => wanted.holds.push_str("uosdja"),
+                },
+                _ => {
+                    let text = format!(
+                        "error: invalid argument \"{states}\" to -s: '{letter}' is no state"
+                    );
+                    return Err(fail(&text, 1));
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn has(&self, job: &Job, state: &str) -> bool {
+        if job.state.is_ended() && !job.completing {
+            return self.ended;
+        }
+        if state.ends_with('w') || state.ends_with('q') {
+            return self.pending || self.holds.chars().any(|kind| lines::is_held(job, kind));
+        }
+        match state.contains(['s', 'S', 'T']) {
+            true => self.suspended || self.running,
+            false => self.running,
+        }
+    }
+}
+
+fn load(
+    client: &mut Client,
+    wanted: &Wanted,
+    nodes: bool,
+) -> Result<(Ctx, Vec<Job>), ConnectError> {
+    let cluster = client.endpoint.cluster.clone();
+    let mut ctx = Ctx::new(&cluster);
+    // Queues show the use by everybody; whose jobs are listed is decided below.
+    let uids = match (&wanted.uids, nodes) {
+        (Some(uids), false) => uids.clone(),
+        _ => Vec::new(),
+    };
+    let filter = JobFilter {
+        uids,
+        active: !wanted.ended,
+        ..JobFilter::default()
+    };
+    let listed = query::jobs(client, &mut ctx, filter)?;
+    let jobs = listed.jobs.iter().cloned().collect();
+    if nodes {
+        let mut client = Client::connect()?;
+        query::cluster(&mut client, &mut ctx)?;
+    }
+    Ok((ctx, jobs))
+}
+
+fn entries<'a>(
+    ctx: &Ctx,
+    mapping: &Mapping,
+    jobs: &'a [Job],
+    wanted: &Wanted,
+    view: &View,
+) -> Vec<Entry<'a>> {
+    let mut all: Vec<Entry<'a>> = Vec::new();
+    for job in jobs {
+        let state = lines::state(job);
+        let is_theirs = wanted
+            .uids
+            .as_ref()
+            .is_none_or(|uids| uids.contains(&job.spec.owner.uid));
+        if is_theirs && wanted.has(job, &state) {
+            all.extend(Entry::of(job, state, ctx, mapping, view));
+        }
+    }
+    lines::sort(&mut all);
+    all
+}
+
+/// Whether one of a list of patterns fits.
+pub(super) fn any_fits(list: &str, text: &str) -> bool {
+    list.split(',').any(|pattern| fits(pattern, text))
+}

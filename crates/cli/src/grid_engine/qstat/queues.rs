@@ -1,0 +1,331 @@
+//! Queues: `qstat -f`, `-F`, `-g c`. A queue is a partition, and an instance of it is the partition on one node.
+
+use super::lines::{self, Entry, View, is_pending};
+use super::{any_fits, xml};
+use crate::grid_engine::arguments::Parsed;
+use crate::grid_engine::site;
+use crate::listing::context::Ctx;
+use muster_conf::grid_engine::Mapping;
+use muster_model::config::PartitionState;
+use muster_model::job::Job;
+use muster_model::node::{Node, NodeLink};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// A queue on one host.
+#[derive(Clone, Debug, Default)]
+pub(in crate::grid_engine) struct Instance {
+    /// The queue.
+    pub(in crate::grid_engine) queue: String,
+    /// The host.
+    pub(in crate::grid_engine) host: String,
+    /// The partition.
+    pub(in crate::grid_engine) partition: String,
+    /// Slots that jobs of the queue have there.
+    pub(in crate::grid_engine) used: u64,
+    /// Slots of the host.
+    pub(in crate::grid_engine) total: u64,
+    /// Load over a minute; none where the host has not said it.
+    load: Option<f64>,
+    /// Letters of its states.
+    pub(in crate::grid_engine) states: String,
+    /// Generic resources that are free, and licenses.
+    pub(in crate::grid_engine) free: Vec<(String, u64)>,
+    /// Why it is out of service.
+    reason: Option<String>,
+}
+
+impl Instance {
+    /// `queue@host`.
+    pub(in crate::grid_engine) fn name(&self) -> String {
+        format!("{}@{}", self.queue, self.host)
+    }
+}
+
+/// All queues of a cluster, by queue and host.
+pub(in crate::grid_engine) fn of_cluster(
+    ctx: &Ctx,
+    mapping: &Mapping,
+    jobs: &[Job],
+) -> Vec<Instance> {
+    let mut used: HashMap<(&str, &str), u64> = HashMap::new();
+    for job in jobs.iter().filter(|job| !is_pending(job)) {
+        for (share, _) in job.held() {
+            *used.entry((&job.partition, &share.name)).or_default() += u64::from(share.cpus.len());
+        }
+    }
+    let mut all = Vec::new();
+    for partition in &ctx.partitions {
+        let queue = site::queue_of(mapping, &ctx.partitions, &partition.name);
+        for name in &partition.nodes {
+            let Some(node) = ctx.nodes.iter().find(|node| node.config.name == *name) else {
+                continue;
+            };
+            let key = (partition.name.as_str(), name.as_str());
+            all.push(Instance {
+                queue: queue.clone(),
+                host: name.clone(),
+                partition: partition.name.clone(),
+                used: used.get(&key).copied().unwrap_or_default(),
+                total: u64::from(node.config.job_cpus().len()),
+                load: node
+                    .report
+                    .as_ref()
+                    .map(|report| f64::from(report.load_centi) / 100.0),
+                states: states(node, partition.state),
+                free: free(node),
+                reason: node.reason.as_ref().map(|reason| reason.text.clone()),
+            });
+        }
+    }
+    all.sort_by(|a, b| (&a.queue, &a.host).cmp(&(&b.queue, &b.host)));
+    all
+}
+
+fn states(node: &Node, partition: PartitionState) -> String {
+    let mut text = String::new();
+    if node.drain || partition != PartitionState::Up {
+        text.push('d');
+    }
+    if node.link != NodeLink::Up || node.down {
+        text.push('u');
+    }
+    if node.fail {
+        text.push('E');
+    }
+    text
+}
+
+fn free(node: &Node) -> Vec<(String, u64)> {
+    let used = node.used_gres.iter().map(|used| u64::from(used.len()));
+    let counts = node
+        .config
+        .gres
+        .iter()
+        .zip(used.chain(std::iter::repeat(0)));
+    let mut all: Vec<(String, u64)> = Vec::new();
+    for (gres, used) in counts {
+        let free = gres.count.saturating_sub(used);
+        match all.iter_mut().find(|(name, _)| *name == gres.name) {
+            Some((_, sum)) => *sum += free,
+            None => all.push((gres.name.clone(), free)),
+        }
+    }
+    all
+}
+
+/// Names of the instances that a list of `queue[@host]` patterns chooses.
+pub(in crate::grid_engine) fn chosen(known: &[Instance], list: &str) -> Vec<String> {
+    let fitting = known.iter().filter(|own| is_chosen(own, Some(list)));
+    fitting.map(Instance::name).collect()
+}
+
+fn is_chosen(own: &Instance, list: Option<&str>) -> bool {
+    list.is_none_or(|list| any_fits(list, &own.queue) || any_fits(list, &own.name()))
+}
+
+/// `-f`, `-F`, `-explain`.
+pub(super) fn full(known: &[Instance], entries: &[Entry], parsed: &Parsed, view: &View) -> String {
+    let waiting: Vec<&Entry> = entries
+        .iter()
+        .filter(|entry| is_pending(entry.job))
+        .collect();
+    let on = |own: &Instance| -> Vec<&Entry> {
+        let name = own.name();
+        let there = entries.iter().filter(|entry| entry.queue == name);
+        there.collect()
+    };
+    let shown: Vec<&Instance> = known
+        .iter()
+        .filter(|own| is_chosen(own, parsed.last("q")))
+        .filter(|own| {
+            parsed
+                .last("qs")
+                .is_none_or(|letters| own.states.contains(|c| letters.contains(c)))
+        })
+        .filter(|own| !parsed.has("ne") || !on(own).is_empty())
+        .collect();
+    let resources = |own: &Instance| -> Vec<(String, u64)> {
+        let all = own.free.iter().cloned();
+        let slots = ("slots".to_owned(), own.total.saturating_sub(own.used));
+        let wanted = |name: &str| match parsed.last("F") {
+            None => false,
+            Some("") => true,
+            Some(list) => any_fits(list, name),
+        };
+        all.chain([slots])
+            .filter(|(name, _)| wanted(name))
+            .collect()
+    };
+    if parsed.has("xml") {
+        return full_xml(&shown, on, resources, &waiting);
+    }
+    let mut text = String::new();
+    if !shown.is_empty() {
+        text.push_str(
+            "queuename                      qtype resv/used/tot. load_avg arch          states\n",
+        );
+    }
+    for own in shown {
+        let _ = writeln!(text, "{}", "-".repeat(81));
+        let counts = format!("0/{}/{}", own.used, own.total);
+        let load = own
+            .load
+            .map_or_else(|| "-NA-".to_owned(), |load| format!("{load:.2}"));
+        let _ = writeln!(
+            text,
+            "{:<30} {:<5} {counts:<14} {load:<8} {:<13} {}",
+            own.name(),
+            "BIP",
+            site::ARCH,
+            own.states
+        );
+        if parsed.has("explain")
+            && let Some(reason) = own.reason.as_ref().filter(|_| !own.states.is_empty())
+        {
+            let _ = writeln!(text, "\t{reason}");
+        }
+        for (name, count) in resources(own) {
+            let prefix = if name == "slots" { "qc" } else { "hc" };
+            let _ = writeln!(text, "\t{prefix}:{name}={count}");
+        }
+        for entry in on(own) {
+            lines::line(&mut text, entry, view, false);
+        }
+    }
+    if !waiting.is_empty() {
+        let bar = "#".repeat(76);
+        let title = " - PENDING JOBS".repeat(5);
+        let _ = writeln!(text, "\n{bar}\n{title}\n{bar}");
+        for entry in waiting {
+            lines::line(&mut text, entry, view, false);
+        }
+    }
+    text
+}
+
+fn full_xml<'a>(
+    shown: &[&Instance],
+    on: impl Fn(&Instance) -> Vec<&'a Entry<'a>>,
+    resources: impl Fn(&Instance) -> Vec<(String, u64)>,
+    waiting: &[&Entry],
+) -> String {
+    let mut text = xml::HEAD.to_owned();
+    text.push_str("  <queue_info>\n");
+    for own in shown {
+        text.push_str("    <Queue-List>\n");
+        let mut element = |name: &str, value: &str| {
+            let _ = writeln!(text, "      <{name}>{}</{name}>", xml::escaped(value));
+        };
+        element("name", &own.name());
+        element("qtype", "BIP");
+        element("slots_used", &own.used.to_string());
+        element("slots_resv", "0");
+        element("slots_total", &own.total.to_string());
+        if let Some(load) = own.load {
+            element("load_avg", &format!("{load:.5}"));
+        }
+        element("arch", site::ARCH);
+        if !own.states.is_empty() {
+            element("state", &own.states);
+        }
+        for (name, count) in resources(own) {
+            let kind = if name == "slots" { "qc" } else { "hc" };
+            let name = xml::escaped(&name);
+            let _ = writeln!(
+                text,
+                "      <resource name=\"{name}\" type=\"{kind}\">{count}</resource>"
+            );
+        }
+        for entry in on(own) {
+            xml::job(&mut text, entry, 6, false);
+        }
+        text.push_str("    </Queue-List>\n");
+    }
+    text.push_str("  </queue_info>\n  <job_info>\n");
+    for entry in waiting {
+        xml::job(&mut text, entry, 4, false);
+    }
+    text.push_str("  </job_info>\n</job_info>\n");
+    text
+}
+
+/// What a queue has over all hosts.
+#[derive(Default)]
+struct Sums {
+    load: f64,
+    loads: u32,
+    used: u64,
+    free: u64,
+    total: u64,
+    /// In alarm or disabled by the system.
+    alarm: u64,
+    /// Disabled, unreachable or in error.
+    out: u64,
+}
+
+/// `-g c`.
+pub(super) fn summary(known: &[Instance], list: Option<&str>, as_xml: bool) -> String {
+    let mut sums: Vec<(&str, Sums)> = Vec::new();
+    for own in known.iter().filter(|own| is_chosen(own, list)) {
+        if sums.last().is_none_or(|(name, _)| *name != own.queue) {
+            sums.push((&own.queue, Sums::default()));
+        }
+        let Some((_, sum)) = sums.last_mut() else {
+            continue;
+        };
+        if let Some(load) = own.load {
+            sum.load += load / f64::from(u32::try_from(own.total.max(1)).unwrap_or(u32::MAX));
+            sum.loads += 1;
+        }
+        sum.used += own.used;
+        sum.total += own.total;
+        match own.states.is_empty() {
+            true => sum.free += own.total.saturating_sub(own.used),
+            false => sum.out += own.total,
+        }
+    }
+    let load = |sum: &Sums| match sum.loads {
+        0 => None,
+        count => Some(sum.load / f64::from(count)),
+    };
+    if as_xml {
+        return summary_xml(&sums, load);
+    }
+    let mut text = String::from(
+        "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  \n",
+    );
+    let _ = writeln!(text, "{}", "-".repeat(80));
+    for (name, sum) in &sums {
+        let load = load(sum).map_or_else(|| "-NA-".to_owned(), |load| format!("{load:.2}"));
+        let _ = writeln!(
+            text,
+            "{name:<30} {load:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} ",
+            sum.used, 0, sum.free, sum.total, sum.alarm, sum.out
+        );
+    }
+    text
+}
+
+fn summary_xml(sums: &[(&str, Sums)], load: impl Fn(&Sums) -> Option<f64>) -> String {
+    let mut text = xml::HEAD.to_owned();
+    for (name, sum) in sums {
+        text.push_str("  <cluster_queue_summary>\n");
+        let mut element = |key: &str, value: String| {
+            let _ = writeln!(text, "    <{key}>{}</{key}>", xml::escaped(&value));
+        };
+        element("name", (*name).to_owned());
+        if let Some(load) = load(sum) {
+            element("load", format!("{load:.5}"));
+        }
+        element("used", sum.used.to_string());
+        element("resv", "0".to_owned());
+        element("available", sum.free.to_string());
+        element("total", sum.total.to_string());
+        element("temp_disabled", sum.alarm.to_string());
+        element("manual_intervention", sum.out.to_string());
+        text.push_str("  </cluster_queue_summary>\n");
+    }
+    text.push_str("</job_info>\n");
+    text
+}

@@ -1,0 +1,597 @@
+//! What a submission asks for, gathered from all places in order, the weakest first.
+
+use super::arguments::Given;
+use super::resources;
+
+/// Why there is no submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// A line as it is, and the exit status.
+    Line(String, u8),
+    /// What stands behind `Unable to run job:`.
+    Job(String),
+}
+
+impl Refused {
+    fn usage(text: String) -> Refused {
+        Refused::Line(format!("qsub: {text}"), 2)
+    }
+}
+
+/// Where the job runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum WorkDir {
+    /// At the user's home.
+    #[default]
+    Home,
+    /// Where qsub is called.
+    Here,
+    /// In this directory.
+    Named(String),
+}
+
+/// A request of `-l`: name and value.
+pub(super) type ResourceRequest = (String, Option<String>);
+
+/// All options that were given, weaker ones replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) begin: Option<String>,
+    pub(super) reservation: Option<String>,
+    pub(super) account: Option<String>,
+    pub(super) binary: bool,
+    pub(super) work_dir: WorkDir,
+    pub(super) stdin: Option<String>,
+    pub(super) stdout: Option<String>,
+    pub(super) stderr: Option<String>,
+    pub(super) merge: bool,
+    pub(super) hold: bool,
+    pub(super) hold_jid: Vec<String>,
+    pub(super) hold_jid_ad: Vec<String>,
+    pub(super) hard: Vec<ResourceRequest>,
+    pub(super) soft: Vec<ResourceRequest>,
+    /// Whether `-soft` was the last of the two.
+    pub(super) is_soft: bool,
+    pub(super) mail_events: String,
+    pub(super) mail_to: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) notify: bool,
+    pub(super) priority: i32,
+    pub(super) pe: Option<(String, Slots)>,
+    pub(super) project: Option<String>,
+    pub(super) queues: Vec<String>,
+    pub(super) rerun: Option<bool>,
+    pub(super) shell: Option<String>,
+    pub(super) without_shell: bool,
+    pub(super) sync: bool,
+    pub(super) tasks: Option<Tasks>,
+    pub(super) task_limit: Option<u32>,
+    pub(super) terse: bool,
+    pub(super) variables: Vec<(String, Option<String>)>,
+    pub(super) all_variables: bool,
+    pub(super) display: Option<String>,
+    /// `-w`.
+    pub(super) verify: Option<char>,
+    pub(super) now: bool,
+}
+
+/// Slots of a parallel environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slots {
+    /// The least number that will do.
+    pub(super) least: u32,
+    /// Whether more would do, too.
+    pub(super) is_range: bool,
+}
+
+/// `-t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tasks {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    pub(super) step: u32,
+}
+
+impl Tasks {
+    /// Whether it has a task.
+    pub(super) fn has(self, index: u32) -> bool {
+        (self.first..=self.last).contains(&index) && (index - self.first).is_multiple_of(self.step)
+    }
+
+    /// `1-5:2`.
+    pub(super) fn text(self) -> String {
+        format!("{}-{}:{}", self.first, self.last, self.step)
+    }
+}
+
+impl Request {
+    /// Adds an option.
+    ///
+    /// # Errors
+    /// The value cannot be.
+    pub(super) fn take(&mut self, given: &Given) -> Result<(), Refused> {
+        let value = given.value();
+        let text = || Some(value.to_owned());
+        match given.name {
+            "a" => self.begin = Some(date_time(value)?),
+            "ar" => self.reservation = text(),
+            "A" => self.account = text(),
+            "b" => self.binary = yes(given)?,
+            "clear" => *self = Request::default(),
+            "cwd" => self.work_dir = WorkDir::Here,
+            "wd" => self.work_dir = WorkDir::Named(value.to_owned()),
+            "display" => self.display = text(),
+            "i" => self.stdin = Some(path(given)?),
+            "o" => self.stdout = Some(path(given)?),
+            "e" => self.stderr = Some(path(given)?),
+            "j" => self.merge = yes(given)?,
+            "h" => self.hold = true,
+            "hard" => self.is_soft = false,
+            "soft" => self.is_soft = true,
+            "hold_jid" => self.hold_jid = list(given)?,
+            "hold_jid_ad" => self.hold_jid_ad = list(given)?,
+            "l" => self.requests(value)?,
+            "m" => self.mail_events = mail_events(value)?,
+            "M" => self.mail_to = list(given)?.into_iter().next(),
+            "N" => self.name = Some(job_name(value)?),
+            "notify" => self.notify = true,
+            "now" => self.now = yes(given)?,
+            "p" => self.priority = priority(value)?,
+            "pe" => self.pe = Some(parallel_environment(&given.values)?),
+            "P" => self.project = Some(object_name(value)?),
+            "q" => self.queues.extend(list(given)?),
+            "r" => self.rerun = Some(yes(given)?),
+            "S" => self.shell = Some(path(given)?),
+            "shell" => self.without_shell = !yes(given)?,
+            "sync" => self.sync = yes(given)?,
+            "t" => self.tasks = Some(tasks(value)?),
+            "tc" => self.task_limit = Some(task_limit(value)?),
+            "terse" => self.terse = true,
+            "v" => self.add_variables(value)?,
+            "V" => self.all_variables = true,
+            "w" => self.verify = Some(verification(value)?),
+            // What is dealt with before: -C, -@, -help.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn requests(&mut self, text: &str) -> Result<(), Refused> {
+        let wrong = |why| Refused::Job(format!("invalid -l request: {why}"));
+        let requests = if self.is_soft {
+            &mut self.soft
+        } else {
+            &mut self.hard
+        };
+        for (name, value) in resources::split(text).map_err(wrong)? {
+            requests.retain(|(known, _)| *known != name);
+            requests.push((name, value));
+        }
+        Ok(())
+    }
+
+    fn add_variables(&mut self, text: &str) -> Result<(), Refused> {
+        for word in text.split(',') {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (word, None),
+            };
+            if name.is_empty() || name.contains(char::is_whitespace) {
+                let why =
+                    format!("invalid argument \"{text}\" to -v: \"{word}\" names no variable");
+                return Err(Refused::usage(why));
+            }
+            self.variables.retain(|(known, _)| known != name);
+            self.variables.push((name.to_owned(), value));
+        }
+        Ok(())
+    }
+}
+
+fn yes(given: &Given) -> Result<bool, Refused> {
+    match given.value() {
+        "y" | "yes" => Ok(true),
+        "n" | "no" => Ok(false),
+        other => Err(Refused::usage(format!(
+            "invalid argument \"{other}\" to -{}: it is y[es] or n[o]",
+            given.name
+        ))),
+    }
+}
+
+/// The first of a list of `[host:]path`; those for other hosts are no use in a cluster that shares its files.
+fn path(given: &Given) -> Result<String, Refused> {
+    let first = given.value().split(',').next().unwrap_or_default();
+    let path = match first.split_once(':') {
+        Some((host, path)) if !host.contains('/') => path,
+        _ => first,
+    };
+    match path {
+        "" => {
+            let (name, value) = (given.name, given.value());
+            let why = format!("invalid argument \"{value}\" to -{name}: there is no path in it");
+            Err(Refused::usage(why))
+        }
+        path => Ok(path.to_owned()),
+    }
+}
+
+fn list(given: &Given) -> Result<Vec<String>, Refused> {
+    let words = given.value().split(',');
+    let all: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect();
+    match all.is_empty() {
+        true => Err(Refused::usage(format!(
+            "invalid argument \"{}\" to -{}: the list is empty",
+            given.value(),
+            given.name
+        ))),
+        false => Ok(all),
+    }
+}
+
+fn job_name(text: &str) -> Result<String, Refused> {
+    if text.contains('/') {
+        return Err(Refused::usage(
+            "argument to -N option must not contain / ".to_owned(),
+        ));
+    }
+    object_name(text)
+}
+
+/// The rules for names of jobs and projects.
+pub(super) fn object_name(text: &str) -> Result<String, Refused> {
+    let job = |why: String| Err(Refused::Job(why));
+    if text.is_empty() {
+        return job("denied: \"\" is not a valid object name (it is empty)".to_owned());
+    }
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return job(format!(
+            "denied: \"{text}\" is not a valid object name (cannot start with a digit)"
+        ));
+    }
+    if text.contains(':') {
+        return job("Colon (':') not allowed in objectname".to_owned());
+    }
+    if ["none", "all", "template"].contains(&text.to_ascii_lowercase().as_str()) {
+        let word = text.to_ascii_uppercase();
+        return job(format!("Keyword (\"{word}\") not allowed as objectname"));
+    }
+    if let Some(c) = text
+        .chars()
+        .find(|c| c.is_control() || "@\\*?\"'".contains(*c))
+    {
+        return job(format!(
+            "denied: \"{}\" is not a valid object name (character {c:?})",
+            text.escape_default()
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn priority(text: &str) -> Result<i32, Refused> {
+    let number = text.parse().ok().filter(|p| (-1023..=1024).contains(p));
+    number.ok_or_else(|| {
+        let why = format!("invalid priority \"{text}\".  Must be an integer from -1023 to 1024");
+        Refused::usage(why)
+    })
+}
+
+fn mail_events(text: &str) -> Result<String, Refused> {
+    match text.chars().find(|c| !"beasn".contains(*c)) {
+        Some(c) => Err(Refused::usage(format!(
+            "invalid argument \"{text}\" to -m: '{c}' is none of b, e, a, s, n"
+        ))),
+        None if text.is_empty() => Err(Refused::usage("invalid argument \"\" to -m".to_owned())),
+        None => Ok(text.to_owned()),
+    }
+}
+
+fn verification(text: &str) -> Result<char, Refused> {
+    match text.chars().next() {
+        Some(level @ ('e' | 'w' | 'n' | 'v' | 'p')) if text.len() == 1 => Ok(level),
+        _ => Err(Refused::usage(format!(
+            "invalid argument \"{text}\" to -w: it is one of e, w, n, p, v"
+        ))),
+    }
+}
+
+/// `N`, `FIRST-LAST`, `FIRST-LAST:STEP`. The two ends may be in either order.
+pub(super) fn tasks(text: &str) -> Result<Tasks, Refused> {
+    let wrong = || {
+        Refused::usage(format!(
+            "invalid task range \"{text}\": it is first[-last[:step]]"
+        ))
+    };
+    let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+    let (range, step) = match text.split_once(':') {
+        Some((range, step)) => (range, number(step)?),
+        None => (text, 1),
+    };
+    let (first, last) = match range.split_once('-') {
+        Some((first, last)) => (number(first)?, number(last)?),
+        // One task alone: 1-N would be another thing.
+        None => (number(range)?, number(range)?),
+    };
+    if first == 0 || last == 0 {
+        return Err(Refused::Job(
+            "job rejected: 0 is an invalid task id".to_owned(),
+        ));
+    }
+    if step == 0 {
+        return Err(wrong());
+    }
+    let (first, last) = (first.min(last), first.max(last));
+    Ok(Tasks { first, last, step })
+}
+
+fn task_limit(text: &str) -> Result<u32, Refused> {
+    let wrong = || {
+        Refused::usage(format!(
+            "invalid argument \"{text}\" to -tc: it is a number"
+        ))
+    };
+    text.parse().map_err(|_| wrong())
+}
+
+/// `N`, `N-M`, `N-`, `-M`, and lists of them.
+fn parallel_environment(values: &[String]) -> Result<(String, Slots), Refused> {
+    let [name, range] = values else {
+        return Err(Refused::usage(
+            "option \"-pe\" needs a name and slots".to_owned(),
+        ));
+    };
+    let wrong = || Refused::Job(format!("invalid slot range \"{range}\" of -pe {name}"));
+    let zero = || Refused::Job("\"job\" rejected: pe range must be greater than zero".to_owned());
+    let number = |text: &str| match text.parse::<u32>() {
+        Ok(0) => Err(zero()),
+        Ok(number) => Ok(number),
+        Err(_) => Err(wrong()),
+    };
+    let (mut least, mut parts) = (u32::MAX, 0);
+    let mut is_range = false;
+    for part in range.split(',') {
+        parts += 1;
+        let first = match part.split_once('-') {
+            None => number(part)?,
+            Some(("", "")) => return Err(wrong()),
+            Some(("", last)) => {
+                is_range |= number(last)? > 1;
+                1
+            }
+            Some((first, "")) => {
+                is_range = true;
+                number(first)?
+            }
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                is_range |= first != last;
+                first.min(last)
+            }
+        };
+        least = least.min(first);
+    }
+    is_range |= parts > 1;
+    Ok((object_name(name)?, Slots { least, is_range }))
+}
+
+/// `[[CC]YY]MMDDhhmm[.SS]` as `YYYY-MM-DDThh:mm:ss`. Without a year it is this one, so the year is left to the caller as `0000`.
+pub(super) fn date_time(text: &str) -> Result<String, Refused> {
+    let wrong = || {
+        Refused::usage(format!(
+            "invalid date \"{text}\": it is [[CC]YY]MMDDhhmm[.SS]"
+        ))
+    };
+    let (digits, seconds) = text.split_once('.').unwrap_or((text, "00"));
+    let plain = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if !plain(digits) || !plain(seconds) || seconds.len() != 2 {
+        return Err(wrong());
+    }
+    let (year, rest) = match digits.len() {
+        8 => ("0000".to_owned(), digits),
+        10 => {
+            let century = if &digits[..2] < "70" { "20" } else { "19" };
+            (format!("{century}{}", &digits[..2]), &digits[2..])
+        }
+        12 => (digits[..4].to_owned(), &digits[4..]),
+        _ => return Err(wrong()),
+    };
+    let part = |at: usize| rest[at..at + 2].parse::<u32>().unwrap_or(u32::MAX);
+    let (month, day, hour, minute) = (part(0), part(2), part(4), part(6));
+    if !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+        || hour > 23
+        || minute > 59
+        || seconds > "59"
+    {
+        return Err(wrong());
+    }
+    Ok(format!(
+        "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{seconds}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::{Words, parse};
+    use super::super::submit_options::QSUB;
+    use super::*;
+
+    fn request(line: &str) -> Result<Request, Refused> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let parsed = parse(&QSUB, &words, Words::End).unwrap();
+        let mut request = Request::default();
+        for given in &parsed.options {
+            request.take(given)?;
+        }
+        Ok(request)
+    }
+
+    #[test]
+    fn options_add_up_or_replace() {
+        let r = request("-N a -N b -l h_rt=5 -l gpu=1,h_rt=6 -v A=1,B -v A=2 -q x -q y -soft -l big -hard -l q=z").unwrap();
+        assert_eq!(r.name.as_deref(), Some("b"));
+        let names: Vec<&str> = r.hard.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["gpu", "h_rt", "q"]);
+        assert_eq!(r.soft, [("big".to_owned(), None)]);
+        assert_eq!(r.variables.len(), 2);
+        assert_eq!(r.queues, ["x", "y"]);
+        let r = request("-N a -l gpu=1 -clear -j y").unwrap();
+        assert_eq!((r.name, r.hard.len(), r.merge), (None, 0, true));
+        assert_eq!(request("-t 5-3").unwrap().tasks.unwrap().text(), "3-5:1");
+        assert_eq!(request("-t 7").unwrap().tasks.unwrap().text(), "7-7:1");
+        let pe = |line: &str| request(line).unwrap().pe.unwrap().1;
+        assert_eq!(
+            pe("-pe smp 4"),
+            Slots {
+                least: 4,
+                is_range: false
+            }
+        );
+        assert_eq!(
+            pe("-pe smp 8-2"),
+            Slots {
+                least: 2,
+                is_range: true
+            }
+        );
+        assert_eq!(
+            pe("-pe smp -4"),
+            Slots {
+                least: 1,
+                is_range: true
+            }
+        );
+        assert_eq!(
+            pe("-pe smp 4,16"),
+            Slots {
+                least: 4,
+                is_range: true
+            }
+        );
+        assert_eq!(
+            request("-o host:/x/y").unwrap().stdout.as_deref(),
+            Some("/x/y")
+        );
+        assert_eq!(date_time("203012312359").unwrap(), "2030-12-31T23:59:00");
+        assert_eq!(date_time("12312359.07").unwrap(), "0000-12-31T23:59:07");
+    }
+
+    #[test]
+    fn malformed_options_are_named() {
+        let job = |text: &str| Refused::Job(text.to_owned());
+        let line = |text: &str| Refused::Line(format!("qsub: {text}"), 2);
+        for (options, why) in [
+            (
+                "-N 1bad",
+                job("denied: \"1bad\" is not a valid object name (cannot start with a digit)"),
+            ),
+            ("-N a/b", line("argument to -N option must not contain / ")),
+            ("-N a:b", job("Colon (':') not allowed in objectname")),
+            (
+                "-P none",
+                job("Keyword (\"NONE\") not allowed as objectname"),
+            ),
+            (
+                "-p 2000",
+                line("invalid priority \"2000\".  Must be an integer from -1023 to 1024"),
+            ),
+            (
+                "-p high",
+                line("invalid priority \"high\".  Must be an integer from -1023 to 1024"),
+            ),
+            ("-t 0-3", job("job rejected: 0 is an invalid task id")),
+            (
+                "-t 1-",
+                line("invalid task range \"1-\": it is first[-last[:step]]"),
+            ),
+            (
+                "-t 1-4:0",
+                line("invalid task range \"1-4:0\": it is first[-last[:step]]"),
+            ),
+            (
+                "-t a",
+                line("invalid task range \"a\": it is first[-last[:step]]"),
+            ),
+            (
+                "-tc x",
+                line("invalid argument \"x\" to -tc: it is a number"),
+            ),
+            (
+                "-pe smp 0",
+                job("\"job\" rejected: pe range must be greater than zero"),
+            ),
+            (
+                "-pe smp 0-4",
+                job("\"job\" rejected: pe range must be greater than zero"),
+            ),
+            ("-pe smp x", job("invalid slot range \"x\" of -pe smp")),
+            ("-pe smp -", job("invalid slot range \"-\" of -pe smp")),
+            (
+                "-pe smp 1-2-3",
+                job("invalid slot range \"1-2-3\" of -pe smp"),
+            ),
+            ("-pe 2 smp", job("invalid slot range \"smp\" of -pe 2")),
+            (
+                "-b maybe",
+                line("invalid argument \"maybe\" to -b: it is y[es] or n[o]"),
+            ),
+            (
+                "-j 1",
+                line("invalid argument \"1\" to -j: it is y[es] or n[o]"),
+            ),
+            (
+                "-m bx",
+                line("invalid argument \"bx\" to -m: 'x' is none of b, e, a, s, n"),
+            ),
+            (
+                "-w x",
+                line("invalid argument \"x\" to -w: it is one of e, w, n, p, v"),
+            ),
+            (
+                "-w ee",
+                line("invalid argument \"ee\" to -w: it is one of e, w, n, p, v"),
+            ),
+            (
+                "-a tomorrow",
+                line("invalid date \"tomorrow\": it is [[CC]YY]MMDDhhmm[.SS]"),
+            ),
+            (
+                "-a 13312359",
+                line("invalid date \"13312359\": it is [[CC]YY]MMDDhhmm[.SS]"),
+            ),
+            (
+                "-v =1",
+                line("invalid argument \"=1\" to -v: \"=1\" names no variable"),
+            ),
+            (
+                "-v A,,B",
+                line("invalid argument \"A,,B\" to -v: \"\" names no variable"),
+            ),
+            (
+                "-l =5",
+                job("invalid -l request: \"=5\" has a request without a name"),
+            ),
+            (
+                "-l gpu=1,",
+                job("invalid -l request: \"gpu=1,\" has a request without a name"),
+            ),
+            (
+                "-o host:",
+                line("invalid argument \"host:\" to -o: there is no path in it"),
+            ),
+            (
+                "-q ,",
+                line("invalid argument \",\" to -q: the list is empty"),
+            ),
+            (
+                "-hold_jid ,",
+                line("invalid argument \",\" to -hold_jid: the list is empty"),
+            ),
+        ] {
+            assert_eq!(request(options), Err(why), "{options}");
+        }
+    }
+}

@@ -1,0 +1,596 @@
+//! From what qsub's options ask for to what the controller is asked for: the options of sbatch that mean the same, and what only
+//! jobs of Grid Engine have.
+
+use super::qsub::{self, Program};
+use super::request::{Refused, Request, ResourceRequest};
+use super::resources::Resources;
+use super::{environment, output, selection, site, unreachable};
+use crate::connect::Client;
+use crate::say::{self, Say};
+use crate::submit::capture;
+use crate::submit::line::{self, Line};
+use crate::zone::{self, LocalZone};
+use muster_conf::grid_engine::{Mapping, Per, Rule, Target};
+use muster_conf::options::values::time::Zone as _;
+use muster_conf::options::{Chosen, Command};
+use muster_model::command::UserCommand;
+use muster_model::grid_engine as marks;
+use muster_model::hostlist;
+use muster_model::ids::{BlobId, JobId};
+use muster_model::spec::JobSpec;
+use muster_proto::client::JobFilter;
+use std::process::ExitCode;
+
+/// Before refusals of what the options come to.
+const PREFIX: &str = "Unable to run job";
+
+/// What is asked for.
+pub(super) struct Submission {
+    /// The job's name.
+    pub(super) name: String,
+    /// The request.
+    pub(super) submit: UserCommand,
+}
+
+/// Makes the request.
+///
+/// # Errors
+/// The exit status, after what is wrong was printed.
+pub(super) fn command(
+    request: &Request,
+    program: Program,
+    mapping: &Mapping,
+    client: &mut Client,
+    args: &[String],
+) -> Result<Submission, ExitCode> {
+    if request.now {
+        let text = "qsub: -now y is not supported: use qrsh -now y, or submit with -w v first";
+        return Err(super::fail(text, 1));
+    }
+    let name = request.name.clone().unwrap_or_else(|| program.name.clone());
+    let resources = resources(request, mapping, client)?;
+    let mut chosen =
+        options(request, &name, &resources, mapping).map_err(|e| qsub::complain(&e))?;
+    places(request, &resources, mapping, client, &mut chosen)?;
+    dependencies(request, client, &mut chosen)?;
+    soft(request, mapping, &mut chosen);
+    let mut line = Line {
+        chosen,
+        words: Vec::new(),
+        say: Say::new("qsub"),
+    };
+    let mut spec = line::build(&mut line, PREFIX)?.spec;
+    mark(&mut spec, request);
+    spec.shown.push((
+        marks::QUEUE.to_owned(),
+        queue_name(request, mapping, client)?,
+    ));
+    spec.name.clone_from(&name);
+    spec.command.clone_from(&program.path);
+    spec.submit_line = line::submit_line("qsub", args);
+    if !request.binary {
+        spec.argv.clone_from(&program.args);
+    }
+    let context = capture::context(environment::of_job(request, &name), None)
+        .map_err(|why| super::fail(&format!("qsub: {why}"), 1))?;
+    // The controller gives blobs their ids by content.
+    let (first, second) = (BlobId([1; 32]), BlobId([2; 32]));
+    (spec.script, spec.context) = (Some(first), Some(second));
+    let script = output::script(request, &program);
+    let blobs = [(first, script), (second, capture::encoded(&context))];
+    let submit = UserCommand::Submit {
+        spec: Box::new(spec),
+        blobs: blobs.map(|(id, bytes)| (id, bytes.into())).into(),
+        test_only: matches!(request.verify, Some('v' | 'p')),
+    };
+    Ok(Submission { name, submit })
+}
+
+fn resources(request: &Request, mapping: &Mapping, client: &Client) -> Result<Resources, ExitCode> {
+    let mut all = Resources::default();
+    for (name, value) in &request.hard {
+        all.add((name, value.as_deref()), mapping, &client.endpoint.gres_types)
+            .map_err(|why| {
+                if why.starts_with("unknown resource") {
+                    say::stderr(&format!(
+                        "qsub: sge.conf beside slurm.conf can say what {name} stands for: complex {name} gres:NAME\n"
+                    ));
+                }
+                super::unable_to_run(&why)
+            })?;
+    }
+    Ok(all)
+}
+
+/// The options of sbatch that need nothing from the controller.
+pub(super) fn options(
+    request: &Request,
+    name: &str,
+    resources: &Resources,
+    mapping: &Mapping,
+) -> Result<Chosen, Refused> {
+    let mut chosen = Chosen::new(Command::Sbatch);
+    let mut set = |long: &'static str, value: String| chosen.set(long, Some(value));
+    set("job-name", name.to_owned());
+    set(
+        "chdir",
+        qsub::work_dir(request).to_string_lossy().into_owned(),
+    );
+    set("open-mode", "append".to_owned());
+    set(
+        "output",
+        output::path(request, request.stdout.as_deref(), 'o'),
+    );
+    if !request.merge {
+        set(
+            "error",
+            output::path(request, request.stderr.as_deref(), 'e'),
+        );
+    }
+    if let Some(path) = &request.stdin {
+        set("input", output::path(request, Some(path), 'i'));
+    }
+    if let Some(tasks) = request.tasks {
+        let limit = request.task_limit.filter(|limit| *limit > 0);
+        let limit = limit.map(|limit| format!("%{limit}")).unwrap_or_default();
+        set("array", tasks.text() + &limit);
+    }
+    if let Some(begin) = &request.begin {
+        set("begin", in_this_year(begin));
+    }
+    if let Some(reservation) = &request.reservation {
+        set("reservation", reservation.clone());
+    }
+    if let Some(account) = &request.account {
+        set("comment", account.clone());
+    }
+    if let Some(project) = &request.project {
+        let mapped = mapping.projects.iter().find(|(own, _)| own == project);
+        set(
+            "account",
+            mapped.map_or(project, |(_, account)| account).clone(),
+        );
+    }
+    if request.priority != 0 {
+        set("nice", (-request.priority).to_string());
+    }
+    if let Some(events) = mail(request) {
+        set("mail-type", events);
+        if let Some(to) = &request.mail_to {
+            set("mail-user", to.clone());
+        }
+    }
+    match request.rerun {
+        Some(true) => chosen.set("requeue", None),
+        Some(false) => chosen.set("no-requeue", None),
+        None => {}
+    }
+    if request.hold {
+        chosen.set("hold", None);
+    }
+    slots(request, mapping, &mut chosen)?;
+    limits(request, resources, &mut chosen);
+    amounts(resources, &mut chosen);
+    Ok(chosen)
+}
+
+fn mail(request: &Request) -> Option<String> {
+    let events = &request.mail_events;
+    if events.is_empty() || events.contains('n') {
+        return None;
+    }
+    let names = [('b', "BEGIN"), ('e', "END"), ('a', "FAIL")];
+    let named = names
+        .into_iter()
+        .filter(|(letter, _)| events.contains(*letter));
+    let all: Vec<&str> = named.map(|(_, name)| name).collect();
+    if events.contains('s') {
+        say::stderr("qsub: warning: -m s has no effect: no mail is sent when a job is suspended\n");
+    }
+    (!all.is_empty()).then(|| all.join(","))
+}
+
+/// A date without a year is one of this year.
+pub(super) fn in_this_year(date: &str) -> String {
+    match date.strip_prefix("0000") {
+        Some(rest) => {
+            let year = LocalZone::default().civil(zone::now().unix_s()).year;
+            format!("{year:04}{rest}")
+        }
+        None => date.to_owned(),
+    }
+}
+
+fn slots(request: &Request, mapping: &Mapping, chosen: &mut Chosen) -> Result<(), Refused> {
+    let Some((pe, slots)) = &request.pe else {
+        chosen.set("ntasks", Some("1".to_owned()));
+        return Ok(());
+    };
+    let rule = mapping.rule(pe).ok_or_else(|| {
+        Refused::Job(format!(
+            "job rejected: the requested parallel environment \"{pe}\" does not exist"
+        ))
+    })?;
+    let count = slots.least;
+    if slots.is_range {
+        say::stderr(&format!(
+            "qsub: warning: of the slots of -pe {pe} the least number is taken: {count}\n"
+        ));
+    }
+    chosen.set("ntasks", Some(count.to_string()));
+    match rule {
+        Rule::FillUp => {}
+        Rule::PeSlots => chosen.set("nodes", Some("1".to_owned())),
+        Rule::RoundRobin => {
+            chosen.set("distribution", Some("cyclic".to_owned()));
+            chosen.set("spread-job", None);
+        }
+        Rule::Fixed(each) => {
+            if count % each != 0 {
+                return Err(Refused::Job(format!(
+                    "job rejected: parallel environment \"{pe}\" has {each} slots on each host, so {count} slots are \
+                     no whole number of hosts"
+                )));
+            }
+            chosen.set("nodes", Some((count / each).to_string()));
+            chosen.set("ntasks-per-node", Some(each.to_string()));
+        }
+    }
+    Ok(())
+}
+
+fn limits(request: &Request, resources: &Resources, chosen: &mut Chosen) {
+    let minutes = |seconds: u64| seconds.div_ceil(60).max(1);
+    let limit = match (resources.limit_s, resources.warn_after_s) {
+        (Some(limit_s), _) => Some(minutes(limit_s)),
+        // A soft limit alone: the job has a minute more.
+        (None, Some(warn_s)) => Some(minutes(warn_s) + 1),
+        (None, None) => None,
+    };
+    if let Some(limit) = limit {
+        chosen.set("time", Some(limit.to_string()));
+    }
+    let before = match (limit, resources.warn_after_s) {
+        (Some(limit), Some(warn_s)) => Some(("USR1", (limit * 60).saturating_sub(warn_s))),
+        (Some(_), None) if request.notify => Some(("USR2", 60)),
+        _ => None,
+    };
+    if let Some((signal, seconds)) = before {
+        chosen.set(
+            "signal",
+            Some(format!("B:{signal}@{}", seconds.min(65_535))),
+        );
+    }
+    if request.notify && resources.warn_after_s.is_some() {
+        say::stderr("qsub: warning: -notify has no effect beside -l s_rt, whose signal is sent\n");
+    }
+}
+
+fn amounts(resources: &Resources, chosen: &mut Chosen) {
+    if resources.slot_bytes > 0 {
+        let mib = resources.slot_bytes.div_ceil(1 << 20);
+        chosen.set("mem-per-cpu", Some(format!("{mib}M")));
+    }
+    if let Some(count) = resources.processors {
+        chosen.set("mincpus", Some(count.to_string()));
+    }
+    if resources.exclusive {
+        chosen.set("exclusive", None);
+    }
+    if !resources.features.is_empty() {
+        chosen.set("constraint", Some(resources.features.join("&")));
+    }
+    let licenses = resources.licenses.iter().filter(|(_, count)| *count > 0);
+    let licenses: Vec<String> = licenses
+        .map(|(name, count)| format!("{name}:{count}"))
+        .collect();
+    if !licenses.is_empty() {
+        chosen.set("licenses", Some(licenses.join(",")));
+    }
+    let (mut of_host, mut of_slot, mut of_job) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, count, per) in resources.gres.iter().filter(|(_, count, _)| *count > 0) {
+        match (per, name.strip_prefix("gpu")) {
+            (Per::Slot, Some(kind)) => of_slot.push(gpus(kind, *count)),
+            (Per::Job, Some(kind)) => of_job.push(gpus(kind, *count)),
+            _ => of_host.push(format!("{name}:{count}")),
+        }
+    }
+    for (long, list) in [
+        ("gres", of_host),
+        ("gpus-per-task", of_slot),
+        ("gpus", of_job),
+    ] {
+        if !list.is_empty() {
+            chosen.set(long, Some(list.join(",")));
+        }
+    }
+}
+
+/// `2`, `a100:2`.
+fn gpus(kind: &str, count: u64) -> String {
+    match kind.strip_prefix(':') {
+        Some(kind) => format!("{kind}:{count}"),
+        None => count.to_string(),
+    }
+}
+
+/// Queues and hosts.
+pub(super) fn places(
+    request: &Request,
+    resources: &Resources,
+    mapping: &Mapping,
+    client: &mut Client,
+    chosen: &mut Chosen,
+) -> Result<(), ExitCode> {
+    let mut list = request.queues.clone();
+    list.extend(resources.queue.clone());
+    if list.is_empty() && resources.hosts.is_none() {
+        return Ok(());
+    }
+    let ctx = site::cluster(client).map_err(|e| unreachable(&e))?;
+    let refused = |why: String| super::unable_to_run(&why);
+    let queues = site::resolve(mapping, &ctx.partitions, &list).map_err(refused)?;
+    if !queues.partitions.is_empty() {
+        chosen.set("partition", Some(queues.partitions.join(",")));
+    }
+    let all: Vec<String> = ctx
+        .nodes
+        .iter()
+        .map(|node| node.config.name.clone())
+        .collect();
+    let mut allowed = queues.nodes;
+    if let Some(pattern) = &resources.hosts {
+        let fitting = site::hosts(&all, pattern).map_err(refused)?;
+        let both = |nodes: Vec<String>| {
+            nodes
+                .into_iter()
+                .filter(|own| fitting.contains(own))
+                .collect()
+        };
+        allowed = Some(allowed.map_or_else(|| fitting.clone(), both));
+    }
+    match allowed {
+        None => {}
+        Some(nodes) if nodes.is_empty() => {
+            return Err(super::unable_to_run("error: no suitable queues"));
+        }
+        Some(nodes) if nodes.len() == 1 => chosen.set("nodelist", nodes.first().cloned()),
+        Some(nodes) => {
+            let others: Vec<&str> = all
+                .iter()
+                .filter(|own| !nodes.contains(own))
+                .map(String::as_str)
+                .collect();
+            if !others.is_empty() {
+                chosen.set("exclude", Some(hostlist::compress(&others)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `-hold_jid`, `-hold_jid_ad`: jobs that are there; others, as in Grid Engine, hold nothing.
+fn dependencies(
+    request: &Request,
+    client: &mut Client,
+    chosen: &mut Chosen,
+) -> Result<(), ExitCode> {
+    let mut terms = Vec::new();
+    for (kind, list) in [
+        ("afterany", &request.hold_jid),
+        ("aftercorr", &request.hold_jid_ad),
+    ] {
+        let found = predecessors(client, list)?;
+        if !found.is_empty() {
+            let ids: Vec<String> = found.iter().map(JobId::to_string).collect();
+            terms.push(format!("{kind}:{}", ids.join(":")));
+        }
+    }
+    if !terms.is_empty() {
+        chosen.set("dependency", Some(terms.join(",")));
+    }
+    Ok(())
+}
+
+pub(super) fn predecessors(client: &mut Client, list: &[String]) -> Result<Vec<JobId>, ExitCode> {
+    let mut named = Vec::new();
+    for word in list {
+        named
+            .extend(selection::named(word).map_err(|why| super::fail(&format!("qsub: {why}"), 2))?);
+    }
+    let ids: Vec<JobId> = named.iter().filter_map(|one| one.job).collect();
+    let mut jobs = Vec::new();
+    if named.len() > ids.len() {
+        let own = vec![nix::unistd::getuid().as_raw()];
+        jobs.extend(selection::active(client, own).map_err(|e| unreachable(&e))?);
+    }
+    if !ids.is_empty() {
+        let filter = JobFilter {
+            ids,
+            ..JobFilter::default()
+        };
+        jobs.extend(client.query_jobs(filter).map_err(|e| unreachable(&e))?);
+    }
+    let mut found: Vec<JobId> = Vec::new();
+    for one in &named {
+        let fitting = jobs
+            .iter()
+            .filter(|job| !job.state.is_ended() && one.is(job));
+        for id in fitting.map(selection::number) {
+            if !found.contains(&id) {
+                found.push(id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Soft requests for features; others cause a warning.
+pub(super) fn soft(request: &Request, mapping: &Mapping, chosen: &mut Chosen) {
+    let mut features = Vec::new();
+    for (name, value) in &request.soft {
+        match mapping.complex(name) {
+            Some(Target::Feature(feature)) => features.push(feature.clone()),
+            _ => {
+                let value = value
+                    .as_ref()
+                    .map(|value| format!("={value}"))
+                    .unwrap_or_default();
+                say::stderr(&format!(
+                    "qsub: warning: soft request {name}{value} has no effect\n"
+                ));
+            }
+        }
+    }
+    if !features.is_empty() {
+        chosen.set("prefer", Some(features.join("&")));
+    }
+}
+
+/// `name=value,...`
+pub(super) fn joined(requests: &[ResourceRequest]) -> String {
+    let all: Vec<String> = requests
+        .iter()
+        .map(|(name, value)| match value {
+            Some(value) => format!("{name}={value}"),
+            None => format!("{name}=TRUE"),
+        })
+        .collect();
+    all.join(",")
+}
+
+/// The queue in the job's environment: the one that was asked for, or the default one.
+fn queue_name(
+    request: &Request,
+    mapping: &Mapping,
+    client: &mut Client,
+) -> Result<String, ExitCode> {
+    if let [queue] = request.queues.as_slice()
+        && !super::is_pattern(queue)
+    {
+        let name = queue.split('@').next().unwrap_or_default();
+        return Ok(name.to_owned());
+    }
+    if request.queues.is_empty() && mapping.queues.is_empty() {
+        return Ok(site::ALL.to_owned());
+    }
+    let ctx = site::cluster(client).map_err(|e| unreachable(&e))?;
+    let default = ctx.partitions.iter().find(|partition| partition.default);
+    let name = default.map_or("", |partition| &partition.name);
+    Ok(site::queue_of(mapping, &ctx.partitions, name))
+}
+
+/// Says in the job's specification what listings of Grid Engine show.
+fn mark(spec: &mut JobSpec, request: &Request) {
+    let mut mark = |key: &str, value: String| spec.shown.push((key.to_owned(), value));
+    mark(marks::COMMAND, "qsub".to_owned());
+    if let Some((pe, slots)) = &request.pe {
+        mark(marks::PE, format!("{pe} {}", slots.least));
+    }
+    for (key, requests) in [(marks::HARD, &request.hard), (marks::SOFT, &request.soft)] {
+        if !requests.is_empty() {
+            mark(key, joined(requests));
+        }
+    }
+    for (key, is_set) in [
+        (marks::MERGE, request.merge),
+        (marks::BINARY, request.binary),
+    ] {
+        if is_set {
+            mark(key, "y".to_owned());
+        }
+    }
+    if !request.hold_jid.is_empty() {
+        mark(marks::HOLD_JID, request.hold_jid.join(","));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::{Words, parse};
+    use super::super::submit_options::QSUB;
+    use super::*;
+
+    /// The options of sbatch that a line comes to, without those that all jobs have.
+    fn sbatch(line: &str, conf: &str) -> Result<String, Refused> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let mut request = Request::default();
+        for given in &parse(&QSUB, &words, Words::End).unwrap().options {
+            request.take(given)?;
+        }
+        let (mapping, findings) = Mapping::parse(conf, "sge.conf");
+        assert_eq!(findings, []);
+        let mut resources = Resources::default();
+        for (name, value) in &request.hard {
+            resources
+                .add((name, value.as_deref()), &mapping, &[])
+                .map_err(Refused::Job)?;
+        }
+        let chosen = options(&request, "x", &resources, &mapping)?;
+        let usual = ["job-name", "chdir", "open-mode", "output", "error"];
+        let own = chosen
+            .iter()
+            .filter(|given| !usual.contains(&given.row.long));
+        let texts: Vec<String> = own
+            .map(|given| match &given.value {
+                Some(value) => format!("{}={value}", given.row.long),
+                None => given.row.long.to_owned(),
+            })
+            .collect();
+        Ok(texts.join(" "))
+    }
+
+    #[test]
+    fn what_options_come_to() {
+        let conf = "pe two 2\npe smp $pe_slots\npe rr $round_robin\ncomplex gpu gres:gpu:a100 slot\n\
+                    complex lic license:matlab\ncomplex big feature:bigmem\nproject p physics\n";
+        for (line, want) in [
+            ("", "ntasks=1"),
+            ("-pe smp 4", "ntasks=4 nodes=1"),
+            ("-pe two 6", "ntasks=6 nodes=3 ntasks-per-node=2"),
+            ("-pe rr 3", "ntasks=3 distribution=cyclic spread-job"),
+            ("-l h_rt=90", "ntasks=1 time=2"),
+            (
+                "-l h_rt=1:0:0,s_rt=0:50:0",
+                "ntasks=1 time=60 signal=B:USR1@600",
+            ),
+            ("-l s_rt=60", "ntasks=1 time=2 signal=B:USR1@60"),
+            ("-notify -l h_rt=600", "ntasks=1 time=10 signal=B:USR2@60"),
+            ("-l h_vmem=1G,mem_free=512M", "ntasks=1 mem-per-cpu=1024M"),
+            (
+                "-l gpu=2,lic=1,big",
+                "ntasks=1 constraint=bigmem licenses=matlab:1 gpus-per-task=a100:2",
+            ),
+            ("-l exclusive,num_proc=8", "ntasks=1 mincpus=8 exclusive"),
+            ("-t 1-5:2 -tc 2", "array=1-5:2%2 ntasks=1"),
+            (
+                "-P p -A text -p -5 -h",
+                "comment=text account=physics nice=5 hold ntasks=1",
+            ),
+            (
+                "-m be -M a@b,c",
+                "mail-type=BEGIN,END mail-user=a@b ntasks=1",
+            ),
+            ("-m n -r y", "requeue ntasks=1"),
+        ] {
+            assert_eq!(sbatch(line, conf).unwrap(), want, "{line}");
+        }
+        assert_eq!(sbatch("-l gpu=2", "").unwrap(), "ntasks=1 gres=gpu:2");
+        for (line, why) in [
+            (
+                "-pe nosuch 2",
+                "job rejected: the requested parallel environment \"nosuch\" does not exist",
+            ),
+            (
+                "-pe two 3",
+                "job rejected: parallel environment \"two\" has 2 slots on each host, so 3 slots are no whole number of \
+                 hosts",
+            ),
+        ] {
+            assert_eq!(
+                sbatch(line, conf).unwrap_err(),
+                Refused::Job(why.to_owned())
+            );
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! `sge.conf`, beside slurm.conf: what names of Grid Engine (queues, parallel environments, complexes, projects) stand for here. It
+//! is read by user commands; the controller does not know it. Nothing here reads a file.
+
+use crate::diagnostic::{Diagnostic, Origin, Severity};
+use std::sync::Arc;
+
+/// The file's name.
+pub const FILE: &str = "sge.conf";
+
+/// What follows each keyword, for messages and for the page about the file.
+pub const FORMS: [(&str, &str); 4] = [
+    ("queue", "NAME PARTITION"),
+    ("pe", "NAME $pe_slots|$fill_up|$round_robin|COUNT"),
+    (
+        "complex",
+        "NAME gres:NAME[:TYPE] [host|slot|job] | license:NAME | feature:NAME | memory",
+    ),
+    ("project", "NAME ACCOUNT"),
+];
+
+/// How the slots of a parallel environment are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// All on one host.
+    PeSlots,
+    /// As many as there are on each host.
+    FillUp,
+    /// One on each host in turn.
+    RoundRobin,
+    /// So many on each host.
+    Fixed(u32),
+}
+
+impl Rule {
+    /// As `allocation_rule` has it.
+    pub fn text(self) -> String {
+        match self {
+            Rule::PeSlots => "$pe_slots".to_owned(),
+            Rule::FillUp => "$fill_up".to_owned(),
+            Rule::RoundRobin => "$round_robin".to_owned(),
+            Rule::Fixed(count) => count.to_string(),
+        }
+    }
+}
+
+/// What an amount is counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Per {
+    /// Each host.
+    Host,
+    /// Each slot.
+    Slot,
+    /// The whole job.
+    Job,
+}
+
+/// What a complex stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A generic resource: `gpu` or `gpu:a100`.
+    Gres(String, Per),
+    /// A license.
+    License(String),
+    /// A feature of nodes.
+    Feature(String),
+    /// Memory of a slot.
+    Memory,
+}
+
+/// All of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// Queue and partition.
+    pub queues: Vec<(String, String)>,
+    /// Parallel environments.
+    pub pes: Vec<(String, Rule)>,
+    /// Complexes.
+    pub complexes: Vec<(String, Target)>,
+    /// Project and account.
+    pub projects: Vec<(String, String)>,
+}
+
+impl Mapping {
+    /// Reads the text of a file of this name. What is wrong is left out and said.
+    pub fn parse(text: &str, file: &str) -> (Mapping, Vec<Diagnostic>) {
+        let (mut mapping, mut findings) = (Mapping::default(), Vec::new());
+        let file: Arc<str> = file.into();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let Some((keyword, rest)) = words.split_first() else {
+                continue;
+            };
+            if let Err(message) = mapping.take(keyword, rest) {
+                let form = FORMS.iter().find(|(name, _)| name == keyword);
+                findings.push(Diagnostic {
+                    severity: Severity::Error,
+                    origin: Origin {
+                        file: Arc::clone(&file),
+                        line: number,
+                        column: 0,
+                    },
+                    key: (*keyword).to_owned(),
+                    message,
+                    help: match form {
+                        Some((name, form)) => format!("write: {name} {form}"),
+                        None => "a line begins with queue, pe, complex or project".to_owned(),
+                    },
+                });
+            }
+        }
+        (mapping, findings)
+    }
+
+    fn take(&mut self, keyword: &str, words: &[&str]) -> Result<(), String> {
+        let own = |text: &str| text.to_owned();
+        let known = FORMS.iter().any(|(name, _)| *name == keyword);
+        let (name, values) = match words.split_first() {
+            _ if !known => return Err(format!("there is no keyword '{keyword}'")),
+            Some((name, values)) if !values.is_empty() => (*name, values),
+            _ => return Err(format!("'{keyword}' needs a name and what it stands for")),
+        };
+        let is_defined = match keyword {
+            "queue" => self.queues.iter().any(|(known, _)| known == name),
+            "pe" => self.pes.iter().any(|(known, _)| known == name),
+            "complex" => self.complexes.iter().any(|(known, _)| known == name),
+            _ => self.projects.iter().any(|(known, _)| known == name),
+        };
+        if is_defined {
+            return Err(format!("{keyword} '{name}' is defined twice"));
+        }
+        if let (false, Some(word)) = (keyword == "complex", values.get(1)) {
+            return Err(format!("'{word}' is one word too many"));
+        }
+        match keyword {
+            "queue" => self.queues.push((own(name), own(values[0]))),
+            "project" => self.projects.push((own(name), own(values[0]))),
+            "pe" => self.pes.push((own(name), rule(values[0])?)),
+            _ => self.complexes.push((own(name), target(values)?)),
+        }
+        Ok(())
+    }
+
+    /// The rule of a parallel environment. Where the file names none at all, some usual names have their usual rules.
+    pub fn rule(&self, pe: &str) -> Option<Rule> {
+        self.environments()
+            .into_iter()
+            .find(|(name, _)| name == pe)
+            .map(|(_, rule)| rule)
+    }
+
+    /// All parallel environments that there are.
+    pub fn environments(&self) -> Vec<(String, Rule)> {
+        if !self.pes.is_empty() {
+            return self.pes.clone();
+        }
+        let one_host = ["openmp", "shm", "smp", "threaded"].map(|name| (name, Rule::PeSlots));
+        let many = ["make", "mpi", "mpich", "orte"].map(|name| (name, Rule::FillUp));
+        let all = one_host.into_iter().chain(many);
+        all.map(|(name, rule)| (name.to_owned(), rule)).collect()
+    }
+
+    /// What a complex stands for.
+    pub fn complex(&self, name: &str) -> Option<&Target> {
+        let found = self.complexes.iter().find(|(known, _)| known == name);
+        found.map(|(_, target)| target)
+    }
+
+    /// Findings about queues whose partition is not there.
+    pub fn queues_without_partition(
+        &self,
+        file: &str,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Vec<Diagnostic> {
+        let lost = self
+            .queues
+            .iter()
+            .filter(|(_, partition)| !is_there(partition));
+        let finding = |(queue, partition): &(String, String)| Diagnostic {
+            severity: Severity::Warning,
+            origin: Origin {
+                file: file.into(),
+                line: 0,
+                column: 0,
+            },
+            key: "queue".to_owned(),
+            message: format!("queue '{queue}' stands for '{partition}', which is no partition"),
+            help: "name a partition of slurm.conf".to_owned(),
+        };
+        lost.map(finding).collect()
+    }
+
+    /// The queue by which users know a partition.
+    pub fn queue_of<'a>(&'a self, partition: &'a str) -> &'a str {
+        let found = self.queues.iter().find(|(_, own)| own == partition);
+        found.map_or(partition, |(queue, _)| queue)
+    }
+}
+
+fn rule(text: &str) -> Result<Rule, String> {
+    match text {
+        "$pe_slots" => Ok(Rule::PeSlots),
+        "$fill_up" => Ok(Rule::FillUp),
+        "$round_robin" => Ok(Rule::RoundRobin),
+        _ => match text.parse() {
+            Ok(count) if count > 0 => Ok(Rule::Fixed(count)),
+            _ => Err(format!("'{text}' is no allocation rule")),
+        },
+    }
+}
+
+fn target(words: &[&str]) -> Result<Target, String> {
+    let per = match words.get(1) {
+        None | Some(&"host") => Per::Host,
+        Some(&"slot") => Per::Slot,
+        Some(&"job") => Per::Job,
+        Some(word) => return Err(format!("'{word}' is none of host, slot and job")),
+    };
+    let is_gres = words[0].starts_with("gres:");
+    if let Some(word) = words.get(if is_gres { 2 } else { 1 }) {
+        return Err(format!("'{word}' is one word too many"));
+    }
+    match words[0].split_once(':') {
+        Some((_, "")) => Err(format!("'{}' names nothing", words[0])),
+        Some(("gres", name)) => Ok(Target::Gres(name.to_owned(), per)),
+        Some(("license", name)) => Ok(Target::License(name.to_owned())),
+        Some(("feature", name)) => Ok(Target::Feature(name.to_owned())),
+        None if words[0] == "memory" => Ok(Target::Memory),
+        _ => Err(format!(
+            "'{}' is none of gres:, license:, feature: and memory",
+            words[0]
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_file() {
+        let text = "# site\nqueue all.q debug\nqueue long.q long # nights\npe smp $pe_slots\npe mpi16 16\n\
+                    complex gpu gres:gpu slot\ncomplex lic license:matlab\ncomplex big feature:bigmem\n\
+                    complex ram memory\nproject p1 physics\n";
+        let (mapping, findings) = Mapping::parse(text, "sge.conf");
+        assert_eq!(findings, []);
+        assert_eq!(mapping.queue_of("long"), "long.q");
+        assert_eq!(mapping.queue_of("other"), "other");
+        assert_eq!(mapping.rule("mpi16"), Some(Rule::Fixed(16)));
+        assert_eq!(mapping.rule("mpi"), None, "the file names its own");
+        let gpu = Target::Gres("gpu".to_owned(), Per::Slot);
+        assert_eq!(mapping.complex("gpu"), Some(&gpu));
+        assert_eq!(Mapping::default().rule("mpi"), Some(Rule::FillUp));
+    }
+
+    #[test]
+    fn findings_name_file_line_and_way_out() {
+        for (line, message) in [
+            ("qeue a b", "there is no keyword 'qeue'"),
+            ("queue a", "'queue' needs a name and what it stands for"),
+            ("queue a b c", "'c' is one word too many"),
+            ("pe x $pe_slot", "'$pe_slot' is no allocation rule"),
+            ("pe x 0", "'0' is no allocation rule"),
+            ("complex g gres:", "'gres:' names nothing"),
+            (
+                "complex g gpu",
+                "'gpu' is none of gres:, license:, feature: and memory",
+            ),
+            (
+                "complex g gres:gpu core",
+                "'core' is none of host, slot and job",
+            ),
+            ("complex g license:a slot", "'slot' is one word too many"),
+            ("project p", "'project' needs a name and what it stands for"),
+        ] {
+            let (_, findings) = Mapping::parse(&format!("\n{line}\n"), "/etc/slurm/sge.conf");
+            assert_eq!(findings.len(), 1, "{line}");
+            assert_eq!(findings[0].message, message);
+            assert!(!findings[0].help.is_empty());
+            assert!(
+                findings[0]
+                    .to_string()
+                    .starts_with("/etc/slurm/sge.conf:2: error: "),
+                "{}",
+                findings[0]
+            );
+        }
+        let (mapping, findings) = Mapping::parse("pe a 1\npe a 2\n", "f");
+        assert_eq!(findings[0].message, "pe 'a' is defined twice");
+        assert_eq!(mapping.rule("a"), Some(Rule::Fixed(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "((queue|pe|complex|project)?[ a-z:$0-9#]{0,30}\n){0,5}") {
+            let _ = Mapping::parse(&text, "f");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What a job that `qsub` submitted says beyond the options of sbatch. The values are among [`JobSpec::shown`], each under a name of
+//! its own. `job_env` has the variables of such a job.
+
+use crate::spec::JobSpec;
+
+/// Marks a job of the Grid Engine commands. Its value is the name of the command: qsub, qrsh, qlogin.
+pub const COMMAND: &str = "ge-command";
+/// Name of the queue that was asked for, where it is one.
+pub const QUEUE: &str = "ge-queue";
+/// Parallel environment and slots, as `smp 4`.
+pub const PE: &str = "ge-pe";
+/// Hard requests, as `h_rt=60,gpu=1`.
+pub const HARD: &str = "ge-hard";
+/// Soft requests.
+pub const SOFT: &str = "ge-soft";
+/// Standard error goes where standard output goes: `y`.
+pub const MERGE: &str = "ge-merge";
+/// The names of jobs to wait for, as they were given.
+pub const HOLD_JID: &str = "ge-hold-jid";
+/// What the job runs is a command and no script: `y`.
+pub const BINARY: &str = "ge-binary";
+
+/// All of these names.
+pub const NAMES: [&str; 8] = [COMMAND, QUEUE, PE, HARD, SOFT, MERGE, HOLD_JID, BINARY];
+
+/// The value under a name.
+pub fn value<'a>(spec: &'a JobSpec, name: &str) -> Option<&'a str> {
+    let found = spec.shown.iter().find(|(key, _)| key == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+/// Whether one of the Grid Engine commands submitted the job.
+pub fn is_marked(spec: &JobSpec) -> bool {
+    value(spec, COMMAND).is_some()
+}
+
+/// The content of Grid Engine's host file of a parallel job: a line for each host with its slots and queue.
+pub const HOSTS: &str = "MUSTER_PE_HOSTS";
+
+/// Names of variables that describe one job: the new job's own take their place, and none is left over from another job.
+pub const VARIABLES: [&str; 19] = [
+    "JOB_ID",
+    "JOB_NAME",
+    "JOB_SCRIPT",
+    "REQNAME",
+    "REQUEST",
+    "RESTARTED",
+    "QUEUE",
+    "NSLOTS",
+    "NHOSTS",
+    "NQUEUES",
+    "PE",
+    "PE_HOSTFILE",
+    HOSTS,
+    "SGE_TASK_ID",
+    "SGE_TASK_FIRST",
+    "SGE_TASK_LAST",
+    "SGE_TASK_STEPSIZE",
+    "SGE_HGR_gpu",
+    "SGE_CLUSTER_NAME",
+];

@@ -1,0 +1,537 @@
+//! The commands of Grid Engine on a real cluster.
+
+use crate::cluster::Cluster;
+
+/// Times, the user's name and columns that depend on the machine, as the same text everywhere.
+fn normalised(text: &str, user: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut line = line.replace(&format!(" {user:<12} "), " USER         ");
+        let is_date = |at: usize, line: &str| {
+            line.get(at..at + 19).is_some_and(|part| {
+                part.char_indices().all(|(i, c)| match i {
+                    2 | 5 => c == '/',
+                    10 => c == ' ',
+                    13 | 16 => c == ':',
+                    _ => c.is_ascii_digit(),
+                })
+            })
+        };
+        if let Some(at) = (0..line.len()).find(|at| is_date(*at, &line)) {
+            line.replace_range(at..at + 19, "MM/DD/YYYY hh:mm:ss");
+        }
+        // Priorities depend on numbers of jobs.
+        if line.get(7..10) == Some(" 0.") || line.get(7..10) == Some(" 1.") {
+            let prior = if &line[8..15] == "0.00000" {
+                "0.00000"
+            } else {
+                "N.NNNNN"
+            };
+            line.replace_range(8..15, prior);
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+fn user(c: &Cluster) -> String {
+    c.ok("id -un").trim().to_owned()
+}
+
+#[test]
+fn qsub_runs_a_script_with_its_lines_of_options() {
+    let c = Cluster::start(2, 4);
+    c.write(
+        "job.sh",
+        "#!/bin/bash\n#$ -N hello -cwd\n#$ -j y\n#$ -l h_rt=600\n#$ -v FOO=bar\n\
+         echo \"$JOB_ID $JOB_NAME $FOO $SGE_TASK_ID $NSLOTS $NHOSTS $QUEUE $ENVIRONMENT $RESTARTED $1,$2 ${HIDDEN-none}\"\n\
+         echo to-stderr >&2\nexit 3\n",
+    );
+    let ran = c.run("HIDDEN=1 qsub -sync y job.sh first 'second word'");
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert_eq!(
+        ran.out,
+        "Your job 1 (\"hello\") has been submitted\nJob 1 exited with exit code 3.\n"
+    );
+    assert_eq!(
+        c.read("hello.o1"),
+        "1 hello bar undefined 1 1 all.q BATCH 0 first,second word none\nto-stderr\n"
+    );
+    // The command line is stronger than the script; -V takes all variables along.
+    let ran = c.run("HIDDEN=1 qsub -V -terse -N other -j n -sync y job.sh");
+    assert_eq!(
+        (ran.out.as_str(), ran.code),
+        ("2\nJob 2 exited with exit code 3.\n", 3)
+    );
+    assert!(
+        c.read("other.o2").ends_with(" , 1\n"),
+        "{}",
+        c.read("other.o2")
+    );
+    assert_eq!(c.read("other.e2"), "to-stderr\n");
+    // Commands and standard input.
+    let ran = c
+        .run("qsub -b y -cwd -o out.$JOB_ID -j y -sync y sh -c 'echo \"$JOB_SCRIPT\"; kill -9 $$'");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.out
+            .ends_with("Job 3 exited because of signal SIGKILL\n"),
+        "{ran:?}"
+    );
+    c.ok("echo 'echo from stdin' | qsub -cwd -sync y");
+    assert_eq!(c.read("STDIN.o4"), "from stdin\n");
+    c.write(".sge_request", "-N from_file\n# a comment\n-j y\n");
+    let ran =
+        c.run("qsub -cwd -sync y -b y echo x; qsub -clear -cwd -b y -sync y -o /dev/null echo x");
+    assert!(
+        ran.out.contains("(\"from_file\")") && ran.out.contains("(\"echo\")"),
+        "{ran:?}"
+    );
+    assert_eq!(c.read("from_file.o5"), "x\n");
+}
+
+#[test]
+fn arrays_predecessors_and_parallel_environments() {
+    let c = Cluster::start(2, 4);
+    c.write(
+        "task.sh",
+        "#!/bin/sh\n#$ -cwd -j y -N arr -t 1-5:2\n\
+         echo \"$JOB_ID $SGE_TASK_ID $SGE_TASK_FIRST $SGE_TASK_LAST $SGE_TASK_STEPSIZE\"\nexit $SGE_TASK_ID\n",
+    );
+    let ran = c.run("qsub -sync y task.sh");
+    assert_eq!(
+        ran.out,
+        "Your job-array 1.1-5:2 (\"arr\") has been submitted\nJob 1.1 exited with exit code 1.\n\
+         Job 1.3 exited with exit code 3.\nJob 1.5 exited with exit code 5.\n"
+    );
+    assert_eq!(ran.code, 1);
+    assert_eq!(c.read("arr.o1.3"), "1 3 1 5 2\n");
+    // A job waits for others by name and number, whatever their exit status; names of no job hold nothing.
+    c.ok("qsub -h -b y -cwd -N first -o log -j y sh -c 'echo first >>log; exit 1'");
+    let held = c.ok(
+        "qsub -terse -b y -cwd -N second -hold_jid first,nosuch -o log -j y 'echo second >>log'",
+    );
+    let held = held.trim();
+    let detail = c.ok(&format!("qstat -j {held}"));
+    assert!(detail.contains("jid_predecessor_list:       "), "{detail}");
+    c.ok("scontrol release JobName=first");
+    c.until_prints(&format!("squeue -h -t all -j {held} -o %T"), "COMPLETED");
+    assert_eq!(c.read("log"), "first\nsecond\n");
+    // All slots on one host, and slots over two.
+    c.write(
+        "pe.sh",
+        "#!/bin/bash\n#$ -cwd -j y -N pe -S /bin/bash\necho $PE $NSLOTS $NHOSTS\ncat $PE_HOSTFILE $PE_HOSTFILE\n",
+    );
+    let number = |line: String| line.lines().next().unwrap_or_default().to_owned();
+    let one = number(c.ok("qsub -terse -pe smp 3 -sync y pe.sh"));
+    let two = number(c.ok("qsub -terse -pe mpi 6 -N two -sync y pe.sh"));
+    let one = c.read(&format!("pe.o{one}"));
+    assert!(
+        one == "smp 3 1\nn1 3 all.q@n1 UNDEFINED\nn1 3 all.q@n1 UNDEFINED\n",
+        "{one}"
+    );
+    let two = c.read(&format!("two.o{two}"));
+    assert!(two.starts_with("mpi 6 2\nn1 "), "{two}");
+    assert_eq!(two.lines().count(), 5, "{two}");
+}
+
+#[test]
+fn qsub_says_what_is_wrong_in_grid_engines_words() {
+    let c = Cluster::start(1, 2);
+    c.write(
+        "bad.sh",
+        "#!/bin/sh\n#$ -N ok\n#$ -l h_rt=abc,nosuch=1\ntrue\n",
+    );
+    c.write("worse.sh", "#!/bin/sh\n#$ -cwd\n#$ -nonsense\ntrue\n");
+    for (command, code, text) in [
+        (
+            "qsub -b y -N PEX -pe nosuch 2 sleep 5",
+            1,
+            "Unable to run job: job rejected: the requested parallel environment \"nosuch\" does not exist\nExiting.\n",
+        ),
+        (
+            "qsub -b y -l h_rt=abc true",
+            1,
+            "Unable to run job: attribute \"h_rt\" is not a time value\nExiting.\n",
+        ),
+        (
+            "qsub -b y -q nosuch.q sleep 5",
+            1,
+            "Unable to run job: Job was rejected because job requests unknown queue \"nosuch.q\"\nExiting.\n",
+        ),
+        (
+            "qsub /nonexist.sh",
+            14,
+            "Unable to read script file because of error: error opening /nonexist.sh: No such file or directory\n",
+        ),
+        (
+            "qsub -badflag x",
+            2,
+            "qsub: invalid option argument \"-badflag\"\n",
+        ),
+        (
+            "qsub -N 1bad -b y true",
+            1,
+            "Unable to run job: denied: \"1bad\" is not a valid object name (cannot start with a digit)\nExiting.\n",
+        ),
+        (
+            "qsub -p 2000 -b y true",
+            2,
+            "qsub: invalid priority \"2000\".  Must be an integer from -1023 to 1024\n",
+        ),
+        (
+            "qsub worse.sh",
+            2,
+            "qsub: worse.sh, line 3:\nqsub: invalid option argument \"-nonsense\"\n",
+        ),
+    ] {
+        let ran = c.run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (code, text), "{command}");
+    }
+    let unknown = c.run("qsub -b y -l nosuch=1 sleep 5");
+    assert!(
+        unknown
+            .err
+            .ends_with("Unable to run job: unknown resource \"nosuch\"\nExiting.\n"),
+        "{unknown:?}"
+    );
+    let large = c.run("qsub -b y -w e -pe smp 99 sleep 5");
+    assert!(
+        large
+            .err
+            .ends_with("Unable to run job: error: no suitable queues\nExiting.\n"),
+        "{large:?}"
+    );
+    assert_eq!(c.run("qsub bad.sh").code, 1);
+    assert_eq!(
+        c.ok("qsub -w v -b y true"),
+        "verification: found suitable queue(s)"
+    );
+    assert_eq!(c.ok("qstat"), "", "nothing was submitted");
+}
+
+#[test]
+fn qstat_and_qdel_show_and_end_jobs() {
+    let c = Cluster::start(1, 2);
+    let user = user(&c);
+    let submit = |args: &str| c.ok(&format!("qsub -terse -o /dev/null -j y -b y {args}"));
+    submit("-N RUN -pe smp 2 sleep 1000");
+    c.until_prints("squeue -h -j 1 -o %T", "RUNNING");
+    submit("-N WAIT -l h_rt=600 sleep 1000");
+    submit("-N ARRAY -t 1-5:2 -l h_rt=600 sleep 1000");
+    submit("-N HELD -h sleep 1000");
+    submit("-N DEP -hold_jid HELD sleep 1000");
+    let table = "\
+job-ID  prior   name       user         state submit/start at     queue                          slots ja-task-ID 
+-----------------------------------------------------------------------------------------------------------------
+      1 N.NNNNN RUN        USER         r     MM/DD/YYYY hh:mm:ss all.q@n1                           2        
+      2 N.NNNNN WAIT       USER         qw    MM/DD/YYYY hh:mm:ss                                    1        
+      3 N.NNNNN ARRAY      USER         qw    MM/DD/YYYY hh:mm:ss                                    1 1-5:2
+      4 0.00000 HELD       USER         hqw   MM/DD/YYYY hh:mm:ss                                    1        
+      5 0.00000 DEP        USER         hqw   MM/DD/YYYY hh:mm:ss                                    1        
+";
+    let shown = c.run("qstat");
+    assert_eq!(normalised(&shown.out, &user), table);
+    assert_eq!(c.run("qstat -s r").out.lines().count(), 3);
+    assert_eq!(c.run("qstat -s h").out.lines().count(), 4);
+    assert_eq!(c.run("qstat -g d -s p").out.lines().count(), 8);
+    assert_eq!(c.run("qstat -u nobody").out, "");
+    let summary = c.run("qstat -g c").out;
+    assert!(
+        summary.lines().any(|line| line.starts_with("all.q ")
+            && line.ends_with("      2      0      0      2      0      0 ")),
+        "{summary}"
+    );
+    let full = c.run("qstat -f").out;
+    assert!(
+        full.contains("\nall.q@n1                       BIP   0/2/2          "),
+        "{full}"
+    );
+    assert!(full.contains(" - PENDING JOBS - PENDING JOBS"), "{full}");
+    let xml = c.run("qstat -xml").out;
+    for part in [
+        "<queue_name>all.q@n1</queue_name>\n      <slots>2</slots>\n    </job_list>\n  </queue_info>",
+        "<state>hqw</state>",
+        "<tasks>1-5:2</tasks>",
+    ] {
+        assert!(xml.contains(part), "{part}: {xml}");
+    }
+    let detail = c.ok("qstat -j 1");
+    for line in [
+        "job_number:                 1",
+        "job_name:                   RUN",
+        "parallel environment:  smp range: 2",
+        "merge:                      y",
+        "job_type:                   binary",
+    ] {
+        assert!(detail.lines().any(|own| own == line), "{line}: {detail}");
+    }
+    let gone = c.run("qstat -j 99999");
+    assert_eq!(
+        (gone.code, gone.err.as_str()),
+        (1, "Following jobs do not exist: \n99999\n")
+    );
+    let requests = c.run("qstat -r").out;
+    assert!(
+        requests.contains("       Hard Resources:   h_rt=600 (0.000000)\n"),
+        "{requests}"
+    );
+
+    assert_eq!(c.ok("qdel 2"), format!("{user} has deleted job 2"));
+    assert_eq!(
+        c.ok("qdel 3.1"),
+        format!("{user} has deleted job-array task 1 of job 3")
+    );
+    let unknown = c.run("qdel 99999; qdel nosuchname");
+    assert_eq!(unknown.code, 1);
+    assert_eq!(
+        unknown.err,
+        format!(
+            "denied: job \"99999\" does not exist\nThe job nosuchname of user(s) {user} does not exist\n"
+        )
+    );
+    let both = c.ok("qdel 1 1");
+    assert_eq!(
+        both,
+        format!("{user} has registered the job 1 for deletion\njob 1 is already in deletion")
+    );
+    c.ok(&format!("qdel -u {user}"));
+    c.until_prints("squeue -h | wc -l", "0");
+    assert_eq!(c.run("qstat").out, "");
+}
+
+#[test]
+fn jobs_are_held_changed_suspended_and_submitted_again() {
+    let c = Cluster::start(1, 2);
+    let user = user(&c);
+    let host = c.ok("hostname -s");
+    c.ok("qsub -terse -cwd -o /dev/null -j y -b y -N RUN -r y sleep 1000");
+    c.until_prints("squeue -h -j 1 -o %T", "RUNNING");
+    c.ok("qsub -terse -cwd -b y -N WAIT -pe smp 2 -o /dev/null -j y sleep 1000");
+    assert_eq!(c.ok("qhold 2"), "modified hold of job 2");
+    assert!(c.ok("qstat -s hu").contains(" hqw "));
+    assert_eq!(c.ok("qrls WAIT"), "modified hold of job 2");
+    let unknown = c.run("qhold 99999");
+    assert_eq!(
+        (unknown.code, unknown.err.as_str()),
+        (3, "denied: job \"99999\" does not exist\n")
+    );
+    assert_eq!(c.ok("qalter -N NEWNAME 2"), "modified job name of job 2");
+    assert_eq!(
+        c.ok("qalter -l h_rt=120,h_vmem=10M 2"),
+        "modified hard resource list of job 2"
+    );
+    let detail = c.ok("qstat -j 2");
+    assert!(
+        detail.contains("hard resource_list:         h_rt=120,h_vmem=10M\n"),
+        "{detail}"
+    );
+    assert!(
+        detail.contains("job_name:                   NEWNAME\n"),
+        "{detail}"
+    );
+    assert!(c.ok("scontrol show job 2").contains("TimeLimit=00:02:00"));
+    let refused = c.run("qalter -pe smp 4 2");
+    assert!(
+        refused.code == 1
+            && refused
+                .err
+                .starts_with("qalter: option \"-pe\" is not supported"),
+        "{refused:?}"
+    );
+    assert_eq!(c.run("qalter -N x 99999").code, 1);
+
+    assert_eq!(c.ok("qmod -sj 1"), format!("{user} - suspended job 1"));
+    assert!(c.ok("qstat -s s").contains(" s     "));
+    assert_eq!(c.ok("qmod -usj 1"), format!("{user} - unsuspended job 1"));
+    assert_eq!(
+        c.run("qmod -cj 99999").err,
+        "invalid queue or job \"99999\"\n"
+    );
+    assert_eq!(
+        c.ok("qmod -d all.q"),
+        format!("{user}@{host} changed state of \"all.q@n1\" (disabled)")
+    );
+    let full = c.ok("qstat -f");
+    assert!(
+        full.lines()
+            .any(|line| line.starts_with("all.q@n1 ") && line.ends_with(" d")),
+        "{full}"
+    );
+    c.ok("qmod -e all.q");
+    assert_eq!(
+        c.run("qmod -d nosuch.q").err,
+        "invalid queue \"nosuch.q\"\n"
+    );
+    let copy = c.ok("qresub NEWNAME");
+    assert_eq!(copy, "Your job 3 (\"NEWNAME\") has been submitted");
+    assert_eq!(c.run("qresub 99999").err, "job \"99999\" does not exist\n");
+    c.ok(&format!("qdel -u {user}"));
+}
+
+#[test]
+fn hosts_queues_accounting_and_configuration_are_shown() {
+    let c = Cluster::start(2, 4);
+    let user = user(&c);
+    c.write(
+        "sge_conf",
+        "queue short.q batch\npe pair 2\npe smp $pe_slots\ncomplex slotmem memory\nproject p1 physics\n",
+    );
+    c.ok("cp sge_conf \"$(dirname $SLURM_CONF)/sge.conf\"");
+    let ran = c.run("qsub -q short.q -cwd -j y -N ended -pe pair 4 -l slotmem=10M -sync y -b y 'echo $QUEUE $NHOSTS; exit 3'");
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert_eq!(c.read("ended.o1"), "short.q 2\n");
+    let record = c.ok("qacct -j 1");
+    for line in [
+        "qname        short.q             ",
+        "jobname      ended               ",
+        "jobnumber    1                   ",
+        "taskid       undefined",
+        "slots        4                   ",
+        "failed       0    ",
+        "exit_status  3                   ",
+    ] {
+        assert!(record.lines().any(|own| own == line), "{line}: {record}");
+    }
+    let missing = c.run("qacct -j 99999");
+    assert_eq!(
+        (missing.code, missing.err.as_str()),
+        (1, "error: job id 99999 not found\n")
+    );
+    let sums = c.ok("qacct -o");
+    assert!(sums.starts_with("OWNER "), "{sums}");
+    assert!(sums.lines().any(|line| line.starts_with(&user)), "{sums}");
+    assert!(
+        c.ok("qacct")
+            .starts_with("Total System Usage\n    WALLCLOCK ")
+    );
+
+    let hosts = c.ok("qhost -q");
+    assert!(
+        hosts.contains("\nglobal                  -               -    -    -    -     -"),
+        "{hosts}"
+    );
+    assert!(
+        hosts
+            .lines()
+            .any(|line| line.starts_with("n2                      lx-a")),
+        "{hosts}"
+    );
+    assert!(
+        hosts.contains("\n   short.q              BIP   0/0/4"),
+        "{hosts}"
+    );
+    assert!(c.ok("qhost -xml").contains(" <host name='n1'>\n"));
+    assert_eq!(
+        c.run("qhost -h nosuch").err,
+        "error: can't resolve hostname \"nosuch\"\n"
+    );
+    assert_eq!(c.ok("qselect -q short.q"), "short.q@n1\nshort.q@n2");
+    assert_eq!(c.ok("qconf -sql"), "short.q");
+    assert_eq!(c.ok("qconf -spl"), "pair\nsmp");
+    assert!(c.ok("qconf -sp pair").contains("allocation_rule    2\n"));
+    assert!(
+        c.ok("qconf -sq short.q")
+            .starts_with("qname                 short.q\nhostlist              n[1-2]\n")
+    );
+    assert_eq!(c.ok("qconf -sel"), "n1\nn2");
+    assert!(
+        c.ok("qconf -sc")
+            .contains("\nslotmem             slotmem    MEMORY      <=      YES         YES")
+    );
+    assert_eq!(c.ok("qconf -sprjl"), "p1");
+    let refused = c.run("qconf -aq new.q");
+    assert!(
+        refused.code == 1 && refused.err.contains("PartitionName lines of slurm.conf"),
+        "{refused:?}"
+    );
+    assert!(
+        c.ok("qping -info")
+            .contains("status:                   0\n")
+    );
+
+    assert_eq!(c.ok("qacct -j ended | grep ^jobnumber"), "jobnumber    1");
+
+    // What is wrong with the file is told with its line, and nothing is submitted.
+    c.ok("echo 'pe bad $nonsense' >>\"$(dirname $SLURM_CONF)/sge.conf\"");
+    let wrong = c.run("qsub -b y true");
+    assert_eq!(wrong.code, 1);
+    assert!(
+        wrong
+            .err
+            .contains("sge.conf:6: error: '$nonsense' is no allocation rule\n"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn qrsh_runs_a_command_with_its_exit_status() {
+    let c = Cluster::start(1, 2);
+    let ran = c.run("qrsh -now n 'echo $JOB_ID $NSLOTS $SGE_TASK_ID $JOB_SCRIPT; exit 7'");
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (7, "1 1 undefined QRSH\n"),
+        "{ran:?}"
+    );
+    assert_eq!(c.ok("echo word | qrsh cat"), "word");
+    assert_eq!(
+        c.ok("qrsh -pe smp 2 'echo $NSLOTS $SLURM_CPUS_PER_TASK'"),
+        "2 2"
+    );
+    // A task on a host of the job, started from its script.
+    c.write("job.sh", "#!/bin/sh\n#$ -cwd -V -j y -N inherit -pe smp 2\nqrsh -inherit $(cut -d' ' -f1 $PE_HOSTFILE) 'echo task of $SLURM_JOB_ID'\n");
+    let ran = c.run("qsub -sync y job.sh; cat inherit.o*");
+    assert!(ran.out.contains("task of"), "{ran:?}");
+    assert!(
+        c.run("qsub -help")
+            .out
+            .starts_with("SGE 8.1.9\nusage: qsub [options]")
+    );
+    assert!(
+        c.run("qstat --help")
+            .out
+            .starts_with("SGE 8.1.9\nusage: qstat [options]")
+    );
+}
+
+/// Two devices and four jobs that want one each: two run with different devices, the others get what they leave.
+#[test]
+fn devices_are_granted_by_number() {
+    let c = Cluster::start(1, 8);
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for line in lines
+        .iter_mut()
+        .filter(|line| line.starts_with("NodeName="))
+    {
+        line.push_str(" Gres=gpu:2");
+    }
+    std::fs::write(&conf, lines.join("\n") + "\nGresTypes=gpu\n").unwrap();
+    std::fs::write(c.path("gres.conf"), "Name=gpu Count=2\n").unwrap();
+    c.ok("scontrol reconfigure");
+    let script =
+        "'echo \"$SGE_HGR_gpu\" >got.$JOB_ID; while [ ! -e go.$JOB_ID ]; do sleep 0.1; done'";
+    for _ in 0..4 {
+        c.ok(&format!(
+            "qsub -cwd -b y -N demo -l gpu=1,h_vmem=10M -j y -o log {script}"
+        ));
+    }
+    c.until_prints("qstat -s r | grep -c ' r '", "2");
+    c.until_prints("cat got.* | sort -n | tr '\\n' ' '", "0 1");
+    assert_eq!(c.ok("qstat -s p | grep -c ' qw '"), "2");
+    let resources = c.ok("qstat -j 1 | grep resource");
+    assert!(
+        resources
+            == "hard resource_list:         gpu=1,h_vmem=10M\nresource map  1:            gpu=n1=(0)"
+            || resources
+                == "hard resource_list:         gpu=1,h_vmem=10M\nresource map  1:            gpu=n1=(1)",
+        "{resources}"
+    );
+    // The device that a job leaves is that of the next.
+    c.ok("touch go.1");
+    c.until_prints("cat got.3", c.read("got.1").trim());
+    c.ok("touch go.2 go.3 go.4");
+    c.until_prints("qstat | wc -l", "0");
+}
