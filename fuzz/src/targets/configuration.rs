@@ -6,15 +6,27 @@ use muster_core::decide::decide;
 use muster_core::state::State;
 use muster_model::command::{Command, KeptPartitions};
 use muster_model::time::Timestamp;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Nodes of a configuration that is carried out here: more only make it slow.
 const NODES_MAX: usize = 64;
 
+/// Files that are the input again; those after them are empty.
+const FILES_MAX: usize = 24;
+
 /// Runs the target.
 pub(super) fn run(data: &[u8]) {
-    let read = |_: &Path| Ok(data.to_vec());
+    // A file that includes two would be read a thousand times, the most that a site may have, and show nothing new.
+    let count = Cell::new(0);
+    let read = |_: &Path| {
+        count.set(count.get() + 1);
+        match count.get() {
+            ..=FILES_MAX => Ok(data.to_vec()),
+            _ => Ok(Vec::new()),
+        }
+    };
     let path = Path::new("slurm.conf");
     let (config, findings) = load_with(path, &read);
     findings
