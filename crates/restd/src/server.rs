@@ -16,8 +16,9 @@ use muster_cli::rest::{self, Answer, Status};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -34,6 +35,8 @@ const HEADERS_MAX: usize = 64;
 const HEAD_WAIT: Duration = Duration::from_secs(30);
 /// How long a body may take to come.
 const BODY_WAIT: Duration = Duration::from_secs(60);
+/// How long a connection is kept.
+const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 
 /// What is served at most.
 #[derive(Clone, Copy, Debug)]
@@ -107,9 +110,7 @@ async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
 async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
     match connection {
         Connection::Tcp(stream) => {
-            let source = stream
-                .peer_addr()
-                .map_or_else(|_| String::new(), |a| a.to_string());
+            let source = stream.peer_addr().map_or_else(|_| String::new(), canonical);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::TcpStream::from_std(stream)?;
             connection_of(stream, Peer { source, uid: None }, shared.clone()).await;
@@ -122,6 +123,11 @@ async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// An address as answers and the log have it.
+fn canonical(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
 /// Waits where accepting has failed, as it does while there are no descriptors: it would fail again at once.
@@ -139,14 +145,14 @@ async fn accept_tcp(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
             Ok((stream, address)) => {
                 // Answers are short, and clients wait for them.
                 let _ = stream.set_nodelay(true);
-                let Some(share) = Share::take(address.ip(), &shared) else {
+                let Some(share) = Share::take(address.ip().to_canonical(), &shared) else {
                     log::warn!(
                         "{} has half of all connections, and gets no more",
                         address.ip()
                     );
                     continue;
                 };
-                let source = address.to_string();
+                let source = canonical(address);
                 tokio::spawn(held(
                     stream,
                     Peer { source, uid: None },
@@ -243,13 +249,24 @@ where
         let (peer, shared) = (peer.clone(), shared.clone());
         async move { Ok::<_, Infallible>(respond(request, peer, shared).await) }
     });
-    let served = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WAIT)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let served = tokio::select! {
+        served = &mut connection => served,
+        () = tokio::time::sleep(CONNECTION_LIFE) => {
+            // Clients make another; who only does not read the answer has had a place long enough.
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(BODY_WAIT, connection).await {
+                Ok(served) => served,
+                Err(_) => return,
+            }
+        }
+    };
     if let Err(error) = served {
         log::debug!("connection from {}: {error}", peer.source);
     }
