@@ -27,6 +27,7 @@ mod sync;
 
 use crate::options::Spec;
 use crate::say;
+use arguments::{Parsed, Words};
 use std::process::ExitCode;
 
 /// The tables of the commands.
@@ -72,6 +73,30 @@ pub(crate) fn exits(name: &str) -> &'static [(&'static str, &'static str)] {
                 "something was refused, there is no such job, or the controller cannot be reached",
             ),
         ],
+    }
+}
+
+/// Reads a command line and runs the command with it; words that are no options only where the command takes any.
+fn run_command(
+    spec: &'static Spec,
+    args: &[String],
+    takes_words: bool,
+    run: fn(&Parsed) -> Result<ExitCode, ExitCode>,
+) -> ExitCode {
+    let parsed = match arguments::parse(spec, args, Words::Mixed) {
+        Ok(parsed) => parsed,
+        Err(wrong) => return fail(wrong.text(), 1),
+    };
+    if parsed.has("help") {
+        say::stdout(&spec.help());
+        return ExitCode::SUCCESS;
+    }
+    match parsed.operands.first() {
+        Some(word) if !takes_words => {
+            let command = spec.name;
+            fail(&format!("{command}: invalid option argument \"{word}\""), 1)
+        }
+        _ => run(&parsed).unwrap_or_else(|code| code),
     }
 }
 

@@ -1,12 +1,11 @@
 //! qacct: what accounting knows of jobs that have ended.
 
-use super::arguments::{self, Parsed, Words};
-use super::{fail, fits, selection, site, unreachable};
+use super::arguments::Parsed;
+use super::{fail, fits, run_command, selection, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::{Ctx, uid_of};
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
-use crate::say;
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::Mapping;
 use muster_conf::options::values::time;
@@ -60,18 +59,7 @@ static OPTIONS: &[Opt] = &[
 
 /// Runs qacct.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
-        Ok(parsed) => parsed,
-        Err(wrong) => return fail(wrong.text(), 1),
-    };
-    if parsed.has("help") {
-        say::stdout(&SPEC.help());
-        return ExitCode::SUCCESS;
-    }
-    if let Some(word) = parsed.operands.first() {
-        return fail(&format!("qacct: invalid option argument \"{word}\""), 1);
-    }
-    run(&parsed).unwrap_or_else(|code| code)
+    run_command(&SPEC, args, false, run)
 }
 
 fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {

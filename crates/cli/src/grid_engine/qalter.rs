@@ -1,9 +1,9 @@
 //! qalter: changes jobs. What the controller cannot change is refused by name.
 
-use super::arguments::{self, Given, Parsed, Words};
+use super::arguments::{Given, Parsed};
 use super::request::{Request, WorkDir};
 use super::resources::Resources;
-use super::{fail, output, qhold, qsub, site, unreachable};
+use super::{fail, output, qhold, qsub, run_command, site, unreachable};
 use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
@@ -98,15 +98,7 @@ static OPTIONS: &[Opt] = &[
 
 /// Runs qalter.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
-        Ok(parsed) => parsed,
-        Err(wrong) => return fail(wrong.text(), 1),
-    };
-    if parsed.has("help") {
-        say::stdout(&SPEC.help());
-        return ExitCode::SUCCESS;
-    }
-    run(&parsed).unwrap_or_else(|code| code)
+    run_command(&SPEC, args, true, run)
 }
 
 fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {

@@ -1,8 +1,8 @@
 //! qdel: ends jobs.
 
-use super::arguments::{self, Parsed, Words};
+use super::arguments::Parsed;
 use super::selection::{self, Named};
-use super::{fail, fits, unreachable};
+use super::{fail, fits, run_command, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
@@ -33,15 +33,7 @@ static OPTIONS: &[Opt] = &[
 
 /// Runs qdel.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
-        Ok(parsed) => parsed,
-        Err(wrong) => return fail(wrong.text(), 1),
-    };
-    if parsed.has("help") {
-        say::stdout(&SPEC.help());
-        return ExitCode::SUCCESS;
-    }
-    run(&parsed).unwrap_or_else(|code| code)
+    run_command(&SPEC, args, true, run)
 }
 
 /// Jobs that a command line names, with the tasks of `-t` in the last of them.

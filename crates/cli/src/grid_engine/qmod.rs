@@ -1,8 +1,8 @@
 //! qmod: suspends jobs and lets them go on, requeues them, clears their errors; takes queues out of service and back.
 
-use super::arguments::{self, Parsed, Words};
+use super::arguments::Parsed;
 use super::qstat::queues::{self, Instance};
-use super::{fail, selection, site, unreachable};
+use super::{fail, run_command, selection, site, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
@@ -46,15 +46,7 @@ static OPTIONS: &[Opt] = &[
 
 /// Runs qmod.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
-        Ok(parsed) => parsed,
-        Err(wrong) => return fail(wrong.text(), 1),
-    };
-    if parsed.has("help") {
-        say::stdout(&SPEC.help());
-        return ExitCode::SUCCESS;
-    }
-    run(&parsed).unwrap_or_else(|code| code)
+    run_command(&SPEC, args, true, run)
 }
 
 fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {

@@ -5,13 +5,12 @@ pub(super) mod lines;
 pub(super) mod queues;
 mod xml;
 
-use super::arguments::{self, Parsed, Words};
-use super::{fail, fits, selection, site, unreachable};
+use super::arguments::Parsed;
+use super::{fail, fits, run_command, selection, site, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
-use crate::say;
 use lines::{Entry, View};
 use muster_conf::grid_engine::Mapping;
 use muster_model::job::Job;
@@ -75,18 +74,7 @@ static OPTIONS: &[Opt] = &[
 
 /// Runs qstat.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
-        Ok(parsed) => parsed,
-        Err(wrong) => return fail(wrong.text(), 1),
-    };
-    if parsed.has("help") {
-        say::stdout(&SPEC.help());
-        return ExitCode::SUCCESS;
-    }
-    if let Some(word) = parsed.operands.first() {
-        return fail(&format!("qstat: invalid option argument \"{word}\""), 1);
-    }
-    run(&parsed).unwrap_or_else(|code| code)
+    run_command(&SPEC, args, false, run)
 }
 
 fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {

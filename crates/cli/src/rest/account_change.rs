@@ -617,95 +617,81 @@ pub(super) fn delete_cluster(call: &mut Call<'_>) -> Outcome {
     removed_list(call, "deleted_clusters", &[name])
 }
 
-/// What the route of `POST users_association` and `POST accounts_association` have in common: each of the names gets an
-/// association in each of the accounts.
-pub(super) fn users_association(call: &mut Call<'_>) -> Outcome {
-    let body = std::mem::take(&mut call.body);
-    let expected = || {
-        Failure::malformed(
-            "association_condition",
-            "the body has no association_condition",
-        )
-    };
-    let condition = body.get("association_condition").and_then(Value::as_object);
-    let condition = condition.ok_or_else(expected)?;
-    let user = body
-        .get("user")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    let book = load(call)?;
-    let names = |key: &str| -> Result<Vec<String>, Failure> {
-        let list = text(condition, key)?.unwrap_or_default();
-        Ok(list
-            .split(',')
-            .filter(|n| !n.is_empty())
-            .map(str::to_owned)
-            .collect())
-    };
-    let users = names("users")?;
-    if users.is_empty() {
-        return Err(Failure::malformed(
-            "users",
-            "association_condition names no users",
-        ));
+/// What bodies of `users_association` and `accounts_association` have in common: which names get an association, and its settings.
+struct Association {
+    condition: Record,
+    association: Record,
+    terms: TermsAsk,
+    /// The record of the user or account.
+    of: Record,
+}
+
+impl Association {
+    fn read(call: &mut Call<'_>, of: &str) -> Result<Association, Failure> {
+        let body = std::mem::take(&mut call.body);
+        let part = |value: &Value, name: &str| value.get(name).and_then(Value::as_object).cloned();
+        let name = "association_condition";
+        let missing = || Failure::malformed(name, format!("the body has no {name}"));
+        let condition = part(&body, name).ok_or_else(missing)?;
+        let association = member(&condition, "association").and_then(Value::as_object);
+        let association = association.cloned().unwrap_or_default();
+        let book = load(call)?;
+        Ok(Association {
+            terms: terms(&association, &book)?,
+            of: part(&body, of).unwrap_or_default(),
+            condition,
+            association,
+        })
     }
-    let association = member(condition, "association").and_then(Value::as_object);
-    let terms = association.map_or(Ok(TermsAsk::default()), |record| terms(record, &book))?;
+
+    fn names(&self, key: &str) -> Result<Vec<String>, Failure> {
+        let list = text(&self.condition, key)?.unwrap_or_default();
+        let names = list.split(',').filter(|name| !name.is_empty());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// The same of a list that must name some.
+    fn some_names(&self, key: &str) -> Result<Vec<String>, Failure> {
+        let names = self.names(key)?;
+        let missing = || Failure::malformed(key, format!("association_condition names no {key}"));
+        (!names.is_empty()).then_some(names).ok_or_else(missing)
+    }
+
+    fn of(&self, key: &str) -> Result<String, Failure> {
+        Ok(text(&self.of, key)?.unwrap_or_default())
+    }
+}
+
+fn added(call: &Call<'_>, key: &str, names: &[String]) -> Outcome {
+    Ok(call.document(&call.context(), |w| w.text(key, &names.join("\n"))))
+}
+
+/// `POST users_association`.
+pub(super) fn users_association(call: &mut Call<'_>) -> Outcome {
+    let asked = Association::read(call, "user")?;
+    let users = asked.some_names("users")?;
     let ask = AccountsAsk::AddUsers {
-        accounts: names("accounts")?,
-        default_account: text(&user, "defaultaccount")?.unwrap_or_default(),
-        admin_level: text(&user, "adminlevel")?.unwrap_or_default(),
-        terms,
+        accounts: asked.names("accounts")?,
+        default_account: asked.of("defaultaccount")?,
+        admin_level: asked.of("adminlevel")?,
+        partitions: asked.names("partitions")?,
         wckeys: WckeysAsk::default(),
-        partitions: names("partitions")?,
+        terms: asked.terms,
     };
     edit(call, users.clone(), ask)?;
-    Ok(call.document(&call.context(), |w| {
-        w.text("added_users", &users.join("\n"))
-    }))
+    added(call, "added_users", &users)
 }
 
 /// `POST accounts_association`.
 pub(super) fn accounts_association(call: &mut Call<'_>) -> Outcome {
-    let body = std::mem::take(&mut call.body);
-    let expected = || {
-        Failure::malformed(
-            "association_condition",
-            "the body has no association_condition",
-        )
-    };
-    let condition = body.get("association_condition").and_then(Value::as_object);
-    let condition = condition.ok_or_else(expected)?;
-    let account = body
-        .get("account")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    let book = load(call)?;
-    let list = text(condition, "accounts")?.unwrap_or_default();
-    let names: Vec<String> = list
-        .split(',')
-        .filter(|n| !n.is_empty())
-        .map(str::to_owned)
-        .collect();
-    if names.is_empty() {
-        return Err(Failure::malformed(
-            "accounts",
-            "association_condition names no accounts",
-        ));
-    }
-    let association = member(condition, "association").and_then(Value::as_object);
-    let parent = association.map_or(Ok(None), |record| text(record, "parent"))?;
-    let terms = association.map_or(Ok(TermsAsk::default()), |record| terms(record, &book))?;
+    let asked = Association::read(call, "account")?;
+    let accounts = asked.some_names("accounts")?;
     let ask = AccountsAsk::AddAccounts {
-        parent: parent.unwrap_or_default(),
-        description: text(&account, "description")?.unwrap_or_default(),
-        organization: text(&account, "organization")?.unwrap_or_default(),
-        terms,
+        parent: text(&asked.association, "parent")?.unwrap_or_default(),
+        description: asked.of("description")?,
+        organization: asked.of("organization")?,
+        terms: asked.terms,
     };
-    edit(call, names.clone(), ask)?;
-    Ok(call.document(&call.context(), |w| {
-        w.text("added_accounts", &names.join("\n"))
-    }))
+    edit(call, accounts.clone(), ask)?;
+    added(call, "added_accounts", &accounts)
 }

@@ -684,6 +684,22 @@ fn accounting_is_kept_by_administrators() {
     root.delete(&at(&format!("association?account=physics&user={OWNER}")))
         .ok();
     assert_eq!(c.ok(&line), "");
+    let both = json!({"association_condition": {"accounts": ["physics"], "users": [STRANGER, OWNER],
+        "association": {"fairshare": 3}}});
+    assert_eq!(user.post(&at("users_association"), &both).error(), 2002);
+    let added = root.post(&at("users_association"), &both).ok();
+    assert_eq!(added["added_users"], format!("{STRANGER}\n{OWNER}"));
+    assert_eq!(c.ok(&line), "physics|daemon|3||");
+    root.delete(&at("associations?account=physics&user=daemon,bin"))
+        .ok();
+    let more = json!({"association_condition": {"accounts": ["optics"], "association": {"parent": "physics"}},
+        "account": {"description": "light"}});
+    root.post(&at("accounts_association"), &more).ok();
+    assert_eq!(
+        c.ok("sacctmgr -n -P show account optics format=descr"),
+        "light"
+    );
+    root.delete(&at("account/optics")).ok();
     root.delete(&at("qos/fast")).ok();
     root.delete(&at("account/physics")).ok();
     let left = user.get(&at("accounts")).ok();
