@@ -64,37 +64,45 @@ fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(),
     }
 }
 
-/// Warns of members that are not read.
-fn warn_of_others(call: &mut Call<'_>, record: &Record, known: &[&str]) {
-    for key in record.keys().filter(|key| !known.contains(&key.as_str())) {
-        call.warn(key, format!("{key} has no effect here"));
+/// Warns of members that say something and are not read: `is_read` knows the paths of those that are.
+fn warn_of_unread(
+    call: &mut Call<'_>,
+    record: &Record,
+    above: &str,
+    is_read: &dyn Fn(&str) -> bool,
+) {
+    for (key, value) in record {
+        let path = format!("{above}{key}");
+        if is_read(&path) {
+            continue;
+        }
+        match (super::value::read(value), value) {
+            (Ok(given), _) if given.is_empty() || given == super::value::Given::Truth(false) => {}
+            (Err(_), Value::Object(members)) => {
+                warn_of_unread(call, members, &format!("{path}/"), is_read);
+            }
+            _ => call.warn(&path, format!("{path} has no effect here")),
+        }
     }
 }
 
-/// `POST accounts`.
-pub(super) fn accounts(call: &mut Call<'_>) -> Outcome {
-    let records = records(call, &["accounts"])?;
-    for record in &records {
-        warn_of_others(
-            call,
-            record,
-            &[
-                "name",
-                "description",
-                "organization",
-                "coordinators",
-                "associations",
-                "flags",
-            ],
-        );
-        let book = load(call)?;
-        let name = required(record, "name")?;
-        let description = text(record, "description")?.unwrap_or_default();
-        let organization = text(record, "organization")?.unwrap_or_default();
-        let terms = TermsAsk::default();
-        let parent = String::new();
-        let is_there = name == ROOT || book.all.accounts.contains_key(&name);
-        let ask = match is_there {
+/// An account that is to be made, or changed if it is there.
+struct AccountWanted {
+    parent: String,
+    description: String,
+    organization: String,
+    terms: TermsAsk,
+}
+
+impl AccountWanted {
+    fn ask(self, is_there: bool) -> AccountsAsk {
+        let AccountWanted {
+            parent,
+            description,
+            organization,
+            terms,
+        } = self;
+        match is_there {
             true => AccountsAsk::ModifyAccounts {
                 parent,
                 description,
@@ -107,9 +115,75 @@ pub(super) fn accounts(call: &mut Call<'_>) -> Outcome {
                 organization,
                 terms,
             },
+        }
+    }
+}
+
+/// A user that is to be made, or changed if it is there.
+#[derive(Default)]
+struct UserWanted {
+    accounts: Vec<String>,
+    default_account: String,
+    admin_level: String,
+    terms: TermsAsk,
+    wckeys: WckeysAsk,
+    partitions: Vec<String>,
+}
+
+impl UserWanted {
+    fn ask(self, is_there: bool) -> AccountsAsk {
+        let UserWanted {
+            accounts,
+            default_account,
+            admin_level,
+            terms,
+            wckeys,
+            partitions,
+        } = self;
+        match is_there {
+            true => AccountsAsk::ModifyUsers {
+                accounts,
+                default_account,
+                admin_level,
+                terms,
+                wckeys,
+                partitions,
+            },
+            false => AccountsAsk::AddUsers {
+                accounts,
+                default_account,
+                admin_level,
+                terms,
+                wckeys,
+                partitions,
+            },
+        }
+    }
+}
+
+fn has_account(book: &Book, name: &str) -> bool {
+    name == ROOT || book.all.accounts.contains_key(name)
+}
+
+/// `POST accounts`.
+pub(super) fn accounts(call: &mut Call<'_>) -> Outcome {
+    let records = records(call, &["accounts"])?;
+    let mut book = load(call)?;
+    for record in &records {
+        let read = ["name", "description", "organization", "coordinators"];
+        warn_of_unread(call, record, "", &|path| read.contains(&path));
+        let name = required(record, "name")?;
+        let wanted = AccountWanted {
+            parent: String::new(),
+            description: text(record, "description")?.unwrap_or_default(),
+            organization: text(record, "organization")?.unwrap_or_default(),
+            terms: TermsAsk::default(),
         };
+        let ask = wanted.ask(has_account(&book, &name));
         edit(call, vec![name.clone()], ask)?;
         coordinators(call, record, &name)?;
+        // A record that follows may name it again.
+        book.all.accounts.entry(name).or_default();
     }
     call.done()
 }
@@ -148,54 +222,33 @@ pub(super) fn delete_account(call: &mut Call<'_>) -> Outcome {
 /// `POST users`.
 pub(super) fn users(call: &mut Call<'_>) -> Outcome {
     let records = records(call, &["users"])?;
+    let mut book = load(call)?;
     for record in &records {
-        warn_of_others(
-            call,
-            record,
-            &[
-                "name",
-                "administrator_level",
-                "default",
-                "associations",
-                "coordinators",
-                "flags",
-                "old_name",
-                "wckeys",
-            ],
-        );
-        let book = load(call)?;
+        let read = [
+            "name",
+            "administrator_level",
+            "default/account",
+            "default/wckey",
+        ];
+        warn_of_unread(call, record, "", &|path| read.contains(&path));
         let name = required(record, "name")?;
-        let admin_level = text(record, "administrator_level")?.unwrap_or_default();
         let default = member(record, "default").and_then(Value::as_object);
         let of_default = |key: &str| default.map_or(Ok(None), |default| text(default, key));
         let default_account = of_default("account")?.unwrap_or_default();
-        let wckeys = WckeysAsk {
-            default: of_default("wckey")?,
-            keys: None,
-        };
-        let (terms, partitions) = (TermsAsk::default(), Vec::new());
-        let ask = match book.all.users.get(&name) {
-            Some(_) => AccountsAsk::ModifyUsers {
-                accounts: Vec::new(),
-                default_account,
-                admin_level,
-                terms,
-                wckeys,
-                partitions,
+        let is_there = book.all.users.contains_key(&name);
+        let first = Some(default_account.clone()).filter(|name| !is_there && !name.is_empty());
+        let wanted = UserWanted {
+            accounts: first.into_iter().collect(),
+            default_account,
+            admin_level: text(record, "administrator_level")?.unwrap_or_default(),
+            wckeys: WckeysAsk {
+                default: of_default("wckey")?,
+                keys: None,
             },
-            None => AccountsAsk::AddUsers {
-                accounts: Some(default_account.clone())
-                    .filter(|a| !a.is_empty())
-                    .into_iter()
-                    .collect(),
-                default_account,
-                admin_level,
-                terms,
-                wckeys,
-                partitions,
-            },
+            ..UserWanted::default()
         };
-        edit(call, vec![name], ask)?;
+        edit(call, vec![name.clone()], wanted.ask(is_there))?;
+        book.all.users.entry(name).or_default();
     }
     call.done()
 }
@@ -380,90 +433,101 @@ fn only_own_cluster(record: &Record, book: &Book) -> Result<(), Failure> {
     }
 }
 
+/// Members of an association that are no settings.
+const ASSOCIATION_MEMBERS: [&str; 6] = [
+    "account",
+    "user",
+    "cluster",
+    "partition",
+    "parent_account",
+    "is_default",
+];
+
+/// Whether a table of settings has a path.
+fn is_setting(table: &[(&str, &str)], path: &str) -> bool {
+    table.iter().any(|(own, _)| *own == path)
+}
+
 /// `POST associations`.
 pub(super) fn associations(call: &mut Call<'_>) -> Outcome {
     let records = records(call, &["associations"])?;
+    let mut book = load(call)?;
     for record in &records {
-        let book = load(call)?;
+        warn_of_unread(call, record, "", &|path| {
+            ASSOCIATION_MEMBERS.contains(&path) || is_setting(ASSOCIATION_LIMITS, path)
+        });
         only_own_cluster(record, &book)?;
         let account = required(record, "account")?;
-        let user = text(record, "user")?.unwrap_or_default();
-        let partition = text(record, "partition")?;
-        let is_default = match member(record, "is_default") {
-            Some(Value::Bool(truth)) => *truth,
-            Some(Value::Number(number)) => number.as_i64() == Some(1),
-            _ => false,
-        };
         let terms = terms(record, &book)?;
-        if user.is_empty() {
-            let parent = text(record, "parent_account")?.unwrap_or_default();
-            association_of_account(call, &book, account, (parent, terms))?;
-            continue;
+        match text(record, "user")? {
+            None => association_of_account(call, &mut book, account, (record, terms))?,
+            Some(user) => association_of_user(call, &mut book, (user, account), (record, terms))?,
         }
-        let partitions: Vec<String> = partition.into_iter().collect();
-        let default_account = if is_default {
-            account.clone()
-        } else {
-            String::new()
-        };
-        let known = book.all.users.get(&user);
-        let has = known.is_some_and(|known| {
-            known.associations().any(|(own, part, _)| {
-                own == account && partitions.first().map_or("", String::as_str) == part
-            })
-        });
-        let (accounts, admin_level) = (vec![account], String::new());
-        let wckeys = WckeysAsk::default();
-        let ask = match has {
-            true => AccountsAsk::ModifyUsers {
-                accounts,
-                default_account,
-                admin_level,
-                terms,
-                wckeys,
-                partitions,
-            },
-            false => AccountsAsk::AddUsers {
-                accounts,
-                default_account,
-                admin_level,
-                terms,
-                wckeys,
-                partitions,
-            },
-        };
-        edit(call, vec![user], ask)?;
     }
     call.done()
 }
 
+fn association_of_user(
+    call: &mut Call<'_>,
+    book: &mut Book,
+    (user, account): (String, String),
+    (record, terms): (&Record, TermsAsk),
+) -> Result<(), Failure> {
+    let partition = text(record, "partition")?.unwrap_or_default();
+    let is_default = match member(record, "is_default") {
+        Some(Value::Bool(truth)) => *truth,
+        Some(Value::Number(number)) => number.as_i64() == Some(1),
+        _ => false,
+    };
+    let known = book.all.users.entry(user.clone()).or_default();
+    let is_there = known
+        .associations()
+        .any(|(own, part, _)| own == account && part == partition);
+    let wanted = UserWanted {
+        accounts: vec![account.clone()],
+        default_account: match is_default {
+            true => account.clone(),
+            false => String::new(),
+        },
+        terms,
+        partitions: Some(partition.clone())
+            .filter(|name| !name.is_empty())
+            .into_iter()
+            .collect(),
+        ..UserWanted::default()
+    };
+    edit(call, vec![user], wanted.ask(is_there))?;
+    match partition.is_empty() {
+        true => drop(known.accounts.entry(account).or_default()),
+        false => {
+            let parts = known.partitions.entry(account).or_default();
+            parts.entry(partition).or_default();
+        }
+    }
+    Ok(())
+}
+
 fn association_of_account(
     call: &mut Call<'_>,
-    book: &Book,
+    book: &mut Book,
     account: String,
-    (parent, terms): (String, TermsAsk),
+    (record, terms): (&Record, TermsAsk),
 ) -> Result<(), Failure> {
-    let (description, organization) = (String::new(), String::new());
-    let is_there = account == ROOT || book.all.accounts.contains_key(&account);
+    let parent = text(record, "parent_account")?.unwrap_or_default();
+    let is_there = has_account(book, &account);
     if is_there && parent.is_empty() && terms == TermsAsk::default() {
         // An account has its association from the beginning.
         return Ok(());
     }
-    let ask = match is_there {
-        true => AccountsAsk::ModifyAccounts {
-            parent,
-            description,
-            organization,
-            terms,
-        },
-        false => AccountsAsk::AddAccounts {
-            parent,
-            description,
-            organization,
-            terms,
-        },
+    let wanted = AccountWanted {
+        parent,
+        description: String::new(),
+        organization: String::new(),
+        terms,
     };
-    edit(call, vec![account], ask)
+    edit(call, vec![account.clone()], wanted.ask(is_there))?;
+    book.all.accounts.entry(account).or_default();
+    Ok(())
 }
 
 /// `DELETE associations` and `DELETE association`. Without a condition nothing is chosen: not everything.
@@ -529,8 +593,11 @@ pub(super) fn delete_associations(call: &mut Call<'_>) -> Outcome {
 /// `POST qos`.
 pub(super) fn qos(call: &mut Call<'_>) -> Outcome {
     let records = records(call, &["qos", "QOS"])?;
+    let mut book = load(call)?;
     for record in &records {
-        let book = load(call)?;
+        warn_of_unread(call, record, "", &|path| {
+            path == "name" || is_setting(QOS_LIMITS, path)
+        });
         let name = required(record, "name")?;
         let words = words(record, QOS_LIMITS)?;
         let ask: QosAsk = settings::qos_ask(&words, &book)
@@ -539,7 +606,9 @@ pub(super) fn qos(call: &mut Call<'_>) -> Outcome {
             Some(_) => AccountsAsk::ModifyQos(ask),
             None => AccountsAsk::AddQos(ask),
         };
-        edit(call, vec![name], ask)?;
+        edit(call, vec![name.clone()], ask)?;
+        let made = book.all.qos.entry(name.clone()).or_default();
+        made.name = name;
     }
     call.done()
 }
@@ -560,23 +629,20 @@ pub(super) fn delete_qos(call: &mut Call<'_>) -> Outcome {
 /// `POST wckeys`.
 pub(super) fn wckeys(call: &mut Call<'_>) -> Outcome {
     let records = records(call, &["wckeys"])?;
+    let book = load(call)?;
     for record in &records {
-        let book = load(call)?;
+        let read = ["name", "user", "cluster"];
+        warn_of_unread(call, record, "", &|path| read.contains(&path));
         only_own_cluster(record, &book)?;
         let (name, user) = (required(record, "name")?, required(record, "user")?);
-        let wckeys = WckeysAsk {
-            default: None,
-            keys: Some((Some('+'), vec![name])),
+        let wanted = UserWanted {
+            wckeys: WckeysAsk {
+                default: None,
+                keys: Some((Some('+'), vec![name])),
+            },
+            ..UserWanted::default()
         };
-        let ask = AccountsAsk::ModifyUsers {
-            accounts: Vec::new(),
-            default_account: String::new(),
-            admin_level: String::new(),
-            terms: TermsAsk::default(),
-            wckeys,
-            partitions: Vec::new(),
-        };
-        edit(call, vec![user], ask)?;
+        edit(call, vec![user], wanted.ask(true))?;
     }
     call.done()
 }
@@ -595,16 +661,14 @@ pub(super) fn delete_wckey(call: &mut Call<'_>) -> Outcome {
 /// `POST clusters`.
 pub(super) fn clusters(call: &mut Call<'_>) -> Outcome {
     let records = records(call, &["clusters"])?;
+    let mut book = load(call)?;
     for record in &records {
-        let book = load(call)?;
+        warn_of_unread(call, record, "", &|path| path == "name");
         let name = required(record, "name")?;
-        let is_there = name == book.cluster || book.all.clusters.contains_key(&name);
-        if !is_there {
-            edit(
-                call,
-                vec![name],
-                AccountsAsk::AddClusters(ClusterAsk::default()),
-            )?;
+        if name != book.cluster && !book.all.clusters.contains_key(&name) {
+            let ask = AccountsAsk::AddClusters(ClusterAsk::default());
+            edit(call, vec![name.clone()], ask)?;
+            book.all.clusters.entry(name).or_default();
         }
     }
     call.done()

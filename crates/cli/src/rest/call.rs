@@ -249,8 +249,7 @@ impl<'a> Call<'a> {
 
     /// What a listing needs beside records, with what of the controller is known.
     pub(super) fn context(&self) -> Ctx {
-        let zone = muster_conf::zone::local();
-        Ctx::bare(&self.cluster, zone)
+        Ctx::new(&self.cluster)
     }
 
     /// The document of an answer.

@@ -453,7 +453,7 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
 
     assert_eq!(c.ok("qacct -j ended | grep ^jobnumber"), "jobnumber    1");
 
-    // What is wrong with the file is told with its line, and nothing is submitted.
+    // What is wrong with the file is shown with its line, and nothing is submitted.
     c.ok("echo 'pe bad $nonsense' >>\"$(dirname $SLURM_CONF)/sge.conf\"");
     let wrong = c.run("qsub -b y true");
     assert_eq!(wrong.code, 1);

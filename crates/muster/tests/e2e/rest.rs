@@ -684,6 +684,29 @@ fn accounting_is_kept_by_administrators() {
     root.delete(&at(&format!("association?account=physics&user={OWNER}")))
         .ok();
     assert_eq!(c.ok(&line), "");
+    // A name that is there twice is made once; what is not read is named.
+    let twice = json!({"accounts": [{"name": "chem", "description": "a", "flags": ["DELETED"]},
+        {"name": "chem", "description": "b", "associations": []}]});
+    let warned = root.post(&at("accounts"), &twice).ok();
+    let sources: Vec<&Value> = warned["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|w| &w["source"])
+        .collect();
+    assert_eq!(sources, ["flags"]);
+    assert_eq!(c.ok("sacctmgr -n -P show account chem format=descr"), "b");
+    let unread = json!({"associations": [{"account": "chem", "user": STRANGER, "comment": "x",
+        "max": {"jobs": {"accruing": {"set": true, "number": 3}, "total": {"set": false}}}}]});
+    let warned = root.post(&at("associations"), &unread).ok();
+    let sources: Vec<&Value> = warned["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|w| &w["source"])
+        .collect();
+    assert_eq!(sources, ["comment", "max/jobs/accruing"]);
+    root.delete(&at("associations?account=chem")).ok();
     let both = json!({"association_condition": {"accounts": ["physics"], "users": [STRANGER, OWNER],
         "association": {"fairshare": 3}}});
     assert_eq!(user.post(&at("users_association"), &both).error(), 2002);

@@ -34,12 +34,14 @@ fn fill(rest: &Rest) {
         json!({"array": "1-3%1", "hold": true, "licenses": "matlab:1", "shared": ["none"]}),
     ));
     let over = owner.submit(job(json!({"tasks": 1})));
+    // One that has started ends by a signal, which others do not.
+    c.until_prints(&format!("squeue -h -j {over} -o %T"), "RUNNING");
     owner.delete(&format!("/slurm/v0.0.43/job/{over}")).ok();
     c.ok("sbatch -o /dev/null --wrap 'srun true'");
     // Steps have numbers and names in the oldest version, and both are to be described.
     c.until("jobs are over", || {
-        c.ok("sacct -n -P -a -o jobid,state")
-            .contains(".0|COMPLETED")
+        let states = c.ok("sacct -n -P -a -o jobid,state");
+        states.contains(".0|COMPLETED") && states.contains(&format!("{over}|CANCELLED"))
     });
 }
 
@@ -72,6 +74,12 @@ fn check(value: &Value, schema: &Value, at: &str, wrong: &mut Vec<String>) {
             }
         }
     }
+    let numbered = &schema["additionalProperties"];
+    if let (Some(members), false) = (value.as_object(), numbered.is_null()) {
+        for (key, member) in members {
+            check(member, numbered, &format!("{at}.{key}"), wrong);
+        }
+    }
     for item in value.as_array().into_iter().flatten() {
         check(item, &schema["items"], &format!("{at}[]"), wrong);
     }
@@ -89,6 +97,11 @@ fn shape(value: &Value) -> Value {
             let items = items.iter().map(shape).reduce(|a, b| both(&a, &b));
             json!({"type": "array", "items": items.unwrap_or(json!({}))})
         }
+        // Sockets and cores by their numbers: which there are differs from answer to answer.
+        Value::Object(members) if is_numbered(members) => {
+            let of_one = members.values().map(shape).reduce(|a, b| both(&a, &b));
+            json!({"type": "object", "additionalProperties": of_one})
+        }
         Value::Object(members) => {
             let members = members
                 .iter()
@@ -96,6 +109,12 @@ fn shape(value: &Value) -> Value {
             json!({"type": "object", "properties": members.collect::<Map<_, _>>()})
         }
     }
+}
+
+/// Whether the members of an object have numbers for names.
+fn is_numbered(members: &Map<String, Value>) -> bool {
+    let is_number = |key: &String| key.bytes().all(|b| b.is_ascii_digit());
+    !members.is_empty() && members.keys().all(is_number)
 }
 
 /// The schema that fits what each of two fits.
@@ -107,6 +126,17 @@ fn both(a: &Value, b: &Value) -> Value {
     }
     let types = (a.get("type").cloned(), b.get("type").cloned());
     let mut merged = match types {
+        (Some(x), Some(y))
+            if x == y
+                && x == "object"
+                && [&a, b].iter().any(|s| !s["additionalProperties"].is_null()) =>
+        {
+            let of_one = match (&a["additionalProperties"], &b["additionalProperties"]) {
+                (Value::Null, one) | (one, Value::Null) => one.clone(),
+                (one, other) => both(one, other),
+            };
+            json!({"type": "object", "additionalProperties": of_one})
+        }
         (Some(x), Some(y)) if x == y && x == "object" => {
             let properties = a["properties"].as_object_mut().unwrap();
             for (key, schema) in b["properties"].as_object().unwrap() {
