@@ -7,6 +7,7 @@ use muster_hostile::attacks::{ATTACKS, Attack};
 use muster_hostile::campaign::{PROCESSES, Report, Round};
 use muster_hostile::load::{LOADS, Task};
 use muster_hostile::random::Random;
+use muster_hostile::rest::RestDaemon;
 use muster_hostile::target::{Target, configuration};
 use std::fs;
 use std::path::Path;
@@ -143,6 +144,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let words: Vec<&str> = up.iter().map(String::as_str).collect();
     cluster.start(&place, &words)?;
     let attacked = Target::new(&cluster.home);
+    let _rest = RestDaemon::start(&attacked).context("slurmrestd")?;
     let (mut report, mut random) = (Report::default(), Random::new(options.seed));
     let started = Instant::now();
     for number in 0.. {

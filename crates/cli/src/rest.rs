@@ -52,6 +52,13 @@ pub fn answer(request: &Request<'_>, connect: &mut dyn Connect) -> Answer {
     }
     let body = match request.body {
         [] => serde_json::Value::Null,
+        bytes if !value::has_few_parts(bytes) => {
+            let text = format!(
+                "Unable to parse query. The body has more than {} members and items.",
+                value::PARTS_MAX
+            );
+            return Answer::text(Status(413), &text);
+        }
         bytes => match serde_json::from_slice(bytes) {
             Ok(body) => body,
             Err(error) => {
@@ -72,6 +79,18 @@ pub fn answer(request: &Request<'_>, connect: &mut dyn Connect) -> Answer {
     }
     let result = (call.route.handler)(&mut call);
     call.finish(result)
+}
+
+/// Paths that say little, however much there is in the cluster.
+const SMALL: [&str; 4] = ["ping", "diag", "licenses", "reconfigure"];
+
+/// Whether an answer may be long, as a list of all jobs is.
+pub fn is_listing(method: Method, path: &str) -> bool {
+    let found = route::read_path(path).and_then(|path| route::find(&path, method));
+    found.is_ok_and(|found| {
+        let path = found.route.path.trim_end_matches('/');
+        method == Method::Get && !path.ends_with('}') && !SMALL.contains(&path)
+    })
 }
 
 /// The description of the API (OpenAPI 3), if that is what is at a path; anyone may read it.

@@ -11,6 +11,7 @@ mod mail;
 mod memory;
 mod processes;
 mod queue;
+mod rest;
 mod steps;
 mod texts;
 
@@ -60,10 +61,15 @@ pub const ATTACKS: &[Attack] = attacks![
     steps::step_by_key;
     processes::daemon_outlives_job;
     processes::environment_of_another_job;
+    processes::environment_without_end;
     memory::memory_of_others;
     memory::half_frames;
     queue::full_queue;
     roles::every_request;
+    rest::false_tokens;
+    rest::what_is_others;
+    rest::malformed_requests;
+    rest::taken_places;
     connections::many_connections;
     files::link_in_spool, true;
     files::fifo_and_lost_shim, true;

@@ -79,6 +79,7 @@ pub fn check(target: &Target, before: &Daemons) -> Vec<String> {
     if let Err(e) = victim_works(target, None, JOB_MAX) {
         wrong.push(e);
     }
+    wrong.extend(crate::rest::check(target));
     wrong
 }
 

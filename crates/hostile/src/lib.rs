@@ -1,5 +1,5 @@
 //! A hostile client: it speaks the protocol below the commands, as users who must not get anything by it. What it attacks is
-//! a private cluster that was started for the purpose on this machine, over that cluster's Unix sockets.
+//! a private cluster that was started for the purpose on this machine, over that cluster's Unix sockets, and by HTTP ([`rest`]).
 //!
 //! [`attacks`] holds attacks that once worked, one function each; [`load`] what many processes do at once; [`requests`] a
 //! valid request of each kind; [`mutate`] the wrong values for every place of a message ([`cbor`]). After each of them
@@ -17,6 +17,7 @@ pub mod outcome;
 pub mod peer;
 pub mod random;
 pub mod requests;
+pub mod rest;
 mod roles;
 pub mod sys;
 pub mod target;

@@ -4,6 +4,7 @@
 mod bytes;
 mod descriptors;
 mod requests;
+mod rest;
 mod values;
 
 use crate::outcome::Outcome;
@@ -45,6 +46,10 @@ pub const LOADS: &[Load] = &[
     Load {
         name: "load: queries",
         run: requests::queries,
+    },
+    Load {
+        name: "load: HTTP",
+        run: rest::requests,
     },
     Load {
         name: "load: wrong values",

@@ -88,7 +88,9 @@ fn by_outsider(target: &Target, user: User, ids: &Ids, outcome: &mut Outcome) {
         let answer = target.ask(user, sample.body);
         let what = format!("{} of user {}", sample.name, user.uid);
         outcome.count(&what, &answer);
-        if denied(&answer) {
+        // A token names its user.
+        let has_no_name = sample.name == "Token" && user == NAMELESS;
+        if denied(&answer) && !has_no_name {
             outcome.finding(format!("{what}: denied, though anyone may ask"));
         }
     }

@@ -82,6 +82,16 @@ pub fn in_own_session(command: &mut Command) {
     unsafe { command.pre_exec(begin) };
 }
 
+/// Has a command be killed when the thread ends that starts it.
+pub fn ended_with_its_starter(command: &mut Command) {
+    let ask = || {
+        let signal = nix::sys::signal::Signal::SIGKILL;
+        nix::sys::prctl::set_pdeathsig(signal).map_err(io::Error::from)
+    };
+    // SAFETY: prctl(2) is safe to call between fork and exec, and the closure does nothing else.
+    unsafe { command.pre_exec(ask) };
+}
+
 /// Raises the number of descriptors that this process may have to what the administrator allows; gives the number.
 pub fn raise_descriptors() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {

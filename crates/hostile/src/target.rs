@@ -7,8 +7,9 @@ use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_proto::client::{JobFilter, Query, RequestBody, Response};
 use std::fs;
-use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,19 +22,28 @@ pub const LOOK: Duration = Duration::from_millis(20);
 /// Seconds after which a command counts as hung.
 const COMMAND_MAX_S: &str = "60";
 
+/// The file with the number of slurmrestd's process, in the home directory.
+pub const REST_PID: &str = "rest/pid";
+
 /// Nodes of the cluster.
 pub const NODES: u64 = 2;
 
 /// Keys that the cluster's slurm.conf has beside those of a private cluster: what attacks need to be seen. The mail program
 /// writes down what it was called with.
 pub fn configuration(home: &Path) -> String {
+    let key = home.join("jwt.key");
+    // Free a moment ago: by tokens the controller is reached over the network.
+    let free = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"));
+    let port = free.and_then(|l| l.local_addr()).map_or(6817, |a| a.port());
     format!(
-        "ClusterName=muster\nSlurmctldHost=localhost\nMailProg={}\nPriorityType=priority/multifactor\n\
+        "ClusterName=muster\nSlurmctldHost=localhost\nSlurmctldPort={port}\nAuthAltTypes=auth/jwt\n\
+         AuthAltParameters=jwt_key={}\nMailProg={}\nPriorityType=priority/multifactor\n\
          AccountingStorageType=accounting_storage/slurmdbd\nSelectType=select/cons_tres\n\
          SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=64\nMaxArraySize=1001\nMaxJobCount=2000\nMinJobAge=2\n\
          KillWait=2\nReturnToService=2\n\
          NodeName=n[1-{NODES}] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN\n\
          PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+        key.display(),
         home.join("mail.sh").display()
     )
 }
@@ -82,6 +92,11 @@ impl Target {
         );
         fs::write(home.join("mail.sh"), recorder)?;
         fs::set_permissions(home.join("mail.sh"), fs::Permissions::from_mode(0o755))?;
+        let mut key = [0; 32];
+        fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let mut options = fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(home.join("jwt.key"))?.write_all(&key)?;
         fs::write(target.mail_log(), "")?;
         fs::set_permissions(target.mail_log(), fs::Permissions::from_mode(0o666))?;
         Ok(target)
@@ -168,6 +183,11 @@ impl Target {
         }
     }
 
+    /// Runs a bash command as the calling thread's user.
+    pub fn own(&self, script: &str) -> Ran {
+        self.run(crate::sys::ROOT, script)
+    }
+
     /// Asks the controller as a user.
     pub fn ask(&self, user: User, body: RequestBody) -> Answer<Response> {
         self.ask_tree(user, &peer::request(body))
@@ -197,7 +217,7 @@ impl Target {
         text.trim().parse().ok()
     }
 
-    /// Daemons by name: controller, supervisors, agents and shims.
+    /// Daemons by name: controller, supervisors, agents, shims, and slurmrestd if it was started.
     pub fn daemons(&self) -> Vec<(String, i32)> {
         let mut files = vec![("controller".to_owned(), "run/ctld.pid".to_owned())];
         for node in self.nodes() {
@@ -215,6 +235,9 @@ impl Target {
             if let Some(agent) = self.agent_process(&node) {
                 daemons.push((format!("agent {node}"), agent));
             }
+        }
+        if let Some(pid) = self.pid(REST_PID) {
+            daemons.push(("slurmrestd".to_owned(), pid));
         }
         daemons
     }

@@ -125,7 +125,7 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
                 let description = muster_cli::rest::description("/openapi/v3");
                 say!(
                     "{}\n",
-                    description.map_or_else(String::new, |answer| answer.body)
+                    description.map_or_else(String::new, |answer| answer.body.into_owned())
                 );
                 return Ok(None);
             }

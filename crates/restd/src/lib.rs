@@ -6,6 +6,7 @@ mod connections;
 mod identity;
 mod listen;
 mod pages;
+mod places;
 mod server;
 
 pub use identity::Authentication;

@@ -1,6 +1,7 @@
 //! The pages that show the cluster in a browser: three files, which ask the REST API with the token of who looks at them.
 
 use muster_cli::rest::{Answer, Status};
+use std::borrow::Cow;
 
 /// Name, media type, content.
 const FILES: [(&str, &str, &str); 3] = [
@@ -35,6 +36,6 @@ pub(crate) fn at(path: &str) -> Option<Answer> {
     Some(Answer {
         status: Status::OK,
         media_type,
-        body: (*text).to_owned(),
+        body: Cow::Borrowed(text),
     })
 }

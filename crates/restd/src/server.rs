@@ -4,9 +4,10 @@ use crate::connections::{Connections, ConnectionsOf};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
 use crate::pages;
+use crate::places::{Kept, Origin, Place, Places, STALL_MAX};
 use anyhow::{Context as _, Result};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::{Body as _, Bytes, Incoming};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -14,13 +15,14 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::rest::{self, Answer, Status};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,25 +37,33 @@ const HEADERS_MAX: usize = 64;
 const HEAD_WAIT: Duration = Duration::from_secs(30);
 /// How long a body may take to come.
 const BODY_WAIT: Duration = Duration::from_secs(60);
+/// Bytes of a body that needs little memory, whatever is in it.
+const SMALL_BODY_BYTES: usize = 64 << 10;
+/// Bytes of bodies and of answers that were not sent yet, of all connections, but for those of one.
+const KEPT_BYTES_MAX: usize = 256 << 20;
+/// Bytes of an answer that are given away at a time.
+const PART_BYTES: usize = 64 << 10;
+/// Requests that need much memory and are answered at a time.
+const LARGE: usize = 2;
 /// How long a connection is kept.
 const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 
 /// What is served at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time (`--max-connections`). One address has half of them at most.
+    /// Connections at a time (`--max-connections`). Where all are taken, who has the most gives one up.
     pub connections: usize,
-    /// Requests that are answered at a time (`-t`).
+    /// Requests that are answered at a time (`-t`). One host or local user has half of them at most.
     pub threads: usize,
 }
 
 struct Shared {
     conf: PathBuf,
     allowed: Authentication,
-    limits: Limits,
     connections: Connections,
-    places: Arc<Semaphore>,
-    of_address: Mutex<HashMap<IpAddr, usize>>,
+    places: Arc<Places>,
+    /// Requests that need much memory.
+    large: Arc<Semaphore>,
 }
 
 /// Serves until a signal ends the process, or the only connection has ended.
@@ -74,10 +84,13 @@ pub fn serve(
     let shared = Arc::new(Shared {
         conf,
         allowed,
-        limits,
         connections: Connections::default(),
-        places: Arc::new(Semaphore::new(limits.connections)),
-        of_address: Mutex::default(),
+        places: Places::new(
+            limits.connections,
+            KEPT_BYTES_MAX,
+            limits.threads.div_ceil(2),
+        ),
+        large: Arc::new(Semaphore::new(LARGE)),
     });
     runtime.block_on(run(listeners, shared))
 }
@@ -96,6 +109,7 @@ async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
         let listener = tokio::net::UnixListener::from_std(listener)?;
         tokio::spawn(accept_unix(listener, shared.clone()));
     }
+    tokio::spawn(watch(shared.places.clone()));
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -108,18 +122,21 @@ async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
 
 /// The connection of inetd.
 async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
+    let place = shared.places.admit(Origin::Unknown).map(Arc::new);
+    let place = place.context("no connection is allowed (--max-connections)")?;
     match connection {
         Connection::Tcp(stream) => {
             let source = stream.peer_addr().map_or_else(|_| String::new(), canonical);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::TcpStream::from_std(stream)?;
-            connection_of(stream, Peer { source, uid: None }, shared.clone()).await;
+            let peer = Peer { source, uid: None };
+            connection_of(stream, peer, place, shared.clone()).await;
         }
         Connection::Unix(stream) => {
             let peer = unix_peer(&stream);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::UnixStream::from_std(stream)?;
-            connection_of(stream, peer, shared.clone()).await;
+            connection_of(stream, peer, place, shared.clone()).await;
         }
     }
     Ok(())
@@ -138,27 +155,13 @@ async fn pause(error: &std::io::Error) {
 
 async fn accept_tcp(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
     loop {
-        let Ok(place) = shared.places.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, address)) => {
                 // Answers are short, and clients wait for them.
                 let _ = stream.set_nodelay(true);
-                let Some(share) = Share::take(address.ip().to_canonical(), &shared) else {
-                    log::warn!(
-                        "{} has half of all connections, and gets no more",
-                        address.ip()
-                    );
-                    continue;
-                };
                 let source = canonical(address);
-                tokio::spawn(held(
-                    stream,
-                    Peer { source, uid: None },
-                    shared.clone(),
-                    (place, Some(share)),
-                ));
+                let peer = Peer { source, uid: None };
+                begin(stream, peer, Origin::of(address.ip()), &shared);
             }
             Err(error) => pause(&error).await,
         }
@@ -167,16 +170,37 @@ async fn accept_tcp(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
 
 async fn accept_unix(listener: tokio::net::UnixListener, shared: Arc<Shared>) {
     loop {
-        let Ok(place) = shared.places.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let peer = unix_peer(&stream);
-                tokio::spawn(held(stream, peer, shared.clone(), (place, None)));
+                let origin = peer.uid.map_or(Origin::Unknown, Origin::User);
+                begin(stream, peer, origin, &shared);
             }
             Err(error) => pause(&error).await,
         }
+    }
+}
+
+/// Serves a connection, if there is a place for it.
+fn begin<S>(stream: S, peer: Peer, origin: Origin, shared: &Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(place) = shared.places.admit(origin) else {
+        log::warn!("{}: all connections are taken", peer.source);
+        return;
+    };
+    let key = place.key();
+    let task = tokio::spawn(connection_of(stream, peer, Arc::new(place), shared.clone()));
+    shared.places.set_end(key, task.abort_handle());
+}
+
+/// Ends connections whose clients do not read.
+async fn watch(places: Arc<Places>) {
+    let mut ticks = tokio::time::interval(STALL_MAX / 6);
+    loop {
+        ticks.tick().await;
+        places.end_stalled(Instant::now());
     }
 }
 
@@ -191,63 +215,19 @@ fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
     Peer { source, uid }
 }
 
-/// The connections that one address has.
-struct Share {
-    address: IpAddr,
-    shared: Arc<Shared>,
-}
-
-impl Share {
-    fn take(address: IpAddr, shared: &Arc<Shared>) -> Option<Share> {
-        let mut all = shared
-            .of_address
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(address).or_default();
-        if *count >= shared.limits.connections.div_ceil(2) {
-            return None;
-        }
-        *count += 1;
-        let shared = shared.clone();
-        Some(Share { address, shared })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut all = self
-            .shared
-            .of_address
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = all.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.address);
-            }
-        }
-    }
-}
-
-async fn held<S>(
-    stream: S,
-    peer: Peer,
-    shared: Arc<Shared>,
-    _place: (OwnedSemaphorePermit, Option<Share>),
-) where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    connection_of(stream, peer, shared).await;
-}
-
-async fn connection_of<S>(stream: S, peer: Peer, shared: Arc<Shared>)
+async fn connection_of<S>(stream: S, peer: Peer, place: Arc<Place>, shared: Arc<Shared>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let peer = Arc::new(peer);
     let service = service_fn(|request| {
-        let (peer, shared) = (peer.clone(), shared.clone());
-        async move { Ok::<_, Infallible>(respond(request, peer, shared).await) }
+        let (peer, place, shared) = (peer.clone(), place.clone(), shared.clone());
+        async move {
+            place.set_busy(true);
+            let response = respond(request, peer, &place, shared).await;
+            place.set_busy(false);
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -275,23 +255,24 @@ where
 async fn respond(
     request: Request<Incoming>,
     peer: Arc<Peer>,
+    place: &Arc<Place>,
     shared: Arc<Shared>,
-) -> Response<Full<Bytes>> {
+) -> Response<AnswerBody> {
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
     let source = peer.source.clone();
-    let answer = answer(request, peer, shared).await;
+    let answer = answer(request, peer, place, shared).await;
     log::info!(
         "{source}: {method} {} -> {}",
         path.escape_debug(),
         answer.status.0
     );
-    response(answer)
+    response(answer, place)
 }
 
-fn response(answer: Answer) -> Response<Full<Bytes>> {
+fn response(answer: Answer, place: &Arc<Place>) -> Response<AnswerBody> {
     let status = StatusCode::from_u16(answer.status.0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+    let mut response = Response::new(AnswerBody::new(answer.body, place));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(
@@ -314,7 +295,12 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
     response
 }
 
-async fn answer(request: Request<Incoming>, peer: Arc<Peer>, shared: Arc<Shared>) -> Answer {
+async fn answer(
+    request: Request<Incoming>,
+    peer: Arc<Peer>,
+    place: &Arc<Place>,
+    shared: Arc<Shared>,
+) -> Answer {
     let (head, body) = request.into_parts();
     let method = match head.method {
         Method::GET => rest::Method::Get,
@@ -358,12 +344,16 @@ async fn answer(request: Request<Incoming>, peer: Arc<Peer>, shared: Arc<Shared>
         // Before a body is read of who has not even said who it is.
         return Answer::text(Status::UNAUTHORIZED, "Authentication failure");
     }
-    let body = match read(body).await {
+    let mut kept = place.keep(0);
+    let body = match read(body, &mut kept).await {
         Ok(body) => body,
         Err(answer) => return answer,
     };
     let query = head.uri.query().unwrap_or("").to_owned();
+    let is_large = body.len() > SMALL_BODY_BYTES || rest::is_listing(method, &path);
+    let turn = turn(place, is_large.then_some(&shared.large)).await;
     let asked = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
         let identity = match Identity::of(given, &peer, shared.allowed) {
             Ok(identity) => identity,
             Err(error) => return Answer::text(Status::UNAUTHORIZED, &error.to_string()),
@@ -392,20 +382,91 @@ async fn answer(request: Request<Incoming>, peer: Arc<Peer>, shared: Arc<Shared>
     })
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Answer> {
+/// Waits until a request may be answered: its origin has few others, and of those that need much memory there are few at all.
+async fn turn(place: &Place, large: Option<&Arc<Semaphore>>) -> Vec<OwnedSemaphorePermit> {
+    let lanes = large.map(|of_all| [place.large.clone(), of_all.clone()]);
+    let lanes = lanes.into_iter().flatten().chain([place.requests.clone()]);
+    let mut permits = Vec::new();
+    for lane in lanes {
+        // None is ever closed.
+        permits.extend(lane.acquire_owned().await);
+    }
+    permits
+}
+
+async fn read(body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answer> {
+    match tokio::time::timeout(BODY_WAIT, read_whole(body, kept)).await {
+        Ok(read) => read,
+        Err(_) => Err(Answer::text(Status(408), "The body did not come in time.")),
+    }
+}
+
+async fn read_whole(mut body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answer> {
     let too_large = || Answer::text(Status(413), "The body is too large.");
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    let whole = Limited::new(body, BODY_BYTES_MAX).collect();
-    match tokio::time::timeout(BODY_WAIT, whole).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Answer::text(
-            Status::BAD_REQUEST,
-            "The body cannot be read.",
-        )),
-        Err(_) => Err(Answer::text(Status(408), "The body did not come in time.")),
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|_| Answer::text(Status::BAD_REQUEST, "The body cannot be read."))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if bytes.len() + data.len() > BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+        kept.add(data.len());
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+/// The body of an answer. It is given away in parts, so that it is known how much of it was sent.
+struct AnswerBody {
+    left: Bytes,
+    kept: Kept,
+}
+
+impl AnswerBody {
+    fn new(body: Cow<'static, str>, place: &Arc<Place>) -> AnswerBody {
+        let (left, memory) = match body {
+            Cow::Borrowed(text) => (Bytes::from_static(text.as_bytes()), 0),
+            Cow::Owned(text) => {
+                let length = text.len();
+                (Bytes::from(text), length)
+            }
+        };
+        AnswerBody {
+            left,
+            kept: place.keep(memory),
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.left.is_empty() {
+            return Poll::Ready(None);
+        }
+        let length = self.left.len().min(PART_BYTES);
+        let part = self.left.split_to(length);
+        self.kept.sent(length);
+        Poll::Ready(Some(Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left.len() as u64)
     }
 }
 

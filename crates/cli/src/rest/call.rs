@@ -8,6 +8,7 @@ use crate::listing::document::{Asker, Dialect, Envelope, Problem, Remark, Writer
 use jiff::tz::TimeZone;
 use muster_model::refusal::Refusal;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// What is to be done at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ pub struct Answer {
     /// The media type of the body.
     pub media_type: &'static str,
     /// The body.
-    pub body: String,
+    pub body: Cow<'static, str>,
 }
 
 impl Answer {
@@ -88,7 +89,7 @@ impl Answer {
         Answer {
             status,
             media_type: "text/plain",
-            body: text.to_owned(),
+            body: Cow::Owned(text.to_owned()),
         }
     }
 }
@@ -291,7 +292,7 @@ impl<'a> Call<'a> {
                 (_, _, true) => "application/yaml",
                 (_, _, false) => "application/json",
             },
-            body,
+            body: Cow::Owned(body),
         }
     }
 

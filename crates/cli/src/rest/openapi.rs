@@ -6,6 +6,7 @@ use super::route::{Area, ROUTES, Route};
 use crate::SLURM_VERSION;
 use crate::listing::document::VERSIONS;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// Where it is, as Slurm's is.
@@ -13,22 +14,24 @@ const PATHS: [&str; 4] = ["/openapi", "/openapi.json", "/openapi.yaml", "/openap
 
 /// The description that is at a path: of all versions, or of one at `/openapi/v0.0.43`.
 pub(super) fn at(path: &str) -> Option<Answer> {
+    // Made once: anyone may ask for them, as often as they like.
     static ALL: OnceLock<String> = OnceLock::new();
+    static ONE: [OnceLock<String>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
     let path = path.trim_end_matches('/');
-    let body = match path.strip_prefix("/openapi/v0.0.") {
+    let (made, versions) = match path.strip_prefix("/openapi/v0.0.") {
         Some(version) => {
-            let version = version.parse().ok().filter(|v| VERSIONS.contains(v))?;
-            describe(&[version]).to_string()
+            let version: u32 = version.parse().ok()?;
+            let at = VERSIONS.iter().position(|known| *known == version)?;
+            (&ONE[at], &VERSIONS[at..=at])
         }
-        None if PATHS.contains(&path) => {
-            ALL.get_or_init(|| describe(&VERSIONS).to_string()).clone()
-        }
+        None if PATHS.contains(&path) => (&ALL, &VERSIONS[..]),
         None => return None,
     };
+    let body = made.get_or_init(|| describe(versions).to_string());
     Some(Answer {
         status: Status::OK,
         media_type: "application/json",
-        body,
+        body: Cow::Borrowed(body),
     })
 }
 

@@ -4,6 +4,24 @@
 use super::call::{Answer, Status};
 use serde_json::Value;
 
+/// Members and items of a body. Each takes many times the memory of its text.
+pub(super) const PARTS_MAX: usize = 1_000_000;
+
+/// Whether a JSON text has no more members and items than are read.
+pub(super) fn has_few_parts(json: &[u8]) -> bool {
+    let (mut is_in_text, mut is_escaped, mut parts) = (false, false, 0_usize);
+    for byte in json {
+        match (is_in_text, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => is_in_text = !is_in_text,
+            (false, b',' | b'[' | b'{') => parts += 1,
+            _ => {}
+        }
+    }
+    parts <= PARTS_MAX
+}
+
 /// What a member of a body says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Given {
@@ -96,6 +114,14 @@ pub(super) fn read_query(query: &str) -> Result<Vec<(String, String)>, Answer> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn parts_are_counted_outside_of_texts() {
+        let many = ",[{".repeat(PARTS_MAX / 3);
+        assert!(has_few_parts(many.as_bytes()));
+        assert!(!has_few_parts(format!("{many},[").as_bytes()));
+        assert!(has_few_parts(format!(r#"["{many}\"{many}",1]"#).as_bytes()));
+    }
 
     #[test]
     fn numbers_come_in_several_shapes() {

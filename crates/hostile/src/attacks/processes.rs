@@ -93,3 +93,62 @@ pub(super) fn environment_of_another_job(target: &Target, random: &mut Random) -
     super::clear(target, VICTIM, &mut outcome);
     finished(target, outcome)
 }
+
+/// Has the kernel take 4 GiB of the process's memory, all zero, for its environment; then waits.
+const ENDLESS_ENVIRONMENT: &str = r#"
+import ctypes, struct, time
+c = ctypes.CDLL(None, use_errno=True)
+c.sbrk.restype = c.mmap.restype = ctypes.c_void_p
+c.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+stat = open("/proc/self/stat").read().rsplit(") ", 1)[1].split()
+field = lambda number: int(stat[number - 3])
+size = 4 << 30
+start = c.mmap(None, size, 3, 0x4022, -1, 0)
+fields = [field(n) for n in (26, 27, 45, 46, 47)] + [c.sbrk(0)] + [field(n) for n in (28, 48, 49)]
+record = ctypes.create_string_buffer(struct.pack("=11QQIi", *fields, start, start + size, 0, 0, -1))
+result = c.prctl(35, 14, ctypes.c_ulong(ctypes.addressof(record)), ctypes.c_ulong(104), 0)
+open("environment.state", "w").write("set" if result == 0 else "refused")
+time.sleep(600)
+"#;
+
+/// A process that says that gigabytes of its memory are its environment, which is asked about many times at once.
+pub(super) fn environment_without_end(target: &Target, _: &mut Random) -> Outcome {
+    let mut outcome = Outcome::default();
+    let dir = target.dir_of(ATTACKER);
+    let program = dir.join("environment.py");
+    if let Err(e) = fs::write(&program, ENDLESS_ENVIRONMENT) {
+        outcome.skipped.push(format!("no program: {e}"));
+        return outcome;
+    }
+    let state = dir.join("environment.state");
+    let _ = fs::remove_file(&state);
+    // In a session of its own, so that nothing but its environment says whose it is.
+    let script = format!(
+        "#!/bin/sh\ncd {}\n/usr/bin/setsid /usr/bin/python3 {} || echo refused >environment.state\n",
+        dir.display(),
+        program.display()
+    );
+    let job = or_end!(submit(target, &script, &mut outcome), target, outcome);
+    let read = || fs::read_to_string(&state).unwrap_or_default();
+    until(|| !read().is_empty());
+    if read() != "set" {
+        let why = "there is no Python here, or the kernel moves no environments";
+        outcome.skipped.push(why.to_owned());
+        return finished(target, outcome);
+    }
+    let node = super::FIRST_NODE;
+    let ask = format!(
+        "for i in $(seq 16); do scontrol listpids {job} {node} & sstat -a -n -j {job} & done; wait"
+    );
+    outcome.sent += 32;
+    let asked = target.run(ATTACKER, &ask);
+    let listed = asked
+        .out
+        .lines()
+        .filter(|line| line.contains(&job.to_string()));
+    outcome.require(
+        asked.code == 0 && listed.count() >= 16,
+        "listpids of a job with such a process is not answered",
+    );
+    finished(target, outcome)
+}

@@ -5,6 +5,7 @@ use crate::cluster::Cluster;
 use muster_hostile::attacks::ATTACKS;
 use muster_hostile::campaign::{Report, Round};
 use muster_hostile::random::Random;
+use muster_hostile::rest::RestDaemon;
 use muster_hostile::target::{Target, configuration};
 use std::process::Command;
 use std::time::Duration;
@@ -29,6 +30,7 @@ fn attacks_that_once_worked_are_refused_and_change_nothing() {
     let Some((cluster, target)) = attacked() else {
         return;
     };
+    let _rest = RestDaemon::start(&target).unwrap();
     let (mut report, mut random) = (Report::default(), Random::new(1));
     for attack in ATTACKS {
         report.attack(&target, attack, &mut random);
@@ -59,6 +61,7 @@ fn others_are_served_while_many_processes_attack() {
     let Some((_cluster, target)) = attacked() else {
         return;
     };
+    let _rest = RestDaemon::start(&target).unwrap();
     let mut report = Report::default();
     for number in 0..2 {
         let round = Round {

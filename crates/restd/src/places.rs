@@ -1,0 +1,386 @@
+//! Who has the places and the memory of the server: connections at a time, bytes of bodies and of answers that were not sent yet.
+//! Where there is no more, who has the most gives something up, so that nobody is kept out by others.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+/// How long an answer may stand still before its connection is ended where memory is short.
+const STALL: Duration = Duration::from_secs(1);
+/// How long it may in any case.
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
+/// Requests of one origin that are answered at a time and need much memory.
+const LARGE_OF_ONE: usize = 1;
+
+/// Where connections come from, as far as it can be known before a request is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    /// A host: an address of IPv4, or what a host has of IPv6, its first 64 bits.
+    Host(IpAddr),
+    /// A user of this host.
+    User(u32),
+    /// A socket that says nothing.
+    Unknown,
+}
+
+impl Origin {
+    /// The origin of an address.
+    pub(crate) fn of(address: IpAddr) -> Origin {
+        Origin::Host(match address.to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+            v4 => v4,
+        })
+    }
+}
+
+/// One connection, as far as others may have to take its place.
+#[derive(Debug)]
+struct Slot {
+    end: Option<AbortHandle>,
+    /// A request is being read or answered.
+    is_busy: bool,
+    /// Bytes that are kept for it.
+    bytes: usize,
+    /// When it last went on.
+    since: Instant,
+}
+
+/// All connections from one origin.
+#[derive(Debug)]
+struct Share {
+    slots: HashMap<u64, Slot>,
+    requests: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
+
+impl Share {
+    fn bytes(&self) -> usize {
+        self.slots.values().map(|slot| slot.bytes).sum()
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    shares: HashMap<Origin, Share>,
+}
+
+impl State {
+    fn slot(&mut self, origin: Origin, number: u64) -> Option<&mut Slot> {
+        self.shares.get_mut(&origin)?.slots.get_mut(&number)
+    }
+
+    fn count(&self) -> usize {
+        self.shares.values().map(|share| share.slots.len()).sum()
+    }
+
+    fn bytes(&self) -> usize {
+        self.shares.values().map(Share::bytes).sum()
+    }
+
+    fn remove(&mut self, origin: Origin, number: u64) -> Option<Slot> {
+        let share = self.shares.get_mut(&origin)?;
+        let slot = share.slots.remove(&number);
+        if share.slots.is_empty() {
+            self.shares.remove(&origin);
+        }
+        slot
+    }
+
+    fn end(&mut self, origin: Origin, number: u64) {
+        if let Some(handle) = self.remove(origin, number).and_then(|slot| slot.end) {
+            handle.abort();
+        }
+    }
+
+    /// The connection that makes room for another of an origin: of who has the most, if that is still not less afterwards
+    /// than what the other has; one without a request first, and the oldest.
+    fn to_give_way(&self, newcomer: Origin) -> Option<(Origin, u64)> {
+        let own = self.shares.get(&newcomer).map_or(0, |s| s.slots.len());
+        let others = self
+            .shares
+            .iter()
+            .filter(|(origin, _)| **origin != newcomer);
+        let (origin, most) = others.max_by_key(|(_, share)| share.slots.len())?;
+        if most.slots.len() < own + 2 {
+            return None;
+        }
+        let oldest = most
+            .slots
+            .iter()
+            .min_by_key(|(_, slot)| (slot.is_busy, slot.since));
+        oldest.map(|(number, _)| (*origin, *number))
+    }
+
+    /// The connection, other than one, that gives up its bytes: of who keeps the most of them, the largest; first of those
+    /// that stand still.
+    fn to_give_bytes(&self, now: Instant, but: u64) -> Option<(Origin, u64)> {
+        let slots = self.shares.iter().flat_map(|(origin, share)| {
+            let of_all = share.bytes();
+            let slots = share.slots.iter();
+            slots.map(move |(number, slot)| (of_all, *origin, *number, slot))
+        });
+        let candidates = slots.filter(|(_, _, number, slot)| *number != but && slot.bytes > 0);
+        let stands = |slot: &Slot| now.duration_since(slot.since) >= STALL;
+        let first =
+            candidates.max_by_key(|(of_all, _, _, slot)| (stands(slot), *of_all, slot.bytes));
+        first.map(|(_, origin, number, _)| (origin, number))
+    }
+}
+
+/// The connections that there are.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: usize,
+    bytes: usize,
+    requests_of_one: usize,
+    state: Mutex<State>,
+}
+
+impl Places {
+    /// Room for so many connections and bytes. One origin has so many requests answered at a time.
+    pub(crate) fn new(most: usize, bytes: usize, requests_of_one: usize) -> Arc<Places> {
+        Arc::new(Places {
+            most,
+            bytes,
+            requests_of_one,
+            state: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a connection. Absent if there is none, and nobody has more than who asks.
+    pub(crate) fn admit(self: &Arc<Places>, origin: Origin) -> Option<Place> {
+        let mut state = self.state();
+        if state.count() >= self.most {
+            let (of, number) = state.to_give_way(origin)?;
+            state.end(of, number);
+        }
+        let number = state.next;
+        state.next += 1;
+        let share = state.shares.entry(origin).or_insert_with(|| Share {
+            slots: HashMap::new(),
+            requests: Arc::new(Semaphore::new(self.requests_of_one)),
+            large: Arc::new(Semaphore::new(LARGE_OF_ONE)),
+        });
+        let slot = Slot {
+            end: None,
+            is_busy: false,
+            bytes: 0,
+            since: Instant::now(),
+        };
+        share.slots.insert(number, slot);
+        let (requests, large) = (share.requests.clone(), share.large.clone());
+        Some(Place {
+            places: self.clone(),
+            origin,
+            number,
+            requests,
+            large,
+        })
+    }
+
+    /// Says how a connection is ended from outside.
+    pub(crate) fn set_end(&self, (origin, number): (Origin, u64), handle: AbortHandle) {
+        match self.state().slot(origin, number) {
+            Some(slot) => slot.end = Some(handle),
+            // Its place was given away, or it has ended.
+            None => handle.abort(),
+        }
+    }
+
+    /// Ends the connections whose answers have stood still for too long.
+    pub(crate) fn end_stalled(&self, now: Instant) {
+        let mut state = self.state();
+        let too_long = |slot: &Slot| slot.bytes > 0 && now.duration_since(slot.since) > STALL_MAX;
+        let found: Vec<(Origin, u64)> = state
+            .shares
+            .iter()
+            .flat_map(|(origin, share)| {
+                let slots = share.slots.iter().filter(|(_, slot)| too_long(slot));
+                slots.map(move |(number, _)| (*origin, *number))
+            })
+            .collect();
+        for (origin, number) in found {
+            state.end(origin, number);
+        }
+    }
+}
+
+/// A connection's place. It is free again when the value goes.
+#[derive(Debug)]
+pub(crate) struct Place {
+    places: Arc<Places>,
+    origin: Origin,
+    number: u64,
+    /// Requests that this origin may have answered at a time.
+    pub(crate) requests: Arc<Semaphore>,
+    /// Those of them that need much memory.
+    pub(crate) large: Arc<Semaphore>,
+}
+
+impl Place {
+    /// What names it.
+    pub(crate) fn key(&self) -> (Origin, u64) {
+        (self.origin, self.number)
+    }
+
+    /// Says whether a request is read or answered.
+    pub(crate) fn set_busy(&self, is_busy: bool) {
+        if let Some(slot) = self.places.state().slot(self.origin, self.number) {
+            slot.is_busy = is_busy;
+            slot.since = Instant::now();
+        }
+    }
+
+    /// Keeps bytes; others' connections end if there are too many.
+    pub(crate) fn keep(self: &Arc<Place>, bytes: usize) -> Kept {
+        let mut kept = Kept {
+            place: self.clone(),
+            bytes: 0,
+        };
+        kept.add(bytes);
+        kept
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.state().remove(self.origin, self.number);
+    }
+}
+
+/// Bytes that are kept for a connection, until the value goes.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    place: Arc<Place>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Keeps more.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        let (origin, number) = self.place.key();
+        let mut state = self.place.places.state();
+        let now = Instant::now();
+        if let Some(slot) = state.slot(origin, number) {
+            slot.bytes += bytes;
+            slot.since = now;
+        }
+        while state.bytes() > self.place.places.bytes {
+            let Some((origin, number)) = state.to_give_bytes(now, number) else {
+                break;
+            };
+            state.end(origin, number);
+        }
+    }
+
+    /// Says that so many were sent.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        let Place { origin, number, .. } = *self.place;
+        if let Some(slot) = self.place.places.state().slot(origin, number) {
+            slot.bytes = slot.bytes.saturating_sub(bytes);
+            slot.since = Instant::now();
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.sent(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Origin = Origin::User(1);
+    const B: Origin = Origin::User(2);
+    const C: Origin = Origin::User(3);
+
+    fn admit(places: &Arc<Places>, origin: Origin, count: usize) -> Vec<Arc<Place>> {
+        let places = (0..count).map(|_| places.admit(origin).map(Arc::new));
+        places.map(|place| place.expect("a place")).collect()
+    }
+
+    fn count(places: &Places, origin: Origin) -> usize {
+        let state = places.state();
+        state.shares.get(&origin).map_or(0, |s| s.slots.len())
+    }
+
+    #[test]
+    fn who_has_the_most_makes_room() {
+        let places = Places::new(8, 0, 1);
+        let first = admit(&places, A, 8);
+        assert!(places.admit(A).is_none());
+        first[0].set_busy(true);
+        let _second = admit(&places, B, 4);
+        assert_eq!((count(&places, A), count(&places, B)), (4, 4));
+        // What has a request stays longest.
+        assert!(places.state().slot(A, first[0].number).is_some());
+        assert!(places.admit(B).is_none());
+        let _third = admit(&places, C, 2);
+        assert_eq!(count(&places, C), 2);
+        assert_eq!(count(&places, A) + count(&places, B), 6);
+        drop(first);
+        assert_eq!(count(&places, A), 0);
+        assert!(places.admit(B).is_some());
+    }
+
+    #[test]
+    fn who_keeps_the_most_bytes_gives_them_up() {
+        let places = Places::new(8, 100, 1);
+        let [large, small, other] = [A, B, C].map(|of| Arc::new(places.admit(of).unwrap()));
+        let mut of_large = large.keep(60);
+        let _of_small = small.keep(15);
+        let mut of_other = other.keep(25);
+        assert_eq!(count(&places, A), 1);
+        of_other.add(1);
+        let counts = [A, B, C].map(|of| count(&places, of));
+        assert_eq!((counts, places.state().bytes()), ([0, 1, 1], 41));
+        // What is left of a connection that has ended changes nothing.
+        of_large.sent(10);
+        assert_eq!(places.state().bytes(), 41);
+        // One that stands still is first; the last stays, however large.
+        let past = Instant::now().checked_sub(STALL).unwrap();
+        let third = Arc::new(places.admit(A).unwrap());
+        let mut of_third = third.keep(40);
+        places.state().slot(B, small.number).unwrap().since = past;
+        of_third.add(20);
+        assert_eq!([A, B, C].map(|of| count(&places, of)), [1, 0, 1]);
+        of_third.add(1000);
+        assert_eq!([A, B, C].map(|of| count(&places, of)), [1, 0, 0]);
+    }
+
+    #[test]
+    fn an_answer_does_not_stand_still_for_ever() {
+        let places = Places::new(8, 100, 1);
+        let before = Instant::now();
+        let [idle, stalled] = [A, B].map(|of| Arc::new(places.admit(of).unwrap()));
+        let _kept = stalled.keep(10);
+        places.end_stalled(before + STALL_MAX);
+        assert_eq!(count(&places, B), 1);
+        places.end_stalled(Instant::now() + STALL_MAX + STALL);
+        assert_eq!((count(&places, A), count(&places, B)), (1, 0));
+        drop(idle);
+    }
+
+    #[test]
+    fn a_host_has_many_addresses() {
+        let of = |text: &str| Origin::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}
