@@ -55,12 +55,48 @@ pub async fn relay(local: UnixStream, tcp: TcpStream, channel: Channel) -> io::R
     }
 }
 
-/// Reads what a connection begins with.
+/// What a connection begins with.
+#[derive(Debug)]
+pub enum Beginning {
+    /// A channel.
+    Channel(Box<Opening>),
+    /// A request of HTTP, of which these bytes have come.
+    Http(Vec<u8>),
+}
+
+/// Reads what a connection begins with, of a server that speaks HTTP as well.
+///
+/// # Errors
+/// The text says why it is neither.
+pub async fn read_beginning(tcp: &mut TcpStream) -> Result<Beginning, String> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 2048]);
+    while bytes.len() < 4 {
+        match tcp.read(&mut chunk).await {
+            Ok(0) => return Err("it closed the connection".to_owned()),
+            Ok(count) => bytes.extend(&chunk[..count]),
+            Err(e) => return Err(e.to_string()),
+        }
+    }
+    match &bytes[..4] {
+        b"GET " | b"HEAD" | b"POST" | b"PUT " | b"OPTI" => Ok(Beginning::Http(bytes)),
+        _ => {
+            let opening = read_rest(tcp, bytes).await?;
+            Ok(Beginning::Channel(Box::new(opening)))
+        }
+    }
+}
+
+/// Reads what a channel begins with.
 ///
 /// # Errors
 /// The text says why it is none.
 pub async fn read_opening(tcp: &mut TcpStream) -> Result<Opening, String> {
-    let (mut bytes, mut chunk) = (Vec::new(), [0; 2048]);
+    read_rest(tcp, Vec::new()).await
+}
+
+/// Reads what a channel begins with, of which some has come.
+async fn read_rest(tcp: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Opening, String> {
+    let mut chunk = [0; 2048];
     loop {
         if let Some(opening) = Opening::decode(&bytes).map_err(|e| e.to_string())? {
             return Ok(opening);

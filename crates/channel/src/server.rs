@@ -70,13 +70,14 @@ impl ChannelServer {
         })
     }
 
-    /// Accepts connections for ever. `identify` finds out whose one is, or gives the reason of its refusal.
+    /// Accepts connections for ever. `identify` finds out whose one is, or gives the reason of its refusal; nothing if it has
+    /// served it already.
     pub async fn accept<F>(
         self: &Rc<ChannelServer>,
         listener: TcpListener,
         identify: impl Fn(StrangerId, TcpStream, SocketAddr) -> F,
     ) where
-        F: Future<Output = Result<Known, String>> + 'static,
+        F: Future<Output = Result<Option<Known>, String>> + 'static,
     {
         loop {
             match listener.accept().await {
@@ -95,7 +96,7 @@ impl ChannelServer {
     /// Serves a connection, in place of an older one if there are too many of which nobody knows whose they are.
     fn admit<F>(self: &Rc<ChannelServer>, from: SocketAddr, identify: impl FnOnce(StrangerId) -> F)
     where
-        F: Future<Output = Result<Known, String>> + 'static,
+        F: Future<Output = Result<Option<Known>, String>> + 'static,
     {
         let (id, gone) = self.strangers.borrow_mut().admit(from.ip());
         let evicted = gone.and_then(|gone| self.tasks.borrow_mut().remove(&gone));
@@ -111,7 +112,8 @@ impl ChannelServer {
             let known = tokio::time::timeout(server.patience, identified).await;
             drop(presence);
             match known {
-                Ok(Ok(known)) => server.carry(known, from),
+                Ok(Ok(Some(known))) => server.carry(known, from),
+                Ok(Ok(None)) => {}
                 Ok(Err(why)) => server.log_refusal(from, &why),
                 Err(_) => server.log_refusal(from, "it did not say in time who it is"),
             }
@@ -165,7 +167,7 @@ mod tests {
     };
     const KNOWN: [u8; SECRET] = [4; SECRET];
 
-    async fn identify(mut tcp: TcpStream) -> Result<Known, String> {
+    async fn identify(mut tcp: TcpStream) -> Result<Option<Known>, String> {
         let opening = read_opening(&mut tcp).await?;
         let (responder, _) = Responder::accept(&opening, &KNOWN).map_err(|e| e.to_string())?;
         let (answer, channel) = responder.answer(b"").map_err(|e| e.to_string())?;
@@ -173,7 +175,7 @@ mod tests {
         let channel = confirmed(&mut tcp, channel).await?;
         let (near, mut far) = UnixStream::pair().map_err(|e| e.to_string())?;
         far.write_all(b"served").await.map_err(|e| e.to_string())?;
-        Ok((near, tcp, channel))
+        Ok(Some((near, tcp, channel)))
     }
 
     /// Strangers that say nothing, more than may be, keep nobody out.

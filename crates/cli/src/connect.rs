@@ -117,6 +117,15 @@ impl Client {
         Ok(Client::of(stream, endpoint))
     }
 
+    /// A conversation over a connection that somebody else has made, to the controller of a configuration file.
+    ///
+    /// # Errors
+    /// [`ConnectError::Config`].
+    pub fn over(stream: UnixStream, conf: &Path) -> Result<Client, ConnectError> {
+        let endpoint = endpoint::read(conf).map_err(ConnectError::Config)?;
+        Ok(Client::of(stream, endpoint))
+    }
+
     /// Whether nothing is there to be read: neither an answer that nobody waits for, nor the end.
     pub fn is_quiet(&self) -> bool {
         let mut polled = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];

@@ -22,8 +22,14 @@ mod value;
 
 pub use call::{Answer, Caller, Connect, Method, Request, Status};
 
+use crate::connect::{Client, ConnectError};
 use crate::listing::document::Asker;
+use crate::listing::query;
 use call::Call;
+use muster_model::private_data::PrivateData;
+use muster_proto::client::Query;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// The newest and all versions of the paths, as in `/slurm/v0.0.43/jobs`.
 pub fn versions() -> impl Iterator<Item = String> {
@@ -79,6 +85,72 @@ pub fn answer(request: &Request<'_>, connect: &mut dyn Connect) -> Answer {
     }
     let result = (call.route.handler)(&mut call);
     call.finish(result)
+}
+
+/// What the controller itself says at a path, over a connection to it whose user has no rights: whether it is ready, and metrics.
+/// Nothing if there is nothing at the path.
+pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<Answer> {
+    let mut connection = match Client::over(stream, conf) {
+        Ok(client) => GivenConnection(Some(client)),
+        Err(error) => return Some(Answer::text(Status::UNAVAILABLE, &error.to_string())),
+    };
+    if path == "/readyz" {
+        return Some(readiness(&mut connection));
+    }
+    let words = route::read_path(path).ok()?;
+    let found = route::find(&words, Method::Get).ok()?;
+    if found.route.area != route::Area::Metrics {
+        return None;
+    }
+    let caller = Caller::default();
+    let request = Request {
+        method: Method::Get,
+        path,
+        query: "",
+        body: b"",
+        yaml: false,
+        caller: &caller,
+    };
+    let asked = (Asker::default(), &request);
+    let mut call = Call::new(
+        found,
+        Vec::new(),
+        serde_json::Value::Null,
+        asked,
+        &mut connection,
+    );
+    let result = match call.ask(query::private_data) {
+        Ok(private) if private != PrivateData::default() => {
+            let text = "PrivateData is set, so that not everybody gets metrics here: have a token read slurmrestd's /metrics";
+            return Some(Answer::text(Status::FORBIDDEN, text));
+        }
+        Ok(_) => (call.route.handler)(&mut call),
+        Err(failure) => Err(failure),
+    };
+    Some(call.finish(result))
+}
+
+/// Whether the controller answers.
+fn readiness(connection: &mut GivenConnection) -> Answer {
+    let asked = connection.connect();
+    match asked.and_then(|mut client| client.query(Query::Ping)) {
+        Ok(_) => Answer::text(Status::OK, "ok\n"),
+        Err(error) => Answer::text(Status::UNAVAILABLE, &format!("{error}\n")),
+    }
+}
+
+/// A connection that is there, for one request.
+struct GivenConnection(Option<Client>);
+
+impl Connect for GivenConnection {
+    fn connect(&mut self) -> Result<Client, ConnectError> {
+        let used_up = || ConnectError::Broken(std::io::ErrorKind::NotConnected.into());
+        self.0.take().ok_or_else(used_up)
+    }
+
+    fn keep(&mut self, client: Client) {
+        self.0 = Some(client);
+    }
 }
 
 /// Paths that say little, however much there is in the cluster.

@@ -107,6 +107,12 @@ impl Config {
         has_jwt.then(|| UserTokenSettings::parse(parameters, &self.paths.state_save_location))
     }
 
+    /// Whether everybody who reaches the controller's port gets metrics (`MetricsType=metrics/openmetrics`).
+    pub fn has_metrics(&self) -> bool {
+        let kind = self.text("MetricsType").unwrap_or("");
+        kind.trim_start_matches("metrics/") == "openmetrics"
+    }
+
     /// `AuthType` with its options.
     pub fn authentication(&self) -> Authentication {
         Authentication::parse(

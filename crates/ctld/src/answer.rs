@@ -15,6 +15,7 @@ use muster_model::config::ClusterConfig;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayInfo, ArrayRole, Job, JobState};
+use muster_model::job_counts::{JobCountGroup, JobCounts};
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
@@ -24,6 +25,7 @@ use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPart, Diag, JobPriority, Pong, PrioritiesAnswer,
     ReservationsAnswer, Response,
 };
+use std::collections::HashMap;
 
 pub(crate) use jobs::jobs;
 pub(crate) use rows::Rows;
@@ -150,6 +152,35 @@ pub(crate) fn accounts(state: &State, identity: &Identity) -> Response {
         fair_tree: settings.map(|s| s.fair_tree),
         users_withheld: hides(state, identity, PrivateData::USERS),
     }))
+}
+
+/// Numbers of jobs that the user may see, by user, account and partition.
+pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
+    let scope = JobScope::of(state, identity);
+    let mut groups: HashMap<(&str, &str, &str), JobCounts> = HashMap::new();
+    for job in state.jobs.values().filter(|job| scope.has(job)) {
+        let account = job.spec.account.as_deref().unwrap_or_default();
+        let key = (
+            job.spec.owner.user.as_str(),
+            account,
+            job.partition.as_str(),
+        );
+        groups.entry(key).or_default().count(job);
+    }
+    let group = |((user, account, partition), counts): ((&str, &str, &str), JobCounts)| {
+        let [user, account, partition] = [user, account, partition].map(str::to_owned);
+        JobCountGroup {
+            user,
+            account,
+            partition,
+            counts,
+        }
+    };
+    let mut groups: Vec<JobCountGroup> = groups.into_iter().map(group).collect();
+    groups.sort_by(|a, b| {
+        (&a.user, &a.account, &a.partition).cmp(&(&b.user, &b.account, &b.partition))
+    });
+    Response::JobCounts(groups)
 }
 
 /// The factors of pending jobs' priorities, for jobs that the user may see.

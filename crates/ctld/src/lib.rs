@@ -51,6 +51,7 @@ pub mod watchdog;
 pub mod writer;
 
 pub use connection::name_blobs;
+pub use network::{HttpAnswer, HttpPages};
 pub use run::{Options, run};
 
 /// The Slurm release whose contract is met; what commands print for `--version`.

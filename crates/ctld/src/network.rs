@@ -6,10 +6,12 @@
 //! only for each other.
 
 mod configuration;
+mod http;
 mod names;
 mod setup;
 
 pub(crate) use configuration::{GivenConfiguration, read_given, version_of};
+pub use http::{HttpAnswer, HttpPages};
 pub(crate) use setup::{NO_USER_TOKENS, NetworkSettings, NodeAddresses, Setup, prepare};
 
 use crate::failure;
@@ -17,7 +19,7 @@ use crate::peer::{Origin, Peer};
 use crate::watchdog::{Doing, Pulse};
 use log::{debug, info};
 use muster_channel::admission::Bounds;
-use muster_channel::relay::{confirmed, read_opening};
+use muster_channel::relay::{Beginning, confirmed, read_beginning};
 use muster_channel::server::{ChannelServer, Known, Log};
 use muster_channel::{Opening, Purpose, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_model::refusal::Refusal;
@@ -138,7 +140,9 @@ pub(crate) fn start(
         listeners,
         verifier,
         configuration,
+        has_metrics,
     }: Setup,
+    pages: HttpPages,
     cluster: String,
     pulse: Arc<Pulse>,
 ) -> io::Result<mpsc::Receiver<Arrival>> {
@@ -149,7 +153,7 @@ pub(crate) fn start(
     failure::spawn_essential("network", move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(VERIFIED_MAX + 2 * LOOKUPS_MAX)
+            .max_blocking_threads(VERIFIED_MAX + 2 * LOOKUPS_MAX + http::MADE_MAX)
             .build();
         let runtime = runtime.map_err(|e| format!("no event loop: {e}"))?;
         let local = tokio::task::LocalSet::new();
@@ -162,6 +166,10 @@ pub(crate) fn start(
             verifying: Semaphore::new(VERIFIED_MAX),
             verifying_of: RefCell::default(),
             names: Rc::new(Names::new()),
+            has_metrics,
+            pages,
+            making: Semaphore::new(http::MADE_MAX),
+            kept: RefCell::default(),
         });
         local.block_on(&runtime, network.run(listeners, &pulse))
     })?;
@@ -177,6 +185,11 @@ struct Network {
     verifying: Semaphore,
     verifying_of: RefCell<HashMap<IpAddr, Rc<Semaphore>>>,
     names: Rc<Names>,
+    /// Whether everybody gets metrics (`MetricsType`).
+    has_metrics: bool,
+    pages: HttpPages,
+    making: Semaphore,
+    kept: RefCell<http::KeptPages>,
 }
 
 impl Network {
@@ -211,14 +224,20 @@ impl Network {
         }
     }
 
-    /// Finds out who connects, and hands the connection to the event loop.
+    /// Finds out who connects, and hands the connection to the event loop. Requests of HTTP are answered.
     async fn meet(
         self: &Rc<Network>,
         mut tcp: TcpStream,
         from: SocketAddr,
-    ) -> Result<Known, String> {
+    ) -> Result<Option<Known>, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
-        let opening = read_opening(&mut tcp).await?;
+        let opening = match read_beginning(&mut tcp).await? {
+            Beginning::Channel(opening) => opening,
+            Beginning::Http(bytes) => {
+                self.serve_http(&mut tcp, bytes, from).await?;
+                return Ok(None);
+            }
+        };
         match self.identify(&opening, from).await {
             Ok((identified, local, answer, channel)) => {
                 let sent = tcp.write_all(&answer).await;
@@ -231,7 +250,7 @@ impl Network {
                     }
                     Identified::Host(stream) => self.configuration.give(stream)?,
                 }
-                Ok((local, tcp, channel))
+                Ok(Some((local, tcp, channel)))
             }
             Err(why) => {
                 // It may have gone.

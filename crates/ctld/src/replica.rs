@@ -327,6 +327,7 @@ impl Replica {
                 drop(out.send(frame::encode(self.head.answer(&self.state, partitions))));
             }
             Query::Accounts => send(answer::accounts(&self.state, identity)),
+            Query::JobCounts => send(answer::job_counts(&self.state, identity)),
             Query::Priorities => send(answer::priorities(&self.state, identity)),
             Query::Crontab { uid } => send(answer::crontab(&self.state, identity, *uid)),
             Query::Reservations => send(answer::reservations(&self.state, identity)),

@@ -12,7 +12,9 @@ use crate::fair_queue::FairQueue;
 use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
-use crate::network::{self, Arrival, GivenConfiguration, NetworkSettings, NodeAddresses};
+use crate::network::{
+    self, Arrival, GivenConfiguration, HttpPages, NetworkSettings, NodeAddresses,
+};
 use crate::notify::Notify;
 use crate::passed;
 use crate::patience::Patience;
@@ -82,11 +84,11 @@ pub struct Options {
     pub reopen_log: fn() -> io::Result<()>,
 }
 
-/// Runs a controller until it is stopped. `ready` is called when clients can connect.
+/// Runs a controller until it is stopped. `pages` makes what it says by HTTP; `ready` is called when clients can connect.
 ///
 /// # Errors
 /// When the configuration, the state or the socket cannot be used. Nothing is changed in the state then.
-pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
+pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<()> {
     fault::arm_by_environment();
     let source = Source::new(&options.conf);
     let read = source.read()?;
@@ -216,7 +218,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let network = setup
         .map(|setup| {
             let cluster = read.cluster.cluster_name.clone();
-            network::start(setup, cluster, Arc::clone(&pulses.network))
+            network::start(setup, pages, cluster, Arc::clone(&pulses.network))
         })
         .transpose()
         .context("no thread for the network")?;

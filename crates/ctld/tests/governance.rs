@@ -15,7 +15,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// Descriptors of the controller and of its clients here together.
@@ -66,7 +66,7 @@ fn start() -> Server {
         reopen_log: || Ok(()),
     };
     let (ready, is_ready) = mpsc::channel();
-    std::thread::spawn(move || run(&options, move || ready.send(()).unwrap()).unwrap());
+    std::thread::spawn(move || run(&options, Arc::new(|_, _| None), move || ready.send(()).unwrap()).unwrap());
     is_ready.recv_timeout(Duration::from_secs(60)).unwrap();
     Server { socket, conf }
 }

@@ -86,7 +86,7 @@ kinds!(
     /// Kinds of queries.
     QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
-    Differences Accounts Priorities Licenses Listing Why Crontab
+    Differences Accounts Priorities Licenses Listing Why Crontab JobCounts
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -487,6 +487,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Anyone, Query::Listing(filter())),
         (Anyone, Query::Why(ids.pending)),
         (Anyone, Query::Crontab { uid: None }),
+        (Anyone, Query::JobCounts),
     ]
 }
 

@@ -167,10 +167,10 @@ fn with_accounts(own: &str, accounts: &Accounts) -> String {
     text
 }
 
-/// With the site's port where the controller listens: with tokens of users, even if it has no other hosts. Two private clusters may
+/// With the site's port where the controller listens: with tokens of users or metrics, even if it has no other hosts. Two private clusters may
 /// have one port otherwise.
 fn with_port(own: &str, site: &Config) -> String {
-    if site.user_tokens().is_none() {
+    if site.user_tokens().is_none() && !site.has_metrics() {
         return own.to_owned();
     }
     let port = site.slurmctld_ports.start();

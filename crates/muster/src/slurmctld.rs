@@ -10,9 +10,11 @@ use anyhow::{Context, Result, ensure};
 use muster_conf::endpoint::conf_path;
 use muster_ctld::patience::Patience;
 use muster_ctld::priority;
+use muster_ctld::{HttpAnswer, HttpPages};
 use muster_model::ids::JobId;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// slurmctld.
 pub(crate) static DAEMON: Daemon = Daemon {
@@ -176,7 +178,20 @@ fn start(args: Args) -> Result<()> {
         patience: Patience::default(),
         reopen_log: logging::reopen,
     };
-    muster_ctld::run(&options, || ready.tell())
+    muster_ctld::run(&options, http_pages(&options.conf), || ready.tell())
+}
+
+/// What it says by HTTP.
+fn http_pages(conf: &Path) -> HttpPages {
+    let conf = conf.to_path_buf();
+    Arc::new(move |path, stream| {
+        let answer = muster_cli::rest::controller_page(path, stream, &conf)?;
+        Some(HttpAnswer {
+            status: answer.status.0,
+            media_type: answer.media_type,
+            body: answer.body.into_owned(),
+        })
+    })
 }
 
 #[cfg(test)]

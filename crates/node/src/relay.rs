@@ -80,7 +80,7 @@ fn run() -> anyhow::Result<()> {
         tokio::select! {
             () = server.accept(listener, |id, tcp, _| {
                 let relay = Rc::clone(&relay);
-                async move { relay.meet(id, tcp).await }
+                async move { relay.meet(id, tcp).await.map(Some) }
             }) => {}
             ended = relay.take_answers() => {
                 if let Err(e) = ended {

@@ -173,6 +173,9 @@ pub enum Query {
         #[n(0)]
         uid: Option<u32>,
     },
+    /// Numbers of jobs, for metrics: one [`Response::JobCounts`].
+    #[n(420)]
+    JobCounts,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -295,6 +298,9 @@ pub enum Response {
     /// To `Token`.
     #[n(202)]
     Token(#[n(0)] String),
+    /// To `JobCounts`: of those that the caller may see.
+    #[n(420)]
+    JobCounts(#[n(0)] Vec<muster_model::job_counts::JobCountGroup>),
     /// To `Crontab`: its text, if there is one.
     #[n(400)]
     Crontab(#[n(0)] Option<String>),

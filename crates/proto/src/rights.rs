@@ -42,6 +42,7 @@ impl From<&Query> for Request {
             Query::Differences => Request::Differences,
             Query::Accounts => Request::Accounts,
             Query::Priorities => Request::Priorities,
+            Query::JobCounts => Request::JobCounts,
             Query::Licenses => Request::Licenses,
             Query::Listing(_) => Request::Listing,
             Query::Why(_) => Request::Why,

@@ -285,7 +285,20 @@ fn documents(role: &Role, version: &str, epoch: u64) -> Result<()> {
         ("docs/security.md", "security.md"),
         ("docs/faults.md", "faults.md"),
         ("docs/mpi.md", "mpi.md"),
+        ("docs/rest.md", "rest.md"),
+        ("docs/grid-engine.md", "grid-engine.md"),
+        ("docs/node.md", "node.md"),
+        ("docs/accounting.md", "accounting.md"),
         ("packaging/examples/slurm.conf", "examples/slurm.conf"),
+        (
+            "packaging/monitoring/prometheus.yml",
+            "monitoring/prometheus.yml",
+        ),
+        ("packaging/monitoring/alerts.yml", "monitoring/alerts.yml"),
+        (
+            "packaging/monitoring/grafana.json",
+            "monitoring/grafana.json",
+        ),
     ] {
         copy(Path::new(from), &doc.join(to), 0o644)?;
     }

@@ -6,6 +6,7 @@ use muster_model::config::ClusterConfig;
 use muster_model::explain::ExpectedStart;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{ArrayInfo, ArrayRole, Job};
+use muster_model::job_counts::JobCountGroup;
 use muster_model::licenses::License;
 use muster_model::listing_codec::CompactListing;
 use muster_model::private_data::PrivateData;
@@ -232,6 +233,22 @@ pub(crate) fn priorities(client: &mut Client) -> Result<PrioritiesAnswer, Connec
 pub(crate) fn script(client: &mut Client, job: JobId) -> Result<Vec<u8>, ConnectError> {
     match client.query(Query::Script(job))? {
         Response::Script(bytes) => Ok(bytes.into()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What of the cluster not everybody sees.
+pub(crate) fn private_data(client: &mut Client) -> Result<PrivateData, ConnectError> {
+    match client.query(Query::Partitions)? {
+        Response::Cluster(part) => Ok(part.config.map_or_else(PrivateData::default, |c| c.private)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Numbers of jobs, by user, account and partition.
+pub(crate) fn job_counts(client: &mut Client) -> Result<Vec<JobCountGroup>, ConnectError> {
+    match client.query(Query::JobCounts)? {
+        Response::JobCounts(groups) => Ok(groups),
         other => Err(unexpected(&other)),
     }
 }

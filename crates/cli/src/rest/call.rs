@@ -62,12 +62,16 @@ impl Status {
     pub const BAD_REQUEST: Status = Status(400);
     /// 401.
     pub const UNAUTHORIZED: Status = Status(401);
+    /// 403.
+    pub const FORBIDDEN: Status = Status(403);
     /// 404.
     pub const NOT_FOUND: Status = Status(404);
     /// 405.
     pub const NOT_ALLOWED: Status = Status(405);
     /// 500.
     pub const INTERNAL_ERROR: Status = Status(500);
+    /// 503.
+    pub const UNAVAILABLE: Status = Status(503);
     /// 502.
     pub const BAD_GATEWAY: Status = Status(502);
 }

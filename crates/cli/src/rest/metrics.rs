@@ -3,14 +3,14 @@
 
 use super::call::{Call, Failure, Outcome};
 use crate::listing::context::Ctx;
-use crate::listing::job::JobRow;
 use crate::listing::node::NodeView;
-use crate::listing::query::{self, Jobs};
+use crate::listing::query;
 use crate::listing::text::put;
-use muster_model::job::{ArrayRole, Hold, Job, JobState};
+use muster_model::config::PartitionConfig;
+use muster_model::job_counts::{JobCountGroup, JobCounts};
 use muster_model::node_state::BaseState;
 use muster_model::private_data::PrivateData;
-use muster_proto::client::{Diag, JobFilter};
+use muster_proto::client::Diag;
 use std::collections::{BTreeMap, HashSet};
 
 /// Text of metrics: each name once, with the samples of all labels.
@@ -41,120 +41,50 @@ impl Page {
     }
 }
 
-const JOBS: &[(&str, &str)] = &[
-    ("", "Records of jobs"),
-    ("_bootfail", "Jobs that ended since a node did not start"),
-    ("_cancelled", "Jobs that were cancelled"),
-    ("_completed", "Jobs that ended with exit code 0"),
-    ("_completing", "Jobs whose nodes are being cleaned up"),
-    ("_configuring", "Jobs that wait for their nodes to be ready"),
-    ("_cpus_alloc", "CPUs that jobs have"),
-    ("_deadline", "Jobs that ended at their deadline"),
-    ("_expediting", "Jobs that are expedited; there are none"),
-    ("_failed", "Jobs that ended with another exit code than 0"),
-    (
-        "_fed_requeued",
-        "Jobs requeued in a federation; there are none",
-    ),
-    ("_finished", "Jobs that have ended"),
-    ("_gpus_alloc", "GPUs that jobs have"),
-    ("_hold", "Jobs and tasks of arrays that are held"),
-    ("_memory_alloc", "Memory that jobs have, bytes"),
-    ("_node_failed", "Jobs that ended since a node failed"),
-    ("_nodes_alloc", "Nodes that jobs have"),
-    ("_outofmemory", "Jobs that ended since memory was used up"),
-    ("_pending", "Jobs and tasks of arrays that wait"),
-    (
-        "_powerup_node",
-        "Jobs that wait for a node to be powered up",
-    ),
-    ("_preempted", "Jobs that were preempted"),
-    ("_requeued", "Jobs that were put back into the queue"),
-    ("_resizing", "Jobs whose size changes; it changes at once"),
-    ("_revoked", "Jobs revoked in a federation; there are none"),
-    ("_running", "Jobs that run"),
-    (
-        "_signaling",
-        "Jobs that are being signalled; it is done at once",
-    ),
-    ("_stageout", "Jobs that stage out; there are none"),
-    ("_started", "Jobs that have started"),
-    ("_suspended", "Jobs that are suspended"),
-    ("_timeout", "Jobs that ended at their time limit"),
+/// A number of jobs: the end of its name, what it is, how it is read.
+type JobValue = (&'static str, &'static str, fn(&JobCounts) -> u64);
+
+#[rustfmt::skip]
+const JOBS: &[JobValue] = &[
+    ("", "Records of jobs", |c| c.records),
+    ("_bootfail", "Jobs that ended since a node did not start", |c| c.boot_failed),
+    ("_cancelled", "Jobs that were cancelled", |c| c.cancelled),
+    ("_completed", "Jobs that ended with exit code 0", |c| c.completed),
+    ("_completing", "Jobs whose nodes are being cleaned up", |c| c.completing),
+    ("_configuring", "Jobs that wait for their nodes to be ready", |c| c.configuring),
+    ("_cpus_alloc", "CPUs that jobs have", |c| c.cpus),
+    ("_deadline", "Jobs that ended at their deadline", |c| c.deadline),
+    ("_expediting", "Jobs that are expedited; there are none", |_| 0),
+    ("_failed", "Jobs that ended with another exit code than 0", |c| c.failed),
+    ("_fed_requeued", "Jobs requeued in a federation; there are none", |_| 0),
+    ("_finished", "Jobs that have ended", |c| c.finished()),
+    ("_gpus_alloc", "GPUs that jobs have", |c| c.gpus),
+    ("_hold", "Jobs and tasks of arrays that are held", |c| c.held),
+    ("_memory_alloc", "Memory that jobs have, bytes", |c| c.memory_mib << 20),
+    ("_node_failed", "Jobs that ended since a node failed", |c| c.node_failed),
+    ("_nodes_alloc", "Nodes that jobs have", |c| c.nodes),
+    ("_outofmemory", "Jobs that ended since memory was used up", |c| c.out_of_memory),
+    ("_pending", "Jobs and tasks of arrays that wait", |c| c.pending),
+    ("_powerup_node", "Jobs that wait for a node to be powered up", |c| c.powering_up),
+    ("_preempted", "Jobs that were preempted", |c| c.preempted),
+    ("_requeued", "Jobs that were put back into the queue", |c| c.requeued),
+    ("_resizing", "Jobs whose size changes; it changes at once", |_| 0),
+    ("_revoked", "Jobs revoked in a federation; there are none", |_| 0),
+    ("_running", "Jobs that run", |c| c.running),
+    ("_signaling", "Jobs that are being signalled; it is done at once", |_| 0),
+    ("_stageout", "Jobs that stage out; there are none", |_| 0),
+    ("_started", "Jobs that have started", |c| c.started()),
+    ("_suspended", "Jobs that are suspended", |c| c.suspended),
+    ("_timeout", "Jobs that ended at their time limit", |c| c.timeout),
 ];
 
-/// Counts of jobs, in the order of [`JOBS`].
-#[derive(Clone, Default)]
-struct JobCounts([u64; JOBS.len()]);
-
-impl JobCounts {
-    fn add(&mut self, name: &str, count: u64) {
-        if let Some(at) = JOBS.iter().position(|(own, _)| *own == name) {
-            self.0[at] += count;
-        }
-    }
-
-    fn count(&mut self, job: &Job, row: &JobRow<'_>) {
-        let tasks = match &job.array {
-            ArrayRole::Pending { indices } => indices.len(),
-            _ => 1,
-        };
-        self.add("", 1);
-        let state = match job.state {
-            JobState::Pending => "_pending",
-            JobState::Running => "_running",
-            JobState::Suspended => "_suspended",
-            JobState::Completed => "_completed",
-            JobState::Cancelled => "_cancelled",
-            JobState::Failed => "_failed",
-            JobState::Timeout => "_timeout",
-            JobState::NodeFail => "_node_failed",
-            JobState::Preempted => "_preempted",
-            JobState::BootFail => "_bootfail",
-            JobState::Deadline => "_deadline",
-            JobState::OutOfMemory => "_outofmemory",
-        };
-        let is_pending = job.state == JobState::Pending;
-        self.add(state, if is_pending { tasks } else { 1 });
-        if is_pending && job.hold != Hold::None {
-            self.add("_hold", tasks);
-        }
-        if job.completing {
-            self.add("_completing", 1);
-        }
-        if row.is_configuring() {
-            self.add("_configuring", 1);
-        }
-        if job.power_up.is_some() {
-            self.add("_powerup_node", 1);
-        }
-        if job.restarts > 0 && is_pending {
-            self.add("_requeued", 1);
-        }
-        match job.state {
-            JobState::Pending => {}
-            JobState::Running | JobState::Suspended => {
-                self.add("_started", 1);
-                self.add("_cpus_alloc", row.cpus());
-                self.add("_nodes_alloc", row.node_count().into());
-                for share in row.shares() {
-                    self.add("_memory_alloc", share.memory_mib << 20);
-                    let gpus = share.gres.iter().filter(|gres| gres.name == "gpu");
-                    self.add("_gpus_alloc", gpus.map(|gres| gres.ids.len() as u64).sum());
-                }
-            }
-            _ => self.add("_finished", 1),
-        }
-    }
-}
-
 /// Writes the counts of one or of several, each with a label.
-fn write_jobs(page: &mut Page, prefix: &str, label: &str, all: &BTreeMap<String, JobCounts>) {
-    for (at, (name, help)) in JOBS.iter().enumerate() {
+fn write_jobs(page: &mut Page, prefix: &str, label: &str, all: &BTreeMap<&str, JobCounts>) {
+    for (name, help, value) in JOBS {
         let name = format!("{prefix}jobs{name}");
         page.head(&name, help);
-        for (value, counts) in all {
-            page.sample(&name, (label, value), counts.0[at]);
+        for (of, counts) in all {
+            page.sample(&name, (label, of), value(counts));
         }
     }
 }
@@ -319,41 +249,40 @@ pub(super) fn index(_: &mut Call<'_>) -> Outcome {
     Ok(pages.map(|page| format!("/metrics/{page}\n")).concat())
 }
 
-fn load_jobs(call: &mut Call<'_>) -> Result<(Ctx, Jobs), Failure> {
-    let mut ctx = call.context();
-    let jobs = call.ask(|client| query::jobs(client, &mut ctx, JobFilter::default()))?;
-    Ok((ctx, jobs))
+fn load_counts(call: &mut Call<'_>) -> Result<Vec<JobCountGroup>, Failure> {
+    call.ask(query::job_counts)
+}
+
+/// Sums of groups that have something in common.
+fn sums<'a>(
+    groups: &'a [JobCountGroup],
+    common: impl Fn(&'a JobCountGroup) -> &'a str,
+) -> BTreeMap<&'a str, JobCounts> {
+    let mut sums: BTreeMap<&str, JobCounts> = BTreeMap::new();
+    for group in groups {
+        sums.entry(common(group)).or_default().add(&group.counts);
+    }
+    sums
 }
 
 /// `GET /metrics/jobs`.
 pub(super) fn jobs(call: &mut Call<'_>) -> Outcome {
-    let (_, jobs) = load_jobs(call)?;
-    let mut counts = JobCounts::default();
-    for job in jobs.jobs.iter() {
-        counts.count(job, &JobRow::new(job, jobs.array_of(job)));
-    }
+    let groups = load_counts(call)?;
+    let all = sums(&groups, |_| "").remove("").unwrap_or_default();
     let mut page = Page::default();
-    for ((name, help), count) in JOBS.iter().zip(counts.0) {
-        page.one(&format!("slurm_jobs{name}"), help, count);
+    for (name, help, value) in JOBS {
+        page.one(&format!("slurm_jobs{name}"), help, value(&all));
     }
     Ok(page.0)
 }
 
 /// `GET /metrics/jobs-users-accts`.
 pub(super) fn users(call: &mut Call<'_>) -> Outcome {
-    let (_, jobs) = load_jobs(call)?;
-    let (mut users, mut accounts) = (BTreeMap::new(), BTreeMap::new());
-    for job in jobs.jobs.iter() {
-        let row = JobRow::new(job, jobs.array_of(job));
-        let user = job.spec.owner.user.clone();
-        let account = job.spec.account.clone().unwrap_or_default();
-        let of_user: &mut JobCounts = users.entry(user).or_default();
-        of_user.count(job, &row);
-        let of_account: &mut JobCounts = accounts.entry(account).or_default();
-        of_account.count(job, &row);
-    }
+    let groups = load_counts(call)?;
     let mut page = Page::default();
+    let users = sums(&groups, |group| &group.user);
     write_jobs(&mut page, "slurm_user_", "username", &users);
+    let accounts = sums(&groups, |group| &group.account);
     write_jobs(&mut page, "slurm_account_", "account", &accounts);
     Ok(page.0)
 }
@@ -383,21 +312,22 @@ pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
 
 /// `GET /metrics/partitions`.
 pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
-    let (mut ctx, jobs) = load_jobs(call)?;
+    let groups = load_counts(call)?;
+    let mut ctx = call.context();
     let completing = call.ask(|client| {
         let completing = query::cluster(client, &mut ctx)?;
         query::not_withheld(&ctx, PrivateData::PARTITIONS)?;
         Ok(completing.into_iter().collect())
     })?;
-    let mut of_jobs: BTreeMap<String, JobCounts> = BTreeMap::new();
-    for partition in &ctx.partitions {
-        of_jobs.insert(partition.name.clone(), JobCounts::default());
-    }
-    for job in jobs.jobs.iter() {
-        if let Some(counts) = of_jobs.get_mut(&job.partition) {
-            counts.count(job, &JobRow::new(job, jobs.array_of(job)));
-        }
-    }
+    let all = sums(&groups, |group| &group.partition);
+    let of_partition = |partition: &'_ PartitionConfig| {
+        let counts = all.get(partition.name.as_str());
+        counts.cloned().unwrap_or_default()
+    };
+    let of_jobs = ctx.partitions.iter();
+    let of_jobs = of_jobs
+        .map(|p| (p.name.as_str(), of_partition(p)))
+        .collect();
     let mut page = Page::default();
     write_jobs(&mut page, "slurm_partition_", "partition", &of_jobs);
     let views = views(&ctx, &completing);
@@ -653,17 +583,39 @@ mod tests {
     fn jobs_are_counted_by_state_and_arrays_by_task() {
         let jobs = fixture::jobs();
         let mut counts = JobCounts::default();
-        for job in jobs.jobs.iter() {
-            counts.count(job, &JobRow::new(job, jobs.array_of(job)));
-        }
-        let of = |name: &str| counts.0[JOBS.iter().position(|(own, _)| *own == name).unwrap()];
-        let records = jobs.jobs.len() as u64;
-        assert_eq!(of(""), records);
-        let (running, finished) = (of("_running"), of("_finished"));
-        assert_eq!((running, of("_started")), (4, 4));
+        jobs.jobs.iter().for_each(|job| counts.count(job));
+        assert_eq!(counts.records, jobs.jobs.len() as u64);
+        assert_eq!((counts.running, counts.started()), (4, 4));
         // The tasks of an array that wait have one record.
-        assert!(of("_pending") > records - running - finished);
-        assert_eq!((of("_hold"), of("_nodes_alloc")), (1, 5));
+        assert!(counts.pending > counts.records - counts.running - counts.finished());
+        assert_eq!((counts.held, counts.nodes), (1, 5));
+        let group = |account: &str, partition: &str| JobCountGroup {
+            user: "ada".to_owned(),
+            account: account.to_owned(),
+            partition: partition.to_owned(),
+            counts: counts.clone(),
+        };
+        let groups = [group("a", "x"), group("a", "y"), group("b", "x")];
+        let of = |sums: BTreeMap<&str, JobCounts>| -> Vec<(String, u64)> {
+            let each = sums.into_iter();
+            each.map(|(name, sum)| (name.to_owned(), sum.running))
+                .collect()
+        };
+        let named = |pairs: &[(&str, u64)]| -> Vec<(String, u64)> {
+            pairs
+                .iter()
+                .map(|(name, n)| ((*name).to_owned(), *n))
+                .collect()
+        };
+        assert_eq!(of(sums(&groups, |g| &g.user)), named(&[("ada", 12)]));
+        assert_eq!(
+            of(sums(&groups, |g| &g.account)),
+            named(&[("a", 8), ("b", 4)])
+        );
+        assert_eq!(
+            of(sums(&groups, |g| &g.partition)),
+            named(&[("x", 8), ("y", 4)])
+        );
     }
 
     #[test]

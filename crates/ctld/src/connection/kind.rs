@@ -50,6 +50,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Licenses => "REQUEST_LICENSE_INFO",
             Query::Differences => "REQUEST_RECONFIGURE",
             Query::Accounts => "REQUEST_SHARE_INFO",
+            Query::JobCounts => "REQUEST_JOB_STATE",
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",
             Query::Why(_) => "REQUEST_JOB_INFO_SINGLE",
             Query::Crontab { .. } => "REQUEST_CRONTAB",

@@ -32,6 +32,7 @@ pub(super) fn query_subject(query: &Query) -> String {
         | Query::Licenses
         | Query::Differences
         | Query::Accounts
+        | Query::JobCounts
         | Query::Priorities => String::new(),
     }
 }

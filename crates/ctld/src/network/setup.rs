@@ -68,12 +68,12 @@ pub(crate) struct NetworkSettings {
     authentication: Authentication,
     user_tokens: Option<UserTokenSettings>,
     ports: RangeInclusive<u16>,
+    has_metrics: bool,
 }
 
 impl NetworkSettings {
     /// The keys that these are from.
-    pub(crate) const KEYS: &str =
-        "other values of AuthType, AuthInfo, AuthAltTypes, AuthAltParameters and SlurmctldPort";
+    pub(crate) const KEYS: &str = "other values of AuthType, AuthInfo, AuthAltTypes, AuthAltParameters, MetricsType and SlurmctldPort";
 
     /// Those of a configuration.
     pub(crate) fn of(config: &Config) -> NetworkSettings {
@@ -81,6 +81,7 @@ impl NetworkSettings {
             authentication: config.authentication(),
             user_tokens: config.user_tokens(),
             ports: config.slurmctld_ports.clone(),
+            has_metrics: config.has_metrics(),
         }
     }
 }
@@ -90,6 +91,8 @@ pub(crate) struct Setup {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) verifier: Arc<dyn Verifier>,
     pub(crate) configuration: GivenConfiguration,
+    /// Everybody who can connect gets metrics.
+    pub(crate) has_metrics: bool,
 }
 
 /// Gets ready to serve other hosts; none if the cluster has no others, or says that nobody there is believed.
@@ -137,10 +140,11 @@ pub(crate) fn prepare(
             }
         },
     };
-    if proofs.is_none() && user_tokens.is_none() {
+    let has_metrics = config.has_metrics();
+    if proofs.is_none() && user_tokens.is_none() && !has_metrics {
         return Ok(None);
     }
-    let is_asked_for = user_tokens.is_some() || other.is_some() && is_given;
+    let is_asked_for = user_tokens.is_some() || has_metrics || other.is_some() && is_given;
     let listeners = match listen(config) {
         Ok(listeners) => listeners,
         Err(e) if is_asked_for => return Err(e).with_context(|| unserved(other.unwrap_or("none"))),
@@ -153,6 +157,7 @@ pub(crate) fn prepare(
     Ok(Some(Setup {
         listeners,
         configuration: configuration.clone(),
+        has_metrics,
         verifier: Arc::new(ClusterVerifier {
             proofs,
             user_tokens,

@@ -217,6 +217,8 @@ requests! {
     Differences = Query, Administrator, "scontrol reconfigure --dry-run";
     /// Accounts, users, shares (PrivateData=accounts, users, usage).
     Accounts = Query, Anyone, "sacctmgr show, sshare";
+    /// Numbers of jobs, for metrics (PrivateData=jobs).
+    JobCounts = Query, Anyone, "/metrics";
     /// Priorities of jobs that wait (PrivateData=jobs).
     Priorities = Query, Anyone, "sprio";
     /// Licenses.

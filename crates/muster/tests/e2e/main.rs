@@ -24,6 +24,7 @@ mod hosts;
 mod imb;
 mod interactive;
 mod logs;
+mod metrics;
 mod mpi;
 mod mpi_default;
 mod mpich;

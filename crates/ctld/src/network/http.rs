@@ -1,0 +1,180 @@
+//! What the controller says by HTTP, at SlurmctldPort: whether it is there, and metrics. Who asks is nobody: the pages are made over a
+//! connection of a user without rights, so that they say what everybody may know.
+
+use super::{Arrival, Network};
+use crate::peer::{Origin, Peer};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Bytes of a request, which has no body.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Headers of it.
+const HEADERS_MAX: usize = 64;
+/// The user whose rights the pages are made with: nobody's, as systems number that user.
+const NOBODY: u32 = 65534;
+/// How long the controller may take for a page.
+const ANSWER_MAX: Duration = Duration::from_secs(8);
+/// How long a page is given again as it was.
+const KEPT: Duration = Duration::from_secs(1);
+/// Pages that are made at a time.
+pub(super) const MADE_MAX: usize = 2;
+
+/// A page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAnswer {
+    /// Status code of HTTP.
+    pub status: u16,
+    /// Media type.
+    pub media_type: &'static str,
+    /// The text.
+    pub body: String,
+}
+
+impl HttpAnswer {
+    fn text(status: u16, text: &str) -> HttpAnswer {
+        HttpAnswer {
+            status,
+            media_type: "text/plain; charset=utf-8",
+            body: format!("{text}\n"),
+        }
+    }
+}
+
+/// Makes the page of a path over a connection to the controller; absent if there is none.
+pub type HttpPages = Arc<dyn Fn(&str, UnixStream) -> Option<HttpAnswer> + Send + Sync>;
+
+/// Pages that were made a moment ago.
+pub(super) type KeptPages = HashMap<String, (Instant, Rc<HttpAnswer>)>;
+
+impl Network {
+    /// Answers one request, of which some bytes have come; the connection ends with it.
+    ///
+    /// # Errors
+    /// It is none, or the connection broke.
+    pub(super) async fn serve_http(
+        self: &Rc<Network>,
+        tcp: &mut TcpStream,
+        bytes: Vec<u8>,
+        from: SocketAddr,
+    ) -> Result<(), String> {
+        let (method, path) = read_head(tcp, bytes).await?;
+        let answer = match method.as_str() {
+            "GET" | "HEAD" => self.page(&path, from).await,
+            _ => Rc::new(HttpAnswer::text(405, "only GET and HEAD are answered here")),
+        };
+        let mut written = head(&answer).into_bytes();
+        if method != "HEAD" {
+            written.extend_from_slice(answer.body.as_bytes());
+        }
+        tcp.write_all(&written).await.map_err(|e| e.to_string())?;
+        tcp.shutdown().await.map_err(|e| e.to_string())
+    }
+
+    async fn page(self: &Rc<Network>, path: &str, from: SocketAddr) -> Rc<HttpAnswer> {
+        let path = match path.trim_end_matches('/') {
+            // This thread is there, and the watchdog looks after the others.
+            "/livez" => return Rc::new(HttpAnswer::text(200, "ok")),
+            "/healthz" => "/readyz",
+            metrics if metrics.starts_with("/metrics") && !self.has_metrics => {
+                let off = "metrics are off here: MetricsType=metrics/openmetrics in slurm.conf turns them on";
+                return Rc::new(HttpAnswer::text(404, off));
+            }
+            other => other,
+        };
+        let Ok(_turn) = self.making.acquire().await else {
+            return Rc::new(HttpAnswer::text(503, "the controller stops"));
+        };
+        if let Some((made, page)) = self.kept.borrow().get(path)
+            && made.elapsed() < KEPT
+        {
+            return Rc::clone(page);
+        }
+        match self.make(path, from).await {
+            Ok(Some(page)) => {
+                let page = Rc::new(page);
+                let kept = (Instant::now(), Rc::clone(&page));
+                // Only paths that are there: they are few.
+                self.kept.borrow_mut().insert(path.to_owned(), kept);
+                page
+            }
+            Ok(None) => Rc::new(HttpAnswer::text(404, "there is nothing at this path")),
+            Err(why) => Rc::new(HttpAnswer::text(503, &why)),
+        }
+    }
+
+    /// Has a page made.
+    async fn make(&self, path: &str, from: SocketAddr) -> Result<Option<HttpAnswer>, String> {
+        let failed = |e: io::Error| format!("no connection to the controller: {e}");
+        let (near, far) = UnixStream::pair().map_err(failed)?;
+        near.set_nonblocking(true).map_err(failed)?;
+        far.set_read_timeout(Some(ANSWER_MAX)).map_err(failed)?;
+        far.set_write_timeout(Some(ANSWER_MAX)).map_err(failed)?;
+        let arrival = Arrival {
+            stream: near,
+            peer: Peer {
+                uid: NOBODY,
+                gid: NOBODY,
+                pid: 0,
+            },
+            origin: Origin {
+                host: Some(from.ip().to_string()),
+                address: Some(from.ip()),
+                node: None,
+            },
+        };
+        let taken = self.arrivals.send(arrival).await;
+        taken.map_err(|_| "the controller stops".to_owned())?;
+        let (pages, path) = (Arc::clone(&self.pages), path.to_owned());
+        let making = tokio::task::spawn_blocking(move || pages(&path, far));
+        making.await.map_err(|e| e.to_string())
+    }
+}
+
+/// Reads method and path of a request.
+async fn read_head(tcp: &mut TcpStream, mut bytes: Vec<u8>) -> Result<(String, String), String> {
+    let mut chunk = [0; 2048];
+    loop {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        let parsed = request.parse(&bytes);
+        let parsed = parsed.map_err(|e| format!("a request of HTTP that is none: {e}"))?;
+        if parsed.is_complete() {
+            let (method, path) = (request.method.unwrap_or(""), request.path.unwrap_or(""));
+            let path = path.split(['?', '#']).next().unwrap_or("");
+            return Ok((method.to_owned(), path.to_owned()));
+        }
+        if bytes.len() > HEAD_BYTES_MAX {
+            return Err("a request of HTTP that is too long".to_owned());
+        }
+        match tcp.read(&mut chunk).await {
+            Ok(0) => return Err("it closed the connection".to_owned()),
+            Ok(count) => bytes.extend(&chunk[..count]),
+            Err(e) => return Err(e.to_string()),
+        }
+    }
+}
+
+fn head(answer: &HttpAnswer) -> String {
+    let reason = match answer.status {
+        200 => "OK",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        503 => "Service Unavailable",
+        _ => "Error",
+    };
+    format!(
+        "HTTP/1.1 {} {reason}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+        answer.status,
+        answer.media_type,
+        answer.body.len()
+    )
+}

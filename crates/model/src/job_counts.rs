@@ -1,0 +1,219 @@
+//! Numbers of jobs and of what they have, for metrics: counted where the records are, since the numbers are few and the records many.
+
+use crate::job::{ArrayRole, Hold, Job, JobState};
+use minicbor::{Decode, Encode};
+
+/// Counts over records of jobs. The tasks of an array that wait have one record and count each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct JobCounts {
+    /// Records.
+    #[n(0)]
+    pub records: u64,
+    /// Jobs and tasks that wait.
+    #[n(1)]
+    pub pending: u64,
+    /// Those of them that are held.
+    #[n(2)]
+    pub held: u64,
+    /// Those that have run before, by record.
+    #[n(3)]
+    pub requeued: u64,
+    /// Jobs that run.
+    #[n(4)]
+    pub running: u64,
+    /// Jobs that are suspended.
+    #[n(5)]
+    pub suspended: u64,
+    /// Ended, with exit code 0.
+    #[n(6)]
+    pub completed: u64,
+    /// Ended by being cancelled.
+    #[n(7)]
+    pub cancelled: u64,
+    /// Ended with another exit code.
+    #[n(8)]
+    pub failed: u64,
+    /// Ended at their time limit.
+    #[n(9)]
+    pub timeout: u64,
+    /// Ended since a node failed.
+    #[n(10)]
+    pub node_failed: u64,
+    /// Ended by preemption.
+    #[n(11)]
+    pub preempted: u64,
+    /// Ended since a node did not start.
+    #[n(12)]
+    pub boot_failed: u64,
+    /// Ended at their deadline.
+    #[n(13)]
+    pub deadline: u64,
+    /// Ended since memory was used up.
+    #[n(14)]
+    pub out_of_memory: u64,
+    /// Jobs whose nodes are being cleaned up.
+    #[n(15)]
+    pub completing: u64,
+    /// Jobs that wait for their nodes to be ready.
+    #[n(16)]
+    pub configuring: u64,
+    /// Jobs that wait for a node to be powered up.
+    #[n(17)]
+    pub powering_up: u64,
+    /// CPUs that jobs have.
+    #[n(18)]
+    pub cpus: u64,
+    /// Nodes that jobs have, a node for each of them.
+    #[n(19)]
+    pub nodes: u64,
+    /// Memory that jobs have, MiB.
+    #[n(20)]
+    pub memory_mib: u64,
+    /// GPUs that jobs have.
+    #[n(21)]
+    pub gpus: u64,
+}
+
+impl JobCounts {
+    /// Adds a record.
+    pub fn count(&mut self, job: &Job) {
+        let waiting = match &job.array {
+            ArrayRole::Pending { indices } => indices.len(),
+            _ => 1,
+        };
+        self.records += 1;
+        let (state, tasks) = match job.state {
+            JobState::Pending => (&mut self.pending, waiting),
+            JobState::Running => (&mut self.running, 1),
+            JobState::Suspended => (&mut self.suspended, 1),
+            JobState::Completed => (&mut self.completed, 1),
+            JobState::Cancelled => (&mut self.cancelled, 1),
+            JobState::Failed => (&mut self.failed, 1),
+            JobState::Timeout => (&mut self.timeout, 1),
+            JobState::NodeFail => (&mut self.node_failed, 1),
+            JobState::Preempted => (&mut self.preempted, 1),
+            JobState::BootFail => (&mut self.boot_failed, 1),
+            JobState::Deadline => (&mut self.deadline, 1),
+            JobState::OutOfMemory => (&mut self.out_of_memory, 1),
+        };
+        *state += tasks;
+        self.completing += u64::from(job.completing);
+        self.powering_up += u64::from(job.power_up.is_some());
+        match job.state {
+            JobState::Pending => {
+                self.held += if job.hold == Hold::None { 0 } else { waiting };
+                self.requeued += u64::from(job.restarts > 0);
+            }
+            JobState::Running => {
+                self.configuring += u64::from(job.configuring);
+                self.count_held(job);
+            }
+            JobState::Suspended => self.count_held(job),
+            _ => {}
+        }
+    }
+
+    fn count_held(&mut self, job: &Job) {
+        let shares = job.alloc.iter().flat_map(|alloc| &alloc.nodes);
+        for share in shares {
+            self.nodes += 1;
+            self.cpus += u64::from(share.cpus.len());
+            self.memory_mib += share.memory_mib;
+            let gpus = share.gres.iter().filter(|gres| gres.name == "gpu");
+            self.gpus += gpus.map(|gres| gres.ids.len() as u64).sum::<u64>();
+        }
+    }
+
+    /// Jobs that have started and not ended.
+    pub fn started(&self) -> u64 {
+        self.running + self.suspended
+    }
+
+    /// Jobs that have ended.
+    pub fn finished(&self) -> u64 {
+        self.completed
+            + self.cancelled
+            + self.failed
+            + self.timeout
+            + self.node_failed
+            + self.preempted
+            + self.boot_failed
+            + self.deadline
+            + self.out_of_memory
+    }
+
+    /// Adds other counts.
+    pub fn add(&mut self, other: &JobCounts) {
+        for (own, other) in self.all().into_iter().zip(other.clone().all()) {
+            *own += *other;
+        }
+    }
+
+    fn all(&mut self) -> [&mut u64; 22] {
+        let JobCounts {
+            records,
+            pending,
+            held,
+            requeued,
+            running,
+            suspended,
+            completed,
+            cancelled,
+            failed,
+            timeout,
+            node_failed,
+            preempted,
+            boot_failed,
+            deadline,
+            out_of_memory,
+            completing,
+            configuring,
+            powering_up,
+            cpus,
+            nodes,
+            memory_mib,
+            gpus,
+        } = self;
+        [
+            records,
+            pending,
+            held,
+            requeued,
+            running,
+            suspended,
+            completed,
+            cancelled,
+            failed,
+            timeout,
+            node_failed,
+            preempted,
+            boot_failed,
+            deadline,
+            out_of_memory,
+            completing,
+            configuring,
+            powering_up,
+            cpus,
+            nodes,
+            memory_mib,
+            gpus,
+        ]
+    }
+}
+
+/// Counts of the jobs of a user, an account and a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct JobCountGroup {
+    /// The owner's name.
+    #[n(0)]
+    pub user: String,
+    /// The account; empty if there is none.
+    #[n(1)]
+    pub account: String,
+    /// The partition that it runs in, or is in line for first.
+    #[n(2)]
+    pub partition: String,
+    /// The counts.
+    #[n(3)]
+    pub counts: JobCounts,
+}
