@@ -117,7 +117,7 @@ fn unreachable(error: &crate::connect::ConnectError) -> ExitCode {
 }
 
 /// Whether a text fits a pattern of `*`, `?`, `[...]` and, in Grid Engine, alternatives between `|`.
-fn fits(pattern: &str, text: &str) -> bool {
+pub(crate) fn fits(pattern: &str, text: &str) -> bool {
     pattern
         .split('|')
         .any(|one| glob(&Vec::from_iter(one.chars()), &Vec::from_iter(text.chars())))

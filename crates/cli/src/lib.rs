@@ -10,6 +10,7 @@ pub mod options;
 mod own_step;
 mod people;
 pub mod process;
+mod report;
 pub mod rest;
 mod sacct;
 mod sacctmgr;
@@ -99,6 +100,12 @@ pub fn run(name: &str, args: &[String]) -> Option<ExitCode> {
 #[must_use]
 pub fn logs(args: &[String]) -> ExitCode {
     listing::report(logs::run(args))
+}
+
+/// `muster report`: how jobs ran and what they used.
+#[must_use]
+pub fn report(args: &[String]) -> ExitCode {
+    listing::report(report::run(args))
 }
 
 /// `muster why`: what a job waits for.

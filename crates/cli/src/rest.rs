@@ -14,6 +14,7 @@ mod jobs;
 mod metrics;
 mod node_change;
 mod openapi;
+mod report;
 mod route;
 mod shapes;
 mod statistics;

@@ -2,7 +2,7 @@
 //! from the rows of accounting themselves, not from sums that are kept by the hour; a period has whole hours all the
 //! same, as Slurm's have.
 
-mod measure;
+pub(crate) mod measure;
 mod reports;
 mod sizes;
 

@@ -29,7 +29,8 @@ pub(crate) enum Asked {
     /// When nodes were out of service.
     NodeEvents(NodeEventQuery),
     /// Who changed what with sacctmgr.
-    Transactions(TransactionQuery),
+    /// Of one user alone, where the asking user may not see those of others.
+    Transactions(TransactionQuery, Option<String>),
 }
 
 /// A question: from whom, what, as of which position of the journal, and where the answer goes.
@@ -128,8 +129,8 @@ fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Recei
                     Asked::NodeEvents(query) => {
                         events(history.as_mut(), query, &question.answer);
                     }
-                    Asked::Transactions(query) => {
-                        transactions(history.as_mut(), query, &question.answer);
+                    Asked::Transactions(query, own) => {
+                        transactions(history.as_mut(), query, own.as_deref(), &question.answer);
                     }
                 },
                 _ => late(&follower, &question.answer),
@@ -174,9 +175,18 @@ fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &Outbox) {
     let _ = answer.send(frame::encode(&response));
 }
 
-fn transactions(history: &mut dyn History, query: &TransactionQuery, answer: &Outbox) {
+/// Changes by all, or by one user who may not see those of others.
+fn transactions(
+    history: &mut dyn History,
+    query: &TransactionQuery,
+    own: Option<&str>,
+    answer: &Outbox,
+) {
     let response = match history.transactions(query.start, query.end) {
-        Ok(all) => Response::Transactions(all),
+        Ok(mut all) => {
+            all.retain(|logged| own.is_none_or(|user| logged.transaction.actor == user));
+            Response::Transactions(all)
+        }
         Err(e) => failed(&e),
     };
     let _ = answer.send(frame::encode(&response));

@@ -561,8 +561,14 @@ impl Connection {
                 }
             }
             Query::Transactions(query) => {
-                let (uid, asked) = (self.identity.uid, Asked::Transactions(query));
-                self.shared.accounting.ask(uid, asked, answer);
+                let mut own = None;
+                for words in [PrivateData::ACCOUNTS, PrivateData::USERS, PrivateData::JOBS] {
+                    if self.hides(words).await? {
+                        own = Some(self.identity.user.clone());
+                    }
+                }
+                let asked = Asked::Transactions(query, own);
+                self.shared.accounting.ask(self.identity.uid, asked, answer);
             }
             query => self.shared.to_replica(ToReplica::Query {
                 identity,

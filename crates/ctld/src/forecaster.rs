@@ -1,9 +1,10 @@
 //! Expected starts and explanations. They are worked out on a copy of the state and on a thread of their own, so that
 //! neither the writer nor other readers wait for them; what was worked out serves until the state has changed and the
-//! work may be done again.
+//! work may be done again. Users take turns, and the state is copied when it is somebody's turn.
 
 use crate::clock::now;
 use crate::failure::{self, Panicked, caught};
+use crate::fair_queue::FairQueue;
 use crate::fault;
 use crate::mail::{Foreseen, ToReplica};
 use crate::outbox::Outbox;
@@ -19,7 +20,9 @@ use muster_proto::client::{JobFilter, Response};
 use muster_proto::frame;
 use muster_sched::explain;
 use muster_sched::forecast::{Bounds, Forecast, forecast, would_start};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -38,19 +41,68 @@ pub(crate) struct Asked {
     pub(crate) out: Outbox,
 }
 
+/// In whose turn expected starts are worked out, which serve everybody: nobody has this number.
+const EVERYBODY: u32 = u32::MAX;
+
 /// Something to work out.
 enum Task {
-    Starts(Box<State>, Position),
-    Why(Box<State>, JobId, JobScope, Outbox),
-    Try(Box<State>, Identity, Box<JobSpec>, oneshot::Sender<Reply>),
+    /// Expected starts, of a state of this position or a later one.
+    Starts(Position),
+    Why(JobId, JobScope, Outbox),
+    Try(Identity, Box<JobSpec>, oneshot::Sender<Reply>),
+}
+
+/// What waits for the thread.
+#[derive(Default)]
+struct Tasks {
+    waiting: Mutex<FairQueue<Task>>,
+    there_are: Condvar,
+    /// Nobody asks any more.
+    is_over: AtomicBool,
+}
+
+impl Tasks {
+    fn push(&self, uid: u32, task: Task) {
+        self.locked().push(uid, task);
+        self.there_are.notify_one();
+    }
+
+    fn locked(&self) -> MutexGuard<'_, FairQueue<Task>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The task whose turn it is; waits for one. None once nobody asks any more.
+    fn next(&self) -> Option<(u32, Task)> {
+        let mut waiting = self.locked();
+        loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(task) = waiting.next() {
+                return Some(task);
+            }
+            let woken = self.there_are.wait(waiting);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 /// The replica's end of the thread.
 pub(crate) struct Forecaster {
-    tasks: Sender<Task>,
+    tasks: Arc<Tasks>,
     latest: Option<(Foreseen, Instant)>,
     /// Questions that wait for what is being worked out.
     waiting: Vec<(Position, Asked)>,
+}
+
+impl Drop for Forecaster {
+    fn drop(&mut self) {
+        // Under the lock, so that the thread is not about to wait.
+        let waiting = self.tasks.locked();
+        self.tasks.is_over.store(true, Ordering::Relaxed);
+        self.tasks.there_are.notify_one();
+        drop(waiting);
+    }
 }
 
 impl Forecaster {
@@ -59,9 +111,10 @@ impl Forecaster {
     /// # Errors
     /// The system has no thread to give.
     pub(crate) fn start(to_replica: Sender<ToReplica>) -> std::io::Result<Forecaster> {
-        let (tasks, inbox) = channel();
+        let tasks = Arc::new(Tasks::default());
+        let own = Arc::clone(&tasks);
         failure::spawn_essential("forecast", move || {
-            work(&inbox, &to_replica);
+            work(&own, &to_replica);
             Ok(())
         })?;
         Ok(Forecaster {
@@ -90,10 +143,7 @@ impl Forecaster {
             }
         }
         if self.waiting.is_empty() {
-            let task = Task::Starts(Box::new(state.clone()), position);
-            if self.tasks.send(task).is_err() {
-                return Some(asked);
-            }
+            self.tasks.push(EVERYBODY, Task::Starts(position));
         }
         self.waiting.push((position, asked));
         None
@@ -101,49 +151,53 @@ impl Forecaster {
 
     /// What was asked for has come: the questions that can be answered now. Who has seen more than that waits for
     /// the next.
-    pub(crate) fn received(
-        &mut self,
-        state: &State,
-        position: Position,
-        foreseen: Foreseen,
-    ) -> Vec<Asked> {
+    pub(crate) fn received(&mut self, position: Position, foreseen: Foreseen) -> Vec<Asked> {
         let known = foreseen.position;
         self.latest = Some((foreseen, Instant::now()));
         let waiting = std::mem::take(&mut self.waiting);
         let (answered, later): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(seen, _)| *seen <= known);
         self.waiting = later;
-        let task = || Task::Starts(Box::new(state.clone()), position);
-        if !self.waiting.is_empty() && self.tasks.send(task()).is_err() {
-            self.waiting.clear();
+        if !self.waiting.is_empty() {
+            self.tasks.push(EVERYBODY, Task::Starts(position));
         }
         answered.into_iter().map(|(_, asked)| asked).collect()
     }
 
-    /// Why a job waits, if it is in the scope.
-    pub(crate) fn explain(&self, state: &State, job: JobId, scope: JobScope, out: Outbox) {
-        let task = Task::Why(Box::new(state.clone()), job, scope, out);
-        let _ = self.tasks.send(task);
+    /// Why a job waits, if it is in the scope of the user who asks.
+    pub(crate) fn explain(&self, uid: u32, job: JobId, scope: JobScope, out: Outbox) {
+        self.tasks.push(uid, Task::Why(job, scope, out));
     }
 
     /// When a job would start.
     pub(crate) fn try_job(
         &self,
-        state: &State,
         identity: Identity,
         spec: Box<JobSpec>,
         reply: oneshot::Sender<Reply>,
     ) {
-        let state = Box::new(state.clone());
-        let _ = self.tasks.send(Task::Try(state, identity, spec, reply));
+        self.tasks
+            .push(identity.uid, Task::Try(identity, spec, reply));
     }
 }
 
-/// Works out what is asked for. Each task has a state of its own, so a panic ends no more than the task.
-fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
-    while let Ok(task) = inbox.recv() {
+/// A copy of the replica's state as it is now; absent once that has stopped.
+fn copied(to_replica: &Sender<ToReplica>) -> Option<Box<State>> {
+    let (answer, copy) = channel();
+    to_replica.send(ToReplica::Copy { answer }).ok()?;
+    copy.recv().ok()
+}
+
+/// Works out what is asked for, until the replica has stopped. Each task has a state of its own, so a panic ends no more than the
+/// task.
+fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
+    while let Some((uid, task)) = tasks.next() {
+        let begun = Instant::now();
+        let Some(state) = copied(to_replica) else {
+            return;
+        };
         match task {
-            Task::Starts(state, position) => {
+            Task::Starts(position) => {
                 let (begin, at) = (Instant::now(), now());
                 let foreseen = Foreseen {
                     forecast: caught(|| forecast(&state, at, Bounds::default()))
@@ -159,42 +213,50 @@ fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
                     return;
                 }
             }
-            Task::Why(state, job, scope, out) => {
-                let shown = Some(job).filter(|id| scope.shows(&state, *id));
-                let explained = caught(|| {
-                    let mut explanation = explain(&state, shown?, now())?;
-                    scope.redact_explanation(&state, &mut explanation);
-                    Some(explanation)
-                });
-                let response = match explained {
-                    Ok(Some(explanation)) => Response::Why(Box::new(explanation)),
-                    Err(_) => Response::Refused(fault_refusal()),
-                    Ok(None) => Response::Refused(RefusalCode::InvalidJobId.into()),
-                };
-                let _ = out.send(frame::encode(&response));
-            }
-            Task::Try(state, identity, spec, reply) => {
-                let tried = caught(|| {
-                    fault::on_spec("forecast", &spec);
-                    would_start(&state, &identity, &spec, now())
-                });
-                if let Err(Panicked(why)) = &tried {
-                    let (user, uid) = (&identity.user, identity.uid);
-                    error!("a trial of user {user} (uid {uid}) is refused: {why}");
-                }
-                let answer = match tried.unwrap_or_else(|_| Err(fault_refusal())) {
-                    Ok((id, start)) => Reply::WouldStart {
-                        at: start.at,
-                        cpus: start.cpus,
-                        nodes: start.nodes,
-                        partition: start.partition,
-                        id,
-                    },
-                    Err(refusal) => Reply::Refused(refusal),
-                };
-                let _ = reply.send(answer);
+            Task::Why(job, scope, out) => explain_job(&state, job, &scope, &out),
+            Task::Try(identity, spec, reply) => {
+                let _ = reply.send(tried(&state, &identity, &spec));
             }
         }
+        let took = begun.elapsed().as_nanos();
+        let took = u64::try_from(took).unwrap_or(u64::MAX);
+        tasks.locked().charge(uid, took);
+    }
+}
+
+fn explain_job(state: &State, job: JobId, scope: &JobScope, out: &Outbox) {
+    let shown = Some(job).filter(|id| scope.shows(state, *id));
+    let explained = caught(|| {
+        let mut explanation = explain(state, shown?, now())?;
+        scope.redact_explanation(state, &mut explanation);
+        Some(explanation)
+    });
+    let response = match explained {
+        Ok(Some(explanation)) => Response::Why(Box::new(explanation)),
+        Err(_) => Response::Refused(fault_refusal()),
+        Ok(None) => Response::Refused(RefusalCode::InvalidJobId.into()),
+    };
+    let _ = out.send(frame::encode(&response));
+}
+
+fn tried(state: &State, identity: &Identity, spec: &JobSpec) -> Reply {
+    let tried = caught(|| {
+        fault::on_spec("forecast", spec);
+        would_start(state, identity, spec, now())
+    });
+    if let Err(Panicked(why)) = &tried {
+        let (user, uid) = (&identity.user, identity.uid);
+        error!("a trial of user {user} (uid {uid}) is refused: {why}");
+    }
+    match tried.unwrap_or_else(|_| Err(fault_refusal())) {
+        Ok((id, start)) => Reply::WouldStart {
+            at: start.at,
+            cpus: start.cpus,
+            nodes: start.nodes,
+            partition: start.partition,
+            id,
+        },
+        Err(refusal) => Reply::Refused(refusal),
     }
 }
 

@@ -201,11 +201,10 @@ impl Replica {
                 spec,
                 reply,
             } => {
-                self.forecaster.try_job(&self.state, identity, spec, reply);
+                self.forecaster.try_job(identity, spec, reply);
             }
             ToReplica::Foreseen(foreseen) => {
-                let (state, position) = (&self.state, self.position);
-                for asked in self.forecaster.received(state, position, *foreseen) {
+                for asked in self.forecaster.received(self.position, *foreseen) {
                     self.jobs(&asked);
                 }
             }
@@ -319,7 +318,7 @@ impl Replica {
             Query::Why(job) => {
                 let scope = JobScope::of(&self.state, identity);
                 self.forecaster
-                    .explain(&self.state, *job, scope, out.clone());
+                    .explain(identity.uid, *job, scope, out.clone());
             }
             Query::Cluster => answer::cluster(&self.state, identity, &mut send),
             Query::Partitions => {

@@ -66,7 +66,12 @@ fn start() -> Server {
         reopen_log: || Ok(()),
     };
     let (ready, is_ready) = mpsc::channel();
-    std::thread::spawn(move || run(&options, Arc::new(|_, _| None), move || ready.send(()).unwrap()).unwrap());
+    std::thread::spawn(move || {
+        run(&options, Arc::new(|_, _| None), move || {
+            ready.send(()).unwrap()
+        })
+        .unwrap()
+    });
     is_ready.recv_timeout(Duration::from_secs(60)).unwrap();
     Server { socket, conf }
 }

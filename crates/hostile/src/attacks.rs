@@ -11,6 +11,7 @@ mod mail;
 mod memory;
 mod processes;
 mod queue;
+mod repeats;
 mod rest;
 mod steps;
 mod texts;
@@ -65,6 +66,7 @@ pub const ATTACKS: &[Attack] = attacks![
     memory::memory_of_others;
     memory::half_frames;
     queue::full_queue;
+    repeats::repeated_words;
     roles::every_request;
     rest::false_tokens;
     rest::what_is_others;

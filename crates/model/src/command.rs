@@ -12,7 +12,7 @@ use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use crate::limits::{
     CRONTAB_BYTES_MAX, CRONTAB_JOBS_MAX, DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX,
-    QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
+    KINDS_MAX, QUERY_ITEMS_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
 };
 use crate::node::{NodeConfig, NodeInfo};
 use crate::refusal::Refusal;
@@ -511,6 +511,7 @@ pub struct JobUpdate {
     pub reservation: Option<String>,
     /// `AdminComment=`, `Extra=`, `MailUser=` and other shown-only values.
     #[n(19)]
+    #[valid(max_items = KINDS_MAX)]
     pub shown: Vec<(String, String)>,
     /// `TimeMin=`.
     #[n(20)]

@@ -52,6 +52,12 @@ pub const NAME_BYTES_MAX: usize = 1024;
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Elements of a list in a question about jobs or nodes.
 pub const QUERY_ITEMS_MAX: usize = 1 << 16;
+
+/// Names that one edit of accounting is about, and items of each other list of it.
+pub const EDIT_ITEMS_MAX: usize = 4096;
+
+/// States, options and other words of which there are few kinds.
+pub const KINDS_MAX: usize = 64;
 /// Highest signal number on Linux.
 pub const SIGNAL_MAX: u32 = 64;
 /// Bytes of a text that a daemon writes for others: an error with a path in it, a file pattern that was filled in.

@@ -108,7 +108,7 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     let agents: &[String] = if args.emulate.is_some() { &[] } else { &names };
     for name in agents {
         for kind in ["spool", "tmp"] {
-            let mode = if kind == "tmp" { 0o1777 } else { 0o755 };
+            let mode = if kind == "tmp" { 0o1777 } else { 0o711 };
             home.make_dir(&format!("{kind}.{name}"), mode)?;
         }
     }

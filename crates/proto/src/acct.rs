@@ -5,7 +5,7 @@ use muster_model::accounts::Transaction;
 use muster_model::het::HetPart;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState, Usage};
-use muster_model::limits::QUERY_ITEMS_MAX;
+use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::validate::Validate;
 
@@ -230,6 +230,7 @@ pub struct AcctQuery {
     pub names: Vec<String>,
     /// States (with `end`: jobs that were in them during the window, as sacct(1) says).
     #[n(3)]
+    #[valid(max_items = KINDS_MAX)]
     pub states: Vec<JobState>,
     /// Partitions.
     #[n(4)]
@@ -265,11 +266,38 @@ pub struct AcctQuery {
     pub gids: Vec<u32>,
     /// WCKeys.
     #[n(13)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub wckeys: Vec<String>,
     /// For a report of use: `PrivateData=usage` applies as well.
     #[n(14)]
     #[cbor(default)]
     pub usage: bool,
+}
+
+impl AcctQuery {
+    /// The same with each condition once, in order, so that it is looked up and not searched for.
+    pub fn in_order(mut self) -> AcctQuery {
+        self.jobs.sort_unstable();
+        self.jobs.dedup();
+        for list in [&mut self.uids, &mut self.gids] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        for list in [
+            &mut self.names,
+            &mut self.partitions,
+            &mut self.accounts,
+            &mut self.qos,
+            &mut self.nodes,
+            &mut self.wckeys,
+        ] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        self.states.sort_unstable();
+        self.states.dedup();
+        self
+    }
 }
 
 /// Which changes of accounting are asked for: those made within a window.

@@ -12,7 +12,7 @@ use muster_model::factors::Factors;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayInfo, ExitStatus, Job, JobState};
 use muster_model::job_env::HetComponent;
-use muster_model::limits::{QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
+use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
 use muster_model::listing_codec::{CompactListing, ListingWriter};
 use muster_model::node::Node;
 use muster_model::order_config::Multifactor;
@@ -191,6 +191,7 @@ pub struct JobFilter {
     pub uids: Vec<u32>,
     /// Base states; a completing job counts with its base state too.
     #[n(2)]
+    #[valid(max_items = KINDS_MAX)]
     pub states: Vec<JobState>,
     /// Partitions.
     #[n(3)]
@@ -204,6 +205,21 @@ pub struct JobFilter {
     #[n(5)]
     #[cbor(default)]
     pub starts: bool,
+}
+
+impl JobFilter {
+    /// The same with each condition once, in order, so that it is looked up and not searched for.
+    pub fn in_order(mut self) -> JobFilter {
+        self.ids.sort_unstable();
+        self.ids.dedup();
+        self.uids.sort_unstable();
+        self.uids.dedup();
+        self.states.sort_unstable();
+        self.states.dedup();
+        self.partitions.sort_unstable();
+        self.partitions.dedup();
+        self
+    }
 }
 
 /// The controller's answer.

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a connection is kept that nobody uses.
-const IDLE_MAX: Duration = Duration::from_secs(30);
+/// How long a connection is used after it has begun with a token: a key that was changed, or a token that is too old, counts then.
+const AGE_MAX: Duration = Duration::from_secs(30);
 /// Connections that are kept for one user's token.
 const KEPT_OF_ONE: usize = 8;
 /// Connections that are kept for all.
@@ -28,29 +28,29 @@ impl Connections {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, key: &[u8; 32]) -> Option<Client> {
+    fn take(&self, key: &[u8; 32]) -> Option<(Instant, Client)> {
         let mut kept = self.kept();
         let of_one = kept.get_mut(key)?;
         while let Some((since, client)) = of_one.pop() {
             // One that the controller has closed has something to read: the end.
-            if since.elapsed() < IDLE_MAX && client.is_quiet() {
-                return Some(client);
+            if since.elapsed() < AGE_MAX && client.is_quiet() {
+                return Some((since, client));
             }
         }
         None
     }
 
-    fn keep(&self, key: [u8; 32], client: Client) {
+    fn keep(&self, key: [u8; 32], since: Instant, client: Client) {
         let now = Instant::now();
         let mut kept = self.kept();
         for of_one in kept.values_mut() {
-            of_one.retain(|(since, _)| now - *since < IDLE_MAX);
+            of_one.retain(|(since, _)| now - *since < AGE_MAX);
         }
         kept.retain(|_, of_one| !of_one.is_empty());
         let count: usize = kept.values().map(Vec::len).sum();
         let of_one = kept.entry(key).or_default();
         if count < KEPT_OF_ALL && of_one.len() < KEPT_OF_ONE {
-            of_one.push((now, client));
+            of_one.push((since, client));
         }
     }
 }
@@ -60,17 +60,37 @@ pub(crate) struct ConnectionsOf<'a> {
     pub(crate) all: &'a Connections,
     pub(crate) identity: &'a Identity,
     pub(crate) conf: &'a PathBuf,
+    /// When the connection that is in use has begun.
+    pub(crate) since: Instant,
+}
+
+impl ConnectionsOf<'_> {
+    /// Has the controller confirm whose a request is, unless it has done so a moment ago.
+    ///
+    /// # Errors
+    /// There is no controller, or it does not believe the token.
+    pub(crate) fn confirm(&mut self) -> Result<(), ConnectError> {
+        let client = self.connect()?;
+        self.keep(client);
+        Ok(())
+    }
 }
 
 impl Connect for ConnectionsOf<'_> {
     fn connect(&mut self) -> Result<Client, ConnectError> {
         match self.all.take(&self.identity.key()) {
-            Some(client) => Ok(client),
-            None => self.identity.connect(self.conf),
+            Some((since, client)) => {
+                self.since = since;
+                Ok(client)
+            }
+            None => {
+                self.since = Instant::now();
+                self.identity.connect(self.conf)
+            }
         }
     }
 
     fn keep(&mut self, client: Client) {
-        self.all.keep(self.identity.key(), client);
+        self.all.keep(self.identity.key(), self.since, client);
     }
 }

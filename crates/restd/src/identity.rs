@@ -108,12 +108,27 @@ impl Identity {
         if let Some(other) = named.filter(|other| *other != user) {
             return Err(IdentityError::Other(user, other));
         }
-        let found = User::from_name(&user).ok().flatten();
-        let found = found.ok_or(IdentityError::NoUser(user))?;
         Ok(Identity {
-            caller: caller(found, peer),
+            caller: Caller {
+                user,
+                source: peer.source.clone(),
+                ..Caller::default()
+            },
             token: Some(token),
         })
+    }
+
+    /// Looks up the user of a token, once the controller has confirmed it: who has made a token up learns nothing of who is here.
+    ///
+    /// # Errors
+    /// This host does not have the user.
+    pub(crate) fn look_up(&mut self) -> Result<(), IdentityError> {
+        if self.token.is_some() {
+            let found = User::from_name(&self.caller.user).ok().flatten();
+            let found = found.ok_or_else(|| IdentityError::NoUser(self.caller.user.clone()))?;
+            self.caller = caller(found, &self.caller.source);
+        }
+        Ok(())
     }
 
     fn by_socket(peer: &Peer) -> Result<Identity, IdentityError> {
@@ -125,7 +140,7 @@ impl Identity {
         let found = User::from_uid(Uid::from_raw(own.as_raw())).ok().flatten();
         let found = found.ok_or_else(|| IdentityError::NoUser(own.to_string()))?;
         Ok(Identity {
-            caller: caller(found, peer),
+            caller: caller(found, &peer.source),
             token: None,
         })
     }
@@ -147,12 +162,12 @@ impl Identity {
     }
 }
 
-fn caller(user: User, peer: &Peer) -> Caller {
+fn caller(user: User, source: &str) -> Caller {
     let group = Group::from_gid(user.gid).ok().flatten();
     Caller {
         uid: user.uid.as_raw(),
         user: user.name,
         group: group.map_or_else(|| user.gid.to_string(), |group| group.name),
-        source: peer.source.clone(),
+        source: source.to_owned(),
     }
 }

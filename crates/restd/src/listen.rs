@@ -2,12 +2,11 @@
 //! input (inetd).
 
 use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
-use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
-use std::fs;
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -152,19 +151,42 @@ fn unix(path: &Path) -> io::Result<UnixListener> {
         fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
-    let everyone = Mode::from_bits_truncate(0o777);
-    fchmodat(
-        nix::fcntl::AT_FDCWD,
-        path,
-        everyone,
-        FchmodatFlags::FollowSymlink,
-    )?;
+    open_to_all(path)?;
     Ok(listener)
+}
+
+/// Lets every user connect. It is the socket whose mode is changed, and not what a link leads to that somebody has put in its place.
+fn open_to_all(socket: &Path) -> io::Result<()> {
+    let found = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_PATH | nix::libc::O_NOFOLLOW)
+        .open(socket)?;
+    if !found.metadata()?.file_type().is_socket() {
+        return Err(io::Error::other("another file was put in its place"));
+    }
+    let by_descriptor = format!("/proc/self/fd/{}", found.as_raw_fd());
+    fs::set_permissions(by_descriptor, Permissions::from_mode(0o777))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mode_of_what_a_link_leads_to_stays() {
+        let dir = std::env::temp_dir().join(format!("muster-restd-listen-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let [socket, file, link] = ["socket", "file", "link"].map(|name| dir.join(name));
+        let _listener = unix(&socket).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&socket), 0o777);
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(open_to_all(&link).is_err() && open_to_all(&file).is_err());
+        assert_eq!(mode(&file), 0o600);
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn addresses() {

@@ -2,7 +2,7 @@
 //! Where there is no more, who has the most gives something up, so that nobody is kept out by others.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -18,7 +18,7 @@ const LARGE_OF_ONE: usize = 1;
 /// Where connections come from, as far as it can be known before a request is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Origin {
-    /// A host: an address of IPv4, or what a host has of IPv6, its first 64 bits.
+    /// A host: an address of IPv4, or what a host has of IPv6, its first 64 bits. This host is one, whatever address it takes.
     Host(IpAddr),
     /// A user of this host.
     User(u32),
@@ -30,6 +30,7 @@ impl Origin {
     /// The origin of an address.
     pub(crate) fn of(address: IpAddr) -> Origin {
         Origin::Host(match address.to_canonical() {
+            own if own.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
             v4 => v4,
         })
@@ -42,6 +43,8 @@ struct Slot {
     end: Option<AbortHandle>,
     /// A request is being read or answered.
     is_busy: bool,
+    /// The controller has confirmed the user of a request.
+    is_known: bool,
     /// Bytes that are kept for it.
     bytes: usize,
     /// When it last went on.
@@ -97,22 +100,24 @@ impl State {
     }
 
     /// The connection that makes room for another of an origin: of who has the most, if that is still not less afterwards
-    /// than what the other has; one without a request first, and the oldest.
+    /// than what the other has; else one of its own of which nobody knows whose it is. One without a request is first, and
+    /// the oldest.
     fn to_give_way(&self, newcomer: Origin) -> Option<(Origin, u64)> {
-        let own = self.shares.get(&newcomer).map_or(0, |s| s.slots.len());
+        let own = self.shares.get(&newcomer);
+        let count = own.map_or(0, |share| share.slots.len());
         let others = self
             .shares
             .iter()
             .filter(|(origin, _)| **origin != newcomer);
-        let (origin, most) = others.max_by_key(|(_, share)| share.slots.len())?;
-        if most.slots.len() < own + 2 {
-            return None;
+        let most = others.max_by_key(|(_, share)| share.slots.len());
+        if let Some((origin, most)) = most.filter(|(_, most)| most.slots.len() >= count + 2) {
+            let first = most.slots.iter();
+            let first = first.min_by_key(|(_, s)| (s.is_known, s.is_busy, s.since));
+            return first.map(|(number, _)| (*origin, *number));
         }
-        let oldest = most
-            .slots
-            .iter()
-            .min_by_key(|(_, slot)| (slot.is_busy, slot.since));
-        oldest.map(|(number, _)| (*origin, *number))
+        let unknown = own?.slots.iter().filter(|(_, slot)| !slot.is_known);
+        let first = unknown.min_by_key(|(_, s)| (s.is_busy, s.since));
+        first.map(|(number, _)| (newcomer, *number))
     }
 
     /// The connection, other than one, that gives up its bytes: of who keeps the most of them, the largest; first of those
@@ -172,6 +177,7 @@ impl Places {
         let slot = Slot {
             end: None,
             is_busy: false,
+            is_known: false,
             bytes: 0,
             since: Instant::now(),
         };
@@ -236,6 +242,13 @@ impl Place {
         if let Some(slot) = self.places.state().slot(self.origin, self.number) {
             slot.is_busy = is_busy;
             slot.since = Instant::now();
+        }
+    }
+
+    /// Says that the controller has confirmed whose it is.
+    pub(crate) fn set_known(&self) {
+        if let Some(slot) = self.places.state().slot(self.origin, self.number) {
+            slot.is_known = true;
         }
     }
 
@@ -322,12 +335,21 @@ mod tests {
     fn who_has_the_most_makes_room() {
         let places = Places::new(8, 0, 1);
         let first = admit(&places, A, 8);
+        // Of its own, those give way of which nobody knows whose they are.
+        let again = admit(&places, A, 1);
+        assert_eq!(count(&places, A), 8);
+        again
+            .iter()
+            .chain(&first)
+            .for_each(|place| place.set_known());
         assert!(places.admit(A).is_none());
+        let first: Vec<Arc<Place>> = first.into_iter().chain(again).skip(1).collect();
         first[0].set_busy(true);
-        let _second = admit(&places, B, 4);
+        let second = admit(&places, B, 4);
         assert_eq!((count(&places, A), count(&places, B)), (4, 4));
         // What has a request stays longest.
         assert!(places.state().slot(A, first[0].number).is_some());
+        second.iter().for_each(|place| place.set_known());
         assert!(places.admit(B).is_none());
         let _third = admit(&places, C, 2);
         assert_eq!(count(&places, C), 2);
@@ -382,5 +404,6 @@ mod tests {
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
         assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert!(of("127.0.0.1") == of("127.200.0.9") && of("::1") == of("127.0.0.1"));
     }
 }

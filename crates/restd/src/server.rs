@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use muster_cli::connect::ConnectError;
 use muster_cli::rest::{self, Answer, Status};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
@@ -20,7 +21,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -45,6 +46,10 @@ const KEPT_BYTES_MAX: usize = 256 << 20;
 const PART_BYTES: usize = 64 << 10;
 /// Requests that need much memory and are answered at a time.
 const LARGE: usize = 2;
+/// Characters of a path in the log.
+const LOGGED_CHARS: usize = 160;
+/// Lines of requests that are nobody's, in a second.
+const STRANGERS_LINES: u32 = 10;
 /// How long a connection is kept.
 const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 
@@ -64,6 +69,29 @@ struct Shared {
     places: Arc<Places>,
     /// Requests that need much memory.
     large: Arc<Semaphore>,
+    log: Arc<LineLimit>,
+}
+
+/// How many lines requests write to the log.
+#[derive(Debug, Default)]
+struct LineLimit(Mutex<Option<(Instant, u32)>>);
+
+impl LineLimit {
+    /// Whether a request may write its line: of those that are nobody's, few in a second.
+    fn may_write(&self, is_known: bool) -> bool {
+        if is_known {
+            return true;
+        }
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        let (since, count) = match *counted {
+            Some((since, count)) if now.duration_since(since) < second => (since, count + 1),
+            _ => (now, 0),
+        };
+        *counted = Some((since, count));
+        count < STRANGERS_LINES
+    }
 }
 
 /// Serves until a signal ends the process, or the only connection has ended.
@@ -91,6 +119,7 @@ pub fn serve(
             limits.threads.div_ceil(2),
         ),
         large: Arc::new(Semaphore::new(LARGE)),
+        log: Arc::default(),
     });
     runtime.block_on(run(listeners, shared))
 }
@@ -261,12 +290,17 @@ async fn respond(
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
     let source = peer.source.clone();
+    let log = shared.log.clone();
     let answer = answer(request, peer, place, shared).await;
-    log::info!(
-        "{source}: {method} {} -> {}",
-        path.escape_debug(),
-        answer.status.0
-    );
+    if log.may_write(answer.status != Status::UNAUTHORIZED) {
+        let path: String = path.chars().take(LOGGED_CHARS).collect();
+        log::info!(
+            "{source}: {} {} -> {}",
+            method.as_str().chars().take(16).collect::<String>(),
+            path.escape_debug(),
+            answer.status.0
+        );
+    }
     response(answer, place)
 }
 
@@ -326,9 +360,10 @@ async fn answer(
             return description;
         }
     }
-    // Prometheus asks for text, in forms of its own.
-    let is_metrics = path.trim_start_matches('/').starts_with("metrics");
-    let yaml = match wants_yaml(&head.headers).or(is_metrics.then_some(false)) {
+    // Prometheus asks for text, in forms of its own; the form of a report is a parameter.
+    let words = path.trim_start_matches('/');
+    let is_text = words.starts_with("metrics") || words.starts_with("muster/");
+    let yaml = match wants_yaml(&head.headers).or(is_text.then_some(false)) {
         Some(yaml) => yaml,
         None => return Answer::text(Status(415), "Accept content type is unknown"),
     };
@@ -344,6 +379,10 @@ async fn answer(
         // Before a body is read of who has not even said who it is.
         return Answer::text(Status::UNAUTHORIZED, "Authentication failure");
     }
+    let identity = match identify(given, peer, place, &shared).await {
+        Ok(identity) => identity,
+        Err(answer) => return answer,
+    };
     let mut kept = place.keep(0);
     let body = match read(body, &mut kept).await {
         Ok(body) => body,
@@ -354,10 +393,6 @@ async fn answer(
     let turn = turn(place, is_large.then_some(&shared.large)).await;
     let asked = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        let identity = match Identity::of(given, &peer, shared.allowed) {
-            Ok(identity) => identity,
-            Err(error) => return Answer::text(Status::UNAUTHORIZED, &error.to_string()),
-        };
         let request = rest::Request {
             method,
             path: &path,
@@ -370,6 +405,7 @@ async fn answer(
             all: &shared.connections,
             identity: &identity,
             conf: &shared.conf,
+            since: Instant::now(),
         };
         rest::answer(&request, &mut connections)
     });
@@ -380,6 +416,49 @@ async fn answer(
             "The request could not be answered; the log of slurmrestd says why.",
         )
     })
+}
+
+/// Finds out whose a request is, before anything of it is kept: who has no token that the controller believes gets no further.
+async fn identify(
+    given: Credentials,
+    peer: Arc<Peer>,
+    place: &Place,
+    shared: &Arc<Shared>,
+) -> Result<Identity, Answer> {
+    let nobody =
+        |error: &dyn std::fmt::Display| Answer::text(Status::UNAUTHORIZED, &error.to_string());
+    let turn = turn(place, None).await;
+    let own = Arc::clone(shared);
+    let confirming = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        let mut identity = Identity::of(given, &peer, own.allowed).map_err(|e| nobody(&e))?;
+        let mut connections = ConnectionsOf {
+            all: &own.connections,
+            identity: &identity,
+            conf: &own.conf,
+            since: Instant::now(),
+        };
+        let is_known = match connections.confirm() {
+            Ok(()) => true,
+            // What is wrong with the controller is said where it is asked.
+            Err(ConnectError::Config(_) | ConnectError::Unreachable { .. }) => false,
+            Err(ConnectError::Untrusted { why, .. }) => return Err(nobody(&why)),
+            Err(error) => return Err(nobody(&error)),
+        };
+        identity.look_up().map_err(|e| nobody(&e))?;
+        Ok((identity, is_known))
+    });
+    let (identity, is_known) = confirming.await.unwrap_or_else(|error| {
+        log::error!("a request could not be answered: {error}");
+        Err(Answer::text(
+            Status::INTERNAL_ERROR,
+            "The request could not be answered.",
+        ))
+    })?;
+    if is_known {
+        place.set_known();
+    }
+    Ok(identity)
 }
 
 /// Waits until a request may be answered: its origin has few others, and of those that need much memory there are few at all.
@@ -561,6 +640,15 @@ mod tests {
             headers.append(*name, HeaderValue::from_static(value));
         }
         headers
+    }
+
+    #[test]
+    fn lines_of_strangers_are_few() {
+        let limit = LineLimit::default();
+        let written = (0..1000).filter(|_| limit.may_write(false)).count();
+        // It may have taken more than a second.
+        assert!((10..100).contains(&written), "{written}");
+        assert!((0..1000).all(|_| limit.may_write(true)));
     }
 
     #[test]

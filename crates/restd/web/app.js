@@ -34,7 +34,7 @@ function say(text) {
 class NotSignedIn extends Error {}
 
 async function ask(path, { method = "GET", body } = {}) {
-  const answer = await fetch(API + path, {
+  const answer = await fetch(path.startsWith("/") ? path : API + path, {
     method,
     headers: { "X-SLURM-USER-TOKEN": token.get() ?? "", ...(body ? { "Content-Type": "application/json" } : {}) },
     body: body && JSON.stringify(body),
@@ -47,6 +47,7 @@ async function ask(path, { method = "GET", body } = {}) {
   let value;
   try { value = JSON.parse(text); } catch { throw new Error(text || `status ${answer.status}`); }
   if (value.errors?.length) throw new Error(value.errors.map((error) => error.description || error.error).join("; "));
+  if (!value.meta) return value;
   document.getElementById("cluster").textContent = value.meta?.slurm?.cluster || "Cluster";
   document.title = `${value.meta?.slurm?.cluster || "Cluster"}: ${location.hash.split("/")[1] ?? "overview"}`;
   document.getElementById("user").textContent = value.meta?.client?.user ?? "";
@@ -220,6 +221,16 @@ async function jobs() {
 
 /** What the table of jobs has, as a file. */
 function save(name, rows) {
+  download(name, rowsAsText(rows));
+}
+
+function download(name, text) {
+  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+function rowsAsText(rows) {
   const cell = (value) => {
     let text = String(value ?? "");
     // A spreadsheet would take these as formulas.
@@ -227,10 +238,7 @@ function save(name, rows) {
     return `"${text.replaceAll('"', '""')}"`;
   };
   const lines = rows.map((j) => [jobName(j), j.name, j.user_name, j.account, j.partition, j.job_state.join(" "), Math.round(ran(j)), number(j.cpus), j.nodes, j.state_reason].map(cell).join(","));
-  const text = ["job,name,user,account,partition,state,seconds,cpus,nodes,reason", ...lines].join("\r\n");
-  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
-  link.click();
-  URL.revokeObjectURL(link.href);
+  return ["job,name,user,account,partition,state,seconds,cpus,nodes,reason", ...lines].join("\r\n");
 }
 
 async function change(what, path, options) {
@@ -371,6 +379,83 @@ async function reservations() {
   ]))];
 }
 
+/** What reports have rows for: the option that chooses one of them, and what comes next below it. */
+const dimensions = {
+  user: ["uid", "application"], account: ["accounts", "user"], application: ["application", "user"], partition: ["partition", "user"],
+  qos: ["qos", "user"], node: ["nodelist", "application"], state: [null, "user"], nodes: [null, "application"],
+};
+const finer = { month: "day", day: "hour", hour: "" };
+const measures = [
+  ["runs", "Runs", "count"], ["completed", "OK", "count"], ["failed", "Failed", "count"], ["timeout", "Timeout", "count"], ["out_of_memory", "Memory", "count"],
+  ["node_failed", "Node", "count"], ["cancelled", "Cancelled", "count"], ["mean_s", "Mean", "time"], ["median_s", "Median", "time"],
+  ["p95_s", "95 %", "time"], ["longest_s", "Longest", "time"], ["wait_s", "Mean wait", "time"], ["cpu_s", "CPU hours", "hours"],
+  ["gpu_s", "GPU hours", "hours"], ["cpu_efficiency", "CPU efficiency", "share"],
+];
+
+/** A value of a report, as it is shown. */
+function measured(value, kind) {
+  if (value === null || value === undefined) return "";
+  if (kind === "time") return duration(value);
+  if (kind === "hours") return (value / 3600).toFixed(2);
+  if (kind === "share") return `${Math.round(100 * value)} %`;
+  return String(value);
+}
+
+/** From when to when a month, day or hour of a report is. */
+function within(every, label) {
+  if (every === "hour") return { starttime: label.slice(0, 16), endtime: `${label.slice(0, 14)}59` };
+  if (every === "day") return { starttime: label, endtime: `${label}T23:59:59` };
+  const [year, month] = label.split("-").map(Number);
+  return { starttime: `${label}-01`, endtime: month === 12 ? `${year + 1}-01-01` : `${year}-${two(month + 1)}-01` };
+}
+
+async function reports(words) {
+  const asked = Object.fromEntries(new URLSearchParams(words ?? ""));
+  const by = dimensions[asked.by] ? asked.by : "user";
+  const query = new URLSearchParams({ ...asked, by });
+  const found = await ask(`/muster/v1/report?${query}`);
+  const link = (change) => {
+    const next = Object.entries({ ...asked, by, ...change }).filter(([, value]) => value);
+    return `#/reports/${encodeURIComponent(new URLSearchParams(next).toString())}`;
+  };
+  const go = (change) => { location.hash = link(change); };
+  const most = Math.max(1, ...found.rows.map((row) => row.cpu_s));
+  const [option, next] = dimensions[by];
+  const keys = [];
+  if (asked.every) {
+    keys.push({ title: asked.every, value: (row) => row[asked.every], show: (row) => el("a", { href: link({ every: finer[asked.every], ...within(asked.every, row[asked.every]) }) }, row[asked.every]) });
+  }
+  keys.push({ title: by, value: (row) => row[by], show: (row) => (option ? el("a", { href: link({ by: next, [option]: row[by] }) }, row[by] || "(none)") : row[by]) });
+  const columns = [...keys, ...measures.map(([name, title, kind]) => ({ title, class: "right", value: (row) => row[name] ?? -1, show: (row) => measured(row[name], kind) })),
+    { title: "Share of the most", value: (row) => row.cpu_s, show: (row) => {
+      const meter = el("div", { class: "meter", "aria-hidden": "true" }, el("span"));
+      meter.firstChild.style.width = `${(100 * row.cpu_s) / most}%`;
+      return meter;
+    } }];
+  const choice = (title, name, options, chosen) => el("label", {}, title, el("select", { on: { change: (e) => go({ [name]: e.target.value }) } },
+    options.map(([value, text]) => el("option", { value, selected: value === chosen }, text))));
+  const day = (title, name) => el("label", {}, title, el("input", { type: "date", value: (asked[name] ?? "").slice(0, 10), on: { change: (e) => go({ [name]: e.target.value }) } }));
+  const conditions = Object.values(dimensions).map(([name]) => name).filter((name) => name && asked[name]);
+  return [
+    el("h1", {}, "Reports"),
+    el("div", { class: "bar" },
+      choice("A row for each", "by", Object.keys(dimensions).map((name) => [name, name === "nodes" ? "number of nodes" : name]), by),
+      choice("and each", "every", [["", "—"], ["month", "month"], ["day", "day"], ["hour", "hour"]], asked.every ?? ""),
+      day("From", "starttime"), day("Until", "endtime"),
+      el("button", { type: "button", on: { click: async () => {
+        const answer = await fetch(`/muster/v1/report?${query}&format=csv&columns=all`, { headers: { "X-SLURM-USER-TOKEN": token.get() ?? "" } });
+        if (answer.ok) download("report.csv", await answer.text());
+        else say(await answer.text());
+      } } }, "Save as CSV"),
+      conditions.map((name) => el("button", { type: "button", on: { click: () => go({ [name]: "" }) } }, `${name}=${asked[name]} ×`))),
+    el("div", { class: "cards" }, card(found.total.runs, "jobs ended"), card(measured(found.total.cpu_s, "hours"), "CPU hours"),
+      card(measured(found.total.gpu_s, "hours"), "GPU hours"), card(measured(found.total.mean_s, "time") || "–", "mean run time"),
+      card(found.total.runs - found.total.completed - found.total.cancelled, "ended with an error"), card(measured(found.total.wait_s, "time") || "–", "mean wait")),
+    el("p", { class: "quiet" }, `${time(found.start)} to ${time(found.end)}. A job counts where it ended, and what it used where it used it.`),
+    ...table("Report", found.rows, columns, { column: asked.every ? 0 : keys.length + 12, down: !asked.every }),
+  ];
+}
+
 function signIn(why) {
   const field = el("textarea", { id: "token", rows: "4", required: true, autocomplete: "off", spellcheck: "false" });
   return [
@@ -387,7 +472,7 @@ function signIn(why) {
   ];
 }
 
-const pages = { overview, jobs, job, nodes, node, partitions, reservations };
+const pages = { overview, jobs, job, nodes, node, partitions, reservations, reports };
 let shown = "";
 let turn = 0;
 
@@ -395,6 +480,8 @@ async function show(by) {
   const mine = (turn += 1);
   const [, page = "overview", name] = location.hash.split("/");
   const is = (link) => link.getAttribute("href") === `#/${page}` || (page === "job" && link.hash === "#/jobs") || (page === "node" && link.hash === "#/nodes");
+  // A report of a year is not made anew all the time.
+  if (by === "clock" && page === "reports") return;
   for (const link of document.querySelectorAll("nav a")) {
     if (is(link)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

@@ -57,6 +57,7 @@ impl History for Reader {
         page: &mut dyn FnMut(Vec<AcctJob>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
+        let query = &query.clone().in_order();
         let mut search = Search {
             connection: &transaction,
             records: Records {
@@ -159,6 +160,7 @@ impl NamedTexts {
             for name in names {
                 numbers.extend(find(connection, name.as_bytes())?);
             }
+            numbers.sort_unstable();
             Ok(Some(numbers))
         };
         Ok(NamedTexts {
@@ -351,12 +353,17 @@ impl Search<'_> {
     fn is_selected(&mut self, run: &RawJob<'_>) -> Result<bool, StoreError> {
         let query = self.query;
         let named = |numbers: &Option<Vec<i64>>, number: Option<i64>| {
-            let has = |numbers: &Vec<i64>| number.is_some_and(|n| numbers.contains(&n));
+            let has =
+                |numbers: &Vec<i64>| number.is_some_and(|n| numbers.binary_search(&n).is_ok());
             numbers.as_ref().is_none_or(has)
         };
-        let plain = (query.uids.is_empty() || query.uids.contains(&small(run.uid)))
-            && (query.gids.is_empty() || query.gids.contains(&small(run.gid)))
-            && (query.names.is_empty() || query.names.iter().any(|name| name == run.name))
+        let plain = (query.uids.is_empty() || query.uids.binary_search(&small(run.uid)).is_ok())
+            && (query.gids.is_empty() || query.gids.binary_search(&small(run.gid)).is_ok())
+            && (query.names.is_empty()
+                || query
+                    .names
+                    .binary_search_by(|name| name.as_str().cmp(run.name))
+                    .is_ok())
             && named(&self.named.partitions, Some(run.partition))
             && named(&self.named.accounts, Some(run.account))
             && named(&self.named.qos, Some(run.qos))
@@ -391,7 +398,9 @@ impl Search<'_> {
             return *known;
         }
         let names = hostlist::parse(nodelist).unwrap_or_default();
-        let was = names.iter().any(|name| self.query.nodes.contains(name));
+        let was = names
+            .iter()
+            .any(|name| self.query.nodes.binary_search(name).is_ok());
         self.on_nodes.insert(nodelist.to_owned(), was);
         was
     }

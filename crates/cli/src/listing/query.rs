@@ -267,14 +267,25 @@ pub(crate) fn accounting(
     client: &mut Client,
     query: AcctQuery,
 ) -> Result<(Vec<AcctJob>, Timestamp, bool), ConnectError> {
-    send(client, Query::Accounting(Box::new(query)))?;
     let mut all = Vec::new();
+    let (now, withheld) = accounting_in_parts(client, query, |jobs, _| all.extend(jobs))?;
+    Ok((all, now, withheld))
+}
+
+/// Asks accounting, and gives jobs away as they come, with the controller's time. Gives that, and whether jobs of others were
+/// withheld.
+pub(crate) fn accounting_in_parts(
+    client: &mut Client,
+    query: AcctQuery,
+    mut take: impl FnMut(Vec<AcctJob>, Timestamp),
+) -> Result<(Timestamp, bool), ConnectError> {
+    send(client, Query::Accounting(Box::new(query)))?;
     loop {
         match client.receive()? {
             Response::Accounting(part) => {
-                all.extend(part.jobs);
+                take(part.jobs, part.now);
                 if !part.more {
-                    return Ok((all, part.now, part.withheld));
+                    return Ok((part.now, part.withheld));
                 }
             }
             other => return Err(unexpected(&other)),

@@ -168,6 +168,8 @@ pub(super) struct Call<'a> {
     pub(super) caller: &'a Caller,
     pub(super) warnings: Vec<Remark>,
     pub(super) errors: Vec<Problem>,
+    /// The media type of an answer that is neither JSON nor YAML.
+    pub(super) media_type: Option<&'static str>,
     /// The status if all goes well.
     pub(super) status: Status,
     asker: Asker,
@@ -194,6 +196,7 @@ impl<'a> Call<'a> {
             caller: request.caller,
             warnings: Vec::new(),
             errors: Vec::new(),
+            media_type: None,
             status: Status::OK,
             asker,
             client: None,
@@ -292,6 +295,7 @@ impl<'a> Call<'a> {
         Answer {
             status,
             media_type: match (status, self.route.area, self.dialect.is_yaml()) {
+                (Status::OK, ..) if self.media_type.is_some() => self.media_type.unwrap_or(""),
                 (Status::OK, Area::Metrics, _) => "text/plain; version=0.0.4",
                 (_, _, true) => "application/yaml",
                 (_, _, false) => "application/json",

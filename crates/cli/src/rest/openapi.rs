@@ -42,7 +42,7 @@ fn describe(versions: &[u32]) -> Value {
             let area = match route.area {
                 Area::Slurm => "slurm",
                 Area::Slurmdb => "slurmdb",
-                Area::Metrics => continue,
+                Area::Metrics | Area::Muster => continue,
             };
             let path = format!("/{area}/v0.0.{version}/{}", route.path);
             let methods = paths.entry(path).or_insert_with(|| json!({}));

@@ -3,7 +3,7 @@
 use super::call::{Answer, Call, Method, Outcome, Status};
 use super::{
     account_change, accounting, accounts, cancel, cluster, job_change, jobs, metrics, node_change,
-    statistics, submission,
+    report, statistics, submission,
 };
 use percent_encoding::percent_decode_str;
 
@@ -16,6 +16,8 @@ pub(super) enum Area {
     Slurmdb,
     /// `/metrics`: text for Prometheus, without a version.
     Metrics,
+    /// `/muster/v1/`: what only Muster has.
+    Muster,
 }
 
 /// What is done for a path and method.
@@ -210,6 +212,15 @@ const fn metrics(path: &'static str, handler: Handler) -> Route {
     route
 }
 
+/// What only Muster has.
+const OWN: &[Route] = &[own("report", report::report)];
+
+const fn own(path: &'static str, handler: Handler) -> Route {
+    let mut route = slurm(Method::Get, path, 0, handler, ("report", ""));
+    route.area = Area::Muster;
+    route
+}
+
 /// A path that is known.
 pub(super) struct Found {
     pub(super) route: &'static Route,
@@ -240,11 +251,14 @@ pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
         let text = "Unable find requested URL. Please view /openapi/v3 for API reference.";
         Answer::text(Status::NOT_FOUND, text)
     };
-    if let [first, rest @ ..] = path
-        && first == "metrics"
-    {
+    let unversioned = match path {
+        [first, rest @ ..] if first == "metrics" => Some((METRICS, rest)),
+        [first, version, rest @ ..] if first == "muster" && version == "v1" => Some((OWN, rest)),
+        _ => None,
+    };
+    if let Some((table, rest)) = unversioned {
         let page = rest.join("/");
-        let route = METRICS
+        let route = table
             .iter()
             .find(|route| route.path == page)
             .ok_or_else(unknown)?;

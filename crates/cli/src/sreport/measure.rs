@@ -86,9 +86,9 @@ impl TimeFormat {
 
 /// From when to when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Period {
-    pub(super) start: Timestamp,
-    pub(super) end: Timestamp,
+pub(crate) struct Period {
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
 }
 
 impl Period {
@@ -105,7 +105,7 @@ impl Period {
 }
 
 /// Seconds that a job ran in a period, without those in which it was stopped.
-pub(super) fn ran_s(job: &AcctJob, period: Period, now: Timestamp) -> f64 {
+pub(crate) fn ran_s(job: &AcctJob, period: Period, now: Timestamp) -> f64 {
     let Some(start) = job.start else { return 0.0 };
     let end = job.end.unwrap_or(now);
     let within = period.overlap(start, Some(end));
@@ -127,7 +127,7 @@ pub(super) fn waited_s(job: &AcctJob, period: Period, now: Timestamp) -> f64 {
 }
 
 /// How much of a trackable resource a job has.
-pub(super) fn has(job: &AcctJob, tres: &str) -> f64 {
+pub(crate) fn has(job: &AcctJob, tres: &str) -> f64 {
     match tres {
         "cpu" | "billing" => f64::from(job.alloc_cpus),
         "mem" => job.alloc_mem_mib as f64,

@@ -12,12 +12,14 @@ mod users;
 use super::draft::Draft;
 use super::submit::too_long;
 use crate::event::{AccountsChange, Event};
+use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::{LimitAsk, Limits};
 use muster_model::accounts::{QosDelta, ROOT, Terms};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
 
 /// Carries an edit out, all of it or nothing.
 pub(super) fn edit(
@@ -30,6 +32,7 @@ pub(super) fn edit(
     for name in &edit.names {
         check_name(name)?;
     }
+    check_size(edit)?;
     let changes = match &edit.ask {
         AccountsAsk::NoteJobs(note) => jobs::note(draft.state, identity, &edit.names, note)?,
         _ => changes(draft.state, edit)?,
@@ -38,13 +41,56 @@ pub(super) fn edit(
     let changed = u32::try_from(changes.len()).unwrap_or(u32::MAX);
     if !changes.is_empty() {
         let at = draft.now;
-        let log = vec![names::transaction(draft.state, identity, edit)];
+        // What users note about their own jobs is in the records of these.
+        let is_own_note = matches!(edit.ask, AccountsAsk::NoteJobs(_))
+            && !access::may(draft.state, identity, Request::AdminComment);
+        let log = match is_own_note {
+            true => Vec::new(),
+            false => vec![names::transaction(draft.state, identity, edit)],
+        };
         draft.emit(Event::AccountsChanged { changes, at, log });
     }
     Ok(Some(Reply::Done {
         changed,
         refused: Vec::new(),
     }))
+}
+
+/// Associations that one edit is about.
+const ASSOCIATIONS_MAX: usize = 1 << 16;
+
+/// Refuses an edit of users in accounts and partitions that would be about too many associations.
+fn check_size(edit: &AccountsEdit) -> Result<(), Refusal> {
+    let (accounts, partitions) = match &edit.ask {
+        AccountsAsk::AddUsers {
+            accounts,
+            partitions,
+            ..
+        }
+        | AccountsAsk::ModifyUsers {
+            accounts,
+            partitions,
+            ..
+        }
+        | AccountsAsk::DeleteUsers {
+            accounts,
+            partitions,
+        } => (accounts.len(), partitions.len()),
+        AccountsAsk::AddCoordinators { accounts }
+        | AccountsAsk::DeleteCoordinators { accounts }
+        | AccountsAsk::ResetUsage { accounts } => (accounts.len(), 1),
+        _ => return Ok(()),
+    };
+    let product = edit.names.len().max(1) * accounts.max(1) * partitions.max(1);
+    match product <= ASSOCIATIONS_MAX {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            format!(
+                "the edit is about {product} associations, and may be about {ASSOCIATIONS_MAX}: make several of it"
+            ),
+        )),
+    }
 }
 
 /// The changes of an edit.

@@ -3,7 +3,7 @@
 use crate::world::{World, config, spec, target};
 use muster_core::event::{AccountsChange, Event};
 use muster_core::state::State;
-use muster_model::accounts::PARENT_SHARES;
+use muster_model::accounts::{JobNote, PARENT_SHARES};
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand,
     WckeysAsk,
@@ -40,6 +40,75 @@ fn users(account: &str, terms: TermsAsk) -> AccountsAsk {
         wckeys: Default::default(),
         partitions: Vec::new(),
     }
+}
+
+#[test]
+fn an_edit_names_a_bounded_number_of_things_each_once() {
+    let mut w = World::new();
+    assert_eq!(w.must(0, edit(&["a", "a", "A", "a"], account(""))), 1);
+    let note = |comment: &str, wckey: Option<&str>| {
+        AccountsAsk::NoteJobs(JobNote {
+            comment: Some(comment.to_owned()),
+            wckey: wckey.map(str::to_owned),
+            ..JobNote::default()
+        })
+    };
+    // Each job gets the text: a megabyte of it in all.
+    let numbers: Vec<String> = (900..940).map(|n| n.to_string()).collect();
+    let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+    let long = "x".repeat(30_000);
+    assert_eq!(
+        w.refused(1000, edit(&numbers, note(&long, None))),
+        RefusalCode::InvalidValue
+    );
+    assert_eq!(w.must(1000, edit(&numbers[..30], note(&long, None))), 30);
+    assert_eq!(w.must(1000, edit(&["900"; 1000], note(&long, None))), 1);
+    // One way to write a number, plain texts, own keys.
+    assert_eq!(
+        w.refused(1000, edit(&["0900"], note("", None))),
+        RefusalCode::InvalidJobId
+    );
+    assert_eq!(
+        w.refused(1000, edit(&["900"], note("", Some("key")))),
+        RefusalCode::InvalidValue
+    );
+    w.must(1000, edit(&["900"], note("a\n7|root|\u{1b}[2J", None)));
+    let noted = w.events.iter().rev().find_map(|event| match event {
+        Event::AccountsChanged { changes, log, .. } => Some((changes.clone(), log.clone())),
+        _ => None,
+    });
+    let (changes, log) = noted.unwrap();
+    let [AccountsChange::JobNoted { note, .. }] = changes.as_slice() else {
+        panic!("{changes:?}");
+    };
+    let comment = note.comment.as_deref().unwrap();
+    assert!(!comment.contains(|c: char| c.is_control()), "{comment:?}");
+    // What users note on own jobs is no change of accounting that others read.
+    assert_eq!(log, []);
+    let many: Vec<String> = (0..500).map(|n| format!("u{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let accounts = AccountsAsk::DeleteCoordinators {
+        accounts: many.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    assert_eq!(
+        w.refused(0, edit(&many, accounts)),
+        RefusalCode::InvalidValue
+    );
+    let described = AccountsAsk::AddAccounts {
+        parent: String::new(),
+        description: "d\n\u{1b}[2J".into(),
+        organization: "o\r".into(),
+        terms: TermsAsk::default(),
+    };
+    w.must(0, edit(&["plain"], described));
+    let plain = &w.state.accounts.accounts["plain"];
+    let texts = [&plain.description, &plain.organization];
+    assert!(
+        texts
+            .iter()
+            .all(|text| !text.contains(|c: char| c.is_control())),
+        "{texts:?}"
+    );
 }
 
 #[test]

@@ -13,7 +13,6 @@ use muster_model::time::Timestamp;
 use muster_proto::client::{JobFilter, JobsResponse, WrittenPart};
 use muster_proto::frame;
 use muster_sched::forecast::Forecast;
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 /// Bytes of records after which a part of an answer leaves.
@@ -282,28 +281,24 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
 
 /// The filter with the owner whose jobs alone are in the scope, if there is one: the jobs of others are not looked at then.
 /// None if it asks for others only.
-fn restricted<'f>(filter: &'f JobFilter, scope: &JobScope) -> Option<Cow<'f, JobFilter>> {
-    let Some(uid) = scope.only_owner() else {
-        return Some(Cow::Borrowed(filter));
-    };
-    let asked = filter.uids.is_empty() || filter.uids.contains(&uid);
-    asked.then(|| {
-        Cow::Owned(JobFilter {
-            uids: vec![uid],
-            ..filter.clone()
-        })
-    })
+fn restricted(filter: &JobFilter, scope: &JobScope) -> Option<JobFilter> {
+    let mut filter = filter.clone().in_order();
+    if let Some(uid) = scope.only_owner() {
+        if !filter.uids.is_empty() && !filter.uids.contains(&uid) {
+            return None;
+        }
+        filter.uids = vec![uid];
+    }
+    Some(filter)
 }
 
+/// Whether a filter whose conditions are in order has a job.
 fn matches(job: &Job, filter: &JobFilter) -> bool {
-    (filter.uids.is_empty() || filter.uids.contains(&job.spec.owner.uid))
+    let has = |name: &String| filter.partitions.binary_search(name).is_ok();
+    (filter.uids.is_empty() || filter.uids.binary_search(&job.spec.owner.uid).is_ok())
         && (!filter.active || !job.state.is_ended() || job.completing)
         && (filter.states.is_empty() || filter.states.contains(&job.state))
         && (filter.partitions.is_empty()
-            || filter.partitions.contains(&job.partition)
-            || job
-                .spec
-                .partitions
-                .iter()
-                .any(|p| filter.partitions.contains(p)))
+            || has(&job.partition)
+            || job.spec.partitions.iter().any(has))
 }

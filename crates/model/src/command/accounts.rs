@@ -2,6 +2,7 @@
 
 use crate::account_limits::LimitAsk;
 use crate::accounts::JobNote;
+use crate::limits::EDIT_ITEMS_MAX;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
@@ -10,6 +11,7 @@ use minicbor::{Decode, Encode};
 pub struct AccountsEdit {
     /// Accounts, users or QOS.
     #[n(0)]
+    #[valid(max_items = EDIT_ITEMS_MAX)]
     pub names: Vec<String>,
     /// The change.
     #[n(1)]
@@ -59,6 +61,7 @@ pub enum AccountsAsk {
     AddUsers {
         /// Accounts that they are in.
         #[n(0)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         accounts: Vec<String>,
         /// `DefaultAccount`.
         #[n(1)]
@@ -76,6 +79,7 @@ pub enum AccountsAsk {
         /// Partitions: associations that hold there only, in place of one for all.
         #[n(5)]
         #[cbor(default)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         partitions: Vec<String>,
     },
     /// `modify user`.
@@ -83,6 +87,7 @@ pub enum AccountsAsk {
     ModifyUsers {
         /// Associations in these accounts only.
         #[n(0)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         accounts: Vec<String>,
         /// `DefaultAccount`.
         #[n(1)]
@@ -100,6 +105,7 @@ pub enum AccountsAsk {
         /// Associations for these partitions only.
         #[n(5)]
         #[cbor(default)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         partitions: Vec<String>,
     },
     /// `delete user`.
@@ -107,10 +113,12 @@ pub enum AccountsAsk {
     DeleteUsers {
         /// From these accounts only.
         #[n(0)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         accounts: Vec<String>,
         /// Associations for these partitions only.
         #[n(1)]
         #[cbor(default)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         partitions: Vec<String>,
     },
     /// `add qos`.
@@ -127,6 +135,7 @@ pub enum AccountsAsk {
     ResetUsage {
         /// In these accounts only.
         #[n(0)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         accounts: Vec<String>,
     },
     /// `delete user wckeys=`: these keys of the users named, of all if none is.
@@ -137,6 +146,7 @@ pub enum AccountsAsk {
     AddCoordinators {
         /// The accounts.
         #[n(0)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         accounts: Vec<String>,
     },
     /// `delete coordinator`: the users named, or all, of these accounts, or of all.
@@ -144,6 +154,7 @@ pub enum AccountsAsk {
     DeleteCoordinators {
         /// The accounts.
         #[n(0)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
         accounts: Vec<String>,
     },
     /// `modify user set NewName=`: the one user named gets this name.
@@ -217,10 +228,12 @@ pub struct TermsAsk {
     /// Limits, in order.
     #[n(4)]
     #[cbor(default)]
+    #[valid(max_items = EDIT_ITEMS_MAX)]
     pub limits: Vec<LimitAsk>,
     /// QOS that are taken away after what `qos` adds.
     #[n(5)]
     #[cbor(default)]
+    #[valid(max_items = EDIT_ITEMS_MAX)]
     pub qos_less: Vec<String>,
 }
 
@@ -253,6 +266,7 @@ pub struct QosAsk {
     /// Limits, in order.
     #[n(7)]
     #[cbor(default)]
+    #[valid(max_items = EDIT_ITEMS_MAX)]
     pub limits: Vec<LimitAsk>,
     /// `Flags`, with `+` or `-` in front of the equal sign.
     #[n(8)]

@@ -38,6 +38,7 @@ mod power;
 mod preempt;
 mod priorities;
 mod refusals;
+mod report;
 mod reservations;
 mod rest;
 mod rights;

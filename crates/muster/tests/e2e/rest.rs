@@ -397,6 +397,23 @@ fn who_asks_is_proved_by_a_token_alone() {
     }
 }
 
+/// Connections to the controller are kept between requests: one that began with a token of a key that was changed does not
+/// serve for long, however often it is used.
+#[test]
+fn a_connection_ends_with_its_time() {
+    let Some(rest) = Rest::start(ONE_NODE) else {
+        return;
+    };
+    let owner = rest.of(OWNER);
+    assert_eq!(owner.get("/slurm/v0.0.43/ping").status, 200);
+    rest.cluster.ok("head -c 48 /dev/urandom | base64 >new.key; chmod 600 new.key; mv new.key jwt.key; scontrol reconfigure");
+    rest.cluster
+        .until("the token is not believed any more", || {
+            owner.get("/slurm/v0.0.43/ping").status == 401
+        });
+    assert_eq!(rest.of(OWNER).get("/slurm/v0.0.43/ping").status, 200);
+}
+
 /// Asks over a socket without a token, and prints the first line of the answer.
 const ASK: &str = "import socket,sys
 s = socket.socket(socket.AF_UNIX)

@@ -427,6 +427,37 @@ fn nodes_partitions_reservations_events_and_accounting_are_private_word_by_word(
 
 /// A user with a range of uids (newuidmap(1)) had jobs, limits and priorities of each of them.
 #[test]
+fn changes_of_others_are_private() {
+    let Some((c, ..)) = site() else {
+        return;
+    };
+    ok_as(
+        &c,
+        COORDINATOR,
+        "sacctmgr -i add account below parent=physics description=secret",
+    );
+    let listed = "sacctmgr -nP show transactions";
+    seen(
+        &c,
+        listed,
+        "secret",
+        &[STRANGER, OPERATOR, COORDINATOR],
+        &[],
+    );
+    for words in ["accounts", "users", "jobs"] {
+        private(&c, words);
+        seen(
+            &c,
+            listed,
+            "secret",
+            &[OPERATOR, COORDINATOR],
+            &[STRANGER, OWNER],
+        );
+        assert_eq!(ok_as(&c, STRANGER, listed), "", "{words}");
+    }
+}
+
+#[test]
 fn who_is_of_a_user_namespace_has_no_jobs() {
     let c = Cluster::start(1, 1);
     if c.ok("id -u") != "0" {

@@ -82,6 +82,9 @@ fn nobody_else_writes_what_a_cluster_makes_whatever_the_mask() {
     );
     c.ok(&up);
     c.ok("srun true");
+    // What is there already stays as it was made.
+    c.ok(&up);
+    assert_eq!(c.ok("stat -c %a ../spool.n1"), "711");
     let found = "find .. -path ../work -prune -o -path '../tmp.*' -prune -o ! -type l ! -type s -perm /022 -print";
     assert_eq!(c.ok(found), "");
     for verb in ["env", "down"] {

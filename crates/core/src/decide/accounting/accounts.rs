@@ -6,6 +6,7 @@ use crate::state::State;
 use muster_model::accounts::{Account, ROOT, Terms};
 use muster_model::command::TermsAsk;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::visible_text::visible;
 
 /// Adds those that are not there. Texts, description and organization, are the name where they are empty.
 pub(super) fn add(
@@ -21,7 +22,9 @@ pub(super) fn add(
     let new = names.iter().filter(|name| !exists(state, name));
     let changes = new.map(|name| {
         let [description, organization] =
-            texts.map(|text| if text.is_empty() { name } else { text }.clone());
+            texts.map(|text| if text.is_empty() { name } else { text });
+        let [description, organization] =
+            [description, organization].map(|text| visible(text).into_owned());
         let mut account = Account {
             name: name.clone(),
             parent: parent.to_owned(),
@@ -63,7 +66,7 @@ pub(super) fn modify(
             (&mut account.organization, organization),
         ] {
             if !from.is_empty() {
-                to.clone_from(from);
+                *to = visible(from).into_owned();
             }
         }
         set_terms(&mut account.terms, terms);

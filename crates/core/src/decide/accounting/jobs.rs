@@ -2,6 +2,7 @@
 
 use crate::event::AccountsChange;
 use crate::policy::access;
+use crate::policy::access::privacy::JobScope;
 use crate::state::State;
 use muster_model::accounts::JobNote;
 use muster_model::command::Identity;
@@ -9,6 +10,10 @@ use muster_model::ids::JobId;
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
+use muster_model::visible_text::visible;
+
+/// Bytes of the texts that one edit writes, over all its jobs.
+const NOTE_BYTES_MAX: usize = 1 << 20;
 
 /// Changes texts of jobs that are over. Whose they are the store knows; who is no operator changes own ones only, and
 /// those of the administrator not at all.
@@ -22,25 +27,46 @@ pub(super) fn note(
     if note.admin_comment.is_some() {
         access::require(state, identity, Request::AdminComment)?;
     }
-    for text in [&note.comment, &note.admin_comment, &note.wckey]
-        .into_iter()
-        .flatten()
-    {
-        if text.len() > TEXT_BYTES_MAX {
-            let text = "a text is longer than accounting keeps";
-            return Err(Refusal::new(RefusalCode::InvalidValue, text));
+    let invalid = |text: String| Refusal::new(RefusalCode::InvalidValue, text);
+    let texts = [&note.comment, &note.admin_comment, &note.wckey];
+    let lengths = texts.into_iter().flatten().map(String::len);
+    if lengths.clone().any(|length| length > TEXT_BYTES_MAX) {
+        return Err(invalid("a text is longer than accounting keeps".to_owned()));
+    }
+    // Each job gets the texts.
+    if lengths.sum::<usize>().saturating_mul(names.len()) > NOTE_BYTES_MAX {
+        let text =
+            format!("texts of so many jobs are more than {NOTE_BYTES_MAX} bytes: name fewer jobs");
+        return Err(invalid(text));
+    }
+    let plain = |text: &Option<String>| text.as_deref().map(|t| visible(t).into_owned());
+    let note = JobNote {
+        comment: plain(&note.comment),
+        admin_comment: plain(&note.admin_comment),
+        wckey: plain(&note.wckey),
+        ..note.clone()
+    };
+    if let Some(wckey) = note.wckey.as_ref().filter(|_| !is_operator) {
+        let user = state.accounts.users.get(&identity.user);
+        let has_key = user.is_some_and(|user| user.wckeys.contains(wckey));
+        if !has_key {
+            let text = format!(
+                "user {} has no key '{wckey}'; see sacctmgr show wckey",
+                identity.user
+            );
+            return Err(invalid(text));
         }
     }
     let owner = (!is_operator).then_some(identity.uid);
+    let scope = JobScope::of(state, identity);
     let changes = names.iter().map(|name| {
-        let wrong = |_| {
-            Refusal::new(
-                RefusalCode::InvalidJobId,
-                format!("{name} is no job number"),
-            )
-        };
-        let job = JobId(name.parse().map_err(wrong)?);
-        let known = state.jobs.get(&job);
+        let number = name.parse().ok().filter(|n: &u64| n.to_string() == *name);
+        let job = JobId(number.ok_or_else(|| {
+            let text = format!("{name} is no job number");
+            Refusal::new(RefusalCode::InvalidJobId, text)
+        })?);
+        // One that may not be seen is like one that is not there: the store changes what is the user's.
+        let known = state.jobs.get(&job).filter(|job| scope.has(job));
         if known.is_some_and(|job| !job.state.is_ended()) {
             return Err(Refusal::new(
                 RefusalCode::InvalidValue,

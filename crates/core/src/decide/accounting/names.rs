@@ -4,6 +4,7 @@ use crate::policy::access::audit;
 use crate::state::State;
 use muster_model::accounts::{Accounts, Transaction};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, QosAsk, TermsAsk, UserCommand};
+use std::collections::HashSet;
 
 /// The edit with all names of accounts, users and QOS as they are kept: in lower case, unless one of that very name is
 /// there.
@@ -79,6 +80,9 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
             each(names, &|name: &mut String| *name = name.to_lowercase())
         }
     }
+    // What is named again is done once.
+    let mut named = HashSet::new();
+    edit.names.retain(|name| named.insert(name.clone()));
     edit
 }
 
@@ -98,11 +102,32 @@ pub(super) fn transaction(state: &State, identity: &Identity, edit: &AccountsEdi
     Transaction {
         actor: identity.user.clone(),
         action: action(state, edit).to_owned(),
-        target: edit.names.join(","),
-        info: info.to_owned(),
-        users,
-        accounts,
+        target: shortened(edit.names.join(",")),
+        info: shortened(info.to_owned()),
+        users: named(users),
+        accounts: named(accounts),
     }
+}
+
+/// Bytes of each text of the log.
+const LOGGED_BYTES_MAX: usize = 1024;
+
+/// Users and accounts that a line of the log names.
+const NAMED_MAX: usize = 64;
+
+fn named(mut names: Vec<String>) -> Vec<String> {
+    names.truncate(NAMED_MAX);
+    names
+}
+
+/// A text as the log keeps it: its beginning, if it is long.
+fn shortened(mut text: String) -> String {
+    if text.len() > LOGGED_BYTES_MAX {
+        let end = (0..=LOGGED_BYTES_MAX).rfind(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text.push_str("...");
+    }
+    text
 }
 
 /// What sacctmgr calls the edit.

@@ -1,0 +1,145 @@
+//! Which application a job ran, as nobody says it in one place.
+
+use crate::grid_engine::fits;
+use muster_model::ids::StepNo;
+use muster_proto::acct::AcctJob;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Characters of a name.
+const NAME_MAX: usize = 64;
+/// Bytes of a file of rules.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What of a job a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Step,
+    Command,
+    Comment,
+}
+
+/// One rule: the application is so named if the field fits the pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    application: String,
+    field: Field,
+    pattern: String,
+}
+
+/// Rules of a site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules(Vec<Rule>);
+
+impl Rules {
+    /// Reads a file; there are none without one.
+    ///
+    /// # Errors
+    /// The text names the line that is no rule.
+    pub(crate) fn read(path: &Path) -> Result<Rules, String> {
+        match fs::metadata(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Rules::default()),
+            Ok(found) if found.len() > FILE_BYTES_MAX => {
+                return Err(format!("{}: more than 1 MiB of rules", path.display()));
+            }
+            _ => {}
+        }
+        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Rules::parse(&text).map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Rules, (usize, String)> {
+        let mut rules = Vec::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or("").trim();
+            if line.is_empty() {
+                continue;
+            }
+            let word = |text: &'_ str| -> (String, String) {
+                let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+                (word.to_owned(), rest.trim_start().to_owned())
+            };
+            let (application, rest) = word(line);
+            let (field, pattern) = word(&rest);
+            let field = match field.as_str() {
+                "name" => Field::Name,
+                "step" => Field::Step,
+                "command" => Field::Command,
+                "comment" => Field::Comment,
+                other => {
+                    let why = format!(
+                        "'{other}': write APPLICATION FIELD PATTERN, where FIELD is name, step, command or comment"
+                    );
+                    return Err((at + 1, why));
+                }
+            };
+            if pattern.is_empty() {
+                return Err((at + 1, "the pattern is missing".to_owned()));
+            }
+            rules.push(Rule {
+                application,
+                field,
+                pattern,
+            });
+        }
+        Ok(Rules(rules))
+    }
+
+    /// The application of a job: what its comment says (`app=NAME`), the first rule that fits, the program of its first step, or its
+    /// name.
+    pub(crate) fn of(&self, job: &AcctJob) -> String {
+        let words = job.comment.split([' ', ',', ';']);
+        let said = words
+            .filter_map(|word| {
+                word.strip_prefix("app=")
+                    .or(word.strip_prefix("application="))
+            })
+            .find(|name| !name.is_empty());
+        let by_rule = || {
+            let rule = self.0.iter().find(|rule| rule.is_of(job));
+            rule.map(|rule| rule.application.as_str())
+        };
+        let first = || steps(job).next();
+        let name = said.or_else(by_rule).or_else(first).unwrap_or(&job.name);
+        name.chars().take(NAME_MAX).collect()
+    }
+}
+
+impl Rule {
+    fn is_of(&self, job: &AcctJob) -> bool {
+        match self.field {
+            Field::Name => fits(&self.pattern, &job.name),
+            Field::Comment => fits(&self.pattern, &job.comment),
+            Field::Command => fits(&self.pattern, &job.submit_line),
+            Field::Step => steps(job).any(|name| fits(&self.pattern, name)),
+        }
+    }
+}
+
+/// Names of the steps that programs run in.
+fn steps(job: &AcctJob) -> impl Iterator<Item = &str> {
+    let own = [StepNo::BATCH, StepNo::EXTERN, StepNo::INTERACTIVE];
+    let steps = job
+        .steps
+        .iter()
+        .filter(move |step| !own.contains(&step.step));
+    steps.map(|step| step.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_rule_is_named_by_its_line() {
+        let rules =
+            Rules::parse("# ours\n\ngromacs step gmx*\nvasp  name  vasp_* # all\n").unwrap();
+        assert_eq!(rules.0.len(), 2);
+        assert_eq!(rules.0[1].pattern, "vasp_*");
+        let (line, why) = Rules::parse("a name x\nb colour x\n").unwrap_err();
+        assert!(line == 2 && why.contains("'colour'"), "{why}");
+        assert_eq!(Rules::parse("a name").unwrap_err().0, 1);
+    }
+}

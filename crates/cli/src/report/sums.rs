@@ -1,0 +1,180 @@
+//! What is summed over jobs, and the columns that are made of it.
+
+use crate::sreport::measure::{self, Period};
+use muster_model::job::JobState;
+use muster_model::time::Timestamp;
+use muster_proto::acct::AcctJob;
+
+/// Sums over jobs. Jobs count where they ended; what they used counts where they used it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    runs: u64,
+    completed: u64,
+    failed: u64,
+    timeout: u64,
+    out_of_memory: u64,
+    node_failed: u64,
+    cancelled: u64,
+    other: u64,
+    /// Run times of those that ran, seconds; in order once they have been put into it.
+    run_s: Vec<u32>,
+    waits: u64,
+    wait_s: f64,
+    cpu_s: f64,
+    gpu_s: f64,
+    node_s: f64,
+    /// CPU time that ended jobs used, and that they had.
+    used_cpu_s: f64,
+    held_cpu_s: f64,
+    last_end: Option<Timestamp>,
+}
+
+impl Sums {
+    /// Adds a part of what a job used within a period: all of it, or what it had on some of its nodes.
+    pub(crate) fn add_use(&mut self, job: &AcctJob, period: Period, now: Timestamp, part: f64) {
+        let ran = measure::ran_s(job, period, now).max(0.0) * part;
+        self.cpu_s += ran * measure::has(job, "cpu");
+        self.gpu_s += ran * measure::has(job, "gres/gpu");
+        self.node_s += ran * measure::has(job, "node");
+    }
+
+    /// Counts a job that has ended.
+    pub(crate) fn add_end(&mut self, job: &AcctJob) {
+        self.runs += 1;
+        let count = match job.state {
+            JobState::Completed => &mut self.completed,
+            JobState::Failed => &mut self.failed,
+            JobState::Timeout | JobState::Deadline => &mut self.timeout,
+            JobState::OutOfMemory => &mut self.out_of_memory,
+            JobState::NodeFail | JobState::BootFail => &mut self.node_failed,
+            JobState::Cancelled => &mut self.cancelled,
+            _ => &mut self.other,
+        };
+        *count += 1;
+        self.last_end = self.last_end.max(job.end);
+        let (Some(start), Some(end)) = (job.start, job.end) else {
+            return;
+        };
+        let stopped = i64::try_from(job.suspended_ms).unwrap_or(i64::MAX);
+        let ran_ms = (end.since_ms(start) as i64).saturating_sub(stopped).max(0);
+        self.run_s
+            .push(u32::try_from(ran_ms / 1000).unwrap_or(u32::MAX));
+        if let Some(eligible) = job.eligible {
+            self.waits += 1;
+            self.wait_s += start.since_ms(eligible) as f64 / 1000.0;
+        }
+        let used = job.steps.iter().filter_map(|step| step.usage.as_ref());
+        let used_us: u64 = used.map(|usage| usage.user_us + usage.system_us).sum();
+        self.used_cpu_s += used_us as f64 / 1e6;
+        self.held_cpu_s += ran_ms as f64 / 1000.0 * f64::from(job.alloc_cpus);
+    }
+
+    /// Puts run times in order, for the columns that are read from them.
+    pub(crate) fn finish(&mut self) {
+        self.run_s.sort_unstable();
+    }
+
+    /// The run time within which so many of a hundred jobs ended.
+    fn run_of_hundred(&self, part: usize) -> Value {
+        let place = (self.run_s.len() * part).div_ceil(100).saturating_sub(1);
+        Value::Seconds(self.run_s.get(place).map(|s| f64::from(*s)))
+    }
+
+    fn mean_run(&self) -> Value {
+        let sum: f64 = self.run_s.iter().map(|s| f64::from(*s)).sum();
+        let count = self.run_s.len();
+        Value::Seconds((count > 0).then(|| sum / count as f64))
+    }
+
+    fn mean_wait(&self) -> Value {
+        Value::Seconds((self.waits > 0).then(|| self.wait_s / self.waits as f64))
+    }
+
+    fn share(part: f64, whole: f64) -> Value {
+        Value::Share((whole > 0.0).then(|| part / whole))
+    }
+}
+
+/// What is in a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// A number.
+    Count(u64),
+    /// A time, seconds.
+    Seconds(Option<f64>),
+    /// Seconds of use, shown as hours.
+    Hours(f64),
+    /// A part of a whole.
+    Share(Option<f64>),
+    /// A moment.
+    Moment(Option<Timestamp>),
+}
+
+impl Value {
+    /// By what rows are put in order.
+    pub(crate) fn rank(self) -> f64 {
+        match self {
+            Value::Count(count) => count as f64,
+            Value::Hours(seconds) => seconds,
+            Value::Seconds(value) | Value::Share(value) => value.unwrap_or(-1.0),
+            Value::Moment(at) => at.map_or(-1.0, |at| at.0 as f64),
+        }
+    }
+}
+
+/// A column of sums.
+#[derive(Debug)]
+pub(crate) struct Measure {
+    /// Its name, in JSON, in CSV and for `--columns`.
+    pub(crate) name: &'static str,
+    /// Above the column.
+    pub(crate) header: &'static str,
+    /// What it is.
+    pub(crate) about: &'static str,
+    /// Shown if nothing is said.
+    pub(crate) is_usual: bool,
+    /// How it is read.
+    pub(crate) read: fn(&Sums) -> Value,
+}
+
+const fn measure(
+    name: &'static str,
+    header: &'static str,
+    about: &'static str,
+    is_usual: bool,
+    read: fn(&Sums) -> Value,
+) -> Measure {
+    Measure {
+        name,
+        header,
+        about,
+        is_usual,
+        read,
+    }
+}
+
+/// All of them.
+#[rustfmt::skip]
+pub(crate) static MEASURES: &[Measure] = &[
+    measure("runs", "Runs", "jobs that ended", true, |s| Value::Count(s.runs)),
+    measure("completed", "OK", "of these, with exit code 0", true, |s| Value::Count(s.completed)),
+    measure("failed", "Failed", "with another exit code", true, |s| Value::Count(s.failed)),
+    measure("timeout", "Timeout", "at their time limit or deadline", true, |s| Value::Count(s.timeout)),
+    measure("out_of_memory", "OOM", "since memory was used up", true, |s| Value::Count(s.out_of_memory)),
+    measure("node_failed", "NodeFail", "since a node failed or did not start", true, |s| Value::Count(s.node_failed)),
+    measure("cancelled", "Cancelled", "since they were cancelled", true, |s| Value::Count(s.cancelled)),
+    measure("other", "Other", "in another way: preempted, requeued", false, |s| Value::Count(s.other)),
+    measure("failed_share", "Errors", "part of the jobs that ended with an error", false, |s| {
+        Sums::share((s.failed + s.timeout + s.out_of_memory + s.node_failed) as f64, s.runs as f64)
+    }),
+    measure("mean_s", "Mean", "mean run time", true, Sums::mean_run),
+    measure("median_s", "Median", "run time within which half of the jobs ended", true, |s| s.run_of_hundred(50)),
+    measure("p95_s", "P95", "run time within which 95 of a hundred jobs ended", true, |s| s.run_of_hundred(95)),
+    measure("longest_s", "Longest", "longest run time", true, |s| s.run_of_hundred(100)),
+    measure("wait_s", "Wait", "mean time from being eligible to the start", true, Sums::mean_wait),
+    measure("cpu_s", "CPUHours", "CPUs times the time for which jobs had them", true, |s| Value::Hours(s.cpu_s)),
+    measure("gpu_s", "GPUHours", "the same of GPUs", true, |s| Value::Hours(s.gpu_s)),
+    measure("node_s", "NodeHours", "the same of nodes", false, |s| Value::Hours(s.node_s)),
+    measure("cpu_efficiency", "CPUEff", "CPU time that ended jobs used, of what they had", true, |s| Sums::share(s.used_cpu_s, s.held_cpu_s)),
+    measure("last_end", "LastEnd", "when the last of them ended", false, |s| Value::Moment(s.last_end)),
+];
