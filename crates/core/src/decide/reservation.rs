@@ -10,6 +10,7 @@ pub(super) use course::{end_by, follow, tick};
 use super::draft::Draft;
 use super::submit::too_long;
 use crate::event::Event;
+use crate::policy::access::privacy::sees_reservation;
 use crate::state::State;
 use muster_model::command::{Identity, NameList, Reply, ReservationAsk};
 use muster_model::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
@@ -143,17 +144,15 @@ pub(super) fn check_access(
     let mut refusal = None;
     let mut admitted = spec.reservation.is_none();
     for name in spec.reservations() {
-        let Some(reservation) = state.reservations.get(name) else {
-            return Err(Refusal::new(
-                RefusalCode::InvalidReservation,
-                format!("there is no reservation {name}"),
-            ));
-        };
+        let reservation = find(state, name)?;
         let own = identity.uid == spec.owner.uid;
         let mut groups = vec![spec.owner.group.as_str()];
         groups.extend(identity.groups.iter().filter(|_| own).map(String::as_str));
         if reservation.admits(&spec.owner.user, &groups, spec.account_name()) {
             admitted = true;
+        } else if !sees_reservation(state, identity, reservation) {
+            // One that may not be seen is not there.
+            return Err(unknown(name));
         } else {
             refusal = Some(Refusal::new(
                 RefusalCode::ReservationAccess,
@@ -169,12 +168,12 @@ pub(super) fn check_access(
 }
 
 fn find<'s>(state: &'s State, name: &str) -> Result<&'s Reservation, Refusal> {
-    state.reservations.get(name).ok_or_else(|| {
-        Refusal::new(
-            RefusalCode::InvalidReservation,
-            format!("there is no reservation {name}"),
-        )
-    })
+    state.reservations.get(name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Refusal {
+    let text = format!("there is no reservation {name}");
+    Refusal::new(RefusalCode::InvalidReservation, text)
 }
 
 fn emit(draft: &mut Draft<'_>, reservation: Reservation) {

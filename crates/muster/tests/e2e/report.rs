@@ -25,7 +25,7 @@ fn with_jobs() -> Cluster {
          sbatch -J bad -o /dev/null --wrap 'exit 3'
          sbatch -J said --comment='app=solver;run=7' -o /dev/null --wrap true
          sbatch -J wide -N2 -o /dev/null --wrap 'sleep 1.1'
-         scancel $(sbatch --parsable -J never -H -o /dev/null --wrap true)");
+         scancel $(sbatch --parsable -J never -o /dev/null --wrap 'sleep 600')");
     cluster.until("all jobs have ended", || {
         let states = cluster.ok("sacct -X -n -P -o State");
         let is_over = |state: &str| !matches!(state, "PENDING" | "RUNNING");

@@ -320,6 +320,18 @@ fn nodes_partitions_reservations_events_and_accounting_are_private_word_by_word(
     c.ok("scontrol create reservation reservationname=mine users=daemon starttime=now+100days duration=1 nodes=n1 flags=ignore_jobs");
     c.ok("scontrol create reservation reservationname=bins users=bin starttime=now+200days duration=1 nodes=n1 flags=ignore_jobs");
     c.ok("scontrol update nodename=n1 state=drain reason=r && scontrol update nodename=n1 state=resume");
+    let asked = |name: &str| {
+        as_user(
+            &c,
+            STRANGER,
+            &format!("sbatch --reservation={name} --wrap true"),
+        )
+        .err
+        .replace(name, "R")
+    };
+    assert_ne!(asked("mine"), asked("none"));
+    private(&c, "reservations");
+    assert_eq!(asked("mine"), asked("none"));
     let users = [OWNER, STRANGER, COORDINATOR];
     let denied = |command: &str| {
         for user in users {
