@@ -4,9 +4,11 @@ mod cgroups;
 
 use crate::clock::now;
 use crate::network::{read_given, version_of};
+use crate::verifier::Settings;
 use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
+use muster_conf::verifier::{self, Bounds};
 use muster_conf::{Config, Diagnostic, Severity};
 use muster_model::command::KeptPartitions;
 use muster_model::config::ClusterConfig;
@@ -36,6 +38,8 @@ pub(crate) struct Read {
     pub answer: ConfigAnswer,
     /// For hosts without configuration, if they are given it.
     pub given: Option<Arc<[u8]>>,
+    /// Verifiers of submissions, in order.
+    pub verifiers: Vec<Settings>,
     /// Warnings about the files, a line each.
     pub warnings: Vec<String>,
 }
@@ -83,6 +87,9 @@ impl Source {
                 ..settings(&config)
             },
             answer: answer(&config),
+            verifiers: Settings::of(&config, &verifier_bounds(&self.path))
+                .into_iter()
+                .collect(),
             given,
             config,
         })
@@ -129,6 +136,13 @@ fn cluster(config: &Config) -> ClusterConfig {
         cluster.admin_uids.push(own);
     }
     cluster
+}
+
+/// verifier.conf beside slurm.conf; what is wrong with it was found when the configuration was checked.
+fn verifier_bounds(conf_path: &Path) -> Bounds {
+    let path = conf_path.with_file_name(verifier::FILE);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    Bounds::parse(&text, &path.display().to_string()).0
 }
 
 /// Lines of the gres.conf beside slurm.conf, if there is one.

@@ -72,6 +72,17 @@ pub struct Direct {
     uid: u32,
     pid: u32,
     since: Instant,
+    /// Lines of verifiers for the user.
+    lines: Vec<String>,
+}
+
+/// Adds lines of verifiers to what the user is answered.
+pub(crate) fn add_lines(reply: &mut Reply, lines: Vec<String>) {
+    match reply {
+        Reply::Submitted { lines: own, .. } => own.extend(lines),
+        Reply::Refused(refusal) => refusal.lines.extend(lines),
+        Reply::Done { .. } | Reply::WouldStart { .. } | Reply::Reserved { .. } => {}
+    }
 }
 
 /// The connection's end: what is left to do about an answer.
@@ -104,11 +115,19 @@ impl Direct {
             uid,
             pid,
             since,
+            lines: Vec::new(),
         };
         (direct, pending)
     }
 
-    fn send(self, reply: Reply, stats: &Stats) {
+    /// The user gets these lines as well.
+    pub(crate) fn after(mut self, lines: Vec<String>) -> Direct {
+        self.lines = lines;
+        self
+    }
+
+    fn send(mut self, mut reply: Reply, stats: &Stats) {
+        add_lines(&mut reply, std::mem::take(&mut self.lines));
         let mut bytes = frame::encode(&Response::Reply(Box::new(reply)));
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         // What the socket does not take now, and every error, is the task's business.

@@ -47,7 +47,15 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     }
     let reply = client.command(command.submit).map_err(|e| refused(&e))?;
     match reply {
-        Reply::Submitted { id, warnings } => {
+        Reply::Submitted {
+            id,
+            warnings,
+            lines,
+        } => {
+            // As Grid Engine has what a verifier logs.
+            lines
+                .iter()
+                .for_each(|line| say::stdout(&format!("{line}\n")));
             for warning in &warnings {
                 say::stderr(&format!("qsub: warning: {warning}\n"));
             }
@@ -102,6 +110,9 @@ fn refused(error: &ConnectError) -> ExitCode {
     let ConnectError::Refused(refusal) = error else {
         return unreachable(error);
     };
+    if !refusal.lines.is_empty() {
+        return unable_to_run(&refusal.lines.join("\n"));
+    }
     let detail = match refusal.detail.as_str() {
         "" => refusal.code.text().to_owned(),
         detail => format!("{}: {detail}", refusal.code.text()),

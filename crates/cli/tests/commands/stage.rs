@@ -92,6 +92,7 @@ impl Stage {
                         Reply::Submitted {
                             id: JobId(5),
                             warnings: Vec::new(),
+                            lines: Vec::new(),
                         }
                     }
                     _ => Reply::Done {

@@ -59,6 +59,7 @@ pub(super) fn submit(
     Ok(Some(Reply::Submitted {
         id: leader,
         warnings: Vec::new(),
+        lines: Vec::new(),
     }))
 }
 

@@ -67,6 +67,7 @@ pub(super) fn submit(
     Ok(Some(Reply::Submitted {
         id,
         warnings: Vec::new(),
+        lines: Vec::new(),
     }))
 }
 

@@ -52,3 +52,4 @@ mod start;
 mod steps;
 mod tree;
 mod trust;
+mod verifier;

@@ -1,0 +1,172 @@
+//! A verifier process: how it is started, what is said to it and what it says. It runs as this process's user, with
+//! nothing of its environment and no descriptor but its connection, in a process group of its own, by which it is
+//! killed with all that the site's script has started.
+
+use super::Settings;
+use minicbor::bytes::ByteVec;
+use muster_proto::frame;
+use muster_verifier::message::{Answer, Load, Order, Question, Report, Subject, Verdict};
+use muster_verifier::process;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as Blocking;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+
+/// How long a process may take to load the script.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// Reports that one verification may send: lines of its log and questions.
+const REPORTS_MAX: usize = 10_000;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// A process that has loaded the script.
+pub(crate) struct Worker {
+    process: Process,
+    /// Blocking until the event loop has it.
+    connection: Connection,
+    received: Vec<u8>,
+}
+
+enum Connection {
+    Made(Option<Blocking>),
+    Served(UnixStream),
+}
+
+/// Killed with what it has started when it is dropped.
+struct Process(Option<Child>);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else {
+            return;
+        };
+        let mut kill = move || {
+            if let Ok(pid) = i32::try_from(child.id()) {
+                let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            let _ = child.wait();
+        };
+        // The event loop does not wait for the kernel to take it down.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(kill)),
+            Err(_) => kill(),
+        }
+    }
+}
+
+/// Starts a process and has it load the script; what it says of that. Blocks.
+///
+/// # Errors
+/// Why there is none that can verify anything.
+pub(crate) fn start(
+    settings: &Settings,
+    last_good: Option<ByteVec>,
+) -> Result<(Worker, Report), String> {
+    let cannot = |e: io::Error| format!("{} cannot be started: {e}", process::NAME);
+    let (mut own, theirs) = Blocking::pair().map_err(cannot)?;
+    let child = Command::new("/proc/self/exe")
+        .arg0(process::NAME)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(cannot)?;
+    let process = Process(Some(child));
+    let load = Order::Load(Load {
+        path: settings.script.display().to_string(),
+        last_good,
+        time_limit_ms: u64::try_from(settings.time_limit.as_millis()).unwrap_or(u64::MAX),
+        memory_bytes: settings.memory_bytes,
+        cluster: settings.cluster.clone(),
+    });
+    own.set_read_timeout(Some(START_LIMIT)).map_err(cannot)?;
+    own.write_all(&frame::encode(&load)).map_err(cannot)?;
+    let report = loop {
+        match frame::read(&mut own).map_err(cannot)? {
+            Report::Log { .. } => {}
+            Report::Broken {
+                why,
+                has_other: false,
+            } => return Err(why),
+            report => break report,
+        }
+    };
+    own.set_read_timeout(None).map_err(cannot)?;
+    own.set_nonblocking(true).map_err(cannot)?;
+    let worker = Worker {
+        process,
+        connection: Connection::Made(Some(own)),
+        received: Vec::new(),
+    };
+    Ok((worker, report))
+}
+
+impl Worker {
+    /// Has a request verified; what else it says is noted.
+    pub(super) async fn verify<A: Future<Output = io::Result<Answer>>>(
+        &mut self,
+        subject: Subject,
+        answer: impl Fn(Question) -> A,
+        note: impl Fn(Report),
+    ) -> io::Result<Verdict> {
+        self.send(&Order::Verify(Box::new(subject))).await?;
+        for _ in 0..REPORTS_MAX {
+            match self.next().await? {
+                Report::Verdict(verdict) => return Ok(*verdict),
+                Report::Question(question) => {
+                    let answer = answer(question).await?;
+                    self.send(&Order::Answer(answer)).await?;
+                }
+                report => note(report),
+            }
+        }
+        Err(io::Error::other("it says more than one request can need"))
+    }
+
+    /// The connection, in the event loop.
+    fn stream(&mut self) -> io::Result<&mut UnixStream> {
+        if let Connection::Made(made) = &mut self.connection {
+            let made = made.take().ok_or(io::ErrorKind::NotConnected)?;
+            self.connection = Connection::Served(UnixStream::from_std(made)?);
+        }
+        match &mut self.connection {
+            Connection::Served(stream) => Ok(stream),
+            Connection::Made(_) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    async fn send(&mut self, order: &Order) -> io::Result<()> {
+        debug_assert!(self.process.0.is_some(), "it lives as long as this");
+        self.stream()?.write_all(&frame::encode(order)).await
+    }
+
+    async fn next(&mut self) -> io::Result<Report> {
+        loop {
+            if let Some(header) = self.received.first_chunk::<4>() {
+                let end = frame::length_of::<Report>(*header)? + 4;
+                if let Some(body) = self.received.get(4..end) {
+                    let report = frame::decode(body);
+                    self.received.drain(..end);
+                    return report;
+                }
+            }
+            let mut received = std::mem::take(&mut self.received);
+            received.reserve(READ_BYTES);
+            let count = self.stream()?.read_buf(&mut received).await;
+            self.received = received;
+            if count? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
