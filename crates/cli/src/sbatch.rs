@@ -191,6 +191,7 @@ fn report(line: &Line, client: Client, reply: Reply) -> Result<ExitCode, ExitCod
             id,
             warnings,
             lines,
+            ..
         } => {
             lines.iter().for_each(|line| say.info(line));
             for warning in &warnings {

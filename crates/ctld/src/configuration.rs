@@ -8,7 +8,6 @@ use crate::verifier::Settings;
 use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
-use muster_conf::verifier::{self, Bounds};
 use muster_conf::{Config, Diagnostic, Severity};
 use muster_model::command::KeptPartitions;
 use muster_model::config::ClusterConfig;
@@ -87,9 +86,7 @@ impl Source {
                 ..settings(&config)
             },
             answer: answer(&config),
-            verifiers: Settings::of(&config, &verifier_bounds(&self.path))
-                .into_iter()
-                .collect(),
+            verifiers: Settings::of(&config).map_err(anyhow::Error::msg)?,
             given,
             config,
         })
@@ -136,13 +133,6 @@ fn cluster(config: &Config) -> ClusterConfig {
         cluster.admin_uids.push(own);
     }
     cluster
-}
-
-/// verifier.conf beside slurm.conf; what is wrong with it was found when the configuration was checked.
-fn verifier_bounds(conf_path: &Path) -> Bounds {
-    let path = conf_path.with_file_name(verifier::FILE);
-    let text = std::fs::read_to_string(&path).unwrap_or_default();
-    Bounds::parse(&text, &path.display().to_string()).0
 }
 
 /// Lines of the gres.conf beside slurm.conf, if there is one.

@@ -18,7 +18,7 @@ use crate::outbox::Outbox;
 use crate::passed;
 use crate::peer::{Origin, Peer};
 use crate::quota::{AgentConnection, Leave, Share};
-use crate::reply::{Direct, Pending, ReplyTo};
+use crate::reply::{Direct, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
 use kind::kind;
 use log::debug;
@@ -381,7 +381,7 @@ impl Connection {
     ) -> io::Result<Served> {
         let leave = self.share.command().await;
         let mut command = command;
-        let (identity, lines) = match self.verified(&mut command).await {
+        let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
             Err(refusal) => return self.refuse_as(refusal).await,
         };
@@ -391,7 +391,7 @@ impl Connection {
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
         let peer = (self.identity.uid, self.pid);
         let (direct, pending) = Direct::new(socket, kind, peer, started);
-        let direct = direct.after(lines);
+        let direct = direct.with(remarks);
         self.shared.to_writer(ToWriter::User {
             identity,
             command,
@@ -460,14 +460,11 @@ impl Connection {
         }
     }
 
-    /// What the site's verifiers make of a command: who asks, with what they have granted, and lines for the user.
-    async fn verified(
-        &self,
-        command: &mut UserCommand,
-    ) -> Result<(Identity, Vec<String>), Refusal> {
+    /// What the site's verifiers make of a command: who asks, with what they have granted, and what the user is told.
+    async fn verified(&self, command: &mut UserCommand) -> Result<(Identity, Remarks), Refusal> {
         let mut identity = self.identity.clone();
-        let lines = verify::verify(&self.shared, &mut identity, command).await?;
-        Ok((identity, lines))
+        let remarks = verify::verify(&self.shared, &mut identity, command).await?;
+        Ok((identity, remarks))
     }
 
     async fn refuse_as(&mut self, refusal: Refusal) -> io::Result<Served> {
@@ -478,7 +475,7 @@ impl Connection {
 
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
         let _leave = self.share.command().await;
-        let (identity, lines) = match self.verified(&mut command).await {
+        let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
             Err(refusal) => return self.refuse_as(refusal).await,
         };
@@ -528,7 +525,7 @@ impl Connection {
             reply: ReplyTo::Task(reply, self.pid),
         })?;
         let mut reply = answer.await.map_err(|_| stopping())?;
-        crate::reply::add_lines(&mut reply, lines);
+        remarks.add_to(&mut reply);
         if let Reply::Submitted { id, .. } = &reply
             && interactive
         {

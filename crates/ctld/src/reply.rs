@@ -72,16 +72,29 @@ pub struct Direct {
     uid: u32,
     pid: u32,
     since: Instant,
-    /// Lines of verifiers for the user.
-    lines: Vec<String>,
+    remarks: Remarks,
 }
 
-/// Adds lines of verifiers to what the user is answered.
-pub(crate) fn add_lines(reply: &mut Reply, lines: Vec<String>) {
-    match reply {
-        Reply::Submitted { lines: own, .. } => own.extend(lines),
-        Reply::Refused(refusal) => refusal.lines.extend(lines),
-        Reply::Done { .. } | Reply::WouldStart { .. } | Reply::Reserved { .. } => {}
+/// What the user is answered besides what the writer says.
+#[derive(Default)]
+pub(crate) struct Remarks {
+    /// Lines of verifiers.
+    pub(crate) lines: Vec<String>,
+    /// The job's name, where a verifier has changed it.
+    pub(crate) name: Option<String>,
+}
+
+impl Remarks {
+    /// Adds it to an answer.
+    pub(crate) fn add_to(self, reply: &mut Reply) {
+        match reply {
+            Reply::Submitted { lines, name, .. } => {
+                lines.extend(self.lines);
+                *name = self.name;
+            }
+            Reply::Refused(refusal) => refusal.lines.extend(self.lines),
+            Reply::Done { .. } | Reply::WouldStart { .. } | Reply::Reserved { .. } => {}
+        }
     }
 }
 
@@ -115,19 +128,19 @@ impl Direct {
             uid,
             pid,
             since,
-            lines: Vec::new(),
+            remarks: Remarks::default(),
         };
         (direct, pending)
     }
 
-    /// The user gets these lines as well.
-    pub(crate) fn after(mut self, lines: Vec<String>) -> Direct {
-        self.lines = lines;
+    /// The user is answered this as well.
+    pub(crate) fn with(mut self, remarks: Remarks) -> Direct {
+        self.remarks = remarks;
         self
     }
 
     fn send(mut self, mut reply: Reply, stats: &Stats) {
-        add_lines(&mut reply, std::mem::take(&mut self.lines));
+        std::mem::take(&mut self.remarks).add_to(&mut reply);
         let mut bytes = frame::encode(&Response::Reply(Box::new(reply)));
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         // What the socket does not take now, and every error, is the task's business.

@@ -3,6 +3,7 @@
 //! them. A process that fails or takes too long is killed and replaced: what it was asked fails or passes as the site
 //! says, and nobody else waits for it. Nothing here runs a site's code or decides what a user may do.
 
+mod jsv_process;
 mod pools;
 pub(crate) mod records;
 mod settings;
@@ -97,7 +98,7 @@ impl Pool {
         let talk = lease.talk(subject, answer);
         let ended = match tokio::time::timeout(bound, talk).await {
             Ok(Ok(verdict)) => {
-                lease.is_well = true;
+                lease.is_well = lease.worker.as_ref().is_some_and(Worker::is_reusable);
                 match &verdict.failed {
                     None => return Ok(verdict),
                     Some(why) => why.clone(),

@@ -705,6 +705,9 @@ pub enum Reply {
         #[n(2)]
         #[cbor(default)]
         lines: Vec<String>,
+        /// The job's name, where a verifier has changed it.
+        #[n(3)]
+        name: Option<String>,
     },
     /// Done, with what to tell per job that could not be (id as the user wrote it, why).
     #[n(1)]

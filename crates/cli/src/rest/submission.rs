@@ -327,6 +327,7 @@ fn send(call: &mut Call<'_>, command: UserCommand) -> Outcome {
             id,
             warnings,
             lines,
+            ..
         } => {
             for warning in lines.into_iter().chain(warnings) {
                 call.warn("job", warning);

@@ -84,6 +84,7 @@ impl Holder {
                 id,
                 warnings,
                 lines,
+                ..
             }) => {
                 lines.iter().for_each(|line| say.info(line));
                 warnings.iter().for_each(|w| say.warning(w));

@@ -93,6 +93,7 @@ impl Stage {
                             id: JobId(5),
                             warnings: Vec::new(),
                             lines: Vec::new(),
+                            name: None,
                         }
                     }
                     _ => Reply::Done {

@@ -60,6 +60,7 @@ pub(super) fn submit(
         id: leader,
         warnings: Vec::new(),
         lines: Vec::new(),
+        name: None,
     }))
 }
 

@@ -68,6 +68,7 @@ pub(super) fn submit(
         id,
         warnings: Vec::new(),
         lines: Vec::new(),
+        name: None,
     }))
 }
 

@@ -3,6 +3,7 @@
 //! same checks; parts that only a site sets are allowed for this one request.
 
 use crate::keys::blob_id;
+use crate::reply::Remarks;
 use crate::shared::Shared;
 use crate::verifier::{Pool, records};
 use log::info;
@@ -27,9 +28,10 @@ pub(super) async fn verify(
     shared: &Shared,
     identity: &mut Identity,
     command: &mut UserCommand,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Remarks, Refusal> {
     let pools = shared.verifiers();
     let mut lines = Vec::new();
+    let before = (!pools.is_empty()).then(|| name_of(command)).flatten();
     for pool in pools.iter() {
         let mut request = Verification {
             shared,
@@ -39,7 +41,16 @@ pub(super) async fn verify(
         };
         request.command(command).await?;
     }
-    Ok(lines)
+    let now = before.is_some().then(|| name_of(command)).flatten();
+    let name = now.filter(|name| before.as_ref() != Some(name));
+    Ok(Remarks { lines, name })
+}
+
+fn name_of(command: &UserCommand) -> Option<String> {
+    match command {
+        UserCommand::Submit { spec, .. } => Some(spec.name.clone()),
+        _ => None,
+    }
 }
 
 /// A request before one verifier.
@@ -65,7 +76,9 @@ impl Verification<'_> {
             UserCommand::SetCrontab(ask) => {
                 self.submission(&mut ask.jobs, &mut ask.blobs, false).await
             }
-            UserCommand::UpdateJob { target, update } => self.change(target, update).await,
+            UserCommand::UpdateJob { target, update } if self.pool.settings().sees_changes() => {
+                self.change(target, update).await
+            }
             _ => Ok(()),
         }
     }

@@ -2,7 +2,8 @@
 //! nothing of its environment and no descriptor but its connection, in a process group of its own, by which it is
 //! killed with all that the site's script has started.
 
-use super::Settings;
+use super::jsv_process::JsvProcess;
+use super::settings::{Kind, Settings};
 use minicbor::bytes::ByteVec;
 use muster_proto::frame;
 use muster_verifier::message::{Answer, Load, Order, Question, Report, Subject, Verdict};
@@ -25,21 +26,54 @@ const REPORTS_MAX: usize = 10_000;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// A process that has loaded the script.
-pub(crate) struct Worker {
+/// A process that verifies requests.
+pub(crate) enum Worker {
+    /// It runs job_submit.lua.
+    Lua(LuaProcess),
+    /// It is a program of the site's that speaks Grid Engine's protocol.
+    Jsv(JsvProcess),
+}
+
+/// A process that has loaded job_submit.lua.
+pub(crate) struct LuaProcess {
     process: Process,
-    /// Blocking until the event loop has it.
     connection: Connection,
     received: Vec<u8>,
 }
 
-enum Connection {
+/// A connection, blocking until the event loop has it.
+pub(super) enum Connection {
     Made(Option<Blocking>),
     Served(UnixStream),
 }
 
+impl Connection {
+    pub(super) fn new(made: Blocking) -> Connection {
+        Connection::Made(Some(made))
+    }
+
+    /// The connection, in the event loop.
+    pub(super) fn stream(&mut self) -> io::Result<&mut UnixStream> {
+        if let Connection::Made(made) = self {
+            let made = made.take().ok_or(io::ErrorKind::NotConnected)?;
+            *self = Connection::Served(UnixStream::from_std(made)?);
+        }
+        match self {
+            Connection::Served(stream) => Ok(stream),
+            Connection::Made(_) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
 /// Killed with what it has started when it is dropped.
-struct Process(Option<Child>);
+pub(super) struct Process(Option<Child>);
+
+impl Process {
+    /// Takes over a child that leads a process group.
+    pub(super) fn new(child: Child) -> Process {
+        Process(Some(child))
+    }
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -60,7 +94,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts a process and has it load the script; what it says of that. Blocks.
+/// Starts a process; what it says of its script. Blocks.
 ///
 /// # Errors
 /// Why there is none that can verify anything.
@@ -68,6 +102,16 @@ pub(crate) fn start(
     settings: &Settings,
     last_good: Option<ByteVec>,
 ) -> Result<(Worker, Report), String> {
+    match &settings.kind {
+        Kind::Lua => start_lua(settings, last_good),
+        Kind::Jsv(site) => {
+            let process = JsvProcess::start(settings, site)?;
+            Ok((Worker::Jsv(process), Report::Loaded(Vec::new().into())))
+        }
+    }
+}
+
+fn start_lua(settings: &Settings, last_good: Option<ByteVec>) -> Result<(Worker, Report), String> {
     let cannot = |e: io::Error| format!("{} cannot be started: {e}", process::NAME);
     let (mut own, theirs) = Blocking::pair().map_err(cannot)?;
     let child = Command::new("/proc/self/exe")
@@ -103,17 +147,39 @@ pub(crate) fn start(
     };
     own.set_read_timeout(None).map_err(cannot)?;
     own.set_nonblocking(true).map_err(cannot)?;
-    let worker = Worker {
+    let process = LuaProcess {
         process,
-        connection: Connection::Made(Some(own)),
+        connection: Connection::new(own),
         received: Vec::new(),
     };
-    Ok((worker, report))
+    Ok((Worker::Lua(process), report))
 }
 
 impl Worker {
     /// Has a request verified; what else it says is noted.
     pub(super) async fn verify<A: Future<Output = io::Result<Answer>>>(
+        &mut self,
+        subject: Subject,
+        answer: impl Fn(Question) -> A,
+        note: impl Fn(Report),
+    ) -> io::Result<Verdict> {
+        match self {
+            Worker::Lua(process) => process.verify(subject, answer, note).await,
+            Worker::Jsv(process) => process.verify(subject, note).await,
+        }
+    }
+
+    /// Whether it may serve another request after one that it has served.
+    pub(super) fn is_reusable(&self) -> bool {
+        match self {
+            Worker::Lua(_) => true,
+            Worker::Jsv(process) => process.is_reusable(),
+        }
+    }
+}
+
+impl LuaProcess {
+    async fn verify<A: Future<Output = io::Result<Answer>>>(
         &mut self,
         subject: Subject,
         answer: impl Fn(Question) -> A,
@@ -133,21 +199,12 @@ impl Worker {
         Err(io::Error::other("it says more than one request can need"))
     }
 
-    /// The connection, in the event loop.
-    fn stream(&mut self) -> io::Result<&mut UnixStream> {
-        if let Connection::Made(made) = &mut self.connection {
-            let made = made.take().ok_or(io::ErrorKind::NotConnected)?;
-            self.connection = Connection::Served(UnixStream::from_std(made)?);
-        }
-        match &mut self.connection {
-            Connection::Served(stream) => Ok(stream),
-            Connection::Made(_) => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-
     async fn send(&mut self, order: &Order) -> io::Result<()> {
         debug_assert!(self.process.0.is_some(), "it lives as long as this");
-        self.stream()?.write_all(&frame::encode(order)).await
+        self.connection
+            .stream()?
+            .write_all(&frame::encode(order))
+            .await
     }
 
     async fn next(&mut self) -> io::Result<Report> {
@@ -162,7 +219,7 @@ impl Worker {
             }
             let mut received = std::mem::take(&mut self.received);
             received.reserve(READ_BYTES);
-            let count = self.stream()?.read_buf(&mut received).await;
+            let count = self.connection.stream()?.read_buf(&mut received).await;
             self.received = received;
             if count? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());

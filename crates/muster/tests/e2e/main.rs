@@ -23,6 +23,7 @@ mod hostile;
 mod hosts;
 mod imb;
 mod interactive;
+mod jsv;
 mod logs;
 mod mpi;
 mod mpi_default;
