@@ -244,6 +244,17 @@ fn service(role: &Role) -> Result<()> {
             0o644,
         )?;
         make_dir(&role.root.join("etc/slurm"))?;
+        // Where `$SGE_ROOT` has them: verifiers source them.
+        let libraries = role
+            .root
+            .join("usr/share/muster/gridengine/util/resources/jsv");
+        for name in ["jsv_include.sh", "JSV.pm", "jsv.py"] {
+            copy(
+                &source.join("gridengine").join(name),
+                &libraries.join(name),
+                0o644,
+            )?;
+        }
     }
     let Some(daemon) = role.daemon else {
         return Ok(());
@@ -285,6 +296,7 @@ fn documents(role: &Role, version: &str, epoch: u64) -> Result<()> {
         ("docs/security.md", "security.md"),
         ("docs/faults.md", "faults.md"),
         ("docs/mpi.md", "mpi.md"),
+        ("docs/verifiers.md", "verifiers.md"),
         ("packaging/examples/slurm.conf", "examples/slurm.conf"),
     ] {
         copy(Path::new(from), &doc.join(to), 0o644)?;

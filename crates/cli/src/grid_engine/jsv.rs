@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// How long one may take, unless `SGE_JSV_TIMEOUT` says otherwise.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// Where the libraries that verifiers source are, unless the environment says otherwise.
+const SGE_ROOT: &str = "/usr/share/muster/gridengine";
 /// Bytes that one may say at most.
 const OUTPUT_MAX: usize = 4 << 20;
 
@@ -93,9 +95,11 @@ fn talk(path: &str, asked: Asked) -> Result<Outcome, String> {
         _ => e.to_string(),
     };
     let (own, theirs) = UnixStream::pair().map_err(text)?;
+    let root = env("SGE_ROOT").unwrap_or_else(|| SGE_ROOT.to_owned());
     let output = theirs.try_clone().map_err(text)?;
     let child = Command::new(path)
         .process_group(0)
+        .env("SGE_ROOT", root)
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
         .stdout(Stdio::from(std::os::fd::OwnedFd::from(output)))
         .spawn()
