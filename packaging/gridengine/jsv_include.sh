@@ -59,6 +59,20 @@ jsv__keep_env() {
 jsv_send_command() { printf '%s\n' "$*"; }
 jsv_send_env() { jsv_send_command "SEND ENV"; }
 
+# Puts the value of a parameter into jsv__v; no process is started for it.
+jsv__load() {
+    jsv__v=""
+    if jsv_is_param "$1"; then eval "jsv__v=\$jsv_p_$1"; fi
+}
+
+# What stands behind the first word, into jsv__v.
+jsv__behind() {
+    case "$1" in
+    *" "*) jsv__v=${1#* } ;;
+    *) jsv__v="" ;;
+    esac
+}
+
 jsv_is_param() { jsv__is_name "$1" && jsv__listed "$jsv_params" "$1"; }
 jsv_get_param() {
     jsv_is_param "$1" || return 0
@@ -82,13 +96,15 @@ jsv_show_params() {
 
 # Lists such as l_hard: name=value,name=value
 jsv_sub_is_param() {
-    case ",$(jsv_get_param "$1")," in
+    jsv__load "$1"
+    case ",$jsv__v," in
     *",$2="* | *",$2,"*) return 0 ;;
     esac
     return 1
 }
 jsv_sub_get_param() {
-    jsv__list=$(jsv_get_param "$1")
+    jsv__load "$1"
+    jsv__list=$jsv__v
     while [ -n "$jsv__list" ]; do
         jsv__item=${jsv__list%%,*}
         case "$jsv__item" in
@@ -105,7 +121,8 @@ jsv_sub_get_param() {
 }
 jsv__sub_others() {
     jsv__others=""
-    jsv__list=$(jsv_get_param "$1")
+    jsv__load "$1"
+    jsv__list=$jsv__v
     while [ -n "$jsv__list" ]; do
         jsv__item=${jsv__list%%,*}
         case "$jsv__item" in
@@ -174,10 +191,14 @@ jsv_main() {
             jsv_state=started
             jsv_send_command STARTED
             ;;
-        PARAM) jsv__keep_param "${jsv__rest%% *}" "$(jsv__value "$jsv__rest")" ;;
+        PARAM)
+            jsv__behind "$jsv__rest"
+            jsv__keep_param "${jsv__rest%% *}" "$jsv__v"
+            ;;
         ENV)
             jsv__rest=${jsv__rest#* }
-            jsv__keep_env "${jsv__rest%% *}" "$(jsv__value "$jsv__rest")"
+            jsv__behind "$jsv__rest"
+            jsv__keep_env "${jsv__rest%% *}" "$jsv__v"
             ;;
         BEGIN)
             jsv_state=verifying
@@ -187,11 +208,4 @@ jsv_main() {
         *) jsv_send_command "ERROR unknown command: $jsv__word" ;;
         esac
     done
-}
-
-# What stands behind the first word.
-jsv__value() {
-    case "$1" in
-    *" "*) printf '%s\n' "${1#* }" ;;
-    esac
 }

@@ -245,3 +245,27 @@ fn a_site_may_let_pass_what_is_not_verified() {
     let c = cluster("error('always')", "", "OnFailure=accept\nTimeLimit=1\n");
     c.sbatch("-H --wrap true");
 }
+
+#[test]
+fn crontabs_are_verified_entry_by_entry() {
+    let c = cluster(
+        "if job_desc.name == 'bad' then slurm.log_user('no bad ones') return slurm.ERROR end\n\
+         job_desc.comment = 'seen'",
+        "",
+        "",
+    );
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, format!("{text}\nScronParameters=enable\n")).unwrap();
+    c.ok("scontrol reconfigure");
+    c.ok("printf '#SCRON -J one\\n@yearly true\\n@daily true\\n' | scrontab");
+    assert_eq!(c.ok("squeue -h -o %k"), "seen\nseen");
+    let bad = c.run("printf '@daily true\\n#SCRON -J bad\\n@yearly true\\n' | scrontab");
+    assert_ne!(bad.code, 0);
+    assert!(bad.err.contains("no bad ones"), "{}", bad.err);
+    assert_eq!(
+        c.ok("squeue -h -o %k"),
+        "seen\nseen",
+        "what was there stays"
+    );
+}
