@@ -5,6 +5,7 @@ pub(crate) mod arguments;
 mod defaults;
 mod environment;
 pub(crate) mod interactive;
+mod jsv;
 mod output;
 pub(crate) mod qacct;
 pub(crate) mod qalter;
@@ -18,7 +19,6 @@ pub(crate) mod qresub;
 pub(crate) mod qstat;
 pub(crate) mod qsub;
 mod request;
-mod resources;
 mod selection;
 mod site;
 mod submission;
@@ -28,6 +28,7 @@ mod sync;
 use crate::options::Spec;
 use crate::say;
 use arguments::{Parsed, Words};
+use muster_conf::grid_engine::fits;
 use std::process::ExitCode;
 
 /// The tables of the commands.
@@ -114,51 +115,6 @@ fn unable_to_run(why: &str) -> ExitCode {
 /// Why the controller could not be asked.
 fn unreachable(error: &crate::connect::ConnectError) -> ExitCode {
     fail(&format!("error: {error}"), 1)
-}
-
-/// Whether a text fits a pattern of `*`, `?`, `[...]` and, in Grid Engine, alternatives between `|`.
-pub(crate) fn fits(pattern: &str, text: &str) -> bool {
-    pattern
-        .split('|')
-        .any(|one| glob(&Vec::from_iter(one.chars()), &Vec::from_iter(text.chars())))
-}
-
-fn glob(pattern: &[char], text: &[char]) -> bool {
-    match pattern {
-        [] => text.is_empty(),
-        ['*', rest @ ..] => (0..=text.len()).any(|at| glob(rest, &text[at..])),
-        ['?', rest @ ..] => !text.is_empty() && glob(rest, &text[1..]),
-        ['[', rest @ ..] => match (rest.iter().position(|c| *c == ']'), text.split_first()) {
-            (Some(end), Some((first, others))) => {
-                in_class(&rest[..end], *first) && glob(&rest[end + 1..], others)
-            }
-            (Some(_), None) => false,
-            (None, _) => text.first() == Some(&'[') && glob(rest, &text[1..]),
-        },
-        [c, rest @ ..] => text.first() == Some(c) && glob(rest, &text[1..]),
-    }
-}
-
-fn in_class(class: &[char], c: char) -> bool {
-    let (negated, class) = match class {
-        ['!' | '^', rest @ ..] => (true, rest),
-        _ => (false, class),
-    };
-    let mut at = 0;
-    let mut found = false;
-    while at < class.len() {
-        match class.get(at..at + 3) {
-            Some([first, '-', last]) => {
-                found |= (*first..=*last).contains(&c);
-                at += 3;
-            }
-            _ => {
-                found |= class[at] == c;
-                at += 1;
-            }
-        }
-    }
-    found != negated
 }
 
 /// Whether a word is a pattern and no plain name.

@@ -100,6 +100,7 @@ impl Say {
 
     /// A refusal: what exactly is wrong, then Slurm's wording behind the command's own prefix.
     pub(crate) fn refusal(&self, prefix: &str, refusal: &Refusal) -> ExitCode {
+        refusal.lines.iter().for_each(|line| self.error(line));
         if !refusal.detail.is_empty() {
             self.error(&refusal.detail);
         }

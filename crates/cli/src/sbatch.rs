@@ -187,7 +187,13 @@ fn make_job(
 fn report(line: &Line, client: Client, reply: Reply) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     match reply {
-        Reply::Submitted { id, warnings } => {
+        Reply::Submitted {
+            id,
+            warnings,
+            lines,
+            ..
+        } => {
+            lines.iter().for_each(|line| say.info(line));
             for warning in &warnings {
                 say.warning(warning);
             }

@@ -212,6 +212,7 @@ fn send(user: &User, text: Option<&str>) -> Result<bool, ExitCode> {
             Err(SAY.fatal(refusal.code.text()))
         }
         Err(ConnectError::Refused(refusal)) => {
+            refusal.lines.iter().for_each(|line| SAY.error(line));
             say::stdout(&refused_text(&refusal));
             Ok(false)
         }

@@ -7,6 +7,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::grid_engine::{self, Mapping};
 use crate::load::load_with;
 use crate::source::{ReadFile, read_from_disk};
+use crate::verifier::{self, Bounds};
 use crate::{Config, files, topology};
 
 /// Where Slurm looks without `SLURM_CONF`.
@@ -97,7 +98,7 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf, mpi.conf and sge.conf beside it.
+/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf, mpi.conf, verifier.conf and sge.conf beside it.
 pub fn check(path: &Path) -> CheckReport {
     check_with(path, &read_from_disk)
 }
@@ -125,6 +126,11 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         if let Some(path) = beside(name) {
             diagnostics.extend(files::load_flat_with(kind, &path, read).1);
         }
+    }
+    let file = directory.join(verifier::FILE);
+    if let Ok(text) = read(&file) {
+        let text = String::from_utf8_lossy(&text);
+        diagnostics.extend(Bounds::parse(&text, &file.display().to_string()).1);
     }
     let file = directory.join(grid_engine::FILE);
     if let Ok(text) = read(&file) {

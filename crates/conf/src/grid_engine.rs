@@ -1,14 +1,25 @@
 //! `sge.conf`, beside slurm.conf: what names of Grid Engine (queues, parallel environments, complexes, projects) stand for here. It
-//! is read by user commands; the controller does not know it. Nothing here reads a file.
+//! is read by user commands, and by the controller for its verifier (`jsv_url`). Nothing here reads a file.
 
+mod pattern;
+pub mod resources;
+
+pub use self::pattern::fits;
 use crate::diagnostic::{Diagnostic, Origin, Severity};
 use std::sync::Arc;
+
+/// The architecture of hosts, in Grid Engine's words.
+pub const ARCH: &str = if cfg!(target_arch = "aarch64") {
+    "lx-arm64"
+} else {
+    "lx-amd64"
+};
 
 /// The file's name.
 pub const FILE: &str = "sge.conf";
 
 /// What follows each keyword, for messages and for the page about the file.
-pub const FORMS: [(&str, &str); 4] = [
+pub const FORMS: [(&str, &str); 5] = [
     ("queue", "NAME PARTITION"),
     ("pe", "NAME $pe_slots|$fill_up|$round_robin|COUNT"),
     (
@@ -16,6 +27,7 @@ pub const FORMS: [(&str, &str); 4] = [
         "NAME gres:NAME[:TYPE] [host|slot|job] | license:NAME | feature:NAME | memory",
     ),
     ("project", "NAME ACCOUNT"),
+    ("jsv_url", "[script:]/PATH"),
 ];
 
 /// How the slots of a parallel environment are laid out.
@@ -78,6 +90,8 @@ pub struct Mapping {
     pub complexes: Vec<(String, Target)>,
     /// Project and account.
     pub projects: Vec<(String, String)>,
+    /// The program that verifies all submissions.
+    pub jsv: Option<String>,
 }
 
 impl Mapping {
@@ -104,7 +118,9 @@ impl Mapping {
                     message,
                     help: match form {
                         Some((name, form)) => format!("write: {name} {form}"),
-                        None => "a line begins with queue, pe, complex or project".to_owned(),
+                        None => {
+                            "a line begins with queue, pe, complex, project or jsv_url".to_owned()
+                        }
                     },
                 });
             }
@@ -115,6 +131,9 @@ impl Mapping {
     fn take(&mut self, keyword: &str, words: &[&str]) -> Result<(), String> {
         let own = |text: &str| text.to_owned();
         let known = FORMS.iter().any(|(name, _)| *name == keyword);
+        if keyword == "jsv_url" {
+            return self.take_jsv(words);
+        }
         let (name, values) = match words.split_first() {
             _ if !known => return Err(format!("there is no keyword '{keyword}'")),
             Some((name, values)) if !values.is_empty() => (*name, values),
@@ -138,6 +157,20 @@ impl Mapping {
             "pe" => self.pes.push((own(name), rule(values[0])?)),
             _ => self.complexes.push((own(name), target(values)?)),
         }
+        Ok(())
+    }
+
+    fn take_jsv(&mut self, words: &[&str]) -> Result<(), String> {
+        let [url] = words else {
+            return Err("'jsv_url' needs one word".to_owned());
+        };
+        if self.jsv.is_some() {
+            return Err("jsv_url is defined twice".to_owned());
+        }
+        self.jsv = match url.eq_ignore_ascii_case("none") {
+            true => None,
+            false => Some(jsv_path(url)?.to_owned()),
+        };
         Ok(())
     }
 
@@ -194,6 +227,27 @@ impl Mapping {
     pub fn queue_of<'a>(&'a self, partition: &'a str) -> &'a str {
         let found = self.queues.iter().find(|(_, own)| own == partition);
         found.map_or(partition, |(queue, _)| queue)
+    }
+}
+
+/// The program of a JSV's URL, `[type:][user@]path`.
+///
+/// # Errors
+/// It is of another kind, or would run as another user.
+pub fn jsv_path(url: &str) -> Result<&str, String> {
+    let path = match url.split_once(':') {
+        Some(("script", path)) => path,
+        Some((kind, _)) if !kind.contains('/') => {
+            return Err(format!("'{kind}' is no type of a JSV: it is a script"));
+        }
+        _ => url,
+    };
+    match path {
+        _ if path.starts_with('/') => Ok(path),
+        _ if path.contains("@/") => Err(format!(
+            "'{path}' names a user: a JSV runs as the user who submits, that of sge.conf as SlurmUser"
+        )),
+        _ => Err(format!("'{path}' is no absolute path of a program")),
     }
 }
 

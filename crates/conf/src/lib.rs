@@ -28,6 +28,7 @@ mod slurmctld_parameters;
 mod source;
 pub mod topology;
 pub mod value;
+pub mod verifier;
 mod write;
 pub mod zone;
 

@@ -4,6 +4,7 @@ mod cgroups;
 
 use crate::clock::now;
 use crate::network::{read_given, version_of};
+use crate::verifier::Settings;
 use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
@@ -36,6 +37,8 @@ pub(crate) struct Read {
     pub answer: ConfigAnswer,
     /// For hosts without configuration, if they are given it.
     pub given: Option<Arc<[u8]>>,
+    /// Verifiers of submissions, in order.
+    pub verifiers: Vec<Settings>,
     /// Warnings about the files, a line each.
     pub warnings: Vec<String>,
 }
@@ -83,6 +86,7 @@ impl Source {
                 ..settings(&config)
             },
             answer: answer(&config),
+            verifiers: Settings::of(&config).map_err(anyhow::Error::msg)?,
             given,
             config,
         })

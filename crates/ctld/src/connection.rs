@@ -4,6 +4,7 @@
 mod kind;
 mod subject;
 mod subordinate;
+mod verify;
 
 use crate::accounting::Asked;
 use crate::audit::Entry;
@@ -17,7 +18,7 @@ use crate::outbox::Outbox;
 use crate::passed;
 use crate::peer::{Origin, Peer};
 use crate::quota::{AgentConnection, Leave, Share};
-use crate::reply::{Direct, Pending, ReplyTo};
+use crate::reply::{Direct, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
 use kind::kind;
 use log::debug;
@@ -378,14 +379,19 @@ impl Connection {
         kind: &'static str,
         started: Instant,
     ) -> io::Result<Served> {
+        let leave = self.share.command().await;
+        let mut command = command;
+        let (identity, remarks) = match self.verified(&mut command).await {
+            Ok(verified) => verified,
+            Err(refusal) => return self.refuse_as(refusal).await,
+        };
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
-        let leave = self.share.command().await;
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
         let peer = (self.identity.uid, self.pid);
         let (direct, pending) = Direct::new(socket, kind, peer, started);
-        let identity = self.identity.clone();
+        let direct = direct.with(remarks);
         self.shared.to_writer(ToWriter::User {
             identity,
             command,
@@ -454,11 +460,28 @@ impl Connection {
         }
     }
 
-    async fn command(&mut self, command: UserCommand) -> io::Result<Served> {
+    /// What the site's verifiers make of a command: who asks, with what they have granted, and what the user is told.
+    async fn verified(&self, command: &mut UserCommand) -> Result<(Identity, Remarks), Refusal> {
+        let mut identity = self.identity.clone();
+        let remarks = verify::verify(&self.shared, &mut identity, command).await?;
+        Ok((identity, remarks))
+    }
+
+    async fn refuse_as(&mut self, refusal: Refusal) -> io::Result<Served> {
+        self.send(&frame::encode(&Response::Refused(refusal)))
+            .await?;
+        Ok(Served::Next)
+    }
+
+    async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
+        let _leave = self.share.command().await;
+        let (identity, remarks) = match self.verified(&mut command).await {
+            Ok(verified) => verified,
+            Err(refusal) => return self.refuse_as(refusal).await,
+        };
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
-        let _leave = self.share.command().await;
         if matches!(command, UserCommand::Reconfigure) {
             let reply = self.shared.reconfigure(&self.identity, self.pid).await;
             return self.reply(reply).await;
@@ -470,7 +493,6 @@ impl Connection {
         } = command
         {
             let (reply, answer) = oneshot::channel();
-            let identity = self.identity.clone();
             self.shared.to_replica(ToReplica::Try {
                 identity,
                 spec,
@@ -497,13 +519,13 @@ impl Connection {
             _ => None,
         };
         let (reply, answer) = oneshot::channel();
-        let identity = self.identity.clone();
         self.shared.to_writer(ToWriter::User {
             identity,
             command: Box::new(command),
             reply: ReplyTo::Task(reply, self.pid),
         })?;
-        let reply = answer.await.map_err(|_| stopping())?;
+        let mut reply = answer.await.map_err(|_| stopping())?;
+        remarks.add_to(&mut reply);
         if let Reply::Submitted { id, .. } = &reply
             && interactive
         {

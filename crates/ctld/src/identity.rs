@@ -115,6 +115,7 @@ fn nameless(uid: u32, gid: u32) -> Identity {
         gids: Vec::new(),
         // A peer on a Unix socket is on this host, whatever it says.
         host: Some(crate::answer::hostname()),
+        granted: Default::default(),
     }
 }
 

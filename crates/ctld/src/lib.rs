@@ -46,6 +46,7 @@ mod shared;
 mod snapshot_pace;
 pub mod stats;
 mod sys;
+mod verifier;
 mod waiting;
 pub mod watchdog;
 pub mod writer;

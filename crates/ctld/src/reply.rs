@@ -56,9 +56,16 @@ const ASKED: u8 = 2;
 struct Answer {
     state: AtomicU8,
     rest: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
+    /// What the user is answered besides.
+    remarks: Mutex<Remarks>,
+    kind: &'static str,
 }
 
 impl Answer {
+    fn take_remarks(&self) -> Remarks {
+        std::mem::take(&mut *self.remarks.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
     fn take_rest(&self) -> Option<oneshot::Sender<Vec<u8>>> {
         self.rest.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
@@ -68,10 +75,32 @@ impl Answer {
 pub struct Direct {
     socket: OwnedFd,
     answer: Arc<Answer>,
-    kind: &'static str,
     uid: u32,
     pid: u32,
     since: Instant,
+}
+
+/// What the user is answered besides what the writer says.
+#[derive(Default)]
+pub(crate) struct Remarks {
+    /// Lines of verifiers.
+    pub(crate) lines: Vec<String>,
+    /// The job's name, where a verifier has changed it.
+    pub(crate) name: Option<String>,
+}
+
+impl Remarks {
+    /// Adds it to an answer.
+    pub(crate) fn add_to(self, reply: &mut Reply) {
+        match reply {
+            Reply::Submitted { lines, name, .. } => {
+                lines.extend(self.lines);
+                *name = self.name;
+            }
+            Reply::Refused(refusal) => refusal.lines.extend(self.lines),
+            Reply::Done { .. } | Reply::WouldStart { .. } | Reply::Reserved { .. } => {}
+        }
+    }
 }
 
 /// The connection's end: what is left to do about an answer.
@@ -92,6 +121,8 @@ impl Direct {
         let answer = Arc::new(Answer {
             state: AtomicU8::new(OPEN),
             rest: Mutex::new(Some(rest)),
+            remarks: Mutex::default(),
+            kind,
         });
         let pending = Pending {
             answer: Arc::clone(&answer),
@@ -100,7 +131,6 @@ impl Direct {
         let direct = Direct {
             socket,
             answer,
-            kind,
             uid,
             pid,
             since,
@@ -108,13 +138,24 @@ impl Direct {
         (direct, pending)
     }
 
-    fn send(self, reply: Reply, stats: &Stats) {
+    /// The user is answered this as well.
+    pub(crate) fn with(self, remarks: Remarks) -> Direct {
+        *self
+            .answer
+            .remarks
+            .lock()
+            .unwrap_or_else(|e| e.into_inner()) = remarks;
+        self
+    }
+
+    fn send(self, mut reply: Reply, stats: &Stats) {
+        self.answer.take_remarks().add_to(&mut reply);
         let mut bytes = frame::encode(&Response::Reply(Box::new(reply)));
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         // What the socket does not take now, and every error, is the task's business.
         let sent = send(self.socket.as_raw_fd(), &bytes, flags).unwrap_or(0);
         let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
-        stats.request(self.kind, self.uid, us);
+        stats.request(self.answer.kind, self.uid, us);
         bytes.drain(..sent);
         let complete = bytes.is_empty() && self.answer.state.swap(ANSWERED, AcqRel) != ASKED;
         if !complete && let Some(rest) = self.answer.take_rest() {

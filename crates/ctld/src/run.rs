@@ -29,6 +29,7 @@ use crate::replica::Replica;
 use crate::server;
 use crate::shared::{self, Shared};
 use crate::stats::Stats;
+use crate::verifier::Tried;
 use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
 use crate::writer::{Parts, Rebuild, Writer, joining};
@@ -101,6 +102,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     })?;
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))
         .with_context(|| format!("cannot protect {}", dir.display()))?;
+    let verifiers = Tried::start(&read.verifiers).map_err(anyhow::Error::msg)?;
     // The journal's lock comes first: nothing of another controller's state is touched.
     let journal = open_journal(&dir, &read)?;
     let keys = Keys::open(&dir)?;
@@ -250,6 +252,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
         given,
         network: NetworkSettings::of(&read.config),
         verifier,
+        verifiers: verifiers.pools(),
     });
     audit::start().context("no thread for the audit log")?;
     // Not a strong reference: the thread that stops the controller must be the last to have one.

@@ -14,6 +14,7 @@ use crate::patience::Patience;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
 use crate::stats::Stats;
+use crate::verifier::{Pool, Tried};
 use crate::watchdog::Pulses;
 use log::warn;
 use muster_core::policy::access::role_of;
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) network: NetworkSettings,
     /// What verifies connections from other hosts, if there are any.
     pub(crate) verifier: Option<Arc<dyn Verifier>>,
+    /// What verifies submissions and changes of jobs, in order.
+    verifiers: RefCell<Rc<[Rc<Pool>]>>,
 }
 
 /// The parts of a server.
@@ -97,6 +100,8 @@ pub(crate) struct Parts {
     pub(crate) network: NetworkSettings,
     /// What verifies connections from other hosts, if there are any.
     pub(crate) verifier: Option<Arc<dyn Verifier>>,
+    /// What verifies submissions and changes of jobs, in order.
+    pub(crate) verifiers: Vec<Rc<Pool>>,
 }
 
 impl Shared {
@@ -127,6 +132,7 @@ impl Shared {
             given: parts.given,
             network: parts.network,
             verifier: parts.verifier,
+            verifiers: RefCell::new(parts.verifiers.into()),
         }
     }
 
@@ -178,6 +184,11 @@ impl Shared {
         let refusal = rights::denied(request);
         entry.refused(&refusal);
         Ok(Err(refusal))
+    }
+
+    /// What verifies submissions and changes of jobs, in order.
+    pub(crate) fn verifiers(&self) -> Rc<[Rc<Pool>]> {
+        Rc::clone(&self.verifiers.borrow())
     }
 
     /// To the writer.
@@ -278,6 +289,17 @@ impl Shared {
             let detail = format!("the configuration stays as it is: {why}");
             return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
         }
+        let wanted = read.verifiers.clone();
+        let tried = tokio::task::spawn_blocking(move || Tried::start(&wanted)).await;
+        let tried = match tried.unwrap_or_else(|e| Err(e.to_string())) {
+            Ok(tried) => tried,
+            Err(why) => {
+                let detail = format!("the configuration stays as it is: {why}");
+                return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
+            }
+        };
+        let before = self.verifiers.replace(tried.pools().into());
+        before.iter().for_each(|pool| pool.close());
         self.node_addresses.configure(&read.config);
         self.given.set(read.given);
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();

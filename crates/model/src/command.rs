@@ -40,6 +40,8 @@ pub struct Identity {
     pub gids: Vec<u32>,
     /// The host that the request came from, as far as the transport knows it.
     pub host: Option<String>,
+    /// Parts of this one request that a verifier of the site has set: they are allowed whoever asks.
+    pub granted: crate::rights::Granted,
 }
 
 /// A request to the core.
@@ -700,6 +702,13 @@ pub enum Reply {
         /// Warnings for the user's standard error.
         #[n(1)]
         warnings: Vec<String>,
+        /// Lines of a verifier's for the user's standard error.
+        #[n(2)]
+        #[cbor(default)]
+        lines: Vec<String>,
+        /// The job's name, where a verifier has changed it.
+        #[n(3)]
+        name: Option<String>,
     },
     /// Done, with what to tell per job that could not be (id as the user wrote it, why).
     #[n(1)]

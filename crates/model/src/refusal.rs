@@ -16,6 +16,11 @@ pub struct Refusal {
     /// Details, and what to do; may be empty.
     #[n(1)]
     pub detail: String,
+    /// Lines of a verifier's for the user, to be shown before all else.
+    #[n(2)]
+    #[cbor(default)]
+    #[valid(max_items = 256)]
+    pub lines: Vec<String>,
 }
 
 impl Refusal {
@@ -24,6 +29,7 @@ impl Refusal {
         Refusal {
             code,
             detail: detail.into(),
+            lines: Vec::new(),
         }
     }
 }
@@ -45,6 +51,7 @@ impl From<RefusalCode> for Refusal {
         Refusal {
             code,
             detail: String::new(),
+            lines: Vec::new(),
         }
     }
 }
@@ -194,4 +201,10 @@ refusals! {
     402 CrontabsDisabled = "scrontab is disabled on this cluster",
     /// The least time asked for is longer than what the job, its partition or its deadline has room for.
     403 InvalidTimeMin = "Invalid time-min specification (exceeds job's time or other limits)",
+    /// A verifier of the site refused it, and says why in lines of its own.
+    500 Unspecified = "Unspecified error",
+    /// A verifier wants a time limit.
+    501 MissingTimeLimit = "Time limit specification required, but not provided",
+    /// A verifier wants a number of nodes or tasks.
+    502 MissingSize = "Job size specification needs to be provided",
 }

@@ -28,6 +28,8 @@ pub(crate) enum Role {
     AccountingCopy,
     /// What answers HTTP.
     RestServer,
+    /// What runs job_submit.lua; started by the controller.
+    Verifier,
     /// What serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
@@ -35,7 +37,7 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 12] = [
+const DAEMONS: [(&str, Role, &str); 13] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Supervisor, "noded"),
     ("sackd", Role::TokenDaemon, "sackd"),
@@ -48,6 +50,7 @@ const DAEMONS: [(&str, Role, &str); 12] = [
     (muster_node::CREDENTIAL_NAME, Role::Credential, "credential"),
     (muster_node::SACK_NAME, Role::Sack, "sack"),
     (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
+    (muster_verifier::process::NAME, Role::Verifier, "verifier"),
 ];
 
 /// Names that a cluster's `bin` directory gets.
@@ -55,10 +58,10 @@ pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     let daemons = DAEMONS
         .iter()
         .filter(|(_, role, _)| {
-            use Role::{Agent, Credential, PmixHost, Relay, Sack, Shim, StepDaemon};
+            use Role::{Agent, Credential, PmixHost, Relay, Sack, Shim, StepDaemon, Verifier};
             !matches!(
                 role,
-                Agent | Shim | StepDaemon | PmixHost | Credential | Relay | Sack
+                Agent | Shim | StepDaemon | PmixHost | Credential | Relay | Sack | Verifier
             )
         })
         .map(|(name, ..)| *name);
@@ -110,6 +113,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::TokenDaemon => crate::sackd::main(args),
         Role::AccountingCopy => crate::slurmdbd::main(args),
         Role::RestServer => crate::slurmrestd::main(args),
+        Role::Verifier => muster_verifier::process::main(),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }

@@ -282,6 +282,7 @@ fn identity(by: u64) -> Identity {
         groups: vec![name],
         gids: vec![uid],
         host: None,
+        granted: Default::default(),
     }
 }
 

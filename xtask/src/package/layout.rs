@@ -244,6 +244,17 @@ fn service(role: &Role) -> Result<()> {
             0o644,
         )?;
         make_dir(&role.root.join("etc/slurm"))?;
+        // Where `$SGE_ROOT` has them: verifiers source them.
+        let libraries = role
+            .root
+            .join("usr/share/muster/gridengine/util/resources/jsv");
+        for name in ["jsv_include.sh", "JSV.pm", "jsv.py"] {
+            copy(
+                &source.join("gridengine").join(name),
+                &libraries.join(name),
+                0o644,
+            )?;
+        }
     }
     let Some(daemon) = role.daemon else {
         return Ok(());
@@ -289,6 +300,7 @@ fn documents(role: &Role, version: &str, epoch: u64) -> Result<()> {
         ("docs/grid-engine.md", "grid-engine.md"),
         ("docs/node.md", "node.md"),
         ("docs/accounting.md", "accounting.md"),
+        ("docs/verifiers.md", "verifiers.md"),
         ("packaging/examples/slurm.conf", "examples/slurm.conf"),
         (
             "packaging/monitoring/prometheus.yml",

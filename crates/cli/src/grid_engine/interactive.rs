@@ -2,7 +2,6 @@
 
 use super::arguments::{self, Parsed, Words};
 use super::request::Request;
-use super::resources::Resources;
 use super::submission::{self, places};
 use super::{fail, qsub, site, unreachable};
 use crate::connect::Client;
@@ -10,6 +9,7 @@ use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
 use crate::submit::line;
 use muster_conf::grid_engine::Rule;
+use muster_conf::grid_engine::resources::Resources;
 use muster_conf::options::{self as submission_options, Command};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -2,7 +2,6 @@
 
 use super::arguments::{Given, Parsed};
 use super::request::{Request, WorkDir};
-use super::resources::Resources;
 use super::{fail, output, qhold, qsub, run_command, site, unreachable};
 use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
@@ -10,6 +9,7 @@ use crate::say;
 use crate::submit::line;
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::Mapping;
+use muster_conf::grid_engine::resources::Resources;
 use muster_conf::options::values::{self, time};
 use muster_model::command::{JobUpdate, UserCommand};
 use muster_model::grid_engine as marks;

@@ -499,7 +499,7 @@ impl Shown {
             ("finished_jobs", self.setting("MinJobAge")),
             ("max_aj_tasks", self.setting("MaxArraySize")),
             ("max_jobs", self.setting("MaxJobCount")),
-            ("jsv_url", "none"),
+            ("jsv_url", self.mapping.jsv.as_deref().unwrap_or("none")),
         ];
         let text: String = rows
             .iter()

@@ -348,7 +348,10 @@ fn select(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     if let Some(letters) = parsed.last("qs") {
         known.retain(|own| own.states.contains(|state| letters.contains(state)));
     }
-    let requests = parsed.last("l").map(super::resources::split).transpose();
+    let requests = parsed
+        .last("l")
+        .map(muster_conf::grid_engine::resources::split)
+        .transpose();
     let requests = requests
         .map_err(|why| fail(&format!("qselect: {why}"), 1))?
         .unwrap_or_default();

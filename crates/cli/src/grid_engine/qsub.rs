@@ -4,7 +4,7 @@ use super::arguments::{self, Given, Words, Wrong};
 use super::defaults::{self, Misplaced, Place};
 use super::request::{Refused, Request, WorkDir};
 use super::submit_options::QSUB;
-use super::{fail, site, submission, sync, unable_to_run, unreachable};
+use super::{fail, jsv, site, submission, sync, unable_to_run, unreachable};
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::say;
 use crate::submit::line;
@@ -47,11 +47,20 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     }
     let reply = client.command(command.submit).map_err(|e| refused(&e))?;
     match reply {
-        Reply::Submitted { id, warnings } => {
+        Reply::Submitted {
+            id,
+            warnings,
+            lines,
+            name: changed,
+        } => {
+            // As Grid Engine has what a verifier logs.
+            lines
+                .iter()
+                .for_each(|line| say::stdout(&format!("{line}\n")));
             for warning in &warnings {
                 say::stderr(&format!("qsub: warning: {warning}\n"));
             }
-            announce(&request, &id.to_string(), &name);
+            announce(&request, &id.to_string(), &changed.unwrap_or(name));
             match request.sync {
                 true => Ok(sync::wait(client, id)),
                 false => Ok(ExitCode::SUCCESS),
@@ -102,6 +111,9 @@ fn refused(error: &ConnectError) -> ExitCode {
     let ConnectError::Refused(refusal) = error else {
         return unreachable(error);
     };
+    if !refusal.lines.is_empty() {
+        return unable_to_run(&refusal.lines.join("\n"));
+    }
     let detail = match refusal.detail.as_str() {
         "" => refusal.code.text().to_owned(),
         detail => format!("{}: {detail}", refusal.code.text()),
@@ -149,7 +161,25 @@ fn gather(args: &[String]) -> Result<(Request, Program), ExitCode> {
     }
     // A script that says of itself that it is a command is none.
     request.binary = is_binary;
+    let mut program = program;
+    jsv::verify(&verifiers(&places), "qsub", &mut request, &mut program)?;
     Ok((request, program))
+}
+
+/// Programs of `-jsv`: the last of each place, the command line's first.
+fn verifiers(places: &[Place]) -> Vec<String> {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for place in places.iter().rev() {
+        // Lines of one file are places of their own.
+        let file = place.name.split(", line ").next().unwrap_or_default();
+        let named = place.options.iter().rev().find(|given| given.name == "jsv");
+        if let Some(given) = named
+            && !all.iter().any(|(own, _)| *own == file)
+        {
+            all.push((file, given.value()));
+        }
+    }
+    all.into_iter().map(|(_, url)| url.to_owned()).collect()
 }
 
 /// The last of options that have a name.

@@ -1,7 +1,7 @@
 //! What a submission asks for, gathered from all places in order, the weakest first.
 
 use super::arguments::Given;
-use super::resources;
+use muster_conf::grid_engine::resources;
 
 /// Why there is no submission.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::say;
 use muster_conf::endpoint;
+pub(super) use muster_conf::grid_engine::ARCH;
 use muster_conf::grid_engine::{FILE, Mapping};
 use muster_model::config::PartitionConfig;
 use std::process::ExitCode;
@@ -42,13 +43,6 @@ pub(super) fn cluster(client: &mut Client) -> Result<Ctx, ConnectError> {
     query::cluster(client, &mut ctx)?;
     Ok(ctx)
 }
-
-/// The architecture of hosts, in Grid Engine's words.
-pub(super) const ARCH: &str = if cfg!(target_arch = "aarch64") {
-    "lx-arm64"
-} else {
-    "lx-amd64"
-};
 
 /// The queue that stands for the default partition, unless sge.conf has it otherwise.
 pub(super) const ALL: &str = "all.q";

@@ -3,13 +3,13 @@
 
 use super::qsub::{self, Program};
 use super::request::{Refused, Request, ResourceRequest};
-use super::resources::Resources;
 use super::{environment, output, selection, site, unreachable};
 use crate::connect::Client;
 use crate::say::{self, Say};
 use crate::submit::capture;
 use crate::submit::line::{self, Line};
 use crate::zone::{self, LocalZone};
+use muster_conf::grid_engine::resources::Resources;
 use muster_conf::grid_engine::{Mapping, Per, Rule, Target};
 use muster_conf::options::values::time::Zone as _;
 use muster_conf::options::{Chosen, Command};

@@ -74,8 +74,11 @@ pub(super) static OPTIONS: &[Opt] = &[
         .refused("there are no job classes; put the options into a sge_request file"),
     opt("js", "share", "share of the job in its project")
         .warns("shares are those of users and accounts"),
-    opt("jsv", "url", "program that verifies the job")
-        .refused("verifiers are not run; remove the option"),
+    opt(
+        "jsv",
+        "url",
+        "program that verifies the job before it is sent",
+    ),
     opt(
         "l",
         "resources",

@@ -1,6 +1,6 @@
 //! Which application a job ran, as nobody says it in one place.
 
-use crate::grid_engine::fits;
+use muster_conf::grid_engine::fits;
 use muster_model::ids::StepNo;
 use muster_proto::acct::AcctJob;
 use std::fs;

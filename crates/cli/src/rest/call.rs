@@ -324,9 +324,10 @@ impl<'a> Call<'a> {
 
     /// A refusal of the controller.
     pub(super) fn refusal(&self, refusal: &Refusal) -> Failure {
-        let description = match refusal.detail.is_empty() {
-            true => refusal.code.text().to_owned(),
-            false => refusal.detail.clone(),
+        let description = match (refusal.lines.as_slice(), refusal.detail.as_str()) {
+            ([], "") => refusal.code.text().to_owned(),
+            ([], detail) => detail.to_owned(),
+            (lines, _) => lines.join("\n"),
         };
         Failure {
             status: Status::INTERNAL_ERROR,

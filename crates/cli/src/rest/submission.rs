@@ -323,8 +323,13 @@ fn beside(component: JobSpec, first: &JobSpec) -> JobSpec {
 fn send(call: &mut Call<'_>, command: UserCommand) -> Outcome {
     let reply = call.ask(|client| client.command(command))?;
     match reply {
-        Reply::Submitted { id, warnings } => {
-            for warning in warnings {
+        Reply::Submitted {
+            id,
+            warnings,
+            lines,
+            ..
+        } => {
+            for warning in lines.into_iter().chain(warnings) {
                 call.warn("job", warning);
             }
             Ok(submitted(call, id))

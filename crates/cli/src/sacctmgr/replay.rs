@@ -70,6 +70,7 @@ impl Ledger for Table {
             groups: vec![self.user.clone()],
             gids: vec![uid],
             host: None,
+            granted: Default::default(),
         };
         let command = UserCommand::EditAccounts(Box::new(edit));
         match self.run(Command::User(identity, command)) {

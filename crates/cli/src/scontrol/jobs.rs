@@ -132,6 +132,7 @@ impl Session {
                 if !refusal.detail.is_empty() && refusal.code != RefusalCode::InvalidJobId {
                     self.error(&refusal.detail);
                 }
+                refusal.lines.iter().for_each(|line| self.complain(line));
                 self.complain(&format!("{} for job {id}", text(refusal.code)));
                 Some(refusal.code)
             }

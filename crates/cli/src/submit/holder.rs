@@ -80,7 +80,13 @@ impl Holder {
             }
         });
         let job = match reply {
-            Ok(Reply::Submitted { id, warnings }) => {
+            Ok(Reply::Submitted {
+                id,
+                warnings,
+                lines,
+                ..
+            }) => {
+                lines.iter().for_each(|line| say.info(line));
                 warnings.iter().for_each(|w| say.warning(w));
                 id
             }

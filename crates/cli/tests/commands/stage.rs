@@ -92,6 +92,8 @@ impl Stage {
                         Reply::Submitted {
                             id: JobId(5),
                             warnings: Vec::new(),
+                            lines: Vec::new(),
+                            name: None,
                         }
                     }
                     _ => Reply::Done {

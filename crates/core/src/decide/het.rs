@@ -59,6 +59,8 @@ pub(super) fn submit(
     Ok(Some(Reply::Submitted {
         id: leader,
         warnings: Vec::new(),
+        lines: Vec::new(),
+        name: None,
     }))
 }
 

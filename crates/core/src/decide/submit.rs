@@ -67,6 +67,8 @@ pub(super) fn submit(
     Ok(Some(Reply::Submitted {
         id,
         warnings: Vec::new(),
+        lines: Vec::new(),
+        name: None,
     }))
 }
 

@@ -130,6 +130,7 @@ pub(crate) fn user(uid: u32) -> Identity {
         groups: vec![name],
         gids: vec![uid],
         host: None,
+        granted: Default::default(),
     }
 }
 

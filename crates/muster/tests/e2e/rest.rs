@@ -1,6 +1,7 @@
 //! slurmrestd before a real controller: requests over its socket, with tokens of users.
 
 mod shapes;
+mod verified;
 
 use crate::cluster::Cluster;
 use serde_json::{Value, json};

@@ -508,6 +508,7 @@ impl Users<'_> {
             gids: vec![uid],
             user,
             host: None,
+            granted: Default::default(),
         };
         match &submission {
             Some(submission) => trace!(

@@ -1,30 +1,30 @@
 //! Values of `-l`: times, amounts of memory, numbers, and what each complex stands for here.
 
-use muster_conf::grid_engine::{Mapping, Per, Target};
+use super::{Mapping, Per, Target};
 
 /// What requests come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Resources {
+pub struct Resources {
     /// `h_rt`, seconds.
-    pub(super) limit_s: Option<u64>,
+    pub limit_s: Option<u64>,
     /// `s_rt`, seconds.
-    pub(super) warn_after_s: Option<u64>,
+    pub warn_after_s: Option<u64>,
     /// Memory of a slot, bytes.
-    pub(super) slot_bytes: u64,
+    pub slot_bytes: u64,
     /// Generic resources with their counts, and what these are counted for.
-    pub(super) gres: Vec<(String, u64, Per)>,
+    pub gres: Vec<(String, u64, Per)>,
     /// Licenses.
-    pub(super) licenses: Vec<(String, u64)>,
+    pub licenses: Vec<(String, u64)>,
     /// Features that nodes must have.
-    pub(super) features: Vec<String>,
+    pub features: Vec<String>,
     /// Patterns of host names.
-    pub(super) hosts: Option<String>,
+    pub hosts: Option<String>,
     /// A queue.
-    pub(super) queue: Option<String>,
+    pub queue: Option<String>,
     /// Processors that a host must have.
-    pub(super) processors: Option<u64>,
+    pub processors: Option<u64>,
     /// Nobody else's jobs beside.
-    pub(super) exclusive: bool,
+    pub exclusive: bool,
 }
 
 /// Usual names and shortcuts of complexes that mean something without sge.conf.
@@ -54,7 +54,7 @@ const PROCESS_LIMITS: [&str; 12] = [
 ///
 /// # Errors
 /// A request without a name.
-pub(super) fn split(text: &str) -> Result<Vec<(String, Option<String>)>, String> {
+pub fn split(text: &str) -> Result<Vec<(String, Option<String>)>, String> {
     let mut all = Vec::new();
     for word in text.split(',') {
         let (name, value) = match word.split_once('=') {
@@ -74,7 +74,7 @@ impl Resources {
     ///
     /// # Errors
     /// What Grid Engine says behind `Unable to run job:`.
-    pub(super) fn add(
+    pub fn add(
         &mut self,
         (name, value): (&str, Option<&str>),
         mapping: &Mapping,
@@ -101,7 +101,7 @@ impl Resources {
                 let older = ["lx24-amd64", "lx26-amd64"];
                 if !older
                     .iter()
-                    .chain([&super::site::ARCH])
+                    .chain([&super::ARCH])
                     .any(|own| super::fits(pattern, own))
                 {
                     return Err(format!("no host has arch={pattern}"));
@@ -153,7 +153,7 @@ fn text<'a>(name: &str, value: Option<&'a str>) -> Result<&'a str, String> {
 }
 
 /// `[[hours:]minutes:]seconds`, `INFINITY`.
-pub(super) fn time(name: &str, value: Option<&str>) -> Result<Option<u64>, String> {
+pub fn time(name: &str, value: Option<&str>) -> Result<Option<u64>, String> {
     let wrong = || format!("attribute \"{name}\" is not a time value");
     let value = text(name, value).map_err(|_| wrong())?;
     if value.eq_ignore_ascii_case("INFINITY") {
@@ -178,7 +178,7 @@ pub(super) fn time(name: &str, value: Option<&str>) -> Result<Option<u64>, Strin
 }
 
 /// Bytes: `K`, `M`, `G`, `T` are powers of 1024, `k`, `m`, `g`, `t` of 1000.
-pub(super) fn memory(name: &str, value: Option<&str>) -> Result<u64, String> {
+pub fn memory(name: &str, value: Option<&str>) -> Result<u64, String> {
     let wrong = || format!("attribute \"{name}\" is not a memory value");
     let value = text(name, value).map_err(|_| wrong())?;
     let (number, unit) = match value.char_indices().next_back() {

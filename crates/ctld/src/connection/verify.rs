@@ -1,0 +1,322 @@
+//! What the verifiers of the site say of a command before it goes to the writer. What they change is put in place of what
+//! the user sent, but for what is the controller's to say (whose job it is, from where it comes), and goes through the
+//! same checks; parts that only a site sets are allowed for this one request.
+
+use crate::keys::blob_id;
+use crate::reply::Remarks;
+use crate::shared::Shared;
+use crate::verifier::{Pool, records};
+use log::info;
+use minicbor::bytes::ByteVec;
+use muster_model::command::{Identity, JobTarget, JobUpdate, UserCommand};
+use muster_model::ids::BlobId;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
+use muster_model::spec::{JobSpec, Owner};
+use muster_verifier::message::{Change, Subject, Verdict};
+use std::rc::Rc;
+
+/// The text that administrators alone set.
+const ADMIN_COMMENT: &str = "admin-comment";
+
+/// Has a command verified, if the site has verifiers and it is one of those that they see. Changes it to what they say;
+/// lines for the user otherwise.
+///
+/// # Errors
+/// It is refused.
+pub(super) async fn verify(
+    shared: &Shared,
+    identity: &mut Identity,
+    command: &mut UserCommand,
+) -> Result<Remarks, Refusal> {
+    let pools = shared.verifiers();
+    let mut lines = Vec::new();
+    let before = (!pools.is_empty()).then(|| name_of(command)).flatten();
+    for pool in pools.iter() {
+        let mut request = Verification {
+            shared,
+            pool,
+            identity,
+            lines: &mut lines,
+        };
+        request.command(command).await?;
+    }
+    let now = before.is_some().then(|| name_of(command)).flatten();
+    let name = now.filter(|name| before.as_ref() != Some(name));
+    Ok(Remarks { lines, name })
+}
+
+fn name_of(command: &UserCommand) -> Option<String> {
+    match command {
+        UserCommand::Submit { spec, .. } => Some(spec.name.clone()),
+        _ => None,
+    }
+}
+
+/// A request before one verifier.
+struct Verification<'a> {
+    shared: &'a Shared,
+    pool: &'a Rc<Pool>,
+    identity: &'a mut Identity,
+    lines: &'a mut Vec<String>,
+}
+
+type Blobs = Vec<(BlobId, ByteVec)>;
+
+impl Verification<'_> {
+    async fn command(&mut self, command: &mut UserCommand) -> Result<(), Refusal> {
+        match command {
+            UserCommand::Submit { spec, blobs, .. } => {
+                let specs = std::slice::from_mut(&mut **spec);
+                self.submission(specs, blobs, false).await
+            }
+            UserCommand::SubmitHet { specs, blobs, .. } => {
+                self.submission(specs, blobs, true).await
+            }
+            UserCommand::SetCrontab(ask) => {
+                self.submission(&mut ask.jobs, &mut ask.blobs, false).await
+            }
+            UserCommand::UpdateJob { target, update } if self.pool.settings().sees_changes() => {
+                self.change(target, update).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn submission(
+        &mut self,
+        specs: &mut [JobSpec],
+        blobs: &mut Blobs,
+        is_het: bool,
+    ) -> Result<(), Refusal> {
+        for (number, spec) in specs.iter_mut().enumerate() {
+            let bytes = |id: Option<BlobId>| {
+                let found = blobs.iter().find(|(own, _)| Some(*own) == id);
+                found.map(|(_, bytes)| bytes.clone())
+            };
+            let subject = Subject {
+                spec: JobSpec {
+                    owner: self.owner(spec),
+                    ..spec.clone()
+                },
+                script: bytes(spec.script),
+                context: bytes(spec.context),
+                component: u32::try_from(number).ok().filter(|_| is_het),
+                ..self.subject()
+            };
+            let Some(verdict) = self.verdict(subject).await? else {
+                continue;
+            };
+            if let Some(changed) = verdict.spec {
+                self.grant(spec, &changed);
+                put(spec, *changed);
+            }
+            for (id, bytes) in [
+                (&mut spec.script, verdict.script),
+                (&mut spec.context, verdict.context),
+            ] {
+                if let (Some(id), Some(bytes)) = (id, bytes) {
+                    *id = blob_id(&bytes);
+                    blobs.push((*id, bytes));
+                }
+            }
+        }
+        let named = |id: BlobId| {
+            specs
+                .iter()
+                .any(|s| [s.script, s.context].contains(&Some(id)))
+        };
+        blobs.retain(|(id, _)| named(*id));
+        Ok(())
+    }
+
+    async fn change(
+        &mut self,
+        target: &JobTarget,
+        update: &mut Box<JobUpdate>,
+    ) -> Result<(), Refusal> {
+        let id = target.job;
+        let found = self
+            .shared
+            .look(move |state| records::of_job(state, id))
+            .await;
+        // What is not there is refused by the writer.
+        let Some((job, spec)) = found.map_err(|_| Refusal::from(RefusalCode::Busy))? else {
+            return Ok(());
+        };
+        let change = Change {
+            update: (**update).clone(),
+            job,
+        };
+        let subject = Subject {
+            spec,
+            change: Some(Box::new(change)),
+            ..self.subject()
+        };
+        let Some(verdict) = self.verdict(subject).await? else {
+            return Ok(());
+        };
+        if let Some(changed) = verdict.update {
+            self.grant_update(update, &changed);
+            *update = changed;
+        }
+        Ok(())
+    }
+
+    fn subject(&self) -> Subject {
+        Subject {
+            uid: self.identity.uid,
+            user: self.identity.user.clone(),
+            spec: JobSpec::default(),
+            script: None,
+            context: None,
+            component: None,
+            change: None,
+        }
+    }
+
+    /// Whose job it is to be: whom the writer will refuse is shown as the caller.
+    fn owner(&self, spec: &JobSpec) -> Owner {
+        let own = Owner {
+            uid: self.identity.uid,
+            gid: self.identity.gid,
+            user: self.identity.user.clone(),
+            group: self.identity.group.clone(),
+        };
+        match self.identity.uid == 0 && !spec.owner.user.is_empty() {
+            true => spec.owner.clone(),
+            false => own,
+        }
+    }
+
+    /// What the verifier says; nothing where it failed and the site lets such requests pass.
+    async fn verdict(&mut self, subject: Subject) -> Result<Option<Verdict>, Refusal> {
+        let (shared, identity) = (self.shared, self.identity.clone());
+        let answer = move |question| {
+            let identity = identity.clone();
+            shared.look(move |state| records::answer(state, &identity, &question))
+        };
+        let name = self.pool.settings().name();
+        let verdict = match self.pool.verify(subject, answer).await {
+            Ok(verdict) => verdict,
+            Err(why) if self.pool.settings().passes_on_failure => {
+                info!("{name}: it passes unverified (OnFailure=accept): {why}");
+                return Ok(None);
+            }
+            Err(why) => {
+                let detail = format!("{name} failed, so nothing is submitted or changed: {why}");
+                return Err(Refusal::new(RefusalCode::Unspecified, detail));
+            }
+        };
+        self.lines.extend(verdict.lines.iter().cloned());
+        match verdict.code {
+            0 => Ok(Some(verdict)),
+            code => Err(self.refusal(code)),
+        }
+    }
+
+    fn refusal(&mut self, number: i64) -> Refusal {
+        let code = code_of(number);
+        let detail = match (code, self.lines.is_empty()) {
+            (RefusalCode::Unspecified, true) => {
+                format!(
+                    "{} refuses it and does not say why",
+                    self.pool.settings().name()
+                )
+            }
+            _ => String::new(),
+        };
+        Refusal {
+            lines: std::mem::take(self.lines),
+            ..Refusal::new(code, detail)
+        }
+    }
+
+    /// What the verifier has set that users may not.
+    fn grant(&mut self, old: &JobSpec, new: &JobSpec) {
+        let comment = |spec: &JobSpec| admin_comment(&spec.shown);
+        let set = [
+            (Request::SetPriority, new.priority != old.priority),
+            (Request::NegativeNice, new.nice != old.nice),
+            (Request::SiteFactor, new.site_factor != old.site_factor),
+            (Request::AdminComment, comment(new) != comment(old)),
+        ];
+        let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
+        set.for_each(|part| self.identity.granted.insert(part));
+    }
+
+    fn grant_update(&mut self, old: &JobUpdate, new: &JobUpdate) {
+        let comment = |update: &JobUpdate| admin_comment(&update.shown);
+        let limit = (new.time_limit, new.time_delta_min) != (old.time_limit, old.time_delta_min);
+        let set = [
+            (Request::RaisePriority, new.priority != old.priority),
+            (Request::LowerNice, new.nice != old.nice),
+            (Request::SiteFactor, new.site_factor != old.site_factor),
+            (Request::AdminComment, comment(new) != comment(old)),
+            (Request::RaiseTimeLimit, limit),
+        ];
+        let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
+        set.for_each(|part| self.identity.granted.insert(part));
+    }
+}
+
+fn admin_comment(shown: &[(String, String)]) -> Option<String> {
+    let found = shown.iter().find(|(key, _)| key == ADMIN_COMMENT);
+    found.map(|(_, text)| text.clone())
+}
+
+/// Puts a changed specification in place of one, but for what no verifier says.
+fn put(spec: &mut JobSpec, changed: JobSpec) {
+    let old = std::mem::take(spec);
+    *spec = JobSpec {
+        owner: old.owner,
+        kind: old.kind,
+        script: old.script,
+        context: old.context,
+        command: old.command,
+        submit_line: old.submit_line,
+        submit_host: old.submit_host,
+        submit_sid: old.submit_sid,
+        interactive: old.interactive,
+        cron: old.cron,
+        ..changed
+    };
+}
+
+/// The refusal that a number of Slurm's stands for.
+fn code_of(number: i64) -> RefusalCode {
+    use RefusalCode as Code;
+    match number {
+        2000 | 2001 | 2004 => Code::InvalidPartition,
+        2002 => Code::AccessDenied,
+        2003 => Code::PartitionAccess,
+        2005 | 2069 => Code::InvalidCpuCount,
+        2006 => Code::InvalidNodeCount,
+        2008 => Code::MissingSize,
+        2012 => Code::TooLong,
+        2013 => Code::NotImmediate,
+        2014 | 2015 => Code::NodeConfigUnavailable,
+        2016 => Code::NodesBusy,
+        2017 => Code::InvalidJobId,
+        2018 => Code::InvalidNode,
+        2025 => Code::InvalidTaskCount,
+        2029 => Code::InvalidFeature,
+        2036 => Code::NotSupported,
+        2037 => Code::JobNotRunning,
+        2038 => Code::InvalidDependency,
+        2044 => Code::InvalidMemory,
+        2045 => Code::InvalidAccount,
+        2048 => Code::InvalidLicense,
+        2050 => Code::AccountingPolicy,
+        2051 => Code::InvalidTimeLimit,
+        2052 => Code::ReservationAccess,
+        2053 => Code::InvalidReservation,
+        2057 => Code::InvalidWckey,
+        2066 => Code::InvalidQos,
+        2070 => Code::PartitionNotAvailable,
+        2072 => Code::InvalidGres,
+        2081 => Code::InvalidArray,
+        8000 => Code::MissingTimeLimit,
+        _ => Code::Unspecified,
+    }
+}

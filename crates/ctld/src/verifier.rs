@@ -1,0 +1,303 @@
+//! Verifiers of the site: processes that see each submission and each change of a job before the writer does. They live on
+//! and serve one request at a time; requests wait here for a free one, users in turn, and none has more than half of
+//! them. A process that fails or takes too long is killed and replaced: what it was asked fails or passes as the site
+//! says, and nobody else waits for it. Nothing here runs a site's code or decides what a user may do.
+
+mod jsv_process;
+mod pools;
+pub(crate) mod records;
+mod settings;
+mod worker;
+
+use crate::fair_queue::FairQueue;
+use log::{debug, error, info, warn};
+use minicbor::bytes::ByteVec;
+use muster_verifier::message::{Answer, Level, Question, Report, Subject, Verdict};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+pub(crate) use pools::Tried;
+pub(crate) use settings::Settings;
+pub(crate) use worker::{Worker, start};
+
+/// What a process may take beyond its own limit before it is killed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Processes of one verifier, and who waits for them.
+pub(crate) struct Pool {
+    settings: Settings,
+    inside: RefCell<Inside>,
+    /// The configuration was read again: another one serves from now on.
+    closed: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Inside {
+    idle: Vec<Worker>,
+    /// Those that are idle, busy or being started.
+    alive: usize,
+    queue: FairQueue<oneshot::Sender<Worker>>,
+    /// How many each user has.
+    running: HashMap<u32, usize>,
+    /// Requests of users who have as many as they may.
+    parked: HashMap<u32, VecDeque<oneshot::Sender<Worker>>>,
+    /// The text that was good last.
+    last_good: Option<ByteVec>,
+    /// Why none could be started last.
+    fault: Option<String>,
+}
+
+impl Pool {
+    /// A pool with its first process, which has loaded the script.
+    pub(crate) fn new(settings: Settings, first: Worker, source: ByteVec) -> Rc<Pool> {
+        let inside = Inside {
+            idle: vec![first],
+            alive: 1,
+            last_good: Some(source),
+            ..Inside::default()
+        };
+        Rc::new(Pool {
+            settings,
+            inside: RefCell::new(inside),
+            closed: Cell::new(false),
+        })
+    }
+
+    /// What it was made with.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// It serves what it has been asked, and starts nothing any more.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        self.inside.borrow_mut().idle.clear();
+    }
+
+    /// Processes that one user may have at the same time.
+    fn of_one_user(&self) -> usize {
+        (self.settings.processes / 2).max(1)
+    }
+
+    /// Has a request verified.
+    ///
+    /// # Errors
+    /// Why there is no verdict; it does not say so if the site lets such requests pass.
+    pub(crate) async fn verify<A: Future<Output = io::Result<Answer>>>(
+        self: &Rc<Pool>,
+        subject: Subject,
+        answer: impl Fn(Question) -> A,
+    ) -> Result<Verdict, String> {
+        let uid = subject.uid;
+        let mut lease = self.lease(uid).await?;
+        let bound = self.settings.time_limit + GRACE;
+        let talk = lease.talk(subject, answer);
+        let ended = match tokio::time::timeout(bound, talk).await {
+            Ok(Ok(verdict)) => {
+                lease.is_well = lease.worker.as_ref().is_some_and(Worker::is_reusable);
+                match &verdict.failed {
+                    None => return Ok(verdict),
+                    Some(why) => why.clone(),
+                }
+            }
+            // A script that goes on when its time is over ends its process.
+            Ok(Err(e)) if lease.begun.elapsed() < self.settings.time_limit => {
+                format!("its process ended: {e}")
+            }
+            Ok(Err(_)) | Err(_) => {
+                let limit = self.settings.time_limit.as_secs_f32();
+                format!("it did not end in {limit} s, and was killed")
+            }
+        };
+        let name = self.settings.name();
+        warn!("{name}: a request of uid {uid} was not verified: {ended}");
+        Err(ended)
+    }
+
+    /// Waits for a process.
+    async fn lease(self: &Rc<Pool>, uid: u32) -> Result<Lease, String> {
+        let (turn, ready) = oneshot::channel();
+        {
+            let mut inside = self.inside.borrow_mut();
+            let has = inside.running.get(&uid).copied().unwrap_or_default();
+            match has < self.of_one_user() {
+                true => inside.queue.push(uid, turn),
+                false => inside.parked.entry(uid).or_default().push_back(turn),
+            }
+        }
+        self.serve_waiting();
+        self.start_missing();
+        let Ok(worker) = ready.await else {
+            let inside = self.inside.borrow();
+            return Err(inside
+                .fault
+                .clone()
+                .unwrap_or_else(|| "the controller stops".to_owned()));
+        };
+        Ok(Lease {
+            pool: Rc::clone(self),
+            uid,
+            worker: Some(worker),
+            begun: Instant::now(),
+            is_well: false,
+        })
+    }
+
+    /// Gives idle processes to those whose turn it is.
+    fn serve_waiting(&self) {
+        let mut inside = self.inside.borrow_mut();
+        let most = self.of_one_user();
+        while !inside.idle.is_empty() {
+            let Some((uid, turn)) = inside.queue.next() else {
+                return;
+            };
+            let has = inside.running.get(&uid).copied().unwrap_or_default();
+            if has >= most {
+                inside.parked.entry(uid).or_default().push_back(turn);
+                continue;
+            }
+            let Some(worker) = inside.idle.pop() else {
+                return;
+            };
+            match turn.send(worker) {
+                Ok(()) => *inside.running.entry(uid).or_default() += 1,
+                // Who waited is gone.
+                Err(worker) => inside.idle.push(worker),
+            }
+        }
+    }
+
+    /// Starts a process where there is work for it: as many as the site wants, in the end.
+    fn start_missing(self: &Rc<Pool>) {
+        let mut inside = self.inside.borrow_mut();
+        let waiting = !inside.queue.is_empty() || inside.alive == 0;
+        if self.closed.get() && inside.alive > 0
+            || !waiting
+            || inside.alive >= self.settings.processes
+        {
+            return;
+        }
+        inside.alive += 1;
+        let (settings, last_good) = (self.settings.clone(), inside.last_good.clone());
+        drop(inside);
+        let pool = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let started = tokio::task::spawn_blocking(move || start(&settings, last_good)).await;
+            let started = started.unwrap_or_else(|e| Err(e.to_string()));
+            pool.started(started);
+        });
+    }
+
+    fn started(self: &Rc<Pool>, started: Result<(Worker, Report), String>) {
+        match started {
+            Ok((worker, report)) => {
+                self.note(report);
+                let mut inside = self.inside.borrow_mut();
+                inside.fault = None;
+                inside.idle.push(worker);
+            }
+            Err(why) => {
+                error!("{}: no process: {why}", self.settings.name());
+                let mut inside = self.inside.borrow_mut();
+                inside.alive -= 1;
+                if inside.alive == 0 {
+                    inside.fault = Some(format!("no verifier can be started: {why}"));
+                    // Who waits learns it.
+                    inside.queue = FairQueue::default();
+                    inside.parked.clear();
+                }
+            }
+        }
+        self.serve_waiting();
+    }
+
+    /// What a process says of its file.
+    fn note(&self, report: Report) {
+        let name = self.settings.name();
+        match report {
+            Report::Loaded(source) => {
+                let mut inside = self.inside.borrow_mut();
+                if inside.last_good.as_ref() != Some(&source) {
+                    info!("{name}: {} was loaded", self.settings.script.display());
+                    inside.last_good = Some(source);
+                }
+            }
+            Report::Broken { why, has_other } => {
+                let then = match has_other {
+                    true => "what was loaded before goes on",
+                    false => "nothing was loaded before",
+                };
+                error!("{name}: {why}; {then}");
+            }
+            Report::Log { level, text } => match level {
+                Level::Error => error!("{name}: {text}"),
+                Level::Info => info!("{name}: {text}"),
+                Level::Debug | Level::Trace => debug!("{name}: {text}"),
+            },
+            Report::Question(_) | Report::Verdict(_) => {}
+        }
+    }
+}
+
+/// A process that serves one request.
+struct Lease {
+    pool: Rc<Pool>,
+    uid: u32,
+    worker: Option<Worker>,
+    begun: Instant,
+    /// It has given its verdict: it may serve another one.
+    is_well: bool,
+}
+
+impl Lease {
+    async fn talk<A: Future<Output = io::Result<Answer>>>(
+        &mut self,
+        subject: Subject,
+        answer: impl Fn(Question) -> A,
+    ) -> io::Result<Verdict> {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let worker = self.worker.as_mut().ok_or_else(gone)?;
+        let pool = &self.pool;
+        worker
+            .verify(subject, answer, |report| pool.note(report))
+            .await
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let pool = &self.pool;
+        let mut inside = pool.inside.borrow_mut();
+        let took = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        inside.queue.charge(self.uid, took);
+        if let Some(count) = inside.running.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                inside.running.remove(&self.uid);
+            }
+        }
+        if let Some(parked) = inside.parked.get_mut(&self.uid) {
+            let next = parked.pop_front();
+            if parked.is_empty() {
+                inside.parked.remove(&self.uid);
+            }
+            if let Some(turn) = next {
+                inside.queue.push(self.uid, turn);
+            }
+        }
+        match self.worker.take() {
+            Some(worker) if self.is_well && !pool.closed.get() => inside.idle.push(worker),
+            worker => {
+                inside.alive -= 1;
+                drop(worker);
+            }
+        }
+        drop(inside);
+        pool.serve_waiting();
+        pool.start_missing();
+    }
+}

@@ -1,0 +1,36 @@
+//! The verifiers of a configuration: each is tried before it counts, so that a script with errors stops the start of the
+//! controller, and changes nothing when the configuration is read again.
+
+use super::{Pool, Settings, start};
+use muster_verifier::message::Report;
+use std::rc::Rc;
+
+/// Processes of new verifiers, one each, and what they have loaded.
+pub(crate) struct Tried(Vec<(Settings, super::Worker, Report)>);
+
+impl Tried {
+    /// Starts a process of each verifier. Blocks.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    pub(crate) fn start(settings: &[Settings]) -> Result<Tried, String> {
+        let started = settings.iter().map(|own| {
+            let (worker, report) =
+                start(own, None).map_err(|why| format!("{}: {why}", own.name()))?;
+            Ok((own.clone(), worker, report))
+        });
+        started.collect::<Result<_, String>>().map(Tried)
+    }
+
+    /// Pools with these processes.
+    pub(crate) fn pools(self) -> Vec<Rc<Pool>> {
+        let pool = |(settings, worker, report)| {
+            let source = match report {
+                Report::Loaded(source) => source,
+                _ => Vec::new().into(),
+            };
+            Pool::new(settings, worker, source)
+        };
+        self.0.into_iter().map(pool).collect()
+    }
+}

@@ -1,0 +1,312 @@
+//! What scripts see of the state: partitions, jobs, reservations and accounting, by Slurm's names of fields.
+
+use muster_core::state::State;
+use muster_model::command::Identity;
+use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
+use muster_model::ids::JobId;
+use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::reservation::Reservation;
+use muster_model::spec::MemoryAsk;
+use muster_model::time::{TimeLimit, Timestamp};
+use muster_verifier::fields::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL64, gres_text};
+use muster_verifier::message::{Answer, Question, Row, Value};
+
+/// Fields of a row; those without a value are left out.
+#[derive(Default)]
+struct Fields(Vec<(String, Value)>);
+
+impl Fields {
+    fn number(&mut self, name: &str, number: impl Into<i64>) {
+        self.0.push((name.to_owned(), Value::Number(number.into())));
+    }
+
+    fn large(&mut self, name: &str, number: u64) {
+        self.number(name, i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        if !text.is_empty() {
+            let value = Value::Text(text.to_owned());
+            self.0.push((name.to_owned(), value));
+        }
+    }
+
+    fn maybe(&mut self, name: &str, text: Option<&String>) {
+        self.text(name, text.map_or("", String::as_str));
+    }
+
+    fn time(&mut self, name: &str, time: Option<Timestamp>) {
+        self.number(name, time.map_or(0, Timestamp::unix_s));
+    }
+
+    fn memory(&mut self, per_node: &str, per_cpu: &str, memory: MemoryAsk) {
+        match memory {
+            MemoryAsk::Default => {}
+            MemoryAsk::PerNode(mib) => self.large(per_node, mib),
+            MemoryAsk::PerCpu(mib) => self.large(per_cpu, mib),
+        }
+    }
+
+    fn row(self, key: &str) -> Row {
+        Row {
+            key: key.to_owned(),
+            fields: self.0,
+        }
+    }
+}
+
+/// The answer to a question of a verifier's, about a request of this user.
+pub(crate) fn answer(state: &State, identity: &Identity, question: &Question) -> Answer {
+    match question {
+        Question::Partitions => {
+            let usable = state.partitions.iter().filter(|p| may_use(identity, p));
+            Answer::Rows(usable.map(|p| partition(state, p)).collect())
+        }
+        Question::Jobs => Answer::Rows(state.jobs.values().map(|own| job(state, own)).collect()),
+        Question::Reservations => {
+            Answer::Rows(state.reservations.iter().map(reservation).collect())
+        }
+        Question::Association { account, partition } => {
+            Answer::Rows(vec![association(state, identity, account, partition)])
+        }
+        Question::QosPriority(name) => {
+            let found = state.accounts.qos(&state.accounts.qos_key(name));
+            Answer::Number(found.map(|qos| i64::from(qos.priority)))
+        }
+    }
+}
+
+/// The record of a job that is to be changed, with its specification.
+pub(crate) fn of_job(state: &State, id: JobId) -> Option<(Row, muster_model::spec::JobSpec)> {
+    let found = state.jobs.get(&id).or_else(|| {
+        // An array by its number, once its own record is gone.
+        state.jobs.values().find(|job| job.submission() == id)
+    })?;
+    Some((job(state, found), (*found.spec).clone()))
+}
+
+fn may_use(identity: &Identity, partition: &PartitionConfig) -> bool {
+    if identity.uid == 0 {
+        return true;
+    }
+    let allowed = &partition.allow_groups;
+    !partition.root_only
+        && (allowed.is_empty() || identity.groups.iter().any(|group| allowed.contains(group)))
+}
+
+fn limit(limit: Option<TimeLimit>, unset: i64) -> i64 {
+    match limit {
+        None => unset,
+        Some(TimeLimit::Unlimited) => INFINITE,
+        Some(TimeLimit::Minutes(minutes)) => i64::from(minutes),
+    }
+}
+
+fn partition(state: &State, partition: &PartitionConfig) -> Row {
+    let mut fields = Fields::default();
+    fields.text("name", &partition.name);
+    fields.text("allow_accounts", &partition.allow_accounts.join(","));
+    fields.text("allow_alloc_nodes", &partition.alloc_nodes.join(","));
+    fields.text("allow_groups", &partition.allow_groups.join(","));
+    fields.text("allow_qos", &partition.allow_qos.join(","));
+    fields.maybe("billing_weights_str", partition.billing_weights.as_ref());
+    fields.number("default_time", limit(partition.default_time, NO_VAL));
+    fields.memory(
+        "def_mem_per_node",
+        "def_mem_per_cpu",
+        partition.default_memory,
+    );
+    fields.text("deny_accounts", &partition.deny_accounts.join(","));
+    fields.text("deny_qos", &partition.deny_qos.join(","));
+    fields.number("flag_default", i64::from(partition.default));
+    fields.number("flags", i64::from(partition.default));
+    fields.number(
+        "max_cpus_per_node",
+        partition.max_cpus_per_node.map_or(INFINITE, i64::from),
+    );
+    fields.memory("max_mem_per_node", "max_mem_per_cpu", partition.max_memory);
+    let most = partition.max_nodes.map_or(INFINITE, i64::from);
+    fields.number("max_nodes", most);
+    fields.number("max_nodes_orig", most);
+    let shared = match partition.over_subscribe {
+        OverSubscribe::Exclusive => 0,
+        OverSubscribe::Yes(most) | OverSubscribe::Force(most) => i64::from(most),
+        OverSubscribe::No => 1,
+    };
+    fields.number("max_share", shared);
+    fields.number("max_oversubscribe", shared);
+    fields.number("max_time", limit(Some(partition.max_time), INFINITE));
+    fields.number("min_nodes", i64::from(partition.min_nodes));
+    fields.number("min_nodes_orig", i64::from(partition.min_nodes));
+    fields.text("nodes", &partition.nodes_text);
+    fields.number(
+        "priority_job_factor",
+        i64::from(partition.priority_job_factor),
+    );
+    fields.number("priority_tier", i64::from(partition.priority_tier));
+    fields.maybe("qos", partition.qos.as_ref());
+    // Bits of submitting and scheduling, as in Slurm.
+    fields.number(
+        "state_up",
+        match partition.state {
+            PartitionState::Up => 3_i64,
+            PartitionState::Down => 1,
+            PartitionState::Drain => 2,
+            PartitionState::Inactive => 0,
+        },
+    );
+    let nodes = partition.nodes.iter().filter_map(|name| {
+        let index = state.node_by_name.get(name)?;
+        state.nodes.get(usize::try_from(index.0).ok()?)
+    });
+    fields.large(
+        "total_cpus",
+        nodes.map(|node| u64::from(node.config.cpus)).sum(),
+    );
+    fields.large("total_nodes", partition.nodes.len() as u64);
+    fields.row(&partition.name)
+}
+
+fn state_number(state: JobState) -> i64 {
+    match state {
+        JobState::Pending => 0,
+        JobState::Running => 1,
+        JobState::Suspended => 2,
+        JobState::Completed => 3,
+        JobState::Cancelled => 4,
+        JobState::Failed => 5,
+        JobState::Timeout => 6,
+        JobState::NodeFail => 7,
+        JobState::Preempted => 8,
+        JobState::BootFail => 9,
+        JobState::Deadline => 10,
+        JobState::OutOfMemory => 11,
+    }
+}
+
+fn job(state: &State, job: &Job) -> Row {
+    let spec = &job.spec;
+    let ask = &spec.ask;
+    let mut fields = Fields::default();
+    fields.text("account", spec.account_name());
+    let shown = |name: &str| spec.shown.iter().find(|(key, _)| key == name);
+    for (name, key) in [
+        ("admin_comment", "admin-comment"),
+        ("extra", "extra"),
+        ("mcs_label", "mcs-label"),
+    ] {
+        fields.maybe(name, shown(key).map(|(_, text)| text));
+    }
+    match &job.array {
+        ArrayRole::None => {}
+        ArrayRole::Pending { .. } => fields.large("array_job_id", job.id.0),
+        ArrayRole::Task { index, .. } => {
+            fields.large("array_job_id", job.submission().0);
+            fields.number("array_task_id", i64::from(*index));
+        }
+    }
+    fields.maybe("batch_features", ask.batch.as_ref());
+    fields.maybe("comment", spec.comment.as_ref());
+    fields.number("derived_ec", i64::from(job.derived_exit.code));
+    fields.number("direct_set_prio", i64::from(job.priority_fixed));
+    fields.time("end_time", job.end_time);
+    fields.number("exit_code", i64::from(job.exit.code));
+    fields.maybe("features", ask.constraint.as_ref());
+    fields.number("group_id", i64::from(spec.owner.gid));
+    fields.text("gres", &gres_text(&ask.gres));
+    fields.text("gres_req", &gres_text(&ask.gres));
+    fields.large("job_id", job.id.0);
+    fields.number("job_state", state_number(job.state));
+    fields.maybe("licenses", spec.licenses.as_ref());
+    fields.number("max_nodes", ask.max_nodes.map_or(0, i64::from));
+    fields.number("min_cpus", i64::from(ask.min_cpus()));
+    fields.memory("min_mem_per_node", "min_mem_per_cpu", ask.memory);
+    fields.number(
+        "pn_min_memory",
+        match ask.memory {
+            MemoryAsk::Default => NO_VAL64,
+            MemoryAsk::PerNode(mib) => i64::try_from(mib).unwrap_or(i64::MAX),
+            MemoryAsk::PerCpu(mib) => i64::try_from(mib).unwrap_or(i64::MAX) | MEM_PER_CPU,
+        },
+    );
+    fields.number("min_nodes", i64::from(ask.min_nodes));
+    fields.text("name", &spec.name);
+    fields.number("nice", NICE_OFFSET + i64::from(spec.nice));
+    let alloc = job.alloc.as_deref().filter(|_| job.start_time.is_some());
+    let names = alloc.map(|alloc| {
+        let names = alloc.nodes.iter().filter_map(|share| {
+            let at = usize::try_from(share.node.0).ok()?;
+            Some(state.nodes.get(at)?.config.name.clone())
+        });
+        names.collect::<Vec<String>>()
+    });
+    fields.maybe("batch_host", names.as_ref().and_then(|names| names.first()));
+    fields.text(
+        "nodes",
+        &muster_model::hostlist::compress(&names.unwrap_or_default()),
+    );
+    fields.text("partition", &spec.partitions.join(","));
+    fields.number("pn_min_cpus", i64::from(ask.min_cpus_per_node.unwrap_or(1)));
+    fields.number("priority", i64::from(job.priority));
+    fields.text("qos", spec.qos_name());
+    fields.number("requeue", i64::from(job.requeueable));
+    fields.number("restart_cnt", i64::from(job.restarts));
+    fields.maybe("resv_name", spec.reservation.as_ref());
+    fields.number("site_factor", NICE_OFFSET + i64::from(spec.site_factor));
+    fields.time("start_time", job.start_time);
+    fields.maybe("std_err", spec.stdio.stderr.as_ref());
+    fields.maybe("std_in", spec.stdio.stdin.as_ref());
+    fields.maybe("std_out", spec.stdio.stdout.as_ref());
+    fields.time("submit_time", Some(job.submit_time));
+    fields.number("time_limit", limit(Some(job.time_limit), INFINITE));
+    fields.number("time_min", limit(spec.time_min, 0));
+    fields.text("tres_per_node", &gres_text(&ask.gres));
+    let devices = ask.devices();
+    fields.text("tres_per_job", &gres_text(&devices.per_job));
+    fields.text("tres_per_socket", &gres_text(&devices.per_socket));
+    fields.text("tres_per_task", &gres_text(&devices.per_task));
+    fields.number("user_id", i64::from(spec.owner.uid));
+    fields.text("user_name", &spec.owner.user);
+    fields.maybe("wckey", spec.wckey.as_ref());
+    fields.text("work_dir", &spec.work_dir);
+    fields.row(&job.id.0.to_string())
+}
+
+fn reservation(reservation: &Reservation) -> Row {
+    let mut fields = Fields::default();
+    fields.text("name", &reservation.name);
+    fields.text("accounts", &reservation.accounts.join(","));
+    let duration_s = reservation.end.unix_s() - reservation.start.unix_s();
+    fields.number("duration", duration_s / 60);
+    fields.time("end_time", Some(reservation.end));
+    fields.maybe("features", reservation.features.as_ref());
+    fields.number("flags", i64::from(reservation.flags.0));
+    fields.maybe("licenses", reservation.licenses.as_ref());
+    fields.large("node_cnt", reservation.nodes.len() as u64);
+    fields.text("node_list", &reservation.hostlist);
+    fields.maybe("partition", reservation.partition.as_ref());
+    fields.time("start_time", Some(reservation.start));
+    fields.text("users", &reservation.users.join(","));
+    fields.row(&reservation.name)
+}
+
+fn association(state: &State, identity: &Identity, account: &str, partition: &str) -> Row {
+    let accounts = &state.accounts;
+    let user = accounts.user(&identity.user);
+    let mut fields = Fields::default();
+    let default = user.map_or("", |user| user.default_account.as_str());
+    fields.text("default_account", default);
+    fields.text(
+        "default_wckey",
+        user.map_or("", |user| user.default_wckey.as_str()),
+    );
+    let account = match account {
+        "" => default,
+        named => named,
+    };
+    let qos = accounts.default_qos(account, &identity.user, partition);
+    fields.text("default_qos", qos);
+    let all = accounts.qos_list(account, &identity.user, partition);
+    fields.text("assoc_qos", &all.unwrap_or_default().join(","));
+    fields.row("")
+}

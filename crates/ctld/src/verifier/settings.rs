@@ -1,0 +1,91 @@
+//! What verifiers a site has, and within what bounds they run.
+
+use muster_conf::Config;
+use muster_conf::grid_engine::{self, Mapping};
+use muster_conf::verifier::{self, Bounds};
+use muster_verifier::jsv::Site;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a verifier is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// job_submit.lua.
+    Lua,
+    /// `jsv_url` of sge.conf.
+    Jsv(Box<Site>),
+}
+
+/// A verifier.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// Its script or program.
+    pub(crate) script: PathBuf,
+    /// `ClusterName`.
+    pub(crate) cluster: String,
+    /// How many processes it has.
+    pub(crate) processes: usize,
+    /// Time for one request.
+    pub(crate) time_limit: Duration,
+    /// Memory of a process's script.
+    pub(crate) memory_bytes: u64,
+    /// What it does not come to an end with passes.
+    pub(crate) passes_on_failure: bool,
+}
+
+impl Settings {
+    /// Those of a configuration and of the files beside it, in order. What is wrong with verifier.conf was found when the
+    /// configuration was checked.
+    ///
+    /// # Errors
+    /// sge.conf has a line that is wrong: it may be the one that names a verifier.
+    pub(crate) fn of(config: &Config) -> Result<Vec<Settings>, String> {
+        let beside = |name: &str| config.path.with_file_name(name);
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        let file = beside(verifier::FILE);
+        let (bounds, _) = Bounds::parse(&read(&file), &file.display().to_string());
+        let settings = |kind, script| Settings {
+            kind,
+            script,
+            cluster: config.cluster_name.clone(),
+            processes: bounds.processes,
+            time_limit: Duration::from_secs(bounds.time_limit_s),
+            memory_bytes: bounds.memory_mib << 20,
+            passes_on_failure: bounds.passes_on_failure,
+        };
+        let plugins = config.text("JobSubmitPlugins").unwrap_or_default();
+        let mut words = plugins.split(',').map(str::trim);
+        let is_lua = words.any(|word| word == "lua" || word == "job_submit/lua");
+        let lua = is_lua.then(|| settings(Kind::Lua, beside("job_submit.lua")));
+        let file = beside(grid_engine::FILE);
+        let (mapping, findings) = Mapping::parse(&read(&file), &file.display().to_string());
+        if let Some(finding) = findings.iter().find(|finding| finding.key == "jsv_url") {
+            return Err(finding.to_string());
+        }
+        let jsv = mapping.jsv.clone().map(|path| {
+            let gres = config.text("GresTypes").unwrap_or_default();
+            let gres = gres.split(',').map(|name| name.trim().to_owned());
+            let site = Site {
+                mapping,
+                gres: gres.filter(|name| !name.is_empty()).collect(),
+            };
+            settings(Kind::Jsv(Box::new(site)), PathBuf::from(path))
+        });
+        Ok(lua.into_iter().chain(jsv).collect())
+    }
+
+    /// Whether it sees changes of jobs, too.
+    pub(crate) fn sees_changes(&self) -> bool {
+        self.kind == Kind::Lua
+    }
+
+    /// What the log calls it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Lua => "job_submit/lua",
+            Kind::Jsv(_) => "jsv",
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A verifier process: how it is started, what is said to it and what it says. It runs as this process's user, with
+//! nothing of its environment and no descriptor but its connection, in a process group of its own, by which it is
+//! killed with all that the site's script has started.
+
+use super::jsv_process::JsvProcess;
+use super::settings::{Kind, Settings};
+use minicbor::bytes::ByteVec;
+use muster_proto::frame;
+use muster_verifier::message::{Answer, Load, Order, Question, Report, Subject, Verdict};
+use muster_verifier::process;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as Blocking;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+
+/// How long a process may take to load the script.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// Reports that one verification may send: lines of its log and questions.
+const REPORTS_MAX: usize = 10_000;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// A process that verifies requests.
+pub(crate) enum Worker {
+    /// It runs job_submit.lua.
+    Lua(LuaProcess),
+    /// It is a program of the site's that speaks Grid Engine's protocol.
+    Jsv(JsvProcess),
+}
+
+/// A process that has loaded job_submit.lua.
+pub(crate) struct LuaProcess {
+    process: Process,
+    connection: Connection,
+    received: Vec<u8>,
+}
+
+/// A connection, blocking until the event loop has it.
+pub(super) enum Connection {
+    Made(Option<Blocking>),
+    Served(UnixStream),
+}
+
+impl Connection {
+    pub(super) fn new(made: Blocking) -> Connection {
+        Connection::Made(Some(made))
+    }
+
+    /// The connection, in the event loop.
+    pub(super) fn stream(&mut self) -> io::Result<&mut UnixStream> {
+        if let Connection::Made(made) = self {
+            let made = made.take().ok_or(io::ErrorKind::NotConnected)?;
+            *self = Connection::Served(UnixStream::from_std(made)?);
+        }
+        match self {
+            Connection::Served(stream) => Ok(stream),
+            Connection::Made(_) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+/// Killed with what it has started when it is dropped.
+pub(super) struct Process(Option<Child>);
+
+impl Process {
+    /// Takes over a child that leads a process group.
+    pub(super) fn new(child: Child) -> Process {
+        Process(Some(child))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else {
+            return;
+        };
+        let mut kill = move || {
+            if let Ok(pid) = i32::try_from(child.id()) {
+                let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            let _ = child.wait();
+        };
+        // The event loop does not wait for the kernel to take it down.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(kill)),
+            Err(_) => kill(),
+        }
+    }
+}
+
+/// Starts a process; what it says of its script. Blocks.
+///
+/// # Errors
+/// Why there is none that can verify anything.
+pub(crate) fn start(
+    settings: &Settings,
+    last_good: Option<ByteVec>,
+) -> Result<(Worker, Report), String> {
+    match &settings.kind {
+        Kind::Lua => start_lua(settings, last_good),
+        Kind::Jsv(site) => {
+            let process = JsvProcess::start(settings, site)?;
+            Ok((Worker::Jsv(process), Report::Loaded(Vec::new().into())))
+        }
+    }
+}
+
+fn start_lua(settings: &Settings, last_good: Option<ByteVec>) -> Result<(Worker, Report), String> {
+    let cannot = |e: io::Error| format!("{} cannot be started: {e}", process::NAME);
+    let (mut own, theirs) = Blocking::pair().map_err(cannot)?;
+    let child = Command::new("/proc/self/exe")
+        .arg0(process::NAME)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(cannot)?;
+    let process = Process(Some(child));
+    let load = Order::Load(Load {
+        path: settings.script.display().to_string(),
+        last_good,
+        time_limit_ms: u64::try_from(settings.time_limit.as_millis()).unwrap_or(u64::MAX),
+        memory_bytes: settings.memory_bytes,
+        cluster: settings.cluster.clone(),
+    });
+    own.set_read_timeout(Some(START_LIMIT)).map_err(cannot)?;
+    own.write_all(&frame::encode(&load)).map_err(cannot)?;
+    let report = loop {
+        match frame::read(&mut own).map_err(cannot)? {
+            Report::Log { .. } => {}
+            Report::Broken {
+                why,
+                has_other: false,
+            } => return Err(why),
+            report => break report,
+        }
+    };
+    own.set_read_timeout(None).map_err(cannot)?;
+    own.set_nonblocking(true).map_err(cannot)?;
+    let process = LuaProcess {
+        process,
+        connection: Connection::new(own),
+        received: Vec::new(),
+    };
+    Ok((Worker::Lua(process), report))
+}
+
+impl Worker {
+    /// Has a request verified; what else it says is noted.
+    pub(super) async fn verify<A: Future<Output = io::Result<Answer>>>(
+        &mut self,
+        subject: Subject,
+        answer: impl Fn(Question) -> A,
+        note: impl Fn(Report),
+    ) -> io::Result<Verdict> {
+        match self {
+            Worker::Lua(process) => process.verify(subject, answer, note).await,
+            Worker::Jsv(process) => process.verify(subject, note).await,
+        }
+    }
+
+    /// Whether it may serve another request after one that it has served.
+    pub(super) fn is_reusable(&self) -> bool {
+        match self {
+            Worker::Lua(_) => true,
+            Worker::Jsv(process) => process.is_reusable(),
+        }
+    }
+}
+
+impl LuaProcess {
+    async fn verify<A: Future<Output = io::Result<Answer>>>(
+        &mut self,
+        subject: Subject,
+        answer: impl Fn(Question) -> A,
+        note: impl Fn(Report),
+    ) -> io::Result<Verdict> {
+        self.send(&Order::Verify(Box::new(subject))).await?;
+        for _ in 0..REPORTS_MAX {
+            match self.next().await? {
+                Report::Verdict(verdict) => return Ok(*verdict),
+                Report::Question(question) => {
+                    let answer = answer(question).await?;
+                    self.send(&Order::Answer(answer)).await?;
+                }
+                report => note(report),
+            }
+        }
+        Err(io::Error::other("it says more than one request can need"))
+    }
+
+    async fn send(&mut self, order: &Order) -> io::Result<()> {
+        debug_assert!(self.process.0.is_some(), "it lives as long as this");
+        self.connection
+            .stream()?
+            .write_all(&frame::encode(order))
+            .await
+    }
+
+    async fn next(&mut self) -> io::Result<Report> {
+        loop {
+            if let Some(header) = self.received.first_chunk::<4>() {
+                let end = frame::length_of::<Report>(*header)? + 4;
+                if let Some(body) = self.received.get(4..end) {
+                    let report = frame::decode(body);
+                    self.received.drain(..end);
+                    return report;
+                }
+            }
+            let mut received = std::mem::take(&mut self.received);
+            received.reserve(READ_BYTES);
+            let count = self.connection.stream()?.read_buf(&mut received).await;
+            self.received = received;
+            if count? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+use super::*;
+use muster_model::spec::Owner;
+use muster_proto::jsv::State;
+
+fn site() -> Site {
+    let text = "queue long.q long\npe smp $pe_slots\npe mpi4 4\ncomplex gpu gres:gpu:a100\n\
+                complex lic license:matlab\nproject p12 physics\n";
+    let (mapping, findings) = Mapping::parse(text, "sge.conf");
+    assert_eq!(findings, []);
+    Site {
+        mapping,
+        gres: vec!["fpga".to_owned()],
+    }
+}
+
+fn job() -> JobSpec {
+    let mut spec = JobSpec {
+        name: "job".to_owned(),
+        owner: Owner {
+            uid: 1000,
+            gid: 1000,
+            user: "alice".to_owned(),
+            group: "users".to_owned(),
+        },
+        account: Some("physics".to_owned()),
+        partitions: vec!["long".to_owned()],
+        command: "/home/job.sh".to_owned(),
+        argv: vec!["1".to_owned(), "two words".to_owned()],
+        work_dir: "/home".to_owned(),
+        time_limit: Some(TimeLimit::Minutes(2)),
+        nice: 3,
+        array: values::array("1-5:2%2"),
+        ..JobSpec::default()
+    };
+    spec.ask.ntasks = Some(4);
+    spec.ask.max_nodes = Some(1);
+    spec.ask.gres = vec![GresAsk {
+        name: "gpu".to_owned(),
+        kind: Some("a100".to_owned()),
+        count: 2,
+    }];
+    spec
+}
+
+fn subject(spec: JobSpec) -> Subject {
+    Subject {
+        uid: 1000,
+        user: "alice".to_owned(),
+        spec,
+        script: None,
+        context: None,
+        component: None,
+        change: None,
+    }
+}
+
+fn corrected(parameters: &[(&str, &str)]) -> Result<JobSpec, String> {
+    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let outcome = Outcome {
+        state: State::Correct,
+        message: String::new(),
+        parameters: parameters.iter().map(pair).collect(),
+        environment: Vec::new(),
+    };
+    let mut spec = job();
+    apply(&mut spec, &mut None, &outcome, &site()).map(|()| spec)
+}
+
+#[test]
+fn a_job_of_sbatch_has_the_parameters_of_qsub() {
+    let asked = asked(&subject(job()), &site());
+    let lines: Vec<String> = asked
+        .parameters
+        .iter()
+        .map(|(n, v)| format!("{n} {v}"))
+        .collect();
+    let expected = [
+        "VERSION 1.0",
+        "CONTEXT server",
+        "CLIENT qmaster",
+        "USER alice",
+        "GROUP users",
+        "CMDNAME /home/job.sh",
+        "CMDARGS 2",
+        "CMDARG0 1",
+        "CMDARG1 two words",
+        "cwd /home",
+        "j y",
+        "l_hard h_rt=120,gpu=2",
+        "N job",
+        "p -3",
+        "P p12",
+        "pe_name smp",
+        "pe_min 4",
+        "pe_max 4",
+        "q_hard long.q",
+        "t_min 1",
+        "t_max 5",
+        "t_step 2",
+        "tc 2",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn corrections_are_the_jobs() {
+    let spec = corrected(&[
+        ("l_hard", "h_rt=1:0:0,gpu=1,lic=2,h_vmem=2G"),
+        ("N", "new"),
+        ("P", ""),
+        ("q_hard", "long.q,night"),
+        ("pe_name", "mpi4"),
+        ("pe_min", "8"),
+        ("p", "-10"),
+        ("t_max", "9"),
+        ("CMDARGS", "3"),
+        ("CMDARG2", "x"),
+        ("m", "be"),
+        ("M", "a@b"),
+        ("hold_jid", "7,8"),
+    ])
+    .unwrap();
+    assert_eq!(spec.time_limit, Some(TimeLimit::Minutes(60)));
+    assert_eq!(
+        (spec.ask.gres[0].count, spec.licenses.as_deref()),
+        (1, Some("matlab:2"))
+    );
+    assert_eq!(spec.ask.memory, MemoryAsk::PerCpu(2048));
+    assert_eq!(
+        (spec.name.as_str(), spec.account.as_ref(), spec.nice),
+        ("new", None, 10)
+    );
+    assert_eq!(spec.partitions, ["long", "night"]);
+    let ask = &spec.ask;
+    assert_eq!(
+        (ask.ntasks, ask.min_nodes, ask.ntasks_per_node),
+        (Some(8), 2, Some(4))
+    );
+    assert_eq!(
+        spec.array.unwrap().indices.iter().collect::<Vec<_>>(),
+        [1, 3, 5, 7, 9]
+    );
+    assert_eq!(spec.argv, ["1", "two words", "x"]);
+    assert_eq!(spec.mail, Some(("BEGIN,END".to_owned(), "a@b".to_owned())));
+    assert_eq!(spec.dependency.terms.len(), 2);
+    // What is not named stays, types of devices too.
+    assert_eq!(corrected(&[("N", "job")]).unwrap(), job());
+    assert_eq!(corrected(&[("l_hard", "h_rt=120,gpu=2")]).unwrap(), job());
+}
+
+#[test]
+fn what_cannot_be_changed_is_named() {
+    for (name, value, part) in [
+        ("ckpt", "x", "ckpt"),
+        ("l_hard", "nosuch=1", "unknown resource \"nosuch\""),
+        ("l_hard", "h_rt=x", "not a time value"),
+        ("l_hard", "h=n1", "hostname"),
+        ("p", "5000", "-1023 to 1024"),
+        ("pe_name", "nosuch", "nosuch"),
+        ("pe_min", "x", "a number is expected"),
+        ("t_max", "x", "tasks"),
+        ("t_step", "0", "tasks"),
+        ("CMDARG7", "x", "CMDARG7"),
+        ("CMDARGS", "99999999", "CMDARGS"),
+        ("q_hard", "*.q", "names of queues"),
+        ("r", "maybe", "y or n"),
+        ("m", "x", "letters"),
+        ("hold_jid", "x y", "hold_jid"),
+    ] {
+        let why = corrected(&[(name, value)]).unwrap_err();
+        assert!(why.contains(part), "{name}={value}: {why}");
+    }
+}

@@ -1,0 +1,13 @@
+//! Verifiers: programs of a site's that see each submission and each change of a job before the controller does, and
+//! accept, change or refuse it. Here is what runs job_submit.lua in a process of its own ([`process`]), the messages
+//! between that and the controller ([`message`]), jobs as parameters of Grid Engine's verifiers ([`jsv`]), and the fields of a job by Slurm's names ([`fields`]). Who may do what is
+//! not decided here: the controller checks what comes back like what a user sent.
+
+pub mod description;
+pub mod fields;
+pub mod jsv;
+mod lua;
+pub mod message;
+pub mod process;
+
+pub use lua::{Host, Script};
