@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Findings, Severity};
 use crate::grid_engine::{self, Mapping};
 use crate::load::load_with;
 use crate::source::{ReadFile, read_from_disk};
-use crate::{Config, files, topology};
+use crate::{Config, files, job_container, topology};
 
 /// Where Slurm looks without `SLURM_CONF`.
 pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";
@@ -97,7 +97,8 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf, mpi.conf and sge.conf beside it.
+/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf,
+/// job_container.conf, mpi.conf and sge.conf beside it.
 pub fn check(path: &Path) -> CheckReport {
     check_with(path, &read_from_disk)
 }
@@ -125,6 +126,14 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         if let Some(path) = beside(name) {
             diagnostics.extend(files::load_flat_with(kind, &path, read).1);
         }
+    }
+    let containers = beside(job_container::FILE).map(|path| job_container::load_with(&path, read));
+    let (lines, found) = containers.unwrap_or_default();
+    diagnostics.extend(found);
+    if config.has_job_containers() {
+        let mut findings = Findings::default();
+        config.check_containers(&lines, &mut findings);
+        diagnostics.extend(findings.sorted());
     }
     let file = directory.join(grid_engine::FILE);
     if let Ok(text) = read(&file) {

@@ -6,6 +6,7 @@
 
 use crate::cgroup::CgroupSettings;
 use crate::frame::Message;
+use crate::job_container::{ContainerSettings, SHARED_MEMORY};
 use crate::preencoded::PreencodedAllocation;
 use crate::version::Greeting;
 use minicbor::bytes::ByteVec;
@@ -169,9 +170,20 @@ pub struct NodeSettings {
     /// What is done by control groups; absent: nothing.
     #[n(30)]
     pub cgroups: Option<Box<CgroupSettings>>,
+    /// Private directories of jobs: lines of job_container.conf, and for a node no more than its own.
+    #[n(31)]
+    #[cbor(default)]
+    pub containers: Vec<ContainerSettings>,
 }
 
 impl NodeSettings {
+    /// The directory on disk that a job has to itself.
+    pub fn job_scratch(&self) -> Option<&str> {
+        let dirs = self.containers.first().into_iter().flat_map(|c| &c.dirs);
+        let mut on_disk = dirs.filter(|dir| *dir != SHARED_MEMORY);
+        on_disk.next().map(String::as_str)
+    }
+
     /// These settings on a node that has its configuration at `conf`: scripts without a directory are beside it. They stay as they are
     /// for a node of which that is not known.
     pub fn at(mut self, conf: &str) -> NodeSettings {

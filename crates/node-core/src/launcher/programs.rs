@@ -26,7 +26,8 @@ impl Node {
         files: LaunchFiles,
     ) -> Option<Box<PrologEpilog>> {
         let settings = &self.settings;
-        if settings.prolog.is_none() && settings.epilog.is_none() {
+        let container = self.container_of(grant);
+        if settings.prolog.is_none() && settings.epilog.is_none() && container.is_none() {
             return None;
         }
         let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
@@ -42,6 +43,7 @@ impl Node {
             env,
             prolog_timeout_s: settings.prolog_timeout_s,
             epilog_timeout_s: settings.epilog_timeout_s,
+            container,
         }))
     }
 }
@@ -74,13 +76,30 @@ impl Launches {
                 self.programs
                     .program_runs(state, run, pid, |programs| programs.epilog_timeout_s);
             }
-            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, run, &e),
+            (ProgramKind::Container, Ok(pid)) => {
+                state.roles.insert(pid, Role::Container(run));
+                self.programs
+                    .program_runs(state, run, pid, |programs| programs.prolog_timeout_s);
+            }
+            (ProgramKind::Container, Err(e)) => {
+                self.prolog_not_started(state, run, "JobContainerType", &e)
+            }
+            (ProgramKind::ContainerRemoval, started) => {
+                self.container_removal_started(state, run, started)
+            }
+            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, run, "Prolog", &e),
             (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(state, run, &e),
         }
     }
 
     /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
-    pub(super) fn prolog_not_started(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
+    pub(super) fn prolog_not_started(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        key: &str,
+        e: &Failure,
+    ) {
         let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
@@ -95,7 +114,7 @@ impl Launches {
         if e.is_temporary && tries <= TRIES_MAX {
             if tries == 1 {
                 let line = format!(
-                    "job {}: Prolog: fork: {}; it is tried again",
+                    "job {}: {key}: fork: {}; it is tried again",
                     run.job, e.error
                 );
                 state.actions.log(line);
@@ -106,21 +125,24 @@ impl Launches {
             return;
         }
         let fault = fault_of(e.is_temporary);
-        self.fail(state, run, format!("Prolog: fork: {}", e.error), fault);
+        self.fail(state, run, format!("{key}: fork: {}", e.error), fault);
         state.start_early_steps(run);
     }
 
     pub(super) fn prolog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
         let is_late = self.programs.program_ended(state, run);
-        let Some(entry) = state.jobs.get(&run) else {
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
+        entry.is_past_prolog = true;
         let programs = entry.prolog_epilog.as_ref();
         if status != 0 && !self.programs.is_killing {
             let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
             state.actions.log(format!("job {}: {error}", run.job));
             self.fail(state, run, error, Fault::Prolog);
+        } else if entry.phase == Phase::Prolog && entry.container().is_some() {
+            self.programs.start_prolog(state, run);
         } else if entry.phase == Phase::Prolog {
             state.records.prolog_over(run, state.now.mono_ms);
             self.start_script(state, run);
@@ -138,7 +160,10 @@ impl Launches {
         };
         entry.program = Program::None;
         if !e.is_temporary {
-            return self.release(state, run);
+            if !self.programs.start_container_removal(state, run) {
+                self.release(state, run);
+            }
+            return;
         }
         // No job ends without it because users have used up all processes.
         if state.advance(run, Move::Lack) {
@@ -203,6 +228,9 @@ impl Programs {
         let Some(programs) = &entry.prolog_epilog else {
             return;
         };
+        if programs.prolog.is_empty() || entry.is_past_prolog {
+            return self.start_container(state, run);
+        }
         let prolog = programs.prolog.clone();
         entry.program = Program::Starting;
         self.start_programs(state, run, ProgramKind::Prolog, prolog);
@@ -266,6 +294,9 @@ impl Programs {
 
     /// Kills programs around a job whose time is over.
     pub(super) fn programs_late(&mut self, state: &mut State, run: JobAttempt) {
+        if self.leave_removal(state, run) {
+            return;
+        }
         let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
@@ -288,7 +319,9 @@ impl Programs {
         self.is_killing = true;
         let programs = state.jobs.values().map(|e| e.program);
         for program in programs.collect::<Vec<_>>() {
-            if let Program::Running { pid, .. } = program {
+            if let Program::Running { pid, .. } = program
+                && !matches!(state.roles.get(&pid), Some(Role::ContainerRemoval(_)))
+            {
                 // They lead their sessions and thus their groups.
                 state
                     .actions
