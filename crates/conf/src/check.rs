@@ -130,6 +130,7 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     let containers = beside(job_container::FILE).map(|path| job_container::load_with(&path, read));
     let (lines, found) = containers.unwrap_or_default();
     diagnostics.extend(found);
+    diagnostics.extend(prolog_flags(&config));
     if config.has_job_containers() {
         let mut findings = Findings::default();
         config.check_containers(&lines, &mut findings);
@@ -157,6 +158,23 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         config,
         diagnostics,
     }
+}
+
+/// What of `PrologFlags` excludes each other, as in slurm.conf(5).
+fn prolog_flags(config: &Config) -> Vec<Diagnostic> {
+    let mut findings = Findings::default();
+    let also = ["Contain", "X11"];
+    let also = also.into_iter().find(|word| config.has_prolog_flag(word));
+    if let (true, Some(also), Some(setting)) = (
+        config.has_prolog_flag("NoHold"),
+        also,
+        config.raw.get("PrologFlags"),
+    ) {
+        let message = format!("PrologFlags: NoHold and {also} exclude each other");
+        let help = "remove one of the two";
+        findings.error(&setting.origin, "PrologFlags", message, help);
+    }
+    findings.sorted()
 }
 
 #[cfg(test)]

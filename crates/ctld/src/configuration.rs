@@ -252,6 +252,7 @@ fn settings(config: &Config) -> NodeSettings {
         cgroups: cgroups::settings(config),
         // The writer knows which node it is for.
         containers: containers::settings(config),
+        serial_programs: config.has_prolog_flag("Serial"),
     }
 }
 

@@ -97,10 +97,10 @@ pub struct NodeSettings {
     /// `MpiDefault`.
     #[n(9)]
     pub mpi_default: String,
-    /// `Prolog`: program run as root before a job.
+    /// `Prolog`: programs run as root before a job, parted by commas; each may be a pattern.
     #[n(10)]
     pub prolog: Option<String>,
-    /// `Epilog`: program run as root after a job.
+    /// `Epilog`: programs run as root after a job, likewise.
     #[n(11)]
     pub epilog: Option<String>,
     /// `TaskProlog`: run as the user before each task.
@@ -174,6 +174,10 @@ pub struct NodeSettings {
     #[n(31)]
     #[cbor(default)]
     pub containers: Vec<ContainerSettings>,
+    /// `PrologFlags=Serial`: one prolog or epilog at a time.
+    #[n(32)]
+    #[cbor(default)]
+    pub serial_programs: bool,
 }
 
 impl NodeSettings {
@@ -198,9 +202,12 @@ impl NodeSettings {
             &mut self.task_epilog,
         ];
         for script in scripts.into_iter().flatten() {
-            if !script.is_empty() && !script.contains('/') {
-                *script = format!("{directory}/{script}");
-            }
+            let beside = |script: &str| match script.is_empty() || script.contains('/') {
+                true => script.to_owned(),
+                false => format!("{directory}/{script}"),
+            };
+            let scripts: Vec<String> = script.split(',').map(beside).collect();
+            *script = scripts.join(",");
         }
         self
     }

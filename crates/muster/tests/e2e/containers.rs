@@ -69,6 +69,11 @@ fn a_job_has_directories_that_nobody_else_sees() {
          srun cat /tmp/{mark}.first /dev/shm/{mark}.first; touch wrote; while [ ! -e looked ]; do sleep 0.05; done'"
     )));
     c.until("the first job has written", || c.dir.join("wrote").exists());
+    let steps = c.ok(&format!("squeue -s -h -j {first} -o '%i %j %N' | sort"));
+    assert_eq!(
+        steps,
+        format!("{first}.batch batch n1\n{first}.extern extern n1")
+    );
     let second = "ls -A /tmp /var/tmp /dev/shm; find /tmp /var/tmp /dev/shm base -name '*.first' 2>/dev/null; \
                   for p in /proc/[0-9]*; do ls $p/root/tmp 2>/dev/null; done | grep first; \
                   cat base/*/*/dirs/_tmp/*; ls base/*; \
@@ -78,6 +83,14 @@ fn a_job_has_directories_that_nobody_else_sees() {
     let roots = c.run("srun ls -A /tmp /var/tmp /dev/shm");
     c.write("looked", "");
     c.until_prints(&format!("sacct -X -n -P -j {first} -o State"), "COMPLETED");
+    // PrologFlags=Contain.
+    c.until_prints(
+        &format!("sacct -n -P -j {first} -o JobID,JobName,State,ExitCode"),
+        &format!(
+            "{first}|wrap|COMPLETED|0:0\n{first}.batch|batch|COMPLETED|0:0\n{first}.extern|extern|COMPLETED|0:0\n\
+             {first}.0|cat|COMPLETED|0:0"
+        ),
+    );
     let out = c.read("first.out");
     assert_eq!(
         out,
@@ -333,6 +346,56 @@ fn messages_reach_a_script_whose_output_is_in_its_own_directory() {
         "{}",
         c.read("err")
     );
+}
+
+#[test]
+fn prologs_and_epilogs_run_one_at_a_time_where_the_site_wants_that() {
+    let c = Cluster::fresh();
+    let dir = c.dir.display().to_string();
+    for name in ["prolog", "epilog"] {
+        // Another that runs has the directory.
+        c.write(
+            name,
+            &format!(
+                "#!/bin/sh\nmkdir {dir}/running || echo together >>{dir}/programs\nsleep 0.05\necho {name} >>{dir}/programs\n\
+                 rmdir {dir}/running\n"
+            ),
+        );
+        c.ok(&format!("chmod 755 {name}"));
+    }
+    // More than one, by name and by pattern, in their order.
+    for name in ["more.1", "more.2"] {
+        c.write(
+            name,
+            &format!("#!/bin/sh\necho {name} $SLURM_JOB_ID >>{dir}/order\n"),
+        );
+        c.ok(&format!("chmod 755 {name}"));
+    }
+    c.write(
+        "given.conf",
+        &format!(
+            "ClusterName=serial\nPrologFlags=Serial\nProlog={dir}/prolog\nProlog={dir}/more.*\nEpilog={dir}/epilog\nNodeName=n1 CPUs=8 State=UNKNOWN\n\
+             SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nPartitionName=p Nodes=ALL Default=YES\n"
+        ),
+    );
+    let given = c.dir.join("given.conf");
+    c.up_again(&["-f", given.to_str().unwrap()]);
+    c.ok("sbatch -W --array=1-12 -o /dev/null --wrap true");
+    c.until("all epilogs are over", || {
+        c.read("programs").matches("epilog").count() == 12
+    });
+    let programs = c.read("programs");
+    assert_eq!(programs.matches("prolog").count(), 12, "{programs}");
+    assert!(!programs.contains("together"), "{programs}");
+    let order = c.read("order");
+    let lines: Vec<&str> = order.lines().collect();
+    assert_eq!(lines.len(), 24, "{order}");
+    for pair in lines.chunks(2) {
+        let job = pair[0]
+            .strip_prefix("more.1 ")
+            .expect("the first comes first");
+        assert_eq!(pair[1], format!("more.2 {job}"));
+    }
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl Launches {
     /// They are there, or cannot be made.
     pub(super) fn container_made(&mut self, state: &mut State, run: JobAttempt, status: i32) {
         let is_late = self.programs.program_ended(state, run);
+        self.programs.go_on_in_turn(state);
         let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
         let goes_on = state.jobs.get(&run).is_some_and(is_in_prolog);
         if status != 0 && goes_on {
@@ -201,6 +202,7 @@ impl Programs {
             entry.has_no_container = true;
         }
         state.is_unsettled = true;
+        self.go_on_in_turn(state);
     }
 
     /// Lets a process go on without the job that removes the job's directories; whether this is one.

@@ -3,7 +3,7 @@
 //! latter. What these programs leave in the background is the site's, and left alone.
 
 use super::event::{Action, Failure, LaunchFiles, ProgramKind, TimerKey};
-use super::job::Program;
+use super::job::{JobEntry, Program};
 use super::launch::{RETRY_MS, TRIES_MAX, fault_of};
 use super::launches::Launches;
 use super::node::Node;
@@ -17,6 +17,7 @@ use crate::messages::{JobAttempt, LauncherEvent};
 use crate::signals;
 use muster_model::job_env;
 use muster_proto::node::JobGrant;
+use std::collections::VecDeque;
 
 impl Node {
     /// What the site runs around a job, if anything.
@@ -105,6 +106,10 @@ impl Launches {
         };
         entry.program = Program::None;
         state.is_unsettled = true;
+        self.programs.go_on_in_turn(state);
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
         if entry.phase != Phase::Prolog {
             // It is ending: there is nothing to try again for.
             return state.start_early_steps(run);
@@ -131,6 +136,7 @@ impl Launches {
 
     pub(super) fn prolog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
         let is_late = self.programs.program_ended(state, run);
+        self.programs.go_on_in_turn(state);
         let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
@@ -159,6 +165,7 @@ impl Launches {
             return;
         };
         entry.program = Program::None;
+        self.programs.go_on_in_turn(state);
         if !e.is_temporary {
             if !self.programs.start_container_removal(state, run) {
                 self.release(state, run);
@@ -173,6 +180,7 @@ impl Launches {
 
     pub(super) fn epilog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
         let is_late = self.programs.program_ended(state, run);
+        self.programs.go_on_in_turn(state);
         let entry = state.jobs.get(&run);
         let programs = entry.and_then(|e| e.prolog_epilog.as_ref());
         let programs = programs.map_or_else(String::new, |p| p.epilog.join(", "));
@@ -189,9 +197,35 @@ impl Launches {
 pub(super) struct Programs {
     /// Everything is killed: none is started any more.
     pub(super) is_killing: bool,
+    /// Jobs whose prolog waits until no other runs (`PrologFlags=Serial`).
+    waiting: VecDeque<JobAttempt>,
 }
 
 impl Programs {
+    /// Whether another job's prolog or epilog runs, and the site wants one at a time.
+    fn must_wait_turn(&self, state: &State, run: JobAttempt) -> bool {
+        let is_of_site = |program: Program, of: JobAttempt| match program {
+            Program::None => false,
+            Program::Starting => true,
+            Program::Running { pid, .. } => {
+                matches!(state.roles.get(&pid), Some(Role::Prolog(by) | Role::Epilog(by)) if *by == of)
+            }
+        };
+        let mut jobs = state.jobs.iter();
+        state.node.settings.serial_programs
+            && jobs.any(|(of, e)| *of != run && is_of_site(e.program, *of))
+    }
+
+    /// No prolog or epilog runs any more: the next that waits for that does.
+    pub(super) fn go_on_in_turn(&mut self, state: &mut State) {
+        while let Some(next) = self.waiting.pop_front() {
+            let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
+            if state.jobs.get(&next).is_some_and(is_in_prolog) {
+                return self.start_prolog(state, next);
+            }
+        }
+    }
+
     pub(super) fn start_programs(
         &mut self,
         state: &mut State,
@@ -232,6 +266,15 @@ impl Programs {
             return self.start_container(state, run);
         }
         let prolog = programs.prolog.clone();
+        if self.must_wait_turn(state, run) {
+            if !self.waiting.contains(&run) {
+                self.waiting.push_back(run);
+            }
+            return;
+        }
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
         entry.program = Program::Starting;
         self.start_programs(state, run, ProgramKind::Prolog, prolog);
     }
@@ -275,6 +318,13 @@ impl Programs {
         if self.is_killing || entry.phase == Phase::Epilog {
             return false;
         }
+        if self.must_wait_turn(state, run) {
+            // The end of the other has this job looked at again.
+            return true;
+        }
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return false;
+        };
         let status = match &entry.outcome {
             Some(LauncherEvent::BatchEnded { status, .. }) => Some(*status),
             _ => None,

@@ -193,6 +193,10 @@ struct World {
     forgotten: BTreeSet<JobAttempt>,
     prologs: u32,
     epilogs: u32,
+    /// A launcher before has left programs of the site.
+    has_crashed: bool,
+    /// `PrologFlags=Serial`.
+    is_serial: bool,
     /// Jobs have directories to themselves.
     has_containers: bool,
     /// Jobs whose directories are there.
@@ -239,6 +243,8 @@ impl World {
             forgotten: BTreeSet::new(),
             prologs: 0,
             epilogs: 0,
+            has_crashed: false,
+            is_serial: false,
             has_containers: false,
             containers: BTreeSet::new(),
             stepd_greeting: Some(VERSIONS.greeting()),
@@ -286,6 +292,7 @@ impl World {
             prolog: self.prolog.first().cloned(),
             epilog: self.epilog.first().cloned(),
             kill_wait_s: 30,
+            serial_programs: self.is_serial,
             containers: match self.has_containers {
                 true => vec![ContainerSettings::default()],
                 false => Vec::new(),
@@ -512,6 +519,7 @@ impl World {
 
     /// The launcher is killed, and another takes over.
     fn crash(&mut self) {
+        self.has_crashed = true;
         for pid in self.pids(|kind| {
             !matches!(
                 kind,

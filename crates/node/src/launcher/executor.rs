@@ -682,15 +682,19 @@ impl LauncherExecutor {
     }
 }
 
-/// The programs that a key of slurm.conf names, which may be a pattern.
+/// The programs that a key of slurm.conf names, in its order.
 fn site_programs(key: &str, value: Option<String>) -> Vec<String> {
-    let Some(value) = value else {
-        return Vec::new();
-    };
+    let values = value.iter().flat_map(|value| value.split(','));
+    let named = values.filter(|value| !value.is_empty());
+    named.flat_map(|value| fitting(key, value)).collect()
+}
+
+/// The programs that fit a pattern, or the one with that name.
+fn fitting(key: &str, value: &str) -> Vec<String> {
     if !value.contains(['*', '?', '[']) {
-        return vec![value];
+        return vec![value.to_owned()];
     }
-    let found = sys::glob(&value);
+    let found = sys::glob(value);
     if found.is_empty() {
         eprintln!("{key}={value}: no file on this node fits the pattern");
     }

@@ -74,6 +74,14 @@ impl World {
             }
             Action::StartPrograms { run, kind, .. } => {
                 self.check_recorded(run);
+                let is_of_site = |kind: &Kind| {
+                    matches!(
+                        kind,
+                        Kind::Programs(_, ProgramKind::Prolog | ProgramKind::Epilog(_))
+                    )
+                };
+                let others = self.pids(is_of_site);
+                assert!(!self.is_serial || self.has_crashed || others.is_empty());
                 let started = self.spawn(Kind::Programs(run, kind));
                 match kind {
                     ProgramKind::Prolog if started.is_ok() => self.prologs += 1,

@@ -238,12 +238,14 @@ proptest! {
         has_prolog in any::<bool>(),
         has_epilog in any::<bool>(),
         has_containers in any::<bool>(),
+        is_serial in any::<bool>(),
     ) {
         let mut world = World::new();
         if has_prolog {
             world.prolog = vec!["/prolog".to_owned()];
         }
         world.has_containers = has_containers;
+        world.is_serial = is_serial;
         if has_epilog {
             world.epilog = vec!["/epilog".to_owned()];
         }

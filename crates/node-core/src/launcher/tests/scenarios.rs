@@ -261,6 +261,46 @@ fn directories_are_there_before_anything_runs_and_go_after_the_epilog() {
 }
 
 #[test]
+fn programs_of_the_site_run_one_at_a_time_where_it_wants_that() {
+    let mut world = World::new();
+    world.prolog = vec!["/prolog".to_owned()];
+    world.epilog = vec!["/epilog".to_owned()];
+    world.is_serial = true;
+    world.attach();
+    let jobs = [run(1), run(2), run(3)];
+    for job in jobs {
+        let mut of = grant(job, JobKind::Batch);
+        of.alloc = Allocation::default().into();
+        world.order(Order::Launch(Box::new(of)));
+        world.answer_look_ups();
+    }
+    assert_eq!(world.prologs, 1);
+    // One that ends while it waits has no prolog.
+    world.terminate(jobs[1], true);
+    world.end_and_reap(world.program(jobs[0]), 0);
+    world.reap();
+    assert_eq!(world.scripts.len(), 1);
+    let is_program = |kind: &Kind| matches!(kind, Kind::Programs(..));
+    for _ in 0..2 {
+        let running = world.pids(is_program);
+        assert_eq!(running.len(), 1);
+        world.end_and_reap(running[0], 0);
+    }
+    assert_eq!((world.prologs, world.epilogs), (2, 1));
+    assert!(world.is_released(jobs[1]) && world.scripts.len() == 2);
+    // Epilogs, too.
+    for job in [jobs[0], jobs[2]] {
+        world.end_and_reap(world.script(job), 0);
+    }
+    for _ in 0..2 {
+        let running = world.pids(is_program);
+        assert_eq!(running.len(), 1);
+        world.end_and_reap(running[0], 0);
+    }
+    assert!(world.is_released(jobs[0]) && world.is_released(jobs[2]));
+}
+
+#[test]
 fn a_job_without_its_directories_runs_nothing() {
     let mut world = World::new();
     world.has_containers = true;
