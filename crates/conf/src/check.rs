@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Findings, Severity};
 use crate::grid_engine::{self, Mapping};
 use crate::load::load_with;
 use crate::source::{ReadFile, read_from_disk};
 use crate::verifier::{self, Bounds};
-use crate::{Config, files, topology};
+use crate::{Config, files, job_container, topology};
 
 /// Where Slurm looks without `SLURM_CONF`.
 pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";
@@ -98,7 +98,8 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf, mpi.conf, verifier.conf and sge.conf beside it.
+/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf, job_container.conf, mpi.conf, verifier.conf and sge.conf
+/// beside it.
 pub fn check(path: &Path) -> CheckReport {
     check_with(path, &read_from_disk)
 }
@@ -132,6 +133,15 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         let text = String::from_utf8_lossy(&text);
         diagnostics.extend(Bounds::parse(&text, &file.display().to_string()).1);
     }
+    let containers = beside(job_container::FILE).map(|path| job_container::load_with(&path, read));
+    let (lines, found) = containers.unwrap_or_default();
+    diagnostics.extend(found);
+    diagnostics.extend(prolog_flags(&config));
+    if config.has_job_containers() {
+        let mut findings = Findings::default();
+        config.check_containers(&lines, &mut findings);
+        diagnostics.extend(findings.sorted());
+    }
     let file = directory.join(grid_engine::FILE);
     if let Ok(text) = read(&file) {
         let text = String::from_utf8_lossy(&text);
@@ -154,6 +164,23 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         config,
         diagnostics,
     }
+}
+
+/// What of `PrologFlags` excludes each other, as in slurm.conf(5).
+fn prolog_flags(config: &Config) -> Vec<Diagnostic> {
+    let mut findings = Findings::default();
+    let also = ["Contain", "X11"];
+    let also = also.into_iter().find(|word| config.has_prolog_flag(word));
+    if let (true, Some(also), Some(setting)) = (
+        config.has_prolog_flag("NoHold"),
+        also,
+        config.raw.get("PrologFlags"),
+    ) {
+        let message = format!("PrologFlags: NoHold and {also} exclude each other");
+        let help = "remove one of the two";
+        findings.error(&setting.origin, "PrologFlags", message, help);
+    }
+    findings.sorted()
 }
 
 #[cfg(test)]

@@ -90,7 +90,14 @@ impl Config {
                 .map_or_else(PrivateData::default, PrivateData::parse),
             max_node_count: self.limits.max_node_count,
             crontabs: self.crontab_config(),
+            extern_steps: self.has_prolog_flag("Contain"),
+            requeue_on_prolog_failure: self.has_prolog_flag("ForceRequeueOnFail"),
         }
+    }
+
+    /// Whether `PrologFlags` has this word.
+    pub fn has_prolog_flag(&self, word: &str) -> bool {
+        has_word(self.text("PrologFlags").unwrap_or(""), word)
     }
 
     /// `ScronParameters`; whose zone it is, the controller knows.

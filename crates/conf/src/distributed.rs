@@ -77,8 +77,9 @@ impl DistributedFiles {
                 found.add(name.to_owned(), bytes, false);
             }
         }
-        for key in SCRIPTS {
-            let script = config.text(key).filter(|name| !name.contains('/'));
+        let scripts = SCRIPTS.into_iter().filter_map(|key| config.text(key));
+        for script in scripts.flat_map(|names| names.split(',')) {
+            let script = Some(script).filter(|name| !name.contains('/'));
             let Some(name) = script.and_then(|name| plain_name(Path::new(name))) else {
                 continue;
             };
@@ -139,7 +140,7 @@ mod tests {
         let found = read(&[
             (
                 "/etc/slurm/slurm.conf",
-                "ClusterName=c\nInclude nodes/all.conf\nInclude /opt/site.conf\nProlog=prolog.sh\n\
+                "ClusterName=c\nInclude nodes/all.conf\nInclude /opt/site.conf\nProlog=/opt/all.d/*\nProlog=prolog.sh\n\
                  Epilog=/opt/epilog.sh\nTaskProlog=missing.sh\n",
             ),
             ("/etc/slurm/nodes/all.conf", "NodeName=n1\n"),

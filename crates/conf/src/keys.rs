@@ -516,6 +516,9 @@ pub static GRES: LazyLock<Table> = LazyLock::new(|| Table::new(rows(OTHER, "gres
 pub static TOPOLOGY: LazyLock<Table> = LazyLock::new(|| Table::new(rows(OTHER, "topology")));
 /// The keys of cgroup.conf.
 pub static CGROUP: LazyLock<Table> = LazyLock::new(|| Table::new(rows(OTHER, "cgroup")));
+/// The keys of job_container.conf.
+pub static JOB_CONTAINER: LazyLock<Table> =
+    LazyLock::new(|| Table::new(rows(OTHER, "job_container")));
 /// The keys of mpi.conf.
 pub static MPI: LazyLock<Table> = LazyLock::new(|| Table::new(rows(OTHER, "mpi")));
 /// The keys of slurmdbd.conf.
@@ -537,6 +540,7 @@ mod tests {
             ("gres", &GRES),
             ("topology", &TOPOLOGY),
             ("cgroup", &CGROUP),
+            ("job_container", &JOB_CONTAINER),
             ("mpi", &MPI),
             ("slurmdbd", &SLURMDBD),
         ]

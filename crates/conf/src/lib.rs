@@ -1,6 +1,6 @@
 //! Slurm's configuration files: slurm.conf into a typed [`Config`], and every finding about it as
-//! a [`Diagnostic`] with its place. Also gres.conf, topology.conf, cgroup.conf, mpi.conf and
-//! slurmdbd.conf, the tables of all their keys, and the rows of `scontrol show config`.
+//! a [`Diagnostic`] with its place. Also gres.conf, topology.conf, cgroup.conf, job_container.conf,
+//! mpi.conf and slurmdbd.conf, the tables of all their keys, and the rows of `scontrol show config`.
 
 mod authentication;
 mod check;
@@ -12,6 +12,7 @@ mod dynamic;
 pub mod endpoint;
 pub mod files;
 pub mod grid_engine;
+pub mod job_container;
 pub mod job_defaults;
 pub mod keys;
 mod load;

@@ -165,6 +165,9 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// The keys of which each line adds a program.
+const ADDING_KEYS: [&str; 2] = ["Epilog", "Prolog"];
+
 /// The keys that begin a line of their own kind.
 const LINE_KEYS: [&str; 5] = [
     "NodeName",
@@ -289,6 +292,12 @@ impl Found {
         let Some((key, setting)) = checker.check(pair, &keys::SLURM, "slurm.conf") else {
             return;
         };
+        if ADDING_KEYS.contains(&key.name)
+            && let Some(before) = self.settings.get_mut(key.name)
+        {
+            before.value = format!("{},{}", before.value, setting.value);
+            return;
+        }
         if let Some(before) = self.settings.insert(key.name, setting) {
             let message = format!(
                 "{} was set before, at {}; this value counts",

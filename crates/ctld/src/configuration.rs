@@ -1,6 +1,7 @@
 //! From slurm.conf to what decisions, agents and listings need.
 
 mod cgroups;
+pub(crate) mod containers;
 
 use crate::clock::now;
 use crate::network::{read_given, version_of};
@@ -253,6 +254,9 @@ fn settings(config: &Config) -> NodeSettings {
         topology_addr: String::new(),
         topology_pattern: String::new(),
         cgroups: cgroups::settings(config),
+        // The writer knows which node it is for.
+        containers: containers::settings(config),
+        serial_programs: config.has_prolog_flag("Serial"),
     }
 }
 

@@ -147,6 +147,14 @@ pub struct ClusterConfig {
     #[n(37)]
     #[cbor(default)]
     pub crontabs: CrontabConfig,
+    /// `PrologFlags=Contain`: jobs have an extern step.
+    #[n(38)]
+    #[cbor(default)]
+    pub extern_steps: bool,
+    /// `PrologFlags=ForceRequeueOnFail`: a job that a prolog has failed for goes back to the queue, whatever was asked for.
+    #[n(39)]
+    #[cbor(default)]
+    pub requeue_on_prolog_failure: bool,
 }
 
 impl Default for ClusterConfig {
@@ -191,6 +199,8 @@ impl Default for ClusterConfig {
             private: PrivateData::default(),
             max_node_count: 0,
             crontabs: CrontabConfig::default(),
+            extern_steps: false,
+            requeue_on_prolog_failure: false,
         }
     }
 }

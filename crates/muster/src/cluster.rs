@@ -638,7 +638,13 @@ fn quote(text: &str) -> String {
 }
 
 /// Files that are read with slurm.conf.
-const BESIDE_SLURM_CONF: [&str; 4] = ["cgroup.conf", "gres.conf", "mpi.conf", "topology.conf"];
+const BESIDE_SLURM_CONF: [&str; 5] = [
+    "cgroup.conf",
+    "gres.conf",
+    "job_container.conf",
+    "mpi.conf",
+    "topology.conf",
+];
 
 /// `muster config check FILE`.
 pub(crate) fn config(args: &[String]) -> ExitCode {

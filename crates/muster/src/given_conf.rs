@@ -29,9 +29,10 @@ const OWN_KEYS: [&str; 14] = [
 
 /// Files that a controller and its nodes read from the directory of slurm.conf and that name nothing of a private
 /// cluster's own.
-const COMPANIONS: [&str; 5] = [
+const COMPANIONS: [&str; 6] = [
     "cgroup.conf",
     "gres.conf",
+    "job_container.conf",
     "topology.conf",
     "topology.yaml",
     "mpi.conf",
@@ -54,7 +55,14 @@ pub(crate) fn adapt(given: &Path, path: &Path, own: &str) -> Result<Adapted> {
     let text =
         fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
     let (site, _) = muster_conf::load(given);
-    let (accounts, warnings) = accounts(&site);
+    let (accounts, mut warnings) = accounts(&site);
+    if site.has_job_containers() && !geteuid().is_root() {
+        warnings.push(
+            "JobContainerType: only root makes directories that jobs have to themselves; jobs of this cluster share those of the \
+             machine"
+                .to_owned(),
+        );
+    }
     let own = with_port(&with_accounts(own, &accounts), &site);
     let lines = replace_own_lines(&text, &own, |include| include.to_owned());
     check(given, path, text.lines().count(), &lines)?;

@@ -9,6 +9,7 @@
 
 mod actions;
 mod checks;
+mod containers;
 pub mod context;
 mod daemons;
 mod delivery;
@@ -439,6 +440,12 @@ impl Launcher {
             }
             Some(Role::Prolog(run)) => self.launches.prolog_ended(&mut self.state, run, status),
             Some(Role::Epilog(run)) => self.launches.epilog_ended(&mut self.state, run, status),
+            Some(Role::Container(run)) => {
+                self.launches.container_made(&mut self.state, run, status)
+            }
+            Some(Role::ContainerRemoval(run)) => {
+                self.launches.programs.container_gone(&mut self.state, run)
+            }
             Some(Role::Site) => self.site.ended(pid, status, &mut self.state.actions),
             Some(Role::Other) | None => {}
         }
@@ -467,6 +474,8 @@ impl Launcher {
                 | Role::Remover(_)
                 | Role::Prolog(_)
                 | Role::Epilog(_)
+                | Role::Container(_)
+                | Role::ContainerRemoval(_)
                 | Role::Site
                 | Role::Other,
             )

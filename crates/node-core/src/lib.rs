@@ -6,6 +6,7 @@ pub mod agent;
 pub mod binding;
 pub mod cgroup;
 pub mod exit_status;
+mod job_container;
 pub mod job_view;
 pub mod kept;
 pub mod launcher;
@@ -24,4 +25,5 @@ pub mod step_variables;
 pub mod stepd;
 pub mod stepd_reuse;
 
+pub use job_container::JobContainer;
 pub use prolog_epilog::PrologEpilog;

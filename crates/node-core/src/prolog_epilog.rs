@@ -1,5 +1,6 @@
 //! Programs of the site that run before and after a job.
 
+use crate::JobContainer;
 use minicbor::{Decode, Encode};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;
@@ -23,4 +24,7 @@ pub struct PrologEpilog {
     /// See above.
     #[n(4)]
     pub epilog_timeout_s: Option<u32>,
+    /// Directories that are made between prolog and job, and removed after the epilog.
+    #[n(5)]
+    pub container: Option<Box<JobContainer>>,
 }

@@ -88,6 +88,7 @@ pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<
         errors: Some(2),
         kept: vec![writer.as_raw_fd()],
         outlives: false,
+        namespace: None,
     };
     Ok((start.start()?, reader))
 }

@@ -6,6 +6,7 @@
 //! write to the record file and one to the agent. The names of process and files, `muster-shim` and `shim.*`, are those of
 //! earlier versions, which an update meets.
 
+mod containers;
 mod controller_key;
 mod executor;
 mod files;

@@ -40,6 +40,7 @@ mod supervisor;
 mod sys;
 mod syscall_filter;
 mod topology;
+mod tree_removal;
 
 pub use agent::agent_main;
 pub use cgroup::{ControllerUse, uses as control_group_uses};
@@ -60,6 +61,25 @@ pub use sys::pidfd;
 pub use topology::{Shape, SocketUnit};
 
 use muster_model::time::Timestamp;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// The name of the node with this spool directory that no other on the machine has.
+pub(crate) fn own_name(spool: &Path) -> io::Result<String> {
+    let of = std::fs::metadata(spool)?;
+    let name = spool.file_name().and_then(|n| n.to_str()).unwrap_or("node");
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "_-.".contains(*c);
+    let name: String = name.chars().filter(is_plain).take(64).collect();
+    Ok(format!("{name}.{:x}.{:x}", of.dev(), of.ino()))
+}
+
+/// This host's name, without its domain.
+pub(crate) fn host_name() -> String {
+    let name = nix::unistd::gethostname().unwrap_or_default();
+    let name = name.to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
 
 /// The clock.
 pub(crate) fn now() -> Timestamp {

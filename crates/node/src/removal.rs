@@ -85,6 +85,7 @@ fn start(argument: &str, user: &User, order: &Order, outlives: bool) -> io::Resu
         errors: (argument == REMOVAL_ARGUMENT).then_some(libc::STDERR_FILENO),
         kept: Vec::new(),
         outlives,
+        namespace: None,
     };
     started.start()
 }

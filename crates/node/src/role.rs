@@ -45,6 +45,8 @@ pub(crate) struct Start<'a> {
     pub(crate) kept: Vec<RawFd>,
     /// It goes on when this process is gone.
     pub(crate) outlives: bool,
+    /// The mount namespace that it joins, if another than this process's.
+    pub(crate) namespace: Option<RawFd>,
 }
 
 impl Start<'_> {
@@ -64,6 +66,7 @@ impl Start<'_> {
                 // The standard streams of launcher and step daemon are /dev/null and the log.
                 let errors = self.errors.unwrap_or(0);
                 let failed = sys::dup_to(errors, 2)
+                    .and_then(|()| join(self.namespace))
                     .and_then(|()| sys::keep_only(&kept))
                     .and_then(|()| {
                         if !is_agent {
@@ -84,6 +87,11 @@ impl Start<'_> {
 
 /// The file of this program, also where another has taken its place.
 pub(crate) const OWN_FILE: &CStr = c"/proc/self/exe";
+
+fn join(namespace: Option<RawFd>) -> io::Result<()> {
+    let joined = namespace.map_or(Ok(()), sys::bare::join_mount_namespace);
+    joined.map_err(|e| io::Error::from_raw_os_error(e.0))
+}
 
 fn leave_root(user: &User, parent: Option<u32>) -> io::Result<()> {
     sys::restore_signals();

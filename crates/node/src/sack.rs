@@ -94,6 +94,7 @@ impl SackProcess {
             errors: Some(log.map_or(libc::STDERR_FILENO, File::as_raw_fd)),
             kept: Vec::new(),
             outlives: false,
+            namespace: None,
         };
         let pid = start.start()?;
         self.began = Instant::now();

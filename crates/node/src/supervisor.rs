@@ -187,6 +187,7 @@ impl Supervisor {
             errors: Some(libc::STDERR_FILENO),
             kept,
             outlives: false,
+            namespace: None,
         };
         let agent = start.start().context("the agent cannot be started")?;
         log::info!("the agent is process {agent}, of uid {}", account.uid);
@@ -277,6 +278,7 @@ impl Supervisor {
             errors: Some(libc::STDERR_FILENO),
             kept: Vec::new(),
             outlives: false,
+            namespace: None,
         };
         match start.start() {
             Ok(pid) => self.fetching = Some(pid),

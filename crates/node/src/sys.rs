@@ -9,6 +9,7 @@ mod file_kind;
 mod identity;
 mod limits;
 mod memory_file;
+pub(crate) mod mounts;
 mod oom;
 mod slots;
 pub(crate) mod vm_clone;

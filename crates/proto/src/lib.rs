@@ -13,6 +13,7 @@ pub mod client;
 pub mod configuration;
 pub mod frame;
 pub mod hello;
+pub mod job_container;
 pub mod jsv;
 pub mod node;
 pub mod preencoded;

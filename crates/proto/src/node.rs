@@ -6,6 +6,7 @@
 
 use crate::cgroup::CgroupSettings;
 use crate::frame::Message;
+use crate::job_container::{ContainerSettings, SHARED_MEMORY};
 use crate::preencoded::PreencodedAllocation;
 use crate::version::Greeting;
 use minicbor::bytes::ByteVec;
@@ -96,10 +97,10 @@ pub struct NodeSettings {
     /// `MpiDefault`.
     #[n(9)]
     pub mpi_default: String,
-    /// `Prolog`: program run as root before a job.
+    /// `Prolog`: programs run as root before a job, parted by commas; each may be a pattern.
     #[n(10)]
     pub prolog: Option<String>,
-    /// `Epilog`: program run as root after a job.
+    /// `Epilog`: programs run as root after a job, likewise.
     #[n(11)]
     pub epilog: Option<String>,
     /// `TaskProlog`: run as the user before each task.
@@ -169,9 +170,24 @@ pub struct NodeSettings {
     /// What is done by control groups; absent: nothing.
     #[n(30)]
     pub cgroups: Option<Box<CgroupSettings>>,
+    /// Private directories of jobs: lines of job_container.conf, and for a node no more than its own.
+    #[n(31)]
+    #[cbor(default)]
+    pub containers: Vec<ContainerSettings>,
+    /// `PrologFlags=Serial`: one prolog or epilog at a time.
+    #[n(32)]
+    #[cbor(default)]
+    pub serial_programs: bool,
 }
 
 impl NodeSettings {
+    /// The directory on disk that a job has to itself.
+    pub fn job_scratch(&self) -> Option<&str> {
+        let dirs = self.containers.first().into_iter().flat_map(|c| &c.dirs);
+        let mut on_disk = dirs.filter(|dir| *dir != SHARED_MEMORY);
+        on_disk.next().map(String::as_str)
+    }
+
     /// These settings on a node that has its configuration at `conf`: scripts without a directory are beside it. They stay as they are
     /// for a node of which that is not known.
     pub fn at(mut self, conf: &str) -> NodeSettings {
@@ -186,9 +202,12 @@ impl NodeSettings {
             &mut self.task_epilog,
         ];
         for script in scripts.into_iter().flatten() {
-            if !script.is_empty() && !script.contains('/') {
-                *script = format!("{directory}/{script}");
-            }
+            let beside = |script: &str| match script.is_empty() || script.contains('/') {
+                true => script.to_owned(),
+                false => format!("{directory}/{script}"),
+            };
+            let scripts: Vec<String> = script.split(',').map(beside).collect();
+            *script = scripts.join(",");
         }
         self
     }

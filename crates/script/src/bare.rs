@@ -108,6 +108,13 @@ pub fn setsid() -> Result<()> {
     unsafe { call(kernel::SYS_setsid, []) }.map(drop)
 }
 
+/// See setns(2): puts this process, which has one thread and shares no directory, into a mount namespace.
+pub fn join_mount_namespace(namespace: i32) -> Result<()> {
+    let args = [int(namespace), int(kernel::CLONE_NEWNS)];
+    // SAFETY: takes numbers only.
+    unsafe { call(kernel::SYS_setns, args) }.map(drop)
+}
+
 /// See getpid(2).
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.

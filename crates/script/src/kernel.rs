@@ -47,6 +47,7 @@ numbers! {
     SYS_rt_sigaction: c_long = by_machine(13, 134);
     SYS_rt_sigprocmask: c_long = by_machine(14, 135);
     SYS_sched_setaffinity: c_long = by_machine(203, 122);
+    SYS_setns: c_long = by_machine(308, 268);
     SYS_setgroups: c_long = by_machine(116, 159);
     SYS_setresgid: c_long = by_machine(119, 149);
     SYS_setresuid: c_long = by_machine(117, 147);
@@ -63,6 +64,7 @@ numbers! {
     O_TRUNC: c_int = 0o1000;
     O_APPEND: c_int = 0o2000;
     O_CLOEXEC: c_int = 0o2_000_000;
+    CLONE_NEWNS: c_int = 0x2_0000;
     FD_CLOEXEC: c_int = 1;
     F_SETFD: c_int = 2;
     F_DUPFD_CLOEXEC: c_int = 1030;

@@ -8,12 +8,13 @@ use crate::policy::limits::{amounts, checks_starts};
 use crate::state::Note;
 use muster_model::command::{Plan, PlannedStart};
 use muster_model::config::PartitionState;
-use muster_model::ids::{Attempt, JobId};
-use muster_model::job::{Allocation, ArrayRole, GresShare, Job, MILLION, NodeShare};
+use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::job::{Allocation, ArrayRole, GresShare, Job, MILLION, NodeShare, Step};
 use muster_model::node::Node;
 use muster_model::reservation::{Flags, Reservation};
+use muster_model::spec::StdioSpec;
 use muster_model::time::{TimeLimit, Timestamp};
-use muster_model::{gpu_parts, licenses};
+use muster_model::{gpu_parts, hostlist, licenses};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -139,10 +140,37 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
             ..alloc
         }),
     });
+    if config.is_some_and(|config| config.extern_steps) {
+        begin_extern_step(draft, id);
+    }
     if asleep {
         power::wake(draft, id, prolog);
     }
     turns::began(draft, id);
+}
+
+/// The step for what comes to a job's nodes without srun. It has all of them, and ends with the job.
+fn begin_extern_step(draft: &mut Draft<'_>, id: JobId) {
+    let Some(alloc) = draft.job(id).and_then(|job| job.alloc.clone()) else {
+        return;
+    };
+    let names: Vec<&str> = alloc.nodes.iter().map(|share| &*share.name).collect();
+    let step = Box::new(Step {
+        step: StepNo::EXTERN,
+        name: "extern".to_owned(),
+        hostlist: hostlist::compress(&names),
+        nodes: u32::try_from(names.len()).unwrap_or(u32::MAX),
+        tasks: u32::try_from(names.len()).unwrap_or(u32::MAX),
+        cpus: alloc.nodes.iter().map(|share| share.cpus.len()).sum(),
+        memory_mib: alloc.nodes.iter().map(|share| share.memory_mib).sum(),
+        start_time: draft.now,
+        stdio: StdioSpec::default(),
+        submit_line: String::new(),
+        time_limit: None,
+        distribution: None,
+        maker: None,
+    });
+    draft.emit(Event::StepStarted { id, step });
 }
 
 /// Whether the array's `%limit` lets one more task run.

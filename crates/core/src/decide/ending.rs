@@ -228,15 +228,17 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
         }
     };
     for step in steps {
+        // It runs nothing that could have ended otherwise.
+        let (signal, state) = match step == StepNo::EXTERN {
+            true => (0, JobState::Completed),
+            false => (SIGTERM, JobState::Cancelled),
+        };
         let end = Box::new(StepEnd {
             end_time: at,
-            exit: ExitStatus {
-                code: 0,
-                signal: SIGTERM,
-            },
-            state: JobState::Cancelled,
+            exit: ExitStatus { code: 0, signal },
+            state,
             usage: Usage::default(),
-            cancelled_by,
+            cancelled_by: cancelled_by.filter(|_| step != StepNo::EXTERN),
         });
         draft.emit(Event::StepEnded { id, step, end });
     }

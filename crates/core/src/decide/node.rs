@@ -350,7 +350,8 @@ fn launch_failed(
     };
     let runs = matches!(job.phase(), Phase::Running | Phase::Suspended);
     // A script that never began can be started again, whatever was asked for; on another node it may have begun.
-    let safe = position == 0 || job.requeueable;
+    let is_forced = fault == LaunchFault::Prolog && requeues_on_prolog_failure(draft);
+    let safe = position == 0 || job.requeueable || is_forced;
     let batch = job.spec.kind == JobKind::Batch || (job.het.is_some() && job.requeueable);
     let requeue = fault != LaunchFault::Job && safe && batch;
     if runs {
@@ -392,6 +393,12 @@ fn failed_too_often(draft: &Draft<'_>, job: &Job) -> bool {
     let config = draft.state.config.as_ref();
     let most = config.and_then(|c| c.max_batch_requeue);
     most.is_some_and(|most| job.attempt.0.saturating_sub(job.restarts) > most)
+}
+
+/// `PrologFlags=ForceRequeueOnFail`.
+fn requeues_on_prolog_failure(draft: &Draft<'_>) -> bool {
+    let config = draft.state.config.as_ref();
+    config.is_some_and(|config| config.requeue_on_prolog_failure)
 }
 
 /// A failed prolog holds the job unless `SchedulerParameters=nohold_on_prolog_fail`.

@@ -1,9 +1,12 @@
 //! What reaches into running jobs: limits of steps, and messages.
 
-use crate::world::{World, spec, step, target};
+use crate::world::{World, config, spec, step, target};
+use muster_core::event::Event;
 use muster_model::command::{NodeCommand, UserCommand};
+use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
 use muster_model::ids::{JobId, NodeIdx, StepNo};
+use muster_model::job::JobState;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::TimeLimit;
 
@@ -112,4 +115,36 @@ fn messages_are_one_line_and_change_nothing() {
     );
     let long = "x".repeat(1 << 20);
     world.refused(1000, say(id, &long));
+}
+
+#[test]
+fn an_extern_step_has_all_nodes_and_ends_with_its_job() {
+    let mut world = World::with(ClusterConfig {
+        extern_steps: true,
+        ..config()
+    });
+    let id = world.submit(spec("j"));
+    world.start(id, &[0, 1]);
+    let steps = |world: &World| {
+        let steps = world.job(id).steps.iter();
+        steps
+            .map(|s| (s.step, s.hostlist.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        steps(&world),
+        [
+            (StepNo::BATCH, "n1".to_owned()),
+            (StepNo::EXTERN, "n[1-2]".to_owned())
+        ]
+    );
+    world.finish(id, 1);
+    assert_eq!(steps(&world), []);
+    let end = world.history.iter().find_map(|event| match event {
+        Event::StepEnded { step, end, .. } if *step == StepNo::EXTERN => Some(end),
+        _ => None,
+    });
+    let end = end.expect("it has ended");
+    assert_eq!((end.state, end.exit.is_ok()), (JobState::Completed, true));
+    world.check_replay();
 }

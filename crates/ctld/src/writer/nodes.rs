@@ -1,6 +1,7 @@
 //! What nodes say: who registers, what they report, and which of them have yet to come back.
 
 use super::{NewLink, Work, Writer, cluster_name, joining};
+use crate::configuration::containers;
 use crate::mail::Link;
 use log::info;
 use muster_model::command::{Command, NodeCommand};
@@ -38,6 +39,8 @@ impl Writer {
             topology_pattern: pattern,
             ..self.settings.clone()
         };
+        let container = containers::of_node(&settings.containers, node);
+        settings.containers = container.into_iter().collect();
         if let Some(cgroups) = settings.cgroups.as_mut().filter(|c| c.devices) {
             let mut nodes = self.engine.state().nodes.iter();
             let gres = nodes

@@ -85,7 +85,7 @@ fn scheduler_words() -> Vec<Item> {
     WORDS.iter().map(item).collect()
 }
 
-fn tables() -> [(&'static str, &'static Table); 11] {
+fn tables() -> [(&'static str, &'static Table); 12] {
     [
         ("slurm.conf", &keys::SLURM),
         ("slurm.conf: NodeName lines", &keys::NODE),
@@ -96,6 +96,7 @@ fn tables() -> [(&'static str, &'static Table); 11] {
         ("gres.conf", &keys::GRES),
         ("topology.conf", &keys::TOPOLOGY),
         ("cgroup.conf", &keys::CGROUP),
+        ("job_container.conf", &keys::JOB_CONTAINER),
         ("mpi.conf", &keys::MPI),
         ("slurmdbd.conf", &keys::SLURMDBD),
     ]

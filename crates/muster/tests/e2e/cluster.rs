@@ -139,7 +139,16 @@ impl Cluster {
 
     /// Its directories, in which nothing runs yet.
     pub(crate) fn fresh() -> Cluster {
+        Cluster::at(fresh_dir())
+    }
+
+    /// The same, below another directory than the one for temporary files.
+    pub(crate) fn fresh_below(place: &str) -> Cluster {
         let home = fresh_dir();
+        Cluster::at(Path::new(place).join(home.file_name().unwrap()))
+    }
+
+    fn at(home: PathBuf) -> Cluster {
         let dir = home.join("work");
         std::fs::create_dir_all(&dir).unwrap();
         Cluster { home, dir }

@@ -7,6 +7,7 @@ mod batch;
 mod binding;
 mod cgroups;
 mod cluster;
+mod containers;
 mod containment;
 mod control;
 mod corpus;

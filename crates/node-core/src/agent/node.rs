@@ -2,6 +2,7 @@
 
 use super::AgentConfig;
 use crate::binding::{BindVariables, SiteBinding};
+use crate::job_container::SCRATCH;
 use crate::job_view::{array_of, job_view, propagated_limits};
 use crate::messages::{JobAttempt, StepOrder, TaskBinding, User};
 use crate::step_bounds;
@@ -127,7 +128,9 @@ impl Node {
             ("MUSTER_SPOOL", spool),
             ("MUSTER_ATTEMPT", grant.attempt.0.to_string()),
         ];
-        let of_node = bind_env.into_iter().chain(place);
+        let scratch = self.settings.job_scratch();
+        let scratch = scratch.map(|dir| (SCRATCH, dir.to_owned()));
+        let of_node = bind_env.into_iter().chain(place).chain(scratch);
         let job = job_view(grant, &self.config.cluster, &self.settings);
         StepVariables {
             own: job_env::step_env(&job, &view),

@@ -194,7 +194,9 @@ impl Launches {
                 continue;
             }
             if found.is_empty() {
-                if !self.programs.start_epilog(state, run) {
+                if !self.programs.start_epilog(state, run)
+                    && !self.programs.start_container_removal(state, run)
+                {
                     self.release(state, run);
                 }
             } else if entry.outcome.is_some() || entry.phase != Phase::Ending {

@@ -5,6 +5,7 @@ use super::end::EncodedEnd;
 use super::groups::Account;
 use super::measure::{JobProcesses, Wanted};
 use super::records::RecordedAttempt;
+use crate::PrologEpilog;
 use crate::binding::Machine;
 use crate::cgroup::Confinement;
 use crate::messages::{
@@ -123,7 +124,7 @@ pub enum Event {
     LaunchPrepared(JobAttempt, Result<LaunchFiles, Failure>),
     /// To [`Action::StartScript`]: the process.
     ScriptStarted(JobAttempt, Result<i32, ScriptNotStarted>),
-    /// To [`Action::StartPrograms`]: the process.
+    /// To [`Action::StartPrograms`], [`Action::MakeContainer`], [`Action::RemoveContainer`]: the process.
     ProgramsStarted(JobAttempt, ProgramKind, Result<i32, Failure>),
     /// To [`Action::StartMessage`]: the process.
     MessageStarted(JobAttempt, MessageKind, Result<i32, String>),
@@ -243,6 +244,10 @@ pub enum ProgramKind {
     Epilog(Option<i32>),
     /// `UnkillableStepProgram`.
     Unkillable,
+    /// The launcher's own, which makes directories of a job.
+    Container,
+    /// Which removes them.
+    ContainerRemoval,
 }
 
 /// Programs of the site that have to do with the node.
@@ -368,6 +373,8 @@ pub struct ScriptLaunch {
     pub cpus: Option<CpuSet>,
     /// What the job is held to.
     pub confinement: Option<Box<Confinement>>,
+    /// The file of its mount namespace.
+    pub namespace: Option<PathBuf>,
 }
 
 /// A job's script as a file.
@@ -438,6 +445,17 @@ pub enum Action {
         /// Their environment, as `NAME=value`.
         env: Vec<String>,
     },
+    /// Make the directories that a job has to itself, and its mount namespace.
+    MakeContainer(JobAttempt, Box<PrologEpilog>),
+    /// Remove them.
+    RemoveContainer(JobAttempt, Box<PrologEpilog>),
+    /// Remove those of other jobs.
+    SweepContainers {
+        /// The directory that they are in.
+        base: PathBuf,
+        /// Names of those that stay.
+        kept: BTreeSet<String>,
+    },
     /// Write lines into a file of a job's, as its user, which may not come to its end.
     StartMessage {
         /// The job.
@@ -452,6 +470,8 @@ pub enum Action {
         path: String,
         /// The lines.
         line: String,
+        /// The file of the job's mount namespace.
+        namespace: Option<PathBuf>,
     },
     /// Start a program of the site.
     StartSiteProgram {
@@ -499,6 +519,8 @@ pub enum Action {
         listen: Option<String>,
         /// What the job is held to.
         confinement: Option<Box<Confinement>>,
+        /// The file of its mount namespace.
+        namespace: Option<PathBuf>,
     },
     /// Give a step to a daemon that has had one.
     GiveStep {

@@ -58,6 +58,10 @@ pub(super) struct JobEntry {
     pub(super) prolog_epilog: Option<Box<PrologEpilog>>,
     /// The program that runs around it.
     pub(super) program: Program,
+    /// Its prolog is over.
+    pub(super) is_past_prolog: bool,
+    /// Its own directories are removed.
+    pub(super) has_no_container: bool,
     /// How often its prolog or script could not be started.
     pub(super) tries: u32,
     /// The job was stopped: a script that starts later is, too.
@@ -143,11 +147,11 @@ impl JobEntry {
         grant.alloc.nodes.get(grant.position as usize)
     }
 
-    /// A prolog runs or is to be run before anything else.
+    /// A prolog runs or is to be run before anything else, or directories are made.
     pub(super) fn has_prolog(&self) -> bool {
         self.prolog_epilog
             .as_ref()
-            .is_some_and(|p| !p.prolog.is_empty())
+            .is_some_and(|p| !p.prolog.is_empty() || p.container.is_some())
     }
 
     /// A step is here.

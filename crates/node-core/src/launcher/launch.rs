@@ -14,6 +14,7 @@ use super::node::Node;
 use super::records::Fault;
 use super::state::{Role, State};
 use super::{Move, Phase, encoded};
+use crate::job_container::SCRATCH;
 use crate::job_view::{array_of, job_view, propagated_limits};
 use crate::messages::{JobAttempt, LauncherEvent};
 use crate::pattern::{Symbols, expand};
@@ -505,6 +506,7 @@ impl Node {
             limits: propagated_limits(&self.settings, &batch.context.soft_limits),
             cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),
             confinement: self.confinement(entry),
+            namespace: entry.namespace(),
             context: Rc::clone(&batch.context),
         })
     }
@@ -524,6 +526,9 @@ impl Node {
         env.push(&[b"MUSTER_SPOOL=", spool.as_bytes()]);
         let attempt = grant.attempt.0.to_string();
         env.push(&[b"MUSTER_ATTEMPT=", attempt.as_bytes()]);
+        if let Some(dir) = self.settings.job_scratch() {
+            env.push(&[SCRATCH.as_bytes(), b"=", dir.as_bytes()]);
+        }
         if !context.has_tmpdir {
             env.push(&[b"TMPDIR=/tmp"]);
         }

@@ -22,6 +22,10 @@ pub struct Setup {
     pub cpus: u32,
     /// Soft limits of tasks where the user asks for none.
     pub first_limits: Vec<(u32, u64)>,
+    /// The name of this node that no other on the machine has.
+    pub own: String,
+    /// The host's name, without its domain.
+    pub host: String,
 }
 
 /// The node.

@@ -92,6 +92,7 @@ impl Notices {
             actions.log_refusal(&format!("job {}: {dropped} notices are dropped", run.job));
         }
         job.starting_writers += 1;
+        let namespace = job.namespace();
         let lines = lines.into_iter().chain(last);
         actions.push(Action::StartMessage {
             run,
@@ -102,6 +103,7 @@ impl Notices {
             line: lines
                 .map(|text| format!("slurmstepd: error: {text}\n"))
                 .collect(),
+            namespace,
         });
         true
     }

@@ -107,7 +107,12 @@ impl Launcher {
             self.state.actions.push(Action::KeepSettings(bytes));
         }
         let wanted = settings.health_check.clone();
+        let has_changed = settings.containers != self.state.node.settings.containers;
         self.state.node.apply(settings);
+        if has_changed {
+            self.state.log_lack_of_containers();
+            self.state.sweep_containers();
+        }
         self.site.configure(wanted, &mut self.state.actions);
     }
 }

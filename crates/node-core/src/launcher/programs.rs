@@ -3,7 +3,7 @@
 //! latter. What these programs leave in the background is the site's, and left alone.
 
 use super::event::{Action, Failure, LaunchFiles, ProgramKind, TimerKey};
-use super::job::Program;
+use super::job::{JobEntry, Program};
 use super::launch::{RETRY_MS, TRIES_MAX, fault_of};
 use super::launches::Launches;
 use super::node::Node;
@@ -17,6 +17,7 @@ use crate::messages::{JobAttempt, LauncherEvent};
 use crate::signals;
 use muster_model::job_env;
 use muster_proto::node::JobGrant;
+use std::collections::VecDeque;
 
 impl Node {
     /// What the site runs around a job, if anything.
@@ -26,7 +27,8 @@ impl Node {
         files: LaunchFiles,
     ) -> Option<Box<PrologEpilog>> {
         let settings = &self.settings;
-        if settings.prolog.is_none() && settings.epilog.is_none() {
+        let container = self.container_of(grant);
+        if settings.prolog.is_none() && settings.epilog.is_none() && container.is_none() {
             return None;
         }
         let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
@@ -42,6 +44,7 @@ impl Node {
             env,
             prolog_timeout_s: settings.prolog_timeout_s,
             epilog_timeout_s: settings.epilog_timeout_s,
+            container,
         }))
     }
 }
@@ -74,18 +77,39 @@ impl Launches {
                 self.programs
                     .program_runs(state, run, pid, |programs| programs.epilog_timeout_s);
             }
-            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, run, &e),
+            (ProgramKind::Container, Ok(pid)) => {
+                state.roles.insert(pid, Role::Container(run));
+                self.programs
+                    .program_runs(state, run, pid, |programs| programs.prolog_timeout_s);
+            }
+            (ProgramKind::Container, Err(e)) => {
+                self.prolog_not_started(state, run, "JobContainerType", &e)
+            }
+            (ProgramKind::ContainerRemoval, started) => {
+                self.container_removal_started(state, run, started)
+            }
+            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, run, "Prolog", &e),
             (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(state, run, &e),
         }
     }
 
     /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
-    pub(super) fn prolog_not_started(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
+    pub(super) fn prolog_not_started(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        key: &str,
+        e: &Failure,
+    ) {
         let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
         entry.program = Program::None;
         state.is_unsettled = true;
+        self.programs.go_on_in_turn(state);
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
         if entry.phase != Phase::Prolog {
             // It is ending: there is nothing to try again for.
             return state.start_early_steps(run);
@@ -95,7 +119,7 @@ impl Launches {
         if e.is_temporary && tries <= TRIES_MAX {
             if tries == 1 {
                 let line = format!(
-                    "job {}: Prolog: fork: {}; it is tried again",
+                    "job {}: {key}: fork: {}; it is tried again",
                     run.job, e.error
                 );
                 state.actions.log(line);
@@ -106,21 +130,25 @@ impl Launches {
             return;
         }
         let fault = fault_of(e.is_temporary);
-        self.fail(state, run, format!("Prolog: fork: {}", e.error), fault);
+        self.fail(state, run, format!("{key}: fork: {}", e.error), fault);
         state.start_early_steps(run);
     }
 
     pub(super) fn prolog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
         let is_late = self.programs.program_ended(state, run);
-        let Some(entry) = state.jobs.get(&run) else {
+        self.programs.go_on_in_turn(state);
+        let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
+        entry.is_past_prolog = true;
         let programs = entry.prolog_epilog.as_ref();
         if status != 0 && !self.programs.is_killing {
             let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
             state.actions.log(format!("job {}: {error}", run.job));
             self.fail(state, run, error, Fault::Prolog);
+        } else if entry.phase == Phase::Prolog && entry.container().is_some() {
+            self.programs.start_prolog(state, run);
         } else if entry.phase == Phase::Prolog {
             state.records.prolog_over(run, state.now.mono_ms);
             self.start_script(state, run);
@@ -137,8 +165,12 @@ impl Launches {
             return;
         };
         entry.program = Program::None;
+        self.programs.go_on_in_turn(state);
         if !e.is_temporary {
-            return self.release(state, run);
+            if !self.programs.start_container_removal(state, run) {
+                self.release(state, run);
+            }
+            return;
         }
         // No job ends without it because users have used up all processes.
         if state.advance(run, Move::Lack) {
@@ -148,6 +180,7 @@ impl Launches {
 
     pub(super) fn epilog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
         let is_late = self.programs.program_ended(state, run);
+        self.programs.go_on_in_turn(state);
         let entry = state.jobs.get(&run);
         let programs = entry.and_then(|e| e.prolog_epilog.as_ref());
         let programs = programs.map_or_else(String::new, |p| p.epilog.join(", "));
@@ -164,9 +197,35 @@ impl Launches {
 pub(super) struct Programs {
     /// Everything is killed: none is started any more.
     pub(super) is_killing: bool,
+    /// Jobs whose prolog waits until no other runs (`PrologFlags=Serial`).
+    waiting: VecDeque<JobAttempt>,
 }
 
 impl Programs {
+    /// Whether another job's prolog or epilog runs, and the site wants one at a time.
+    fn must_wait_turn(&self, state: &State, run: JobAttempt) -> bool {
+        let is_of_site = |program: Program, of: JobAttempt| match program {
+            Program::None => false,
+            Program::Starting => true,
+            Program::Running { pid, .. } => {
+                matches!(state.roles.get(&pid), Some(Role::Prolog(by) | Role::Epilog(by)) if *by == of)
+            }
+        };
+        let mut jobs = state.jobs.iter();
+        state.node.settings.serial_programs
+            && jobs.any(|(of, e)| *of != run && is_of_site(e.program, *of))
+    }
+
+    /// No prolog or epilog runs any more: the next that waits for that does.
+    pub(super) fn go_on_in_turn(&mut self, state: &mut State) {
+        while let Some(next) = self.waiting.pop_front() {
+            let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
+            if state.jobs.get(&next).is_some_and(is_in_prolog) {
+                return self.start_prolog(state, next);
+            }
+        }
+    }
+
     pub(super) fn start_programs(
         &mut self,
         state: &mut State,
@@ -203,7 +262,19 @@ impl Programs {
         let Some(programs) = &entry.prolog_epilog else {
             return;
         };
+        if programs.prolog.is_empty() || entry.is_past_prolog {
+            return self.start_container(state, run);
+        }
         let prolog = programs.prolog.clone();
+        if self.must_wait_turn(state, run) {
+            if !self.waiting.contains(&run) {
+                self.waiting.push_back(run);
+            }
+            return;
+        }
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
         entry.program = Program::Starting;
         self.start_programs(state, run, ProgramKind::Prolog, prolog);
     }
@@ -247,6 +318,13 @@ impl Programs {
         if self.is_killing || entry.phase == Phase::Epilog {
             return false;
         }
+        if self.must_wait_turn(state, run) {
+            // The end of the other has this job looked at again.
+            return true;
+        }
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return false;
+        };
         let status = match &entry.outcome {
             Some(LauncherEvent::BatchEnded { status, .. }) => Some(*status),
             _ => None,
@@ -266,6 +344,9 @@ impl Programs {
 
     /// Kills programs around a job whose time is over.
     pub(super) fn programs_late(&mut self, state: &mut State, run: JobAttempt) {
+        if self.leave_removal(state, run) {
+            return;
+        }
         let Some(entry) = state.jobs.get_mut(&run) else {
             return;
         };
@@ -288,7 +369,9 @@ impl Programs {
         self.is_killing = true;
         let programs = state.jobs.values().map(|e| e.program);
         for program in programs.collect::<Vec<_>>() {
-            if let Program::Running { pid, .. } = program {
+            if let Program::Running { pid, .. } = program
+                && !matches!(state.roles.get(&pid), Some(Role::ContainerRemoval(_)))
+            {
                 // They lead their sessions and thus their groups.
                 state
                     .actions

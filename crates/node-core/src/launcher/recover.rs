@@ -42,6 +42,7 @@ impl Launcher {
         }
         let jobs: BTreeSet<JobId> = self.state.jobs.keys().map(|run| run.job).collect();
         self.state.actions.push(Action::RemoveFilesOfOthers(jobs));
+        self.state.sweep_containers();
         self.state.is_unsettled = true;
     }
 
@@ -116,7 +117,7 @@ impl Launcher {
             }
         }
         let programs = old.prolog_epilog.as_ref();
-        let has_prolog = programs.is_some_and(|p| !p.prolog.is_empty());
+        let has_prolog = programs.is_some_and(|p| !p.prolog.is_empty() || p.container.is_some());
         let in_prolog = has_prolog && !old.prolog_over;
         if old.batch || in_prolog || !same_boot {
             self.conclude(run, LauncherEvent::Vanished(run), old.released);

@@ -29,6 +29,10 @@ pub(super) enum Role {
     Prolog(JobAttempt),
     /// Those that run after it.
     Epilog(JobAttempt),
+    /// Makes directories of a job.
+    Container(JobAttempt),
+    /// Removes them.
+    ContainerRemoval(JobAttempt),
     /// A program of the site that has to do with the node itself.
     Site,
     /// Another process, whose end matters only because something may be settled then.

@@ -313,7 +313,7 @@ impl State {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        let confinement = self.node.confinement(entry);
+        let (confinement, namespace) = (self.node.confinement(entry), entry.namespace());
         let Some(placing) = entry.placing.get_mut(&step) else {
             return;
         };
@@ -336,6 +336,7 @@ impl State {
             fds,
             listen,
             confinement,
+            namespace,
         });
     }
 

@@ -21,6 +21,7 @@ use muster_model::ids::{BlobId, StepNo};
 use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_model::spec::{JobKind, JobSpec, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::{NodeSettings, Order, Orders};
 use muster_proto::step::{StepLaunch, StepSpec};
 use muster_proto::version::Greeting;
@@ -192,6 +193,14 @@ struct World {
     forgotten: BTreeSet<JobAttempt>,
     prologs: u32,
     epilogs: u32,
+    /// A launcher before has left programs of the site.
+    has_crashed: bool,
+    /// `PrologFlags=Serial`.
+    is_serial: bool,
+    /// Jobs have directories to themselves.
+    has_containers: bool,
+    /// Jobs whose directories are there.
+    containers: BTreeSet<JobAttempt>,
     /// What step daemons say of their version.
     stepd_greeting: Option<Greeting>,
 }
@@ -234,6 +243,10 @@ impl World {
             forgotten: BTreeSet::new(),
             prologs: 0,
             epilogs: 0,
+            has_crashed: false,
+            is_serial: false,
+            has_containers: false,
+            containers: BTreeSet::new(),
             stepd_greeting: Some(VERSIONS.greeting()),
         };
         world.deliver(Event::Recovered(Box::default()));
@@ -246,6 +259,8 @@ impl World {
             spool: "/spool".into(),
             uid: 0,
             cpus: 4,
+            own: "n1.1.2".to_owned(),
+            host: "host".to_owned(),
             first_limits: Vec::new(),
         }
     }
@@ -277,6 +292,11 @@ impl World {
             prolog: self.prolog.first().cloned(),
             epilog: self.epilog.first().cloned(),
             kill_wait_s: 30,
+            serial_programs: self.is_serial,
+            containers: match self.has_containers {
+                true => vec![ContainerSettings::default()],
+                false => Vec::new(),
+            },
             ..NodeSettings::default()
         };
         self.orders(Vec::new(), Some(settings));
@@ -499,6 +519,7 @@ impl World {
 
     /// The launcher is killed, and another takes over.
     fn crash(&mut self) {
+        self.has_crashed = true;
         for pid in self.pids(|kind| {
             !matches!(
                 kind,
@@ -573,11 +594,16 @@ impl World {
             let left = self.processes.values().find(|p| match p.kind {
                 Kind::Script(of)
                 | Kind::Stepd(of, Some(_))
-                | Kind::Programs(of, ProgramKind::Prolog | ProgramKind::Epilog(_)) => of == run,
+                | Kind::Programs(
+                    of,
+                    ProgramKind::Prolog | ProgramKind::Epilog(_) | ProgramKind::Container,
+                ) => of == run,
                 Kind::Orphan(of) => of == run && p.ended.is_none(),
                 _ => false,
             });
             assert!(left.is_none(), "{run:?} is released and has {left:?}");
+            let has_container = self.containers.contains(&run);
+            assert!(!has_container, "{run:?} is released and has directories");
         }
         self.sent.push(event);
     }

@@ -69,12 +69,8 @@ impl Jobs {
     /// Groups of the node with this spool directory. What an earlier launcher has left of jobs that are not known is killed and
     /// removed; those of others go on.
     pub(crate) fn open(spool: &Path, known: &[JobAttempt]) -> io::Result<Jobs> {
-        let of = std::fs::metadata(spool)?;
-        let name = spool.file_name().and_then(|n| n.to_str()).unwrap_or("node");
-        let is_plain = |c: &char| c.is_ascii_alphanumeric() || "_-.".contains(*c);
-        let name: String = name.chars().filter(is_plain).take(64).collect();
         let mut jobs = Jobs {
-            own: format!("{name}.{:x}.{:x}", of.dev(), of.ino()),
+            own: crate::own_name(spool)?,
             machine_memory: machine::memory(),
             is_root: nix::unistd::geteuid().is_root(),
             site: None,

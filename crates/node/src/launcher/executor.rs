@@ -1,5 +1,6 @@
 //! Carries out what the launcher decides ([`Launcher`]), in its order, and delivers what comes of it. It decides nothing.
 
+use super::containers::{self, Namespace};
 use super::files::Message;
 use super::membership::Membership;
 use super::record_file::{self, RecordFile};
@@ -17,8 +18,8 @@ use crate::{now, step_result, sys};
 use muster_model::ids::JobId;
 use muster_model::job::Usage;
 use muster_node_core::launcher::event::{
-    Action, ConnId, Event, Failure, FdsId, LaunchFiles, Recovered, ScriptFile, ScriptLaunch,
-    ScriptNotStarted,
+    Action, ConnId, Event, Failure, FdsId, LaunchFiles, ProgramKind, Recovered, ScriptFile,
+    ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup};
 use muster_node_core::messages::{Attach, FirstOrder, JobAttempt, LauncherEvent};
@@ -117,6 +118,8 @@ impl LauncherExecutor {
             uid: geteuid().as_raw(),
             cpus: there.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
             first_limits: sys::first_limits().to_vec(),
+            own: crate::own_name(spool)?,
+            host: crate::host_name(),
         };
         let live = |run: &JobAttempt| same_boot && !attempts[run].released;
         let known: Vec<JobAttempt> = attempts.keys().copied().filter(live).collect();
@@ -268,6 +271,17 @@ impl LauncherExecutor {
                 self.events
                     .push_back(Event::ProgramsStarted(run, kind, started));
             }
+            Action::MakeContainer(run, around) => {
+                let started = containers::start_making(&around).map_err(|e| failure(&e));
+                let event = Event::ProgramsStarted(run, ProgramKind::Container, started);
+                self.events.push_back(event);
+            }
+            Action::RemoveContainer(run, around) => {
+                let started = containers::start_removal(&around).map_err(|e| failure(&e));
+                let event = Event::ProgramsStarted(run, ProgramKind::ContainerRemoval, started);
+                self.events.push_back(event);
+            }
+            Action::SweepContainers { base, kept } => containers::sweep(&base, &kept),
             Action::StartMessage {
                 run,
                 kind,
@@ -275,13 +289,16 @@ impl LauncherExecutor {
                 work_dir,
                 path,
                 line,
+                namespace,
             } => {
                 let message = Message {
                     work_dir,
                     path,
                     line,
                 };
-                let started = message.start(&user).map_err(|e| e.to_string());
+                let started = Namespace::open(namespace.as_deref())
+                    .and_then(|namespace| message.start(&user, &namespace))
+                    .map_err(|e| e.to_string());
                 self.events
                     .push_back(Event::MessageStarted(run, kind, started));
             }
@@ -321,11 +338,13 @@ impl LauncherExecutor {
                 fds,
                 listen,
                 confinement,
+                namespace,
             } => {
                 let (run, step) = (order.step.order.run, order.step.order.launch.step);
                 let groups = self.search.groups.of_daemon(run, confinement.as_deref());
                 let started = groups.and_then(|(entrances, groups)| {
-                    let place = (self.search.members.of_daemon(run), entrances);
+                    let namespace = Namespace::open(namespace.as_deref())?;
+                    let place = (self.search.members.of_daemon(run), entrances, namespace);
                     let order = FirstOrder { groups, ..*order };
                     self.stepds
                         .start(&order, &socket, fds, listen.as_deref(), place)
@@ -448,8 +467,11 @@ impl LauncherExecutor {
         let confinement = launch.confinement.as_deref();
         let groups = self.search.groups.of_script(launch.run, confinement);
         let groups = groups.map_err(|e| ScriptNotStarted::Failed(failure(&e)))?;
+        let namespace = Namespace::open(launch.namespace.as_deref());
+        let namespace = namespace.map_err(|e| ScriptNotStarted::Failed(failure(&e)))?;
         let row = self.search.members.of_script(launch.run);
-        self.script_starter.start(launch, (row, groups))
+        let place = (row, groups, namespace);
+        self.script_starter.start(launch, place)
     }
 
     /// A process has ended or is about to: what has become of it if it is a script.
@@ -660,15 +682,19 @@ impl LauncherExecutor {
     }
 }
 
-/// The programs that a key of slurm.conf names, which may be a pattern.
+/// The programs that a key of slurm.conf names, in its order.
 fn site_programs(key: &str, value: Option<String>) -> Vec<String> {
-    let Some(value) = value else {
-        return Vec::new();
-    };
+    let values = value.iter().flat_map(|value| value.split(','));
+    let named = values.filter(|value| !value.is_empty());
+    named.flat_map(|value| fitting(key, value)).collect()
+}
+
+/// The programs that fit a pattern, or the one with that name.
+fn fitting(key: &str, value: &str) -> Vec<String> {
     if !value.contains(['*', '?', '[']) {
-        return vec![value];
+        return vec![value.to_owned()];
     }
-    let found = sys::glob(&value);
+    let found = sys::glob(value);
     if found.is_empty() {
         eprintln!("{key}={value}: no file on this node fits the pattern");
     }

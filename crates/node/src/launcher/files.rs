@@ -1,5 +1,6 @@
 //! A message for a job's script, which a small process of the user's writes.
 
+use super::containers::Namespace;
 use crate::job_files::go_to;
 use crate::role::{self, LAUNCHER_NAME, Start};
 use minicbor::{Decode, Encode};
@@ -25,7 +26,7 @@ pub(super) struct Message {
 
 impl Message {
     /// Starts a process that writes it as the job's user. It may not come to its end, as the user says where the file is.
-    pub(super) fn start(&self, user: &User) -> io::Result<i32> {
+    pub(super) fn start(&self, user: &User, namespace: &Namespace) -> io::Result<i32> {
         Start {
             words: &[LAUNCHER_NAME, MESSAGE_ARGUMENT],
             environment: Vec::new(),
@@ -34,6 +35,7 @@ impl Message {
             errors: None,
             kept: Vec::new(),
             outlives: false,
+            namespace: namespace.descriptor(),
         }
         .start()
     }

@@ -38,6 +38,7 @@ pub(super) fn start(account: &Account) -> io::Result<(i32, UnixStream)> {
         errors: None,
         kept: vec![far_end.as_raw_fd()],
         outlives: false,
+        namespace: None,
     }
     .start()?;
     Ok((pid, answer))

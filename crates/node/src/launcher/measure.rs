@@ -86,6 +86,7 @@ pub(super) fn start(listed: Listed, wanted: Wanted) -> io::Result<(i32, UnixStre
         errors: None,
         kept: vec![far_end.as_raw_fd()],
         outlives: false,
+        namespace: None,
     }
     .start()?;
     Ok((pid, answer))

@@ -31,6 +31,8 @@ pub(super) fn start(
         ProgramKind::Prolog => "prolog_slurmd",
         ProgramKind::Epilog(_) => "epilog_slurmd",
         ProgramKind::Unkillable => "unkillable_step",
+        // These are no programs.
+        ProgramKind::Container | ProgramKind::ContainerRemoval => "",
     };
     env.push(format!("{CONTEXT}={context}"));
     if let ProgramKind::Epilog(Some(status)) = kind {
@@ -47,23 +49,31 @@ pub(super) fn start(
     }
 }
 
-fn run(programs: &[String], env: &[String]) -> i32 {
+/// In a child of the launcher: leaves its session, signals, streams and limits. Standard error stays its log.
+///
+/// # Errors
+/// Why it cannot.
+pub(super) fn leave_launcher() -> Result<(), String> {
     sys::restore_signals();
     sys::leave_protection();
     umask(Mode::from_bits_truncate(0o022));
-    let ready = setsid()
+    setsid()
         .and_then(|_| chdir("/"))
         .map_err(|e| e.to_string())
         .and_then(|()| open_as("/dev/null", OFlag::O_RDONLY, 0))
-        .and_then(|()| open_as("/dev/null", OFlag::O_WRONLY, 1));
-    if let Err(e) = ready {
-        eprintln!("a program around a job cannot be run: {e}");
-        return 1;
-    }
-    // Standard error stays the launcher's log. This process may wait for programs, and must not keep the launcher's sockets open.
+        .and_then(|()| open_as("/dev/null", OFlag::O_WRONLY, 1))?;
+    // This process may wait for programs, and must not keep the launcher's sockets open.
     sys::close_from(3);
     for (resource, soft) in sys::with_first_limits(&[]) {
         let _ = sys::set_soft_limit(resource, soft);
+    }
+    Ok(())
+}
+
+fn run(programs: &[String], env: &[String]) -> i32 {
+    if let Err(e) = leave_launcher() {
+        eprintln!("a program around a job cannot be run: {e}");
+        return 1;
     }
     let env: Vec<CString> = env
         .iter()

@@ -6,6 +6,7 @@
 //! another child that waits for a file of the user's. The new process has its order in a memory file and nothing else of the
 //! launcher's; it becomes the user, opens the user's files, which may take as long as the user likes, and executes the script.
 
+use super::containers::Namespace;
 use super::membership::Row;
 use super::scripts::is_temporary;
 use crate::cgroup::Entrances;
@@ -66,6 +67,8 @@ struct Child {
     row: Row,
     /// Its control groups.
     groups: Entrances,
+    /// Its mount namespace.
+    namespace: Namespace,
     uid: u32,
     /// CPUs that it may run on, as the kernel takes them.
     cpus: Option<Vec<u64>>,
@@ -105,7 +108,7 @@ impl ScriptStarter {
     pub(super) fn start(
         &mut self,
         launch: &ScriptLaunch,
-        place: (Row, Entrances),
+        place: (Row, Entrances, Namespace),
     ) -> Result<i32, ScriptNotStarted> {
         let slot = self.free_slots.pop();
         let started = self.start_with(launch, place, slot.unwrap_or(usize::MAX));
@@ -120,7 +123,7 @@ impl ScriptStarter {
     fn start_with(
         &mut self,
         launch: &ScriptLaunch,
-        (row, groups): (Row, Entrances),
+        (row, groups, namespace): (Row, Entrances, Namespace),
         slot: usize,
     ) -> Result<i32, ScriptNotStarted> {
         let failed = |e: io::Error| {
@@ -140,6 +143,7 @@ impl ScriptStarter {
             program: self.program.as_ref().map(AsRawFd::as_raw_fd),
             row,
             groups,
+            namespace,
             uid: launch.user.uid,
             cpus: launch.cpus.as_ref().map(sys::bitmap),
             slots: Rc::clone(&self.slots),
@@ -220,6 +224,7 @@ impl Child {
             let _ = bare::set_affinity(cpus);
         }
         self.row.begin_session(self.uid)?;
+        self.namespace.join()?;
         bare::keep_only(&mut self.kept)
     }
 

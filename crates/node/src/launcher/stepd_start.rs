@@ -2,6 +2,7 @@
 //! file. The child shares the launcher's memory until then ([`sys::vm_clone`]), so everything that needs memory is done
 //! before. It stays root, and does nothing that a user could delay.
 
+use super::containers::Namespace;
 use super::membership::Row;
 use crate::cgroup::Entrances;
 use crate::role::{self, STEPD_NAME};
@@ -30,6 +31,8 @@ struct StartingStepd {
     row: Row,
     /// Its control groups.
     groups: Entrances,
+    /// Its mount namespace.
+    namespace: Namespace,
     uid: u32,
 }
 
@@ -40,7 +43,7 @@ impl StepdStarter {
         order: &FirstOrder,
         descriptors: &[RawFd],
         spool: &Path,
-        (row, groups): (Row, Entrances),
+        (row, groups, namespace): (Row, Entrances, Namespace),
     ) -> io::Result<i32> {
         let of = &order.step.order;
         let step = format!("{}.{}", of.run.job, of.launch.step);
@@ -71,6 +74,7 @@ impl StepdStarter {
                 .collect(),
             row,
             groups,
+            namespace,
             uid: of.user.uid,
             step,
         };
@@ -96,6 +100,7 @@ impl StartingStepd {
         bare::setsid()?;
         self.groups.join()?;
         self.row.begin_session(self.uid)?;
+        self.namespace.join()?;
         bare::keep_only(&mut self.kept)
     }
 }

@@ -1,5 +1,6 @@
 //! Connections to step daemons, and what comes with orders to start them.
 
+use super::containers::Namespace;
 use super::membership::Row;
 use super::stepd_start::StepdStarter;
 use crate::cgroup::Entrances;
@@ -140,7 +141,7 @@ impl Stepds {
         socket: &Path,
         fds: FdsId,
         listen: Option<&str>,
-        place: (Row, Entrances),
+        place: (Row, Entrances, Namespace),
     ) -> io::Result<StartedStepd> {
         let user = &order.step.order.user;
         let relay = relay_group(&order.spool);

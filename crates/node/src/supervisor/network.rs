@@ -76,6 +76,7 @@ pub(super) fn start_relay(
         errors: Some(libc::STDERR_FILENO),
         kept: vec![listener.as_raw_fd(), of_relay.as_raw_fd()],
         outlives: true,
+        namespace: None,
     };
     let pid = start.start().context("the relay cannot be started")?;
     log::info!("other hosts are served at port {port} by process {pid}");

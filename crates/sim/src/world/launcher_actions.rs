@@ -9,8 +9,8 @@ use crate::node::{
 use crate::world::invariants;
 use crate::{Plant, Violation};
 use muster_node_core::launcher::event::{
-    Action, Belongs, Event, Failure, FdsId, LaunchFiles, Members, ScriptFailure, ScriptLaunch,
-    ScriptNotStarted, StartedStepd, StepdId,
+    Action, Belongs, Event, Failure, FdsId, LaunchFiles, Members, ProgramKind, ScriptFailure,
+    ScriptLaunch, ScriptNotStarted, StartedStepd, StepdId,
 };
 use muster_node_core::messages::{FirstOrder, JobAttempt, LauncherEvent, StepdCommand, StepdEvent};
 use muster_node_core::signals::SIGKILL;
@@ -131,8 +131,23 @@ impl LauncherExecutor<'_> {
         Ok(())
     }
 
-    fn start_processes(&mut self, node: usize, action: Action) -> Outcome {
+    /// Starts a process that the site's programs run in, or that makes or removes directories of a job.
+    fn start_programs(&mut self, node: usize, run: JobAttempt, kind: ProgramKind) {
         let start_ms = self.world.boot_ms(node);
+        let started = match self.lack(node) {
+            Some(failure) => Err(failure),
+            None => {
+                let of = Kind::Programs(run, kind);
+                let mut process = Process::new(of, Parent::Launcher, 0, start_ms);
+                process.status = i32::from(self.world.random.one_in(60)) << 8;
+                let lasts_ms = self.world.random.around(300);
+                Ok(self.world.machines().spawn(node, process, Some(lasts_ms)))
+            }
+        };
+        self.answer(node, Event::ProgramsStarted(run, kind, started));
+    }
+
+    fn start_processes(&mut self, node: usize, action: Action) -> Outcome {
         match action {
             Action::PrepareLaunch {
                 run,
@@ -156,19 +171,13 @@ impl LauncherExecutor<'_> {
                 let started = self.start_script(node, &launch)?;
                 self.answer(node, Event::ScriptStarted(run, started));
             }
-            Action::StartPrograms { run, kind, .. } => {
-                let started = match self.lack(node) {
-                    Some(failure) => Err(failure),
-                    None => {
-                        let kind = Kind::Programs(run, kind);
-                        let mut process = Process::new(kind, Parent::Launcher, 0, start_ms);
-                        process.status = i32::from(self.world.random.one_in(60)) << 8;
-                        let lasts_ms = self.world.random.around(300);
-                        Ok(self.world.machines().spawn(node, process, Some(lasts_ms)))
-                    }
-                };
-                self.answer(node, Event::ProgramsStarted(run, kind, started));
+            Action::StartPrograms { run, kind, .. } => self.start_programs(node, run, kind),
+            Action::MakeContainer(run, _) => self.start_programs(node, run, ProgramKind::Container),
+            Action::RemoveContainer(run, _) => {
+                self.start_programs(node, run, ProgramKind::ContainerRemoval);
             }
+            // Machines of the simulator have no directories.
+            Action::SweepContainers { .. } => {}
             Action::StartMessage { run, kind, .. } => {
                 let started = match self.lack(node) {
                     Some(failure) => Err(failure.error),

@@ -63,6 +63,8 @@ impl LauncherExecutor<'_> {
             uid: 0,
             cpus: here.cpus,
             first_limits: Vec::new(),
+            own: String::new(),
+            host: String::new(),
         };
         let machine = Launcher::new(setup, records);
         here.launcher = Some(LauncherProcess::new(machine, life));

@@ -10,6 +10,7 @@ use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_node_core::agent::{PeerRequestId, Timer};
 use muster_node_core::launcher::Account;
 use muster_node_core::messages::{Attach, JobAttempt, LauncherEvent, MachineClaim, VERSIONS};
+use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::{JobGrant, NodeSettings};
 use muster_proto::step::{AgentReply, AgentRequest};
 use std::collections::{BTreeSet, VecDeque};
@@ -485,6 +486,10 @@ pub(super) fn settings(random: &mut Random) -> NodeSettings {
         prolog: random.one_in(3).then(|| "/prolog".to_owned()),
         epilog: random.one_in(3).then(|| "/epilog".to_owned()),
         tree_width: 2,
+        containers: match random.one_in(4) {
+            true => vec![ContainerSettings::default()],
+            false => Vec::new(),
+        },
         ..NodeSettings::default()
     }
 }

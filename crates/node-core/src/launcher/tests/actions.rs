@@ -45,9 +45,43 @@ impl World {
                 };
                 self.events.push_back(Event::LaunchPrepared(run, files));
             }
-            Action::StartScript(launch) => self.start_script(launch.run),
+            Action::StartScript(launch) => {
+                self.check_namespace(launch.run, launch.namespace.is_some());
+                self.start_script(launch.run);
+            }
+            Action::MakeContainer(run, _) => {
+                self.check_recorded(run);
+                let started = self.spawn(Kind::Programs(run, ProgramKind::Container));
+                if started.is_ok() {
+                    self.containers.insert(run);
+                }
+                let event = Event::ProgramsStarted(run, ProgramKind::Container, started);
+                self.events.push_back(event);
+            }
+            Action::RemoveContainer(run, _) => {
+                assert!(self.pids(|kind| *kind == Kind::Script(run)).is_empty());
+                let kind = ProgramKind::ContainerRemoval;
+                let started = self.spawn(Kind::Programs(run, kind));
+                if started.is_ok() {
+                    self.containers.remove(&run);
+                }
+                self.events
+                    .push_back(Event::ProgramsStarted(run, kind, started));
+            }
+            Action::SweepContainers { kept, .. } => {
+                let name = |run: &JobAttempt| format!("{}.{}", run.job, run.attempt.0);
+                self.containers.retain(|run| kept.contains(&name(run)));
+            }
             Action::StartPrograms { run, kind, .. } => {
                 self.check_recorded(run);
+                let is_of_site = |kind: &Kind| {
+                    matches!(
+                        kind,
+                        Kind::Programs(_, ProgramKind::Prolog | ProgramKind::Epilog(_))
+                    )
+                };
+                let others = self.pids(is_of_site);
+                assert!(!self.is_serial || self.has_crashed || others.is_empty());
                 let started = self.spawn(Kind::Programs(run, kind));
                 match kind {
                     ProgramKind::Prolog if started.is_ok() => self.prologs += 1,
@@ -87,6 +121,13 @@ impl World {
         self.events.push_back(Event::ScriptStarted(run, started));
     }
 
+    /// What runs of a job is in its namespace, once that is there.
+    fn check_namespace(&self, run: JobAttempt, joins: bool) {
+        let is_making = |kind: &Kind| *kind == Kind::Programs(run, ProgramKind::Container);
+        assert!(self.pids(is_making).is_empty(), "{run:?} begins too early");
+        assert_eq!(joins, self.containers.contains(&run), "{run:?}");
+    }
+
     fn check_recorded(&self, run: JobAttempt) {
         let line = format!("L {} {} ", run.job, run.attempt.0);
         let is_it = |found: &str| found.starts_with(&line);
@@ -102,8 +143,14 @@ impl World {
 
     fn serve_stepds(&mut self, action: Action) {
         match action {
-            Action::StartStepd { order, fds, .. } => {
+            Action::StartStepd {
+                order,
+                fds,
+                namespace,
+                ..
+            } => {
                 let (run, step) = (order.step.order.run, order.step.order.launch.step);
+                self.check_namespace(run, namespace.is_some());
                 assert!(self.fds.contains(&fds));
                 let started = self.spawn(Kind::Stepd(run, Some(step)));
                 let started = started.map_err(|e| e.error).map(|pid| {

@@ -89,6 +89,14 @@ impl World {
         spares.collect()
     }
 
+    /// Those to which the agent has a connection: only these it can give a step.
+    fn owned_spares(&self) -> Vec<(JobAttempt, i32)> {
+        let jobs = self.launcher.state.jobs.iter();
+        let spares = jobs.flat_map(|(run, e)| e.spares.iter().map(|s| (*run, s)));
+        let owned = spares.filter(|(_, spare)| spare.is_owned);
+        owned.map(|(run, spare)| (run, spare.pid)).collect()
+    }
+
     fn happen(&mut self, step: Incident) {
         match step {
             Incident::Launch { job, is_batch } => {
@@ -134,7 +142,7 @@ impl World {
                 step,
                 is_reported,
             } => {
-                if let Some((of, pid)) = choose(&self.spares(), spare)
+                if let Some((of, pid)) = choose(&self.owned_spares(), spare)
                     && !self.steps.contains_key(&(of, StepNo(step)))
                     && let Some(process) = self.processes.get_mut(&pid)
                     && process.ended.is_none()
@@ -229,11 +237,15 @@ proptest! {
         steps in vec(incident(), 0..120),
         has_prolog in any::<bool>(),
         has_epilog in any::<bool>(),
+        has_containers in any::<bool>(),
+        is_serial in any::<bool>(),
     ) {
         let mut world = World::new();
         if has_prolog {
             world.prolog = vec!["/prolog".to_owned()];
         }
+        world.has_containers = has_containers;
+        world.is_serial = is_serial;
         if has_epilog {
             world.epilog = vec!["/epilog".to_owned()];
         }

@@ -230,6 +230,112 @@ fn a_prolog_that_the_launcher_was_lost_in_is_not_run_again() {
 }
 
 #[test]
+fn directories_are_there_before_anything_runs_and_go_after_the_epilog() {
+    let mut world = World::new();
+    world.prolog = vec!["/prolog".to_owned()];
+    world.epilog = vec!["/epilog".to_owned()];
+    world.has_containers = true;
+    world.attach();
+    let job = batch(&mut world);
+    world.start_step(job, StepNo(0));
+    assert!(world.containers.is_empty());
+    world.end_and_reap(world.program(job), 0);
+    assert!(world.containers.contains(&job));
+    assert!(world.scripts.is_empty() && world.steps.is_empty());
+    world.end_and_reap(world.program(job), 0);
+    assert_eq!((world.scripts.len(), world.steps.len()), (1, 1));
+    // A launcher that is started meanwhile knows of them.
+    world.crash();
+    world.terminate(job, true);
+    world.reap();
+    let daemon = world.pids(|kind| matches!(kind, Kind::Stepd(..))).pop();
+    daemon
+        .into_iter()
+        .for_each(|pid| world.end_and_reap(pid, 9));
+    assert_eq!((world.phase(job), world.epilogs), (Phase::Epilog, 1));
+    assert!(world.containers.contains(&job));
+    world.end_and_reap(world.program(job), 0);
+    assert!(world.containers.is_empty() && !world.is_released(job));
+    world.end_and_reap(world.program(job), 0);
+    assert!(world.is_released(job));
+}
+
+#[test]
+fn programs_of_the_site_run_one_at_a_time_where_it_wants_that() {
+    let mut world = World::new();
+    world.prolog = vec!["/prolog".to_owned()];
+    world.epilog = vec!["/epilog".to_owned()];
+    world.is_serial = true;
+    world.attach();
+    let jobs = [run(1), run(2), run(3)];
+    for job in jobs {
+        let mut of = grant(job, JobKind::Batch);
+        of.alloc = Allocation::default().into();
+        world.order(Order::Launch(Box::new(of)));
+        world.answer_look_ups();
+    }
+    assert_eq!(world.prologs, 1);
+    // One that ends while it waits has no prolog.
+    world.terminate(jobs[1], true);
+    world.end_and_reap(world.program(jobs[0]), 0);
+    world.reap();
+    assert_eq!(world.scripts.len(), 1);
+    let is_program = |kind: &Kind| matches!(kind, Kind::Programs(..));
+    for _ in 0..2 {
+        let running = world.pids(is_program);
+        assert_eq!(running.len(), 1);
+        world.end_and_reap(running[0], 0);
+    }
+    assert_eq!((world.prologs, world.epilogs), (2, 1));
+    assert!(world.is_released(jobs[1]) && world.scripts.len() == 2);
+    // Epilogs, too.
+    for job in [jobs[0], jobs[2]] {
+        world.end_and_reap(world.script(job), 0);
+    }
+    for _ in 0..2 {
+        let running = world.pids(is_program);
+        assert_eq!(running.len(), 1);
+        world.end_and_reap(running[0], 0);
+    }
+    assert!(world.is_released(jobs[0]) && world.is_released(jobs[2]));
+}
+
+#[test]
+fn a_job_without_its_directories_runs_nothing() {
+    let mut world = World::new();
+    world.has_containers = true;
+    world.attach();
+    let job = batch(&mut world);
+    world.start_step(job, StepNo(0));
+    world.end_and_reap(world.program(job), 256);
+    match world.outcome(job) {
+        Some(LauncherEvent::LaunchFailed { node_fault, .. }) => assert!(node_fault),
+        other => panic!("{other:?}"),
+    }
+    // What was made of them is removed.
+    world.end_and_reap(world.program(job), 0);
+    assert!(world.is_released(job) && world.containers.is_empty());
+    assert!(world.scripts.is_empty() && world.steps.is_empty());
+}
+
+#[test]
+fn a_release_does_not_wait_for_ever_until_directories_are_removed() {
+    let mut world = World::new();
+    world.has_containers = true;
+    world.attach();
+    let job = batch(&mut world);
+    world.end_and_reap(world.program(job), 0);
+    world.end_and_reap(world.script(job), 0);
+    assert!(!world.is_released(job));
+    let removal = world.program(job);
+    while !world.is_released(job) {
+        assert!(world.fire_timer());
+    }
+    // It goes on.
+    assert!(world.processes.contains_key(&removal) && !world.signals.contains(&(removal, 9)));
+}
+
+#[test]
 fn a_job_that_ends_before_its_groups_are_known_has_begun_nothing() {
     let mut world = World::new();
     world.order(Order::Launch(Box::new(grant(run(A), JobKind::Batch))));

@@ -101,6 +101,7 @@ pub(super) fn start(
         errors: Some(errors_writer.as_raw_fd()),
         kept,
         outlives: false,
+        namespace: None,
     }
     .start()?;
     let pipe = File::from(errors);

@@ -1,0 +1,43 @@
+//! Directories that a job has to itself.
+
+use minicbor::{Decode, Encode};
+use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::validate::Validate;
+use muster_proto::job_container::ContainerSettings;
+use std::path::PathBuf;
+
+/// The variable with the first of them that is on disk.
+pub(crate) const SCRATCH: &str = "SLURM_JOB_SCRATCH";
+
+/// Those of a job on this node, as the site wanted them when it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
+pub struct JobContainer {
+    /// The directory that all of it is in, whose names are made of numbers.
+    #[n(0)]
+    pub path: PathBuf,
+    /// What the site says.
+    #[n(1)]
+    pub settings: ContainerSettings,
+    /// Whose they are.
+    #[n(2)]
+    pub uid: u32,
+    /// See above.
+    #[n(3)]
+    pub gid: u32,
+    /// What the job must find where it is: no directory of its own may hide it.
+    #[n(4)]
+    pub must_see: Vec<PathBuf>,
+}
+
+impl JobContainer {
+    /// The file on which the job's mount namespace is mounted, so that it lasts without a process.
+    pub fn namespace(&self) -> PathBuf {
+        self.path.join(".ns")
+    }
+
+    /// The directory with what the job finds at `Dirs`.
+    pub fn source(&self) -> PathBuf {
+        self.path.join("dirs")
+    }
+}

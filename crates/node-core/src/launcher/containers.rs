@@ -1,0 +1,224 @@
+//! Directories that a job has to itself on this node (`JobContainerType`): they are made after the job's prolog, before anything
+//! of it runs, and removed after its epilog. What makes and removes them is a process of the launcher's.
+
+use super::event::{Action, Failure, TimerKey};
+use super::job::{JobEntry, Program};
+use super::launch::RETRY_MS;
+use super::launches::Launches;
+use super::node::Node;
+use super::programs::{Programs, describe};
+use super::records::Fault;
+use super::state::{Role, State};
+use super::{Move, Phase};
+use crate::JobContainer;
+use crate::messages::JobAttempt;
+use muster_proto::job_container::ContainerSettings;
+use muster_proto::node::JobGrant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// How long a job's release waits for its directories to be removed: as long as processes of it have between TERM and KILL, if the
+/// site says nothing. It goes on after that.
+const REMOVAL_WAIT_MS: u64 = 30_000;
+
+impl Node {
+    /// Whether the site asks for directories that cannot be made.
+    pub(super) fn lacks_containers(&self) -> bool {
+        !self.settings.containers.is_empty() && self.setup.uid != 0
+    }
+
+    fn container_settings(&self) -> Option<&ContainerSettings> {
+        let settings = self.settings.containers.first();
+        settings.filter(|_| self.setup.uid == 0)
+    }
+
+    /// Where directories of this node's jobs are.
+    fn container_base(&self, settings: &ContainerSettings) -> PathBuf {
+        let base = settings.base.replacen("%h", &self.setup.host, 1);
+        PathBuf::from(base).join(&self.setup.own)
+    }
+
+    /// What a job is to have.
+    pub(super) fn container_of(&self, grant: &JobGrant) -> Option<Box<JobContainer>> {
+        let settings = self.container_settings()?;
+        let owner = &grant.spec.owner;
+        let name = format!("{}.{}", grant.job, grant.attempt.0);
+        Some(Box::new(JobContainer {
+            path: self.container_base(settings).join(name),
+            settings: settings.clone(),
+            uid: owner.uid,
+            gid: owner.gid,
+            must_see: vec![
+                self.setup.spool.clone(),
+                PathBuf::from(&self.settings.conf_path),
+            ],
+        }))
+    }
+}
+
+impl JobEntry {
+    /// Its directories.
+    pub(super) fn container(&self) -> Option<&JobContainer> {
+        self.prolog_epilog.as_ref()?.container.as_deref()
+    }
+
+    /// The file of the mount namespace that its processes join.
+    pub(super) fn namespace(&self) -> Option<PathBuf> {
+        self.container().map(JobContainer::namespace)
+    }
+}
+
+impl State {
+    /// Says what is not done, as the launcher is not root.
+    pub(super) fn log_lack_of_containers(&mut self) {
+        if self.node.lacks_containers() {
+            self.actions.log(
+                "JobContainerType: only root makes directories that jobs have to themselves; start slurmd as root. Jobs here share \
+                 those of the machine",
+            );
+        }
+    }
+
+    /// Has directories removed that jobs have left which are not known.
+    pub(super) fn sweep_containers(&mut self) {
+        let mut kept: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
+        if let Some(settings) = self.node.container_settings() {
+            kept.insert(self.node.container_base(settings), BTreeSet::new());
+        }
+        for entry in self.jobs.values() {
+            let path = entry.container().map(|container| &container.path);
+            let of = path.and_then(|path| Some((path.parent()?, path.file_name()?.to_str()?)));
+            let Some((base, name)) = of else { continue };
+            let kept = kept.entry(base.to_owned()).or_default();
+            if !entry.phase.is_released() {
+                kept.insert(name.to_owned());
+            }
+        }
+        for (base, kept) in kept {
+            self.actions.push(Action::SweepContainers { base, kept });
+        }
+    }
+}
+
+impl Launches {
+    /// They are there, or cannot be made.
+    pub(super) fn container_made(&mut self, state: &mut State, run: JobAttempt, status: i32) {
+        let is_late = self.programs.program_ended(state, run);
+        self.programs.go_on_in_turn(state);
+        let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
+        let goes_on = state.jobs.get(&run).is_some_and(is_in_prolog);
+        if status != 0 && goes_on {
+            let status = describe(status, is_late);
+            let error = format!(
+                "JobContainerType: directories of the job cannot be made ({status}): the log of the node's launcher says why"
+            );
+            state.actions.log(format!("job {}: {error}", run.job));
+            self.fail(state, run, error, Fault::Node);
+        } else if goes_on {
+            state.records.prolog_over(run, state.now.mono_ms);
+            self.start_script(state, run);
+        }
+        // These are refused where the job is ending now.
+        state.start_early_steps(run);
+        state.is_unsettled = true;
+    }
+
+    /// What removes them runs, or could not be started.
+    pub(super) fn container_removal_started(
+        &mut self,
+        state: &mut State,
+        run: JobAttempt,
+        started: Result<i32, Failure>,
+    ) {
+        match started {
+            Ok(pid) => {
+                state.roles.insert(pid, Role::ContainerRemoval(run));
+                let is_first = |e: &JobEntry| e.phase != Phase::Epilog;
+                if state.jobs.get(&run).is_some_and(is_first)
+                    && state.advance(run, Move::StartEpilog)
+                {
+                    state.actions.stop_timer(TimerKey::Kill(run));
+                }
+                if let Some(entry) = state.jobs.get_mut(&run) {
+                    entry.program = Program::Running {
+                        pid,
+                        is_late: false,
+                    };
+                }
+                let timer = TimerKey::Programs(run);
+                state.actions.set_timer(timer, REMOVAL_WAIT_MS);
+            }
+            Err(e) if e.is_temporary => {
+                if let Some(entry) = state.jobs.get_mut(&run) {
+                    entry.program = Program::None;
+                }
+                // No directories stay because users have used up all processes.
+                state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+            }
+            Err(e) => {
+                let line = format!("job {}: its directories stay: fork: {}", run.job, e.error);
+                state.actions.log(line);
+                self.programs.container_gone(state, run);
+            }
+        }
+    }
+}
+
+impl Programs {
+    /// Makes the directories of a job whose prolog, if it has one, is over.
+    pub(super) fn start_container(&mut self, state: &mut State, run: JobAttempt) {
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return;
+        };
+        let programs = entry.prolog_epilog.as_ref();
+        let Some(programs) = programs.filter(|p| p.container.is_some()) else {
+            return;
+        };
+        entry.program = Program::Starting;
+        let action = Action::MakeContainer(run, programs.clone());
+        state.actions.push(action);
+    }
+
+    /// The last of a job is gone and its epilog is over: whether its directories have to be removed, and are from now on.
+    pub(super) fn start_container_removal(&mut self, state: &mut State, run: JobAttempt) -> bool {
+        let Some(entry) = state.jobs.get_mut(&run) else {
+            return false;
+        };
+        if entry.has_no_container || entry.container().is_none() {
+            return false;
+        }
+        let Some(programs) = entry.prolog_epilog.clone() else {
+            return false;
+        };
+        entry.program = Program::Starting;
+        state.actions.push(Action::RemoveContainer(run, programs));
+        true
+    }
+
+    /// The directories of a job are removed, or that is not waited for any more.
+    pub(super) fn container_gone(&mut self, state: &mut State, run: JobAttempt) {
+        self.program_ended(state, run);
+        if let Some(entry) = state.jobs.get_mut(&run) {
+            entry.has_no_container = true;
+        }
+        state.is_unsettled = true;
+        self.go_on_in_turn(state);
+    }
+
+    /// Lets a process go on without the job that removes the job's directories; whether this is one.
+    pub(super) fn leave_removal(&mut self, state: &mut State, run: JobAttempt) -> bool {
+        let program = state.jobs.get(&run).map(|e| e.program);
+        let Some(Program::Running { pid, .. }) = program else {
+            return false;
+        };
+        if state.roles.get(&pid) != Some(&Role::ContainerRemoval(run)) {
+            return false;
+        }
+        state.roles.insert(pid, Role::Other);
+        let job = run.job;
+        let line = format!("job {job}: its directories are large, and removed without it");
+        state.actions.log(line);
+        self.container_gone(state, run);
+        true
+    }
+}

@@ -1,0 +1,381 @@
+//! Directories that a job has to itself: `Dirs` of job_container.conf(5). A mount namespace in which they are at their places is made
+//! once for a job and lasts as a file on which it is mounted, `BasePath/NODE/JOB.ATTEMPT/.ns`; each process of the job joins it
+//! before it executes anything of a user's ([`Namespace`]). What is in them is below the same directory, which only root enters, and
+//! goes with it.
+//!
+//! All of this is done by processes of the launcher's: they wait for programs of the site, and for disks.
+
+use super::programs::leave_launcher;
+use crate::root_files::only_root_leads_to;
+use crate::sys::bare::{self, Errno};
+use crate::sys::{self, mounts};
+use crate::tree_removal;
+use muster_node_core::{JobContainer, PrologEpilog};
+use muster_proto::job_container::SHARED_MEMORY;
+use nix::sys::stat::Mode;
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How long `InitScript` may take, as in Slurm.
+const INIT_WAIT_S: u32 = 10;
+
+/// A job's mount namespace, for its processes to join.
+#[derive(Debug, Default)]
+pub(super) struct Namespace(Option<OwnedFd>);
+
+impl Namespace {
+    /// Opens one; none if the job has none.
+    pub(super) fn open(file: Option<&Path>) -> io::Result<Namespace> {
+        let Some(file) = file else {
+            return Ok(Namespace::default());
+        };
+        let opened = File::open(file).and_then(|file| match mounts::is_namespace(&file)? {
+            true => Ok(file),
+            // It was unmounted. Nothing of the job's may run without.
+            false => Err(io::Error::other("no namespace is mounted there")),
+        });
+        let named = |e: io::Error| {
+            let text = format!("the job's directories: {}: {e}", file.display());
+            io::Error::new(e.kind(), text)
+        };
+        Ok(Namespace(Some(opened.map_err(named)?.into())))
+    }
+
+    /// In a child: joins it. Allocates nothing.
+    ///
+    /// # Errors
+    /// It is not in it, and must not run anything.
+    pub(super) fn join(&self) -> Result<(), Errno> {
+        match &self.0 {
+            Some(file) => bare::join_mount_namespace(file.as_raw_fd()),
+            None => Ok(()),
+        }
+    }
+
+    /// Its descriptor.
+    pub(super) fn descriptor(&self) -> Option<RawFd> {
+        self.0.as_ref().map(AsRawFd::as_raw_fd)
+    }
+}
+
+/// Starts a process that makes the directories of a job.
+pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
+    in_child(|| {
+        let Some(container) = &programs.container else {
+            return Ok(());
+        };
+        let made = Container {
+            of: container,
+            env: &programs.env,
+        };
+        made.check_dirs()?;
+        made.make_base()?;
+        let result = made.make();
+        if result.is_err() {
+            let _ = made.end();
+        }
+        result
+    })
+}
+
+/// Starts a process that removes them.
+pub(super) fn start_removal(programs: &PrologEpilog) -> io::Result<i32> {
+    in_child(|| {
+        let Some(container) = &programs.container else {
+            return Ok(());
+        };
+        Container {
+            of: container,
+            env: &programs.env,
+        }
+        .end()
+    })
+}
+
+/// Removes what is in a directory for containers, but for those with these names. It is listed at once, so that what is made from
+/// now on stays.
+pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
+    let is_roots = fs::symlink_metadata(base).is_ok_and(|of| of.is_dir() && of.uid() == 0);
+    if !is_roots || !only_root_leads_to(base).unwrap_or(false) {
+        return;
+    }
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let is_kept = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| kept.contains(name))
+    };
+    let left = entries.map(|entry| entry.path());
+    let left: Vec<PathBuf> = left.filter(|path| !is_kept(path)).collect();
+    if left.is_empty() {
+        return;
+    }
+    let started = in_child(|| {
+        for path in &left {
+            eprintln!("{}: left over, and removed", path.display());
+            release_mounts(path);
+            if let Err(e) = remove(path) {
+                eprintln!("{}: {e}", path.display());
+            }
+        }
+        Ok(())
+    });
+    if let Err(e) = started {
+        eprintln!("{}: what is left over stays: {e}", base.display());
+    }
+}
+
+/// Forks a process that does this.
+fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
+    match sys::fork()? {
+        sys::Fork::Parent(pid) => Ok(pid),
+        sys::Fork::Child => {
+            let done = leave_launcher().and_then(|()| act().map_err(|e| e.to_string()));
+            sys::exit_now(match done {
+                Ok(()) => 0,
+                Err(e) => {
+                    eprintln!("directories of a job: {e}");
+                    1
+                }
+            })
+        }
+    }
+}
+
+/// A failure, with what it is about.
+fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
+    move |e| io::Error::new(e.kind(), format!("{what}: {e}"))
+}
+
+/// Those of a job.
+struct Container<'a> {
+    of: &'a JobContainer,
+    /// Environment of the site's programs.
+    env: &'a [String],
+}
+
+impl Container<'_> {
+    fn make(&self) -> io::Result<()> {
+        let (path, settings) = (&self.of.path, &self.of.settings);
+        if fs::symlink_metadata(path).is_ok() {
+            // Of an attempt of that number which was never removed.
+            self.drop_mounts();
+            remove(path).map_err(about(path.display()))?;
+        }
+        make_dir(path).map_err(about(path.display()))?;
+        let source = self.of.source();
+        if let Some(script) = &settings.init_script {
+            let mount_point = format!("SLURM_JOB_MOUNTPOINT_SRC={}", source.display());
+            self.run("InitScript", script, INIT_WAIT_S, &mount_point)?;
+        }
+        // What is mounted there is seen nowhere else.
+        mounts::bind(path, path).map_err(about(path.display()))?;
+        mounts::make_private(path).map_err(about(path.display()))?;
+        let holder = self.of.namespace();
+        let mut create = fs::OpenOptions::new();
+        create.write(true).create_new(true).mode(0o600);
+        create.open(&holder).map_err(about(holder.display()))?;
+        make_dir(&source).map_err(about(source.display()))?;
+        for dir in self.on_disk() {
+            let own = self.source_of(dir);
+            make_dir(&own)
+                .and_then(|()| chown(&own, Some(self.of.uid), Some(self.of.gid)))
+                .map_err(about(own.display()))?;
+        }
+        let namespace = self.make_namespace()?;
+        mounts::bind_descriptor(&namespace, &holder).map_err(about(holder.display()))?;
+        if let Some(script) = &settings.clone_script {
+            let namespace = format!("SLURM_NS={}", holder.display());
+            let wait_s = settings.clone_script_wait_s;
+            self.run("CloneNSScript", script, wait_s, &namespace)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a mount namespace with the directories at their places, and comes back from it.
+    fn make_namespace(&self) -> io::Result<OwnedFd> {
+        let before = mounts::own_namespace()?;
+        mounts::unshare()?;
+        let filled = self.fill().and_then(|()| mounts::own_namespace());
+        bare::join_mount_namespace(before.as_raw_fd())
+            .map_err(|e| io::Error::from_raw_os_error(e.0))?;
+        filled
+    }
+
+    /// In the namespace: puts the directories at their places.
+    fn fill(&self) -> io::Result<()> {
+        let settings = &self.of.settings;
+        mounts::detach_from_host(settings.shared)?;
+        // The job does not see where its namespace is kept.
+        mounts::unmount(&self.of.path).map_err(about(self.of.path.display()))?;
+        // One of them may hide where the next comes from.
+        let sources: Vec<(&String, File)> = self
+            .on_disk()
+            .map(|dir| {
+                let own = self.source_of(dir);
+                let opened = File::open(&own).map_err(about(own.display()));
+                Ok((dir, opened?))
+            })
+            .collect::<io::Result<_>>()?;
+        for (dir, own) in sources {
+            let dir = Path::new(dir);
+            mounts::bind_descriptor(&own, dir)
+                .and_then(|()| mounts::refuse_privileges(dir))
+                .map_err(about(dir.display()))?;
+        }
+        if settings.dirs.iter().any(|dir| dir == SHARED_MEMORY) {
+            mounts::mount_memory(Path::new(SHARED_MEMORY)).map_err(about(SHARED_MEMORY))?;
+        }
+        Ok(())
+    }
+
+    /// Those of `Dirs` that are not in memory.
+    fn on_disk(&self) -> impl Iterator<Item = &String> {
+        let dirs = self.of.settings.dirs.iter();
+        dirs.filter(|dir| *dir != SHARED_MEMORY)
+    }
+
+    /// Where the content of one is.
+    fn source_of(&self, dir: &str) -> PathBuf {
+        self.of.source().join(dir.replace('/', "_"))
+    }
+
+    /// Whether the directories may be others for the job than for the node.
+    fn check_dirs(&self) -> io::Result<()> {
+        for dir in self.of.settings.dirs.iter().map(Path::new) {
+            let found = fs::symlink_metadata(dir).map_err(about(dir.display()))?;
+            if !found.is_dir() || !only_root_leads_to(dir)? {
+                let text = format!(
+                    "Dirs: {}: not a directory that root alone puts there",
+                    dir.display()
+                );
+                return Err(io::Error::other(text));
+            }
+            let mut hidden = self.of.must_see.iter();
+            if let Some(path) = hidden.find(|path| path.starts_with(dir)) {
+                let text = format!(
+                    "Dirs: {} would hide {} from jobs: move that, or leave the directory out of job_container.conf",
+                    dir.display(),
+                    path.display()
+                );
+                return Err(io::Error::other(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what the job's directory is in.
+    fn make_base(&self) -> io::Result<()> {
+        let of_node = self.of.path.parent().unwrap_or(Path::new("/"));
+        let base = of_node.parent().unwrap_or(Path::new("/"));
+        if self.of.settings.auto_base {
+            let mut builder = DirBuilder::new();
+            builder.recursive(true).mode(0o755);
+            builder.create(base).map_err(about(base.display()))?;
+        }
+        if !fs::metadata(base).map_err(about(base.display()))?.is_dir()
+            || !only_root_leads_to(base)?
+        {
+            let text = format!(
+                "BasePath={}: not a directory to which root alone leads",
+                base.display()
+            );
+            return Err(io::Error::other(text));
+        }
+        match make_dir(of_node) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other.map_err(about(of_node.display()))?,
+        }
+        let found = fs::symlink_metadata(of_node)?;
+        if !found.is_dir() || found.uid() != 0 || found.mode() & 0o077 != 0 {
+            let text = format!("{}: not a directory of root's alone", of_node.display());
+            return Err(io::Error::other(text));
+        }
+        Ok(())
+    }
+
+    /// Nothing of the job is left: all of it goes.
+    fn end(&self) -> io::Result<()> {
+        let (holder, settings) = (self.of.namespace(), &self.of.settings);
+        if let Some(script) = &settings.clone_epilog
+            && holder.exists()
+        {
+            let namespace = format!("SLURM_NS={}", holder.display());
+            let wait_s = settings.clone_epilog_wait_s;
+            if let Err(e) = self.run("CloneNSEpilog", script, wait_s, &namespace) {
+                eprintln!("{e}");
+            }
+        }
+        self.drop_mounts();
+        remove(&self.of.path)
+    }
+
+    fn drop_mounts(&self) {
+        release_mounts(&self.of.path);
+    }
+
+    /// Runs a program of the site's, which may not take longer than that.
+    ///
+    /// # Errors
+    /// It has failed.
+    fn run(&self, key: &str, program: &str, wait_s: u32, more: &str) -> io::Result<()> {
+        let failed = |why: String| io::Error::other(format!("{key} {program} failed: {why}"));
+        let mut command = Command::new(program);
+        command.env_clear().process_group(0);
+        for variable in self.env.iter().map(String::as_str).chain([more]) {
+            if let Some((name, value)) = variable.split_once('=') {
+                command.env(name, value);
+            }
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+        let pid = child.id().cast_signed();
+        let end = sys::pidfd(pid)?;
+        let mut fds = [libc::pollfd {
+            fd: end.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        let wait = Duration::from_secs(wait_s.into()).as_millis();
+        sys::poll(&mut fds, i32::try_from(wait).unwrap_or(i32::MAX))?;
+        if fds[0].revents == 0 {
+            sys::kill(-pid, libc::SIGKILL);
+            child.wait()?;
+            return Err(failed(format!("it ran for more than {wait_s} s")));
+        }
+        let status = child.wait()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(failed(status.to_string())),
+        }
+    }
+}
+
+/// Unmounts what a job's directory has; what is not mounted is not.
+fn release_mounts(path: &Path) {
+    while mounts::unmount(&path.join(".ns")).is_ok() {}
+    while mounts::unmount(path).is_ok() {}
+}
+
+/// Makes a directory of root's alone.
+fn make_dir(path: &Path) -> io::Result<()> {
+    nix::unistd::mkdir(path, Mode::S_IRWXU).map_err(io::Error::from)
+}
+
+/// Removes a job's directory with all that is in it.
+fn remove(path: &Path) -> io::Result<()> {
+    if !only_root_leads_to(path)? {
+        let text = format!(
+            "{}: others than root lead there, and it stays",
+            path.display()
+        );
+        return Err(io::Error::other(text));
+    }
+    tree_removal::remove(path).map_err(about(path.display()))
+}

@@ -1,0 +1,221 @@
+//! Removes a directory of root's with all that users have left in it. Root follows nothing of theirs: each directory is opened by its
+//! name in the one that is open already, no link is followed, and no other file system is entered. Directories within directories
+//! are moved up and then removed one by one, so that neither a deep tree nor a long path is too much.
+//!
+//! A process of the user outside of the job may still have directories open. Before one is emptied it becomes root's alone, so that nothing is
+//! added to it meanwhile.
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fchmod, fstat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
+
+/// Removes a directory that is only root's to enter, in one of root's. What is not there is removed.
+///
+/// # Errors
+/// Something of it stays: it is another file system's, or may not be changed.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let above = match File::open(above) {
+        Ok(above) => OwnedFd::from(above),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let top = match open_dir(&above, name) {
+        Ok(top) => top,
+        Err(Errno::ENOENT) => return Ok(()),
+        Err(Errno::ENOTDIR | Errno::ELOOP) => {
+            return Ok(unlinkat(&above, name, UnlinkatFlags::NoRemoveDir)?);
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let mut tree = Tree {
+        device: fstat(&top)?.st_dev,
+        top,
+        moved: 0,
+        first_error: None,
+    };
+    while tree.empty_top()? {}
+    match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
+        Ok(()) => Ok(()),
+        Err(e) => Err(tree.first_error.unwrap_or_else(|| e.into())),
+    }
+}
+
+struct Tree {
+    top: OwnedFd,
+    device: u64,
+    /// How many directories were moved up.
+    moved: u64,
+    /// Why something stays.
+    first_error: Option<io::Error>,
+}
+
+impl Tree {
+    /// Removes what is in the top directory, and moves up what its directories hold; whether anything has changed.
+    fn empty_top(&mut self) -> io::Result<bool> {
+        let mut has_changed = false;
+        for name in names(&self.top)? {
+            match remove_entry(&self.top, &name) {
+                Ok(()) => has_changed = true,
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => match self.empty_dir(&name) {
+                    Ok(()) => has_changed = true,
+                    Err(e) => self.note(e),
+                },
+                Err(e) => self.note(e.into()),
+            }
+        }
+        Ok(has_changed)
+    }
+
+    fn note(&mut self, e: io::Error) {
+        self.first_error.get_or_insert(e);
+    }
+
+    /// Removes a directory of the top one once its own directories are moved up.
+    fn empty_dir(&mut self, name: &OsStr) -> io::Result<()> {
+        let dir = open_dir(&self.top, name)?;
+        if fstat(&dir)?.st_dev != self.device {
+            return Err(io::Error::other("another file system is mounted there"));
+        }
+        take(&dir)?;
+        for inner in names(&dir)? {
+            match remove_entry(&dir, &inner) {
+                Ok(()) => {}
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
+                    self.moved += 1;
+                    let up = format!(".removed.{}", self.moved);
+                    renameat(&dir, inner.as_os_str(), &self.top, up.as_str())?;
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(unlinkat(&self.top, name, UnlinkatFlags::RemoveDir)?)
+    }
+}
+
+/// Opens a directory in another, and nothing that a link leads to.
+fn open_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    openat(above, name, flags, Mode::empty())
+}
+
+/// Makes a directory this user's alone.
+fn take(dir: &OwnedFd) -> nix::Result<()> {
+    if geteuid().is_root() {
+        fchown(dir, Some(Uid::from_raw(0)), Some(Gid::from_raw(0)))?;
+    }
+    fchmod(dir, Mode::S_IRWXU)
+}
+
+/// Names in a directory.
+fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
+    entries.map(|entry| Ok(entry?.file_name())).collect()
+}
+
+/// Removes a name that is no directory, or an empty one.
+fn remove_entry(above: &OwnedFd, name: &OsStr) -> nix::Result<()> {
+    match unlinkat(above, name, UnlinkatFlags::NoRemoveDir) {
+        // What Linux says of a directory.
+        Err(Errno::EISDIR | Errno::EPERM) if is_dir(above, name) => {
+            unlinkat(above, name, UnlinkatFlags::RemoveDir)
+        }
+        other => other,
+    }
+}
+
+fn is_dir(above: &OwnedFd, name: &OsStr) -> bool {
+    let found = nix::sys::stat::fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+    found.is_ok_and(|of| of.st_mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn place(name: &str) -> std::path::PathBuf {
+        let name = format!("muster-tree-removal-{name}.{}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir_all(place.join("tree")).unwrap();
+        place
+    }
+
+    #[test]
+    fn links_lead_nowhere() {
+        let place = place("links");
+        let (tree, others) = (place.join("tree"), place.join("others"));
+        fs::create_dir_all(others.join("below")).unwrap();
+        fs::write(others.join("below/file"), "kept").unwrap();
+        fs::create_dir_all(tree.join("a/b")).unwrap();
+        symlink(&others, tree.join("link")).unwrap();
+        symlink(&others, tree.join("a/b/link")).unwrap();
+        symlink("../../../others", tree.join("a/b/up")).unwrap();
+        fs::hard_link(others.join("below/file"), tree.join("a/name")).unwrap();
+        remove(&tree).unwrap();
+        assert!(!tree.exists());
+        assert_eq!(
+            fs::read_to_string(others.join("below/file")).unwrap(),
+            "kept"
+        );
+        // The tree itself may be a link.
+        symlink(&others, &tree).unwrap();
+        remove(&tree).unwrap();
+        assert!(fs::symlink_metadata(&tree).is_err() && others.join("below").is_dir());
+        remove(&tree).unwrap();
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn deep_wide_and_closed_trees_go() {
+        let place = place("deep");
+        let tree = place.join("tree");
+        let mut at = OwnedFd::from(File::open(&tree).unwrap());
+        // Longer than a path may be, and deeper than there are descriptors for.
+        let name = OsString::from("d".repeat(100));
+        for _ in 0..2000 {
+            nix::sys::stat::mkdirat(&at, name.as_os_str(), Mode::S_IRWXU).unwrap();
+            at = open_dir(&at, &name).unwrap();
+        }
+        for n in 0..300 {
+            let dir = tree.join(format!("w{n}/x/y"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("file"), "").unwrap();
+        }
+        let closed = tree.join("closed/inner/file");
+        fs::create_dir_all(&closed).unwrap();
+        fs::set_permissions(tree.join("closed/inner"), fs::Permissions::from_mode(0o700)).unwrap();
+        remove(&tree).unwrap();
+        assert!(!tree.exists());
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn another_file_system_stays_and_is_named() {
+        if !geteuid().is_root() {
+            eprintln!("only root mounts; this test looked at nothing");
+            return;
+        }
+        let place = place("mount");
+        let mounted = place.join("tree/a/mounted");
+        fs::create_dir_all(&mounted).unwrap();
+        crate::sys::mounts::mount_memory(&mounted).unwrap();
+        fs::create_dir_all(mounted.join("kept/inner")).unwrap();
+        let refused = remove(&place.join("tree"));
+        let is_kept = mounted.join("kept/inner").is_dir();
+        let unmounted = crate::sys::mounts::unmount(&mounted);
+        assert!(refused.is_err() && is_kept);
+        unmounted.unwrap();
+        remove(&place.join("tree")).unwrap();
+        fs::remove_dir_all(place).unwrap();
+    }
+}
