@@ -24,6 +24,7 @@ pub(crate) fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) 
         line.name == gres.name && model
     };
     let (mut files, mut near, mut links) = (Vec::new(), Vec::new(), Vec::new());
+    let mut labels = Vec::new();
     for line in lines.iter().filter(on_node).filter(same) {
         let cores = line.cores.iter().flat_map(|core| cpus_of(node, *core));
         let cpus: CpuSet = cores.filter(|cpu| *cpu < node.cpus).collect();
@@ -36,6 +37,7 @@ pub(crate) fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) 
         let instances = usize::try_from(line.count.min(1024)).unwrap_or(0);
         near.extend(std::iter::repeat_n(cpus, instances));
         links.extend(std::iter::repeat_n(line.links.clone(), instances));
+        labels.extend(line.labels.iter().cloned());
         match line.one_device {
             // Files of one device stay together, as one entry for one instance.
             true => files.push(line.files.join(",")),
@@ -45,6 +47,10 @@ pub(crate) fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) 
     files.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
     near.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
     links.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
+    // Where a line names none, those that others name would not be by instance.
+    if u64::try_from(labels.len()).unwrap_or(0) != gres.count {
+        labels.clear();
+    }
     if lines.iter().all(|line| line.cores.is_empty()) {
         near.clear();
     }
@@ -66,6 +72,7 @@ pub(crate) fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) 
         files,
         near,
         links,
+        labels,
     }
 }
 
@@ -123,6 +130,7 @@ fn parts_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) -> GresCon
         kind: gres.model.clone(),
         count: of.iter().copied().map(u64::from).sum(),
         links: Vec::new(),
+        labels: Vec::new(),
         files: Vec::new(),
         near: near.unwrap_or_default(),
         env: whole.first().map_or(GpuEnv::default(), |gpus| gpus.env),
@@ -157,6 +165,52 @@ mod tests {
     fn of(gres: &GresConfig) -> (Vec<u32>, bool) {
         let parts = gres.parts.clone().unwrap();
         (parts.of, parts.one_gpu)
+    }
+
+    #[test]
+    fn instances_have_the_identifiers_of_a_resource_map() {
+        let labels = |gres_conf: &str| parts("gpu:4", gres_conf).labels;
+        assert_eq!(
+            labels("Name=gpu ResourceMap=\"4(0-2 7)\"\n"),
+            ["0", "1", "2", "7"]
+        );
+        assert_eq!(
+            labels("Name=gpu ResourceMap=\"gpu=4(g0 g0 g1 g1)\"\n"),
+            ["g0", "g0", "g1", "g1"]
+        );
+        let two = "NodeName=n Name=gpu ResourceMap=2(A B) File=/dev/a[0-1]\nName=gpu ResourceMap=\"2(C D)\"\n";
+        let two = two.replace("2(A B)", "\"2(A B)\"");
+        assert_eq!(labels(&two), ["A", "B", "C", "D"]);
+        // Not all of them are named.
+        assert_eq!(
+            labels("Name=gpu ResourceMap=\"2(A B)\"\nName=gpu Count=2\n"),
+            [""; 0]
+        );
+        let complaint = |gres_conf: &str| {
+            let read = |_: &Path| Ok(gres_conf.as_bytes().to_vec());
+            let (_, found) = crate::files::load_gres_with(Path::new("gres.conf"), &read);
+            found.first().map(|f| f.message.clone()).unwrap_or_default()
+        };
+        for (map, wanted) in [
+            ("3(0 1)", "it says 3, and names 2"),
+            ("2(1-0 4)", "no range"),
+            ("2(0:SCC 1:Scc)", "masks and characteristics"),
+            ("0 1", "is not AMOUNT(IDS)"),
+            ("0()", "it names 0"),
+            ("1(0-99999)", "no range"),
+        ] {
+            let text = format!("Name=gpu ResourceMap=\"{map}\"\n");
+            assert!(
+                complaint(&text).contains(wanted),
+                "{map}: {}",
+                complaint(&text)
+            );
+        }
+        let counted = complaint("Name=gpu Count=3 ResourceMap=\"2(0 1)\"\n");
+        assert!(
+            counted.contains("Count=3, but ResourceMap names 2"),
+            "{counted}"
+        );
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct GresLine {
     pub cores: Vec<u32>,
     /// Links to the other devices.
     pub links: Vec<i32>,
+    /// Identifiers of `ResourceMap`; empty where there is none.
+    pub labels: Vec<String>,
     /// `Flags`, as written.
     pub flags: Vec<String>,
     /// `AutoDetect`, in lower case.
@@ -117,9 +119,27 @@ fn gres_line(settings: &Settings, origin: Origin, findings: &mut Findings) -> Op
     } else {
         files.len()
     } as u64;
+    let labels = match reader.given("ResourceMap").map(resource_map).transpose() {
+        Ok(labels) => labels.unwrap_or_default(),
+        Err(why) => {
+            let help = "write it as 2(0 1), 4(0-3) or 2(GPU1 GPU2)";
+            findings.error(&origin, "ResourceMap", format!("ResourceMap: {why}"), help);
+            Vec::new()
+        }
+    };
     let count = reader
         .given("Count")
-        .and_then(|text| value::parse_count(text).ok());
+        .and_then(|text| value::parse_count(text).ok())
+        .or_else(|| u64::try_from(labels.len()).ok().filter(|count| *count > 0));
+    if let Some(count) = count.filter(|count| !labels.is_empty() && *count != labels.len() as u64) {
+        let message = format!("Count={count}, but ResourceMap names {}", labels.len());
+        findings.error(
+            &origin,
+            "Count",
+            message,
+            "remove Count or correct ResourceMap",
+        );
+    }
     let shared = ["mps", "shard"].contains(&name.as_str());
     let must_agree = !shared && devices > 0;
     if let Some(count) = count.filter(|&count| must_agree && count != devices) {
@@ -151,10 +171,62 @@ fn gres_line(settings: &Settings, origin: Origin, findings: &mut Findings) -> Op
         one_device: multiple.is_some(),
         cores: cores.and_then(Result::ok).unwrap_or_default(),
         links,
+        labels,
         flags: reader.list("Flags"),
         auto_detect: reader.given("AutoDetect").map(str::to_ascii_lowercase),
         origin,
     })
+}
+
+/// Identifiers of `AMOUNT(ID ID FIRST-LAST)`, also with `NAME=` before it. One may stand there several times, if as many jobs may have
+/// it at a time.
+///
+/// # Errors
+/// Why it is none.
+fn resource_map(text: &str) -> Result<Vec<String>, String> {
+    let form = || format!("'{text}' is not AMOUNT(IDS)");
+    let map = text.split_once('=').map_or(text, |(_, map)| map);
+    let (amount, ids) = map
+        .trim()
+        .strip_suffix(')')
+        .and_then(|map| map.split_once('('))
+        .ok_or_else(form)?;
+    let amount: usize = amount.trim().parse().map_err(|_| form())?;
+    let mut labels = Vec::new();
+    for word in ids.split_whitespace() {
+        let range = word.split_once('-').and_then(|(first, last)| {
+            Some((first.parse::<u32>().ok()?, last.parse::<u32>().ok()?))
+        });
+        match range {
+            Some((first, last)) if first <= last && (last - first) as usize <= MAX_DEVICES => {
+                labels.extend((first..=last).map(|id| id.to_string()));
+            }
+            Some(_) => {
+                return Err(format!(
+                    "'{word}' is no range of at most {MAX_DEVICES} numbers"
+                ));
+            }
+            None if word.contains(['[', ':']) => {
+                return Err(format!(
+                    "'{word}': masks and characteristics of an id are not implemented"
+                ));
+            }
+            None if word.contains([',', '(', ')', '=', '"', '\'']) => {
+                return Err(format!("'{word}' is no identifier"));
+            }
+            None => labels.push(word.to_owned()),
+        }
+    }
+    if labels.len() != amount {
+        return Err(format!("it says {amount}, and names {}", labels.len()));
+    }
+    if labels.is_empty() || labels.len() > MAX_DEVICES {
+        return Err(format!(
+            "it names {}, of at most {MAX_DEVICES}",
+            labels.len()
+        ));
+    }
+    Ok(labels)
 }
 
 /// A file of plain settings.

@@ -14,6 +14,7 @@ use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
 use crate::{gpu_bind, gpu_parts};
 use minicbor::{Decode, Encode};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Variables in the order in which they are set; a later one wins.
@@ -370,6 +371,7 @@ fn member_env(view: &JobView, node: &str, cpus_on_node: u32, env: &mut Env) {
 /// Devices of a node's share: what programs read that use GPUs, and how many there are.
 fn device_env(shares: &[GresShare], env: &mut Env) {
     part_env(shares, env);
+    resource_map_env(shares, env);
     let numbers: Vec<u32> = gpu_bind::gpus_of(shares).iter().map(|g| g.number).collect();
     if numbers.is_empty() {
         return;
@@ -378,6 +380,17 @@ fn device_env(shares: &[GresShare], env: &mut Env) {
     env.set("SLURM_JOB_GPUS", comma_separated(&numbers));
     for (name, value) in gpu_variables(shares, &numbers) {
         env.set(name, value);
+    }
+}
+
+/// Identifiers of what a job has, as Grid Engine tells them: `SGE_HGR_gpu="GPU1 GPU2"`.
+fn resource_map_env(shares: &[GresShare], env: &mut Env) {
+    let mut maps: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for share in shares.iter().filter(|share| !share.labels.is_empty()) {
+        maps.entry(&share.name).or_default().extend(share.names());
+    }
+    for (name, ids) in maps {
+        env.set(&format!("SGE_HGR_{name}"), ids.join(" "));
     }
 }
 
@@ -442,7 +455,8 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
     member_env(view, &share.name, share.cpus.len(), &mut env);
     device_env(&share.gres, &mut env);
     let gpus = gpu_bind::gpus_of(&share.gres);
-    if is_marked(view.spec) && !gpus.is_empty() {
+    let has_map = |share: &GresShare| share.name == GPU && !share.labels.is_empty();
+    if is_marked(view.spec) && !gpus.is_empty() && !share.gres.iter().any(has_map) {
         let numbers: Vec<u32> = gpus.iter().map(|gpu| gpu.number).collect();
         env.set("SGE_HGR_gpu", grid_engine::granted(&numbers));
     }

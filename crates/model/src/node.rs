@@ -148,6 +148,10 @@ pub struct GresConfig {
     #[n(8)]
     #[cbor(default)]
     pub links: Vec<Vec<i32>>,
+    /// Identifiers of the instances (`ResourceMap`), of which several may have the same; empty where they are only numbered.
+    #[n(9)]
+    #[cbor(default)]
+    pub labels: Vec<String>,
 }
 
 impl GresConfig {

@@ -389,11 +389,9 @@ impl<'a> Layout<'a> {
                 .gres
                 .iter()
                 .find(|g| g.name == part.name && g.kind == part.kind);
-            let near = whole.into_iter().flat_map(|g| g.ids.iter().zip(&g.near));
-            part.near = near
-                .filter(|(id, _)| part.ids.contains(*id))
-                .map(|(_, cpus)| cpus.clone())
-                .collect();
+            if let Some(whole) = whole {
+                part.keep_of(whole);
+            }
         }
         Some(out)
     }

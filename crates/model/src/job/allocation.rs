@@ -132,6 +132,10 @@ pub struct GresShare {
     #[n(6)]
     #[cbor(default)]
     pub parted: Vec<PartedGpu>,
+    /// Identifiers of each of them, in order; empty where they are only numbered.
+    #[n(7)]
+    #[cbor(default)]
+    pub labels: Vec<String>,
 }
 
 /// `Flags` of gres.conf: the variables that tell programs which GPUs they have.
@@ -183,10 +187,35 @@ impl GresShare {
         all.filter(|(_, taken, _)| *taken > 0)
     }
 
-    /// The instances, numbered over all types of the node; of parts of GPUs, the GPUs.
+    /// The instances, numbered over all types of the node, or as their identifiers say; of parts of GPUs, the GPUs.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         let whole = self.ids.iter().filter(|_| self.parted.is_empty());
         let gpus = self.gpu_parts().map(|(gpu, ..)| gpu);
-        whole.map(|id| self.first + id).chain(gpus)
+        let named = |at: usize| self.labels.get(at)?.parse().ok();
+        let own = move |(at, id)| named(at).unwrap_or(self.first + id);
+        whole.enumerate().map(own).chain(gpus)
+    }
+
+    /// Their identifiers, or numbers where there are none.
+    pub fn names(&self) -> Vec<String> {
+        match self.labels.is_empty() {
+            true => self.numbers().map(|number| number.to_string()).collect(),
+            false => self.labels.clone(),
+        }
+    }
+
+    /// Takes over of a share what is about some of its instances.
+    pub fn keep_of(&mut self, whole: &GresShare) {
+        let kept = |at: &(usize, u32)| self.ids.contains(at.1);
+        let places: Vec<usize> = (whole.ids.iter().enumerate())
+            .filter(kept)
+            .map(|(at, _)| at)
+            .collect();
+        let near = places.iter().filter_map(|at| whole.near.get(*at)).cloned();
+        let labels = places
+            .iter()
+            .filter_map(|at| whole.labels.get(*at))
+            .cloned();
+        (self.near, self.labels) = (near.collect(), labels.collect());
     }
 }

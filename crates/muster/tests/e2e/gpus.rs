@@ -174,3 +174,70 @@ fn shards_are_counted() {
             .contains("GresTypes               = gpu,shard")
     );
 }
+
+#[test]
+fn identifiers_of_a_resource_map_are_nobody_elses_until_they_are_freed() {
+    let c = Cluster::start(1, 8);
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let with_gres = |line: &str| match line.starts_with("NodeName=") {
+        true => format!("{line} Gres=gpu:2,port:3"),
+        false => line.to_owned(),
+    };
+    let lines: Vec<String> = text.lines().map(with_gres).collect();
+    std::fs::write(&conf, lines.join("\n") + "\nGresTypes=gpu,port\n").unwrap();
+    let map = |gpus: &str| {
+        let text =
+            format!("Name=gpu ResourceMap=\"{gpus}\"\nName=port ResourceMap=\"3(10000-10002)\"\n");
+        std::fs::write(c.path("gres.conf"), text).unwrap();
+        c.ok("scontrol reconfigure");
+    };
+    map("gpu=2(GPU1 GPU2)");
+    // Of four jobs two run, with different identifiers.
+    let jobs: Vec<u64> = (1..=4)
+        .map(|n| {
+            c.sbatch(&format!(
+                "--gres=gpu:1,port:1 --mem=10 -o /dev/null --wrap 'echo $SGE_HGR_gpu $SGE_HGR_port >has.{n}.new; \
+                 srun sh -c \"echo \\$SGE_HGR_gpu\" >step.{n}; mv has.{n}.new has.{n}; while [ ! -e end.{n} ]; do sleep 0.05; done'"
+            ))
+        })
+        .collect();
+    let has = |n: u32| {
+        c.until("the job says what it has", || {
+            c.dir.join(format!("has.{n}")).exists()
+        });
+        c.read(&format!("has.{n}"))
+    };
+    assert_eq!(
+        (has(1), has(2)),
+        ("GPU1 10000\n".into(), "GPU2 10001\n".into())
+    );
+    assert_eq!(
+        (c.read("step.1"), c.read("step.2")),
+        ("GPU1\n".into(), "GPU2\n".into())
+    );
+    c.until_prints("squeue -h -t PD | wc -l", "2");
+    let detail = c.run(&format!("qstat -j {}", jobs[1])).out;
+    assert!(
+        detail.contains("resource map  1:            gpu=n1=(GPU2),port=n1=(10001)"),
+        "{detail}"
+    );
+    // A controller that is killed knows what they have.
+    c.kill(c.controller());
+    assert_eq!(c.start_controller().code, 0);
+    c.until_prints("sinfo -h -o %t", "mix");
+    c.write("end.2", "");
+    assert_eq!(has(3), "GPU2 10001\n");
+    assert!(!c.dir.join("has.4").exists());
+    c.write("end.1", "");
+    assert_eq!(has(4), "GPU1 10000\n");
+    ["end.3", "end.4"]
+        .into_iter()
+        .for_each(|end| c.write(end, ""));
+    c.until_prints("squeue -h | wc -l", "0");
+    // One that two may share, and numbers that programs find it by.
+    map("2(5 5)");
+    let out = c.ok("srun --gres=gpu:1 --mem=10 bash -c 'echo $CUDA_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES $ZE_AFFINITY_MASK \
+                    $GPU_DEVICE_ORDINAL $SLURM_JOB_GPUS $SLURM_STEP_GPUS $SGE_HGR_gpu'");
+    assert_eq!(out, "5 5 5 5 5 5 5");
+}

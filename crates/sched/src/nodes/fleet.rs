@@ -72,6 +72,8 @@ pub(crate) struct NodeClass {
     pub(crate) no_consume: Vec<bool>,
     /// For each of them, for each instance, its links to all of that name; empty where none are known.
     pub(crate) links: Vec<Vec<Vec<i32>>>,
+    /// Identifiers of the instances of each of them; empty if they have none.
+    pub(crate) labels: Vec<Vec<String>>,
     /// How parts of GPUs are given to jobs.
     pub(crate) part_rule: PartRule,
 }

@@ -252,7 +252,7 @@ fn resource_map(job: &Job) -> String {
     let mut parts = Vec::new();
     for (share, _) in job.held() {
         for gres in &share.gres {
-            let ids: Vec<String> = gres.numbers().map(|id| id.to_string()).collect();
+            let ids = gres.names();
             if !ids.is_empty() {
                 parts.push(format!("{}={}=({})", gres.name, share.name, ids.join(" ")));
             }

@@ -67,6 +67,10 @@ pub(super) fn class_of(node: &Node, config: &ClusterConfig, cores_by_socket: boo
             true => c.gres.iter().map(|g| g.links.clone()).collect(),
             false => Vec::new(),
         },
+        labels: match c.gres.iter().any(|g| !g.labels.is_empty()) {
+            true => c.gres.iter().map(|g| g.labels.clone()).collect(),
+            false => Vec::new(),
+        },
         no_consume: c.gres.iter().map(|g| g.no_consume).collect(),
         part_rule: PartRule {
             several_gpus: has("MULTIPLE_SHARING_GRES_PJ"),

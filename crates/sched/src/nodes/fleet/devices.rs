@@ -188,6 +188,8 @@ pub(super) fn take_gres(
         share.ids.union_with(&ids);
         let near = |id: u32| class.near.get(i)?.get(id as usize).cloned();
         share.near = share.ids.iter().map_while(near).collect();
+        let label = |id: u32| class.labels.get(i)?.get(id as usize).cloned();
+        share.labels = share.ids.iter().map_while(label).collect();
     }
 }
 
