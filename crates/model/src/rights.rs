@@ -182,3 +182,22 @@ pub fn coordinates(accounts: &Accounts, user: &str, account: &str) -> bool {
     !user.coordinates.is_empty()
         && (accounts.upwards(account)).any(|name| user.coordinates.iter().any(|own| own == name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_can_be_granted_but_what_belongs_to_jobs() {
+        let mut granted = Granted::default();
+        Request::ALL.iter().for_each(|part| granted.insert(*part));
+        let all = Request::ALL.iter().filter(|part| granted.contains(**part));
+        let mut all: Vec<Request> = all.copied().collect();
+        all.sort();
+        let mut parts = Granted::PARTS.to_vec();
+        parts.sort();
+        assert_eq!(all, parts);
+        assert!(parts.iter().all(|part| part.group() == Group::Part));
+        assert!(!Granted::default().contains(Request::SetPriority));
+    }
+}
