@@ -9,38 +9,6 @@ use crate::accounts::Accounts;
 use crate::refusal::{Refusal, RefusalCode};
 use std::fmt;
 
-/// Parts of a request that are allowed whoever asks, since a verifier of the site has set them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Granted(u8);
-
-impl Granted {
-    /// What can be granted: what belongs to submissions and changes of jobs alone.
-    const PARTS: [Request; 7] = [
-        Request::SetPriority,
-        Request::NegativeNice,
-        Request::SiteFactor,
-        Request::AdminComment,
-        Request::RaisePriority,
-        Request::LowerNice,
-        Request::RaiseTimeLimit,
-    ];
-
-    fn bit(part: Request) -> u8 {
-        let at = Granted::PARTS.iter().position(|own| *own == part);
-        at.map_or(0, |at| 1 << at)
-    }
-
-    /// Grants a part; no other request can be.
-    pub fn insert(&mut self, part: Request) {
-        self.0 |= Granted::bit(part);
-    }
-
-    /// Whether a part was granted.
-    pub fn contains(self, part: Request) -> bool {
-        self.0 & Granted::bit(part) != 0
-    }
-}
-
 /// The role of a user in the cluster, from the lowest to the highest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
@@ -181,23 +149,4 @@ pub fn coordinates(accounts: &Accounts, user: &str, account: &str) -> bool {
     };
     !user.coordinates.is_empty()
         && (accounts.upwards(account)).any(|name| user.coordinates.iter().any(|own| own == name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_can_be_granted_but_what_belongs_to_jobs() {
-        let mut granted = Granted::default();
-        Request::ALL.iter().for_each(|part| granted.insert(*part));
-        let all = Request::ALL.iter().filter(|part| granted.contains(**part));
-        let mut all: Vec<Request> = all.copied().collect();
-        all.sort();
-        let mut parts = Granted::PARTS.to_vec();
-        parts.sort();
-        assert_eq!(all, parts);
-        assert!(parts.iter().all(|part| part.group() == Group::Part));
-        assert!(!Granted::default().contains(Request::SetPriority));
-    }
 }
