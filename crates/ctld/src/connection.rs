@@ -460,7 +460,7 @@ impl Connection {
         }
     }
 
-    /// What the site's verifiers make of a command: who asks, with what they have granted, and what the user is told.
+    /// What the site's verifiers make of a command: who asks, with what they have granted, and what the user is answered besides.
     async fn verified(&self, command: &mut UserCommand) -> Result<(Identity, Remarks), Refusal> {
         let mut identity = self.identity.clone();
         let remarks = verify::verify(&self.shared, &mut identity, command).await?;

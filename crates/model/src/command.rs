@@ -40,8 +40,8 @@ pub struct Identity {
     pub gids: Vec<u32>,
     /// The host that the request came from, as far as the transport knows it.
     pub host: Option<String>,
-    /// Parts of this one request that a verifier of the site has set: they are allowed whoever asks.
-    pub granted: crate::rights::Granted,
+    /// Parts of this one request that a verifier of the site has set: they are allowed for every user.
+    pub granted: crate::granted::Granted,
 }
 
 /// A request to the core.

@@ -25,6 +25,7 @@ pub mod factors;
 pub mod features;
 pub mod gpu_bind;
 pub mod gpu_parts;
+pub mod granted;
 pub mod grid_engine;
 pub mod het;
 pub mod hostlist;

@@ -9,38 +9,6 @@ use crate::accounts::Accounts;
 use crate::refusal::{Refusal, RefusalCode};
 use std::fmt;
 
-/// Parts of a request that are allowed whoever asks, since a verifier of the site has set them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Granted(u8);
-
-impl Granted {
-    /// What can be granted: what belongs to submissions and changes of jobs alone.
-    const PARTS: [Request; 7] = [
-        Request::SetPriority,
-        Request::NegativeNice,
-        Request::SiteFactor,
-        Request::AdminComment,
-        Request::RaisePriority,
-        Request::LowerNice,
-        Request::RaiseTimeLimit,
-    ];
-
-    fn bit(part: Request) -> u8 {
-        let at = Granted::PARTS.iter().position(|own| *own == part);
-        at.map_or(0, |at| 1 << at)
-    }
-
-    /// Grants a part; no other request can be.
-    pub fn insert(&mut self, part: Request) {
-        self.0 |= Granted::bit(part);
-    }
-
-    /// Whether a part was granted.
-    pub fn contains(self, part: Request) -> bool {
-        self.0 & Granted::bit(part) != 0
-    }
-}
-
 /// The role of a user in the cluster, from the lowest to the highest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {

@@ -8,6 +8,7 @@ pub mod privacy;
 use self::privacy::JobScope;
 use crate::state::State;
 use muster_model::command::Identity;
+use muster_model::granted::GrantedPart;
 use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{Least, Request, Role, coordinates, denied};
@@ -40,11 +41,25 @@ pub fn role_of(state: &State, identity: &Identity) -> Role {
 
 /// Whether the role of the user who asks suffices for a request, whatever it is about.
 pub fn may(state: &State, identity: &Identity, request: Request) -> bool {
-    if identity.granted.contains(request) {
+    if granted_part(request).is_some_and(|part| identity.granted.contains(part)) {
         return true;
     }
     let least = request.least().role();
     least.is_some_and(|least| role_of(state, identity) >= least)
+}
+
+/// The part of a submission or of a change that a request is the right to, if a verifier of the site may grant it.
+fn granted_part(request: Request) -> Option<GrantedPart> {
+    Some(match request {
+        Request::SetPriority => GrantedPart::Priority,
+        Request::NegativeNice => GrantedPart::NegativeNice,
+        Request::SiteFactor => GrantedPart::SiteFactor,
+        Request::AdminComment => GrantedPart::AdminComment,
+        Request::RaisePriority => GrantedPart::RaisedPriority,
+        Request::LowerNice => GrantedPart::LoweredNice,
+        Request::RaiseTimeLimit => GrantedPart::RaisedTimeLimit,
+        _ => return None,
+    })
 }
 
 /// Whether someone may make a request about a job.

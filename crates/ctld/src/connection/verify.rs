@@ -9,9 +9,9 @@ use crate::verifier::{Pool, records};
 use log::info;
 use minicbor::bytes::ByteVec;
 use muster_model::command::{Identity, JobTarget, JobUpdate, UserCommand};
+use muster_model::granted::GrantedPart;
 use muster_model::ids::BlobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
 use muster_model::spec::{JobSpec, Owner};
 use muster_verifier::message::{Change, Subject, Verdict};
 use std::rc::Rc;
@@ -236,10 +236,10 @@ impl Verification<'_> {
     fn grant(&mut self, old: &JobSpec, new: &JobSpec) {
         let comment = |spec: &JobSpec| admin_comment(&spec.shown);
         let set = [
-            (Request::SetPriority, new.priority != old.priority),
-            (Request::NegativeNice, new.nice != old.nice),
-            (Request::SiteFactor, new.site_factor != old.site_factor),
-            (Request::AdminComment, comment(new) != comment(old)),
+            (GrantedPart::Priority, new.priority != old.priority),
+            (GrantedPart::NegativeNice, new.nice != old.nice),
+            (GrantedPart::SiteFactor, new.site_factor != old.site_factor),
+            (GrantedPart::AdminComment, comment(new) != comment(old)),
         ];
         let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
         set.for_each(|part| self.identity.granted.insert(part));
@@ -249,11 +249,11 @@ impl Verification<'_> {
         let comment = |update: &JobUpdate| admin_comment(&update.shown);
         let limit = (new.time_limit, new.time_delta_min) != (old.time_limit, old.time_delta_min);
         let set = [
-            (Request::RaisePriority, new.priority != old.priority),
-            (Request::LowerNice, new.nice != old.nice),
-            (Request::SiteFactor, new.site_factor != old.site_factor),
-            (Request::AdminComment, comment(new) != comment(old)),
-            (Request::RaiseTimeLimit, limit),
+            (GrantedPart::RaisedPriority, new.priority != old.priority),
+            (GrantedPart::LoweredNice, new.nice != old.nice),
+            (GrantedPart::SiteFactor, new.site_factor != old.site_factor),
+            (GrantedPart::AdminComment, comment(new) != comment(old)),
+            (GrantedPart::RaisedTimeLimit, limit),
         ];
         let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
         set.for_each(|part| self.identity.granted.insert(part));

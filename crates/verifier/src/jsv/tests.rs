@@ -1,3 +1,5 @@
+//! Jobs as parameters, and corrections of them.
+
 use super::*;
 use muster_model::spec::Owner;
 use muster_proto::jsv::State;

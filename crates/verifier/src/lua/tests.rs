@@ -1,3 +1,5 @@
+//! What scripts see, change and refuse, and what ends them.
+
 use super::*;
 use crate::message::{Change, Row, Value};
 use muster_model::command::JobUpdate;
