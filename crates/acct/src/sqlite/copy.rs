@@ -4,6 +4,7 @@
 //! copy is, in the transaction that writes the rows.
 
 use super::log::{self, Written};
+use super::read::bytes_of;
 use super::records::{RawJob, Records, job_columns};
 use super::row::{small, step_key, time};
 use super::text::Texts;
@@ -134,6 +135,7 @@ impl CopySource {
                 texts: &mut self.texts,
             },
             rows: Rows::default(),
+            bytes: 0,
         };
         let next = match copied.stage {
             Stage::Following => selection.changed(copied, most)?,
@@ -183,10 +185,15 @@ fn origin(connection: &Connection) -> Result<i64, StoreError> {
     Ok(known()?.unwrap_or(0))
 }
 
+/// Bytes of rows after which no more are read for one part of the copy: a command line may be a megabyte.
+const BYTES_MAX: usize = 8 << 20;
+
 /// Collects rows.
 struct Selection<'a> {
     records: Records<'a>,
     rows: Rows,
+    /// About so many bytes of texts are in them.
+    bytes: usize,
 }
 
 impl Selection<'_> {
@@ -204,18 +211,20 @@ impl Selection<'_> {
         };
         let sql = format!("SELECT {key} FROM {table} WHERE {key} > ?1 ORDER BY {key} LIMIT ?2");
         let numbers = self.numbers(&sql, (copied.row, most as i64))?;
-        for number in &numbers {
+        let mut last = None;
+        for number in numbers {
             match stage {
-                Stage::Jobs => self.whole_job(*number)?,
-                Stage::Events => self.event(*number)?,
-                _ => self.transaction(*number)?,
+                Stage::Jobs => self.whole_job(number)?,
+                Stage::Events => self.event(number)?,
+                _ => self.transaction(number)?,
+            }
+            last = Some(number);
+            if self.bytes >= BYTES_MAX {
+                break;
             }
         }
-        Ok(Some(match numbers.last() {
-            Some(last) => Copied {
-                row: *last,
-                ..copied
-            },
+        Ok(Some(match last {
+            Some(row) => Copied { row, ..copied },
             None => Copied {
                 stage: next,
                 row: i64::MIN,
@@ -237,22 +246,29 @@ impl Selection<'_> {
             ))
         })?;
         let entries = entries.collect::<rusqlite::Result<Vec<_>>>()?;
-        let Some((last, _)) = entries.last() else {
-            return Ok(None);
-        };
-        let number = *last;
-        let written: BTreeSet<Written> = entries.into_iter().filter_map(|(_, w)| w).collect();
-        for written in written {
-            match written {
-                Written::Job(row) => self.job(row).map(drop)?,
-                Written::Step(row, step) => self.step(row, step)?,
-                Written::Reset(row) => self.reset(row)?,
-                Written::Suspension(row) => self.suspensions(row)?,
-                Written::NodeEvent(id) => self.event(id)?,
-                Written::Transaction(id) => self.transaction(id)?,
+        let (mut reached, mut seen) = (None, BTreeSet::new());
+        for (number, written) in entries {
+            // What is read is as it is now, so that once is enough.
+            if let Some(written) = written.filter(|written| seen.insert(*written)) {
+                self.read(written)?;
+            }
+            reached = Some(number);
+            if self.bytes >= BYTES_MAX {
+                break;
             }
         }
-        Ok(Some(Copied { number, ..copied }))
+        Ok(reached.map(|number| Copied { number, ..copied }))
+    }
+
+    fn read(&mut self, written: Written) -> Result<(), StoreError> {
+        match written {
+            Written::Job(row) => self.job(row).map(drop),
+            Written::Step(row, step) => self.step(row, step),
+            Written::Reset(row) => self.reset(row),
+            Written::Suspension(row) => self.suspensions(row),
+            Written::NodeEvent(id) => self.event(id),
+            Written::Transaction(id) => self.transaction(id),
+        }
     }
 
     fn whole_job(&mut self, number: i64) -> Result<(), StoreError> {
@@ -263,6 +279,7 @@ impl Selection<'_> {
     /// A run, which is gone if it was never there.
     fn job(&mut self, number: i64) -> Result<(), StoreError> {
         if let Some(job) = self.read_job(number)? {
+            self.bytes += bytes_of(&job);
             self.rows.jobs.push((number, job));
         }
         Ok(())
@@ -305,6 +322,7 @@ impl Selection<'_> {
         let job = self.records.job(&run)?;
         for step in self.records.steps_as_written(&run, &job, only)? {
             let key = step_key(step.step);
+            self.bytes += step.submit_line.len() + step.nodelist.len();
             self.rows.steps.insert((number, key), step);
         }
         Ok(())

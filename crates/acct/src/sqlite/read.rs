@@ -185,7 +185,7 @@ struct Pages<'a> {
 }
 
 /// About how many bytes a job and its steps take in an answer.
-fn bytes_of(job: &AcctJob) -> usize {
+pub(super) fn bytes_of(job: &AcctJob) -> usize {
     let texts = [
         &job.nodelist,
         &job.work_dir,

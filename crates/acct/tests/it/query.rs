@@ -20,7 +20,7 @@ pub(crate) struct Scene {
     pub(crate) state: State,
     pub(crate) store: SqliteStore,
     position: u64,
-    _directory: Directory,
+    directory: Directory,
 }
 
 impl Scene {
@@ -30,7 +30,7 @@ impl Scene {
             state: State::default(),
             store: SqliteStore::open(&directory.file("acct.db")).unwrap(),
             position: 0,
-            _directory: directory,
+            directory,
         };
         scene.happens(Event::Configured {
             config: Arc::new(config(4)),
@@ -38,6 +38,10 @@ impl Scene {
             partitions: None,
         });
         scene
+    }
+
+    pub(crate) fn file(&self) -> std::path::PathBuf {
+        self.directory.file("acct.db")
     }
 
     pub(crate) fn happens(&mut self, event: Event) {
@@ -736,7 +740,7 @@ fn an_older_file_is_brought_up_to_date() {
 #[test]
 fn a_window_of_one_owner_is_read_through_the_index() {
     let scene = scene();
-    let path = scene._directory.file("acct.db");
+    let path = scene.directory.file("acct.db");
     let connection = rusqlite::Connection::open(&path).unwrap();
     let plan: Vec<String> = connection
         .prepare(

@@ -1,0 +1,65 @@
+//! The parts in which a store is copied.
+
+use crate::query::Scene;
+use crate::support::spec;
+use muster_acct::{Copied, CopySource, Stage};
+use muster_core::event::Event;
+use muster_model::ids::JobId;
+use muster_model::job::{Hold, Reason};
+use muster_model::time::TimeLimit;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Jobs with long command lines.
+const JOBS: u32 = 300;
+
+fn submit(scene: &mut Scene) {
+    for _ in 0..JOBS {
+        let mut spec = spec(1, None, true);
+        spec.submit_line = "x".repeat(64 << 10);
+        let id = JobId(scene.state.next_job_id);
+        scene.happens(Event::JobSubmitted {
+            id,
+            spec: Arc::new(spec),
+            at: crate::support::at(1),
+            priority: 1,
+            hold: Hold::None,
+            time_limit: TimeLimit::Minutes(1),
+            waiting_on: Vec::new(),
+            reason: Reason::None,
+            partition: "batch".to_owned(),
+            requeueable: true,
+            het: None,
+        });
+    }
+}
+
+/// Copies until nothing is left; the most bytes of a part, and the jobs.
+fn copy(source: &mut CopySource, copied: &mut Copied) -> (usize, BTreeSet<JobId>) {
+    let (mut most, mut jobs) = (0, BTreeSet::new());
+    while let Some((rows, next)) = source.next(*copied, 1000).unwrap() {
+        *copied = next;
+        let bytes = rows.jobs.iter().map(|(_, job)| job.submit_line.len());
+        most = most.max(bytes.sum());
+        jobs.extend(rows.jobs.iter().map(|(_, job)| job.id));
+    }
+    (most, jobs)
+}
+
+#[test]
+fn a_part_has_a_bounded_number_of_bytes() {
+    let mut scene = Scene::new();
+    submit(&mut scene);
+    let mut source = CopySource::open(&scene.file()).unwrap();
+    let mut copied = Copied::default();
+    // First from the tables, then what the log of changes names.
+    for _ in 0..2 {
+        let (most, jobs) = copy(&mut source, &mut copied);
+        assert_eq!(
+            (copied.stage, jobs.len()),
+            (Stage::Following, JOBS as usize)
+        );
+        assert!(most > 4 << 20 && most < 16 << 20, "{most}");
+        submit(&mut scene);
+    }
+}
