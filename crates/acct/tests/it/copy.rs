@@ -50,7 +50,7 @@ fn copy(source: &mut CopySource, copied: &mut Copied) -> (usize, BTreeSet<JobId>
 fn a_part_has_a_bounded_number_of_bytes() {
     let mut scene = Scene::new();
     submit(&mut scene);
-    let mut source = CopySource::open(&scene.file()).unwrap();
+    let mut source = CopySource::open(&scene.directory.file("acct.db")).unwrap();
     let mut copied = Copied::default();
     // First from the tables, then what the log of changes names.
     for _ in 0..2 {

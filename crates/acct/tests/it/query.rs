@@ -20,7 +20,7 @@ pub(crate) struct Scene {
     pub(crate) state: State,
     pub(crate) store: SqliteStore,
     position: u64,
-    directory: Directory,
+    pub(crate) directory: Directory,
 }
 
 impl Scene {
@@ -38,10 +38,6 @@ impl Scene {
             partitions: None,
         });
         scene
-    }
-
-    pub(crate) fn file(&self) -> std::path::PathBuf {
-        self.directory.file("acct.db")
     }
 
     pub(crate) fn happens(&mut self, event: Event) {
