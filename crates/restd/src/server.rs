@@ -41,7 +41,7 @@ const BODY_WAIT: Duration = Duration::from_secs(60);
 /// Bytes of a body that needs little memory, whatever is in it.
 const SMALL_BODY_BYTES: usize = 64 << 10;
 /// Bytes of bodies and of answers that were not sent yet, of all connections, but for those of one.
-const KEPT_BYTES_MAX: usize = 256 << 20;
+const KEPT_BYTES_MAX: usize = 128 << 20;
 /// Bytes of an answer that are given away at a time.
 const PART_BYTES: usize = 64 << 10;
 /// Requests that need much memory and are answered at a time.
@@ -485,7 +485,9 @@ async fn read_whole(mut body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answ
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    let mut bytes = Vec::new();
+    // Grown by doubling, it would take twice what is counted.
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
         let frame =
             frame.map_err(|_| Answer::text(Status::BAD_REQUEST, "The body cannot be read."))?;
