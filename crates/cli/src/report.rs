@@ -275,7 +275,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     }
     if let Some(word) = parsed.operands.first() {
         return Err(Failure::new(format!(
-            "muster report: '{word}': nothing stands beside the options\n{}",
+            "muster report: '{word}': only options are taken, such as --by\n{}",
             SPEC.usage().trim_end()
         )));
     }

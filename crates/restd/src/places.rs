@@ -129,9 +129,9 @@ impl State {
             slots.map(move |(number, slot)| (of_all, *origin, *number, slot))
         });
         let candidates = slots.filter(|(_, _, number, slot)| *number != but && slot.bytes > 0);
-        let stands = |slot: &Slot| now.duration_since(slot.since) >= STALL;
+        let is_stalled = |slot: &Slot| now.duration_since(slot.since) >= STALL;
         let first =
-            candidates.max_by_key(|(of_all, _, _, slot)| (stands(slot), *of_all, slot.bytes));
+            candidates.max_by_key(|(of_all, _, _, slot)| (is_stalled(slot), *of_all, slot.bytes));
         first.map(|(_, origin, number, _)| (origin, number))
     }
 }

@@ -142,7 +142,7 @@ fn reports_are_tables_csv_and_pictures_and_wrong_words_are_named() {
         ("-S yesteryear", "'yesteryear' is no time"),
         ("-S tomorrow", "the end is not after the start"),
         ("-S 2000-01-01 --every hour", "more than 8784 hours"),
-        ("user", "'user': nothing stands beside the options"),
+        ("user", "'user': only options are taken"),
     ] {
         let ran = cluster.run(&format!("muster report {options}"));
         assert!(
