@@ -1,12 +1,13 @@
 //! Where requests come in: addresses of the command line, sockets that systemd has made, or the one connection that is standard
 //! input (inetd).
 
+use muster_trust::sack::open_to_all;
 use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
-use std::fs::{self, File, Permissions};
+use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -155,22 +156,11 @@ fn unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Lets every user connect. It is the socket whose mode is changed, and not what a link leads to that somebody has put in its place.
-fn open_to_all(socket: &Path) -> io::Result<()> {
-    let found = File::options()
-        .read(true)
-        .custom_flags(nix::libc::O_PATH | nix::libc::O_NOFOLLOW)
-        .open(socket)?;
-    if !found.metadata()?.file_type().is_socket() {
-        return Err(io::Error::other("another file was put in its place"));
-    }
-    let by_descriptor = format!("/proc/self/fd/{}", found.as_raw_fd());
-    fs::set_permissions(by_descriptor, Permissions::from_mode(0o777))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_mode_of_what_a_link_leads_to_stays() {
@@ -179,7 +169,7 @@ mod tests {
         let [socket, file, link] = ["socket", "file", "link"].map(|name| dir.join(name));
         let _listener = unix(&socket).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&socket), 0o777);
+        assert_eq!(mode(&socket), 0o666);
         fs::write(&file, "").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();

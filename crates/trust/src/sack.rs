@@ -229,8 +229,11 @@ impl SackSocket {
     }
 }
 
-/// Lets every user ask. It is the socket whose mode is changed, and not what a link in its place leads to.
-fn open_to_all(socket: &Path) -> io::Result<()> {
+/// Lets every user connect to a socket. It is the socket whose mode is changed, and not what a link in its place leads to.
+///
+/// # Errors
+/// It is no socket, or its mode cannot be changed.
+pub fn open_to_all(socket: &Path) -> io::Result<()> {
     let found = File::options()
         .read(true)
         .custom_flags(nix::libc::O_PATH | nix::libc::O_NOFOLLOW)
