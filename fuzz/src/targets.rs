@@ -13,10 +13,14 @@ mod decisions;
 mod journal;
 #[path = "targets/messages.rs"]
 mod messages;
+#[path = "targets/rest.rs"]
+mod rest;
 #[path = "targets/steps.rs"]
 mod steps;
 #[path = "targets/texts.rs"]
 mod texts;
+#[path = "targets/verifiers.rs"]
+mod verifiers;
 
 /// What an input is, for the mutator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +115,24 @@ pub(crate) const TARGETS: &[Target] = &[
         form: Form::Bytes,
         run: credentials::run,
         seeds: credentials::seeds,
+    },
+    Target {
+        name: "verifiers",
+        form: Form::Cbor { head: 1 },
+        run: verifiers::messages,
+        seeds: verifiers::seeds_of_messages,
+    },
+    Target {
+        name: "jsv",
+        form: Form::Bytes,
+        run: verifiers::lines,
+        seeds: verifiers::seeds_of_lines,
+    },
+    Target {
+        name: "rest",
+        form: Form::Bytes,
+        run: rest::run,
+        seeds: rest::seeds,
     },
 ];
 

@@ -196,8 +196,8 @@ fn fuzz(program: &Path, name: &str, time: Duration) -> Result<Outcome> {
 fn longest(name: &str) -> u32 {
     match name {
         "messages" | "records" | "decisions" => 16 << 10,
-        "shim_messages" | "configuration" => 8 << 10,
-        "step_layout" => 4 << 10,
+        "shim_messages" | "configuration" | "verifiers" => 8 << 10,
+        "step_layout" | "rest" | "jsv" => 4 << 10,
         _ => 1 << 10,
     }
 }

@@ -1,7 +1,8 @@
 //! Files of a site: slurm.conf and what lies beside it, and what the controller makes of them.
 
 use muster_conf::files::{self, Flat};
-use muster_conf::{Facts, load_with, show_config, topology};
+use muster_conf::verifier::Bounds;
+use muster_conf::{Facts, grid_engine, job_container, load_with, show_config, topology};
 use muster_core::decide::decide;
 use muster_core::state::State;
 use muster_model::command::{Command, KeptPartitions};
@@ -44,6 +45,11 @@ pub(super) fn run(data: &[u8]) {
     for kind in [Flat::Cgroup, Flat::Mpi, Flat::Slurmdbd] {
         let _ = files::load_flat_with(kind, path, &read);
     }
+    let _ = job_container::load_with(path, &read);
+    let text = &*String::from_utf8_lossy(data);
+    let _ = Bounds::parse(text, "verifier.conf");
+    let (mapping, _) = grid_engine::Mapping::parse(text, "sge.conf");
+    let _ = (mapping.environments(), mapping.queue_of("p"));
     if config.nodes.len() > NODES_MAX {
         return;
     }
@@ -75,6 +81,10 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         include_bytes!("../../../crates/conf/tests/data/beside/topology.conf"),
         include_bytes!("../../../crates/conf/tests/data/beside/cgroup.conf"),
         b"NodeName=n[1-4] CPUs=4 RealMemory=100 Gres=gpu:a:2\nPartitionName=p Nodes=ALL Default=YES\n",
+        b"BasePath=/var/lib/jobs AutoBasePath=true Dirs=/tmp,/dev/shm CloneNSScript_Wait=5\nNodeName=n[1-2] BasePath=none\n",
+        b"Processes=4\nTimeLimit=10\nMemory=64\nOnFailure=accept\n",
+        b"queue long.q night\npe smp $pe_slots\npe mpi16 16\ncomplex gpu gres:gpu slot\nproject p12 physics\n\
+          jsv_url script:/etc/slurm/jsv.sh\n",
     ];
     files.map(<[u8]>::to_vec).to_vec()
 }
