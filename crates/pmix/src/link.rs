@@ -1,60 +1,29 @@
-//! One connection between hosts. Each end proves that it knows the job's key, with a nonce of the other's, before
-//! its messages are read; these are not encrypted, as is usual within a cluster. Where both ends have
-//! UCX, messages go by UCX once it is known to work ([`crate::lane`]).
+//! One connection between hosts. Both ends prove that they know the job's key ([`crate::handshake`]) before messages are read,
+//! which are encrypted. Where both ends have UCX, messages go by UCX once it is known to work ([`crate::lane`]); these are
+//! authenticated, and not encrypted.
 
+use crate::handshake::{Handshake, Own};
 use crate::lane::{Lane, Packet, Way};
 use crate::ucx::Ucx;
-use crate::wire::Wire;
-use hmac::{Hmac, Mac};
-use minicbor::bytes::ByteVec;
-use minicbor::{Decode, Encode};
-use muster_model::validate::Validate;
-use muster_proto::frame::{self, Frames, Message};
+use crate::wire::{UcxOffer, Wire};
+use muster_channel::Channel;
+use muster_proto::frame::{self, Frames};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, connect, setsockopt, socket,
     sockopt,
 };
-use sha2::Sha256;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Bytes that a peer may send before it has proved that it knows the key.
-const STRANGER_MAX: usize = 4096;
-/// Bytes of a nonce.
-const NONCE: usize = 16;
-
-/// Handshake.
-#[derive(Debug, Encode, Decode, Validate)]
-enum Hand {
-    /// From the end that connects: its nonce, where it listens itself.
-    #[n(0)]
-    Hello(#[n(0)] ByteVec, #[n(1)] String),
-    /// The other's nonce and its proof.
-    #[n(1)]
-    Welcome(#[n(0)] ByteVec, #[n(1)] ByteVec),
-    /// The first's proof.
-    #[n(2)]
-    Proof(#[n(0)] ByteVec),
-}
-
-impl Message for Hand {
-    const BYTES_MAX: usize = STRANGER_MAX;
-    const ITEMS_MAX: usize = 16;
-}
-
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Stage {
     /// The connection is being made.
     Connecting,
-    /// Connected; the welcome is awaited.
-    Greeted,
-    /// Accepted; the hello is awaited.
-    Accepted,
-    /// Welcomed; the proof is awaited.
-    Welcomed,
+    /// The ends do not know each other yet.
+    Unknown(Handshake),
     /// Both know each other.
-    Open,
+    Open(Channel),
 }
 
 /// A connection.
@@ -62,14 +31,12 @@ enum Stage {
 pub(crate) struct Link {
     stream: TcpStream,
     stage: Stage,
-    nonce: Vec<u8>,
-    other_nonce: Vec<u8>,
     /// Where the other end listens: its name.
     pub(crate) peer: String,
     input: Frames,
-    seen: usize,
     /// Frames that wait until both know each other.
     held: Vec<u8>,
+    /// Sealed bytes that wait until they can be written.
     output: Vec<u8>,
     /// Neither end has closed it.
     pub(crate) open: bool,
@@ -110,22 +77,18 @@ impl Link {
     /// One that was accepted.
     pub(crate) fn accepted(stream: TcpStream) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
-        Link::new(stream, Stage::Accepted)
+        let handshake = Handshake::accepted().map_err(io::Error::other)?;
+        Link::new(stream, Stage::Unknown(handshake))
     }
 
     fn new(stream: TcpStream, stage: Stage) -> io::Result<Link> {
         // Rounds of a collective are small and wait for each other.
         setsockopt(&stream, sockopt::TcpNoDelay, &true)?;
-        let mut nonce = vec![0; NONCE];
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut nonce)?;
         Ok(Link {
             stream,
             stage,
-            nonce,
-            other_nonce: Vec::new(),
             peer: String::new(),
             input: Frames::default(),
-            seen: 0,
             held: Vec::new(),
             output: Vec::new(),
             open: true,
@@ -138,14 +101,18 @@ impl Link {
 
     /// To poll.
     pub(crate) fn interest(&self) -> (i32, i16) {
-        let writes = self.stage == Stage::Connecting || !self.output.is_empty();
+        let writes = matches!(self.stage, Stage::Connecting) || !self.output.is_empty();
         let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };
         (self.stream.as_fd().as_raw_fd(), events)
     }
 
     /// Whether this end began it.
     pub(crate) fn is_outbound(&self) -> bool {
-        matches!(self.stage, Stage::Connecting | Stage::Greeted)
+        match &self.stage {
+            Stage::Connecting => true,
+            Stage::Unknown(handshake) => handshake.is_outbound(),
+            Stage::Open(_) => false,
+        }
     }
 
     /// Whether it is known whose other end it is.
@@ -155,7 +122,7 @@ impl Link {
 
     /// Whether messages may be sent: both ends know each other.
     pub(crate) fn is_known(&self) -> bool {
-        self.stage == Stage::Open
+        matches!(self.stage, Stage::Open(_))
     }
 
     /// Sends a message, by UCX if that is open.
@@ -174,27 +141,32 @@ impl Link {
 
     /// Writes a message to the connection.
     pub(crate) fn say(&mut self, message: &Wire) {
-        if self.stage == Stage::Open {
-            frame::encode_into(message, &mut self.output);
+        frame::encode_into(message, &mut self.held);
+        if self.is_known() {
+            self.seal();
             self.write();
-        } else {
-            frame::encode_into(message, &mut self.held);
         }
     }
 
     /// Tells the other end, once it is known, where this one is reached by UCX, or why it is not.
     pub(crate) fn offer(&mut self, own: &Result<Vec<u8>, String>) {
         if self.is_known() && self.open && !std::mem::replace(&mut self.offered, true) {
-            self.say(&Wire::Ucx(own.clone().map(ByteVec::from)));
+            self.say(&Wire::Ucx(match own {
+                Ok(address) => UcxOffer::Address(address.clone().into()),
+                Err(why) => UcxOffer::Unavailable(why.clone()),
+            }));
         }
     }
 
     /// The other end has sent its offer of UCX.
-    fn try_way(&mut self, offer: Result<ByteVec, String>, ucx: Option<&mut Ucx>) {
+    fn try_way(&mut self, offer: UcxOffer, ucx: Option<&mut Ucx>) {
         let (Some(ucx), Some(tag)) = (ucx, self.lane.other_tag()) else {
             return;
         };
-        let way = offer.and_then(|address| ucx.connect(&address).map_err(|e| e.to_string()));
+        let way = match offer {
+            UcxOffer::Address(address) => ucx.connect(&address).map_err(|e| e.to_string()),
+            UcxOffer::Unavailable(why) => Err(why),
+        };
         match way {
             Ok(endpoint) => {
                 self.lane.way = Way::Tried(endpoint, tag);
@@ -270,9 +242,9 @@ impl Link {
         }
     }
 
-    /// Something is to be read or written. `own` is where this host listens.
-    pub(crate) fn serve(&mut self, key: &[u8], own: &str, mut ucx: Option<&mut Ucx>) -> Vec<Wire> {
-        if self.stage == Stage::Connecting {
+    /// Something is to be read or written.
+    pub(crate) fn serve(&mut self, own: Own<'_>, mut ucx: Option<&mut Ucx>) -> Vec<Wire> {
+        if matches!(self.stage, Stage::Connecting) {
             if let Ok(Some(e)) | Err(e) = self.stream.take_error() {
                 eprintln!("the host at {} cannot be reached: {e}", self.peer);
                 self.open = false;
@@ -281,20 +253,16 @@ impl Link {
             if self.stream.peer_addr().is_err() {
                 return Vec::new();
             }
-            self.stage = Stage::Greeted;
-            let hello = Hand::Hello(self.nonce.clone().into(), own.to_owned());
-            frame::encode_into(&hello, &mut self.output);
+            match Handshake::open(own, &self.peer, &mut self.output) {
+                Ok(handshake) => self.stage = Stage::Unknown(handshake),
+                Err(why) => self.refuse(&why),
+            }
         }
         self.write();
-        self.read();
+        self.read(own);
         let mut messages = Vec::new();
-        while self.open || self.stage == Stage::Open {
-            if self.stage != Stage::Open {
-                if !self.shake(key, own) {
-                    break;
-                }
-                continue;
-            }
+        // What came before the other end closed the connection counts.
+        while self.is_known() {
             match self.input.take() {
                 Ok(Some(message)) => self.take(message, ucx.as_deref_mut(), &mut messages),
                 Ok(None) => break,
@@ -309,86 +277,77 @@ impl Link {
         messages
     }
 
-    /// Takes a step of the handshake; whether there was one to take.
-    fn shake(&mut self, key: &[u8], own: &str) -> bool {
-        let hand = match self.input.take::<Hand>() {
-            // Messages after the proof come with it, and may be long.
-            Ok(Some(hand)) => hand,
-            Ok(None) if self.seen <= STRANGER_MAX => return false,
-            _ => return self.refuse("it does not speak as a host"),
-        };
-        match (&self.stage, hand) {
-            (Stage::Accepted, Hand::Hello(nonce, peer)) => {
-                self.other_nonce = nonce.into();
-                self.peer = peer;
-                let proof = proof(key, b"welcome", &self.other_nonce, &self.nonce, own);
-                let welcome = Hand::Welcome(self.nonce.clone().into(), proof.into());
-                frame::encode_into(&welcome, &mut self.output);
-                self.stage = Stage::Welcomed;
-            }
-            (Stage::Greeted, Hand::Welcome(nonce, given)) => {
-                self.other_nonce = nonce.into();
-                if !holds(
-                    key,
-                    b"welcome",
-                    &self.nonce,
-                    &self.other_nonce,
-                    &self.peer,
-                    &given,
-                ) {
-                    return self.refuse("it does not know the job's key");
+    /// Takes bytes that have come.
+    fn take_bytes(&mut self, bytes: &[u8], own: Own<'_>) {
+        match &mut self.stage {
+            Stage::Connecting => {}
+            Stage::Unknown(handshake) => match handshake.take(bytes, own, &mut self.output) {
+                Ok(None) => {}
+                Ok(Some(known)) => {
+                    self.peer = known.peer;
+                    self.lane.set_codes(known.code_out, known.code_in);
+                    self.stage = Stage::Open(known.channel);
+                    self.seal();
+                    // What followed the handshake at once has come with it.
+                    self.unseal(&[]);
                 }
-                let own = proof(key, b"proof", &self.other_nonce, &self.nonce, own);
-                frame::encode_into(&Hand::Proof(own.into()), &mut self.output);
-                self.opened(key);
-            }
-            (Stage::Welcomed, Hand::Proof(given)) => {
-                if !holds(
-                    key,
-                    b"proof",
-                    &self.nonce,
-                    &self.other_nonce,
-                    &self.peer,
-                    &given,
-                ) {
-                    return self.refuse("it does not know the job's key");
-                }
-                self.opened(key);
-            }
-            _ => return self.refuse("it does not keep to the order of a greeting"),
+                Err(why) => self.refuse(&why),
+            },
+            Stage::Open(_) => self.unseal(bytes),
         }
-        true
     }
 
-    fn opened(&mut self, key: &[u8]) {
-        let role = b"ucx";
-        self.lane.set_codes(
-            mac(key, role, &self.other_nonce, &self.nonce, ""),
-            mac(key, role, &self.nonce, &self.other_nonce, ""),
-        );
-        self.stage = Stage::Open;
-        let held = std::mem::take(&mut self.held);
-        self.output.extend_from_slice(&held);
+    fn unseal(&mut self, bytes: &[u8]) {
+        let Stage::Open(channel) = &mut self.stage else {
+            return;
+        };
+        let mut plain = Vec::new();
+        channel.opener.push(bytes);
+        loop {
+            match channel.opener.open_next(&mut plain) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(e) => {
+                    self.refuse(&e.to_string());
+                    break;
+                }
+            }
+        }
+        self.input.push(&plain);
     }
 
-    fn refuse(&mut self, why: &str) -> bool {
+    /// Seals what waits to be sent.
+    fn seal(&mut self) {
+        let Stage::Open(channel) = &mut self.stage else {
+            return;
+        };
+        // An empty record would be the end.
+        if self.held.is_empty() {
+            return;
+        }
+        let sealed = channel.sealer.seal(&self.held, &mut self.output);
+        self.held.clear();
+        if let Err(e) = sealed {
+            self.refuse(&e.to_string());
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
         eprintln!("a connection of '{}' is closed: {why}", self.peer);
         self.open = false;
-        false
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, own: Own<'_>) {
         let mut chunk = [0; 64 << 10];
-        loop {
+        while self.open {
             match self.stream.read(&mut chunk) {
                 Ok(0) => {
                     self.open = false;
                     return;
                 }
                 Ok(n) => {
-                    self.seen += n;
-                    self.input.push(&chunk[..n]);
-                    if n < chunk.len() || (self.stage != Stage::Open && self.seen > STRANGER_MAX) {
+                    self.take_bytes(&chunk[..n], own);
+                    if n < chunk.len() {
                         return;
                     }
                 }
@@ -404,7 +363,7 @@ impl Link {
 
     fn write(&mut self) {
         let mut done = 0;
-        while done < self.output.len() && self.open && self.stage != Stage::Connecting {
+        while done < self.output.len() && self.open && !matches!(self.stage, Stage::Connecting) {
             match self.stream.write(&self.output[done..]) {
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -426,7 +385,7 @@ impl Link {
 
     /// Writes the rest, waiting for the other end if it must, but not for long.
     pub(crate) fn finish(&mut self, patience: std::time::Duration) {
-        if self.stage != Stage::Open || self.output.is_empty() || !self.open {
+        if !self.is_known() || self.output.is_empty() || !self.open {
             return;
         }
         let _ = self.stream.set_nonblocking(false);
@@ -436,40 +395,20 @@ impl Link {
     }
 }
 
-fn mac(key: &[u8], role: &[u8], asked: &[u8], own: &[u8], name: &str) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    for part in [role, asked, own, name.as_bytes()] {
-        mac.update(&(part.len() as u64).to_be_bytes());
-        mac.update(part);
-    }
-    mac
-}
-
-/// What shows that one knows the key: over the other's nonce, one's own and one's name.
-fn proof(key: &[u8], role: &[u8], asked: &[u8], own: &[u8], name: &str) -> Vec<u8> {
-    mac(key, role, asked, own, name)
-        .finalize()
-        .into_bytes()
-        .to_vec()
-}
-
-fn holds(key: &[u8], role: &[u8], asked: &[u8], theirs: &[u8], name: &str, given: &[u8]) -> bool {
-    mac(key, role, asked, theirs, name)
-        .verify_slice(given)
-        .is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::TcpListener;
 
+    /// More than one record of the channel carries.
+    const LONG: usize = 200_000;
+
     /// Reads a long message that was sent before the ends knew each other.
     fn talk(key: &[u8], other: &[u8]) -> Vec<Wire> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let mut near = Link::connect(&address).unwrap();
-        near.send(&Wire::Pmi(vec![7; 3 * STRANGER_MAX].into()), None);
+        let address_of_far = listener.local_addr().unwrap().to_string();
+        let mut near = Link::connect(&address_of_far).unwrap();
+        near.send(&Wire::Pmi(vec![7; LONG].into()), None);
         let mut far = Link::accepted(listener.accept().unwrap().0).unwrap();
         let mut got = Vec::new();
         while got.is_empty() && near.open && far.open {
@@ -479,8 +418,16 @@ mod tests {
                 revents: 0,
             });
             crate::ends::poll(&mut fds, 10_000).unwrap();
-            near.serve(key, "127.0.0.1:1", None);
-            got.extend(far.serve(other, &address, None));
+            let address = "127.0.0.1:1";
+            near.serve(Own { key, address }, None);
+            let address = &*address_of_far;
+            got.extend(far.serve(
+                Own {
+                    key: other,
+                    address,
+                },
+                None,
+            ));
         }
         got
     }
@@ -488,7 +435,7 @@ mod tests {
     #[test]
     fn a_long_message_may_follow_the_greeting_at_once() {
         let got = talk(b"key", b"key");
-        assert!(matches!(&got[..], [Wire::Pmi(bytes)] if bytes.len() == 3 * STRANGER_MAX));
+        assert!(matches!(&got[..], [Wire::Pmi(bytes)] if bytes.len() == LONG));
     }
 
     #[test]

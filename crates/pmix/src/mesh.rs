@@ -1,6 +1,7 @@
 //! All connections of a host. A host is identified by the address where it listens. Two hosts connect when one sends a message
 //! to the other, or ahead of time on request; a message to the own host is delivered locally.
 
+use crate::handshake::Own;
 use crate::link::Link;
 use crate::ucx::{Arrival, Ucx};
 use crate::wire::Wire;
@@ -154,14 +155,17 @@ impl Mesh {
     /// Serves those that poll found something at, in the order of [`Self::interests`].
     pub(crate) fn serve(&mut self, seen: &[bool]) -> Vec<MeshEvent> {
         let mut out = Vec::new();
-        let own = &self.own;
+        let own = Own {
+            key: &self.key,
+            address: &self.own,
+        };
         for (link, _) in self
             .links
             .iter_mut()
             .zip(seen.iter().skip(2))
             .filter(|(_, s)| **s)
         {
-            for message in link.serve(&self.key, own, self.ucx.as_mut()) {
+            for message in link.serve(own, self.ucx.as_mut()) {
                 out.push(MeshEvent::Message(link.peer.clone(), message));
             }
             if let Some(offer) = &self.offer {

@@ -12,6 +12,17 @@ use muster_proto::frame::Message;
 /// A published value.
 pub(crate) type Entry = (ProcName, Packed);
 
+/// How a host is reached by UCX.
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+pub(crate) enum UcxOffer {
+    /// At this address of a worker of UCX.
+    #[n(0)]
+    Address(#[n(0)] ByteVec),
+    /// It is not, and why.
+    #[n(1)]
+    Unavailable(#[n(0)] String),
+}
+
 /// Host to host.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
@@ -171,7 +182,7 @@ pub(crate) enum Wire {
     Pmi(#[n(0)] ByteVec),
     /// Where this host is reached by UCX, as said of [`crate::lane`]; or why it is not.
     #[n(14)]
-    Ucx(#[n(0)] Result<ByteVec, String>),
+    Ucx(#[n(0)] UcxOffer),
     /// A message has come by UCX: the next ones may, too.
     #[n(15)]
     Reached,
@@ -184,3 +195,26 @@ pub(crate) enum Wire {
 }
 
 impl Message for Wire {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_fixtures::{Root, check};
+    use muster_proto::frame;
+
+    /// Hosts of a step may be of neighbouring versions.
+    #[test]
+    fn messages_between_hosts_are_read() {
+        let message = |bytes: &[u8]| {
+            let message: Wire = frame::decode(bytes).map_err(|error| error.to_string())?;
+            Ok(frame::encode(&message)[4..].to_vec())
+        };
+        let roots = [Root::new("pmix::wire::Wire", message)];
+        check(
+            env!("CARGO_MANIFEST_DIR"),
+            "tests/fixtures/wire.txt",
+            &roots,
+            "",
+        );
+    }
+}

@@ -2,10 +2,14 @@
 
 use crate::frame::Message;
 use crate::version::Greeting;
+use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::validate::Validate;
+
+/// Bytes of a nonce.
+const NONCE_BYTES_MAX: usize = 64;
 
 /// From the side that connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
@@ -36,6 +40,42 @@ pub struct ChannelAnswer {
 }
 
 impl Message for ChannelAnswer {
+    const BYTES_MAX: usize = 1 << 10;
+}
+
+/// From a PMIx host that connects to another of its job.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct HostHello {
+    /// Which version it speaks.
+    #[n(0)]
+    pub greeting: Greeting,
+    /// Where it listens itself: its name among hosts.
+    #[n(1)]
+    #[valid(max_bytes = NAME_BYTES_MAX)]
+    pub address: String,
+    /// Bytes that it has not sent before.
+    #[n(2)]
+    #[valid(max_bytes = NONCE_BYTES_MAX)]
+    pub nonce: ByteVec,
+}
+
+impl Message for HostHello {
+    const BYTES_MAX: usize = 1 << 10;
+}
+
+/// From the host that it connects to.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct HostAnswer {
+    /// Which version it speaks.
+    #[n(0)]
+    pub greeting: Greeting,
+    /// Bytes that it has not sent before.
+    #[n(1)]
+    #[valid(max_bytes = NONCE_BYTES_MAX)]
+    pub nonce: ByteVec,
+}
+
+impl Message for HostAnswer {
     const BYTES_MAX: usize = 1 << 10;
 }
 

@@ -4,7 +4,9 @@ use minicbor::{Decode, Encode};
 use muster_fixtures::{Root, check};
 use muster_proto::client;
 use muster_proto::client::Request;
+use muster_proto::configuration::ConfigurationAnswer;
 use muster_proto::frame::{self, Message};
+use muster_proto::hello::{ChannelAnswer, ChannelHello, HostAnswer, HostHello, JobCredential};
 use muster_proto::node::{Orders, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};
 
@@ -60,4 +62,23 @@ fn messages_of_srun_and_step_daemons_are_read() {
         Root::new("proto::step::FromStepd", message::<FromStepd>),
     ];
     check(PACKAGE, "tests/fixtures/stepd.txt", &roots, "");
+}
+
+#[test]
+fn messages_within_the_key_exchange_of_channels_are_read() {
+    let roots = [
+        Root::new("proto::hello::ChannelHello", message::<ChannelHello>),
+        Root::new("proto::hello::ChannelAnswer", message::<ChannelAnswer>),
+        Root::new("proto::hello::JobCredential", message::<JobCredential>),
+        Root::new("proto::hello::HostHello", message::<HostHello>),
+        Root::new("proto::hello::HostAnswer", message::<HostAnswer>),
+    ];
+    check(PACKAGE, "tests/fixtures/channel.txt", &roots, "");
+}
+
+#[test]
+fn the_configuration_for_hosts_without_files_is_read() {
+    let answer = "proto::configuration::ConfigurationAnswer";
+    let roots = [Root::new(answer, message::<ConfigurationAnswer>)];
+    check(PACKAGE, "tests/fixtures/configuration.txt", &roots, "");
 }

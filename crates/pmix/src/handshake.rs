@@ -1,0 +1,235 @@
+//! How two hosts come to know each other: a channel of `muster-channel` whose secret follows from the job's key. So only a host
+//! of the job can begin or answer, and what they say then is encrypted.
+
+use hmac::{Hmac, Mac};
+use muster_channel::{Channel, Initiator, OPENING_BYTES_MAX, Opening, Responder, SECRET, Scheme};
+use muster_channel::{HandshakeError, UnconfirmedChannel};
+use muster_proto::frame::{self, Message};
+use muster_proto::hello::{HostAnswer, HostHello};
+use muster_proto::version::Versions;
+use sha2::Sha256;
+use std::io::Read as _;
+
+/// What the credential of such a channel says: that it is one.
+const CREDENTIAL: &[u8] = b"muster-pmix";
+/// Bytes of a nonce.
+const NONCE: usize = 16;
+
+/// This host, as it shows itself to others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own<'a> {
+    /// The key that only hosts of this job know.
+    pub(crate) key: &'a [u8],
+    /// Where it listens: its name.
+    pub(crate) address: &'a str,
+}
+
+/// The exchange, as far as it is.
+#[derive(Debug)]
+enum Stage {
+    /// This end has connected and opened; the answer is awaited.
+    Opened(Initiator),
+    /// Accepted; the opening is awaited.
+    Accepted,
+    /// Answered; the confirmation is awaited.
+    Answered(UnconfirmedChannel),
+}
+
+/// A connection whose ends do not know each other yet.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    stage: Stage,
+    nonce: Vec<u8>,
+    other_nonce: Vec<u8>,
+    /// Where the other end listens.
+    peer: String,
+    /// What has come and is not understood yet.
+    input: Vec<u8>,
+}
+
+/// A connection whose ends know each other.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) channel: Channel,
+    /// Where the other end listens.
+    pub(crate) peer: String,
+    /// By which packets to the other end are known that go by UCX.
+    pub(crate) code_out: Hmac<Sha256>,
+    /// By which packets of the other end are known.
+    pub(crate) code_in: Hmac<Sha256>,
+}
+
+impl Handshake {
+    /// The one of the end that has connected to an address; the opening is added to what is to be sent.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub(crate) fn open(
+        own: Own<'_>,
+        peer: &str,
+        output: &mut Vec<u8>,
+    ) -> Result<Handshake, String> {
+        let nonce = random()?;
+        let hello = HostHello {
+            greeting: Versions::CLUSTER.greeting(),
+            address: own.address.to_owned(),
+            nonce: nonce.clone().into(),
+        };
+        let begun = Initiator::begin(Scheme::Job, CREDENTIAL, &secret(own.key), &payload(&hello));
+        let (initiator, bytes) = begun.map_err(|e| e.to_string())?;
+        output.extend(bytes);
+        Ok(Handshake {
+            stage: Stage::Opened(initiator),
+            nonce,
+            other_nonce: Vec::new(),
+            peer: peer.to_owned(),
+            input: Vec::new(),
+        })
+    }
+
+    /// The one of the end that has accepted a connection.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub(crate) fn accepted() -> Result<Handshake, String> {
+        Ok(Handshake {
+            stage: Stage::Accepted,
+            nonce: random()?,
+            other_nonce: Vec::new(),
+            peer: String::new(),
+            input: Vec::new(),
+        })
+    }
+
+    /// Whether this end began.
+    pub(crate) fn is_outbound(&self) -> bool {
+        matches!(self.stage, Stage::Opened(_))
+    }
+
+    /// Takes what has come, and adds what follows to what is to be sent; the connection, once both ends know each other.
+    ///
+    /// # Errors
+    /// The other end is no host of this job, or of a version that is not understood.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        own: Own<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<Option<Known>, String> {
+        match &mut self.stage {
+            Stage::Accepted => {
+                self.input.extend_from_slice(bytes);
+                self.answer(own, output).map(|()| None)
+            }
+            Stage::Answered(channel) => match channel.confirm(bytes).map_err(reason)? {
+                false => Ok(None),
+                true => {
+                    let before = std::mem::replace(&mut self.stage, Stage::Accepted);
+                    let Stage::Answered(channel) = before else {
+                        return Ok(None);
+                    };
+                    Ok(Some(self.known(channel.into_channel(), own)))
+                }
+            },
+            Stage::Opened(initiator) => {
+                self.input.extend_from_slice(bytes);
+                let Some(begun) = initiator.finish(&self.input).map_err(reason)? else {
+                    return self.check_length().map(|()| None);
+                };
+                let answer: HostAnswer = read(&begun.payload)?;
+                check(&answer.greeting)?;
+                self.other_nonce = answer.nonce.into();
+                output.extend(begun.confirmation);
+                Ok(Some(self.known(begun.channel, own)))
+            }
+        }
+    }
+
+    /// Answers an opening, once it has come whole.
+    fn answer(&mut self, own: Own<'_>, output: &mut Vec<u8>) -> Result<(), String> {
+        let opening = Opening::decode(&self.input).map_err(|e| e.to_string())?;
+        let Some(opening) = opening else {
+            return self.check_length();
+        };
+        let (responder, hello) = Responder::accept(&opening, &secret(own.key)).map_err(reason)?;
+        let hello: HostHello = read(&hello)?;
+        check(&hello.greeting)?;
+        let answer = HostAnswer {
+            greeting: Versions::CLUSTER.greeting(),
+            nonce: self.nonce.clone().into(),
+        };
+        let (bytes, channel) = responder.answer(&payload(&answer)).map_err(reason)?;
+        output.extend(bytes);
+        (self.peer, self.other_nonce) = (hello.address, hello.nonce.into());
+        self.stage = Stage::Answered(channel);
+        Ok(())
+    }
+
+    fn check_length(&self) -> Result<(), String> {
+        match self.input.len() > OPENING_BYTES_MAX {
+            true => Err("it does not speak as a host".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn known(&mut self, channel: Channel, own: Own<'_>) -> Known {
+        Known {
+            channel,
+            peer: std::mem::take(&mut self.peer),
+            code_out: code(own.key, &self.other_nonce, &self.nonce),
+            code_in: code(own.key, &self.nonce, &self.other_nonce),
+        }
+    }
+}
+
+fn reason(error: HandshakeError) -> String {
+    match error {
+        HandshakeError::Secret => "it does not know the job's key".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn check(greeting: &muster_proto::version::Greeting) -> Result<(), String> {
+    let checked = Versions::CLUSTER.check(greeting, "the host there", "this host");
+    checked.map_err(|refusal| refusal.detail)
+}
+
+/// A message within the exchange, which has a length of its own.
+fn payload<M: Message + minicbor::Encode<()>>(message: &M) -> Vec<u8> {
+    frame::encode(message).split_off(4)
+}
+
+fn read<M>(bytes: &[u8]) -> Result<M, String>
+where
+    M: Message + for<'b> minicbor::Decode<'b, ()>,
+{
+    frame::decode(bytes).map_err(|e| format!("it is not understood: {e}"))
+}
+
+fn random() -> Result<Vec<u8>, String> {
+    let mut nonce = vec![0; NONCE];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut nonce));
+    read.map_err(|e| format!("/dev/urandom: {e}"))?;
+    Ok(nonce)
+}
+
+/// The secret of channels between hosts of a job.
+fn secret(key: &[u8]) -> [u8; SECRET] {
+    let mut mac = keyed(key);
+    mac.update(b"muster: secret of a channel between PMIx hosts, 1\0");
+    mac.finalize().into_bytes().into()
+}
+
+/// By which packets are known that go by UCX, beside the channel: of the key and both nonces, the receiver's first.
+fn code(key: &[u8], receiver: &[u8], sender: &[u8]) -> Hmac<Sha256> {
+    let mut mac = keyed(key);
+    for part in [&b"ucx"[..], receiver, sender] {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac
+}
+
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
+}
