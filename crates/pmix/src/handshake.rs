@@ -28,7 +28,7 @@ pub(crate) struct Own<'a> {
 #[derive(Debug)]
 enum Stage {
     /// This end has connected and opened; the answer is awaited.
-    Opened(Initiator),
+    Opened(Box<Initiator>),
     /// Accepted; the opening is awaited.
     Accepted,
     /// Answered; the confirmation is awaited.
@@ -79,7 +79,7 @@ impl Handshake {
         let (initiator, bytes) = begun.map_err(|e| e.to_string())?;
         output.extend(bytes);
         Ok(Handshake {
-            stage: Stage::Opened(initiator),
+            stage: Stage::Opened(Box::new(initiator)),
             nonce,
             other_nonce: Vec::new(),
             peer: peer.to_owned(),

@@ -21,7 +21,7 @@ enum Stage {
     /// The connection is being made.
     Connecting,
     /// The ends do not know each other yet.
-    Unknown(Handshake),
+    Unknown(Box<Handshake>),
     /// Both know each other.
     Open(Channel),
 }
@@ -78,7 +78,7 @@ impl Link {
     pub(crate) fn accepted(stream: TcpStream) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         let handshake = Handshake::accepted().map_err(io::Error::other)?;
-        Link::new(stream, Stage::Unknown(handshake))
+        Link::new(stream, Stage::Unknown(Box::new(handshake)))
     }
 
     fn new(stream: TcpStream, stage: Stage) -> io::Result<Link> {
@@ -254,7 +254,7 @@ impl Link {
                 return Vec::new();
             }
             match Handshake::open(own, &self.peer, &mut self.output) {
-                Ok(handshake) => self.stage = Stage::Unknown(handshake),
+                Ok(handshake) => self.stage = Stage::Unknown(Box::new(handshake)),
                 Err(why) => self.refuse(&why),
             }
         }
