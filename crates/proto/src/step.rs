@@ -403,14 +403,11 @@ pub struct StepSpec {
     #[cbor(default)]
     pub resizes: u32,
     /// With this request come srun's standard input, output and error output, and one end of a connection whose other end
-    /// srun keeps, as descriptors. A task that is alone may have the streams as they are; its stepd has the connection.
+    /// srun keeps, as descriptors. A task that is alone may have the streams as they are; then its stepd has the connection, and
+    /// sends [`FromStepd::Created`] by it instead of [`AgentReply::Created`].
     #[n(45)]
     #[cbor(default)]
     pub hands_streams: bool,
-    /// Where its task has the streams, srun waits for [`FromStepd::Created`] instead of [`AgentReply::Created`].
-    #[n(46)]
-    #[cbor(default)]
-    pub has_stepd_channel: bool,
     /// What its tasks run, as far as srun can tell.
     #[n(47)]
     #[cbor(default)]

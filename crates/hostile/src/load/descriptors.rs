@@ -58,7 +58,6 @@ pub(super) fn wrong(target: &Target, random: &mut Random, budget: &Budget) -> Ou
     let step = |hands_streams| {
         let spec = StepSpec {
             hands_streams,
-            has_stepd_channel: hands_streams,
             ..requests::step(job, &["true"])
         };
         peer::frame_of(&AgentRequest::Create(Box::new(spec)))

@@ -84,10 +84,8 @@ struct LedStep {
     error: Option<String>,
     /// Of the tree over its nodes.
     width: u32,
-    /// Its task has srun's streams.
+    /// Its task has srun's streams. Then srun learns of its start and its exit from its daemon.
     direct: bool,
-    /// Then srun learns of its exit from its daemon.
-    exit_sent_by_daemon: bool,
 }
 
 impl LedSteps {
@@ -347,7 +345,6 @@ impl LedSteps {
             error: None,
             width: 0,
             direct: false,
-            exit_sent_by_daemon: false,
         };
         self.placed.insert(key, adopted);
     }

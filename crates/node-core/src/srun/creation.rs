@@ -329,7 +329,6 @@ impl Creation {
             StepTransport::Attached => None,
         };
         spec.hands_streams = channel.is_some();
-        spec.has_stepd_channel = channel.is_some();
         self.channel = channel.map(|id| Channel {
             id,
             has_spoken: false,

@@ -54,10 +54,8 @@ impl Step {
     /// srun has handed its streams over: the only task starts with them.
     pub(super) fn start_direct(&mut self, client: ClientId, out: &mut Actions) {
         self.up.set_direct(client);
-        if self.order.launch.spec.has_stepd_channel {
-            let created = created(&self.order.launch);
-            self.up.send(FromStepd::Created(Box::new(created)), out);
-        }
+        let created = created(&self.order.launch);
+        self.up.send(FromStepd::Created(Box::new(created)), out);
         self.start(out);
     }
 

@@ -27,7 +27,6 @@ fn exact(dir: &Dir, words: &[&str]) -> StepSpec {
     StepSpec {
         exact: true,
         ntasks: Some(1),
-        has_stepd_channel: true,
         ..spec(1, dir, words)
     }
 }

@@ -63,14 +63,11 @@ impl Srun {
         let (ends, handed) = Ends::make();
         let mut agent = UnixStream::connect(node.spool.join("noded.sock")).unwrap();
         agent.set_read_timeout(Some(PATIENCE)).unwrap();
-        let by_line = spec.has_stepd_channel;
         let request = AgentRequest::Create(Box::new(spec));
         send_with(&agent, &frame::encode(&request), &handed.each_ref());
         drop(handed);
         let mut both = [&ends.stepd, &agent].map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN));
-        if by_line {
-            poll(&mut both, PollTimeout::NONE).unwrap();
-        }
+        poll(&mut both, PollTimeout::NONE).unwrap();
         let reply = match both[0].any() == Some(true) {
             true => match frame::read(&mut &ends.stepd) {
                 Ok(FromStepd::Created(created)) => AgentReply::Created(created),
@@ -230,13 +227,9 @@ fn tells_of_itself() {
     let dir = Dir::new("itself");
     let mut node = Node::start(&dir, "n1");
     allocate(1, &dir, &mut [&mut node], 1);
-    let by_line = |words: &[&str]| StepSpec {
-        has_stepd_channel: true,
-        ..spec(1, &dir, words)
-    };
     // The first one has a daemon of its own, the next ones the same.
     for step in 0..3 {
-        let mut srun = Srun::ask(&node, by_line(&["sh", "-c", "exit 3"]));
+        let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "exit 3"]));
         assert!(srun.created.direct);
         assert_eq!(srun.created.step, StepNo(step));
         assert_eq!(srun.created.hostlist, "n1");
@@ -249,7 +242,7 @@ fn tells_of_itself() {
         assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     }
     // Of one that goes on it is told as well.
-    let mut srun = Srun::ask(&node, by_line(&["sleep", "600"]));
+    let mut srun = Srun::ask(&node, spec(1, &dir, &["sleep", "600"]));
     assert_eq!(srun.created.step, StepNo(3));
     srun.say(ToStepd::Signal(10));
     assert_eq!(srun.said(), [exited(0, 10)]);

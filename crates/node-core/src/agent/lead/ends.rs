@@ -14,15 +14,15 @@ use muster_proto::node::Report;
 use muster_proto::step::AgentReply;
 
 impl LedSteps {
-    /// The daemon of a step has reported its end here, and sends it to srun as well: where it does so from the start, srun waits
-    /// for nothing else.
+    /// The daemon of a step has reported its end here, and sends it to srun as well: srun waits for nothing else where the task
+    /// has its streams.
     pub(in crate::agent) fn exit_delivered_directly(
         &mut self,
         state: &mut AgentState,
         key: StepKey,
     ) {
         let step = self.placed.get(&key);
-        if step.is_some_and(|s| s.direct && s.exit_sent_by_daemon) {
+        if step.is_some_and(|s| s.direct) {
             self.release_client(&mut state.out, key);
         }
     }

@@ -83,7 +83,6 @@ impl Steps {
             error: None,
             width,
             direct: false,
-            exit_sent_by_daemon: spec.has_stepd_channel,
         };
         self.led.placed.insert((grant.job, step), led);
         state.out.push(AgentAction::ReleaseBytes(waiting.id));

@@ -124,7 +124,8 @@ impl Steps {
         };
         let (step, run) = (led.record.step.clone(), led.run);
         match led.client {
-            Some(_) if led.direct && led.exit_sent_by_daemon => {}
+            // Its daemon says so.
+            Some(_) if led.direct => {}
             Some((_, request)) => {
                 let created = led.created(key.1);
                 state

@@ -185,7 +185,6 @@ impl World {
                 self.open.insert(self.next_conn);
                 let spec = StepSpec {
                     hands_streams: streams,
-                    has_stepd_channel: streams,
                     ..step_spec(nodes)
                 };
                 self.bench.create(self.next_conn, spec);

@@ -80,7 +80,6 @@ fn streams_go_to_the_daemon_of_a_task_that_is_alone_and_are_closed_once() {
     let mut bench = Bench::with_job(1);
     let spec = StepSpec {
         hands_streams: true,
-        has_stepd_channel: true,
         ..step_spec(1)
     };
     let request = bench.create(1, spec.clone());
