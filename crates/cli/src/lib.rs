@@ -34,6 +34,7 @@ mod sshare;
 mod sstat;
 mod submit;
 mod targets;
+mod watch;
 mod why;
 mod zone;
 
@@ -100,6 +101,12 @@ pub fn run(name: &str, args: &[String]) -> Option<ExitCode> {
 #[must_use]
 pub fn logs(args: &[String]) -> ExitCode {
     listing::report(logs::run(args))
+}
+
+/// `muster watch`: a job's way until it has ended, and its exit status.
+#[must_use]
+pub fn watch(args: &[String]) -> ExitCode {
+    watch::run(args).unwrap_or_else(listing::Failure::report)
 }
 
 /// `muster report`: how jobs ran and what they used.

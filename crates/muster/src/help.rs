@@ -19,6 +19,7 @@ A site's own cluster:
   muster config fetch SERVER DIR                     get the configuration from a controller that gives it
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster logs JOBID [--follow]                       what a batch job has written, and what it writes
+  muster watch JOBID                                 a job's way until it has ended, with a progress bar
   muster report [--by LIST] [--every month]          how jobs ran and what they used, by user, application, node and so on
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
@@ -145,7 +146,10 @@ pub(crate) fn of_command(command: &str) -> Option<&'static str> {
 /// Whether one of our own commands has this name: each of them has help, here or beside its options.
 pub(crate) fn is_own(command: &str) -> bool {
     of_command(command).is_some()
-        || ["sim", "doctor", "bench", "why", "logs", "report", "emulate"].contains(&command)
+        || [
+            "sim", "doctor", "bench", "why", "logs", "watch", "report", "emulate",
+        ]
+        .contains(&command)
 }
 
 /// Whether a command line asks for help.

@@ -98,6 +98,7 @@ fn muster(args: &[String]) -> ExitCode {
         scratch::guard::COMMAND => report(scratch::guard::main(rest)),
         "why" => muster_cli::why(rest),
         "logs" => muster_cli::logs(rest),
+        "watch" => muster_cli::watch(rest),
         "report" => muster_cli::report(rest),
         "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
