@@ -41,6 +41,7 @@ mod waiting;
 mod writers;
 
 pub use checks::check_agent;
+pub use containers::CONTAINER_LACK_STATUS;
 pub use end::{EncodedEnd, StepdEventRef};
 pub use groups::Account;
 pub use measure::{JobProcesses, Wanted};

@@ -116,9 +116,10 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
         sys::Fork::Child => {
             drop(parent_end);
             let mut ready = child_end;
-            let run = Loop::open(spool).and_then(|mut launcher| {
+            // Before anything is started, which would have the starter's standard error, and it would wait for that.
+            let run = detach(spool).and_then(|log| {
+                let mut launcher = Loop::open(spool)?;
                 ready.write_all(b"ready")?;
-                let log = detach(spool)?;
                 if let Err(e) = sys::protect() {
                     eprintln!("the kernel may end this process when memory runs out: {e}");
                 }

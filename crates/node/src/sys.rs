@@ -240,6 +240,12 @@ pub(crate) fn exec_file_bare(
     }
 }
 
+/// Leaves processors to others: for work that nobody waits for.
+pub(crate) fn lower_priority() {
+    // SAFETY: setpriority(2) has no preconditions. It cannot fail for this process and a lower priority.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+}
+
 /// Ends the process without running destructors or exit handlers: for forked children.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) has no preconditions.

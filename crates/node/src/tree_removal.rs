@@ -14,11 +14,15 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a tree may take: processes of its user that are outside of the job, and have directories of it open, can add to it.
+const REMOVAL_MAX: Duration = Duration::from_secs(3600);
 
 /// Removes a directory that is only root's to enter, in one of root's. What is not there is removed.
 ///
 /// # Errors
-/// Something of it stays: it is another file system's, or may not be changed.
+/// Something of it stays: it is another file system's, may not be changed, or is added to without end.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -42,7 +46,14 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         moved: 0,
         first_error: None,
     };
-    while tree.empty_top()? {}
+    let until = Instant::now() + REMOVAL_MAX;
+    while tree.empty_top()? {
+        if Instant::now() > until {
+            return Err(io::Error::other(
+                "the tree is not removed after an hour: processes may be adding to it",
+            ));
+        }
+    }
     match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
         Ok(()) => Ok(()),
         Err(e) => Err(tree.first_error.unwrap_or_else(|| e.into())),

@@ -3,6 +3,7 @@
 //! what they mean. No value makes a line of its own.
 
 use muster_model::visible_text::{is_control, visible};
+use std::collections::HashMap;
 
 /// Lines that a verifier may send for one job.
 const LINES_MAX: usize = 10_000;
@@ -90,6 +91,9 @@ pub struct Verification {
     wants_environment: bool,
     lines: usize,
     changed: Outcome,
+    /// Where those that are changed are in the list: a verifier may change thousands.
+    parameters: HashMap<String, usize>,
+    variables: HashMap<String, usize>,
 }
 
 impl Verification {
@@ -107,6 +111,8 @@ impl Verification {
             wants_environment: false,
             lines: 0,
             changed,
+            parameters: HashMap::new(),
+            variables: HashMap::new(),
         };
         (verification, "START\n")
     }
@@ -177,8 +183,13 @@ impl Verification {
             return Err(unknown(rest));
         }
         let list = &mut self.changed.parameters;
-        list.retain(|(own, _)| own != name);
-        list.push((name.to_owned(), value.to_owned()));
+        match self.parameters.get(name).and_then(|at| list.get_mut(*at)) {
+            Some(known) => value.clone_into(&mut known.1),
+            None => {
+                self.parameters.insert(name.to_owned(), list.len());
+                list.push((name.to_owned(), value.to_owned()));
+            }
+        }
         Ok(Step::Next)
     }
 
@@ -195,8 +206,13 @@ impl Verification {
             return Err(unknown(rest));
         }
         let list = &mut self.changed.environment;
-        list.retain(|(own, _)| own != name);
-        list.push((name.to_owned(), value));
+        match self.variables.get(name).and_then(|at| list.get_mut(*at)) {
+            Some(known) => known.1 = value,
+            None => {
+                self.variables.insert(name.to_owned(), list.len());
+                list.push((name.to_owned(), value));
+            }
+        }
         Ok(Step::Next)
     }
 

@@ -7,7 +7,7 @@ use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::resources::{Resources, split};
 use muster_conf::grid_engine::{Mapping, Per, Rule, Target};
 use muster_conf::options::values;
-use muster_model::environment::split as split_variable;
+use muster_model::environment::{Environment, split as split_variable};
 use muster_model::grid_engine as marks;
 use muster_model::index_set::IndexSet;
 use muster_model::spec::{
@@ -15,6 +15,7 @@ use muster_model::spec::{
 };
 use muster_model::time::TimeLimit;
 use muster_proto::jsv::{Asked, Outcome};
+use std::collections::{HashMap, HashSet};
 
 /// What a parameter's meaning depends on at this site.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -273,19 +274,38 @@ pub fn apply(
     let Some(mut decoded): Option<ExecContext> = decoded else {
         return Err("the JSV changes variables of a job that sends none".to_owned());
     };
-    for (name, value) in &outcome.environment {
-        match value {
-            Some(value) => decoded.environment.set(name.as_bytes(), value.as_bytes()),
-            None => {
-                let name = name.as_bytes();
-                let others = decoded.environment.iter();
-                let others = others.filter(|own| muster_model::environment::name(own) != name);
-                decoded.environment = others.collect();
-            }
-        }
-    }
+    decoded.environment = changed(&decoded.environment, &outcome.environment);
     *context = Some(decoded.encoded().into());
     Ok(())
+}
+
+/// An environment with changes, each of another variable: made in one go, since both may be long.
+fn changed(environment: &Environment, changes: &[(String, Option<String>)]) -> Environment {
+    let text = |(name, value): &(String, Option<String>)| {
+        let value = value.as_ref()?;
+        Some(format!("{name}={value}").into_bytes())
+    };
+    let new: HashMap<&[u8], Option<Vec<u8>>> = changes
+        .iter()
+        .map(|change| (change.0.as_bytes(), text(change)))
+        .collect();
+    let mut there = HashSet::new();
+    let mut all: Vec<&[u8]> = Vec::new();
+    for own in environment.iter() {
+        let name = muster_model::environment::name(own);
+        match new.get(name) {
+            None => all.push(own),
+            Some(Some(other)) if there.insert(name) => all.push(other),
+            Some(_) => {}
+        }
+    }
+    let added = changes.iter().filter_map(|(name, _)| {
+        let name = name.as_bytes();
+        let text = new.get(name)?.as_deref()?;
+        (!there.contains(name)).then_some(text)
+    });
+    all.extend(added);
+    all.into_iter().collect()
 }
 
 /// Parameters that belong together and are looked at as one.

@@ -9,6 +9,8 @@ use std::path::Path;
 
 /// Characters of a name.
 const NAME_MAX: usize = 64;
+/// Bytes of a text that patterns are compared with: users choose how long it is.
+const LOOKED_AT: usize = 4 << 10;
 /// Bytes of a file of rules.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -109,11 +111,12 @@ impl Rules {
 
 impl Rule {
     fn is_of(&self, job: &AcctJob) -> bool {
+        let is_fit = |text: &str| fits(&self.pattern, &text[..text.floor_char_boundary(LOOKED_AT)]);
         match self.field {
-            Field::Name => fits(&self.pattern, &job.name),
-            Field::Comment => fits(&self.pattern, &job.comment),
-            Field::Command => fits(&self.pattern, &job.submit_line),
-            Field::Step => steps(job).any(|name| fits(&self.pattern, name)),
+            Field::Name => is_fit(&job.name),
+            Field::Comment => is_fit(&job.comment),
+            Field::Command => is_fit(&job.submit_line),
+            Field::Step => steps(job).any(is_fit),
         }
     }
 }

@@ -7,19 +7,42 @@ pub fn fits(pattern: &str, text: &str) -> bool {
         .any(|one| glob(&Vec::from_iter(one.chars()), &Vec::from_iter(text.chars())))
 }
 
+/// Takes time by the product of both lengths at most: only what follows the last `*` is tried at further places, since what was
+/// found for earlier ones stays found.
 fn glob(pattern: &[char], text: &[char]) -> bool {
+    let (mut of_pattern, mut of_text) = (0, 0);
+    // Behind the last star, and where in the text it is to end.
+    let mut star = None;
+    while of_text < text.len() {
+        let rest = pattern.get(of_pattern..).unwrap_or_default();
+        let next = text.get(of_text).and_then(|c| take_one(rest, *c));
+        if rest.first() == Some(&'*') {
+            of_pattern += 1;
+            star = Some((of_pattern, of_text));
+        } else if let Some(length) = next {
+            of_pattern += length;
+            of_text += 1;
+        } else if let Some((behind, end)) = star {
+            star = Some((behind, end + 1));
+            (of_pattern, of_text) = (behind, end + 1);
+        } else {
+            return false;
+        }
+    }
+    let rest = pattern.get(of_pattern..).unwrap_or_default();
+    rest.iter().all(|c| *c == '*')
+}
+
+/// How much of the pattern, which begins with no star, takes this character; none if it is another one.
+fn take_one(pattern: &[char], c: char) -> Option<usize> {
     match pattern {
-        [] => text.is_empty(),
-        ['*', rest @ ..] => (0..=text.len()).any(|at| glob(rest, &text[at..])),
-        ['?', rest @ ..] => !text.is_empty() && glob(rest, &text[1..]),
-        ['[', rest @ ..] => match (rest.iter().position(|c| *c == ']'), text.split_first()) {
-            (Some(end), Some((first, others))) => {
-                in_class(&rest[..end], *first) && glob(&rest[end + 1..], others)
-            }
-            (Some(_), None) => false,
-            (None, _) => text.first() == Some(&'[') && glob(rest, &text[1..]),
+        [] => None,
+        ['?', ..] => Some(1),
+        ['[', rest @ ..] => match rest.iter().position(|c| *c == ']') {
+            Some(end) => in_class(&rest[..end], c).then_some(end + 2),
+            None => (c == '[').then_some(1),
         },
-        [c, rest @ ..] => text.first() == Some(c) && glob(rest, &text[1..]),
+        [own, ..] => (*own == c).then_some(1),
     }
 }
 
@@ -43,4 +66,55 @@ fn in_class(class: &[char], c: char) -> bool {
         }
     }
     found != negated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a pattern means, as it is defined: takes time without end.
+    fn means(pattern: &[char], text: &[char]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            ['*', rest @ ..] => (0..=text.len()).any(|at| means(rest, &text[at..])),
+            _ => text.split_first().is_some_and(|(first, others)| {
+                take_one(pattern, *first).is_some_and(|taken| means(&pattern[taken..], others))
+            }),
+        }
+    }
+
+    #[test]
+    fn patterns_fit_what_they_mean() {
+        for (pattern, text, does) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abb", false),
+            ("a?c|x", "abc", true),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[ab", "[ab", true),
+            ("*gmx*mdrun*", "/usr/bin/gmx mdrun -v", true),
+            ("", "", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(fits(pattern, text), does, "{pattern} {text}");
+        }
+    }
+
+    /// A user's command line kept a report busy for minutes.
+    #[test]
+    fn many_stars_and_a_long_text_take_no_time() {
+        let text = "gmx mdru ".repeat(2000);
+        assert!(!fits("*gmx*mdrun*gmx*mdrun*", &text));
+        assert!(!fits(&"*a".repeat(50), &"a".repeat(49)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_quick_way_finds_the_same(pattern in "[ab*?\\[\\]]{0,8}", text in "[ab\\[]{0,10}") {
+            let (pattern, text) = (Vec::from_iter(pattern.chars()), Vec::from_iter(text.chars()));
+            prop_assert_eq!(glob(&pattern, &text), means(&pattern, &text));
+        }
+    }
 }

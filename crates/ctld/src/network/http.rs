@@ -50,8 +50,48 @@ impl HttpAnswer {
 /// Makes the page of a path over a connection to the controller; absent if there is none.
 pub type HttpPages = Arc<dyn Fn(&str, UnixStream) -> Option<HttpAnswer> + Send + Sync>;
 
-/// Pages that were made a moment ago.
-pub(super) type KeptPages = HashMap<String, (Instant, Rc<HttpAnswer>)>;
+/// Paths that say whether the controller answers.
+const READY: &str = "/readyz";
+/// Paths of metrics. A path is one of these as it is written, or there is nothing: what is kept of them is bounded by that.
+const METRICS: [&str; 6] = [
+    "/metrics",
+    "/metrics/jobs",
+    "/metrics/jobs-users-accts",
+    "/metrics/nodes",
+    "/metrics/partitions",
+    "/metrics/scheduler",
+];
+
+/// Pages that were made a moment ago, by their paths.
+pub(super) type KeptPages = HashMap<&'static str, (Instant, Rc<HttpAnswer>)>;
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    /// This thread's own word.
+    Alive,
+    /// A page that the controller makes.
+    Made(&'static str),
+    /// A page of metrics, where the site wants none.
+    Off,
+    /// Nothing.
+    Absent,
+}
+
+impl Page {
+    fn at(path: &str, has_metrics: bool) -> Page {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        match path {
+            "/livez" => Page::Alive,
+            "/readyz" | "/healthz" => Page::Made(READY),
+            other => match METRICS.into_iter().find(|page| *page == other) {
+                Some(page) if has_metrics => Page::Made(page),
+                Some(_) => Page::Off,
+                None => Page::Absent,
+            },
+        }
+    }
+}
 
 impl Network {
     /// Answers one request, of which some bytes have come; the connection ends with it.
@@ -78,15 +118,17 @@ impl Network {
     }
 
     async fn page(self: &Rc<Network>, path: &str, from: SocketAddr) -> Rc<HttpAnswer> {
-        let path = match path.trim_end_matches('/') {
+        let path = match Page::at(path, self.has_metrics) {
+            Page::Made(path) => path,
             // This thread is there, and the watchdog looks after the others.
-            "/livez" => return Rc::new(HttpAnswer::text(200, "ok")),
-            "/healthz" => "/readyz",
-            metrics if metrics.starts_with("/metrics") && !self.has_metrics => {
+            Page::Alive => return Rc::new(HttpAnswer::text(200, "ok")),
+            Page::Off => {
                 let off = "metrics are off here: MetricsType=metrics/openmetrics in slurm.conf turns them on";
                 return Rc::new(HttpAnswer::text(404, off));
             }
-            other => other,
+            Page::Absent => {
+                return Rc::new(HttpAnswer::text(404, "there is nothing at this path"));
+            }
         };
         let Ok(_turn) = self.making.acquire().await else {
             return Rc::new(HttpAnswer::text(503, "the controller stops"));
@@ -100,8 +142,7 @@ impl Network {
             Ok(Some(page)) => {
                 let page = Rc::new(page);
                 let kept = (Instant::now(), Rc::clone(&page));
-                // Only paths that are there: they are few.
-                self.kept.borrow_mut().insert(path.to_owned(), kept);
+                self.kept.borrow_mut().insert(path, kept);
                 page
             }
             Ok(None) => Rc::new(HttpAnswer::text(404, "there is nothing at this path")),
@@ -177,4 +218,33 @@ fn head(answer: &HttpAnswer) -> String {
         answer.media_type,
         answer.body.len()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_page_as_it_is_written_or_none() {
+        assert_eq!(Page::at("/livez", false), Page::Alive);
+        assert_eq!(Page::at("/healthz", false), Page::Made(READY));
+        assert_eq!(
+            Page::at("/metrics/jobs/", true),
+            Page::Made("/metrics/jobs")
+        );
+        for path in METRICS {
+            assert_eq!(Page::at(path, false), Page::Off);
+        }
+        for other in [
+            "//metrics",
+            "/metrics//jobs",
+            "/%6detrics/jobs",
+            "/metrics/jobs-users-accts//",
+            "/metrics/none",
+            "/",
+            "",
+        ] {
+            assert_eq!(Page::at(other, true), Page::Absent, "{other}");
+        }
+    }
 }

@@ -3,14 +3,14 @@
 
 use super::event::{Action, Failure, TimerKey};
 use super::job::{JobEntry, Program};
-use super::launch::RETRY_MS;
+use super::launch::{RETRY_MS, fault_of};
 use super::launches::Launches;
 use super::node::Node;
 use super::programs::{Programs, describe};
-use super::records::Fault;
 use super::state::{Role, State};
 use super::{Move, Phase};
 use crate::JobContainer;
+use crate::exit_status::exit_status;
 use crate::messages::JobAttempt;
 use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::JobGrant;
@@ -20,6 +20,8 @@ use std::path::PathBuf;
 /// How long a job's release waits for its directories to be removed: as long as processes of it have between TERM and KILL, if the
 /// site says nothing. It goes on after that.
 const REMOVAL_WAIT_MS: u64 = 30_000;
+/// Exit status of the process that makes them if there is no room for them, which jobs can use up: `EX_TEMPFAIL` of sysexits(3).
+pub const CONTAINER_LACK_STATUS: u32 = 75;
 
 impl Node {
     /// Whether the site asks for directories that cannot be made.
@@ -108,12 +110,13 @@ impl Launches {
         let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
         let goes_on = state.jobs.get(&run).is_some_and(is_in_prolog);
         if status != 0 && goes_on {
+            let lacks = exit_status(status).code == CONTAINER_LACK_STATUS && !is_late;
             let status = describe(status, is_late);
             let error = format!(
                 "JobContainerType: directories of the job cannot be made ({status}): the log of the node's launcher says why"
             );
             state.actions.log(format!("job {}: {error}", run.job));
-            self.fail(state, run, error, Fault::Node);
+            self.fail(state, run, error, fault_of(lacks));
         } else if goes_on {
             state.records.prolog_over(run, state.now.mono_ms);
             self.start_script(state, run);

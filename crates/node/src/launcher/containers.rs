@@ -10,6 +10,7 @@ use crate::root_files::only_root_leads_to;
 use crate::sys::bare::{self, Errno};
 use crate::sys::{self, mounts};
 use crate::tree_removal;
+use muster_node_core::launcher::CONTAINER_LACK_STATUS;
 use muster_node_core::{JobContainer, PrologEpilog};
 use muster_proto::job_container::SHARED_MEMORY;
 use nix::sys::stat::Mode;
@@ -88,6 +89,8 @@ pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
 /// Starts a process that removes them.
 pub(super) fn start_removal(programs: &PrologEpilog) -> io::Result<i32> {
     in_child(|| {
+        // What a job has left may be much, and it is over.
+        sys::lower_priority();
         let Some(container) = &programs.container else {
             return Ok(());
         };
@@ -117,6 +120,7 @@ pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
         return;
     }
     let started = in_child(|| {
+        sys::lower_priority();
         for path in &left {
             eprintln!("{}: left over, and removed", path.display());
             release_mounts(path);
@@ -136,16 +140,27 @@ fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     match sys::fork()? {
         sys::Fork::Parent(pid) => Ok(pid),
         sys::Fork::Child => {
-            let done = leave_launcher().and_then(|()| act().map_err(|e| e.to_string()));
+            let done = leave_launcher()
+                .map_err(io::Error::other)
+                .and_then(|()| act());
             sys::exit_now(match done {
                 Ok(()) => 0,
                 Err(e) => {
                     eprintln!("directories of a job: {e}");
-                    1
+                    match lacks_room(e.kind()) {
+                        true => CONTAINER_LACK_STATUS.cast_signed(),
+                        false => 1,
+                    }
                 }
             })
         }
     }
+}
+
+/// Whether there was no room for something, which is not the node's fault: jobs can use it up, and give it back.
+fn lacks_room(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
+    matches!(kind, OutOfMemory | QuotaExceeded | StorageFull)
 }
 
 /// A failure, with what it is about.

@@ -229,6 +229,22 @@ fn a_prolog_that_the_launcher_was_lost_in_is_not_run_again() {
     assert_eq!((world.prologs, world.scripts.len()), (1, 0));
 }
 
+/// A job filled the file system that the directories are on: nodes were drained for it, by whatever jobs came next.
+#[test]
+fn no_room_for_directories_is_nobodys_fault() {
+    for (status, is_lack) in [(75, true), (1, false)] {
+        let mut world = World::new();
+        world.has_containers = true;
+        world.attach();
+        let job = batch(&mut world);
+        world.end_and_reap(world.program(job), status << 8);
+        match world.outcome(job) {
+            Some(LauncherEvent::LaunchFailed { lack, .. }) => assert_eq!(*lack, is_lack),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn directories_are_there_before_anything_runs_and_go_after_the_epilog() {
     let mut world = World::new();
