@@ -56,7 +56,7 @@ impl Rule {
 }
 
 /// What an amount is counted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Per {
     /// Each host.
     Host,

@@ -29,6 +29,7 @@ use crate::replica::Replica;
 use crate::server;
 use crate::shared::{self, Shared};
 use crate::stats::Stats;
+use crate::sys;
 use crate::verifier::Tried;
 use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
@@ -91,6 +92,7 @@ pub struct Options {
 /// When the configuration, the state or the socket cannot be used. Nothing is changed in the state then.
 pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<()> {
     fault::arm_by_environment();
+    sys::keep_descriptors();
     let source = Source::new(&options.conf);
     let read = source.read()?;
     let dir = read.config.paths.state_save_location.clone();

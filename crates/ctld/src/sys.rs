@@ -30,6 +30,21 @@ pub(crate) fn refuse_descriptors(socket: &impl AsFd) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
+/// Descriptors that who started this process has left open are not passed on to the programs that it starts. Where the kernel does
+/// not do that (before Linux 5.11), they are.
+pub(crate) fn keep_descriptors() {
+    let first: libc::c_uint = 3;
+    // SAFETY: close_range(2) takes numbers; with this flag it closes nothing here.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+}
+
 /// Takes a descriptor that has just come with a message.
 pub(crate) fn adopt(descriptor: RawFd) -> OwnedFd {
     // SAFETY: the kernel has made it for this process, and nobody else has its number.

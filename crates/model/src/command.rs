@@ -21,6 +21,7 @@ use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The user who asks, as the transport authenticated it.
@@ -42,6 +43,19 @@ pub struct Identity {
     pub host: Option<String>,
     /// Parts of this one request that a verifier of the site has set: they are allowed for every user.
     pub granted: crate::granted::Granted,
+}
+
+impl Identity {
+    /// Who asks for one of several jobs of a request, by its number: what was granted to the others is not.
+    pub fn for_job(&self, number: usize) -> Cow<'_, Identity> {
+        match self.granted.is_empty() {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Identity {
+                granted: self.granted.of(number),
+                ..self.clone()
+            }),
+        }
+    }
 }
 
 /// A request to the core.

@@ -20,23 +20,42 @@ pub enum GrantedPart {
     RaisedTimeLimit,
 }
 
-/// Parts that are granted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Granted(u8);
+/// Parts that are granted, by the number of the job in the request: the component of a heterogeneous job, the entry of a
+/// crontab. What was set for one of them says nothing of the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Granted(Vec<u8>);
 
 impl Granted {
     fn bit(part: GrantedPart) -> u8 {
         1 << part as u8
     }
 
-    /// Grants a part.
-    pub fn insert(&mut self, part: GrantedPart) {
-        self.0 |= Granted::bit(part);
+    /// Grants a part to the job of that number.
+    pub fn insert(&mut self, number: usize, part: GrantedPart) {
+        if self.0.len() <= number {
+            self.0.resize(number + 1, 0);
+        }
+        if let Some(parts) = self.0.get_mut(number) {
+            *parts |= Granted::bit(part);
+        }
     }
 
-    /// Whether a part was granted.
-    pub fn contains(self, part: GrantedPart) -> bool {
-        self.0 & Granted::bit(part) != 0
+    /// Whether a part was granted to the only job of a request, or the first.
+    pub fn contains(&self, part: GrantedPart) -> bool {
+        self.0
+            .first()
+            .is_some_and(|parts| parts & Granted::bit(part) != 0)
+    }
+
+    /// What was granted to the job of that number, as a request about that alone has it.
+    #[must_use]
+    pub fn of(&self, number: usize) -> Granted {
+        Granted(self.0.get(number).map_or(Vec::new(), |parts| vec![*parts]))
+    }
+
+    /// Whether nothing was.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -48,8 +67,16 @@ mod tests {
     fn what_is_granted_is_no_more_than_was_said() {
         let mut granted = Granted::default();
         assert!(!granted.contains(GrantedPart::Priority));
-        granted.insert(GrantedPart::RaisedTimeLimit);
+        granted.insert(0, GrantedPart::RaisedTimeLimit);
         assert!(granted.contains(GrantedPart::RaisedTimeLimit));
         assert!(!granted.contains(GrantedPart::AdminComment));
+        granted.insert(2, GrantedPart::NegativeNice);
+        assert!(!granted.contains(GrantedPart::NegativeNice));
+        assert!(granted.of(2).contains(GrantedPart::NegativeNice));
+        assert!(!granted.of(2).contains(GrantedPart::RaisedTimeLimit));
+        assert_eq!(
+            [granted.of(1), granted.of(9)].map(|g| g.contains(GrantedPart::NegativeNice)),
+            [false; 2]
+        );
     }
 }

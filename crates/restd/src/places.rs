@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -143,6 +143,8 @@ pub(crate) struct Places {
     bytes: usize,
     requests_of_one: usize,
     state: Mutex<State>,
+    /// Turns of users at requests that need much memory, whichever way they come.
+    large_of_users: Mutex<HashMap<u32, Weak<Semaphore>>>,
 }
 
 impl Places {
@@ -153,7 +155,21 @@ impl Places {
             bytes,
             requests_of_one,
             state: Mutex::default(),
+            large_of_users: Mutex::default(),
         })
+    }
+
+    /// The turns of a user at requests that need much memory. A user who comes by several ways has them once.
+    pub(crate) fn large_of_user(&self, uid: u32) -> Arc<Semaphore> {
+        let all = self.large_of_users.lock();
+        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(&uid).and_then(Weak::upgrade) {
+            return known;
+        }
+        all.retain(|_, turns| turns.strong_count() > 0);
+        let made = Arc::new(Semaphore::new(LARGE_OF_ONE));
+        all.insert(uid, Arc::downgrade(&made));
+        made
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -316,6 +332,19 @@ impl Drop for Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One user had all turns, by TCP and by a socket.
+    #[test]
+    fn a_user_has_the_same_turns_by_all_ways() {
+        let places = Places::new(4, 100, 2);
+        let by_socket = places.large_of_user(5);
+        let held = by_socket.clone().try_acquire_owned().unwrap();
+        assert!(places.large_of_user(5).try_acquire_owned().is_err());
+        assert!(places.large_of_user(6).try_acquire_owned().is_ok());
+        drop((held, by_socket));
+        assert!(places.large_of_user(5).try_acquire_owned().is_ok());
+        assert_eq!(places.large_of_users.lock().unwrap().len(), 1);
+    }
 
     const A: Origin = Origin::User(1);
     const B: Origin = Origin::User(2);

@@ -390,7 +390,9 @@ async fn answer(
     };
     let query = head.uri.query().unwrap_or("").to_owned();
     let is_large = body.len() > SMALL_BODY_BYTES || rest::is_listing(method, &path);
-    let turn = turn(place, is_large.then_some(&shared.large)).await;
+    let of_user = shared.places.large_of_user(identity.caller.uid);
+    let large = is_large.then(|| [of_user, place.large.clone(), shared.large.clone()]);
+    let turn = turn(place, large).await;
     let asked = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let request = rest::Request {
@@ -461,10 +463,10 @@ async fn identify(
     Ok(identity)
 }
 
-/// Waits until a request may be answered: its origin has few others, and of those that need much memory there are few at all.
-async fn turn(place: &Place, large: Option<&Arc<Semaphore>>) -> Vec<OwnedSemaphorePermit> {
-    let lanes = large.map(|of_all| [place.large.clone(), of_all.clone()]);
-    let lanes = lanes.into_iter().flatten().chain([place.requests.clone()]);
+/// Waits until a request may be answered: its origin has few others, and of those that need much memory there are few of a user,
+/// of an origin and at all.
+async fn turn(place: &Place, large: Option<[Arc<Semaphore>; 3]>) -> Vec<OwnedSemaphorePermit> {
+    let lanes = large.into_iter().flatten().chain([place.requests.clone()]);
     let mut permits = Vec::new();
     for lane in lanes {
         // None is ever closed.

@@ -12,6 +12,7 @@ use muster_model::grid_engine as marks;
 use muster_model::index_set::IndexSet;
 use muster_model::spec::{
     ArraySpec, DependencyKind, DependencyTerm, ExecContext, GresAsk, JobKind, JobSpec, MemoryAsk,
+    Sharing,
 };
 use muster_model::time::TimeLimit;
 use muster_proto::jsv::{Asked, Outcome};
@@ -165,18 +166,75 @@ fn held_by(spec: &JobSpec) -> String {
     ids.collect::<Vec<_>>().join(",")
 }
 
-/// Hard requests: those that were given, or those that mean what the job asks for.
+/// Hard requests: those that were given, if the job asks for just that, else those that mean what it asks for. A client may
+/// give what it likes.
 fn hard(spec: &JobSpec, site: &Site) -> String {
-    if let Some(given) = marks::value(spec, marks::HARD) {
-        return given.to_owned();
+    match marks::value(spec, marks::HARD) {
+        Some(given) if means(given, spec, site) => given.to_owned(),
+        _ => asked_for(spec, site),
     }
+}
+
+/// Whether a list of requests means what the job asks for.
+fn means(list: &str, spec: &JobSpec, site: &Site) -> bool {
+    let said = resources(list, site);
+    let asks = resources(&asked_for(spec, site), site);
+    let (Ok(mut said), Ok(mut asks)) = (said, asks) else {
+        return false;
+    };
+    // Limits have whole minutes, memory has MiB.
+    said.limit_s = said.limit_s.map(|s| s.div_ceil(60).max(1) * 60);
+    said.slot_bytes = said.slot_bytes.div_ceil(1 << 20) << 20;
+    for all in [&mut said, &mut asks] {
+        all.gres.sort();
+        all.licenses.sort();
+        all.features.sort();
+        // These bound nothing.
+        (all.hosts, all.queue, all.warn_after_s) = (None, None, None);
+    }
+    said == asks
+}
+
+/// Requests that mean what a job asks for.
+fn asked_for(spec: &JobSpec, site: &Site) -> String {
     let ask = &spec.ask;
     let mut all = Vec::new();
-    if let Some(TimeLimit::Minutes(minutes)) = spec.time_limit {
-        all.push(format!("h_rt={}", u64::from(minutes) * 60));
+    match spec.time_limit {
+        Some(TimeLimit::Minutes(minutes)) => {
+            all.push(format!("h_rt={}", u64::from(minutes) * 60));
+        }
+        Some(TimeLimit::Unlimited) => all.push("h_rt=INFINITY".to_owned()),
+        None => {}
     }
-    if let MemoryAsk::PerCpu(mib) = ask.memory {
-        all.push(format!("h_vmem={mib}M"));
+    match ask.memory {
+        MemoryAsk::PerCpu(mib) => all.push(format!("h_vmem={mib}M")),
+        MemoryAsk::PerNode(mib) => {
+            let slots = u64::from(ask.min_cpus().max(1));
+            let of_job = mib.saturating_mul(u64::from(ask.min_nodes.max(1)));
+            all.push(format!("h_vmem={}M", of_job.div_ceil(slots)));
+        }
+        MemoryAsk::Default => {}
+    }
+    if matches!(ask.sharing, Sharing::Exclusive) {
+        all.push("exclusive=true".to_owned());
+    }
+    if let Some(count) = ask.min_cpus_per_node {
+        all.push(format!("num_proc={count}"));
+    }
+    let licenses = spec.licenses.as_deref().unwrap_or_default().split(',');
+    for license in licenses.filter(|license| !license.is_empty()) {
+        let (name, count) = license.split_once([':', '=']).unwrap_or((license, "1"));
+        let is_it = |target: &Target| matches!(target, Target::License(own) if own == name);
+        if let Some(complex) = complex_for(site, is_it) {
+            all.push(format!("{complex}={count}"));
+        }
+    }
+    let features = ask.constraint.as_deref().unwrap_or_default().split('&');
+    for feature in features.filter(|feature| !feature.is_empty()) {
+        let is_it = |target: &Target| matches!(target, Target::Feature(own) if own == feature);
+        if let Some(complex) = complex_for(site, is_it) {
+            all.push(format!("{complex}=true"));
+        }
     }
     let devices = ask.devices();
     let lists = [
@@ -192,6 +250,13 @@ fn hard(spec: &JobSpec, site: &Site) -> String {
         }
     }
     all.join(",")
+}
+
+/// The name of the complex with such a target.
+fn complex_for(site: &Site, is_it: impl Fn(&Target) -> bool) -> Option<&str> {
+    let mut all = site.mapping.complexes.iter();
+    let found = all.find(|(_, target)| is_it(target));
+    found.map(|(name, _)| name.as_str())
 }
 
 /// The name of a complex that stands for a device.
@@ -226,13 +291,15 @@ fn project(spec: &JobSpec, mapping: &Mapping) -> String {
     mapped.map_or(account.clone(), |(project, _)| project.clone())
 }
 
-/// Parallel environment and slots.
+/// Parallel environment and slots: the name as it was given, if the job asks for as many slots.
 fn environment(spec: &JobSpec) -> Option<(String, u32)> {
-    if let Some(given) = marks::value(spec, marks::PE) {
-        let (name, slots) = given.split_once(' ')?;
-        return Some((name.to_owned(), slots.parse().ok()?));
-    }
     let slots = spec.ask.min_cpus();
+    if let Some(given) = marks::value(spec, marks::PE)
+        && let Some((name, said)) = given.split_once(' ')
+        && said.parse() == Ok(slots)
+    {
+        return Some((name.to_owned(), slots));
+    }
     let one_host = spec.ask.max_nodes == Some(1) || spec.ask.task_count() == 1;
     (slots > 1).then(|| (if one_host { "smp" } else { "mpi" }.to_owned(), slots))
 }
@@ -493,8 +560,8 @@ fn requests(spec: &mut JobSpec, list: &str, site: &Site) -> Result<(), String> {
     }
     if now.exclusive != before.exclusive {
         spec.ask.sharing = match now.exclusive {
-            true => muster_model::spec::Sharing::Exclusive,
-            false => muster_model::spec::Sharing::Default,
+            true => Sharing::Exclusive,
+            false => Sharing::Default,
         };
     }
     if now.processors != before.processors {

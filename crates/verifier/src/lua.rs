@@ -42,9 +42,24 @@ struct Shared {
     deadline: Cell<Option<Instant>>,
     lines: RefCell<Vec<String>>,
     logged: Cell<usize>,
+    /// Bytes that the script may use, beside what it is given.
+    memory: usize,
+    /// Bytes of what this call was given: lists that it asked for.
+    given: Cell<usize>,
 }
 
 impl Shared {
+    /// Makes something of an answer's, which is not the script's own memory.
+    fn give<T>(&self, lua: &Lua, make: impl FnOnce() -> mlua::Result<T>) -> mlua::Result<T> {
+        let before = lua.used_memory();
+        lua.set_memory_limit(0)?;
+        let made = make();
+        let grown = lua.used_memory().saturating_sub(before);
+        self.given.set(self.given.get().saturating_add(grown));
+        lua.set_memory_limit(self.memory.saturating_add(self.given.get()))?;
+        made
+    }
+
     fn log(&self, level: Level, text: &str) {
         let count = self.logged.get();
         self.logged.set(count.saturating_add(1));
@@ -98,6 +113,8 @@ impl Script {
             deadline: Cell::new(None),
             lines: RefCell::default(),
             logged: Cell::new(0),
+            memory: bytes,
+            given: Cell::new(0),
         });
         let script = Script {
             lua,
@@ -240,7 +257,7 @@ impl Script {
         let partitions = tables::partitions(lua, shared)?;
         let uid = i64::from(subject.uid);
         let globals = lua.globals();
-        tables::forget(lua)?;
+        tables::forget(lua, &self.shared)?;
         let returned: Value = match &subject.change {
             None => {
                 let function: Function = globals.get(SUBMIT)?;

@@ -104,6 +104,23 @@ pub struct Row {
     pub fields: Vec<(String, Value)>,
 }
 
+/// Bytes of a text in a list of all jobs: users choose how long theirs are.
+const LISTED_TEXT_MAX: usize = 256;
+
+impl Row {
+    /// The row in a list that may have very many.
+    #[must_use]
+    pub fn shortened(mut self) -> Row {
+        for (_, value) in &mut self.fields {
+            if let Value::Text(text) = value {
+                text.truncate(text.floor_char_boundary(LISTED_TEXT_MAX));
+                text.shrink_to_fit();
+            }
+        }
+        self
+    }
+}
+
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum Value {

@@ -2,8 +2,10 @@
 
 use super::arguments::{self, Given, Words, Wrong};
 use super::submit_options::QSUB;
+use crate::listing::complain;
 use crate::options::env;
 use crate::people;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Options from one place, with what to call it in messages; empty for the command line.
@@ -31,8 +33,25 @@ pub(super) fn request_files() -> Vec<PathBuf> {
     if here.canonicalize().ok() != all.last().and_then(|last| last.canonicalize().ok()) {
         all.push(here);
     }
-    all.retain(|file| file.is_file());
+    all.retain(|file| file.is_file() && is_trusted(file));
     all
+}
+
+/// Whether a file of options is the caller's or root's, and not open to all: options name programs to run, and
+/// a directory that jobs are submitted from may be open to all.
+fn is_trusted(file: &Path) -> bool {
+    let Ok(found) = std::fs::metadata(file) else {
+        return false;
+    };
+    let is_own = [0, nix::unistd::geteuid().as_raw()].contains(&found.uid());
+    if is_own && found.mode() & 0o002 == 0 {
+        return true;
+    }
+    complain(&format!(
+        "qsub: {} is left out: it must be yours or root's, and not writable by all",
+        file.display()
+    ));
+    false
 }
 
 /// The user's home, as the user database has it.
@@ -153,6 +172,24 @@ fn split(line: &str) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Options name programs that the caller runs.
+    #[test]
+    fn files_that_all_may_write_are_left_out() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("muster-sge-request.{}", std::process::id()));
+        std::fs::write(&path, "-N a\n").unwrap();
+        for (mode, is_read) in [(0o644, true), (0o664, true), (0o666, false)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_trusted(&path), is_read, "{mode:o}");
+        }
+        if nix::unistd::geteuid().is_root() {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+            std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+            assert!(!is_trusted(&path));
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn quotes() {

@@ -50,9 +50,10 @@ pub(super) fn set(
     check_room(draft, identity, &owner, ask)?;
     retire(draft, owner.uid, identity.uid);
     let mut jobs = Vec::with_capacity(found.len());
-    for (spec, (entry, begin)) in ask.jobs.iter().zip(found) {
+    for (number, (spec, (entry, begin))) in ask.jobs.iter().zip(found).enumerate() {
         let lines = (entry.first_line, entry.last_line);
-        let job = accept(draft, (identity, &owner), (spec, ask), (entry, begin));
+        let identity = identity.for_job(number);
+        let job = accept(draft, (&identity, &owner), (spec, ask), (entry, begin));
         jobs.push(job.map_err(|refusal| of_lines(refusal, lines))?);
     }
     let changed = u32::try_from(jobs.len()).unwrap_or(u32::MAX);

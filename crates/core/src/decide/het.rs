@@ -90,11 +90,11 @@ pub(super) fn prepare(
     }
     let leader = draft.next_job_id();
     let mut jobs: Vec<Job> = Vec::with_capacity(specs.len());
-    for (spec, offset) in specs.iter().zip(0u32..) {
+    for ((number, spec), offset) in specs.iter().enumerate().zip(0u32..) {
         if offset > 0 && (spec.kind != JobKind::Allocation || spec.script.is_some()) {
             return Err(invalid("only the first component has a script"));
         }
-        let (mut job, not_before) = submit::prepare(draft, identity, spec)
+        let (mut job, not_before) = submit::prepare(draft, &identity.for_job(number), spec)
             .map_err(|refusal| of_component(refusal, offset))?;
         job.id = JobId(leader.0 + u64::from(offset));
         job.het = Some(HetPart {

@@ -1,7 +1,10 @@
 //! Heterogeneous jobs: accepted, started and ended as one.
 
-use crate::world::{World, allocation, exit, spec, target};
-use muster_model::command::{JobTarget, JobUpdate, NodeCommand, PlannedStart, Reply, UserCommand};
+use crate::world::{World, allocation, exit, spec, target, user};
+use muster_model::command::{
+    Command, JobTarget, JobUpdate, NodeCommand, PlannedStart, Reply, UserCommand,
+};
+use muster_model::granted::GrantedPart;
 use muster_model::het::HetPart;
 use muster_model::ids::JobId;
 use muster_model::job::{ExitStatus, Hold, JobState, Reason};
@@ -373,4 +376,30 @@ fn a_singleton_is_one_of_its_name_whatever_its_components() {
     assert!(b.iter().all(|id| !world.job(*id).is_startable()));
     world.cancel(1000, target(a[0]));
     assert!(b.iter().all(|id| world.job(*id).is_startable()));
+}
+
+/// A verifier set what users may not for one component, and the user had it for another.
+#[test]
+fn what_was_granted_to_one_component_is_not_to_another() {
+    for (granted_to, is_taken) in [(0, true), (1, false)] {
+        let mut w = World::new();
+        let mut first = spec("het");
+        first.nice = -5;
+        let script = first.script;
+        let command = UserCommand::SubmitHet {
+            specs: vec![first, beside("het")],
+            blobs: script
+                .map(|id| (id, b"#!/bin/sh\n".to_vec().into()))
+                .into_iter()
+                .collect(),
+            test_only: false,
+        };
+        let mut identity = user(1000);
+        identity
+            .granted
+            .insert(granted_to, GrantedPart::NegativeNice);
+        let reply = w.run(Command::User(identity, command)).reply;
+        let taken = matches!(reply, Some(Reply::Submitted { .. }));
+        assert_eq!(taken, is_taken, "{reply:?}");
+    }
 }

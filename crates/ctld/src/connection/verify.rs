@@ -108,7 +108,7 @@ impl Verification<'_> {
                 continue;
             };
             if let Some(changed) = verdict.spec {
-                self.grant(spec, &changed);
+                self.grant(number, spec, &changed);
                 put(spec, *changed);
             }
             for (id, bytes) in [
@@ -135,12 +135,12 @@ impl Verification<'_> {
         target: &JobTarget,
         update: &mut Box<JobUpdate>,
     ) -> Result<(), Refusal> {
-        let id = target.job;
+        let (id, identity) = (target.job, self.identity.clone());
         let found = self
             .shared
-            .look(move |state| records::of_job(state, id))
+            .look(move |state| records::of_job(state, &identity, id))
             .await;
-        // What is not there is refused by the writer.
+        // What is not there, or not the user's to change, is refused by the writer: no script says anything of it.
         let Some((job, spec)) = found.map_err(|_| Refusal::from(RefusalCode::Busy))? else {
             return Ok(());
         };
@@ -232,8 +232,8 @@ impl Verification<'_> {
         }
     }
 
-    /// What the verifier has set that users may not.
-    fn grant(&mut self, old: &JobSpec, new: &JobSpec) {
+    /// What the verifier has set of the job of this number that users may not.
+    fn grant(&mut self, number: usize, old: &JobSpec, new: &JobSpec) {
         let comment = |spec: &JobSpec| admin_comment(&spec.shown);
         let set = [
             (GrantedPart::Priority, new.priority != old.priority),
@@ -242,7 +242,7 @@ impl Verification<'_> {
             (GrantedPart::AdminComment, comment(new) != comment(old)),
         ];
         let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
-        set.for_each(|part| self.identity.granted.insert(part));
+        set.for_each(|part| self.identity.granted.insert(number, part));
     }
 
     fn grant_update(&mut self, old: &JobUpdate, new: &JobUpdate) {
@@ -256,7 +256,7 @@ impl Verification<'_> {
             (GrantedPart::RaisedTimeLimit, limit),
         ];
         let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
-        set.for_each(|part| self.identity.granted.insert(part));
+        set.for_each(|part| self.identity.granted.insert(0, part));
     }
 }
 

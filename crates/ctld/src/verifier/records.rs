@@ -1,11 +1,13 @@
 //! What scripts see of the state: partitions, jobs, reservations and accounting, by Slurm's names of fields.
 
+use muster_core::policy::access;
 use muster_core::state::State;
 use muster_model::command::Identity;
 use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::reservation::Reservation;
+use muster_model::rights::Request;
 use muster_model::spec::MemoryAsk;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_verifier::fields::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL64, gres_text};
@@ -62,7 +64,10 @@ pub(crate) fn answer(state: &State, identity: &Identity, question: &Question) ->
             let usable = state.partitions.iter().filter(|p| may_use(identity, p));
             Answer::Rows(usable.map(|p| partition(state, p)).collect())
         }
-        Question::Jobs => Answer::Rows(state.jobs.values().map(|own| job(state, own)).collect()),
+        Question::Jobs => {
+            let rows = state.jobs.values().map(|own| job(state, own).shortened());
+            Answer::Rows(rows.collect())
+        }
         Question::Reservations => {
             Answer::Rows(state.reservations.iter().map(reservation).collect())
         }
@@ -76,12 +81,19 @@ pub(crate) fn answer(state: &State, identity: &Identity, question: &Question) ->
     }
 }
 
-/// The record of a job that is to be changed, with its specification.
-pub(crate) fn of_job(state: &State, id: JobId) -> Option<(Row, muster_model::spec::JobSpec)> {
+/// The record of a job that a user may change and wants to, with its specification.
+pub(crate) fn of_job(
+    state: &State,
+    identity: &Identity,
+    id: JobId,
+) -> Option<(Row, muster_model::spec::JobSpec)> {
     let found = state.jobs.get(&id).or_else(|| {
         // An array by its number, once its own record is gone.
         state.jobs.values().find(|job| job.submission() == id)
     })?;
+    if !access::may_job(state, identity, Request::UpdateJob, found) {
+        return None;
+    }
     Some((job(state, found), (*found.spec).clone()))
 }
 

@@ -5,6 +5,9 @@ use crate::cluster::Cluster;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// Nodes of this machine with these lines in job_container.conf; none where nothing can be mounted. The cluster's own directory is
 /// none of those that jobs have to themselves.
@@ -188,7 +191,21 @@ fn what_killed_daemons_leave_goes() {
     };
     c.kill(c.agent("n1"));
     c.kill(shim(&c));
+    // The node is there before all is removed: somebody goes on adding to it.
+    let (adding, top) = (Arc::new(AtomicBool::new(true)), unknown.clone());
+    let is_on = Arc::clone(&adding);
+    let adds = thread::spawn(move || {
+        for number in 0.. {
+            if !is_on.load(Ordering::Relaxed)
+                || fs::create_dir(top.join(number.to_string())).is_err()
+            {
+                return;
+            }
+        }
+    });
     c.ok("slurmd -N n1");
+    adding.store(false, Ordering::Relaxed);
+    adds.join().unwrap();
     // What is not known goes; what is known goes on, and its steps find its directories.
     c.until("the unknown is removed", || !unknown.exists());
     assert_eq!(left(&c).len(), 1);

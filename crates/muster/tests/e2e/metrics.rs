@@ -160,5 +160,15 @@ fn metrics_are_for_who_asks_for_them_and_where_all_may_see_all() {
     let (status, why) = get(port, "/metrics/jobs");
     assert_eq!(status, 404);
     assert!(why.contains("MetricsType=metrics/openmetrics"), "{why}");
+    // Nor by other ways to write a path.
+    for path in [
+        "//metrics/jobs",
+        "/%6detrics/jobs",
+        "/metrics//jobs",
+        "/x/../metrics",
+    ] {
+        let (status, page) = get(port, path);
+        assert_eq!((status, page.contains("slurm_")), (404, false), "{path}");
+    }
     assert_eq!(get(port, "/livez").0, 200);
 }

@@ -124,6 +124,45 @@ fn a_script_changes_what_all_commands_submit_and_says_so() {
 }
 
 #[test]
+fn the_scripts_process_has_its_connection_only() {
+    let c = cluster("", "", "");
+    // Who starts the controller has something open.
+    c.kill(c.controller());
+    c.ok("exec 200</dev/zero; slurmctld; until scontrol ping | grep -q UP; do sleep 0.05; done");
+    for pid in processes(&c) {
+        let open = c.ok(&format!("ls -l /proc/{pid}/fd"));
+        assert!(!open.contains("/dev/zero"), "{open}");
+    }
+    assert!(!processes(&c).is_empty());
+}
+
+#[test]
+fn nobody_hears_of_others_jobs_by_the_script() {
+    let c = cluster(
+        "",
+        r#"slurm.log_user("%s of %s is not changed", job_rec.name, tostring(job_rec.user_id)) do return slurm.ERROR end"#,
+        "",
+    );
+    let job = c.sbatch("-H -J secret --wrap true");
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    for id in [job.to_string(), "4711".to_owned()] {
+        let ran = c.run(&format!("{nobody} scontrol update jobid={id} comment=x"));
+        assert_eq!(ran.code, 1);
+        assert!(
+            !ran.err.contains("secret") && !ran.err.contains("changed"),
+            "{}",
+            ran.err
+        );
+    }
+    let own = c.run(&format!("scontrol update jobid={job} comment=x"));
+    assert!(
+        own.err.contains("secret of 0 is not changed"),
+        "{}",
+        own.err
+    );
+}
+
+#[test]
 fn refusals_have_slurms_words_and_the_scripts_lines() {
     let c = cluster(
         r#"

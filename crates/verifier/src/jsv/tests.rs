@@ -173,3 +173,65 @@ fn what_cannot_be_changed_is_named() {
         assert!(why.contains(part), "{name}={value}: {why}");
     }
 }
+
+/// What a job asks for was what its client said of it, which a hostile one chose.
+#[test]
+fn what_a_client_says_counts_where_the_job_asks_for_it() {
+    let mark = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let value = |spec: &JobSpec, name: &str| {
+        let asked = asked(&subject(spec.clone()), &site());
+        let found = asked.parameters.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let mut spec = job();
+    spec.shown = vec![
+        mark(marks::COMMAND, "qsub"),
+        mark(marks::HARD, "rt=0:1:59,gpu=2"),
+        mark(marks::PE, "threads 4"),
+    ];
+    assert_eq!(value(&spec, "l_hard"), "rt=0:1:59,gpu=2");
+    assert_eq!(
+        (value(&spec, "pe_name"), value(&spec, "pe_min")),
+        ("threads".into(), "4".into())
+    );
+    spec.time_limit = Some(TimeLimit::Unlimited);
+    spec.ask.memory = MemoryAsk::PerNode(1000);
+    spec.ask.sharing = Sharing::Exclusive;
+    spec.licenses = Some("matlab:3".to_owned());
+    spec.ask.ntasks = Some(16);
+    let asks = "h_rt=INFINITY,h_vmem=63M,exclusive=true,lic=3,gpu=2";
+    assert_eq!(value(&spec, "l_hard"), asks);
+    assert_eq!(
+        (value(&spec, "pe_name"), value(&spec, "pe_min")),
+        ("smp".into(), "16".into())
+    );
+}
+
+/// Each changed variable copied the whole environment: one submission kept the controller for minutes.
+#[test]
+fn variables_are_changed_in_one_go() {
+    let own: Environment = ["A=1", "B=2", "C=3", "A=4"]
+        .map(str::as_bytes)
+        .into_iter()
+        .collect();
+    let change = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
+    let changes = [
+        change("B", None),
+        change("A", Some("new")),
+        change("X", None),
+        change("D", Some("added")),
+    ];
+    let changed = changed(&own, &changes);
+    let texts: Vec<&[u8]> = changed.iter().collect();
+    assert_eq!(texts, ["A=new", "C=3", "D=added"].map(str::as_bytes));
+    let many: Environment = (0..20_000)
+        .map(|n| format!("V{n}={}", "x".repeat(200)))
+        .collect::<Vec<String>>()
+        .iter()
+        .map(|text| text.as_bytes())
+        .collect();
+    let all: Vec<(String, Option<String>)> = (0..10_000)
+        .map(|n| change(&format!("V{}", 2 * n), None))
+        .collect();
+    assert_eq!(super::changed(&many, &all).iter().count(), 10_000);
+}

@@ -257,7 +257,8 @@ fn asked_for(
         if let Value::Table(known) = loaded.get(name)? {
             return Ok(known);
         }
-        let made = rows(lua, shared.host.ask(question.clone()))?;
+        let answer = shared.host.ask(question.clone());
+        let made = shared.give(lua, || rows(lua, answer))?;
         loaded.set(name, &made)?;
         Ok(made)
     })?;
@@ -284,13 +285,18 @@ fn asked_for(
 }
 
 /// The next call asks anew.
-pub(super) fn forget(lua: &Lua) -> mlua::Result<()> {
-    lua.set_named_registry_value(LOADED, lua.create_table()?)
+pub(super) fn forget(lua: &Lua, shared: &Shared) -> mlua::Result<()> {
+    lua.set_named_registry_value(LOADED, lua.create_table()?)?;
+    if shared.given.take() > 0 {
+        lua.gc_collect()?;
+        lua.set_memory_limit(shared.memory)?;
+    }
+    Ok(())
 }
 
 /// `slurm.jobs`, `slurm.reservations`, `slurm.get_qos_priority`, and a `next` that knows tables that are asked for.
 pub(super) fn set(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<()> {
-    forget(lua)?;
+    forget(lua, shared)?;
     let slurm: Table = lua.globals().get("slurm")?;
     slurm.set("jobs", asked_for(lua, shared, "jobs", Question::Jobs)?)?;
     let reservations = asked_for(lua, shared, "reservations", Question::Reservations)?;

@@ -12,6 +12,8 @@ use muster_model::time::TimeLimit;
 struct Recorder {
     log: RefCell<Vec<(Level, String)>>,
     questions: RefCell<Vec<Question>>,
+    /// Jobs of others.
+    others: usize,
 }
 
 impl Host for Recorder {
@@ -33,7 +35,14 @@ impl Host for Recorder {
                 row("batch", "max_time", 60),
                 row("long", "max_time", 6000),
             ]),
-            Question::Jobs => Answer::Rows(vec![row("17", "user_id", 1000)]),
+            Question::Jobs => {
+                let mut rows = vec![row("17", "user_id", 1000)];
+                rows.extend((0..self.others).map(|n| Row {
+                    key: format!("x{n}"),
+                    fields: vec![("comment".to_owned(), Value::Text("c".repeat(1 << 10)))],
+                }));
+                Answer::Rows(rows)
+            }
             Question::Reservations => Answer::Rows(Vec::new()),
             Question::Association { .. } => {
                 let default = (
@@ -232,6 +241,40 @@ fn tables_are_asked_for_when_the_script_looks_into_them_and_once() {
     let (script, host) = submit("return slurm.SUCCESS");
     script.verify(&subject(JobSpec::default()));
     assert!(host.questions.borrow().is_empty());
+}
+
+/// One user's many jobs made all submissions fail, since the list of them was the script's memory.
+#[test]
+fn lists_are_not_the_scripts_memory() {
+    let host = Rc::new(Recorder {
+        others: 20_000,
+        ..Recorder::default()
+    });
+    let text = r#"
+        function slurm_job_modify() return 0 end
+        function slurm_job_submit(job_desc)
+            local count = 0
+            for id in pairs(slurm.jobs) do count = count + 1 end
+            if job_desc.name == "full" then string.rep("x", 1 << 25) end
+            return count - 20001
+        end"#;
+    let unhurried = Load {
+        time_limit_ms: 60_000,
+        ..load(0)
+    };
+    let script = Script::load(text.as_bytes(), &unhurried, host as _).unwrap();
+    let named = |name: &str| {
+        subject(JobSpec {
+            name: name.to_owned(),
+            ..JobSpec::default()
+        })
+    };
+    for _ in 0..2 {
+        assert_eq!(script.verify(&named("any")), Verdict::default());
+        // What the script makes itself is.
+        let failed = script.verify(&named("full")).failed.unwrap();
+        assert!(failed.contains("memory"), "{failed}");
+    }
 }
 
 #[test]
