@@ -2,6 +2,7 @@
 
 mod agent;
 pub mod catalogue;
+mod class;
 pub mod connect;
 mod grid_engine;
 mod listing;
@@ -94,6 +95,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn run(name: &str, args: &[String]) -> Option<ExitCode> {
     let (_, main) = COMMANDS.iter().find(|(known, _)| *known == name)?;
     Some(main(args))
+}
+
+/// `muster class`: the site's job classes.
+#[must_use]
+pub fn class(args: &[String]) -> ExitCode {
+    listing::report(class::run(args))
 }
 
 /// `muster logs`: what a job has written.

@@ -20,6 +20,7 @@ A site's own cluster:
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster logs JOBID [--follow]                       what a batch job has written, and what it writes
   muster report [--by LIST] [--every month]          how jobs ran and what they used, by user, application, node and so on
+  muster class list|show NAME|check                  job classes: templates of jobs with rules of what users may change
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
   muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
@@ -106,7 +107,7 @@ const CONFIG: &str = "\
 Usage: muster config check FILE
        muster config fetch HOST[:PORT][,...] DIRECTORY [USER]
 Says what Muster does with each line of a slurm.conf and of the gres.conf, topology.conf, topology.yaml, cgroup.conf,
-mpi.conf and sge.conf beside it. Nothing needs to run, and nothing is changed.
+mpi.conf, sge.conf and job_classes.conf beside it. Nothing needs to run, and nothing is changed.
 
   -h, --help   print this help
 
@@ -145,7 +146,10 @@ pub(crate) fn of_command(command: &str) -> Option<&'static str> {
 /// Whether one of our own commands has this name: each of them has help, here or beside its options.
 pub(crate) fn is_own(command: &str) -> bool {
     of_command(command).is_some()
-        || ["sim", "doctor", "bench", "why", "logs", "report", "emulate"].contains(&command)
+        || [
+            "sim", "doctor", "bench", "why", "logs", "class", "report", "emulate",
+        ]
+        .contains(&command)
 }
 
 /// Whether a command line asks for help.

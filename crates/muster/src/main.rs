@@ -97,6 +97,7 @@ fn muster(args: &[String]) -> ExitCode {
         "bench" => report(bench::main(rest)),
         scratch::guard::COMMAND => report(scratch::guard::main(rest)),
         "why" => muster_cli::why(rest),
+        "class" => muster_cli::class(rest),
         "logs" => muster_cli::logs(rest),
         "report" => muster_cli::report(rest),
         "emulate" => report(emulate::main(rest)),

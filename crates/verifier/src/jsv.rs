@@ -74,6 +74,12 @@ pub fn asked(subject: &Subject, site: &Site) -> Asked {
         "j",
         flag(spec.stdio.stderr.is_none() && spec.kind == JobKind::Batch),
     );
+    add(
+        "jc",
+        spec.class
+            .as_ref()
+            .map_or_else(String::new, |own| own.name.clone()),
+    );
     add("l_hard", hard(spec, site));
     add(
         "l_soft",
@@ -194,7 +200,7 @@ fn hard(spec: &JobSpec, site: &Site) -> String {
 }
 
 /// The name of a complex that stands for a device.
-fn complex_of(gres: &GresAsk, per: Per, site: &Site) -> Option<String> {
+pub(crate) fn complex_of(gres: &GresAsk, per: Per, site: &Site) -> Option<String> {
     let full = match &gres.kind {
         Some(kind) => format!("{}:{kind}", gres.name),
         None => gres.name.clone(),
@@ -219,7 +225,7 @@ fn mail(spec: &JobSpec) -> (String, String) {
     (set.map(|(_, letter)| letter).collect(), user.clone())
 }
 
-fn project(spec: &JobSpec, mapping: &Mapping) -> String {
+pub(crate) fn project(spec: &JobSpec, mapping: &Mapping) -> String {
     let account = text(spec.account.as_ref());
     let mapped = mapping.projects.iter().find(|(_, own)| *own == account);
     mapped.map_or(account.clone(), |(project, _)| project.clone())
@@ -236,7 +242,7 @@ fn environment(spec: &JobSpec) -> Option<(String, u32)> {
     (slots > 1).then(|| (if one_host { "smp" } else { "mpi" }.to_owned(), slots))
 }
 
-fn regular(indices: &IndexSet) -> Option<(u32, u32, u32)> {
+pub(crate) fn regular(indices: &IndexSet) -> Option<(u32, u32, u32)> {
     let (first, last) = (indices.first()?, indices.last()?);
     let step = indices.first_from(first + 1).map_or(1, |next| next - first);
     let last_of = |steps: u64| u64::from(first) + steps * u64::from(step);
@@ -291,7 +297,12 @@ pub fn apply(
 /// Parameters that belong together and are looked at as one.
 const TOGETHER: [&str; 6] = ["pe_name", "pe_min", "pe_max", "t_min", "t_max", "t_step"];
 
-fn change(spec: &mut JobSpec, name: &str, value: &str, site: &Site) -> Result<(), String> {
+pub(crate) fn change(
+    spec: &mut JobSpec,
+    name: &str,
+    value: &str,
+    site: &Site,
+) -> Result<(), String> {
     let given = Some(value.to_owned()).filter(|value| !value.is_empty());
     let is_grid_engine = marks::is_marked(spec);
     match name {
@@ -390,7 +401,7 @@ fn yes(value: &str) -> Result<bool, String> {
     }
 }
 
-fn set_mark(spec: &mut JobSpec, key: &str, value: &str, is_grid_engine: bool) {
+pub(crate) fn set_mark(spec: &mut JobSpec, key: &str, value: &str, is_grid_engine: bool) {
     if is_grid_engine {
         spec.shown.retain(|(own, _)| own != key);
         if !value.is_empty() {
@@ -493,7 +504,7 @@ fn parameter<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a str> {
 }
 
 /// Parallel environment and slots, as qsub has them.
-fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Result<(), String> {
+pub(crate) fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Result<(), String> {
     let [name, least, most] = ["pe_name", "pe_min", "pe_max"].map(|own| parameter(outcome, own));
     if name.is_none() && least.is_none() && most.is_none() {
         return Ok(());

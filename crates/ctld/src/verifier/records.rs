@@ -85,6 +85,16 @@ pub(crate) fn of_job(state: &State, id: JobId) -> Option<(Row, muster_model::spe
     Some((job(state, found), (*found.spec).clone()))
 }
 
+/// What a job asked for, or an array of that number.
+pub(crate) fn spec_of(
+    state: &State,
+    id: JobId,
+) -> Option<std::sync::Arc<muster_model::spec::JobSpec>> {
+    let own = state.jobs.get(&id);
+    let found = own.or_else(|| state.jobs.values().find(|job| job.submission() == id))?;
+    Some(std::sync::Arc::clone(&found.spec))
+}
+
 fn may_use(identity: &Identity, partition: &PartitionConfig) -> bool {
     if identity.uid == 0 {
         return true;

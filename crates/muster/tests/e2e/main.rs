@@ -24,6 +24,7 @@ mod hostile;
 mod hosts;
 mod imb;
 mod interactive;
+mod job_classes;
 mod jsv;
 mod logs;
 mod metrics;
