@@ -5,6 +5,7 @@ pub mod catalogue;
 mod class;
 pub mod connect;
 mod grid_engine;
+pub mod library;
 mod listing;
 mod logs;
 pub mod options;

@@ -11,6 +11,7 @@ mod containers;
 mod containment;
 mod control;
 mod corpus;
+mod drmaa;
 mod emulate;
 mod faults;
 mod forecast;
