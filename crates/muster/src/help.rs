@@ -17,6 +17,7 @@ A cluster on this machine, without any configuration:
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
   muster config fetch SERVER DIR                     get the configuration from a controller that gives it
+  muster import sge DIR NEW                          a Grid Engine site's qconf output as a configuration
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster logs JOBID [--follow]                       what a batch job has written, and what it writes
   muster report [--by LIST] [--every month]          how jobs ran and what they used, by user, application, node and so on
@@ -42,12 +43,13 @@ and those of Grid Engine:
 ";
 
 /// What `--help` prints after each of these commands.
-const COMMANDS: [(&str, &str); 7] = [
+const COMMANDS: [(&str, &str); 8] = [
     ("up", UP),
     ("down", DOWN),
     ("env", ENV),
     ("host", HOST),
     ("config", CONFIG),
+    ("import", crate::import::HELP),
     ("install", INSTALL),
     ("generate", GENERATE),
 ];
@@ -120,7 +122,8 @@ there is such an account, else root). The exit status is 75 if the same may succ
 
 const INSTALL: &str = "\
 Usage: muster install DIR
-Puts this program into DIR as 'muster', with a link for each daemon and each of Slurm's commands.
+Puts this program into DIR as 'muster', with a link for each daemon and each of Slurm's commands, and
+DRMAA's library and header (libdrmaa.so.1.0, drmaa.h), where this build has them.
 
   -h, --help   print this help
 ";

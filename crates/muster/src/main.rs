@@ -20,6 +20,7 @@ mod heap;
 mod help;
 mod home;
 mod hosts;
+mod import;
 mod install;
 mod logging;
 mod mpi;
@@ -91,6 +92,7 @@ fn muster(args: &[String]) -> ExitCode {
         "host" => report(cluster::host(rest)),
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
+        "import" => report(import::main(rest)),
         "install" => report(cluster::install(rest)),
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),

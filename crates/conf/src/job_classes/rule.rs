@@ -250,7 +250,8 @@ impl Values {
                 return Err(format!("variant '{variant:.80}' has two values"));
             }
             of_variants.push((variant, Rule::parse(attribute, value.trim())?));
-            rest = after;
+            // What is left is one list.
+            rest = after.trim_start().trim_start_matches(',');
         }
         usual.push_str(rest);
         let usual = usual.trim_matches(|c: char| c == ',' || c.is_whitespace());
