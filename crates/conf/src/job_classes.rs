@@ -346,7 +346,7 @@ impl JobClasses {
                 class.name
             ));
         }
-        Ok(self.rules_of(class, variant)?)
+        self.rules_of(class, variant)
     }
 
     /// The rules of a variant.

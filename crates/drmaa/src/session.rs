@@ -73,7 +73,7 @@ pub fn init(contact: &str) -> Result<(), Error> {
         return Err(Code::AlreadyActiveSession.into());
     }
     let own = endpoint::conf_path();
-    if !contact.is_empty() && PathBuf::from(contact) != own {
+    if !contact.is_empty() && own.as_os_str() != contact {
         let text = format!(
             "\"{contact:.200}\" is not {}: set SLURM_CONF to use another cluster",
             own.display()

@@ -101,7 +101,7 @@ pub fn asked(subject: &Subject, site: &Site) -> Asked {
         },
     );
     add("P", project(spec, &site.mapping));
-    if let Some((name, slots)) = environment(spec) {
+    if let Some((name, slots)) = environment(spec, site) {
         add("pe_name", name);
         add("pe_min", slots.to_string());
         add("pe_max", slots.to_string());
@@ -172,7 +172,9 @@ fn held_by(spec: &JobSpec) -> String {
 
 /// Hard requests: those that were given, or those that mean what the job asks for.
 fn hard(spec: &JobSpec, site: &Site) -> String {
-    if let Some(given) = marks::value(spec, marks::HARD) {
+    if let Some(given) = marks::value(spec, marks::HARD)
+        && crate::job_class::are_requests_of(given, spec, site)
+    {
         return given.to_owned();
     }
     let ask = &spec.ask;
@@ -232,10 +234,9 @@ pub(crate) fn project(spec: &JobSpec, mapping: &Mapping) -> String {
 }
 
 /// Parallel environment and slots.
-fn environment(spec: &JobSpec) -> Option<(String, u32)> {
-    if let Some(given) = marks::value(spec, marks::PE) {
-        let (name, slots) = given.split_once(' ')?;
-        return Some((name.to_owned(), slots.parse().ok()?));
+fn environment(spec: &JobSpec, site: &Site) -> Option<(String, u32)> {
+    if let Some(given) = crate::job_class::environment_of(spec, site) {
+        return Some(given);
     }
     let slots = spec.ask.min_cpus();
     let one_host = spec.ask.max_nodes == Some(1) || spec.ask.task_count() == 1;
@@ -510,7 +511,7 @@ pub(crate) fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Resul
         return Ok(());
     }
     let is_grid_engine = marks::is_marked(spec);
-    let before = environment(spec);
+    let before = environment(spec, site);
     let name = match name {
         Some("") => {
             spec.ask.ntasks = Some(1);

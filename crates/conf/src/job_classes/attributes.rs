@@ -53,7 +53,7 @@ const fn of(name: &'static str, kind: Kind, meaning: &'static str) -> Attribute 
 const CHECKPOINTS: Kind = Kind::Absent("there are no checkpointing environments");
 const COMMAND: Kind = Kind::Absent("a class has no command: name the script when you submit");
 const CONTEXT: Kind = Kind::Absent("jobs have no context");
-const MASTER: Kind = Kind::Absent("all tasks of a job are placed alike");
+const MASTER: Kind = Kind::Absent("all tasks of a job are placed in one way");
 
 /// All attributes, in the order in which they are shown.
 pub static ALL: &[Attribute] = &[

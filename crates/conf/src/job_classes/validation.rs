@@ -37,7 +37,7 @@ impl JobClasses {
                 .into_iter()
                 .chain(variants.filter(|own| *own != DEFAULT))
             {
-                // That a circle is none is said elsewhere.
+                // Circles are found by `check_names`.
                 let whole = self.rules_of(class, variant);
                 let wrong = match &whole {
                     Ok(template) => check_whole(template, mapping).err(),

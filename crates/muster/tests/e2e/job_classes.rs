@@ -126,6 +126,27 @@ fn a_class_is_the_same_for_all_commands_and_nobody_gets_round_it() {
     }
     let job = c.ok("qsub -terse -h -jc fixed -clears l_hard matlab -b y true");
     assert!(!c.ok(&format!("scontrol show job {job}")).contains("matlab"));
+    // A component of a heterogeneous job has a class of its own.
+    let het = c.sbatch("-H -n 1 : --class=closed -n 1 --wrap true");
+    assert!(
+        c.ok(&format!("scontrol show job {het}+1"))
+            .contains("JobClass=closed")
+    );
+    let fixed = c.sbatch("-H -n 1 : --class=derived.long --wrap true");
+    for target in [
+        fixed.to_string(),
+        format!("{fixed}+1"),
+        (fixed + 1).to_string(),
+    ] {
+        let ran = c.run(&format!("scontrol update job {target} name=other"));
+        assert!(
+            ran.code == 1
+                && ran
+                    .err
+                    .contains("job class \"derived.long\" does not allow"),
+            "{target}: {ran:?}"
+        );
+    }
     // Changes follow the rules of the submission, whatever has become of the class.
     std::fs::write(
         c.path("job_classes.conf"),
