@@ -21,6 +21,8 @@ inherits    fixed
 l_hard      {...}h_rt=1200,[long={~}h_rt=3600]
 variant_list default,long
 owner       root
+jcname      plain
+N           plain
 jcname      closed
 user_lists  nobodies
 ";
@@ -132,7 +134,7 @@ fn a_class_is_the_same_for_all_commands_and_nobody_gets_round_it() {
         c.ok(&format!("scontrol show job {het}+1"))
             .contains("JobClass=closed")
     );
-    let fixed = c.sbatch("-H -n 1 : --class=derived.long --wrap true");
+    let fixed = c.sbatch("-H -n 1 : --class=plain --wrap true");
     for target in [
         fixed.to_string(),
         format!("{fixed}+1"),
@@ -140,10 +142,7 @@ fn a_class_is_the_same_for_all_commands_and_nobody_gets_round_it() {
     ] {
         let ran = c.run(&format!("scontrol update job {target} name=other"));
         assert!(
-            ran.code == 1
-                && ran
-                    .err
-                    .contains("job class \"derived.long\" does not allow"),
+            ran.code == 1 && ran.err.contains("job class \"plain\" does not allow"),
             "{target}: {ran:?}"
         );
     }
@@ -201,7 +200,10 @@ fn a_class_is_the_same_for_all_commands_and_nobody_gets_round_it() {
 #[test]
 fn lists_of_users_count_and_classes_are_shown() {
     let c = cluster();
-    assert_eq!(c.ok("qconf -sjcl"), "template\nfixed\nderived\nclosed");
+    assert_eq!(
+        c.ok("qconf -sjcl"),
+        "template\nfixed\nderived\nplain\nclosed"
+    );
     assert!(
         c.ok("qconf -sjc derived")
             .contains("l_hard         {...}h_rt=1200,[long={~}h_rt=3600]")
@@ -214,7 +216,7 @@ fn lists_of_users_count_and_classes_are_shown() {
         c.ok("muster class show derived.long")
             .contains("l_hard {~}h_rt=3600\n")
     );
-    assert_eq!(c.ok("muster class check"), "4 classes, nothing is wrong");
+    assert_eq!(c.ok("muster class check"), "5 classes, nothing is wrong");
     assert_eq!(
         c.run("qconf -sjc nosuch").err,
         "Job class \"nosuch\" does not exist\n"
