@@ -3,17 +3,14 @@
 //! use them, is in `muster_conf::job_classes`.
 
 mod attribute;
-mod layout;
-mod requests;
 
-use crate::jsv::{self, Site};
-use layout::Layout;
+use crate::jsv::layout::{self, Layout};
+use crate::jsv::{Site, requests};
 use minicbor::bytes::ByteVec;
 use muster_conf::job_classes::Template;
 use muster_conf::job_classes::rule::{Access, Element, Rule};
 use muster_model::command::JobUpdate;
 use muster_model::environment;
-use muster_model::grid_engine as marks;
 use muster_model::job_class::JobClass;
 use muster_model::spec::{ExecContext, JobKind, JobSpec};
 use muster_model::time::TimeLimit;
@@ -453,61 +450,6 @@ fn updated(spec: &JobSpec, update: &JobUpdate) -> JobSpec {
         .mail
         .filter(|(kinds, user)| !kinds.is_empty() || !user.is_empty());
     after
-}
-
-/// Whether a list of requests, as a client says that it was given, is what a job really asks for. Hosts, queues and soft limits of
-/// time are not compared.
-pub(crate) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
-    let Ok(words) = muster_conf::grid_engine::resources::split(list) else {
-        return false;
-    };
-    let apart = ["h", "host", "hostname", "q", "qname", "s_rt", "a", "arch"];
-    let mut blank = JobSpec::default();
-    for (key, value) in words
-        .iter()
-        .filter(|(key, _)| !apart.contains(&key.as_str()))
-    {
-        let element = Element {
-            access: Access::default(),
-            key: key.clone(),
-            value: value.clone(),
-        };
-        if requests::put(&mut blank, &element, site).is_err() {
-            return false;
-        }
-    }
-    let has_soft_limit = words.iter().any(|(key, _)| key == "s_rt");
-    let compared = |spec: &JobSpec| {
-        let mut all = requests::of(spec, site);
-        all.retain(|own| {
-            let is_apart = ["nodelist", "exclude"].contains(&own.key.as_str());
-            let by_soft_limit = has_soft_limit && own.key == "h_rt";
-            !is_apart && !by_soft_limit && own.value != "0"
-        });
-        all.sort_by(|a, b| a.key.cmp(&b.key));
-        all
-    };
-    compared(&blank) == compared(spec)
-}
-
-/// The parallel environment that a job of qsub asks for, if it is laid out as that says.
-pub(crate) fn environment_of(spec: &JobSpec, site: &Site) -> Option<(String, u32)> {
-    match Layout::of(spec, site) {
-        Layout::Environment(name, slots) => Some((name, slots)),
-        Layout::None | Layout::Slots(_) | Layout::Other(_) => None,
-    }
-}
-
-/// Requests of a class, for the marks that listings of Grid Engine show.
-fn add_mark(spec: &mut JobSpec, text: &str) {
-    if !marks::is_marked(spec) {
-        return;
-    }
-    let list = match marks::value(spec, marks::HARD) {
-        Some(own) if !own.is_empty() => format!("{own},{text}"),
-        _ => text.to_owned(),
-    };
-    jsv::set_mark(spec, marks::HARD, &list, true);
 }
 
 #[cfg(test)]

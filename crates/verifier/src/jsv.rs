@@ -2,7 +2,11 @@
 //! parameters that qsub would have had for them. A parameter that is changed and has no meaning here is an error that
 //! names it: nothing is dropped silently.
 
+pub(crate) mod layout;
+pub(crate) mod requests;
+
 use crate::message::Subject;
+use layout::Layout;
 use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::resources::{Resources, split};
 use muster_conf::grid_engine::{Mapping, Per, Rule, Target};
@@ -173,7 +177,7 @@ fn held_by(spec: &JobSpec) -> String {
 /// Hard requests: those that were given, or those that mean what the job asks for.
 fn hard(spec: &JobSpec, site: &Site) -> String {
     if let Some(given) = marks::value(spec, marks::HARD)
-        && crate::job_class::are_requests_of(given, spec, site)
+        && requests::are_requests_of(given, spec, site)
     {
         return given.to_owned();
     }
@@ -233,9 +237,17 @@ pub(crate) fn project(spec: &JobSpec, mapping: &Mapping) -> String {
     mapped.map_or(account.clone(), |(project, _)| project.clone())
 }
 
+/// The parallel environment that a job of qsub asks for, if it is laid out as that says.
+fn environment_of_qsub(spec: &JobSpec, site: &Site) -> Option<(String, u32)> {
+    match Layout::of(spec, site) {
+        Layout::Environment(name, slots) => Some((name, slots)),
+        Layout::None | Layout::Slots(_) | Layout::Other(_) => None,
+    }
+}
+
 /// Parallel environment and slots.
 fn environment(spec: &JobSpec, site: &Site) -> Option<(String, u32)> {
-    if let Some(given) = crate::job_class::environment_of(spec, site) {
+    if let Some(given) = environment_of_qsub(spec, site) {
         return Some(given);
     }
     let slots = spec.ask.min_cpus();

@@ -1,11 +1,12 @@
 //! `l_hard`: all that a job asks for, as names and values, from what it really asks for and not from what its client says of it.
 
-use super::add_mark;
-use crate::jsv::{Site, complex_of};
+use super::{Site, complex_of, set_mark};
 use muster_conf::grid_engine::resources::Resources;
+use muster_conf::grid_engine::resources::split;
 use muster_conf::grid_engine::{Per, Target};
-use muster_conf::job_classes::rule::Element;
+use muster_conf::job_classes::rule::{Access, Element};
 use muster_conf::options::values;
+use muster_model::grid_engine as marks;
 use muster_model::spec::{
     DeviceAsk, DeviceBinding, JobSpec, MemoryAsk, ResourceAsk, Segments, Sharing,
 };
@@ -13,11 +14,11 @@ use muster_model::time::TimeLimit;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// A name of Grid Engine's, or the option of sbatch.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// Its value.
-    pub(super) value: String,
+    pub(crate) value: String,
 }
 
 /// Requests while they are gathered.
@@ -170,7 +171,7 @@ impl Requests<'_> {
 }
 
 /// What a job asks for.
-pub(super) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
+pub(crate) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
     let mut requests = Requests {
         site,
         all: Vec::new(),
@@ -203,7 +204,7 @@ pub(super) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
 ///
 /// # Errors
 /// No job can ask for it.
-pub(super) fn of_element(element: &Element, site: &Site) -> Result<Request, String> {
+pub(crate) fn of_element(element: &Element, site: &Site) -> Result<Request, String> {
     let mut blank = JobSpec::default();
     put(&mut blank, element, site)?;
     let first = of(&blank, site).into_iter().next();
@@ -214,7 +215,7 @@ pub(super) fn of_element(element: &Element, site: &Site) -> Result<Request, Stri
 ///
 /// # Errors
 /// No job can ask for it.
-pub(super) fn put(spec: &mut JobSpec, element: &Element, site: &Site) -> Result<(), String> {
+pub(crate) fn put(spec: &mut JobSpec, element: &Element, site: &Site) -> Result<(), String> {
     let mut all = Resources::default();
     all.add(
         (&element.key, element.value.as_deref()),
@@ -260,4 +261,51 @@ pub(super) fn put(spec: &mut JobSpec, element: &Element, site: &Site) -> Result<
     }
     add_mark(spec, &element.text());
     Ok(())
+}
+
+/// Whether a list of requests, as a client says that it was given, is what a job really asks for. Hosts, queues and soft limits of
+/// time are not compared.
+pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
+    let Ok(words) = split(list) else {
+        return false;
+    };
+    let apart = ["h", "host", "hostname", "q", "qname", "s_rt", "a", "arch"];
+    let mut blank = JobSpec::default();
+    for (key, value) in words
+        .iter()
+        .filter(|(key, _)| !apart.contains(&key.as_str()))
+    {
+        let element = Element {
+            access: Access::default(),
+            key: key.clone(),
+            value: value.clone(),
+        };
+        if put(&mut blank, &element, site).is_err() {
+            return false;
+        }
+    }
+    let has_soft_limit = words.iter().any(|(key, _)| key == "s_rt");
+    let compared = |spec: &JobSpec| {
+        let mut all = of(spec, site);
+        all.retain(|own| {
+            let is_apart = ["nodelist", "exclude"].contains(&own.key.as_str());
+            let by_soft_limit = has_soft_limit && own.key == "h_rt";
+            !is_apart && !by_soft_limit && own.value != "0"
+        });
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        all
+    };
+    compared(&blank) == compared(spec)
+}
+
+/// Requests of a class, for the marks that listings of Grid Engine show.
+fn add_mark(spec: &mut JobSpec, text: &str) {
+    if !marks::is_marked(spec) {
+        return;
+    }
+    let list = match marks::value(spec, marks::HARD) {
+        Some(own) if !own.is_empty() => format!("{own},{text}"),
+        _ => text.to_owned(),
+    };
+    set_mark(spec, marks::HARD, &list, true);
 }

@@ -1,13 +1,13 @@
 //! `pe_name` and `pe_range`: how the tasks of a job are laid out on nodes.
 
-use crate::jsv::{self, Site};
+use super::Site;
 use muster_model::grid_engine as marks;
 use muster_model::spec::{JobSpec, ResourceAsk};
 use muster_proto::jsv::{Outcome, State};
 
 /// What a user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(crate) enum Layout {
     /// Nothing.
     None,
     /// So many tasks.
@@ -20,7 +20,7 @@ pub(super) enum Layout {
 
 impl Layout {
     /// That of a job. A parallel environment counts as such only if the job is laid out as it says.
-    pub(super) fn of(spec: &JobSpec, site: &Site) -> Layout {
+    pub(crate) fn of(spec: &JobSpec, site: &Site) -> Layout {
         let own = of_ask(&spec.ask);
         let marked = marks::value(spec, marks::PE).and_then(|pe| {
             let (name, slots) = pe.split_once(' ')?;
@@ -47,7 +47,7 @@ impl Layout {
     }
 
     /// How many slots were asked for.
-    pub(super) fn slots(&self) -> Option<u32> {
+    pub(crate) fn slots(&self) -> Option<u32> {
         match self {
             Layout::None => None,
             Layout::Slots(slots) | Layout::Environment(_, slots) | Layout::Other(slots) => {
@@ -58,7 +58,7 @@ impl Layout {
 }
 
 /// Of what is asked for, the layout alone.
-pub(super) fn of_ask(ask: &ResourceAsk) -> ResourceAsk {
+pub(crate) fn of_ask(ask: &ResourceAsk) -> ResourceAsk {
     ResourceAsk {
         min_nodes: ask.min_nodes,
         max_nodes: ask.max_nodes,
@@ -78,7 +78,7 @@ pub(super) fn of_ask(ask: &ResourceAsk) -> ResourceAsk {
 }
 
 /// The layout without what follows from the number of slots.
-pub(super) fn shape(ask: &ResourceAsk) -> ResourceAsk {
+pub(crate) fn shape(ask: &ResourceAsk) -> ResourceAsk {
     ResourceAsk {
         min_nodes: 1,
         max_nodes: None,
@@ -92,7 +92,7 @@ pub(super) fn shape(ask: &ResourceAsk) -> ResourceAsk {
 ///
 /// # Errors
 /// There is no such environment, or it cannot have so many slots.
-pub(super) fn put(spec: &mut JobSpec, name: &str, slots: u32, site: &Site) -> Result<(), String> {
+pub(crate) fn put(spec: &mut JobSpec, name: &str, slots: u32, site: &Site) -> Result<(), String> {
     let pair = |key: &str, value: String| (key.to_owned(), value);
     let outcome = Outcome {
         state: State::Correct,
@@ -103,5 +103,5 @@ pub(super) fn put(spec: &mut JobSpec, name: &str, slots: u32, site: &Site) -> Re
         ],
         environment: Vec::new(),
     };
-    jsv::slots(spec, &outcome, site).map_err(|why| why.replace("the JSV", "the job"))
+    super::slots(spec, &outcome, site).map_err(|why| why.replace("the JSV", "the job"))
 }
