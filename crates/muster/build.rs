@@ -6,20 +6,20 @@ use std::path::Path;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let var = |name: &str| std::env::var(name).unwrap_or_default();
-    carry_commands(
-        &var("MUSTER_COMMANDS"),
-        &Path::new(&var("OUT_DIR")).join("commands"),
-    );
+    let out = var("OUT_DIR");
+    for (variable, file) in [("MUSTER_COMMANDS", "commands"), ("MUSTER_DRMAA", "drmaa")] {
+        carry(variable, &var(variable), &Path::new(&out).join(file));
+    }
     if var("CARGO_CFG_TARGET_OS") != "linux" || var("CARGO_CFG_TARGET_ENV") != "gnu" {
         return;
     }
     println!("cargo:rustc-link-arg-bins=-no-pie");
 }
 
-/// The statically linked program of the user commands that `cargo xtask build` names becomes a part of this one. Without
-/// it the commands are links to this program, and start more slowly.
-fn carry_commands(built: &str, copy: &Path) {
-    println!("cargo:rerun-if-env-changed=MUSTER_COMMANDS");
+/// The statically linked program of the user commands, and the library libdrmaa, that `cargo xtask build` names become parts of
+/// this one. Without the former the commands are links to this program, and start more slowly; without the latter there is none.
+fn carry(variable: &str, built: &str, copy: &Path) {
+    println!("cargo:rerun-if-env-changed={variable}");
     let carried = match built {
         "" => std::fs::write(copy, ""),
         _ => {
@@ -27,5 +27,5 @@ fn carry_commands(built: &str, copy: &Path) {
             std::fs::copy(built, copy).map(|_| ())
         }
     };
-    carried.unwrap_or_else(|e| panic!("MUSTER_COMMANDS={built}: {e}"));
+    carried.unwrap_or_else(|e| panic!("{variable}={built}: {e}"));
 }

@@ -71,9 +71,30 @@ fn with_commands(profile: Profile, commands: Option<&Path>) -> Result<PathBuf> {
     let mut build = cargo(&["build", "-p", "muster"], profile);
     if let Some(commands) = commands {
         build.env("MUSTER_COMMANDS", commands);
+        build.env("MUSTER_DRMAA", drmaa(profile)?);
     }
     ensure!(build.status()?.success(), "muster does not build");
     Ok(fs::canonicalize(built(&target(), profile).join("muster"))?)
+}
+
+/// Builds DRMAA's library. Without debugging information it is a tenth.
+fn drmaa(profile: Profile) -> Result<PathBuf> {
+    let mut build = cargo(&["build", "-p", "muster-drmaa"], profile);
+    ensure!(build.status()?.success(), "libdrmaa does not build");
+    let folder = built(&target(), profile);
+    let (whole, own) = (
+        folder.join("libdrmaa.so"),
+        folder.join("libdrmaa.stripped.so"),
+    );
+    let strip = std::env::var("STRIP").unwrap_or_else(|_| "strip".to_owned());
+    let stripped = Command::new(strip)
+        .args(["--strip-unneeded", "-o"])
+        .args([&own, &whole])
+        .status();
+    if !stripped.is_ok_and(|status| status.success()) {
+        fs::copy(&whole, &own)?;
+    }
+    Ok(fs::canonicalize(own)?)
 }
 
 /// Builds it for release with a flag for the compiler that commands, macros and build scripts do not get.
@@ -87,6 +108,7 @@ pub(crate) fn with_flag(triple: &str, flag: &str, commands: Option<&Path>) -> Re
     );
     if let Some(commands) = commands {
         build.env("MUSTER_COMMANDS", commands);
+        build.env("MUSTER_DRMAA", drmaa(Profile::Release)?);
     }
     ensure!(build.status()?.success(), "muster does not build");
     let program = built(&target().join(triple), Profile::Release).join("muster");

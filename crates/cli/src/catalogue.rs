@@ -9,8 +9,8 @@ use crate::sacct::fields as sacct_fields;
 use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
 use crate::{
-    logs, report, sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo, sprio,
-    squeue, sreport, sshare, sstat, watch, why,
+    class, logs, report, sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo,
+    sprio, squeue, sreport, sshare, sstat, watch, why,
 };
 use muster_conf::options::{self as submission, Command as Submission};
 
@@ -132,6 +132,7 @@ pub fn commands() -> Vec<Command> {
     }
     all.push(of_spec(&sacctmgr::SPEC, sacctmgr_lists()));
     all.push(of_spec(&why::SPEC, Vec::new()));
+    all.push(of_spec(&class::SPEC, Vec::new()));
     all.push(of_spec(&logs::SPEC, Vec::new()));
     all.push(of_spec(&watch::SPEC, Vec::new()));
     all.push(of_spec(&report::SPEC, Vec::new()));

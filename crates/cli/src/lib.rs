@@ -2,8 +2,10 @@
 
 mod agent;
 pub mod catalogue;
+mod class;
 pub mod connect;
 mod grid_engine;
+pub mod library;
 mod listing;
 mod logs;
 pub mod options;
@@ -95,6 +97,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn run(name: &str, args: &[String]) -> Option<ExitCode> {
     let (_, main) = COMMANDS.iter().find(|(known, _)| *known == name)?;
     Some(main(args))
+}
+
+/// `muster class`: the site's job classes.
+#[must_use]
+pub fn class(args: &[String]) -> ExitCode {
+    listing::report(class::run(args))
 }
 
 /// `muster logs`: what a job has written.

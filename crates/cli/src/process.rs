@@ -4,7 +4,7 @@
 
 use nix::libc;
 use std::cell::Cell;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::process::ExitCode;
@@ -29,17 +29,44 @@ unsafe extern "C" {
     static environ: *const *const libc::c_char;
 }
 
+thread_local! {
+    static ALL: Cell<&'static [&'static CStr]> = const { Cell::new(&[]) };
+}
+
 /// The variables of this process: `NAME=value`, or what else it was given. std would make two strings of each of them, for
 /// each look at them, under a lock: a fifth of what a command does.
 pub fn variables() -> &'static [&'static CStr] {
-    thread_local! {
-        static ALL: Cell<&'static [&'static CStr]> = const { Cell::new(&[]) };
-    }
     if ALL.get().is_empty() {
         // They are the process's for good.
         ALL.set(given().collect::<Vec<_>>().leak());
     }
     ALL.get()
+}
+
+/// Has this thread see the variables as they are now, in a copy of its own: what a program around a library puts in their place
+/// may go. The copies stay for good, one for each change.
+pub fn copy_variables() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let now = std::env::vars_os().filter_map(|(name, value)| {
+        let mut text = name.into_vec();
+        text.push(b'=');
+        text.extend_from_slice(&value.into_vec());
+        CString::new(text).ok()
+    });
+    let now: Vec<CString> = now.collect();
+    ALL.with(|all| {
+        if !all
+            .get()
+            .iter()
+            .copied()
+            .eq(now.iter().map(CString::as_c_str))
+        {
+            let copies = now
+                .into_iter()
+                .map(|own| &*Box::leak(own.into_boxed_c_str()));
+            all.set(copies.collect::<Vec<_>>().leak());
+        }
+    });
 }
 
 #[allow(unsafe_code)]

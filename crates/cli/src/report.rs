@@ -36,7 +36,7 @@ pub(crate) static SPEC: Spec = Spec {
         opt(
             "by",
             "LIST",
-            "a row for each: user, account, application, partition, qos, wckey, node, nodes (how many), state (default: user)",
+            "a row for each: user, account, application, partition, qos, wckey, class, node, nodes (how many), state (default: user)",
         )
         .short('b'),
         opt(
@@ -98,19 +98,21 @@ enum Dimension {
     Partition,
     Qos,
     Wckey,
+    Class,
     Node,
     NodeCount,
     State,
 }
 
 impl Dimension {
-    const ALL: [(&'static str, Dimension); 9] = [
+    const ALL: [(&'static str, Dimension); 10] = [
         ("user", Dimension::User),
         ("account", Dimension::Account),
         ("application", Dimension::Application),
         ("partition", Dimension::Partition),
         ("qos", Dimension::Qos),
         ("wckey", Dimension::Wckey),
+        ("class", Dimension::Class),
         ("node", Dimension::Node),
         ("nodes", Dimension::NodeCount),
         ("state", Dimension::State),
@@ -124,6 +126,7 @@ impl Dimension {
             Dimension::Partition => job.partition.clone(),
             Dimension::Qos => job.qos.clone(),
             Dimension::Wckey => job.wckey.clone(),
+            Dimension::Class => job.class.clone(),
             Dimension::Node => node.to_owned(),
             Dimension::NodeCount => job.alloc_nodes.to_string(),
             Dimension::State => job.state.name().to_owned(),

@@ -5,6 +5,7 @@ use crate::connect::ConnectError;
 use muster_conf::options::OptionError;
 use muster_conf::options::job::BuildError;
 use muster_model::refusal::Refusal;
+use std::cell::RefCell;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -126,8 +127,28 @@ pub(crate) fn exit_variable(name: &str) -> Option<u8> {
     crate::process::variable(name)?.parse().ok()
 }
 
+thread_local! {
+    /// Where messages of this thread go instead of standard error.
+    static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `make` and keeps what it says on standard error, for the caller's own use. Standard output is not its to write to.
+pub(crate) fn captured<T>(make: impl FnOnce() -> T) -> (T, String) {
+    KEPT.with_borrow_mut(|kept| *kept = Some(String::new()));
+    let made = make();
+    (made, KEPT.take().unwrap_or_default())
+}
+
 /// Writes to standard error.
 pub(crate) fn stderr(text: &str) {
+    let is_kept = KEPT.with_borrow_mut(|kept| {
+        let is_kept = kept.is_some();
+        kept.iter_mut().for_each(|kept| kept.push_str(text));
+        is_kept
+    });
+    if is_kept {
+        return;
+    }
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

@@ -428,6 +428,10 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         account: spec.account_name().to_owned(),
         partition: job.partition.clone(),
         qos: spec.qos_name().to_owned(),
+        class: spec
+            .class
+            .as_ref()
+            .map_or_else(String::new, |own| own.name.clone()),
         state: job.state,
         cancelled_by: None,
         exit: job.exit,

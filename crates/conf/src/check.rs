@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostic, Findings, Severity};
 use crate::grid_engine::{self, Mapping};
+use crate::job_classes::{self, JobClasses};
 use crate::load::load_with;
 use crate::source::{ReadFile, read_from_disk};
 use crate::verifier::{self, Bounds};
@@ -98,8 +99,8 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf, job_container.conf, mpi.conf, verifier.conf and sge.conf
-/// beside it.
+/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf, job_container.conf, mpi.conf, verifier.conf, sge.conf and
+/// job_classes.conf beside it.
 pub fn check(path: &Path) -> CheckReport {
     check_with(path, &read_from_disk)
 }
@@ -159,6 +160,15 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
                     .any(|partition| partition.name == name)
             }),
         );
+    }
+    let file = directory.join(job_classes::FILE);
+    if let Ok(text) = read(&file) {
+        let text = String::from_utf8_lossy(&text);
+        let (classes, found) = JobClasses::parse(&text, &file.display().to_string());
+        diagnostics.extend(found);
+        let sge = read(&directory.join(grid_engine::FILE)).unwrap_or_default();
+        let (mapping, _) = Mapping::parse(&String::from_utf8_lossy(&sge), grid_engine::FILE);
+        diagnostics.extend(classes.check(&mapping, &config.gres_types));
     }
     CheckReport {
         config,

@@ -12,6 +12,7 @@ mod dynamic;
 pub mod endpoint;
 pub mod files;
 pub mod grid_engine;
+pub mod job_classes;
 pub mod job_container;
 pub mod job_defaults;
 pub mod keys;

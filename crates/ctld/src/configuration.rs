@@ -4,6 +4,7 @@ mod cgroups;
 pub(crate) mod containers;
 
 use crate::clock::now;
+use crate::job_classes::SiteClasses;
 use crate::network::{read_given, version_of};
 use crate::verifier::Settings;
 use anyhow::{Result, bail};
@@ -40,6 +41,8 @@ pub(crate) struct Read {
     pub given: Option<Arc<[u8]>>,
     /// Verifiers of submissions, in order.
     pub verifiers: Vec<Settings>,
+    /// Job classes.
+    pub classes: SiteClasses,
     /// Warnings about the files, a line each.
     pub warnings: Vec<String>,
 }
@@ -88,6 +91,7 @@ impl Source {
             },
             answer: answer(&config),
             verifiers: Settings::of(&config).map_err(anyhow::Error::msg)?,
+            classes: SiteClasses::of(&config),
             given,
             config,
         })

@@ -19,6 +19,7 @@ pub mod fault;
 pub mod forecaster;
 mod frames;
 mod identity;
+mod job_classes;
 pub mod keys;
 mod link_queue;
 mod links;

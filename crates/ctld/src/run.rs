@@ -255,6 +255,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
         network: NetworkSettings::of(&read.config),
         verifier,
         verifiers: verifiers.pools(),
+        classes: read.classes,
     });
     audit::start().context("no thread for the audit log")?;
     // Not a strong reference: the thread that stops the controller must be the last to have one.

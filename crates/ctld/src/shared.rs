@@ -6,6 +6,7 @@ use crate::configuration;
 use crate::debug_level;
 use crate::failure;
 use crate::identity::Directory;
+use crate::job_classes::SiteClasses;
 use crate::keys::Keys;
 use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) verifier: Option<Arc<dyn Verifier>>,
     /// What verifies submissions and changes of jobs, in order.
     verifiers: RefCell<Rc<[Rc<Pool>]>>,
+    /// Job classes of the site.
+    classes: RefCell<Rc<SiteClasses>>,
 }
 
 /// The parts of a server.
@@ -102,6 +105,8 @@ pub(crate) struct Parts {
     pub(crate) verifier: Option<Arc<dyn Verifier>>,
     /// What verifies submissions and changes of jobs, in order.
     pub(crate) verifiers: Vec<Rc<Pool>>,
+    /// Job classes of the site.
+    pub(crate) classes: SiteClasses,
 }
 
 impl Shared {
@@ -133,6 +138,7 @@ impl Shared {
             network: parts.network,
             verifier: parts.verifier,
             verifiers: RefCell::new(parts.verifiers.into()),
+            classes: RefCell::new(Rc::new(parts.classes)),
         }
     }
 
@@ -189,6 +195,11 @@ impl Shared {
     /// What verifies submissions and changes of jobs, in order.
     pub(crate) fn verifiers(&self) -> Rc<[Rc<Pool>]> {
         Rc::clone(&self.verifiers.borrow())
+    }
+
+    /// Job classes of the site.
+    pub(crate) fn classes(&self) -> Rc<SiteClasses> {
+        Rc::clone(&self.classes.borrow())
     }
 
     /// To the writer.
@@ -300,6 +311,7 @@ impl Shared {
         };
         let before = self.verifiers.replace(tried.pools().into());
         before.iter().for_each(|pool| pool.close());
+        self.classes.replace(Rc::new(read.classes));
         self.node_addresses.configure(&read.config);
         self.given.set(read.given);
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();

@@ -32,6 +32,7 @@ pub mod hostlist;
 pub mod ids;
 pub mod index_set;
 pub mod job;
+pub mod job_class;
 pub mod job_counts;
 pub mod job_env;
 pub mod licenses;

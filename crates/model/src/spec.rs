@@ -5,6 +5,7 @@ use crate::cron::CronEntry;
 use crate::environment::Environment;
 use crate::ids::{BlobId, JobId};
 use crate::index_set::IndexSet;
+use crate::job_class::JobClass;
 use crate::limits::{
     ARGUMENT_BYTES_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, HOSTLIST_BYTES_MAX,
     NOTE_BYTES_MAX, SIGNAL_MAX, SUBMIT_LINE_BYTES_MAX,
@@ -142,6 +143,9 @@ pub struct JobSpec {
     /// Its entry in the crontab of its owner. Set by the controller, never trusted from the client.
     #[n(40)]
     pub cron: Option<Box<CronEntry>>,
+    /// `--class`.
+    #[n(41)]
+    pub class: Option<Box<JobClass>>,
 }
 
 impl JobSpec {

@@ -287,6 +287,7 @@ pub(crate) fn install(args: &[String]) -> Result<ExitCode> {
     let dir = Path::new(dir);
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     install::into(dir)?;
+    install::libraries(dir)?;
     Ok(ExitCode::SUCCESS)
 }
 

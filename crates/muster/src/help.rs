@@ -17,10 +17,12 @@ A cluster on this machine, without any configuration:
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
   muster config fetch SERVER DIR                     get the configuration from a controller that gives it
+  muster import sge DIR NEW                          a Grid Engine site's qconf output as a configuration
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster logs JOBID [--follow]                       what a batch job has written, and what it writes
   muster watch JOBID                                 a job's way until it has ended, with a progress bar
   muster report [--by LIST] [--every month]          how jobs ran and what they used, by user, application, node and so on
+  muster class list|show NAME|check                  job classes: templates of jobs with rules of what users may change
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
   muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
@@ -42,12 +44,13 @@ and those of Grid Engine:
 ";
 
 /// What `--help` prints after each of these commands.
-const COMMANDS: [(&str, &str); 7] = [
+const COMMANDS: [(&str, &str); 8] = [
     ("up", UP),
     ("down", DOWN),
     ("env", ENV),
     ("host", HOST),
     ("config", CONFIG),
+    ("import", crate::import::HELP),
     ("install", INSTALL),
     ("generate", GENERATE),
 ];
@@ -107,7 +110,7 @@ const CONFIG: &str = "\
 Usage: muster config check FILE
        muster config fetch HOST[:PORT][,...] DIRECTORY [USER]
 Says what Muster does with each line of a slurm.conf and of the gres.conf, topology.conf, topology.yaml, cgroup.conf,
-mpi.conf and sge.conf beside it. Nothing needs to run, and nothing is changed.
+mpi.conf, sge.conf and job_classes.conf beside it. Nothing needs to run, and nothing is changed.
 
   -h, --help   print this help
 
@@ -120,7 +123,8 @@ there is such an account, else root). The exit status is 75 if the same may succ
 
 const INSTALL: &str = "\
 Usage: muster install DIR
-Puts this program into DIR as 'muster', with a link for each daemon and each of Slurm's commands.
+Puts this program into DIR as 'muster', with a link for each daemon and each of Slurm's commands, and
+DRMAA's library and header (libdrmaa.so.1.0, drmaa.h), where this build has them.
 
   -h, --help   print this help
 ";
@@ -147,7 +151,7 @@ pub(crate) fn of_command(command: &str) -> Option<&'static str> {
 pub(crate) fn is_own(command: &str) -> bool {
     of_command(command).is_some()
         || [
-            "sim", "doctor", "bench", "why", "logs", "watch", "report", "emulate",
+            "sim", "doctor", "bench", "why", "logs", "watch", "class", "report", "emulate",
         ]
         .contains(&command)
 }

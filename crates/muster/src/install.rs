@@ -14,6 +14,30 @@ static COMMANDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/commands"));
 /// The name of their file; the commands are links to it.
 const COMMANDS_FILE: &str = "muster-commands";
 
+/// DRMAA's library; empty where the build was not given it.
+static DRMAA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drmaa"));
+/// What programs in C include.
+static DRMAA_HEADER: &str = include_str!("../../../packaging/drmaa/drmaa.h");
+
+/// Puts DRMAA's library and header into `dir`, where this build carries them.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(crate) fn libraries(dir: &Path) -> Result<()> {
+    if DRMAA.is_empty() {
+        return Ok(());
+    }
+    let library = "libdrmaa.so.1.0";
+    replace(&dir.join(library), |new| {
+        fs::write(new, DRMAA)?;
+        fs::set_permissions(new, fs::Permissions::from_mode(0o755))
+    })?;
+    replace(&dir.join("libdrmaa.so"), |new| {
+        std::os::unix::fs::symlink(library, new)
+    })?;
+    replace(&dir.join("drmaa.h"), |new| fs::write(new, DRMAA_HEADER))
+}
+
 /// Puts everything into `dir`, which exists. What is there is replaced as a whole, also while it runs.
 ///
 /// Hard links, so that `/proc/PID/exe` of a daemon bears the name that tools look for; a copy where the directory is on

@@ -20,6 +20,7 @@ mod heap;
 mod help;
 mod home;
 mod hosts;
+mod import;
 mod install;
 mod logging;
 mod mpi;
@@ -91,12 +92,14 @@ fn muster(args: &[String]) -> ExitCode {
         "host" => report(cluster::host(rest)),
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
+        "import" => report(import::main(rest)),
         "install" => report(cluster::install(rest)),
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
         scratch::guard::COMMAND => report(scratch::guard::main(rest)),
         "why" => muster_cli::why(rest),
+        "class" => muster_cli::class(rest),
         "logs" => muster_cli::logs(rest),
         "watch" => muster_cli::watch(rest),
         "report" => muster_cli::report(rest),

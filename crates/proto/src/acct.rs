@@ -161,6 +161,10 @@ pub struct AcctJob {
     #[n(47)]
     #[cbor(default)]
     pub backfilled: bool,
+    /// Class that it was made of, with its variant.
+    #[n(48)]
+    #[cbor(default)]
+    pub class: String,
 }
 
 /// A step.

@@ -11,6 +11,7 @@ use muster_model::command::{
 use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, JobState};
+use muster_model::job_class::JobClass;
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, GresAsk, JobKind, JobSpec,
     MemoryAsk, Owner, ResourceAsk, Sharing, WarnSignal,
@@ -201,7 +202,7 @@ fn spoil_ask(random: &mut Random, ask: &mut ResourceAsk) {
 
 /// Changes one field of a specification.
 fn spoil(random: &mut Random, known: &Known, spec: &mut JobSpec) {
-    match random.below(34) {
+    match random.below(35) {
         0 => {
             spec.owner = Owner {
                 uid: *random.pick(&[0, 1000, known.uid]),
@@ -260,6 +261,13 @@ fn spoil(random: &mut Random, known: &Known, spec: &mut JobSpec) {
         }
         31 => spec.site_factor = number(random) as i32,
         32 => spec.submit_sid = number(random),
+        33 => {
+            spec.class = Some(Box::new(JobClass {
+                name: text(random),
+                rules: text(random),
+                ..JobClass::default()
+            }));
+        }
         _ => spoil_ask(random, &mut spec.ask),
     }
 }

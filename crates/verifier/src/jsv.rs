@@ -2,7 +2,11 @@
 //! parameters that qsub would have had for them. A parameter that is changed and has no meaning here is an error that
 //! names it: nothing is dropped silently.
 
+pub(crate) mod layout;
+pub(crate) mod requests;
+
 use crate::message::Subject;
+use layout::Layout;
 use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::resources::{Resources, split};
 use muster_conf::grid_engine::{Mapping, Per, Rule, Target};
@@ -76,6 +80,12 @@ pub fn asked(subject: &Subject, site: &Site) -> Asked {
         "j",
         flag(spec.stdio.stderr.is_none() && spec.kind == JobKind::Batch),
     );
+    add(
+        "jc",
+        spec.class
+            .as_ref()
+            .map_or_else(String::new, |own| own.name.clone()),
+    );
     add("l_hard", hard(spec, site));
     add(
         "l_soft",
@@ -97,7 +107,7 @@ pub fn asked(subject: &Subject, site: &Site) -> Asked {
         },
     );
     add("P", project(spec, &site.mapping));
-    if let Some((name, slots)) = environment(spec) {
+    if let Some((name, slots)) = environment(spec, site) {
         add("pe_name", name);
         add("pe_min", slots.to_string());
         add("pe_max", slots.to_string());
@@ -170,29 +180,9 @@ fn held_by(spec: &JobSpec) -> String {
 /// give what it likes.
 fn hard(spec: &JobSpec, site: &Site) -> String {
     match marks::value(spec, marks::HARD) {
-        Some(given) if means(given, spec, site) => given.to_owned(),
+        Some(given) if requests::are_requests_of(given, spec, site) => given.to_owned(),
         _ => asked_for(spec, site),
     }
-}
-
-/// Whether a list of requests means what the job asks for.
-fn means(list: &str, spec: &JobSpec, site: &Site) -> bool {
-    let said = resources(list, site);
-    let asks = resources(&asked_for(spec, site), site);
-    let (Ok(mut said), Ok(mut asks)) = (said, asks) else {
-        return false;
-    };
-    // Limits have whole minutes, memory has MiB.
-    said.limit_s = said.limit_s.map(|s| s.div_ceil(60).max(1) * 60);
-    said.slot_bytes = said.slot_bytes.div_ceil(1 << 20) << 20;
-    for all in [&mut said, &mut asks] {
-        all.gres.sort();
-        all.licenses.sort();
-        all.features.sort();
-        // These bound nothing.
-        (all.hosts, all.queue, all.warn_after_s) = (None, None, None);
-    }
-    said == asks
 }
 
 /// Requests that mean what a job asks for.
@@ -260,7 +250,7 @@ fn complex_for(site: &Site, is_it: impl Fn(&Target) -> bool) -> Option<&str> {
 }
 
 /// The name of a complex that stands for a device.
-fn complex_of(gres: &GresAsk, per: Per, site: &Site) -> Option<String> {
+pub(crate) fn complex_of(gres: &GresAsk, per: Per, site: &Site) -> Option<String> {
     let full = match &gres.kind {
         Some(kind) => format!("{}:{kind}", gres.name),
         None => gres.name.clone(),
@@ -285,26 +275,31 @@ fn mail(spec: &JobSpec) -> (String, String) {
     (set.map(|(_, letter)| letter).collect(), user.clone())
 }
 
-fn project(spec: &JobSpec, mapping: &Mapping) -> String {
+pub(crate) fn project(spec: &JobSpec, mapping: &Mapping) -> String {
     let account = text(spec.account.as_ref());
     let mapped = mapping.projects.iter().find(|(_, own)| *own == account);
     mapped.map_or(account.clone(), |(project, _)| project.clone())
 }
 
-/// Parallel environment and slots: the name as it was given, if the job asks for as many slots.
-fn environment(spec: &JobSpec) -> Option<(String, u32)> {
-    let slots = spec.ask.min_cpus();
-    if let Some(given) = marks::value(spec, marks::PE)
-        && let Some((name, said)) = given.split_once(' ')
-        && said.parse() == Ok(slots)
-    {
-        return Some((name.to_owned(), slots));
+/// The parallel environment that a job of qsub asks for, if it is laid out as that says.
+fn environment_of_qsub(spec: &JobSpec, site: &Site) -> Option<(String, u32)> {
+    match Layout::of(spec, site) {
+        Layout::Environment(name, slots) => Some((name, slots)),
+        Layout::None | Layout::Slots(_) | Layout::Other(_) => None,
     }
+}
+
+/// Parallel environment and slots.
+fn environment(spec: &JobSpec, site: &Site) -> Option<(String, u32)> {
+    if let Some(given) = environment_of_qsub(spec, site) {
+        return Some(given);
+    }
+    let slots = spec.ask.min_cpus();
     let one_host = spec.ask.max_nodes == Some(1) || spec.ask.task_count() == 1;
     (slots > 1).then(|| (if one_host { "smp" } else { "mpi" }.to_owned(), slots))
 }
 
-fn regular(indices: &IndexSet) -> Option<(u32, u32, u32)> {
+pub(crate) fn regular(indices: &IndexSet) -> Option<(u32, u32, u32)> {
     let (first, last) = (indices.first()?, indices.last()?);
     let step = indices.first_from(first + 1).map_or(1, |next| next - first);
     let last_of = |steps: u64| u64::from(first) + steps * u64::from(step);
@@ -378,7 +373,12 @@ fn changed(environment: &Environment, changes: &[(String, Option<String>)]) -> E
 /// Parameters that belong together and are looked at as one.
 const TOGETHER: [&str; 6] = ["pe_name", "pe_min", "pe_max", "t_min", "t_max", "t_step"];
 
-fn change(spec: &mut JobSpec, name: &str, value: &str, site: &Site) -> Result<(), String> {
+pub(crate) fn change(
+    spec: &mut JobSpec,
+    name: &str,
+    value: &str,
+    site: &Site,
+) -> Result<(), String> {
     let given = Some(value.to_owned()).filter(|value| !value.is_empty());
     let is_grid_engine = marks::is_marked(spec);
     match name {
@@ -477,7 +477,7 @@ fn yes(value: &str) -> Result<bool, String> {
     }
 }
 
-fn set_mark(spec: &mut JobSpec, key: &str, value: &str, is_grid_engine: bool) {
+pub(crate) fn set_mark(spec: &mut JobSpec, key: &str, value: &str, is_grid_engine: bool) {
     if is_grid_engine {
         spec.shown.retain(|(own, _)| own != key);
         if !value.is_empty() {
@@ -580,13 +580,13 @@ fn parameter<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a str> {
 }
 
 /// Parallel environment and slots, as qsub has them.
-fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Result<(), String> {
+pub(crate) fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Result<(), String> {
     let [name, least, most] = ["pe_name", "pe_min", "pe_max"].map(|own| parameter(outcome, own));
     if name.is_none() && least.is_none() && most.is_none() {
         return Ok(());
     }
     let is_grid_engine = marks::is_marked(spec);
-    let before = environment(spec);
+    let before = environment(spec, site);
     let name = match name {
         Some("") => {
             spec.ask.ntasks = Some(1);

@@ -5,6 +5,7 @@
 
 pub mod description;
 pub mod fields;
+pub mod job_class;
 pub mod jsv;
 mod lua;
 pub mod message;

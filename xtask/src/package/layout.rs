@@ -130,6 +130,7 @@ pub(super) fn lay_out(muster: &Path, place: &Path, version: &str, epoch: u64) ->
     run(&["generate", "man"], &made.join("man"))?;
     run(&["generate", "completion"], &made.join("completion"))?;
     programs(&roles, &bin)?;
+    libraries(of_name(&roles, LIBRARY), &bin)?;
     manuals(&roles, &made.join("man"), &bin)?;
     completion(&roles, &made.join("completion/muster"), &bin)?;
     for role in &roles {
@@ -154,7 +155,26 @@ fn names(bin: &Path) -> Result<BTreeSet<String>> {
     for entry in fs::read_dir(bin)? {
         names.insert(entry?.file_name().to_string_lossy().into_owned());
     }
+    names.retain(|name| !name.contains("drmaa"));
     Ok(names)
+}
+
+/// DRMAA's library.
+const LIBRARY: &str = "libdrmaa.so.1.0";
+
+/// What programs are linked with, where the loader finds it, and what they include.
+fn libraries(role: &Role, bin: &Path) -> Result<()> {
+    if !bin.join(LIBRARY).exists() {
+        return Ok(());
+    }
+    let lib = role.root.join("usr/lib");
+    copy(&bin.join(LIBRARY), &lib.join(LIBRARY), 0o644)?;
+    link(LIBRARY, &lib.join("libdrmaa.so"))?;
+    copy(
+        &bin.join("drmaa.h"),
+        &role.root.join("usr/include/drmaa.h"),
+        0o644,
+    )
 }
 
 /// Programs, and links to them where `muster install` makes hard ones, which cannot be between packages.

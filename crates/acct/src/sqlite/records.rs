@@ -79,6 +79,7 @@ impl Records<'_> {
             wckey: wckey.unwrap_or_default(),
             constraint: context.constraint,
             reservation: context.reservation,
+            class: context.class,
             ntasks: small(run.ntasks),
             backfilled: run.backfilled == Some(1),
             stdio: context.stdio,

@@ -222,6 +222,9 @@ pub(super) struct Context {
     pub(super) constraint: String,
     #[n(4)]
     pub(super) reservation: String,
+    #[n(5)]
+    #[cbor(default)]
+    pub(super) class: String,
 }
 
 /// A value as CBOR.

@@ -255,6 +255,10 @@ impl Writer<'_> {
             },
             constraint: short(&spec.ask.constraint).unwrap_or_default(),
             reservation: short(&spec.reservation).unwrap_or_default(),
+            class: spec
+                .class
+                .as_ref()
+                .map_or_else(String::new, |own| own.name.clone()),
         });
         // What one submission says once is not kept in full for each task and each further run.
         let repeats = job.array.is_some() || job.key.number > 0;

@@ -1,7 +1,7 @@
 //! qrsh, qlogin, qsh: what runs at once, in front of the user. Their options become those of srun, which does the work.
 
 use super::arguments::{self, Parsed, Words};
-use super::request::Request;
+use super::request::{Request, WorkDir};
 use super::submission::{self, places};
 use super::{fail, qsub, site, unreachable};
 use crate::connect::Client;
@@ -65,6 +65,7 @@ static OPTIONS: &[Opt] = &[
         "host",
         "in a job: run the command on this host of it, as its task",
     ),
+    opt("jc", "class[.variant]", "job class; NONE is none"),
     opt("l", "resources", "request resources"),
     opt("N", "name", "name of the job"),
     flag("noshell", "without a shell around the command")
@@ -258,6 +259,19 @@ fn options(name: &str, request: &Request, command: Option<&str>) -> Result<Vec<S
         "no-requeue",
     ];
     let mut words = Vec::new();
+    if let Some(class) = &request.class {
+        words.push(format!("--class={class}"));
+        // What was not given is the class's.
+        for (long, is_given) in [
+            ("job-name", request.name.is_some()),
+            ("chdir", request.work_dir != WorkDir::Home),
+            ("ntasks", request.pe.is_some()),
+        ] {
+            if !is_given {
+                chosen.remove(long);
+            }
+        }
+    }
     for given in chosen
         .iter()
         .filter(|given| !left_out.contains(&given.row.long))

@@ -64,6 +64,7 @@ static OPTIONS: &[Opt] = &[
     opt("hold_jid_ad", "jobs", "tasks wait for tasks").refused(LATER),
     opt("i", "path", "file for standard input").refused(LATER),
     opt("j", "y|n", "standard error goes where standard output goes"),
+    opt("jc", "class", "job class").refused("a job keeps the class that it was submitted with"),
     opt("js", "share", "share of the job").refused("shares are those of users and accounts"),
     opt(
         "l",
@@ -307,8 +308,8 @@ mod tests {
     fn every_option_of_qsub_is_known_or_refused_by_name() {
         for option in super::super::submit_options::OPTIONS {
             let only_there = [
-                "b", "C", "clear", "display", "hard", "jc", "jsv", "now", "sc", "shell", "soft",
-                "sync", "terse", "verify", "xd", "@", "holdjid",
+                "b", "C", "clear", "clearp", "clears", "display", "hard", "jsv", "now", "sc",
+                "shell", "soft", "sync", "terse", "verify", "xd", "@", "holdjid",
             ];
             let known = OPTIONS.iter().any(|own| own.long == option.long);
             assert!(

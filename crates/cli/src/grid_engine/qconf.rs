@@ -51,6 +51,7 @@ static OPTIONS: &[Opt] = &[
     flag("sckptl", "checkpointing environments"),
     flag("srqsl", "resource quota sets"),
     flag("shgrpl", "host groups"),
+    opt("sjc", "class", "a job class"),
     flag("sjcl", "job classes"),
     flag("ssconf", "configuration of the scheduler"),
     opt("sconf", "host", "configuration").optional(),
@@ -77,7 +78,10 @@ const PLACES: [(&str, &str); 17] = [
     ),
     ("hgrp", "NodeSet lines of slurm.conf"),
     ("h", "NodeName lines of slurm.conf"),
-    ("jc", "sge_request files"),
+    (
+        "jc",
+        "job_classes.conf beside slurm.conf, then scontrol reconfigure",
+    ),
     (
         "m",
         "sacctmgr modify user NAME set adminlevel=Administrator",
@@ -126,6 +130,29 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Job classes, as their file has them.
+fn classes(given: &Given) -> Result<String, String> {
+    let (classes, findings) = crate::class::load_classes(None)?;
+    if let Some(finding) = findings.first() {
+        return Err(finding.to_string());
+    }
+    if given.name == "sjc" {
+        let name = given.value();
+        return classes
+            .show(name)
+            .ok_or_else(|| format!("Job class \"{name}\" does not exist"));
+    }
+    let names: Vec<&str> = classes
+        .classes
+        .iter()
+        .map(|own| own.name.as_str())
+        .collect();
+    match names.is_empty() {
+        true => Err("no job class defined".to_owned()),
+        false => Ok(names.join("\n") + "\n"),
+    }
 }
 
 /// Where that is changed what an option would change; `None` for options that show.
@@ -212,7 +239,7 @@ impl Shown {
             "sckptl" => none("ckpt interface definition"),
             "srqsl" => none("resource quota set list"),
             "shgrpl" => none("host group list"),
-            "sjcl" => none("job class"),
+            "sjc" | "sjcl" => classes(given),
             "sconfl" => none("config"),
             "sstree" => Err("no sharetree element; shares are shown by sshare".to_owned()),
             "secl" => Err("no event clients registered".to_owned()),

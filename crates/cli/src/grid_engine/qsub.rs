@@ -74,6 +74,21 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     }
 }
 
+/// What the controller is asked for.
+///
+/// # Errors
+/// The exit status, after what is wrong was printed.
+pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
+    let (request, program) = gather(args)?;
+    if request.sync || request.verify.is_some() {
+        return Err(fail("qsub: -sync and -w have no effect here", 2));
+    }
+    let mapping = site::mapping()?;
+    let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
+    let command = submission::command(&request, program, &mapping, &mut client, args)?;
+    Ok(command.submit)
+}
+
 /// Asks whether the job could run on the nodes that there are.
 fn verify(client: &mut Client, submit: &UserCommand, must: bool) -> Result<(), ExitCode> {
     let mut asked = submit.clone();

@@ -73,6 +73,10 @@ pub(super) struct Request {
     /// `-w`.
     pub(super) verify: Option<char>,
     pub(super) now: bool,
+    /// `-jc`.
+    pub(super) class: Option<String>,
+    /// `-clearp`, `-clears`.
+    pub(super) cleared: Vec<String>,
 }
 
 /// Slots of a parallel environment.
@@ -128,6 +132,9 @@ impl Request {
             "h" => self.hold = true,
             "hard" => self.is_soft = false,
             "soft" => self.is_soft = true,
+            "jc" => self.class = Some(class(value)?),
+            "clearp" => self.cleared.push(value.to_owned()),
+            "clears" => self.cleared.push(given.values.join(" ")),
             "hold_jid" => self.hold_jid = list(given)?,
             "hold_jid_ad" => self.hold_jid_ad = list(given)?,
             "l" => self.requests(value)?,
@@ -269,6 +276,17 @@ pub(super) fn object_name(text: &str) -> Result<String, Refused> {
         ));
     }
     Ok(text.to_owned())
+}
+
+/// The name of a job class.
+fn class(text: &str) -> Result<String, Refused> {
+    match text {
+        "ANY" => Err(Refused::usage(
+            "-jc ANY is not supported: name a class; qconf -sjcl lists them".to_owned(),
+        )),
+        "" => Err(Refused::usage("invalid argument \"\" to -jc".to_owned())),
+        name => Ok(name.to_owned()),
+    }
 }
 
 fn priority(text: &str) -> Result<i32, Refused> {

@@ -2,7 +2,7 @@
 //! jobs of Grid Engine have.
 
 use super::qsub::{self, Program};
-use super::request::{Refused, Request, ResourceRequest};
+use super::request::{Refused, Request, ResourceRequest, WorkDir};
 use super::{environment, output, selection, site, unreachable};
 use crate::connect::Client;
 use crate::say::{self, Say};
@@ -17,6 +17,7 @@ use muster_model::command::UserCommand;
 use muster_model::grid_engine as marks;
 use muster_model::hostlist;
 use muster_model::ids::{BlobId, JobId};
+use muster_model::job_class::JobClass;
 use muster_model::spec::JobSpec;
 use muster_proto::client::JobFilter;
 use std::process::ExitCode;
@@ -66,6 +67,7 @@ pub(super) fn command(
         queue_name(request, mapping, client)?,
     ));
     spec.name.clone_from(&name);
+    spec.class = class(request);
     spec.command.clone_from(&program.path);
     spec.submit_line = line::submit_line("qsub", args);
     if !request.binary {
@@ -84,6 +86,24 @@ pub(super) fn command(
         test_only: matches!(request.verify, Some('v' | 'p')),
     };
     Ok(Submission { name, submit })
+}
+
+/// The job class, with what of a job's usual parts was given.
+fn class(request: &Request) -> Option<Box<JobClass>> {
+    let given = [
+        ("N", request.name.is_some()),
+        ("cwd", request.work_dir != WorkDir::Home),
+        ("o", request.stdout.is_some()),
+        ("e", request.stderr.is_some()),
+        ("j", request.merge),
+    ];
+    let given = given.iter().filter(|(_, is_given)| *is_given);
+    Some(Box::new(JobClass {
+        name: request.class.clone()?,
+        given: given.map(|(name, _)| (*name).to_owned()).collect(),
+        cleared: request.cleared.clone(),
+        ..JobClass::default()
+    }))
 }
 
 fn resources(request: &Request, mapping: &Mapping, client: &Client) -> Result<Resources, ExitCode> {

@@ -38,6 +38,16 @@ pub(super) static OPTIONS: &[Opt] = &[
     opt("c", "selector", "when to checkpoint").refused(NO_CHECKPOINTS),
     opt("ckpt", "name", "checkpointing environment").refused(NO_CHECKPOINTS),
     flag("clear", "forget the options that came before"),
+    opt(
+        "clearp",
+        "attribute",
+        "do without what the job class says of an attribute",
+    ),
+    opt(
+        "clears",
+        "attribute key",
+        "do without an element of a list of the job class",
+    ),
     flag("cwd", "run in the directory where qsub is called"),
     opt(
         "C",
@@ -70,8 +80,7 @@ pub(super) static OPTIONS: &[Opt] = &[
     ),
     opt("i", "path", "file for standard input"),
     opt("j", "y|n", "standard error goes where standard output goes"),
-    opt("jc", "class", "job class")
-        .refused("there are no job classes; put the options into a sge_request file"),
+    opt("jc", "class[.variant]", "job class; NONE is none"),
     opt("js", "share", "share of the job in its project")
         .warns("shares are those of users and accounts"),
     opt(

@@ -156,6 +156,7 @@ pub(crate) static LATER_FIELDS: &[Field] = table![
     "Extra" 15 _r _c _o => ();
     "FailedNode" 10 _r _c _o => ();
     "Licenses" 10 _r _c _o => ();
+    "JobClass" 15 r _c o => of_job(r, o, &r.job.class);
     "QOSREQ" 10 r _c o => of_job(r, o, &r.job.qos);
 ];
 

@@ -53,6 +53,7 @@ pub(crate) fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> Acc
         reason: String::new(),
         priority: 11_000,
         wckey: String::new(),
+        class: String::new(),
         constraint: String::new(),
         reservation: String::new(),
         ntasks: 1,

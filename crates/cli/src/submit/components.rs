@@ -9,13 +9,14 @@ const SEPARATOR: &str = ":";
 
 /// Options that hold for the following components too, unless they say otherwise, as the guide to heterogeneous jobs
 /// lists them.
-const PASSED_ON: [&str; 49] = [
+const PASSED_ON: [&str; 50] = [
     "account",
     "acctg-freq",
     "begin",
     "chdir",
     "cluster-constraint",
     "clusters",
+    "class",
     "comment",
     "deadline",
     "delay-boot",

@@ -82,6 +82,11 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_CLUSTERS"],
         &["SLURM_CLUSTERS", "SALLOC_CLUSTERS"],
     ),
+    opt("class", "name[.variant]", "job class of the site, whose rules the job follows").env(
+        &["SBATCH_CLASS"],
+        &["SLURM_CLASS"],
+        &["SALLOC_CLASS"],
+    ),
     opt("comment", "text", "free text that listings show"),
     opt("container", "bundle", "OCI bundle that the job runs in")
         .env(

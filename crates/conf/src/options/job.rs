@@ -10,6 +10,7 @@ use super::values::time::Zone;
 use super::values::{self, number};
 use super::{OptionError, values::time};
 use crate::value::{self, TimeLimit as Limit};
+use muster_model::job_class::JobClass;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobKind, JobSpec, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -84,6 +85,7 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
         nice: nice(chosen)?,
         comment: text("comment"),
         wckey: text("wckey"),
+        class: class(chosen),
         licenses: text("licenses").filter(|l| !l.is_empty()),
         reservation: text("reservation").filter(|name| !name.is_empty()),
         mail: mail(chosen)?,
@@ -121,6 +123,22 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
         };
     }
     Ok(Built { spec, warnings })
+}
+
+/// `--class`, with what the user said of what each job has.
+fn class(chosen: &Chosen) -> Option<Box<JobClass>> {
+    let named = [("job-name", "N"), ("chdir", "cwd")];
+    let given = named.iter().filter(|(long, _)| chosen.has(long));
+    Some(Box::new(JobClass {
+        name: chosen
+            .value("class")
+            .filter(|name| !name.is_empty())?
+            .to_owned(),
+        given: given
+            .map(|(_, attribute)| (*attribute).to_owned())
+            .collect(),
+        ..JobClass::default()
+    }))
 }
 
 fn batch_only(chosen: &Chosen, spec: &mut JobSpec) -> Result<(), BuildError> {

@@ -12,6 +12,7 @@ use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::grid_engine;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{ArrayRole, Hold, Job, Reason};
+use muster_model::job_class::CLASS_NAME_BYTES_MAX;
 use muster_model::licenses;
 use muster_model::limits::{
     ARGUMENTS_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, ENVIRONMENT_VARIABLES_MAX,
@@ -402,6 +403,7 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         site_factor: _,
         interactive: _,
         cron: _,
+        class,
     } = spec;
     if partitions.len() > JOB_PARTITIONS_MAX {
         let count = partitions.len();
@@ -424,6 +426,8 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
     for (what, text) in names {
         one_line(what, text.map_or("", String::as_str), NAME_BYTES_MAX)?;
     }
+    let class = class.as_ref().map_or("", |class| &class.name);
+    one_line("--class", class, CLASS_NAME_BYTES_MAX)?;
     too_long("--job-name", name, NAME_BYTES_MAX)?;
     let texts = [
         ("--chdir", Some(&*work_dir)),

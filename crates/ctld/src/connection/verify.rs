@@ -29,9 +29,11 @@ pub(super) async fn verify(
     identity: &mut Identity,
     command: &mut UserCommand,
 ) -> Result<Remarks, Refusal> {
+    let before = name_of(command);
+    // Before the site's programs, which see what the class has made of a job.
+    classes(shared, identity, command).await?;
     let pools = shared.verifiers();
     let mut lines = Vec::new();
-    let before = (!pools.is_empty()).then(|| name_of(command)).flatten();
     for pool in pools.iter() {
         let mut request = Verification {
             shared,
@@ -41,8 +43,7 @@ pub(super) async fn verify(
         };
         request.command(command).await?;
     }
-    let now = before.is_some().then(|| name_of(command)).flatten();
-    let name = now.filter(|name| before.as_ref() != Some(name));
+    let name = name_of(command).filter(|name| before.as_ref() != Some(name));
     Ok(Remarks { lines, name })
 }
 
@@ -51,6 +52,92 @@ fn name_of(command: &UserCommand) -> Option<String> {
         UserCommand::Submit { spec, .. } => Some(spec.name.clone()),
         _ => None,
     }
+}
+
+/// Makes jobs of their classes, and checks changes of jobs by the rules that these have.
+///
+/// # Errors
+/// A class does not allow it.
+async fn classes(
+    shared: &Shared,
+    identity: &mut Identity,
+    command: &mut UserCommand,
+) -> Result<(), Refusal> {
+    let (specs, blobs) = match command {
+        UserCommand::Submit { spec, blobs, .. } => (std::slice::from_mut(&mut **spec), blobs),
+        UserCommand::SubmitHet { specs, blobs, .. } => (specs.as_mut_slice(), blobs),
+        UserCommand::SetCrontab(ask) => (ask.jobs.as_mut_slice(), &mut ask.blobs),
+        UserCommand::UpdateJob { target, update } => {
+            let (id, own) = (target.job, identity.clone());
+            let found = shared.look(move |state| records::specs_of(state, &own, id));
+            let found = found.await.map_err(|_| Refusal::from(RefusalCode::Busy))?;
+            // What is not there, or not the user's to change, is refused by the writer.
+            let mut of_classes = found.iter().filter(|spec| spec.class.is_some());
+            return of_classes.try_for_each(|spec| check_update(shared, identity, spec, update));
+        }
+        _ => return Ok(()),
+    };
+    let classes = shared.classes();
+    for (number, spec) in specs.iter_mut().enumerate() {
+        let old = (spec.class.is_some() || classes.has_default()).then(|| spec.clone());
+        let encoded = blobs.iter().find(|(own, _)| Some(*own) == spec.context);
+        let mut context = encoded.map(|(_, bytes)| bytes.clone());
+        let before = context.clone();
+        classes.apply(identity, spec, &mut context)?;
+        if spec.class.is_none() {
+            continue;
+        }
+        if let Some(old) = &old {
+            grant(identity, number, old, spec);
+        }
+        if let (Some(bytes), Some(own)) = (
+            context.filter(|own| Some(own) != before.as_ref()),
+            &mut spec.context,
+        ) {
+            *own = blob_id(&bytes);
+            blobs.push((*own, bytes));
+        }
+    }
+    keep_named(specs, blobs);
+    Ok(())
+}
+
+/// Checks a change of a job that has a class.
+fn check_update(
+    shared: &Shared,
+    identity: &Identity,
+    spec: &JobSpec,
+    update: &JobUpdate,
+) -> Result<(), Refusal> {
+    let checked = shared.classes().check_update(spec, update);
+    checked.map_err(|why| match [0, spec.owner.uid].contains(&identity.uid) {
+        true => why,
+        // Others may not know the job's class: those who may change it see it in its record.
+        false => Refusal::new(why.code, "the job's class does not allow it"),
+    })
+}
+
+/// Leaves out what no job names any more.
+fn keep_named(specs: &[JobSpec], blobs: &mut Blobs) {
+    let named = |id: BlobId| {
+        specs
+            .iter()
+            .any(|s| [s.script, s.context].contains(&Some(id)))
+    };
+    blobs.retain(|(id, _)| named(*id));
+}
+
+/// What is set of the job of this number that users may not, by the site and not by them.
+fn grant(identity: &mut Identity, number: usize, old: &JobSpec, new: &JobSpec) {
+    let comment = |spec: &JobSpec| admin_comment(&spec.shown);
+    let set = [
+        (GrantedPart::Priority, new.priority != old.priority),
+        (GrantedPart::NegativeNice, new.nice != old.nice),
+        (GrantedPart::SiteFactor, new.site_factor != old.site_factor),
+        (GrantedPart::AdminComment, comment(new) != comment(old)),
+    ];
+    let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
+    set.for_each(|part| identity.granted.insert(number, part));
 }
 
 /// A request before one verifier.
@@ -108,7 +195,7 @@ impl Verification<'_> {
                 continue;
             };
             if let Some(changed) = verdict.spec {
-                self.grant(number, spec, &changed);
+                grant(self.identity, number, spec, &changed);
                 put(spec, *changed);
             }
             for (id, bytes) in [
@@ -121,12 +208,7 @@ impl Verification<'_> {
                 }
             }
         }
-        let named = |id: BlobId| {
-            specs
-                .iter()
-                .any(|s| [s.script, s.context].contains(&Some(id)))
-        };
-        blobs.retain(|(id, _)| named(*id));
+        keep_named(specs, blobs);
         Ok(())
     }
 
@@ -232,19 +314,6 @@ impl Verification<'_> {
         }
     }
 
-    /// What the verifier has set of the job of this number that users may not.
-    fn grant(&mut self, number: usize, old: &JobSpec, new: &JobSpec) {
-        let comment = |spec: &JobSpec| admin_comment(&spec.shown);
-        let set = [
-            (GrantedPart::Priority, new.priority != old.priority),
-            (GrantedPart::NegativeNice, new.nice != old.nice),
-            (GrantedPart::SiteFactor, new.site_factor != old.site_factor),
-            (GrantedPart::AdminComment, comment(new) != comment(old)),
-        ];
-        let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
-        set.for_each(|part| self.identity.granted.insert(number, part));
-    }
-
     fn grant_update(&mut self, old: &JobUpdate, new: &JobUpdate) {
         let comment = |update: &JobUpdate| admin_comment(&update.shown);
         let limit = (new.time_limit, new.time_delta_min) != (old.time_limit, old.time_delta_min);
@@ -279,6 +348,7 @@ fn put(spec: &mut JobSpec, changed: JobSpec) {
         submit_sid: old.submit_sid,
         interactive: old.interactive,
         cron: old.cron,
+        class: old.class,
         ..changed
     };
 }

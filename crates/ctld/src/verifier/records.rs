@@ -8,10 +8,11 @@ use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::reservation::Reservation;
 use muster_model::rights::Request;
-use muster_model::spec::MemoryAsk;
+use muster_model::spec::{JobSpec, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_verifier::fields::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL64, gres_text};
 use muster_verifier::message::{Answer, Question, Row, Value};
+use std::sync::Arc;
 
 /// Fields of a row; those without a value are left out.
 #[derive(Default)]
@@ -95,6 +96,26 @@ pub(crate) fn of_job(
         return None;
     }
     Some((job(state, found), (*found.spec).clone()))
+}
+
+/// What the jobs asked for that a number names and that a user may change: a job, an array, all components of a heterogeneous job.
+pub(crate) fn specs_of(state: &State, identity: &Identity, id: JobId) -> Vec<Arc<JobSpec>> {
+    let of_array = || {
+        let mut tasks = state.arrays.get(&id)?.tasks.values();
+        tasks.find_map(|task| state.jobs.get(task))
+    };
+    let found = state.jobs.get(&id).or_else(of_array);
+    let may_change = |job: &&Job| access::may_job(state, identity, Request::UpdateJob, job);
+    let Some(job) = found.filter(may_change) else {
+        return Vec::new();
+    };
+    match job.het {
+        Some(part) => state
+            .het_jobs(part)
+            .map(|job| Arc::clone(&job.spec))
+            .collect(),
+        None => vec![Arc::clone(&job.spec)],
+    }
 }
 
 fn may_use(identity: &Identity, partition: &PartitionConfig) -> bool {

@@ -92,6 +92,7 @@ impl Kind {
             wait_all_nodes: _,
             interactive: _,
             cron: _,
+            class: _,
         } = &*job.spec;
         let (reservations, outside) = if state.reservations.is_empty() {
             (Vec::new(), reservation.is_none())

@@ -235,3 +235,34 @@ fn variables_are_changed_in_one_go() {
         .collect();
     assert_eq!(super::changed(&many, &all).iter().count(), 10_000);
 }
+
+#[test]
+fn a_job_of_qsub_is_seen_as_it_is_and_not_as_its_client_says() {
+    let mut spec = job();
+    spec.shown
+        .push((marks::COMMAND.to_owned(), "qsub".to_owned()));
+    let seen = |spec: &JobSpec| {
+        let all = asked(&subject(spec.clone()), &site()).parameters;
+        let value = |name: &str| {
+            let found = all.iter().find(|(own, _)| own == name);
+            found.map_or_else(String::new, |(_, value)| value.clone())
+        };
+        (value("l_hard"), value("pe_name"), value("pe_min"))
+    };
+    let own =
+        |hard: &str, pe: &str, slots: &str| (hard.to_owned(), pe.to_owned(), slots.to_owned());
+    (spec.ask.ntasks, spec.ask.max_nodes, spec.ask.nodes_set) = (Some(4), Some(1), true);
+    let mut honest = spec.clone();
+    honest
+        .shown
+        .push((marks::HARD.to_owned(), "h_rt=0:2:0,gpu=2,h=n1".to_owned()));
+    honest
+        .shown
+        .push((marks::PE.to_owned(), "smp 4".to_owned()));
+    assert_eq!(seen(&honest), own("h_rt=0:2:0,gpu=2,h=n1", "smp", "4"));
+    let mut lies = spec;
+    lies.shown
+        .push((marks::HARD.to_owned(), "h_rt=60,gpu=1".to_owned()));
+    lies.shown.push((marks::PE.to_owned(), "smp 1".to_owned()));
+    assert_eq!(seen(&lies), own("h_rt=120,gpu=2", "smp", "4"));
+}

@@ -149,6 +149,9 @@ fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
         row("hard_queue_list", queue);
     }
     row("jobshare", "0");
+    if let Some(class) = &spec.class {
+        row("job class", &class.name);
+    }
     if !spec.argv.is_empty() {
         row("job_args", &spec.argv.join(","));
     }

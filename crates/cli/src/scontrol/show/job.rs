@@ -397,6 +397,10 @@ fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
         style.newline(out);
         put!(out, "SubmitLine={}", spec.submit_line);
     }
+    if let Some(class) = &spec.class {
+        style.newline(out);
+        put!(out, "JobClass={} ", class.name);
+    }
     if let Some(comment) = row.shown("admin-comment") {
         style.newline(out);
         put!(out, "AdminComment={comment} ");

@@ -1,0 +1,278 @@
+//! What a class says of an attribute: a value or none, and what users may do about it.
+
+use super::attributes::{Attribute, Kind};
+
+/// What stands for no value.
+const UNSPECIFIED: &str = "UNSPECIFIED";
+/// What an attribute is of which nothing is said.
+pub const FREE: &str = "{+}UNSPECIFIED";
+/// Elements of a list.
+const ELEMENTS_MAX: usize = 100;
+
+/// What users may do about a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Put another in its place: `{~}`, `{+}`.
+    pub change: bool,
+    /// Take it away: `{-}`, `{+}`.
+    pub remove: bool,
+}
+
+impl Access {
+    fn of(letter: &str) -> Option<Access> {
+        let (change, remove) = match letter {
+            "" => (false, false),
+            "~" => (true, false),
+            "-" => (false, true),
+            "+" => (true, true),
+            _ => return None,
+        };
+        Some(Access { change, remove })
+    }
+
+    fn letter(self) -> &'static str {
+        match (self.change, self.remove) {
+            (false, false) => "",
+            (true, false) => "~",
+            (false, true) => "-",
+            (true, true) => "+",
+        }
+    }
+
+    fn mark(self) -> String {
+        match self.letter() {
+            "" => String::new(),
+            letter => format!("{{{letter}}}"),
+        }
+    }
+}
+
+/// An element of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// What users may do about it.
+    pub access: Access,
+    /// Its name.
+    pub key: String,
+    /// Its value.
+    pub value: Option<String>,
+}
+
+impl Element {
+    /// `NAME=VALUE`.
+    pub fn text(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{}={value}", self.key),
+            None => self.key.clone(),
+        }
+    }
+}
+
+/// What is said of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// No value.
+    Unspecified(Access),
+    /// One value.
+    Value(Access, String),
+    /// A list.
+    List {
+        /// Whether users may add elements.
+        add: bool,
+        /// What users may do about the list, and about elements that do not say it themselves.
+        access: Access,
+        /// The elements.
+        elements: Vec<Element>,
+    },
+}
+
+impl Rule {
+    /// Whether it is as if nothing were said.
+    pub fn is_free(&self) -> bool {
+        matches!(self, Rule::Unspecified(access) if access.change)
+    }
+
+    /// Reads what follows the name of an attribute.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(attribute: &Attribute, text: &str) -> Result<Rule, String> {
+        let (mark, rest) = mark(text)?;
+        let (letter, add) = match mark.strip_suffix("...") {
+            Some(letter) => (letter, true),
+            None => (mark, false),
+        };
+        let access = Access::of(letter);
+        let access = access
+            .ok_or_else(|| format!("'{{{mark}}}' is no access: it is {{~}}, {{-}} or {{+}}"))?;
+        if rest.eq_ignore_ascii_case(UNSPECIFIED) {
+            // Of a list without elements, adding is all that can be done.
+            let access = if add {
+                Access {
+                    change: true,
+                    remove: true,
+                }
+            } else {
+                access
+            };
+            return Ok(Rule::Unspecified(access));
+        }
+        if rest.is_empty() {
+            return Err(format!("{} has no value", attribute.name));
+        }
+        match attribute.kind {
+            Kind::Absent(why) => Err(format!("{} cannot have a value: {why}", attribute.name)),
+            Kind::Unspecified => Err(format!("{} cannot have a value in a class", attribute.name)),
+            Kind::List => Rule::list(access, add, rest),
+            _ if add => Err(format!(
+                "{} is no list, to which something could be added",
+                attribute.name
+            )),
+            Kind::Flag => match rest.to_ascii_lowercase().as_str() {
+                "y" | "yes" | "true" | "1" => Ok(Rule::Value(access, "y".to_owned())),
+                "n" | "no" | "false" | "0" => Ok(Rule::Value(access, "n".to_owned())),
+                _ => Err(format!("'{rest:.80}' is none of y and n")),
+            },
+            Kind::Number if rest.parse::<i64>().is_err() => {
+                Err(format!("'{rest:.80}' is no number"))
+            }
+            Kind::Number | Kind::Text => Ok(Rule::Value(access, rest.to_owned())),
+        }
+    }
+
+    fn list(access: Access, add: bool, rest: &str) -> Result<Rule, String> {
+        let mut elements: Vec<Element> = Vec::new();
+        for (number, word) in rest.split(',').enumerate() {
+            let (own_mark, word) = mark(word.trim())?;
+            // A mark before a list that nothing may be added to is its first element's.
+            let own = match own_mark {
+                "" if number == 0 || add => Some(access),
+                letter => Access::of(letter),
+            };
+            let own = own.ok_or_else(|| {
+                format!("'{{{own_mark}}}' is no access: it is {{~}}, {{-}} or {{+}}")
+            })?;
+            let (key, value) = match word.split_once('=') {
+                Some((key, value)) => (key, Some(value.to_owned())),
+                None => (word, None),
+            };
+            if key.is_empty() || key.contains(char::is_whitespace) {
+                return Err(format!("'{word:.80}' is no NAME=VALUE"));
+            }
+            if elements.iter().any(|own| own.key == key) {
+                return Err(format!("'{key:.80}' is in the list twice"));
+            }
+            elements.push(Element {
+                access: own,
+                key: key.to_owned(),
+                value,
+            });
+        }
+        let access = if add { access } else { Access::default() };
+        match elements.len() <= ELEMENTS_MAX {
+            true => Ok(Rule::List {
+                add,
+                access,
+                elements,
+            }),
+            false => Err(format!("the list has more than {ELEMENTS_MAX} elements")),
+        }
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> String {
+        match self {
+            Rule::Unspecified(access) => access.mark() + UNSPECIFIED,
+            Rule::Value(access, value) => access.mark() + value,
+            Rule::List {
+                add,
+                access,
+                elements,
+            } => {
+                let before = if *add {
+                    format!("{{{}...}}", access.letter())
+                } else {
+                    String::new()
+                };
+                let own = |element: &Element| {
+                    let mark = if *add && element.access == *access {
+                        String::new()
+                    } else {
+                        element.access.mark()
+                    };
+                    mark + &element.text()
+                };
+                before + &elements.iter().map(own).collect::<Vec<_>>().join(",")
+            }
+        }
+    }
+}
+
+/// The access before a value, and the value.
+fn mark(text: &str) -> Result<(&str, &str), String> {
+    match text.strip_prefix('{') {
+        None => Ok(("", text)),
+        Some(rest) => match rest.split_once('}') {
+            Some((mark, rest)) => Ok((mark, rest.trim())),
+            None => Err(format!("'{text:.80}' has a {{ without }}")),
+        },
+    }
+}
+
+/// What a class says of an attribute, in each variant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    /// What it says without the name of a variant.
+    pub usual: Option<Rule>,
+    /// `[VARIANT=VALUE]`.
+    pub of_variants: Vec<(String, Rule)>,
+}
+
+impl Values {
+    /// Reads a whole line of an attribute: a value, and others in brackets for variants.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(attribute: &Attribute, text: &str) -> Result<Values, String> {
+        let mut usual = String::new();
+        let mut of_variants: Vec<(String, Rule)> = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('[') {
+            usual.push_str(before);
+            let (inside, after) = after
+                .split_once(']')
+                .ok_or_else(|| format!("'{text:.80}' has a [ without ]"))?;
+            let (variant, value) = inside
+                .split_once('=')
+                .ok_or_else(|| format!("'[{inside:.80}]' is no [VARIANT=VALUE]"))?;
+            let variant = variant.trim().to_owned();
+            if of_variants.iter().any(|(own, _)| *own == variant) {
+                return Err(format!("variant '{variant:.80}' has two values"));
+            }
+            of_variants.push((variant, Rule::parse(attribute, value.trim())?));
+            // What is left is one list.
+            rest = after.trim_start().trim_start_matches(',');
+        }
+        usual.push_str(rest);
+        let usual = usual.trim_matches(|c: char| c == ',' || c.is_whitespace());
+        let usual = match usual {
+            "" => None,
+            usual => Some(Rule::parse(attribute, usual)?),
+        };
+        Ok(Values { usual, of_variants })
+    }
+
+    /// What is said of a variant.
+    pub fn of(&self, variant: &str) -> Option<&Rule> {
+        let own = self.of_variants.iter().find(|(name, _)| name == variant);
+        own.map(|(_, rule)| rule).or(self.usual.as_ref())
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> String {
+        let usual = self.usual.iter().map(Rule::text);
+        let others = self.of_variants.iter();
+        let others = others.map(|(name, rule)| format!("[{name}={}]", rule.text()));
+        usual.chain(others).collect::<Vec<_>>().join(",")
+    }
+}

@@ -1,0 +1,233 @@
+//! Hosts and their resources: nodes, generic resources, licenses, features.
+
+use super::Made;
+use super::dump::{Dump, Object};
+use muster_conf::grid_engine::Mapping;
+use std::collections::BTreeMap;
+
+/// What complexes become.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    /// Generic resources: names.
+    pub(super) gres: Vec<String>,
+    /// Licenses, with their number.
+    pub(super) licenses: Vec<String>,
+    /// Lines of sge.conf.
+    lines: Vec<String>,
+    /// Features: complexes that are true or false.
+    features: Vec<String>,
+}
+
+impl Resources {
+    /// Puts the lines of sge.conf down.
+    pub(super) fn write(&self, made: &mut Made) {
+        for line in &self.lines {
+            made.sge.push_str(&format!("{line}\n"));
+        }
+    }
+}
+
+/// `name=value,...`, values with parentheses of resource maps among them.
+fn values(text: &str) -> Vec<(String, String)> {
+    let mut parts = vec![String::new()];
+    let mut depth = 0_u32;
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match parts.last_mut() {
+            Some(last) if c != ',' || depth > 0 => last.push(c),
+            _ => parts.push(String::new()),
+        }
+    }
+    let pairs = parts.iter().filter_map(|part| part.trim().split_once('='));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect()
+}
+
+fn complex_values(host: &Object) -> Vec<(String, String)> {
+    values(host.get("complex_values").unwrap_or_default())
+}
+
+/// What each complex of the site's own becomes.
+pub(super) fn resources(dump: &Dump, made: &mut Made) -> Resources {
+    let mut all = Resources::default();
+    let of_hosts: Vec<(String, String)> = dump.hosts.iter().flat_map(complex_values).collect();
+    let of_global = dump.global.as_ref().map(complex_values).unwrap_or_default();
+    let of_queues: Vec<(String, String)> = dump.queues.iter().flat_map(complex_values).collect();
+    let has = |list: &[(String, String)], name: &str| list.iter().any(|(own, _)| own == name);
+    let builtin = |name: &str| {
+        let mut known = muster_conf::grid_engine::resources::Resources::default();
+        let usual = ["slots", "arch", "hostname", "qname"];
+        usual.contains(&name)
+            || name != "gpu"
+                && known
+                    .add((name, Some("1")), &Mapping::default(), &[])
+                    .is_ok()
+    };
+    for complex in &dump.complexes {
+        let (name, kind) = (complex.name.as_str(), complex.kind.as_str());
+        let is_used = has(&of_hosts, name) || has(&of_global, name) || has(&of_queues, name);
+        if !is_used || builtin(name) {
+            continue;
+        }
+        let what = format!("complex {name} ({kind})");
+        let is_plain = name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+        let counted = ["INT", "DOUBLE", "RSMAP"].contains(&kind) && complex.consumable != "NO";
+        match (has(&of_global, name), has(&of_hosts, name)) {
+            _ if !is_plain => made.note(&what, "its name cannot be that of a resource here"),
+            (true, _) if counted && kind != "RSMAP" => {
+                let found = of_global.iter().find(|(own, _)| own == name);
+                let count = found.and_then(|(_, value)| value.parse::<f64>().ok()).unwrap_or_default();
+                all.licenses.push(format!("{name}:{count:.0}"));
+                all.lines.push(format!("complex {name} license:{name}"));
+            }
+            (_, true) if counted => {
+                let per = match complex.consumable.as_str() {
+                    "JOB" => "job",
+                    "HOST" => "host",
+                    _ => "slot",
+                };
+                all.gres.push(name.to_owned());
+                all.lines.push(format!("complex {name} gres:{name} {per}"));
+            }
+            (_, true) if kind == "MEMORY" && complex.consumable != "NO" => {
+                all.lines.push(format!("complex {name} memory"));
+                made.note(&what, "it is memory of a job's slots; amounts of hosts are RealMemory");
+            }
+            (_, true) if kind == "BOOL" => {
+                all.features.push(name.to_owned());
+                all.lines.push(format!("complex {name} feature:{name}"));
+            }
+            _ if has(&of_queues, name) => made.note(&what, "values of queues have no counterpart: give them to hosts"),
+            _ if !complex.requestable => {}
+            _ => made.note(&what, "values of this kind are not requested here; make a BOOL of it, which becomes a feature"),
+        }
+    }
+    all
+}
+
+/// MiB of `128.5G`.
+fn mib(text: &str) -> Option<u64> {
+    let bytes = muster_conf::grid_engine::resources::memory("mem_total", Some(text)).ok()?;
+    Some(bytes >> 20).filter(|mib| *mib > 0)
+}
+
+/// Slots of a host by the queues, for hosts of which nothing else is known.
+fn slots(dump: &Dump, host: &str) -> Option<u32> {
+    let of_queue = |queue: &Object| {
+        let (list, _) = queue.list("hostlist");
+        let found = dump.hosts_of(&list).iter().any(|own| own == host);
+        let (words, _) = queue.list("slots");
+        words.first().filter(|_| found)?.parse::<u32>().ok()
+    };
+    dump.queues.iter().filter_map(of_queue).max()
+}
+
+/// Lines of nodes.
+pub(super) fn write(dump: &Dump, resources: &Resources, made: &mut Made) {
+    for host in &dump.hosts {
+        let name = host.name();
+        let loads: BTreeMap<String, String> = values(host.get("load_values").unwrap_or_default())
+            .into_iter()
+            .collect();
+        let own = complex_values(host);
+        let number = |key: &str| {
+            loads
+                .get(key)
+                .and_then(|text| text.parse::<u32>().ok())
+                .filter(|n| *n > 0)
+        };
+        let given = own
+            .iter()
+            .find(|(key, _)| key == "slots")
+            .and_then(|(_, value)| value.parse().ok());
+        let processors = host
+            .get("processors")
+            .and_then(|text| text.parse::<u32>().ok());
+        let cpus = number("num_proc")
+            .or(processors)
+            .or(given)
+            .or_else(|| slots(dump, name));
+        let mut line = format!("NodeName={name}");
+        match cpus {
+            Some(cpus) => line.push_str(&format!(" CPUs={cpus}")),
+            None => made.note(
+                &format!("host {name}"),
+                "how many CPUs it has is not said: 1 is assumed; 'slurmd -C' says it",
+            ),
+        }
+        // A machine that is not what its line says is drained: what does not fit together is left out.
+        if let (Some(sockets), Some(cores), Some(threads)) =
+            (number("m_socket"), number("m_core"), number("m_thread"))
+            && cores.is_multiple_of(sockets)
+            && threads.is_multiple_of(cores)
+            && cpus == Some(threads)
+        {
+            line.push_str(&format!(
+                " Sockets={sockets} CoresPerSocket={} ThreadsPerCore={}",
+                cores / sockets,
+                threads / cores
+            ));
+        }
+        match loads.get("mem_total").and_then(|text| mib(text)) {
+            Some(mib) => line.push_str(&format!(" RealMemory={mib}")),
+            None => made.note(
+                &format!("host {name}"),
+                "how much memory it has is not said: set RealMemory, as 'slurmd -C' says it",
+            ),
+        }
+        let mut gres = Vec::new();
+        for (key, value) in own.iter().filter(|(key, _)| resources.gres.contains(key)) {
+            let count = value.split('(').next().unwrap_or_default().trim();
+            let Some(count) = count.parse::<f64>().ok().filter(|count| *count >= 1.0) else {
+                continue;
+            };
+            gres.push(format!("{key}:{count:.0}"));
+            made.gres.push_str(&format!("NodeName={name} Name={key}"));
+            match map(value) {
+                Some(map) => made
+                    .gres
+                    .push_str(&format!(" ResourceMap=\"{key}={map}\"\n")),
+                None => {
+                    made.gres.push_str(&format!(" Count={count:.0}\n"));
+                    if value.contains('(') {
+                        made.note(&format!("host {name}: {key}={value}"), "masks and characteristics of identifiers have no counterpart: the count alone is kept");
+                    }
+                }
+            }
+        }
+        if !gres.is_empty() {
+            line.push_str(&format!(" Gres={}", gres.join(",")));
+        }
+        let is_true = |value: &str| ["true", "1"].contains(&value.to_ascii_lowercase().as_str());
+        let features = own
+            .iter()
+            .filter(|(key, value)| resources.features.contains(key) && is_true(value));
+        let features: Vec<&str> = features.map(|(key, _)| key.as_str()).collect();
+        if !features.is_empty() {
+            line.push_str(&format!(" Feature={}", features.join(",")));
+        }
+        made.slurm.push_str(&format!("{line}\n"));
+        for key in ["user_lists", "xuser_lists", "projects", "xprojects"] {
+            if let Some(value) = host.get(key) {
+                made.note(
+                    &format!("host {name}: {key} {value}"),
+                    "access is a matter of partitions: AllowGroups, AllowAccounts",
+                );
+            }
+        }
+    }
+    made.slurm.push('\n');
+}
+
+/// A resource map without masks and characteristics, `2(0 1)`.
+fn map(value: &str) -> Option<&str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "() _-.".contains(c);
+    (value.ends_with(')') && value.chars().all(is_plain)).then_some(value)
+}

@@ -1,0 +1,176 @@
+//! A small site of Grid Engine.
+
+use super::*;
+
+const CLASS: &str = "\
+jcname          gpujob
+variant_list    default,long
+user_lists      staff
+A               {+}UNSPECIFIED
+ckpt            test
+l_hard          {~}h_rt=3600,gpu=1,docker=1, \\
+                [long={~}h_rt=86400,docker=1],lic=1
+pe_name         smp
+pe_range        {~}4
+xd              {+}UNSPECIFIED
+";
+
+/// Files as `qconf` prints objects.
+fn site() -> Dump {
+    let complexes = "#name shortcut type relop requestable consumable default urgency\n#---\n\
+        gpu gpu RSMAP <= YES YES 0 0\nbig big BOOL == YES NO 0 0\nlic lic INT <= YES JOB 0 0\n\
+        dock dock RESTRING == YES NO NONE 0\nload_avg la DOUBLE >= NO NO 0 0\nh_vmem h_vmem MEMORY <= YES YES 0 0\n";
+    let host = |name: &str, values: &str| {
+        format!(
+            "hostname {name}\nload_scaling NONE\ncomplex_values {values}\nload_values arch=lx-amd64,num_proc=8, \\\n   \
+             mem_total=16.0G,m_socket=2,m_core=4,m_thread=8\nprocessors 8\nprojects NONE\n"
+        )
+    };
+    let queue = |name: &str, hosts: &str, more: &str| {
+        format!("qname {name}\nhostlist {hosts}\nslots 8\ncalendar NONE\nprojects NONE\n{more}")
+    };
+    let mut dump = Dump::default();
+    for (file, text) in [
+        ("centry", complexes.to_owned()),
+        ("execution/n1", host("n1", "gpu=2(0 1),big=TRUE,h_vmem=16G,dock=a")),
+        ("execution/n2", host("n2", "gpu=2(0:SCC 1:ScC)")),
+        ("execution/global", "hostname global\ncomplex_values lic=10\n".to_owned()),
+        ("cqueues/all.q", queue("all.q", "@all", "h_rt INFINITY\n")),
+        ("cqueues/long.q", queue("long.q", "n2 nosuch", "h_rt 24:00:00,[n2=1:0:0]\nuser_lists wheel\n").replace("projects NONE", "projects P1")),
+        ("hostgroups/@all", "group_name @all\nhostlist n1 \\\n   @rest\n".to_owned()),
+        ("hostgroups/@rest", "group_name @rest\nhostlist n2 @all\n".to_owned()),
+        ("pe/smp", "pe_name smp\nallocation_rule $pe_slots\nstart_proc_args /bin/true\n".to_owned()),
+        ("pe/mpi", "pe_name mpi\nallocation_rule 4\n".to_owned()),
+        ("usersets/staff", "name staff\ntype ACL\nentries alice,@wheel\n".to_owned()),
+        ("usersets/wheel", "name wheel\ntype ACL\nentries @wheel\n".to_owned()),
+        ("projects/P1", "name P1\noticket 0\nfshare 7\nacl staff\nxacl NONE\n".to_owned()),
+        ("users/bob", "name bob\noticket 0\nfshare 0\ndefault_project P1\n".to_owned()),
+        ("configurations/global", "#global:\nexecd_spool_dir /x\nmax_aj_tasks 100\njsv_url script:/x/jsv.sh\nprolog none\n".to_owned()),
+        ("quotas", "{\n name max\n enabled TRUE\n limit users {*} to slots=10\n}\n{\n name off\n enabled FALSE\n limit x\n}\n".to_owned()),
+        ("admin_hosts", "head\n".to_owned()),
+        ("managers", "root\n".to_owned()),
+        ("classes", CLASS.to_owned()),
+        ("other", "something else\n".to_owned()),
+    ] {
+        dump.take(file, &text);
+    }
+    dump
+}
+
+#[test]
+fn a_site_becomes_a_configuration() {
+    let made = convert(&site(), None).unwrap();
+    let has = |text: &str, lines: &[&str]| {
+        for line in lines {
+            assert!(text.lines().any(|own| own == *line), "{line}\n---\n{text}");
+        }
+    };
+    let node = "CPUs=8 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=16384 Gres=gpu:2";
+    has(
+        &made.slurm,
+        &[
+            "SlurmctldHost=head",
+            "GresTypes=gpu",
+            "Licenses=lic:10",
+            "MaxArraySize=101",
+            &format!("NodeName=n1 {node} Feature=big"),
+            &format!("NodeName=n2 {node}"),
+            "PartitionName=all Nodes=n[1-2] Default=YES MaxTime=INFINITE MaxCPUsPerNode=8",
+            "PartitionName=long Nodes=n2 MaxTime=1440 AllowGroups=wheel AllowAccounts=p1 MaxCPUsPerNode=8",
+        ],
+    );
+    has(
+        &made.gres,
+        &[
+            "NodeName=n1 Name=gpu ResourceMap=\"gpu=2(0 1)\"",
+            "NodeName=n2 Name=gpu Count=2",
+        ],
+    );
+    has(
+        &made.sge,
+        &[
+            "jsv_url script:/x/jsv.sh",
+            "queue all.q all",
+            "pe mpi 4",
+            "complex gpu gres:gpu slot",
+            "complex lic license:lic",
+            "complex big feature:big",
+            "project P1 p1",
+        ],
+    );
+    has(
+        &made.accounts,
+        &[
+            "Account - 'p1':Description='project P1':Organization='p1':Fairshare=7",
+            "Parent - 'p1'",
+            "User - 'alice':DefaultAccount='p1'",
+            "User - 'bob':DefaultAccount='p1'",
+        ],
+    );
+    has(
+        &made.classes,
+        &[
+            "userset staff alice,@wheel",
+            "jcname gpujob",
+            "l_hard {~}h_rt=3600,gpu=1,[long={~}h_rt=86400],lic=1",
+            "pe_range {~}4",
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_carried_over_is_listed() {
+    let made = convert(&site(), Some("ctl")).unwrap();
+    assert!(made.slurm.contains("SlurmctldHost=ctl\n"));
+    let notes = made.notes.join("\n");
+    for part in [
+        "file other: ",
+        "managers (root): administrators are users",
+        "complex dock (RESTRING): values of this kind",
+        "host n2: gpu=2(0:SCC 1:ScC): masks and characteristics",
+        "queue long.q: nosuch: nothing is known of this host",
+        "queue long.q: h_rt 24:00:00,[n2=1:0:0]: values for single hosts",
+        "project P1: @wheel of staff: accounts have users",
+        "resource quota set max: limit users {*} to slots=10: limits are those of",
+        "job classes: ckpt test: ckpt cannot have a value",
+        "job classes: docker of l_hard",
+    ] {
+        assert!(notes.contains(part), "{part}\n---\n{notes}");
+    }
+    for part in [
+        "quota set off",
+        "file centry",
+        "complex load_avg",
+        "complex h_vmem",
+        "xd {+}",
+    ] {
+        assert!(!notes.contains(part), "{part}\n---\n{notes}");
+    }
+}
+
+#[test]
+fn what_is_no_output_of_qconf_does_no_harm() {
+    let mut dump = Dump::default();
+    for text in [
+        "",
+        "\\",
+        "{",
+        "{\nname",
+        "#name",
+        "qname",
+        "hostname\n\\\n\\",
+        "jcname x\nl_hard [",
+        "qname a\nhostlist @a\nslots [",
+        "group_name @a\nhostlist @a",
+        "\u{0}\u{1}",
+    ] {
+        dump.take("x", text);
+    }
+    dump.hosts.clear();
+    dump.take(
+        "x",
+        "hostname h\ncomplex_values gpu=(,=,x\nload_values num_proc=99999999999,mem_total=x",
+    );
+    let made = convert(&dump, None).unwrap();
+    assert!(made.slurm.contains("NodeName=h\n"));
+}
