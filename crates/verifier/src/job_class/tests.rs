@@ -1,9 +1,9 @@
 //! Classes applied to jobs, and changes of these jobs.
 
 use super::*;
-use muster_model::grid_engine as marks;
 use muster_conf::grid_engine::Mapping;
 use muster_conf::job_classes::JobClasses;
+use muster_model::grid_engine as marks;
 use muster_model::spec::{Dependency, GresAsk, MemoryAsk, Sharing, StdioSpec};
 
 fn site() -> Site {
