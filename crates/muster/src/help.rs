@@ -27,6 +27,7 @@ A site's own cluster:
   muster sackd                                       tokens for users of a login host (AuthType=auth/slurm)
   muster dbd                                         copies accounting to MariaDB or PostgreSQL; as a link: slurmdbd
   muster restd                                       HTTP and JSON in front of the controller; as a link: slurmrestd
+  muster import slurmdbd --conf FILE                 bring a Slurm's accounting here; 'import --help'
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster install DIR                                 the daemons and commands by their names, into DIR
   muster generate man|completion|compat|security DIR write man pages, completion for bash, pages of docs
@@ -145,7 +146,10 @@ pub(crate) fn of_command(command: &str) -> Option<&'static str> {
 /// Whether one of our own commands has this name: each of them has help, here or beside its options.
 pub(crate) fn is_own(command: &str) -> bool {
     of_command(command).is_some()
-        || ["sim", "doctor", "bench", "why", "logs", "report", "emulate"].contains(&command)
+        || [
+            "sim", "doctor", "bench", "why", "logs", "report", "emulate", "import",
+        ]
+        .contains(&command)
 }
 
 /// Whether a command line asks for help.

@@ -20,6 +20,7 @@ mod heap;
 mod help;
 mod home;
 mod hosts;
+mod import;
 mod install;
 mod logging;
 mod mpi;
@@ -94,6 +95,7 @@ fn muster(args: &[String]) -> ExitCode {
         "install" => report(cluster::install(rest)),
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
+        "import" => report(import::main(rest)),
         "bench" => report(bench::main(rest)),
         scratch::guard::COMMAND => report(scratch::guard::main(rest)),
         "why" => muster_cli::why(rest),

@@ -9,6 +9,7 @@ use muster_model::command::{
     WckeysAsk,
 };
 use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobId;
 use muster_model::job::GresShare;
 use muster_model::node::GresConfig;
 use muster_model::order_config::{Multifactor, UsageReset};
@@ -40,6 +41,18 @@ fn users(account: &str, terms: TermsAsk) -> AccountsAsk {
         wckeys: Default::default(),
         partitions: Vec::new(),
     }
+}
+
+#[test]
+fn new_jobs_are_numbered_above_reserved_numbers() {
+    let mut w = World::new();
+    let reserve = |last| edit(&[], AccountsAsk::ReserveJobIds(JobId(last)));
+    assert_eq!(w.refused(1000, reserve(7)), RefusalCode::AccessDenied);
+    assert_eq!(w.refused(0, reserve(1 << 40)), RefusalCode::InvalidJobId);
+    assert_eq!(w.must(0, reserve(4711)), 1);
+    // Lower ones are reserved with them.
+    assert_eq!(w.must(0, reserve(4000)), 0);
+    assert_eq!(w.submit(spec("x")), JobId(4712));
 }
 
 #[test]

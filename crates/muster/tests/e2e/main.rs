@@ -23,6 +23,7 @@ mod het;
 mod hostile;
 mod hosts;
 mod imb;
+mod import;
 mod interactive;
 mod jsv;
 mod logs;
