@@ -105,7 +105,7 @@ fn plan_accounts(wanted: &Entities, known: &Accounts, plan: &mut Plan) {
                 organization: account.organization.clone(),
                 terms: terms_ask(&account.terms, None),
             };
-            plan.push(&[name.clone()], &ask);
+            plan.push(std::slice::from_ref(name), &ask);
         }
         if added.len() == before {
             break;
@@ -146,9 +146,15 @@ fn plan_accounts(wanted: &Entities, known: &Accounts, plan: &mut Plan) {
     }
 }
 
+/// Users that get an association with the same settings.
+struct NewUsers<'a> {
+    terms: &'a Terms,
+    names: Vec<String>,
+}
+
 fn plan_users(wanted: &Entities, known: &Accounts, plan: &mut Plan) {
     // Associations with equal settings are added together.
-    let mut new: BTreeMap<(&str, &str), Vec<(&Terms, Vec<String>)>> = BTreeMap::new();
+    let mut new: BTreeMap<(&str, &str), Vec<NewUsers<'_>>> = BTreeMap::new();
     for (name, user) in &wanted.users {
         let own = known.users.get(name);
         for (account, partition, terms) in user.associations() {
@@ -158,9 +164,12 @@ fn plan_users(wanted: &Entities, known: &Accounts, plan: &mut Plan) {
                 None if is_root => {}
                 None => {
                     let equal = new.entry((account, partition)).or_default();
-                    match equal.iter_mut().find(|(other, _)| *other == terms) {
-                        Some((_, names)) => names.push(name.clone()),
-                        None => equal.push((terms, vec![name.clone()])),
+                    match equal.iter_mut().find(|other| other.terms == terms) {
+                        Some(other) => other.names.push(name.clone()),
+                        None => equal.push(NewUsers {
+                            terms,
+                            names: vec![name.clone()],
+                        }),
                     }
                 }
                 Some(own) if !same_terms(terms, own) => plan_terms(terms, own, plan, |terms| {
@@ -187,7 +196,7 @@ fn plan_users(wanted: &Entities, known: &Accounts, plan: &mut Plan) {
         }
     }
     for ((account, partition), equal) in new {
-        for (terms, names) in equal {
+        for NewUsers { terms, names } in equal {
             let partitions = Some(partition.to_owned()).filter(|p| !p.is_empty());
             let ask = AccountsAsk::AddUsers {
                 accounts: vec![account.to_owned()],
