@@ -16,5 +16,8 @@ mod window;
 
 pub use change::{Change, JobRow, NodeNow, RunKey, changes, resync};
 pub use follower::{Follower, Full, Health, Stopped, Unflushed};
-pub use sqlite::{Copied, CopySource, Reader, Rows, SqliteStore, Stage, Suspension};
+pub use sqlite::{
+    Copied, CopySource, ImportMark, Imported, ImportedJob, Importer, Reader, Rows, SqliteStore,
+    Stage, Suspension, UseKey, UseSum,
+};
 pub use store::{History, NoStore, Store, StoreError};

@@ -5,6 +5,7 @@
 //! there. Only [`Store::sync`] flushes.
 
 mod copy;
+mod import;
 mod log;
 mod plan;
 mod read;
@@ -17,6 +18,7 @@ mod text;
 mod write;
 
 pub use copy::{Copied, CopySource, Rows, Stage, Suspension};
+pub use import::{ImportMark, Imported, ImportedJob, Importer, UseKey, UseSum};
 pub use read::Reader;
 
 use crate::change::Change;

@@ -7,7 +7,7 @@ pub(crate) mod job;
 pub(crate) mod node;
 mod specs;
 
-use crate::event::{Event, JobChange, NodeChange};
+use crate::event::{AccountsChange, Event, JobChange, NodeChange};
 use crate::fair_share;
 use crate::index::{Counts, Keys};
 use crate::policy::limits::{Charge, charged};
@@ -156,6 +156,9 @@ impl State {
             Event::AccountsChanged { changes, at, .. } => {
                 self.keep_priorities();
                 for change in changes {
+                    if let AccountsChange::JobIdsReserved(last) = change {
+                        self.next_job_id = self.next_job_id.max(last.0.saturating_add(1));
+                    }
                     accounts::apply_change(&mut self.accounts, change, *at);
                     accounts::assign_ids(&mut self.accounts);
                 }

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod database;
+pub mod import;
 mod mariadb;
 mod postgresql;
 mod replica;

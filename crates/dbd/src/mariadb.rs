@@ -21,27 +21,36 @@ pub(crate) struct MariaDb {
     connection: Conn,
 }
 
+/// Connects, and begins the session with these statements.
+pub(crate) fn open(
+    address: &Address,
+    session: &[&str],
+    answer_wait: Duration,
+) -> Result<Conn, DatabaseError> {
+    let options = OptsBuilder::new()
+        .user(Some(&address.user))
+        .pass(address.password.as_deref())
+        .db_name(Some(&address.database))
+        .prefer_socket(false)
+        .tcp_connect_timeout(Some(CONNECT_WAIT))
+        .read_timeout(Some(answer_wait))
+        .write_timeout(Some(answer_wait))
+        .init(session.to_vec());
+    let options = match address.host.starts_with('/') {
+        true => options.socket(Some(&address.host)),
+        false => options
+            .ip_or_hostname(Some(&address.host))
+            .tcp_port(address.port),
+    };
+    Conn::new(options).map_err(|e| DatabaseError::Connect {
+        address: address.to_string(),
+        why: e.to_string(),
+    })
+}
+
 impl MariaDb {
     pub(crate) fn connect(address: &Address) -> Result<MariaDb, DatabaseError> {
-        let options = OptsBuilder::new()
-            .user(Some(&address.user))
-            .pass(address.password.as_deref())
-            .db_name(Some(&address.database))
-            .prefer_socket(false)
-            .tcp_connect_timeout(Some(CONNECT_WAIT))
-            .read_timeout(Some(ANSWER_WAIT))
-            .write_timeout(Some(ANSWER_WAIT))
-            .init(SESSION.to_vec());
-        let options = match address.host.starts_with('/') {
-            true => options.socket(Some(&address.host)),
-            false => options
-                .ip_or_hostname(Some(&address.host))
-                .tcp_port(address.port),
-        };
-        let connection = Conn::new(options).map_err(|e| DatabaseError::Connect {
-            address: address.to_string(),
-            why: e.to_string(),
-        })?;
+        let connection = open(address, &SESSION, ANSWER_WAIT)?;
         Ok(MariaDb { connection })
     }
 }

@@ -3,7 +3,7 @@
 use minicbor::bytes::ByteVec;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, CrontabAsk, JobSelection, JobTarget, JobUpdate,
-    NodeUpdate, QosAsk, ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
+    NodeUpdate, QosAsk, ReservationAsk, SignalScope, TermsAsk, UsageAsk, UserCommand, WckeysAsk,
 };
 use muster_model::environment::Environment;
 use muster_model::ids::{BlobId, JobId, StepNo};
@@ -322,6 +322,12 @@ fn edits() -> Vec<AccountsAsk> {
         AccountsAsk::ResetAccountUsage,
         AccountsAsk::ResetQosUsage,
         AccountsAsk::NoteJobs(Default::default()),
+        AccountsAsk::SetUsage(vec![UsageAsk {
+            account: name(),
+            user: name(),
+            raw: u64::MAX,
+        }]),
+        AccountsAsk::ReserveJobIds(JobId(1)),
     ]
 }
 

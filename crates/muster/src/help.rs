@@ -30,6 +30,7 @@ A site's own cluster:
   muster sackd                                       tokens for users of a login host (AuthType=auth/slurm)
   muster dbd                                         copies accounting to MariaDB or PostgreSQL; as a link: slurmdbd
   muster restd                                       HTTP and JSON in front of the controller; as a link: slurmrestd
+  muster import slurmdbd --conf FILE                 bring a Slurm's accounting here; 'import --help'
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster install DIR                                 the daemons and commands by their names, into DIR
   muster generate man|completion|compat|security DIR write man pages, completion for bash, pages of docs

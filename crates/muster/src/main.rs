@@ -61,8 +61,8 @@ fn muster(args: &[String]) -> ExitCode {
         complain!("{}", help::GENERAL.trim_end());
         return ExitCode::from(1);
     };
-    // What follows a host's name is a command with options of its own.
-    let own = if command == "host" {
+    // What follows a host's name is a command with options of its own; what is imported has help of its own.
+    let own = if ["host", "import"].contains(&command.as_str()) {
         rest.get(..1).unwrap_or(rest)
     } else {
         rest

@@ -137,37 +137,37 @@ impl Settings {
             user,
         })
     }
+}
 
-    /// The database; none if the file names none.
-    fn address(&self) -> Result<Option<Address>> {
-        let text = |key: &str| self.dbd.text(key).filter(|value| !value.is_empty());
-        let (kind, port) = match text("StorageType") {
-            Some("accounting_storage/mysql") => (Kind::MariaDb, 3306),
-            Some("accounting_storage/postgresql") => (Kind::PostgreSql, 5432),
-            _ => return Ok(None),
-        };
-        ensure!(
-            text("StorageParameters").is_none(),
-            "StorageParameters in slurmdbd.conf ask for what is not done: connections to the database are not encrypted; leave the key \
-             out, and reach a database on another host through a tunnel"
-        );
-        let port = match text("StoragePort") {
-            Some(port) => port.parse().context("StoragePort in slurmdbd.conf")?,
-            None => port,
-        };
-        let password = match text("StoragePassScript") {
-            Some(script) => Some(password_of(script)?),
-            None => text("StoragePass").map(str::to_owned),
-        };
-        Ok(Some(Address {
-            kind,
-            host: text("StorageHost").unwrap_or("localhost").to_owned(),
-            port,
-            user: text("StorageUser").unwrap_or(&self.user.name).to_owned(),
-            password,
-            database: text("StorageLoc").unwrap_or("slurm_acct_db").to_owned(),
-        }))
-    }
+/// The database that slurmdbd.conf names; none if it names none. `name` is its user where the file names none.
+pub(crate) fn address_of(dbd: &FlatSettings, name: &str) -> Result<Option<Address>> {
+    let text = |key: &str| dbd.text(key).filter(|value| !value.is_empty());
+    let (kind, port) = match text("StorageType") {
+        Some("accounting_storage/mysql") => (Kind::MariaDb, 3306),
+        Some("accounting_storage/postgresql") => (Kind::PostgreSql, 5432),
+        _ => return Ok(None),
+    };
+    ensure!(
+        text("StorageParameters").is_none(),
+        "StorageParameters in slurmdbd.conf ask for what is not done: connections to the database are not encrypted; leave the key \
+         out, and reach a database on another host through a tunnel"
+    );
+    let port = match text("StoragePort") {
+        Some(port) => port.parse().context("StoragePort in slurmdbd.conf")?,
+        None => port,
+    };
+    let password = match text("StoragePassScript") {
+        Some(script) => Some(password_of(script)?),
+        None => text("StoragePass").map(str::to_owned),
+    };
+    Ok(Some(Address {
+        kind,
+        host: text("StorageHost").unwrap_or("localhost").to_owned(),
+        port,
+        user: text("StorageUser").unwrap_or(name).to_owned(),
+        password,
+        database: text("StorageLoc").unwrap_or("slurm_acct_db").to_owned(),
+    }))
 }
 
 /// What the site's program prints, run as `SlurmUser`.
@@ -186,7 +186,7 @@ fn password_of(script: &str) -> Result<String> {
 }
 
 /// The file has the database's password: nobody else may read or change it.
-fn check_file(path: &Path, user: &User) -> Result<()> {
+pub(crate) fn check_file(path: &Path, user: &User) -> Result<()> {
     let found = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     let (shown, name) = (path.display(), &user.name);
     ensure!(
@@ -218,7 +218,7 @@ fn start(args: Args) -> Result<()> {
         drop_root(&settings.user)?;
     }
     prctl::set_dumpable(false).context("this process cannot be protected from others")?;
-    let address = settings.address()?;
+    let address = address_of(&settings.dbd, &settings.user.name)?;
     ready.tell();
     Notify::from_environment().send("READY=1");
     let mut service = Service {

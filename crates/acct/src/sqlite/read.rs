@@ -127,7 +127,7 @@ impl History for Reader {
     ) -> Result<Vec<LoggedTransaction>, StoreError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT * FROM (SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn
-             WHERE at_ms >= ?1 AND at_ms <= ?2 ORDER BY id DESC LIMIT ?3) ORDER BY id",
+             WHERE at_ms >= ?1 AND at_ms <= ?2 ORDER BY at_ms DESC, id DESC LIMIT ?3) ORDER BY at_ms, id",
         )?;
         let window = (
             start.map_or(i64::MIN, |start| start.0),

@@ -1,8 +1,8 @@
 //! Runs and steps as their rows have them.
 
 use super::row::{
-    ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, key_exit, key_limit,
-    key_state, key_step, row_run, small, time, unsigned,
+    ASKED, Context, IMPORTED_RUN, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, key_exit,
+    key_limit, key_state, key_step, row_run, small, time, unsigned,
 };
 use super::text::Texts;
 use crate::store::StoreError;
@@ -39,7 +39,7 @@ impl Records<'_> {
         let array = run.array_id.zip(run.array_index);
         Ok(AcctJob {
             id: key.job,
-            restarts: key.number,
+            restarts: key.number % IMPORTED_RUN,
             array: array.map(|(base, index)| (JobId(unsigned(base)), small(index))),
             array_pending: None,
             name: run.name.to_owned(),

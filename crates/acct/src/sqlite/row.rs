@@ -87,10 +87,12 @@ pub(super) const RESIZED: i64 = 2;
 /// Bits of a row's number that say which run of the job it is. Runs beyond share the last.
 pub(super) const RUN_BITS: u32 = 16;
 const RUN_MAX: i64 = (1 << RUN_BITS) - 1;
+/// Runs from this number on were imported from another cluster; those of the controller are below.
+pub(super) const IMPORTED_RUN: u32 = 1 << (RUN_BITS - 1);
 
 /// The row of a run.
 pub(super) fn run_row(key: RunKey) -> Result<i64, StoreError> {
-    let run = i64::from(key.number).min(RUN_MAX);
+    let run = i64::from(key.number.min(IMPORTED_RUN - 1));
     Ok(first_row(key.job)? | run)
 }
 
@@ -283,11 +285,16 @@ mod tests {
             key(1, 0),
             key(1, 1),
             key(2, 0),
-            key(u64::from(u32::MAX), 65_535),
+            key(u64::from(u32::MAX), 32_767),
         ];
         let rows: Vec<i64> = keys.iter().map(|k| run_row(*k).unwrap()).collect();
         assert!(rows.is_sorted());
         assert_eq!(rows.iter().map(|r| row_run(*r)).collect::<Vec<_>>(), keys);
+        // What is imported is after all that runs here.
+        assert!(
+            run_row(key(7, u32::MAX)).unwrap()
+                < first_row(JobId(7)).unwrap() | i64::from(IMPORTED_RUN)
+        );
         assert!(matches!(
             run_row(key(1 << 47, 0)),
             Err(StoreError::JobNumber(_))

@@ -8,7 +8,7 @@ use std::path::Path;
 const APPLICATION: i64 = 0x4d75_7374;
 
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
 /// and grows at its end. Texts that repeat are numbers of rows in `text`. A run that has not ended has the highest
@@ -91,6 +91,20 @@ CREATE TABLE change_log (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     kind INTEGER NOT NULL, first INTEGER NOT NULL, second INTEGER NOT NULL
 );
+";
+
+/// Where rows were imported from and how far that is; which row a run from there has.
+const FORMAT_6: &str = "
+CREATE TABLE import_source (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    after INTEGER NOT NULL DEFAULT 0, began_s INTEGER NOT NULL DEFAULT 0, since_s INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE imported (
+    source INTEGER NOT NULL, number INTEGER NOT NULL, row INTEGER NOT NULL,
+    PRIMARY KEY (source, number)
+) WITHOUT ROWID;
+CREATE INDEX node_event_start ON node_event (node, start_ms);
+CREATE INDEX txn_at ON txn (at_ms, id);
 ";
 
 /// Settings of the connection, then the tables.

@@ -27,7 +27,7 @@ const REPEATED_BYTES_MAX: usize = 4 << 10;
 const MANY_STEPS_LINE_BYTES: usize = 256;
 
 /// The beginning of a text.
-fn cut(text: &str, most: usize) -> &str {
+pub(super) fn cut(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len()))
         .rev()
         .find(|end| text.is_char_boundary(*end));
@@ -45,15 +45,15 @@ pub(super) struct OpenNode {
 }
 
 /// The statements of `job` and `step`.
-struct Statements {
-    job_put: String,
+pub(super) struct Statements {
+    pub(super) job_put: String,
     job_end: String,
     job_run: String,
-    step_put: String,
+    pub(super) step_put: String,
     step_end: String,
 }
 
-static SQL: LazyLock<Statements> = LazyLock::new(|| {
+pub(super) static SQL: LazyLock<Statements> = LazyLock::new(|| {
     let job: Vec<&str> = ["row"].iter().chain(ASKED).chain(LIFE).copied().collect();
     let step: Vec<&str> = (["job", "step"].iter().chain(STEP_START).chain(STEP_END))
         .copied()
@@ -94,13 +94,17 @@ fn set(columns: &[&str], first: usize) -> String {
 }
 
 /// Binds parameters one after another, without copying texts.
-struct Binder<'s, 'c> {
+pub(super) struct Binder<'s, 'c> {
     statement: &'s mut CachedStatement<'c>,
     next: usize,
 }
 
-impl Binder<'_, '_> {
-    fn bind(&mut self, value: impl ToSql) -> rusqlite::Result<()> {
+impl<'s, 'c> Binder<'s, 'c> {
+    pub(super) fn new(statement: &'s mut CachedStatement<'c>) -> Binder<'s, 'c> {
+        Binder { statement, next: 0 }
+    }
+
+    pub(super) fn bind(&mut self, value: impl ToSql) -> rusqlite::Result<()> {
         self.next += 1;
         self.statement.raw_bind_parameter(self.next, value)
     }
@@ -469,7 +473,7 @@ impl Writer<'_> {
 }
 
 /// Bytes of a step's command line that are kept. A job may have tens of thousands of steps: all of a job's together are a few MiB.
-fn step_line_max(step: StepNo) -> usize {
+pub(super) fn step_line_max(step: StepNo) -> usize {
     match step.0 {
         0..16 => TEXT_BYTES_MAX,
         16..256 => REPEATED_BYTES_MAX,

@@ -232,6 +232,12 @@ fn write(store: &mut SqliteStore, connection: &Connection, path: &Path) {
     let logged = "UPDATE meta SET value = 1 WHERE key = 'log'";
     connection.execute(logged, []).unwrap();
     store.write(&changes(), 42).unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO import_source (name, after, began_s, since_s) VALUES ('peer@1', 5, 6, 7);
+             INSERT INTO imported (source, number, row) VALUES (1, 9, 98304);",
+        )
+        .unwrap();
     let mut sql = dump(connection);
     for (name, bytes) in everything(store) {
         let name = name.rsplit("::").next().unwrap_or(name);

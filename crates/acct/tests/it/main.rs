@@ -5,6 +5,7 @@ mod copy;
 mod edits;
 mod fixtures;
 mod follower;
+mod import;
 mod life;
 mod query;
 mod support;

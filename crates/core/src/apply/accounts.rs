@@ -47,6 +47,13 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
         }
         // Of accounting's store alone.
         AccountsChange::JobNoted { .. } => {}
+        // Of the queue, by the caller.
+        AccountsChange::JobIdsReserved(_) => {}
+        AccountsChange::UsageSet { account, user, raw } => {
+            let key = (account.clone(), user.clone());
+            let usage = accounts.usage.entry(key).or_default();
+            (usage.raw, usage.at) = (*raw as f64, at);
+        }
         AccountsChange::Classified(text) => accounts.classification.clone_from(text),
         AccountsChange::ScopeReset(scope) => {
             if let Some(usage) = accounts.tres_usage.get_mut(scope) {

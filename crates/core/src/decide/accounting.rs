@@ -158,6 +158,8 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
         AccountsAsk::ResetQosUsage => qos::reset_usage(state, names),
         // It needs to know who asks.
         AccountsAsk::NoteJobs(_) => Ok(Vec::new()),
+        AccountsAsk::ReserveJobIds(last) => jobs::reserve_ids(state, *last),
+        AccountsAsk::SetUsage(all) => users::set_usage(state, all),
         AccountsAsk::AddCoordinators { accounts } => {
             users::add_coordinators(state, names, accounts)
         }

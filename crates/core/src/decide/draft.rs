@@ -7,7 +7,7 @@ mod copies;
 use self::copies::{How, Jobs, Nodes, Use};
 use super::Decision;
 use crate::apply;
-use crate::event::{Event, JobChange};
+use crate::event::{AccountsChange, Event, JobChange};
 use crate::index::Counts;
 use crate::policy::limits::amounts;
 use crate::state::limit_use::InUse;
@@ -375,8 +375,14 @@ impl<'a> Draft<'a> {
             | Event::PartitionRemoved { .. }
             | Event::NodesCreated { .. }
             | Event::NodesDeleted { .. }
-            | Event::AccountsChanged { .. }
             | Event::PrioritiesCalculated { .. } => {}
+            Event::AccountsChanged { changes, .. } => {
+                for change in changes {
+                    if let AccountsChange::JobIdsReserved(last) = change {
+                        self.next_job_id = self.next_job_id.max(last.0.saturating_add(1));
+                    }
+                }
+            }
             Event::CrontabSet { uid, crontab, .. } => {
                 self.crontabs.insert(*uid, crontab.as_deref().cloned());
             }

@@ -67,4 +67,20 @@ pub enum AccountsChange {
         #[n(2)]
         note: JobNote,
     },
+    /// New jobs have higher numbers than this.
+    #[n(14)]
+    JobIdsReserved(#[n(0)] JobId),
+    /// What a user's jobs have used in an account, from another cluster.
+    #[n(15)]
+    UsageSet {
+        /// The account.
+        #[n(0)]
+        account: String,
+        /// The user.
+        #[n(1)]
+        user: String,
+        /// Billing units times seconds.
+        #[n(2)]
+        raw: u64,
+    },
 }

@@ -5,10 +5,11 @@ use muster_core::event::{AccountsChange, Event};
 use muster_core::state::State;
 use muster_model::accounts::{JobNote, PARENT_SHARES};
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, ClusterAsk, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand,
-    WckeysAsk,
+    AccountsAsk, AccountsEdit, ClusterAsk, JobUpdate, QosAsk, Reply, TermsAsk, UsageAsk,
+    UserCommand, WckeysAsk,
 };
 use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobId;
 use muster_model::job::GresShare;
 use muster_model::node::GresConfig;
 use muster_model::order_config::{Multifactor, UsageReset};
@@ -39,6 +40,37 @@ fn users(account: &str, terms: TermsAsk) -> AccountsAsk {
         terms,
         wckeys: Default::default(),
         partitions: Vec::new(),
+    }
+}
+
+#[test]
+fn new_jobs_are_numbered_above_reserved_numbers() {
+    let mut w = World::new();
+    let reserve = |last| edit(&[], AccountsAsk::ReserveJobIds(JobId(last)));
+    assert_eq!(w.refused(1000, reserve(7)), RefusalCode::AccessDenied);
+    assert_eq!(w.refused(0, reserve(1 << 40)), RefusalCode::InvalidJobId);
+    assert_eq!(w.must(0, reserve(4711)), 1);
+    // Lower ones are reserved with them.
+    assert_eq!(w.must(0, reserve(4000)), 0);
+    assert_eq!(w.submit(spec("x")), JobId(4712));
+}
+
+#[test]
+fn use_that_another_cluster_knew_counts_in_place_of_what_is_known() {
+    let mut w = World::new();
+    w.must(0, edit(&["bio"], account("")));
+    w.must(0, edit(&["amy"], users("bio", TermsAsk::default())));
+    let set = |user: &str, raw| {
+        let (account, user) = ("bio".to_owned(), user.to_owned());
+        let ask = UsageAsk { account, user, raw };
+        edit(&["amy"], AccountsAsk::SetUsage(vec![ask]))
+    };
+    assert_eq!(w.refused(1000, set("amy", 7)), RefusalCode::AccessDenied);
+    assert_eq!(w.refused(0, set("ben", 7)), RefusalCode::InvalidAccount);
+    for raw in [7, 5] {
+        w.must(0, set("amy", raw));
+        let usage = &w.state.accounts.usage[&("bio".to_owned(), "amy".to_owned())];
+        assert_eq!(usage.raw, raw as f64);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::account_limits::LimitAsk;
 use crate::accounts::JobNote;
+use crate::ids::JobId;
 use crate::limits::EDIT_ITEMS_MAX;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
@@ -182,6 +183,30 @@ pub enum AccountsAsk {
     /// `modify job`: texts of jobs that are over, whose numbers are the names.
     #[n(19)]
     NoteJobs(#[n(0)] JobNote),
+    /// No new job gets a number up to this one: jobs that were brought from another cluster have them.
+    #[n(20)]
+    ReserveJobIds(#[n(0)] JobId),
+    /// The use of the users named in accounts is what another cluster knew of it, in place of what is known here.
+    #[n(21)]
+    SetUsage(
+        #[n(0)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
+        Vec<UsageAsk>,
+    ),
+}
+
+/// The use of a user in an account, for fair share.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+pub struct UsageAsk {
+    /// The account.
+    #[n(0)]
+    pub account: String,
+    /// The user.
+    #[n(1)]
+    pub user: String,
+    /// Billing units times seconds, decayed to now.
+    #[n(2)]
+    pub raw: u64,
 }
 
 /// New settings of a cluster.

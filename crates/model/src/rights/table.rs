@@ -338,10 +338,13 @@ impl From<&AccountsAsk> for Request {
             }
             AccountsAsk::ResetUsage { .. }
             | AccountsAsk::ResetAccountUsage
-            | AccountsAsk::ResetQosUsage => Request::ResetUsage,
+            | AccountsAsk::ResetQosUsage
+            | AccountsAsk::SetUsage(_) => Request::ResetUsage,
             AccountsAsk::RenameUser { .. } => Request::RenameUser,
             AccountsAsk::NoteJobs(_) => Request::NoteJobs,
-            AccountsAsk::AddClusters(_) | AccountsAsk::DeleteClusters => Request::EditClusters,
+            AccountsAsk::AddClusters(_)
+            | AccountsAsk::DeleteClusters
+            | AccountsAsk::ReserveJobIds(_) => Request::EditClusters,
             AccountsAsk::ModifyClusters(_) => Request::ModifyClusters,
             AccountsAsk::DeleteWckeys(_) => Request::ModifyUserWckeys,
             AccountsAsk::AddCoordinators { .. } => Request::AddCoordinators,

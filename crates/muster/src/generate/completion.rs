@@ -96,7 +96,7 @@ pub(super) fn script() -> String {
         out,
         "_muster_options_muster='--help --version'\n_muster_options_up='--nodes= --cpus= --file= --help'\n\
          _muster_options_down='--purge --help'\n\
-         _muster_commands='up down env config sim emulate doctor bench generate ctld noded help version {}'",
+         _muster_commands='up down env config sim emulate doctor bench import generate ctld noded help version {}'",
         words.join(" ")
     );
     out.push_str(FUNCTIONS);

@@ -24,6 +24,7 @@ mod het;
 mod hostile;
 mod hosts;
 mod imb;
+mod import;
 mod import_sge;
 mod interactive;
 mod job_classes;

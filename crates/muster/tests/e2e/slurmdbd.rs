@@ -3,14 +3,15 @@
 use crate::cluster::{Cluster, alive};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const CONF: &str = "ClusterName=db\nSlurmctldHost=localhost\nAccountingStorageType=accounting_storage/slurmdbd\n\
     NodeName=n[1-2] CPUs=4 State=UNKNOWN\nPartitionName=p Nodes=ALL Default=YES State=UP\n";
 
 /// A database of the test's own.
-struct Server {
+pub(crate) struct Server {
     is_mariadb: bool,
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     process: Option<Child>,
 }
 
@@ -23,7 +24,7 @@ impl Drop for Server {
 
 impl Server {
     /// Makes and starts one; none where it is not installed.
-    fn start(is_mariadb: bool) -> Option<Server> {
+    pub(crate) fn start(is_mariadb: bool) -> Option<Server> {
         let found = match is_mariadb {
             true => Path::new("/usr/sbin/mariadbd").exists(),
             false => postgres("initdb").is_some(),
@@ -34,7 +35,10 @@ impl Server {
             return None;
         }
         let name = if is_mariadb { "maria" } else { "pg" };
-        let dir = std::env::temp_dir().join(format!("muster-{name}-{}", std::process::id()));
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let dir = format!("muster-{name}-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(dir);
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         let mut server = Server {
@@ -102,7 +106,7 @@ impl Server {
         }
     }
 
-    fn try_sql(&self, sql: &str, database: &str) -> Option<String> {
+    pub(crate) fn try_sql(&self, sql: &str, database: &str) -> Option<String> {
         let dir = self.dir.display();
         let mut command = match self.is_mariadb {
             true => {
@@ -136,7 +140,7 @@ impl Server {
         output.status.success().then(|| text.trim_end().to_owned())
     }
 
-    fn sql(&self, sql: &str) -> String {
+    pub(crate) fn sql(&self, sql: &str) -> String {
         self.try_sql(sql, "").unwrap_or_else(|| panic!("{sql}"))
     }
 
@@ -145,7 +149,7 @@ impl Server {
         self.try_sql(sql, "acct").unwrap_or_default()
     }
 
-    fn conf(&self) -> String {
+    pub(crate) fn conf(&self) -> String {
         let (kind, host) = match self.is_mariadb {
             true => ("mysql", self.dir.join("socket")),
             false => ("postgresql", self.dir.clone()),

@@ -1,4 +1,4 @@
-//! Texts of jobs that accounting has (`sacctmgr modify job`).
+//! Texts of jobs that accounting has (`sacctmgr modify job`), and numbers that jobs from another cluster have.
 
 use crate::event::AccountsChange;
 use crate::policy::access;
@@ -14,6 +14,23 @@ use muster_model::visible_text::visible;
 
 /// Bytes of the texts that one edit writes, over all its jobs.
 const NOTE_BYTES_MAX: usize = 1 << 20;
+
+/// The highest number that may be reserved: Slurm's are below 2^26, and those of federations below 2^31.
+const RESERVED_MAX: u64 = (1 << 31) - 1;
+
+/// Keeps numbers up to this one from new jobs.
+pub(super) fn reserve_ids(state: &State, last: JobId) -> Result<Vec<AccountsChange>, Refusal> {
+    if last.0 > RESERVED_MAX {
+        let text =
+            format!("job {last} is above {RESERVED_MAX}, the highest number that may be reserved");
+        return Err(Refusal::new(RefusalCode::InvalidJobId, text));
+    }
+    let is_new = last.0 >= state.next_job_id;
+    Ok(is_new
+        .then_some(AccountsChange::JobIdsReserved(last))
+        .into_iter()
+        .collect())
+}
 
 /// Changes texts of jobs that are over. Whose they are the store knows; who is no operator changes own ones only, and
 /// those of the administrator not at all.

@@ -75,7 +75,13 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
             each(names, &|name: &mut String| *name = name.to_lowercase());
             of_terms(&mut ask.terms);
         }
-        AccountsAsk::NoteJobs(_) => {}
+        AccountsAsk::NoteJobs(_) | AccountsAsk::ReserveJobIds(_) => {}
+        AccountsAsk::SetUsage(all) => {
+            for one in all {
+                user(&mut one.user);
+                account(&mut one.account);
+            }
+        }
         AccountsAsk::DeleteClusters => {
             each(names, &|name: &mut String| *name = name.to_lowercase())
         }
@@ -161,7 +167,8 @@ fn action(state: &State, edit: &AccountsEdit) -> &'static str {
         AccountsAsk::DeleteQos => "Remove QOS",
         AccountsAsk::ResetUsage { .. }
         | AccountsAsk::ResetAccountUsage
-        | AccountsAsk::ResetQosUsage => "Modify Associations",
+        | AccountsAsk::ResetQosUsage
+        | AccountsAsk::SetUsage(_) => "Modify Associations",
         AccountsAsk::DeleteWckeys(_) => "Remove WCKeys",
         AccountsAsk::AddCoordinators { .. } => "Add Account Coord",
         AccountsAsk::DeleteCoordinators { .. } => "Remove Account Coord",
@@ -169,6 +176,7 @@ fn action(state: &State, edit: &AccountsEdit) -> &'static str {
         AccountsAsk::ModifyClusters(_) => "Modify Clusters",
         AccountsAsk::DeleteClusters => "Remove Clusters",
         AccountsAsk::NoteJobs(_) => "Modify Job",
+        AccountsAsk::ReserveJobIds(_) => "Modify Clusters",
     }
 }
 
@@ -194,6 +202,8 @@ fn concerned(edit: &AccountsEdit) -> (Vec<String>, Vec<String>) {
         | AccountsAsk::AddClusters(_)
         | AccountsAsk::ModifyClusters(_)
         | AccountsAsk::NoteJobs(_)
+        | AccountsAsk::ReserveJobIds(_)
+        | AccountsAsk::SetUsage(_)
         | AccountsAsk::DeleteClusters => (Vec::new(), Vec::new()),
     }
 }

@@ -136,6 +136,8 @@ pub(super) fn check(
         | AccountsAsk::ModifyClusters(_)
         | AccountsAsk::DeleteClusters
         | AccountsAsk::NoteJobs(_)
+        | AccountsAsk::ReserveJobIds(_)
+        | AccountsAsk::SetUsage(_)
         | AccountsAsk::DeleteWckeys(_) => asker.require(request),
     }
 }

@@ -6,7 +6,7 @@ use crate::event::AccountsChange;
 use crate::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{ROOT, Terms, User};
-use muster_model::command::{TermsAsk, WckeysAsk};
+use muster_model::command::{TermsAsk, UsageAsk, WckeysAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
 
 /// The request for users that are added or changed.
@@ -229,6 +229,23 @@ pub(super) fn reset_usage(
         }
     }
     changes
+}
+
+/// Sets the use of associations that are there.
+pub(super) fn set_usage(state: &State, all: &[UsageAsk]) -> Result<Vec<AccountsChange>, Refusal> {
+    let changes = all.iter().map(|ask| {
+        let UsageAsk { account, user, raw } = ask.clone();
+        check_exists(state, &account)?;
+        let is_root = user == ROOT && account == ROOT;
+        if !is_root && !state.accounts.has_association(&account, &user) {
+            return Err(Refusal::new(
+                RefusalCode::InvalidAccount,
+                format!("user {user} is not in account {account}"),
+            ));
+        }
+        Ok(AccountsChange::UsageSet { account, user, raw })
+    });
+    changes.collect()
 }
 
 /// Makes users coordinators of accounts; those that are already stay it.

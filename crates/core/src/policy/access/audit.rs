@@ -239,6 +239,11 @@ fn edited(edit: &AccountsEdit) -> Subject {
         AccountsAsk::AddClusters(ask) => cluster(names().word("add"), ask),
         AccountsAsk::ModifyClusters(ask) => cluster(names().word("modify"), ask),
         AccountsAsk::DeleteClusters => names().word("delete"),
+        AccountsAsk::SetUsage(all) => {
+            let raw = all.iter().map(|one| one.raw).fold(0, u64::saturating_add);
+            names().key("RawUsage", Some(raw))
+        }
+        AccountsAsk::ReserveJobIds(last) => names().key("JobIds", Some(last.0)),
         AccountsAsk::NoteJobs(note) => names()
             .key("Comment", note.comment.as_ref())
             .key("AdminComment", note.admin_comment.as_ref())
