@@ -51,10 +51,20 @@ const COMMANDS: [(&str, &str); 8] = [
     ("env", ENV),
     ("host", HOST),
     ("config", CONFIG),
-    ("import", crate::import::HELP),
+    ("import", IMPORT),
     ("install", INSTALL),
     ("generate", GENERATE),
 ];
+
+const IMPORT: &str = "\
+Usage: muster import sge DIR NEW [--controller HOST]
+       muster import slurmdbd (--conf FILE | --from URL) [OPTIONS]
+Brings a site's configuration or accounting here.
+
+  sge DIR NEW       what qconf printed of a Grid Engine cell becomes a configuration in a new directory
+  slurmdbd          the accounting of a Slurm becomes this cluster's
+  -h, --help        print this help; 'muster import sge --help' and 'muster import slurmdbd --help' say more
+";
 
 const UP: &str = "\
 Usage: muster up [OPTIONS]

@@ -393,7 +393,7 @@ impl RowWriter<'_> {
             group: job.group.clone(),
         });
         let context = cbor(&Context {
-            class: String::new(),
+            class: job.class.clone(),
             work_dir: cut(&job.work_dir, TEXT_BYTES_MAX).to_owned(),
             submit_host: job.submit_host.clone(),
             stdio: job.stdio.clone(),
