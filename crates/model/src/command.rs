@@ -8,7 +8,7 @@ pub use accounts::{AccountsAsk, AccountsEdit, ClusterAsk, QosAsk, TermsAsk, Wcke
 pub use reservation::{NameList, ReservationAsk};
 
 use crate::config::ClusterConfig;
-use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
+use crate::ids::{Attempt, BlobId, JobAttempt, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use crate::limits::{
     CRONTAB_BYTES_MAX, CRONTAB_JOBS_MAX, DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX,
@@ -563,7 +563,7 @@ pub enum NodeCommand {
         /// The machine.
         info: Box<NodeInfo>,
         /// Jobs the agent knows, running or ended without acknowledgement.
-        present: Vec<(JobId, Attempt)>,
+        present: Vec<JobAttempt>,
     },
     /// Its connection was lost.
     Lost,

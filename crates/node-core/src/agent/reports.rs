@@ -1,9 +1,8 @@
 //! Reports that the controller has not acknowledged. They live in memory: after a restart of the agent the launcher
 //! sends everything again, and the controller ignores what it knows by attempt.
 
-use crate::messages::JobAttempt;
 use muster_model::batching::BatchDelay;
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_model::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::{HashMap, VecDeque};

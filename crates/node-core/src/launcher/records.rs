@@ -8,9 +8,9 @@
 
 use super::end::EncodedEnd;
 use crate::PrologEpilog;
-use crate::messages::{JobAttempt, LauncherEvent};
+use crate::messages::LauncherEvent;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};

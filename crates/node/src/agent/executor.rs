@@ -16,7 +16,7 @@ use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
 use minicbor::bytes::ByteVec;
 use muster_model::audit::SUMMARY_MS;
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::JobAttempt;
 use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::{
@@ -444,7 +444,7 @@ impl Executor {
     }
 
     /// Greets the controller with the keys of agent and launcher for this connection.
-    fn greet(&mut self, dial: DialId, launcher_key: ByteVec, present: Vec<(JobId, Attempt)>) {
+    fn greet(&mut self, dial: DialId, launcher_key: ByteVec, present: Vec<JobAttempt>) {
         let Some(Dialed { key, greeting }) = self.dialed.remove(&dial) else {
             return;
         };
