@@ -470,3 +470,25 @@ fn write_to(to: &mut Option<UnixStream>, output: &mut Vec<u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_fixtures::{Root, check};
+
+    /// Hosts of a step may be of neighbouring versions.
+    #[test]
+    fn messages_between_hosts_are_read() {
+        let message = |bytes: &[u8]| {
+            let message: PmiWire = frame::decode(bytes).map_err(|error| error.to_string())?;
+            Ok(frame::encode(&message)[4..].to_vec())
+        };
+        let roots = [Root::new("pmix::pmi::PmiWire", message)];
+        check(
+            env!("CARGO_MANIFEST_DIR"),
+            "tests/fixtures/pmi.txt",
+            &roots,
+            "",
+        );
+    }
+}
