@@ -26,14 +26,18 @@ fn documents() -> Vec<(String, String)> {
     found
 }
 
+/// The most lines that ARCHITECTURE.md may have: who has never seen the code reads all of it.
+const ARCHITECTURE_LINES_MAX: usize = 150;
+
+#[test]
+fn the_architecture_is_short() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a document");
+    let lines = text.lines().count();
+    assert!(lines <= ARCHITECTURE_LINES_MAX, "{lines} lines");
+}
+
 /// What each decision says, in this order.
-const HEADINGS: [&str; 5] = [
-    "Context",
-    "Choice",
-    "Cost",
-    "Measured gain",
-    "How to undo",
-];
+const HEADINGS: [&str; 5] = ["Context", "Choice", "Cost", "Measured gain", "How to undo"];
 
 #[test]
 fn decisions_have_the_same_headings() {
