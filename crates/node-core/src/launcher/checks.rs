@@ -140,7 +140,21 @@ impl Launcher {
             {
                 Some(format!("no step has the number {step}"))
             }
-            _ => None,
+            LauncherCommand::Attach(_)
+            | LauncherCommand::OpenSession
+            | LauncherCommand::BeginSession(_)
+            | LauncherCommand::Sealed { .. }
+            | LauncherCommand::StartStep(_)
+            | LauncherCommand::SignalStep { .. }
+            | LauncherCommand::EndStep { .. }
+            | LauncherCommand::Forget(_)
+            | LauncherCommand::ForgetStep(..)
+            | LauncherCommand::Inspect { .. }
+            | LauncherCommand::Measure { .. }
+            | LauncherCommand::Stop { .. }
+            | LauncherCommand::PrintLine { .. }
+            | LauncherCommand::StepAssigned { .. }
+            | LauncherCommand::ReleaseStepd { .. } => None,
         }
     }
 }
