@@ -131,14 +131,14 @@ pub enum UserCommand {
     /// scancel without a signal, or with KILL of a whole job: ends jobs.
     #[n(1)]
     Cancel {
-        /// Which.
+        /// Jobs to cancel.
         #[n(0)]
         selection: JobSelection,
     },
     /// scancel with a signal, or of a step.
     #[n(2)]
     Signal {
-        /// Which.
+        /// Jobs to signal.
         #[n(0)]
         selection: JobSelection,
         /// Signal number.
@@ -152,7 +152,7 @@ pub enum UserCommand {
     /// scontrol hold, uhold.
     #[n(3)]
     Hold {
-        /// Which.
+        /// Jobs to hold.
         #[n(0)]
         target: JobTarget,
         /// `uhold`, or the caller is no administrator.
@@ -162,14 +162,14 @@ pub enum UserCommand {
     /// scontrol release.
     #[n(4)]
     Release {
-        /// Which.
+        /// Jobs to release.
         #[n(0)]
         target: JobTarget,
     },
     /// scontrol requeue, requeuehold.
     #[n(5)]
     Requeue {
-        /// Which.
+        /// Jobs to requeue.
         #[n(0)]
         target: JobTarget,
         /// Hold it in the queue.
@@ -186,21 +186,21 @@ pub enum UserCommand {
     /// scontrol suspend.
     #[n(6)]
     Suspend {
-        /// Which.
+        /// Jobs to suspend.
         #[n(0)]
         target: JobTarget,
     },
     /// scontrol resume.
     #[n(7)]
     Resume {
-        /// Which.
+        /// Jobs to resume.
         #[n(0)]
         target: JobTarget,
     },
     /// scontrol update job.
     #[n(8)]
     UpdateJob {
-        /// Which.
+        /// Jobs to update.
         #[n(0)]
         target: JobTarget,
         /// The changes.
@@ -245,7 +245,7 @@ pub enum UserCommand {
     /// scontrol top: raise the priority of own jobs to the top, as far as an administrator allows.
     #[n(13)]
     Top {
-        /// Which.
+        /// Jobs to move to the top.
         #[n(0)]
         target: JobTarget,
     },
@@ -624,7 +624,7 @@ pub enum NodeCommand {
         /// The failure, as the node's reason.
         error: String,
     },
-    /// The job was there but its processes are gone without a trace (shim killed, machine rebooted).
+    /// The job was there but its processes are gone without a trace (launcher killed, machine rebooted).
     Vanished {
         /// The job.
         job: JobId,

@@ -350,7 +350,7 @@ pub enum ToNode {
     /// Are you there? Answered by [`ToCtld::Health`].
     #[n(2)]
     Ping,
-    /// The controller is shutting down; with true the agent does too (jobs go on under the shim).
+    /// The controller is shutting down; with true the agent does too (jobs go on under the launcher).
     #[n(3)]
     Stop(#[n(0)] bool),
 }
