@@ -10,7 +10,7 @@ use super::peers::Peers;
 use super::quota::Charge;
 use super::relay_link::Question;
 use super::stepd_channels::StepdChannels;
-use super::{Found, Input, mpi_probe};
+use super::{Input, NodeProbe, mpi_probe};
 use crate::descriptors::OrderFds;
 use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
@@ -56,7 +56,7 @@ struct Dialed {
 pub(super) struct Executor {
     agent: Agent,
     options: AgentOptions,
-    found: Found,
+    found: NodeProbe,
     started: Timestamp,
     clock: Instant,
     inputs: mpsc::UnboundedSender<Input>,
@@ -87,7 +87,7 @@ pub(super) struct Executor {
 impl Executor {
     pub(super) fn new(
         options: AgentOptions,
-        found: Found,
+        found: NodeProbe,
         peers: Peers,
         inputs: mpsc::UnboundedSender<Input>,
     ) -> Executor {
