@@ -16,8 +16,16 @@ use tokio::task::AbortHandle;
 /// Waits after an error of accept(2): descriptors may be used up.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// A connection whose owner is known: this host's end, the other host's, and the channel between.
-pub type Known = (UnixStream, TcpStream, Channel);
+/// A connection whose owner is known.
+#[derive(Debug)]
+pub struct IdentifiedConnection {
+    /// This host's end.
+    pub local: UnixStream,
+    /// The other host's end.
+    pub remote: TcpStream,
+    /// The channel between.
+    pub channel: Channel,
+}
 
 /// Lines for the daemon's log.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +85,7 @@ impl ChannelServer {
         listener: TcpListener,
         identify: impl Fn(StrangerId, TcpStream, SocketAddr) -> F,
     ) where
-        F: Future<Output = Result<Option<Known>, String>> + 'static,
+        F: Future<Output = Result<Option<IdentifiedConnection>, String>> + 'static,
     {
         loop {
             match listener.accept().await {
@@ -96,7 +104,7 @@ impl ChannelServer {
     /// Serves a connection, in place of an older one if there are too many of which nobody knows whose they are.
     fn admit<F>(self: &Rc<ChannelServer>, from: SocketAddr, identify: impl FnOnce(StrangerId) -> F)
     where
-        F: Future<Output = Result<Option<Known>, String>> + 'static,
+        F: Future<Output = Result<Option<IdentifiedConnection>, String>> + 'static,
     {
         let (id, gone) = self.strangers.borrow_mut().admit(from.ip());
         let evicted = gone.and_then(|gone| self.tasks.borrow_mut().remove(&gone));
@@ -122,11 +130,16 @@ impl ChannelServer {
     }
 
     /// Carries in a task of its own, which is nobody's to abort.
-    fn carry(self: &Rc<ChannelServer>, (local, tcp, channel): Known, from: SocketAddr) {
+    fn carry(self: &Rc<ChannelServer>, connection: IdentifiedConnection, from: SocketAddr) {
         let server = Rc::clone(self);
+        let IdentifiedConnection {
+            local,
+            remote,
+            channel,
+        } = connection;
         self.carried.set(self.carried.get() + 1);
         tokio::task::spawn_local(async move {
-            if let Err(e) = relay(local, tcp, channel).await {
+            if let Err(e) = relay(local, remote, channel).await {
                 (server.log.failed)(&format!("connection from {from}: {e}"));
             }
             server.carried.set(server.carried.get() - 1);
@@ -167,7 +180,7 @@ mod tests {
     };
     const KNOWN: [u8; SECRET] = [4; SECRET];
 
-    async fn identify(mut tcp: TcpStream) -> Result<Option<Known>, String> {
+    async fn identify(mut tcp: TcpStream) -> Result<Option<IdentifiedConnection>, String> {
         let opening = read_opening(&mut tcp).await?;
         let (responder, _) = Responder::accept(&opening, &KNOWN).map_err(|e| e.to_string())?;
         let (answer, channel) = responder.answer(b"").map_err(|e| e.to_string())?;
@@ -175,7 +188,11 @@ mod tests {
         let channel = confirmed(&mut tcp, channel).await?;
         let (near, mut far) = UnixStream::pair().map_err(|e| e.to_string())?;
         far.write_all(b"served").await.map_err(|e| e.to_string())?;
-        Ok(Some((near, tcp, channel)))
+        Ok(Some(IdentifiedConnection {
+            local: near,
+            remote: tcp,
+            channel,
+        }))
     }
 
     /// Strangers that say nothing, more than may be, keep nobody out.

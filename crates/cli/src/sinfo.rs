@@ -5,7 +5,7 @@ mod select;
 
 use crate::connect::Client;
 use crate::listing::context::Ctx;
-use crate::listing::document::Dialect;
+use crate::listing::document::{self, Dialect};
 use crate::listing::format::{Column, Complaint, Layout};
 use crate::listing::node::NodeView;
 use crate::listing::node_fields::{self, NodeGroup, Nodes};
@@ -107,7 +107,7 @@ pub(crate) struct Options {
 /// Runs sinfo.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
-    if let Some(text) = information(&parsed) {
+    if let Some(text) = document::information(&SPEC, &parsed) {
         print(&text);
         return Ok(());
     }
@@ -123,16 +123,6 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         print("\n");
         std::thread::sleep(Duration::from_secs(seconds));
     }
-}
-
-fn information(parsed: &Parsed) -> Option<String> {
-    parsed.options.iter().find_map(|(name, value)| match *name {
-        "help" => Some(SPEC.help()),
-        "usage" => Some(SPEC.usage()),
-        "version" => Some(format!("slurm {}\n", crate::SLURM_VERSION)),
-        "json" | "yaml" if value.as_deref() == Some("list") => Some(Dialect::list()),
-        _ => None,
-    })
 }
 
 impl Options {

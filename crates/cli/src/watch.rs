@@ -36,7 +36,7 @@ pub(crate) static SPEC: Spec = Spec {
     variables: &[],
     notes: "\
 On a terminal there is a line that changes: what the job waits for and when it is expected to start, then how much of its \
-time limit has gone, or how many tasks of an array are over. Where there is no terminal, each change has a line of its own. The exit status is \
+time limit has gone, or how many tasks of an array are over. Otherwise there is a line for each change. The exit status is \
 the job's: of an array the highest of its tasks; 1 if it was killed by a signal. Interrupting the command does nothing to the job.",
 };
 

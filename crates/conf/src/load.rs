@@ -34,7 +34,7 @@ pub fn load_text(path: &Path, text: &str) -> (Config, Vec<Diagnostic>) {
 pub fn load_with(path: &Path, read: ReadFile<'_>) -> (Config, Vec<Diagnostic>) {
     let mut findings = Findings::default();
     let lines = source::read_lines(path, read, &mut findings);
-    let mut found = Found::default();
+    let mut found = CheckedLines::default();
     let mut checker = Checker::new(&mut findings);
     for line in lines {
         found.take(line, &mut checker);
@@ -217,7 +217,7 @@ fn describe(key: &Key) -> String {
 
 /// What the lines of a file hold, checked but not yet put together.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct CheckedLines {
     settings: Settings,
     controllers: Vec<Pair>,
     nodes: Vec<Record>,
@@ -228,7 +228,7 @@ pub(crate) struct Found {
     node_sets: Vec<Record>,
 }
 
-impl Found {
+impl CheckedLines {
     fn is_empty(&self) -> bool {
         self.settings.is_empty() && self.controllers.is_empty() && self.nodes.is_empty()
     }
@@ -351,7 +351,7 @@ fn keep(mut record: Record, list: &mut Vec<Record>, default: &mut Settings) {
     list.push(record);
 }
 
-fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings) -> Config {
+fn build(path: &Path, whole: &Origin, mut found: CheckedLines, findings: &mut Findings) -> Config {
     let slurmctld = controllers(whole, &mut found, findings);
     let settings = std::mem::take(&mut found.settings);
     let reader = Reader {
@@ -456,7 +456,11 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
     config
 }
 
-fn controllers(whole: &Origin, found: &mut Found, findings: &mut Findings) -> Vec<ControlHost> {
+fn controllers(
+    whole: &Origin,
+    found: &mut CheckedLines,
+    findings: &mut Findings,
+) -> Vec<ControlHost> {
     let mut hosts = Vec::new();
     for pair in &found.controllers {
         if let Ok((host, addr)) = keys::parse_controller(&pair.value) {

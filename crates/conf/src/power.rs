@@ -2,7 +2,7 @@
 
 use crate::model::Config;
 use muster_model::hostlist;
-use muster_model::power::{Kept, PowerConfig};
+use muster_model::power::{PowerConfig, SuspendException};
 use std::collections::BTreeSet;
 
 impl Config {
@@ -43,7 +43,7 @@ impl Config {
 
     /// `SuspendExcNodes`: nodes without a count, and sets with one. A count stands behind the last of its set's names;
     /// names that follow the last count have none.
-    fn kept(&self) -> (BTreeSet<String>, Vec<Kept>) {
+    fn kept(&self) -> (BTreeSet<String>, Vec<SuspendException>) {
         let text = self.text("SuspendExcNodes").unwrap_or_default();
         let (mut kept, mut names) = (Vec::new(), Vec::new());
         for part in split(text) {
@@ -54,7 +54,7 @@ impl Config {
             names.extend(hostlist::parse(hosts).unwrap_or_default());
             if let Some(count) = count {
                 let nodes = std::mem::take(&mut names);
-                kept.push(Kept { nodes, count });
+                kept.push(SuspendException { nodes, count });
             }
         }
         (names.into_iter().collect(), kept)
@@ -79,7 +79,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use crate::load_text;
-    use muster_model::power::{Kept, PowerConfig};
+    use muster_model::power::{PowerConfig, SuspendException};
     use std::path::Path;
 
     fn cluster(lines: &str) -> muster_model::config::ClusterConfig {
@@ -124,6 +124,9 @@ mod tests {
         let up: Vec<&str> = up.map(|n| n.name.as_str()).collect();
         assert_eq!(up, ["n4", "n5", "n8", "n9"]);
         let nodes = ["n1", "n2", "n3"].map(str::to_owned).to_vec();
-        assert_eq!(c.power.unwrap().keep, [Kept { nodes, count: 2 }]);
+        assert_eq!(
+            c.power.unwrap().keep,
+            [SuspendException { nodes, count: 2 }]
+        );
     }
 }

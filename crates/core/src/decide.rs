@@ -39,6 +39,7 @@ use crate::state::{Note, State};
 use draft::Draft;
 use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
 use muster_model::effect::Effect;
+use muster_model::ids::JobAttempt;
 use muster_model::job::{Hold, Job};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
@@ -92,7 +93,7 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             None
         }
         Command::PrologEnded { job, attempt, well } => {
-            node::controllers_prolog(&mut draft, (*job, *attempt), *well);
+            node::controllers_prolog(&mut draft, JobAttempt::new(*job, *attempt), *well);
             None
         }
         Command::Configure { config, keep } => {

@@ -4,7 +4,7 @@ use crate::event::{Event, JobChange, NodeChange};
 use crate::state::State;
 use muster_model::command::SignalScope;
 use muster_model::effect::{Effect, TerminateReason};
-use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{Job, JobState, NodeShare, Phase, Reason};
 use muster_model::node::{NodeLink, Reboot};
 use muster_model::spec::JobKind;
@@ -110,7 +110,7 @@ impl State {
 
     /// What to send to a node that registered with `present`, after the events of its registration were applied:
     /// launches of what it should run and lacks, ends of what it has and should not.
-    pub fn orders_for_node(&self, node: NodeIdx, present: &[(JobId, Attempt)]) -> Vec<Effect> {
+    pub fn orders_for_node(&self, node: NodeIdx, present: &[JobAttempt]) -> Vec<Effect> {
         let mut out = Vec::new();
         let reboot = self.node(node).and_then(|n| n.reboot.as_ref());
         if reboot.is_some_and(|r| r.issued.is_some()) {
@@ -118,7 +118,7 @@ impl State {
             out.push(Effect::Reboot { node });
         }
         // First the ends: a launch may need the CPUs of a job that was given up while the node was away.
-        for (id, attempt) in present {
+        for JobAttempt { job: id, attempt } in present {
             let expected = self
                 .jobs_on(node)
                 .any(|job| job.id == *id && job.attempt == *attempt);
@@ -144,7 +144,7 @@ impl State {
         }
         for job in self.jobs_on(node) {
             let (id, attempt) = (job.id, job.attempt);
-            let there = present.contains(&(id, attempt));
+            let there = present.contains(&JobAttempt::new(id, attempt));
             match job.phase() {
                 Phase::Running | Phase::Suspended if self.is_configuring(job) => {}
                 // The order with a smaller allocation may have been lost with the connection.

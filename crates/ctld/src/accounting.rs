@@ -23,7 +23,7 @@ const PART: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A question to the store.
-pub(crate) enum Asked {
+pub(crate) enum AccountingQuery {
     /// Jobs, of those that the user may see.
     Jobs(Box<AcctQuery>, JobScope),
     /// When nodes were out of service.
@@ -36,7 +36,7 @@ pub(crate) enum Asked {
 /// A question: from whom, what, as of which position of the journal, and where the answer goes.
 struct Question {
     uid: u32,
-    query: Asked,
+    query: AccountingQuery,
     position: u64,
     answer: Outbox,
 }
@@ -79,7 +79,7 @@ impl Accounting {
     }
 
     /// Asks for a user.
-    pub(crate) fn ask(&self, uid: u32, query: Asked, answer: Outbox) {
+    pub(crate) fn ask(&self, uid: u32, query: AccountingQuery, answer: Outbox) {
         let asked = match &self.questions {
             Some(questions) => {
                 let position = (self.position)();
@@ -123,13 +123,13 @@ fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Recei
             let begun = Instant::now();
             let answered = caught(|| match follower.wait_stored(question.position, PATIENCE) {
                 Ok(true) => match &question.query {
-                    Asked::Jobs(query, scope) => {
+                    AccountingQuery::Jobs(query, scope) => {
                         reply(history.as_mut(), query, scope, &question.answer);
                     }
-                    Asked::NodeEvents(query) => {
+                    AccountingQuery::NodeEvents(query) => {
                         events(history.as_mut(), query, &question.answer);
                     }
-                    Asked::Transactions(query, own) => {
+                    AccountingQuery::Transactions(query, own) => {
                         transactions(history.as_mut(), query, own.as_deref(), &question.answer);
                     }
                 },

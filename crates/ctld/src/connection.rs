@@ -6,7 +6,7 @@ mod subject;
 mod subordinate;
 mod verify;
 
-use crate::accounting::Asked;
+use crate::accounting::AccountingQuery;
 use crate::audit::Entry;
 use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
@@ -569,7 +569,7 @@ impl Connection {
                     true => JobScope::of_usage(state, &identity),
                     false => JobScope::of(state, &identity),
                 };
-                let asked = Asked::Jobs(query, self.shared.look(scope).await?);
+                let asked = AccountingQuery::Jobs(query, self.shared.look(scope).await?);
                 self.shared.accounting.ask(self.identity.uid, asked, answer);
             }
             Query::NodeEvents(query) => {
@@ -578,7 +578,7 @@ impl Connection {
                     let _ = answer.send(frame::encode(&Response::Refused(refusal)));
                     drop(answer);
                 } else {
-                    let asked = Asked::NodeEvents(query);
+                    let asked = AccountingQuery::NodeEvents(query);
                     self.shared.accounting.ask(self.identity.uid, asked, answer);
                 }
             }
@@ -589,7 +589,7 @@ impl Connection {
                         own = Some(self.identity.user.clone());
                     }
                 }
-                let asked = Asked::Transactions(query, own);
+                let asked = AccountingQuery::Transactions(query, own);
                 self.shared.accounting.ask(self.identity.uid, asked, answer);
             }
             query => self.shared.to_replica(ToReplica::Query {

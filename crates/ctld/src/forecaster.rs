@@ -32,7 +32,7 @@ const SERVES_MS: u64 = 30_000;
 const REST: u32 = 3;
 
 /// A question about jobs.
-pub(crate) struct Asked {
+pub(crate) struct ForecastQuery {
     /// The user who asks.
     pub(crate) identity: Identity,
     /// Which jobs.
@@ -92,7 +92,7 @@ pub(crate) struct Forecaster {
     tasks: Arc<Tasks>,
     latest: Option<(Foreseen, Instant)>,
     /// Questions that wait for what is being worked out.
-    waiting: Vec<(Position, Asked)>,
+    waiting: Vec<(Position, ForecastQuery)>,
 }
 
 impl Drop for Forecaster {
@@ -130,7 +130,12 @@ impl Forecaster {
     }
 
     /// Gives a question back if it can be answered from what is known, else keeps it until the answer is known.
-    pub(crate) fn ask(&mut self, state: &State, position: Position, asked: Asked) -> Option<Asked> {
+    pub(crate) fn ask(
+        &mut self,
+        state: &State,
+        position: Position,
+        asked: ForecastQuery,
+    ) -> Option<ForecastQuery> {
         let waits = |id: &JobId| state.pending.contains(id) || state.arrays.contains_key(id);
         let ids = &asked.filter.ids;
         if state.pending.is_empty() || !(ids.is_empty() || ids.iter().any(waits)) {
@@ -151,7 +156,11 @@ impl Forecaster {
 
     /// What was asked for has come: the questions that can be answered now. Who has seen more than that waits for
     /// the next.
-    pub(crate) fn received(&mut self, position: Position, foreseen: Foreseen) -> Vec<Asked> {
+    pub(crate) fn received(
+        &mut self,
+        position: Position,
+        foreseen: Foreseen,
+    ) -> Vec<ForecastQuery> {
         let known = foreseen.position;
         self.latest = Some((foreseen, Instant::now()));
         let waiting = std::mem::take(&mut self.waiting);

@@ -5,7 +5,7 @@
 use crate::mail::ToLink;
 use log::debug;
 use muster_model::command::SignalScope;
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::pending::Pending;
 use muster_model::time::TimeLimit;
 use muster_proto::node::Order;
@@ -15,9 +15,6 @@ use std::collections::{HashMap, VecDeque};
 const NOTICES_MAX: usize = 8;
 /// Orders of one job before it is the next one's turn.
 const TURN: usize = 16;
-
-/// One launch of a job.
-type Run = (JobId, Attempt);
 
 /// What distinguishes a signal from others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,7 +33,7 @@ enum Item {
 
 impl Item {
     /// An order for a job of the kind that waits apart, else the message itself.
-    fn of(message: ToLink) -> Result<(Run, Item), ToLink> {
+    fn of(message: ToLink) -> Result<(JobAttempt, Item), ToLink> {
         match message {
             ToLink::Order(
                 Order::Signal {
@@ -53,7 +50,7 @@ impl Item {
                     signal,
                     scope,
                 };
-                Ok(((job, attempt), Item::Signal(signal)))
+                Ok((JobAttempt::new(job, attempt), Item::Signal(signal)))
             }
             ToLink::Order(
                 Order::StepLimit {
@@ -63,9 +60,9 @@ impl Item {
                     limit,
                 },
                 _,
-            ) => Ok(((job, attempt), Item::Limit(step, limit))),
+            ) => Ok((JobAttempt::new(job, attempt), Item::Limit(step, limit))),
             ToLink::Order(Order::Tell { job, attempt, text }, _) => {
-                Ok(((job, attempt), Item::Notice(text)))
+                Ok((JobAttempt::new(job, attempt), Item::Notice(text)))
             }
             other => Err(other),
         }
@@ -106,7 +103,7 @@ impl Waiting {
         self.dropped += u64::from(!has_room);
     }
 
-    fn pop(&mut self, (job, attempt): Run) -> Option<ToLink> {
+    fn pop(&mut self, JobAttempt { job, attempt }: JobAttempt) -> Option<ToLink> {
         let order = if let Some(signal) = self.signals.pop() {
             let Signal {
                 step,
@@ -144,9 +141,9 @@ impl Waiting {
 #[derive(Default)]
 pub(crate) struct LinkQueue {
     first: VecDeque<ToLink>,
-    jobs: HashMap<Run, Waiting>,
+    jobs: HashMap<JobAttempt, Waiting>,
     /// Jobs for which something waits apart, each once.
-    turns: VecDeque<Run>,
+    turns: VecDeque<JobAttempt>,
 }
 
 impl LinkQueue {
@@ -165,7 +162,7 @@ impl LinkQueue {
         self.first.push_back(message);
     }
 
-    fn waiting(&mut self, run: Run) -> &mut Waiting {
+    fn waiting(&mut self, run: JobAttempt) -> &mut Waiting {
         self.jobs.entry(run).or_insert_with(|| {
             self.turns.push_back(run);
             Waiting::default()
@@ -175,14 +172,16 @@ impl LinkQueue {
     /// What was sent to a job before this order reaches it before.
     fn take_along(&mut self, order: &Order) {
         match order {
-            Order::Launch(grant) => self.put_first((grant.job, grant.attempt)),
-            Order::Terminate { job, attempt, .. } => self.put_first((*job, *attempt)),
+            Order::Launch(grant) => self.put_first(JobAttempt::new(grant.job, grant.attempt)),
+            Order::Terminate { job, attempt, .. } => {
+                self.put_first(JobAttempt::new(*job, *attempt))
+            }
             Order::StepLimit { .. } | Order::Signal { .. } | Order::Tell { .. } | Order::Reboot => {
             }
         }
     }
 
-    fn put_first(&mut self, run: Run) {
+    fn put_first(&mut self, run: JobAttempt) {
         if let Some(mut waiting) = self.jobs.remove(&run) {
             self.turns.retain(|waits| *waits != run);
             self.first.extend(std::iter::from_fn(|| waiting.pop(run)));
@@ -217,7 +216,7 @@ impl LinkQueue {
             if dropped > 0 {
                 debug!(
                     "job {}: {dropped} signals, limits or notices are dropped, too many wait",
-                    run.0
+                    run.job
                 );
             }
             if waiting.is_empty() {
@@ -239,6 +238,7 @@ impl LinkQueue {
 mod tests {
     use super::*;
     use muster_model::effect::TerminateReason;
+    use muster_model::ids::{Attempt, JobId};
     use muster_model::pending::PENDING_MAX;
 
     fn signal(job: u64, step: Option<u32>, signal: u32) -> ToLink {

@@ -20,7 +20,7 @@ use crate::watchdog::{Doing, Pulse};
 use log::{debug, info};
 use muster_channel::admission::Bounds;
 use muster_channel::relay::{Beginning, confirmed, read_beginning};
-use muster_channel::server::{ChannelServer, Known, Log};
+use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
 use muster_channel::{Opening, Purpose, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_model::refusal::Refusal;
 use muster_proto::frame;
@@ -229,7 +229,7 @@ impl Network {
         self: &Rc<Network>,
         mut tcp: TcpStream,
         from: SocketAddr,
-    ) -> Result<Option<Known>, String> {
+    ) -> Result<Option<IdentifiedConnection>, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = match read_beginning(&mut tcp).await? {
             Beginning::Channel(opening) => opening,
@@ -250,7 +250,11 @@ impl Network {
                     }
                     Identified::Host(stream) => self.configuration.give(stream)?,
                 }
-                Ok(Some((local, tcp, channel)))
+                Ok(Some(IdentifiedConnection {
+                    local,
+                    remote: tcp,
+                    channel,
+                }))
             }
             Err(why) => {
                 // It may have gone.

@@ -10,6 +10,7 @@ use crate::shared::Shared;
 use crate::stats::Stats;
 use log::{info, warn};
 use minicbor::bytes::ByteVec;
+use muster_model::batching::BatchDelay;
 use muster_model::command::Identity;
 use muster_model::ids::{BlobId, NodeIdx};
 use muster_model::time::Timestamp;
@@ -34,7 +35,7 @@ const BLOBS_KEPT: usize = 256;
 /// Messages sent in one write.
 const BATCH: usize = 1024;
 /// Signals and notices leave at most so often, that those which are equal meet: nodes get the first at once.
-const SIGNALS_EVERY: Duration = Duration::from_millis(20);
+const SIGNAL_DELAY: BatchDelay = BatchDelay::from_ms(20);
 /// An agent that is silent for this long is asked whether it is there, and given up after as long again.
 const PING: Duration = Duration::from_secs(15);
 
@@ -159,7 +160,7 @@ impl Sending {
         let mut batch = self.queue.take_first(BATCH);
         if self.queue.has_signals() && Instant::now() >= self.signals_at {
             batch.extend(self.queue.take_signals(BATCH));
-            self.signals_at = Instant::now() + SIGNALS_EVERY;
+            self.signals_at = Instant::now() + SIGNAL_DELAY.as_duration();
         }
         let (frames, count) = self.outgoing.encode(batch.into_iter(), now())?;
         stats.to_nodes.fetch_add(count, Relaxed);

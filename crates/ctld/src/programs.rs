@@ -18,7 +18,7 @@ use job_mail::JobMails;
 use log::{error, warn};
 use muster_core::event::Event;
 use muster_core::state::State;
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::{Attempt, JobAttempt, JobId};
 use muster_model::job::{self, Job, JobState};
 use muster_model::job_env::{self, JobView};
 use muster_model::time::Timestamp;
@@ -363,7 +363,7 @@ fn duration(ms: u64) -> String {
 type OfUsers<T> = Sender<(u32, T)>;
 
 /// A program, and the job that waits for it, if one does.
-type Run = (Invocation, Option<(JobId, Attempt)>);
+type Run = (Invocation, Option<JobAttempt>);
 
 /// Runs the programs of users' jobs, which take turns by user: however many jobs of one end, those of others begin.
 fn run_all(waiting: &Receiver<(u32, Run)>, writer: &Sender<ToWriter>) {
@@ -371,7 +371,7 @@ fn run_all(waiting: &Receiver<(u32, Run)>, writer: &Sender<ToWriter>) {
     take_turns(waiting, &room, usize::MAX, |(invocation, prolog)| {
         let writer = writer.clone();
         start(invocation, &room, move |well| {
-            if let Some((job, attempt)) = prolog {
+            if let Some(JobAttempt { job, attempt }) = prolog {
                 let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
             }
         });
@@ -395,7 +395,7 @@ fn dispatch(
         match task {
             Ok(Task::Run(uid, invocation)) => drop(runs.send((uid, (invocation, None)))),
             Ok(Task::Prolog(uid, invocation, job, attempt)) => {
-                drop(runs.send((uid, (invocation, Some((job, attempt))))));
+                drop(runs.send((uid, (invocation, Some(JobAttempt::new(job, attempt))))));
             }
             Ok(Task::Ready(job, attempt)) => {
                 let well = true;

@@ -9,7 +9,7 @@
 use crate::answer;
 use crate::failure::{Panicked, caught};
 use crate::fair_queue::FairQueue;
-use crate::forecaster::{Asked, Forecaster};
+use crate::forecaster::{ForecastQuery, Forecaster};
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::outbox::Outbox;
@@ -303,7 +303,7 @@ impl Replica {
                 }
                 // Worked out on another thread; the question waits there, not this one.
                 let position = self.position;
-                let asked = Asked {
+                let asked = ForecastQuery {
                     identity: identity.clone(),
                     filter: filter.clone(),
                     out: out.clone(),
@@ -418,7 +418,7 @@ impl Replica {
         });
     }
 
-    fn jobs(&self, asked: &Asked) {
+    fn jobs(&self, asked: &ForecastQuery) {
         let starts = self.forecaster.starts().filter(|_| asked.filter.starts);
         let mut send = |frame| drop(asked.out.send(frame));
         let scope = JobScope::of(&self.state, &asked.identity);

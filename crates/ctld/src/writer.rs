@@ -32,7 +32,7 @@ use muster_core::state::{Note, State};
 use muster_journal::{Batch, Error, Log, Position};
 use muster_model::command::{Command, KeptPartitions, NodeCommand, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
-use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx};
 use muster_model::limits::PURGE_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
@@ -138,7 +138,7 @@ struct Outbox {
     /// By node and connection: a node that has connected again gets none for what another connection has said.
     acks: Vec<(NodeIdx, u64, u64)>,
     welcomes: Vec<NewLink>,
-    registered: Vec<(NodeIdx, Vec<(JobId, Attempt)>)>,
+    registered: Vec<(NodeIdx, Vec<JobAttempt>)>,
     configured: Vec<oneshot::Sender<()>>,
 }
 

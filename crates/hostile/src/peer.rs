@@ -122,14 +122,6 @@ impl Peer {
         Ok(Peer { stream })
     }
 
-    /// Another limit on the time that a write may take.
-    ///
-    /// # Errors
-    /// Those of setsockopt(2).
-    pub fn set_write_limit(&self, patience: Duration) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(patience))
-    }
-
     /// Writes bytes as they are.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ pub use accounts::{AccountsAsk, AccountsEdit, ClusterAsk, QosAsk, TermsAsk, Usag
 pub use reservation::{NameList, ReservationAsk};
 
 use crate::config::ClusterConfig;
-use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
+use crate::ids::{Attempt, BlobId, JobAttempt, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use crate::limits::{
     CRONTAB_BYTES_MAX, CRONTAB_JOBS_MAX, DYNAMIC_NODES_MAX, HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX,
@@ -145,14 +145,14 @@ pub enum UserCommand {
     /// scancel without a signal, or with KILL of a whole job: ends jobs.
     #[n(1)]
     Cancel {
-        /// Which.
+        /// Jobs to cancel.
         #[n(0)]
         selection: JobSelection,
     },
     /// scancel with a signal, or of a step.
     #[n(2)]
     Signal {
-        /// Which.
+        /// Jobs to signal.
         #[n(0)]
         selection: JobSelection,
         /// Signal number.
@@ -166,7 +166,7 @@ pub enum UserCommand {
     /// scontrol hold, uhold.
     #[n(3)]
     Hold {
-        /// Which.
+        /// Jobs to hold.
         #[n(0)]
         target: JobTarget,
         /// `uhold`, or the caller is no administrator.
@@ -176,14 +176,14 @@ pub enum UserCommand {
     /// scontrol release.
     #[n(4)]
     Release {
-        /// Which.
+        /// Jobs to release.
         #[n(0)]
         target: JobTarget,
     },
     /// scontrol requeue, requeuehold.
     #[n(5)]
     Requeue {
-        /// Which.
+        /// Jobs to requeue.
         #[n(0)]
         target: JobTarget,
         /// Hold it in the queue.
@@ -200,21 +200,21 @@ pub enum UserCommand {
     /// scontrol suspend.
     #[n(6)]
     Suspend {
-        /// Which.
+        /// Jobs to suspend.
         #[n(0)]
         target: JobTarget,
     },
     /// scontrol resume.
     #[n(7)]
     Resume {
-        /// Which.
+        /// Jobs to resume.
         #[n(0)]
         target: JobTarget,
     },
     /// scontrol update job.
     #[n(8)]
     UpdateJob {
-        /// Which.
+        /// Jobs to update.
         #[n(0)]
         target: JobTarget,
         /// The changes.
@@ -259,7 +259,7 @@ pub enum UserCommand {
     /// scontrol top: raise the priority of own jobs to the top, as far as an administrator allows.
     #[n(13)]
     Top {
-        /// Which.
+        /// Jobs to move to the top.
         #[n(0)]
         target: JobTarget,
     },
@@ -577,7 +577,7 @@ pub enum NodeCommand {
         /// The machine.
         info: Box<NodeInfo>,
         /// Jobs the agent knows, running or ended without acknowledgement.
-        present: Vec<(JobId, Attempt)>,
+        present: Vec<JobAttempt>,
     },
     /// Its connection was lost.
     Lost,
@@ -638,7 +638,7 @@ pub enum NodeCommand {
         /// The failure, as the node's reason.
         error: String,
     },
-    /// The job was there but its processes are gone without a trace (shim killed, machine rebooted).
+    /// The job was there but its processes are gone without a trace (launcher killed, machine rebooted).
     Vanished {
         /// The job.
         job: JobId,

@@ -29,6 +29,27 @@ pub struct NodeIdx(#[n(0)] pub u32);
 #[cbor(transparent)]
 pub struct Attempt(#[n(0)] pub u32);
 
+/// One launch of a job: an attempt is never launched twice.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
+)]
+pub struct JobAttempt {
+    /// The job.
+    #[n(0)]
+    pub job: JobId,
+    /// Which launch of it.
+    #[n(1)]
+    pub attempt: Attempt,
+}
+
+impl JobAttempt {
+    /// This attempt of a job.
+    #[must_use]
+    pub fn new(job: JobId, attempt: Attempt) -> JobAttempt {
+        JobAttempt { job, attempt }
+    }
+}
+
 /// A step's number inside its job: 0, 1, ... for `srun` steps, and a few that Slurm gives names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
 #[cbor(transparent)]
@@ -104,5 +125,19 @@ impl fmt::Display for StepNo {
 impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.job, self.step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was a pair in versions that launchers may still run.
+    #[test]
+    fn an_attempt_is_encoded_as_a_pair() {
+        let run = JobAttempt::new(JobId(7), Attempt(300));
+        let bytes = minicbor::to_vec(run).unwrap();
+        assert_eq!(bytes, minicbor::to_vec((7_u64, 300_u32)).unwrap());
+        assert_eq!(minicbor::decode::<JobAttempt>(&bytes).unwrap(), run);
     }
 }

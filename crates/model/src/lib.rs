@@ -11,6 +11,7 @@ extern crate self as muster_model;
 pub mod account_limits;
 pub mod accounts;
 pub mod audit;
+pub mod batching;
 pub mod binding;
 pub mod cbor;
 pub mod command;

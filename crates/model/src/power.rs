@@ -24,7 +24,7 @@ pub struct PowerConfig {
     pub resume_rate: u32,
     /// `SuspendExcNodes` with a count: of these nodes so many that could be used stay up.
     #[n(5)]
-    pub keep: Vec<Kept>,
+    pub keep: Vec<SuspendException>,
     /// `SuspendExcStates`, upper case.
     #[n(6)]
     pub except_states: Vec<String>,
@@ -32,7 +32,7 @@ pub struct PowerConfig {
 
 /// `nid[10-20]:4` of `SuspendExcNodes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct Kept {
+pub struct SuspendException {
     /// Names of the nodes.
     #[n(0)]
     pub nodes: Vec<String>,

@@ -29,6 +29,13 @@ pub fn make_visible(text: &mut String) {
     }
 }
 
+/// The beginning of a text: at most so many bytes, and whole characters.
+pub fn beginning(text: &str, bytes_max: usize) -> &str {
+    let most = bytes_max.min(text.len());
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +45,13 @@ mod tests {
         let text = "a\nJobId=1\t\u{1b}[2J\u{9b}1A\u{202e}é\u{7f}";
         assert_eq!(visible(text), "a JobId=1 ?[2J?1A?é?");
         assert!(matches!(visible("plain é"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_beginning_has_whole_characters() {
+        assert_eq!(beginning("aäb", 2), "a");
+        assert_eq!(beginning("aäb", 3), "aä");
+        assert_eq!(beginning("aäb", 9), "aäb");
+        assert_eq!(beginning("ä", 1), "");
     }
 }

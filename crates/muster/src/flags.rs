@@ -46,6 +46,22 @@ pub(crate) const fn long_flag(
     }
 }
 
+/// Of daemons that get their configuration from a controller.
+pub(crate) const CONF_SERVER: Flag = long_flag(
+    "conf-server",
+    'H',
+    "HOST[:PORT][,...]",
+    "have no files: get the configuration from a controller with enable_configless (default: without files, those that DNS names)",
+);
+
+/// Whose answer such daemons take.
+pub(crate) const CONF_USER: Flag = long_flag(
+    "conf-user",
+    'U',
+    "USER",
+    "SlurmUser of that controller, who alone can answer (default: slurm, if there is such an account, else root)",
+);
+
 impl Flag {
     /// It has a long name, too.
     pub(crate) const fn named(mut self, long: &'static str) -> Flag {

@@ -3,7 +3,7 @@
 //! configuration that the controller gives, whatever `AuthType` is; a process of root's does that.
 
 use crate::daemon::{self, Ready};
-use crate::flags::{Daemon, flag, long_flag};
+use crate::flags::{CONF_SERVER, CONF_USER, Daemon, flag, long_flag};
 use crate::given_configuration::{self, Keeper};
 use crate::logging;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -35,18 +35,8 @@ pub(crate) static DAEMON: Daemon = Daemon {
             configuration there.",
     operands: "",
     flags: &[
-        long_flag(
-            "conf-server",
-            'H',
-            "HOST[:PORT][,...]",
-            "have no files: get the configuration from a controller with enable_configless (default: without files, those that DNS names)",
-        ),
-        long_flag(
-            "conf-user",
-            'U',
-            "USER",
-            "SlurmUser of that controller, who alone can answer (default: slurm, if there is such an account, else root)",
-        ),
+        CONF_SERVER,
+        CONF_USER,
         long_flag("disable-reconfig", 'R', "", "get it once only"),
         long_flag(
             "refresh",

@@ -4,7 +4,7 @@ mod dynamic;
 
 use crate::conf_owner;
 use crate::daemon::{self, PidFile, Ready};
-use crate::flags::{Daemon, flag, long_flag};
+use crate::flags::{CONF_SERVER, CONF_USER, Daemon, flag, long_flag};
 use crate::given_configuration;
 use crate::logging;
 use anyhow::{Context, Result, bail};
@@ -32,18 +32,8 @@ pub(crate) static DAEMON: Daemon = Daemon {
             "",
             "print this machine as a line for slurm.conf, and exit",
         ),
-        long_flag(
-            "conf-server",
-            'H',
-            "HOST[:PORT][,...]",
-            "have no files: get the configuration from a controller with enable_configless (default: without files, those that DNS names)",
-        ),
-        long_flag(
-            "conf-user",
-            'U',
-            "USER",
-            "SlurmUser of that controller, who alone can answer (default: slurm, if there is such an account, else root)",
-        ),
+        CONF_SERVER,
+        CONF_USER,
         long_flag(
             "conf",
             'K',

@@ -1,12 +1,35 @@
 //! The numbers under which the launcher keeps what an agent wants back: a step's record under the step's own number, this node's
-//! part of it under a higher one.
+//! part of it under a higher one; and what that part is.
 
-use muster_model::ids::StepNo;
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_model::ids::{JobAttempt, StepNo};
 
 /// Kept records of this node's part of a step have this number plus the step's.
 const KEPT_NODE: u32 = 1 << 30;
 /// Under this number the next step's number is kept.
 pub const KEPT_NEXT: u32 = u32::MAX;
+
+/// What is kept of this node's part of a step: what the agent needs to report its end.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct KeptNodeStep {
+    /// The job's launch.
+    #[n(0)]
+    pub run: JobAttempt,
+    /// The node's place in the step.
+    #[n(1)]
+    pub position: u32,
+    /// The agent that leads the step.
+    #[n(2)]
+    pub lead: String,
+    /// The agent above in the tree, if that is not the lead.
+    #[n(3)]
+    pub above: Option<String>,
+    /// The step's key, which its daemon asks for; nothing in records of earlier versions.
+    #[n(4)]
+    #[cbor(default)]
+    pub step_key: Option<ByteVec>,
+}
 
 /// Under which number this node's part of a step is kept.
 pub fn kept_of_node(step: StepNo) -> u32 {

@@ -52,7 +52,7 @@ pub use records::{Fault, RecordedAttempt, Records};
 pub use steps::{is_step_dir, step_of_result};
 
 use crate::binding::Machine;
-use crate::messages::{Attach, JobAttempt, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
+use crate::messages::{Attach, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
 use crate::now::Now;
 use event::{Action, ConnId, Event, TimerKey};
 use job::JobEntry;
@@ -60,6 +60,7 @@ use launches::Launches;
 use measure::Measurements;
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
+use muster_model::ids::JobAttempt;
 use muster_model::job::Usage;
 use muster_proto::node::JobGrant;
 use session::{Place, Session};

@@ -222,7 +222,7 @@ impl<'a> Layout<'a> {
             let detail = format!("{least} nodes are asked for, {limit} can be used");
             return refuse(RefusalCode::InvalidNodeCount, detail);
         }
-        let order = Order::new(self);
+        let order = TaskRoom::new(self);
         let most = most.min(count_of(self.required.len() + order.others.len()));
         // More nodes never have less room, so that the least number with enough is found by halving.
         let (mut low, mut high) = (least, most.saturating_add(1));
@@ -261,7 +261,7 @@ impl<'a> Layout<'a> {
     }
 
     /// So many nodes with room for all tasks: the required ones and the first others, else those with most room.
-    fn choose(&self, order: &Order, count: u32, ntasks: u32) -> Option<Vec<usize>> {
+    fn choose(&self, order: &TaskRoom, count: u32, ntasks: u32) -> Option<Vec<usize>> {
         let count = count as usize;
         for others in [&order.others, &order.roomiest] {
             let chosen = self.required.iter().chain(others).copied().take(count);
@@ -526,7 +526,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Room for tasks, worked out once for a layout.
-struct Order {
+struct TaskRoom {
     /// Of each node of the allocation; 0 of those that are not allowed.
     slots: Vec<u32>,
     /// Allowed nodes with room that are not required, in the order of the allocation.
@@ -535,8 +535,8 @@ struct Order {
     roomiest: Vec<usize>,
 }
 
-impl Order {
-    fn new(layout: &Layout<'_>) -> Order {
+impl TaskRoom {
+    fn new(layout: &Layout<'_>) -> TaskRoom {
         let mut slots = vec![0; layout.alloc.nodes.len()];
         for &node in &layout.allowed {
             slots[node] = layout.slots(node);
@@ -545,7 +545,7 @@ impl Order {
         let others: Vec<usize> = layout.allowed.iter().copied().filter(is_other).collect();
         let mut roomiest = others.clone();
         roomiest.sort_by_key(|&i| Reverse(slots[i]));
-        Order {
+        TaskRoom {
             slots,
             others,
             roomiest,

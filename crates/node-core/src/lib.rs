@@ -1,5 +1,6 @@
 //! What the processes of a node decide, the messages between them, and what srun decides, which asks them for steps; without I/O:
 //! no sockets, files, clocks or threads. `muster-node` and `muster-cli` execute it.
+#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod agent;

@@ -3,16 +3,16 @@
 
 mod agent_launcher;
 mod agent_stepd;
-mod job_attempt;
 mod launcher_stepd;
+mod process;
 mod step_order;
 
 pub use agent_launcher::{
     Attach, KnownJob, LauncherCommand, LauncherEvent, MachineClaim, TaskUsage,
 };
 pub use agent_stepd::NextStep;
-pub use job_attempt::{JobAttempt, Process};
 pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, StepdEvent};
+pub use process::Process;
 pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
 
 use minicbor::bytes::ByteVec;

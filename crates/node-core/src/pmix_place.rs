@@ -1,7 +1,6 @@
 //! Where the PMIx host of a step has its files, and how the step is named: launcher and agent have to agree.
 
-use crate::messages::JobAttempt;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_proto::node::NodeSettings;
 
 /// Where the kernel keeps shared memory.

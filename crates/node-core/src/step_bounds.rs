@@ -1,8 +1,10 @@
 //! What a step of a job may be on a node. The launcher makes this from the job's grant, which the controller has sealed, and
 //! checks what an agent orders by it; so do step daemons, to which agents give further steps of the job directly.
 
-use crate::messages::{JobAttempt, StepBounds, StepOrder};
+use crate::messages::{StepBounds, StepOrder};
+
 use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobAttempt;
 use muster_model::job::GresShare;
 use muster_proto::node::NodeSettings;
 

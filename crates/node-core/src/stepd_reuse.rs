@@ -1,7 +1,6 @@
 //! What agent and launcher agree on where a step daemon has several steps of a job.
 
-use crate::messages::JobAttempt;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use std::path::{Path, PathBuf};
 
 /// Daemons of a job that wait for a step, at most.

@@ -126,7 +126,7 @@ fn run(inherited: Inherited, replace_log: fn(File)) -> anyhow::Result<()> {
 
 /// What is found out when an agent starts.
 #[derive(Debug, Default)]
-struct Found {
+struct NodeProbe {
     /// Whether ranks may copy from each other's memory here, and gain by it.
     cross_memory: Option<CrossMemory>,
     /// The address by which other machines reach this one, if the configuration names one that is its own.
@@ -134,7 +134,7 @@ struct Found {
 }
 
 async fn serve(inherited: Inherited, replace_log: fn(File)) -> anyhow::Result<()> {
-    let found = Found {
+    let found = NodeProbe {
         cross_memory: inherited.cross_memory,
         listens_at: mpi_probe::own_address(&inherited.options.address),
     };

@@ -25,7 +25,7 @@ pub(crate) const SAID_MAX: usize = 16 << 10;
 
 /// What it is to make.
 #[derive(Debug, Encode, Decode)]
-struct Order {
+struct CredentialOrder {
     #[n(0)]
     cluster: String,
     #[n(1)]
@@ -67,7 +67,7 @@ enum Said {
 pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<(i32, OwnedFd)> {
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
     let network = &options.network;
-    let order = Order {
+    let order = CredentialOrder {
         cluster: options.cluster.clone(),
         node: options.name.clone(),
         auth_type: network.auth_type.clone(),
@@ -105,7 +105,7 @@ pub fn credential_main() -> ExitCode {
 }
 
 fn make() -> anyhow::Result<()> {
-    let order: Order = minicbor::decode(&role::read_order()?).context("its order")?;
+    let order: CredentialOrder = minicbor::decode(&role::read_order()?).context("its order")?;
     let mut pipe = File::from(role::take_descriptor(FIRST_FD)?);
     let authentication = Authentication::parse(
         order.auth_type.as_deref(),
@@ -130,14 +130,21 @@ fn make() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A credential: its kind, itself, and its secret, where that is another than the one that was asked for.
-pub(crate) type Made = (Scheme, Vec<u8>, Option<[u8; SECRET]>);
+/// A credential that was made.
+pub(crate) struct Credential {
+    /// Its kind.
+    pub(crate) scheme: Scheme,
+    /// What is sent of it.
+    pub(crate) bytes: Vec<u8>,
+    /// Its secret, where that is another than the one that was asked for.
+    pub(crate) secret: Option<[u8; SECRET]>,
+}
 
 /// Reads what the process has said, all of it.
 ///
 /// # Errors
 /// It made none, for the reason that the error gives.
-pub(crate) fn read(said: &[u8]) -> anyhow::Result<Made> {
+pub(crate) fn read(said: &[u8]) -> anyhow::Result<Credential> {
     match minicbor::decode(said).context("no credential was made")? {
         Said::Made {
             scheme,
@@ -146,7 +153,11 @@ pub(crate) fn read(said: &[u8]) -> anyhow::Result<Made> {
         } => {
             let scheme =
                 Scheme::of_number(scheme).context("a kind of credential that is unknown")?;
-            Ok((scheme, credential, secret.map(|secret| *secret)))
+            Ok(Credential {
+                scheme,
+                bytes: credential,
+                secret: secret.map(|secret| *secret),
+            })
         }
         Said::Failed(why) => Err(anyhow::Error::msg(why)),
     }

@@ -12,12 +12,11 @@ use crate::failure;
 use crate::info;
 use crate::now;
 use anyhow::{Context as _, bail};
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::{Attempt, JobAttempt, JobId};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::node::NodeInfo;
 use muster_model::spec::JobKind;
 use muster_model::time::Timestamp;
-use muster_node_core::messages::JobAttempt;
 use muster_proto::client::{Request, RequestBody, Response, daemon_socket};
 use muster_proto::frame::{self, Frames};
 use muster_proto::node::{
@@ -353,7 +352,7 @@ impl Node {
         let hello = NodeHello {
             name: self.name.clone(),
             info: self.info.clone(),
-            present: self.jobs.keys().map(|run| (run.job, run.attempt)).collect(),
+            present: self.jobs.keys().copied().collect(),
             // Nothing is run that anybody would have to be believed for.
             key: vec![9; muster_trust::KEY].into(),
             launcher_key: vec![9; muster_trust::KEY].into(),

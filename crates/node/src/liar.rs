@@ -5,9 +5,9 @@ use crate::launcher::{attach_frame, socket_path};
 use crate::options::AgentOptions;
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_node_core::messages::{
-    JobAttempt, LauncherCommand, NextStep, PmixOrder, StepOrder, StepdEvent, TaskBinding, User,
+    LauncherCommand, NextStep, PmixOrder, StepOrder, StepdEvent, TaskBinding, User,
 };
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{StepLaunch, StepSpec};

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use control::{Control, ToAgent, ToRelay};
 use muster_channel::admission::{Bounds, StrangerId};
 use muster_channel::relay::{confirmed, read_opening};
-use muster_channel::server::{ChannelServer, Known, Log};
+use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
 use muster_channel::{Opening, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
@@ -145,7 +145,11 @@ impl Relay {
     }
 
     /// Finds out whether somebody has the key of what he wants to reach, and connects him with it.
-    async fn meet(&self, id: StrangerId, mut tcp: TcpStream) -> Result<Known, String> {
+    async fn meet(
+        &self,
+        id: StrangerId,
+        mut tcp: TcpStream,
+    ) -> Result<IdentifiedConnection, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = read_opening(&mut tcp).await?;
         let _asked = Asked { relay: self, id };
@@ -158,7 +162,11 @@ impl Relay {
                     Place::Stepd(socket) => socket,
                     Place::Agent => self.connect_agent(id).map_err(|e| e.to_string())?,
                 };
-                Ok((local, tcp, channel))
+                Ok(IdentifiedConnection {
+                    local,
+                    remote: tcp,
+                    channel,
+                })
             }
             Err(why) => {
                 // It may have gone.

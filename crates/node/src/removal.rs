@@ -34,7 +34,12 @@ pub(crate) struct Removal {
 
 /// Whose they are, and which.
 #[derive(Encode, Decode)]
-struct Order(#[n(0)] u32, #[n(1)] Vec<PathBuf>);
+struct RemovalOrder {
+    #[n(0)]
+    owner: u32,
+    #[n(1)]
+    dirs: Vec<PathBuf>,
+}
 
 impl Removal {
     /// Begins to remove those that are there and belong to the user `owner`.
@@ -46,7 +51,10 @@ impl Removal {
             groups: Vec::new(),
             name: String::new(),
         };
-        let order = Order(owner, dirs.to_vec());
+        let order = RemovalOrder {
+            owner,
+            dirs: dirs.to_vec(),
+        };
         match start(REMOVAL_ARGUMENT, &own, &order, true) {
             Ok(pid) => Some(Removal { pid }),
             Err(e) => {
@@ -75,7 +83,7 @@ impl Removal {
 }
 
 /// Starts a process of this user that removes directories, or what is in them.
-fn start(argument: &str, user: &User, order: &Order, outlives: bool) -> io::Result<i32> {
+fn start(argument: &str, user: &User, order: &RemovalOrder, outlives: bool) -> io::Result<i32> {
     let started = Start {
         words: &[LAUNCHER_NAME, argument],
         environment: Vec::new(),
@@ -111,13 +119,13 @@ fn set_aside(dir: &Path, owner: u32) -> Option<PathBuf> {
     }
 }
 
-fn read_order() -> io::Result<Order> {
+fn read_order() -> io::Result<RemovalOrder> {
     minicbor::decode(&role::read_order()?).map_err(io::Error::other)
 }
 
 /// The process that removes directories: root's, as a rule.
 pub(crate) fn removal_main() -> ExitCode {
-    let Ok(Order(owner, dirs)) = read_order() else {
+    let Ok(RemovalOrder { owner, dirs }) = read_order() else {
         return ExitCode::FAILURE;
     };
     // Under another name, what ends at this very moment cannot find them.
@@ -132,7 +140,11 @@ pub(crate) fn removal_main() -> ExitCode {
         groups: Vec::new(),
         name: String::new(),
     };
-    let emptied = start(CONTENT_ARGUMENT, &user, &Order(owner, dirs.clone()), false);
+    let order = RemovalOrder {
+        owner,
+        dirs: dirs.clone(),
+    };
+    let emptied = start(CONTENT_ARGUMENT, &user, &order, false);
     match emptied {
         Ok(pid) => drop(sys::exit_code_of(pid)),
         Err(e) => eprintln!("{}: it cannot be emptied: {e}", dirs[0].display()),
@@ -151,7 +163,7 @@ pub(crate) fn removal_main() -> ExitCode {
 
 /// The process that removes what is in them: their owner's.
 pub(crate) fn content_main() -> ExitCode {
-    let Ok(Order(_, dirs)) = read_order() else {
+    let Ok(RemovalOrder { dirs, .. }) = read_order() else {
         return ExitCode::FAILURE;
     };
     // Where the owner may not remove the directory itself, root does that.

@@ -27,7 +27,7 @@ const FAILURES_MAX: u32 = 5;
 
 /// What it is to do.
 #[derive(Debug, Encode, Decode)]
-struct Order {
+struct TokenOrder {
     #[n(0)]
     cluster: String,
     #[n(1)]
@@ -64,7 +64,7 @@ impl SackProcess {
         if !is_needed {
             return Ok(None);
         }
-        let order = Order {
+        let order = TokenOrder {
             cluster: options.cluster.clone(),
             key_dir: authentication.key_dir,
             slurm_uid: network.receiver_uid,
@@ -141,7 +141,7 @@ pub fn sack_main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     sys::set_undumpable().context("this process cannot be protected from others")?;
-    let order: Order = minicbor::decode(&role::read_order()?).context("its order")?;
+    let order: TokenOrder = minicbor::decode(&role::read_order()?).context("its order")?;
     let place = order.socket.display().to_string();
     // Another node of this host, or a sackd, may serve the users.
     let socket = SackSocket::open(&order.socket)

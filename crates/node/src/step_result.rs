@@ -30,3 +30,51 @@ pub(crate) fn write(path: &Path, end: &StepEnd, kept: &KeptEntries) -> io::Resul
     file.write_all(&bytes)?;
     fs::rename(&next, path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::job::{ExitStatus, JobState, Usage};
+    use muster_model::time::Timestamp;
+
+    /// What a daemon of the version that brought these files left.
+    const RESULT: &str = "8505820300058b05060700600000000000001903e8818207420102";
+
+    fn end() -> StepEnd {
+        StepEnd {
+            end_time: Timestamp(5),
+            exit: ExitStatus { code: 3, signal: 0 },
+            state: JobState::Failed,
+            usage: Usage {
+                user_us: 5,
+                system_us: 6,
+                max_rss_kib: 7,
+                ..Usage::default()
+            },
+            cancelled_by: Some(1000),
+        }
+    }
+
+    /// Step daemons outlive updates: a launcher reads results of those before it.
+    #[test]
+    fn a_result_of_an_earlier_version_is_read() {
+        let kept: KeptEntries = vec![(7, vec![1, 2].into())];
+        let path = std::env::temp_dir().join(format!("step-result-{}", std::process::id()));
+        write(&path, &end(), &kept).unwrap();
+        let written = fs::read(&path).unwrap();
+        assert_eq!(read(&path), Some((end(), kept.clone())));
+        let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex, RESULT,
+            "written as before; later versions may add to it"
+        );
+        let pairs = RESULT.as_bytes().chunks(2);
+        let bytes = pairs.map(|pair| {
+            let pair = std::str::from_utf8(pair).unwrap();
+            u8::from_str_radix(pair, 16).unwrap()
+        });
+        fs::write(&path, bytes.collect::<Vec<u8>>()).unwrap();
+        assert_eq!(read(&path), Some((end(), kept)));
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -44,7 +44,7 @@ use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
-use order::Order;
+use order::AgentOrder;
 use sockets::NodeSocket;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -80,7 +80,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         log::error!("no tokens of auth/slurm are made for users of this host: {e}");
         None
     });
-    let order = Order {
+    let order = AgentOrder {
         options: options.clone(),
         cross_memory: cross_memory.map(|found| found.to_string()),
         log_level: log.level.to_string(),
@@ -161,7 +161,7 @@ impl Supervisor {
     /// Starts the agent.
     fn start(
         options: AgentOptions,
-        order: &Order,
+        order: &AgentOrder,
         (socket, relay): (&NodeSocket, Option<OwnedFd>),
         log: AgentLog,
         account: &User,

@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cells;
-pub(crate) mod cpu_pinning;
 mod file_kind;
 mod identity;
 mod limits;
@@ -132,15 +131,6 @@ pub(crate) fn fork() -> io::Result<Fork> {
         0 => Ok(Fork::Child),
         pid => Ok(Fork::Parent(pid)),
     }
-}
-
-/// Forks a child that starts on this process's CPU and may then run on any: this process has hardly anything to do
-/// meanwhile.
-pub(crate) fn fork_here() -> io::Result<Fork> {
-    let saved = cpu_pinning::pin_to_current_cpu();
-    let forked = fork();
-    saved.iter().for_each(cpu_pinning::SavedAffinity::restore);
-    forked
 }
 
 /// Words for exec(2), made ready ahead of the fork.

@@ -49,7 +49,7 @@ pub(crate) struct Handshake {
 
 /// A connection whose ends know each other.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct OpenedChannel {
     pub(crate) channel: Channel,
     /// Where the other end listens.
     pub(crate) peer: String,
@@ -115,7 +115,7 @@ impl Handshake {
         bytes: &[u8],
         own: Own<'_>,
         output: &mut Vec<u8>,
-    ) -> Result<Option<Known>, String> {
+    ) -> Result<Option<OpenedChannel>, String> {
         match &mut self.stage {
             Stage::Accepted => {
                 self.input.extend_from_slice(bytes);
@@ -172,8 +172,8 @@ impl Handshake {
         }
     }
 
-    fn known(&mut self, channel: Channel, own: Own<'_>) -> Known {
-        Known {
+    fn known(&mut self, channel: Channel, own: Own<'_>) -> OpenedChannel {
+        OpenedChannel {
             channel,
             peer: std::mem::take(&mut self.peer),
             code_out: code(own.key, &self.other_nonce, &self.nonce),

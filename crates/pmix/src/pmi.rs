@@ -18,7 +18,7 @@ use minicbor::{Decode, Encode};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
-use server::{Name, Order, Server, Shape};
+use server::{Action, Name, Server, Shape};
 use sha2::{Digest, Sha256};
 use spawn::{Asked, Origin};
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ enum PmiWire {
     /// A round of a barrier.
     #[n(0)]
     Round {
-        /// The how-manieth barrier.
+        /// The barrier's sequence number.
         #[n(0)]
         number: u64,
         /// Its round.
@@ -139,7 +139,7 @@ pub(crate) struct Pmi {
     /// Barriers that this node has come to.
     entered: u64,
     /// Messages that wait until the other hosts are known.
-    waiting: Vec<Order>,
+    waiting: Vec<Action>,
     stopping: bool,
     /// Steps that tasks of this node have asked for, and which task waits for which.
     runs: Runs,
@@ -346,17 +346,17 @@ impl Pmi {
         }
     }
 
-    fn carry_out(&mut self, order: Order, mesh: &mut Mesh, control: &mut Control) {
+    fn carry_out(&mut self, order: Action, mesh: &mut Mesh, control: &mut Control) {
         match order {
-            Order::Connected(rank) => control.send(&FromHost::Connected(rank)),
-            Order::Finalized(rank) => control.send(&FromHost::Finalized(rank)),
-            Order::Abort(rank, status, text) => {
+            Action::Connected(rank) => control.send(&FromHost::Connected(rank)),
+            Action::Finalized(rank) => control.send(&FromHost::Finalized(rank)),
+            Action::Abort(rank, status, text) => {
                 control.send(&FromHost::Abort { rank, status, text });
             }
-            Order::Spawn(local, asked) => self.spawn(local, &asked, mesh, control),
+            Action::Spawn(local, asked) => self.spawn(local, &asked, mesh, control),
             // Where the other hosts are is not known yet.
             order if !self.met => self.waiting.push(order),
-            Order::Fence(part) => {
+            Action::Fence(part) => {
                 let number = self.entered;
                 self.entered += 1;
                 let (members, position) = (self.hosts.len(), self.setup.position);
@@ -364,7 +364,7 @@ impl Pmi {
                 exchange.enter(members, position, status::SUCCESS, part);
                 self.advance(number, mesh);
             }
-            Order::Ask(name) => {
+            Action::Ask(name) => {
                 send(mesh, &self.hosts[0], &PmiWire::Ask(name));
             }
         }
@@ -468,5 +468,27 @@ fn write_to(to: &mut Option<UnixStream>, output: &mut Vec<u8>) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
             _ => *to = None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_fixtures::{Root, check};
+
+    /// Hosts of a step may be of neighbouring versions.
+    #[test]
+    fn messages_between_hosts_are_read() {
+        let message = |bytes: &[u8]| {
+            let message: PmiWire = frame::decode(bytes).map_err(|error| error.to_string())?;
+            Ok(frame::encode(&message)[4..].to_vec())
+        };
+        let roots = [Root::new("pmix::pmi::PmiWire", message)];
+        check(
+            env!("CARGO_MANIFEST_DIR"),
+            "tests/fixtures/pmi.txt",
+            &roots,
+            "",
+        );
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Wire {
         /// Which collective: its kind and members.
         #[n(0)]
         name: ByteVec,
-        /// The how-manieth of that name.
+        /// Its sequence number among those of that name.
         #[n(1)]
         number: u64,
         /// Its round.

@@ -13,7 +13,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::command::SignalScope;
 use muster_model::effect::TerminateReason;
-use muster_model::ids::{Attempt, BlobId, JobId, StepNo};
+use muster_model::ids::{Attempt, BlobId, JobAttempt, JobId, StepNo};
 use muster_model::job::{ArrayInfo, ArrayRole, ExitStatus, Step, StepEnd};
 use muster_model::job_env::HetComponent;
 use muster_model::limits::{HOSTLIST_BYTES_MAX, NOTE_BYTES_MAX, REQUEST_BYTES_MAX};
@@ -34,7 +34,7 @@ pub struct NodeHello {
     pub info: NodeInfo,
     /// Every job it knows, running or ended without acknowledgement, with its attempt.
     #[n(2)]
-    pub present: Vec<(JobId, Attempt)>,
+    pub present: Vec<JobAttempt>,
     /// The agent's public key for this connection (X25519). With it and its own the controller seals what it orders.
     #[n(3)]
     pub key: ByteVec,
@@ -350,7 +350,7 @@ pub enum ToNode {
     /// Are you there? Answered by [`ToCtld::Health`].
     #[n(2)]
     Ping,
-    /// The controller is shutting down; with true the agent does too (jobs go on under the shim).
+    /// The controller is shutting down; with true the agent does too (jobs go on under the launcher).
     #[n(3)]
     Stop(#[n(0)] bool),
 }

@@ -636,7 +636,7 @@ pub enum ToStepd {
     /// those below. Also what srun says to a node whose connection upwards was lost.
     #[n(12)]
     Attach(#[n(0)] Box<Attach>),
-    /// In a tree: the how-manieth message to all nodes it is, and the message. A duplicate is passed on,
+    /// In a tree: the message's sequence number among those to all nodes, and the message. A duplicate is passed on,
     /// and else ignored.
     #[n(13)]
     Down(#[n(0)] u64, #[n(1)] Box<ToStepd>),
@@ -656,8 +656,7 @@ pub enum ToStepd {
     /// is sent as [`ToStepd::Stdin`] goes to tasks that srun's input goes to. srun's connection is another one.
     #[n(400)]
     Read(#[n(0)] ByteVec, #[n(1)] Option<Greeting>),
-    /// From a new shim of the node's, whose predecessor was lost with its line to the daemon: this connection takes its
-    /// place. Accepted only from a process of the daemon's own user.
+    /// From a new launcher, after the control channel to the former one was lost: this connection takes its place. Accepted only from a process of the daemon's own user.
     #[n(18)]
     Adopt(#[n(0)] Option<Greeting>),
 }
@@ -758,7 +757,7 @@ pub enum FromStepd {
         /// Which node.
         #[n(0)]
         position: u32,
-        /// Its how-manieth message this is.
+        /// The message's sequence number among that node's.
         #[n(1)]
         number: u64,
         /// Messages of srun that it has received.

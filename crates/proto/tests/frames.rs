@@ -7,7 +7,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode, Encoder};
 use muster_model::command::{JobSelection, JobTarget, UserCommand};
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::{Attempt, BlobId, JobId, StepNo};
+use muster_model::ids::{Attempt, BlobId, JobAttempt, JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{Allocation, ArrayRole, ExitStatus, JobState, StepEnd, Usage};
 use muster_model::limits::{
@@ -370,7 +370,7 @@ fn samples() -> Vec<Sample> {
     let hello = NodeHello {
         name: "n1".to_owned(),
         info: NodeInfo::default(),
-        present: vec![(JobId(3), Attempt(1))],
+        present: vec![JobAttempt::new(JobId(3), Attempt(1))],
         key: bytes(),
         launcher_key: bytes(),
         dynamic: None,

@@ -37,7 +37,7 @@ pub(crate) enum OrderClass {
 
 /// How jobs are ranked.
 #[derive(Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct QueueOrder {
     scale: Option<Scale>,
     /// Each job has a priority of its own, which only rises.
     rises: bool,
@@ -45,16 +45,16 @@ pub(crate) struct Order {
     levels: BTreeMap<String, u32>,
 }
 
-impl Order {
+impl QueueOrder {
     /// Whether each job has a priority of its own, which changes when priorities are worked out.
     pub(crate) fn rises(&self) -> bool {
         self.rises
     }
 
     /// As the state says; O(nodes, partitions, associations).
-    pub(crate) fn new(state: &State) -> Order {
+    pub(crate) fn new(state: &State) -> QueueOrder {
         let scale = Scale::new(state);
-        Order {
+        QueueOrder {
             rises: scale.as_ref().is_some_and(|s| s.settings().incr_only),
             scale,
             levels: state.preempt_levels(),

@@ -17,7 +17,7 @@ use crate::demand::licenses::asked;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::rooms::narrow;
-use crate::order::{HeadKey, Order, PreemptTier, QueueKey};
+use crate::order::{HeadKey, PreemptTier, QueueKey, QueueOrder};
 use crate::place::Shortfall;
 use crate::place::holds::Holds;
 use crate::queue::feasibility_cache::FeasibilityCache;
@@ -71,7 +71,7 @@ pub(crate) struct Lane {
     pub(crate) stamp: u64,
     /// Reservations are in its way.
     cause: Option<Reason>,
-    /// The common part of its jobs' ranks, see [`Order::base`].
+    /// The common part of its jobs' ranks, see [`QueueOrder::base`].
     base: i64,
     /// Running jobs may have to make room for its jobs.
     pub(crate) preempts: bool,
@@ -98,7 +98,7 @@ impl Lane {
 /// All that waits.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    order: Order,
+    order: QueueOrder,
     shapes: Slab<Shape>,
     lanes: Slab<Lane>,
     /// Shapes by hash; only looked up, never iterated.
@@ -141,7 +141,7 @@ impl Queue {
     pub(crate) fn new(state: &State, fleet: &Fleet) -> Queue {
         let parts = fleet.parts.iter().map(|_| PartQueue::default()).collect();
         Queue {
-            order: Order::new(state),
+            order: QueueOrder::new(state),
             parts,
             ..Queue::default()
         }
@@ -392,7 +392,7 @@ impl Queue {
     /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes), or
     /// O(jobs) where each has a priority of its own.
     pub(crate) fn reranked(&mut self, state: &State, fleet: &Fleet) {
-        self.order = Order::new(state);
+        self.order = QueueOrder::new(state);
         if self.order.rises() {
             for id in &state.pending {
                 if let (true, Some(job)) = (self.jobs.contains_key(id), state.jobs.get(id)) {

@@ -19,13 +19,12 @@ pub(crate) use srun::{AgentConnection, SrunProcess};
 pub(crate) use step_link::{Direction, LinkArrival, LinkClient, LinkServer, StepLinkId, StepLinks};
 pub(crate) use stepd::{BelowNode, Greeted, StepTasks, StepdProcess};
 
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::JobAttempt;
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::node::NodeInfo;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::view;
 use muster_node_core::launcher::known_jobs;
-use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{NodeHello, NumberedReport, Report};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -141,7 +140,7 @@ impl Node {
     pub(crate) fn hello(
         &self,
         now: Timestamp,
-        present: Vec<(JobId, Attempt)>,
+        present: Vec<JobAttempt>,
         [key, launcher_key]: [Vec<u8>; 2],
     ) -> NodeHello {
         NodeHello {

@@ -9,7 +9,7 @@ use crate::message::{
     Answer, LINE_BYTES_MAX, LOG_LINES_MAX, Level, Load, Question, Subject, USER_LINES_MAX, Verdict,
 };
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
-use muster_model::visible_text::visible;
+use muster_model::visible_text::{beginning, visible};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -86,9 +86,7 @@ impl Shared {
 }
 
 fn bounded(text: &str) -> &str {
-    let most = LINE_BYTES_MAX.min(text.len());
-    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or_default()]
+    beginning(text, LINE_BYTES_MAX)
 }
 
 /// A loaded script.

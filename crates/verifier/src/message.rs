@@ -7,6 +7,7 @@ use muster_model::command::JobUpdate;
 use muster_model::limits::{CONTEXT_BYTES_MAX, NOTE_BYTES_MAX, SCRIPT_BYTES_MAX};
 use muster_model::spec::JobSpec;
 use muster_model::validate::Validate;
+use muster_model::visible_text::beginning;
 use muster_proto::frame::Message;
 
 /// Bytes of the longest job_submit.lua.
@@ -113,7 +114,7 @@ impl Row {
     pub fn shortened(mut self) -> Row {
         for (_, value) in &mut self.fields {
             if let Value::Text(text) = value {
-                text.truncate(text.floor_char_boundary(LISTED_TEXT_MAX));
+                text.truncate(beginning(text, LISTED_TEXT_MAX).len());
                 text.shrink_to_fit();
             }
         }

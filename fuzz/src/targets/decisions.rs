@@ -7,7 +7,7 @@ use muster_hostile::cbor::Value;
 use muster_hostile::requests::{self, Ids};
 use muster_model::command::{Command, Identity, KeptPartitions, NodeCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
-use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Job, JobState, Step, StepEnd};
 use muster_model::node::{NodeConfig, NodeInfo};
 use muster_model::spec::{MemoryAsk, StdioSpec};
@@ -153,7 +153,9 @@ impl World {
             ..NodeInfo::default()
         };
         let jobs = self.state().jobs_on(NodeIdx(node));
-        let present = jobs.map(|job| (job.id, job.attempt)).collect();
+        let present = jobs
+            .map(|job| JobAttempt::new(job.id, job.attempt))
+            .collect();
         self.run(&Command::Node(
             NodeIdx(node),
             NodeCommand::Register {

@@ -26,6 +26,44 @@ fn documents() -> Vec<(String, String)> {
     found
 }
 
+/// The most lines that ARCHITECTURE.md may have: who has never seen the code reads all of it.
+const ARCHITECTURE_LINES_MAX: usize = 150;
+
+#[test]
+fn the_architecture_is_short() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a document");
+    let lines = text.lines().count();
+    assert!(lines <= ARCHITECTURE_LINES_MAX, "{lines} lines");
+}
+
+/// What each decision says, in this order.
+const HEADINGS: [&str; 5] = ["Context", "Choice", "Cost", "Measured gain", "How to undo"];
+
+#[test]
+fn decisions_have_the_same_headings() {
+    for (document, text) in documents() {
+        let Some(name) = document.strip_prefix("docs/decisions/") else {
+            continue;
+        };
+        if name == "README.md" {
+            continue;
+        }
+        let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
+        assert_eq!(headings.collect::<Vec<_>>(), HEADINGS, "{document}");
+        let number = name.split('-').next().expect("a number");
+        let title = text.lines().next().expect("a title");
+        assert!(title.starts_with(&format!("# {number}: ")), "{document}");
+        let status = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Status: "))
+            .unwrap_or_else(|| panic!("{document} has no status"));
+        assert!(
+            ["built", "removed"].iter().any(|s| status.starts_with(s)),
+            "{document}: {status}"
+        );
+    }
+}
+
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }

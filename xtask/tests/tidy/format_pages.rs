@@ -18,7 +18,7 @@ since 1970.
 
 Numbers are never given again, so a reader skips what it does not know and takes the default of what is missing. Numbers that were
 given up are *gone*. [fields.txt](fields.txt) has the same without explanations, and a test compares it with the code;
-`tests/fixtures` of the crates `core` and `proto` have an example of every variant and field.
+`tests/fixtures` of the crates that are named in the types' paths have an example of every variant and field.
 ";
 
 /// A page, and what is on it.
@@ -94,6 +94,12 @@ version that it does not speak, with a text that names both.
                 "srun and step daemons, and step daemons among themselves",
                 "",
                 &["proto::step::ToStepd", "proto::step::FromStepd"],
+            ),
+            (
+                "MPI hosts of a step among themselves",
+                "Hosts that serve PMIx send the first, those that serve PMI-1 or PMI-2 send the second as the bytes of the first's \
+                 variant for it.",
+                &["pmix::wire::Wire", "pmix::pmi::PmiWire"],
             ),
         ],
     },

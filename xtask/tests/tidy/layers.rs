@@ -1,5 +1,5 @@
 //! Layers: a module of the scheduler imports those below it, never one above; the crates below all others are the vocabulary
-//! (`model`), which knows no other, and the state machine over it (`core`), which few import.
+//! (`model`), which knows no other, and the state machine over it (`core`), which few import. A table has every import between crates.
 
 use crate::cycles::imports;
 use crate::source::{product, root};
@@ -13,6 +13,84 @@ const SCHED: [&str; 9] = [
 /// Who imports the state machine: who keeps a state, plans on one or follows its events.
 const IMPORT_CORE: [&str; 4] = ["acct", "ctld", "sched", "sim"];
 
+/// Which crate imports which, but for tests. A new edge is a decision: ARCHITECTURE.md says them in short.
+const IMPORTS: [(&str, &[&str]); 25] = [
+    ("acct", &["core", "model", "proto"]),
+    ("channel", &[]),
+    (
+        "cli",
+        &[
+            "channel",
+            "conf",
+            "model",
+            "node-core",
+            "pmix",
+            "proto",
+            "trust",
+        ],
+    ),
+    ("closer", &[]),
+    ("commands", &["cli"]),
+    ("conf", &["model"]),
+    ("core", &["model"]),
+    (
+        "ctld",
+        &[
+            "acct", "channel", "closer", "conf", "core", "journal", "model", "proto", "sched",
+            "trust", "verifier",
+        ],
+    ),
+    ("dbd", &["acct", "model", "proto"]),
+    ("fixtures", &[]),
+    ("hostile", &["conf", "model", "proto"]),
+    ("journal", &[]),
+    ("model", &["validate-derive"]),
+    (
+        "muster",
+        &[
+            "acct", "channel", "cli", "conf", "ctld", "dbd", "model", "node", "pmix", "proto",
+            "restd", "sim", "trust", "verifier",
+        ],
+    ),
+    (
+        "node",
+        &[
+            "channel",
+            "closer",
+            "conf",
+            "model",
+            "node-core",
+            "pmix",
+            "proto",
+            "script",
+            "trust",
+        ],
+    ),
+    ("node-core", &["model", "proto", "trust"]),
+    ("pmix", &["channel", "model", "proto"]),
+    ("proto", &["model"]),
+    ("restd", &["cli", "trust"]),
+    ("sched", &["core", "model"]),
+    ("script", &[]),
+    (
+        "sim",
+        &[
+            "conf",
+            "core",
+            "ctld",
+            "journal",
+            "model",
+            "node-core",
+            "proto",
+            "sched",
+            "trust",
+        ],
+    ),
+    ("trust", &["channel", "conf", "model"]),
+    ("validate-derive", &[]),
+    ("verifier", &["conf", "model", "proto"]),
+];
+
 /// The crates of the workspace that a crate imports, but for its tests.
 fn dependencies(package: &str) -> Vec<String> {
     let path = root().join("crates").join(package).join("Cargo.toml");
@@ -25,6 +103,24 @@ fn dependencies(package: &str) -> Vec<String> {
         .filter_map(|name| name.split(['.', ' ']).next())
         .map(str::to_owned)
         .collect()
+}
+
+#[test]
+fn crates_import_what_the_table_has() {
+    let entries = fs::read_dir(root().join("crates")).expect("a folder");
+    let mut crates: Vec<String> = entries
+        .map(|entry| {
+            let name = entry.expect("an entry").file_name();
+            name.to_string_lossy().into_owned()
+        })
+        .collect();
+    crates.sort();
+    assert_eq!(crates, IMPORTS.map(|(name, _)| name), "crates in the table");
+    for (name, allowed) in IMPORTS {
+        let mut imported = dependencies(name);
+        imported.sort();
+        assert_eq!(imported, allowed, "imports of {name}");
+    }
 }
 
 #[test]

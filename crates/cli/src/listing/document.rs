@@ -5,6 +5,7 @@ use super::Failure;
 use super::context::Ctx;
 use super::text::put;
 use crate::SLURM_VERSION;
+use crate::options::{Parsed, Spec};
 use muster_model::job::ExitStatus;
 use muster_model::time::Timestamp;
 
@@ -20,6 +21,17 @@ pub(crate) struct Dialect {
 const NEWEST: u32 = 43;
 /// All of them.
 pub(crate) const VERSIONS: [u32; 7] = [38, 40, 41, 42, 43, 44, 45];
+
+/// What a listing prints instead of itself, where its options ask for that: help, version, versions of documents.
+pub(crate) fn information(spec: &Spec, parsed: &Parsed) -> Option<String> {
+    parsed.options.iter().find_map(|(name, value)| match *name {
+        "help" => Some(spec.help()),
+        "usage" => Some(spec.usage()),
+        "version" => Some(format!("slurm {SLURM_VERSION}\n")),
+        "json" | "yaml" if value.as_deref() == Some("list") => Some(Dialect::list()),
+        _ => None,
+    })
+}
 
 impl Dialect {
     /// The newest.

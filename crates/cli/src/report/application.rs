@@ -2,6 +2,7 @@
 
 use muster_conf::grid_engine::fits;
 use muster_model::ids::StepNo;
+use muster_model::visible_text::beginning;
 use muster_proto::acct::AcctJob;
 use std::fs;
 use std::io;
@@ -111,7 +112,7 @@ impl Rules {
 
 impl Rule {
     fn is_of(&self, job: &AcctJob) -> bool {
-        let is_fit = |text: &str| fits(&self.pattern, &text[..text.floor_char_boundary(LOOKED_AT)]);
+        let is_fit = |text: &str| fits(&self.pattern, beginning(text, LOOKED_AT));
         match self.field {
             Field::Name => is_fit(&job.name),
             Field::Comment => is_fit(&job.comment),

@@ -61,7 +61,7 @@ fn ping_and_write() {
     stage.controller(|request| match request {
         RequestBody::Query(q) => match &**q {
             Query::Ping => vec![Response::Pong(Pong {
-                hostname: "elsewhere".to_owned(),
+                hostname: "other".to_owned(),
                 pid: 1,
                 version: String::new(),
                 cluster: "peer".to_owned(),

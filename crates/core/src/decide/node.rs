@@ -7,7 +7,7 @@ use super::{power, reboot, tick, turns};
 use crate::event::{Event, JobChange, NodeChange};
 use crate::state::Note;
 use muster_model::command::NodeCommand;
-use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{JobAttempt, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Job, JobState, Phase, Reason, Step, StepEnd};
 use muster_model::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
 use muster_model::node::{NodeInfo, NodeLink, NodeReason};
@@ -41,8 +41,17 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             exit,
             oom,
             end,
-        } => batch_ended(draft, idx, (*job, *attempt), *exit, *oom, end),
-        NodeCommand::Released { job, attempt } => released(draft, idx, (*job, *attempt)),
+        } => batch_ended(
+            draft,
+            idx,
+            JobAttempt::new(*job, *attempt),
+            *exit,
+            *oom,
+            end,
+        ),
+        NodeCommand::Released { job, attempt } => {
+            released(draft, idx, JobAttempt::new(*job, *attempt))
+        }
         NodeCommand::LaunchFailed {
             job,
             attempt,
@@ -60,24 +69,24 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             } else {
                 LaunchFault::Job
             };
-            launch_failed(draft, idx, (*job, *attempt), error, why);
+            launch_failed(draft, idx, JobAttempt::new(*job, *attempt), error, why);
         }
         NodeCommand::NodeFault {
             job,
             attempt,
             error,
         } => {
-            if current(draft, idx, (*job, *attempt)).is_some() {
+            if current(draft, idx, JobAttempt::new(*job, *attempt)).is_some() {
                 drain(draft, idx, shortened(error));
             }
         }
         NodeCommand::Vanished { job, attempt } => {
-            if current(draft, idx, (*job, *attempt)).is_some() {
+            if current(draft, idx, JobAttempt::new(*job, *attempt)).is_some() {
                 ending::lose_script(draft, *job, idx);
             }
         }
         NodeCommand::StepStarted { job, attempt, step } => {
-            step_started(draft, idx, (*job, *attempt), step);
+            step_started(draft, idx, JobAttempt::new(*job, *attempt), step);
         }
         NodeCommand::StepEnded {
             job,
@@ -86,7 +95,7 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             end,
         } => {
             // Parts of a step on other nodes may begin and end after the last of the job has left the node that leads it.
-            let known = with_steps(draft, idx, (*job, *attempt))
+            let known = with_steps(draft, idx, JobAttempt::new(*job, *attempt))
                 .is_some_and(|job| job.steps.iter().any(|s| s.step == *step));
             if known {
                 draft.emit(Event::StepEnded {
@@ -100,22 +109,18 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
 }
 
 /// The job and the node's place in it, if it is the current attempt and the job still holds the node.
-fn current<'d>(
-    draft: &'d Draft<'_>,
-    idx: NodeIdx,
-    (id, attempt): (JobId, Attempt),
-) -> Option<(u32, &'d Job)> {
-    let job = draft.job(id).filter(|job| job.attempt == attempt)?;
+fn current<'d>(draft: &'d Draft<'_>, idx: NodeIdx, launch: JobAttempt) -> Option<(u32, &'d Job)> {
+    let job = draft
+        .job(launch.job)
+        .filter(|job| job.attempt == launch.attempt)?;
     Some((ending::position_on(job, idx)?, job))
 }
 
 /// The job of whose steps a node may report: one that holds it, or that it leads and that is not over on other nodes.
-fn with_steps<'d>(
-    draft: &'d Draft<'_>,
-    idx: NodeIdx,
-    (id, attempt): (JobId, Attempt),
-) -> Option<&'d Job> {
-    let job = draft.job(id).filter(|job| job.attempt == attempt)?;
+fn with_steps<'d>(draft: &'d Draft<'_>, idx: NodeIdx, launch: JobAttempt) -> Option<&'d Job> {
+    let job = draft
+        .job(launch.job)
+        .filter(|job| job.attempt == launch.attempt)?;
     let lead = job.alloc.as_ref()?.nodes.first()?;
     let is_led = lead.node == idx && !job.nodes_held.is_empty();
     (is_led || ending::position_on(job, idx).is_some()).then_some(job)
@@ -126,7 +131,7 @@ fn change(draft: &mut Draft<'_>, node: NodeIdx, change: NodeChange) {
     draft.emit(Event::NodeChanged { node, change, at });
 }
 
-fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[(JobId, Attempt)]) {
+fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[JobAttempt]) {
     let Some(node) = draft.node(idx) else {
         return;
     };
@@ -148,7 +153,7 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[(Jo
         let Some(job) = draft.job(id) else {
             continue;
         };
-        if present.contains(&(id, job.attempt)) {
+        if present.contains(&JobAttempt::new(id, job.attempt)) {
             continue;
         }
         match (job.phase(), ending::position_on(job, idx)) {
@@ -203,12 +208,12 @@ fn check_machine(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo) {
 fn batch_ended(
     draft: &mut Draft<'_>,
     idx: NodeIdx,
-    launch: (JobId, Attempt),
+    launch: JobAttempt,
     exit: ExitStatus,
     oom: bool,
     end: &StepEnd,
 ) {
-    let id = launch.0;
+    let id = launch.job;
     // Only the leading node runs the script.
     let Some((0, job)) = current(draft, idx, launch) else {
         return;
@@ -266,19 +271,19 @@ fn requeue_after(draft: &Draft<'_>, exit: ExitStatus, oom: bool) -> Option<bool>
     }
 }
 
-fn released(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt)) {
+fn released(draft: &mut Draft<'_>, idx: NodeIdx, launch: JobAttempt) {
     let Some((position, job)) = current(draft, idx, launch) else {
         return;
     };
     match job.phase() {
-        Phase::Completing | Phase::Requeueing => ending::release(draft, launch.0, position),
+        Phase::Completing | Phase::Requeueing => ending::release(draft, launch.job, position),
         // Nothing is left of a job that should run there.
-        Phase::Running | Phase::Suspended => ending::lose_node(draft, launch.0, idx),
+        Phase::Running | Phase::Suspended => ending::lose_node(draft, launch.job, idx),
         Phase::Pending | Phase::Ended | Phase::Gone => {}
     }
 }
 
-fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt), step: &Step) {
+fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: JobAttempt, step: &Step) {
     // A node that lost its memory tells of steps again, even of some that are over by now.
     let is_news = with_steps(draft, idx, launch).is_some_and(|job| !job.knows_step(step.step));
     if is_news {
@@ -286,7 +291,7 @@ fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt), s
         let mut step = Box::new(step.clone());
         make_visible(&mut step.name);
         make_visible(&mut step.submit_line);
-        let id = launch.0;
+        let id = launch.job;
         draft.emit(Event::StepStarted { id, step });
     }
 }
@@ -299,8 +304,8 @@ fn launched(draft: &mut Draft<'_>, idx: NodeIdx) {
 }
 
 /// `PrologSlurmctld` has ended: the job is launched, or goes back to the queue if it can.
-pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: (JobId, Attempt), well: bool) {
-    let (id, attempt) = launch;
+pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: JobAttempt, well: bool) {
+    let JobAttempt { job: id, attempt } = launch;
     let waits = |job: &&Job| {
         job.configuring
             && job.attempt == attempt
@@ -340,11 +345,11 @@ enum LaunchFault {
 fn launch_failed(
     draft: &mut Draft<'_>,
     idx: NodeIdx,
-    launch: (JobId, Attempt),
+    launch: JobAttempt,
     error: &str,
     fault: LaunchFault,
 ) {
-    let id = launch.0;
+    let id = launch.job;
     let Some((position, job)) = current(draft, idx, launch) else {
         return;
     };

@@ -6,7 +6,7 @@ use muster_model::binding::BindDefault;
 use muster_model::command::{KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::{Effect, TerminateReason};
-use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx};
 use muster_model::job::{GresShare, Hold, JobState, Reason};
 use muster_model::limits::LAUNCH_FAILURES_MAX;
 use muster_model::node::{GresConfig, NodeLink};
@@ -88,7 +88,10 @@ fn a_node_that_falls_silent_goes_down_and_its_jobs_are_run_again() {
     );
     assert!(!world.start(again, &[0]), "the node is down");
     // It returns (ReturnToService=1) with what it had, which is ended there.
-    let present = [(again, attempt), (never, Attempt(1))];
+    let present = [
+        JobAttempt::new(again, attempt),
+        JobAttempt::new(never, Attempt(1)),
+    ];
     world.register(0, "boot1", &present);
     assert!(!world.state.nodes[0].down);
     let orders = world.state.orders_for_node(NodeIdx(0), &present);
@@ -131,18 +134,18 @@ fn a_node_that_comes_back_in_time_keeps_its_jobs() {
     let (known, lost) = (world.submit(spec("a")), world.submit(spec("b")));
     world.start(known, &[0]);
     world.node(0, NodeCommand::Lost);
-    world.register(0, "boot1", &[(known, Attempt(1))]);
+    world.register(0, "boot1", &[JobAttempt::new(known, Attempt(1))]);
     assert!(
         world
             .state
-            .orders_for_node(NodeIdx(0), &[(known, Attempt(1))])
+            .orders_for_node(NodeIdx(0), &[JobAttempt::new(known, Attempt(1))])
             .is_empty()
     );
     world.start(lost, &[0]);
-    world.register(0, "boot1", &[(known, Attempt(1))]);
+    world.register(0, "boot1", &[JobAttempt::new(known, Attempt(1))]);
     let orders = world
         .state
-        .orders_for_node(NodeIdx(0), &[(known, Attempt(1))]);
+        .orders_for_node(NodeIdx(0), &[JobAttempt::new(known, Attempt(1))]);
     assert_eq!(
         orders,
         [Effect::Launch {
@@ -154,12 +157,12 @@ fn a_node_that_comes_back_in_time_keeps_its_jobs() {
     );
     world.cancel(0, target(known));
     world.cancel(0, target(lost));
-    world.register(0, "boot1", &[(known, Attempt(1))]);
+    world.register(0, "boot1", &[JobAttempt::new(known, Attempt(1))]);
     assert!(world.job(lost).is_over(), "it never got there");
     assert!(world.job(known).completing);
     let orders = world
         .state
-        .orders_for_node(NodeIdx(0), &[(known, Attempt(1))]);
+        .orders_for_node(NodeIdx(0), &[JobAttempt::new(known, Attempt(1))]);
     assert!(matches!(
         orders[..],
         [Effect::Terminate {

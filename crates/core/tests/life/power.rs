@@ -7,7 +7,7 @@ use muster_model::ids::JobId;
 use muster_model::job::{JobState, Reason};
 use muster_model::node::{Node, NodeLink};
 use muster_model::node_state::InitialState;
-use muster_model::power::{Kept, Power, PowerConfig, Waking};
+use muster_model::power::{Power, PowerConfig, SuspendException, Waking};
 use muster_model::refusal::RefusalCode;
 use muster_model::time::TimeLimit;
 
@@ -205,7 +205,7 @@ fn what_is_excepted_stays_up() {
     let mut world = world(|c| {
         c.nodes[2].stays_up = Some(true);
         let power = c.power.as_mut().unwrap();
-        power.keep = vec![Kept {
+        power.keep = vec![SuspendException {
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             count: 1,
         }];

@@ -5,7 +5,7 @@ use muster_model::command::{
     Command, JobSelection, JobUpdate, KeptPartitions, NodeCommand, NodeUpdate, SignalScope,
     UserCommand,
 };
-use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Job, JobState};
 use muster_model::spec::{
     Dependency, DependencyKind, DependencyTerm, JobSpec, ResourceAsk, WarnSignal,
@@ -270,9 +270,12 @@ fn update(world: &World, field: u8, value: u32) -> JobUpdate {
     update
 }
 
-fn present(world: &World, node: NodeIdx, all: bool) -> Vec<(JobId, Attempt)> {
-    let jobs = world.state.jobs_on(node).map(|job| (job.id, job.attempt));
-    jobs.filter(|(id, _)| all || id.0 % 2 == 0).collect()
+fn present(world: &World, node: NodeIdx, all: bool) -> Vec<JobAttempt> {
+    let jobs = world
+        .state
+        .jobs_on(node)
+        .map(|job| JobAttempt::new(job.id, job.attempt));
+    jobs.filter(|run| all || run.job.0 % 2 == 0).collect()
 }
 
 fn act(world: &mut World, op: &Op) {
@@ -486,7 +489,7 @@ fn register(world: &mut World, idx: u32, boot: &str, all: bool) {
     world.register(idx, boot, &present);
     let orders = world.state.orders_for_node(NodeIdx(idx), &present);
     for job in world.state.jobs_on(NodeIdx(idx)) {
-        let there = present.contains(&(job.id, job.attempt));
+        let there = present.contains(&JobAttempt::new(job.id, job.attempt));
         let ordered = orders
             .iter()
             .any(|order| format!("{order:?}").contains(&format!("{:?}", job.id)));

@@ -3,7 +3,7 @@
 use crate::world::{World, spec, step, target};
 use muster_model::command::{JobUpdate, NodeCommand, UserCommand};
 use muster_model::effect::Effect;
-use muster_model::ids::{JobId, NodeIdx};
+use muster_model::ids::{JobAttempt, JobId, NodeIdx};
 use muster_model::job::JobState;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
@@ -118,12 +118,16 @@ fn orders_that_were_lost_come_again() {
     world.node(0, NodeCommand::Lost);
     world.node(2, NodeCommand::Lost);
     world.must(0, list(id, "n[1-2]"));
-    let again = world.state.orders_for_node(NodeIdx(0), &[(id, attempt)]);
+    let again = world
+        .state
+        .orders_for_node(NodeIdx(0), &[JobAttempt::new(id, attempt)]);
     assert!(
         again.iter().any(|e| matches!(e, Effect::Launch { .. })),
         "{again:?}"
     );
-    let ends = world.state.orders_for_node(NodeIdx(2), &[(id, attempt)]);
+    let ends = world
+        .state
+        .orders_for_node(NodeIdx(2), &[JobAttempt::new(id, attempt)]);
     assert!(matches!(ends[..], [Effect::Terminate { .. }]), "{ends:?}");
 }
 

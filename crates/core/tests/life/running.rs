@@ -5,7 +5,7 @@ use muster_core::event::Event;
 use muster_model::command::{NodeCommand, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
-use muster_model::ids::{JobId, NodeIdx, StepNo};
+use muster_model::ids::{JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::JobState;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::TimeLimit;
@@ -46,7 +46,9 @@ fn a_steps_limit_is_told_to_all_nodes_and_again_to_one_that_comes_back() {
     assert_eq!(world.effects, [order(0), order(1)]);
     let limits: Vec<_> = world.job(id).steps.iter().map(|s| s.time_limit).collect();
     assert_eq!(limits, [None, None, Some(TimeLimit::Minutes(7))]);
-    let again = world.state.orders_for_node(NodeIdx(1), &[(id, attempt)]);
+    let again = world
+        .state
+        .orders_for_node(NodeIdx(1), &[JobAttempt::new(id, attempt)]);
     assert_eq!(again, [order(1)]);
     world.must(0, limit(id, None, 9));
     assert_eq!(world.effects.len(), 4);

@@ -6,7 +6,7 @@ use muster_model::command::{
 };
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
-use muster_model::ids::{JobId, NodeIdx, StepNo};
+use muster_model::ids::{JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{Hold, JobState, Reason};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{DependencyKind, JobSpec, ResourceAsk};
@@ -495,7 +495,9 @@ fn a_suspended_job_lends_its_cpus_and_keeps_its_time() {
     assert_eq!(world.job(id).run_time_ms(world.now), 60_000);
     // The order may not have reached the node.
     let attempt = world.job(id).attempt;
-    let orders = world.state.orders_for_node(NodeIdx(0), &[(id, attempt)]);
+    let orders = world
+        .state
+        .orders_for_node(NodeIdx(0), &[JobAttempt::new(id, attempt)]);
     assert!(matches!(orders[..], [Effect::Signal { signal: 18, .. }]));
     world.pass(539);
     assert_eq!(world.job(id).state, JobState::Running);

@@ -10,7 +10,7 @@ use muster_model::command::{
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::effect::Effect;
-use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
+use muster_model::ids::{BlobId, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{
     Allocation, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason, StepEnd, Usage,
@@ -315,7 +315,7 @@ impl World {
         self.state.arrays[&base].tasks[&index]
     }
 
-    pub(crate) fn register(&mut self, idx: u32, boot: &str, present: &[(JobId, Attempt)]) {
+    pub(crate) fn register(&mut self, idx: u32, boot: &str, present: &[JobAttempt]) {
         let node = self.state.nodes[idx as usize].config.clone();
         self.node(
             idx,

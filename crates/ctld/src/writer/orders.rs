@@ -4,7 +4,7 @@ use super::{Writer, components};
 use crate::mail::{ToLink, ToReplica};
 use muster_core::state::State;
 use muster_model::effect::Effect;
-use muster_model::ids::{Attempt, JobId, NodeIdx};
+use muster_model::ids::{JobAttempt, JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Phase};
 use muster_model::spec::JobKind;
 use muster_proto::node::{JobGrant, Order};
@@ -53,11 +53,12 @@ impl Writer {
     /// Sends what follows from the turn to the node that it is for, if that is connected.
     pub(super) fn order(&self, effect: Effect, grants: &mut Grants) {
         let (node, order) = match effect {
-            Effect::Launch { node, job, attempt } => match self.grant(node, (job, attempt), grants)
-            {
-                Some(grant) => (node, grant),
-                None => return,
-            },
+            Effect::Launch { node, job, attempt } => {
+                match self.grant(node, JobAttempt::new(job, attempt), grants) {
+                    Some(grant) => (node, grant),
+                    None => return,
+                }
+            }
             Effect::Terminate {
                 node,
                 job,
@@ -146,8 +147,9 @@ impl Writer {
     }
 
     /// The launch of a job on a node, if it is still to be launched.
-    fn grant(&self, node: NodeIdx, run: (JobId, Attempt), grants: &mut Grants) -> Option<Order> {
-        let is_it = |last: &&mut Prepared| (last.grant.job, last.grant.attempt) == run;
+    fn grant(&self, node: NodeIdx, run: JobAttempt, grants: &mut Grants) -> Option<Order> {
+        let is_it =
+            |last: &&mut Prepared| JobAttempt::new(last.grant.job, last.grant.attempt) == run;
         let grant = match grants.last.as_mut().filter(is_it) {
             Some(prepared) => prepared.of(node)?,
             None => {
@@ -163,7 +165,7 @@ impl Writer {
     }
 
     /// The grant for the first node of the job.
-    fn lead_grant(&self, (job, attempt): (JobId, Attempt)) -> Option<JobGrant> {
+    fn lead_grant(&self, JobAttempt { job, attempt }: JobAttempt) -> Option<JobGrant> {
         let state = self.engine.state();
         let record = state.jobs.get(&job).filter(|j| j.attempt == attempt)?;
         // It may have ended, and have left its nodes, in the turn that this follows from.

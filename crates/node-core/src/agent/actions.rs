@@ -1,8 +1,9 @@
 //! The actions that follow from an event, as they are gathered.
 
 use super::{AgentAction, RequestId, StdioId, Timer};
-use crate::messages::{JobAttempt, LauncherCommand};
+use crate::messages::LauncherCommand;
 use minicbor::bytes::ByteVec;
+use muster_model::ids::JobAttempt;
 use muster_model::refusal::Refusal;
 use muster_proto::step::AgentReply;
 

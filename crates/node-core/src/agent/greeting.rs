@@ -6,7 +6,7 @@ use super::state::AgentState;
 use super::{Agent, AgentAction, DialId};
 use crate::messages::LauncherCommand;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::JobAttempt;
 use muster_proto::node::ToNode;
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl Sessions {
     }
 
     /// The launcher has made a key for a connection.
-    fn greet(&mut self, out: &mut Actions, launcher_key: ByteVec, present: Vec<(JobId, Attempt)>) {
+    fn greet(&mut self, out: &mut Actions, launcher_key: ByteVec, present: Vec<JobAttempt>) {
         if let Some(dial) = self.dialed.pop_front() {
             out.push(AgentAction::Greet {
                 dial,
@@ -92,12 +92,7 @@ fn refuse(out: &mut Actions, dial: DialId) {
 impl Agent {
     /// The launcher has made a key for a connection to the controller.
     pub(super) fn greet(&mut self, launcher_key: ByteVec) {
-        let present = self
-            .state
-            .jobs
-            .iter()
-            .map(|(run, _)| (run.job, run.attempt));
-        let present = present.collect();
+        let present = self.state.jobs.iter().map(|(run, _)| run).collect();
         self.sessions
             .greet(&mut self.state.out, launcher_key, present);
     }

@@ -1,9 +1,10 @@
 //! What happens to the agent, and what it has done about it. Descriptors, connections and timers are numbers here, which the
 //! executor maps to what it holds.
 
-use crate::messages::{JobAttempt, LauncherCommand, LauncherEvent, StepOrder, StepdEvent};
+use crate::messages::{LauncherCommand, LauncherEvent, StepOrder, StepdEvent};
+
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_proto::node::{NumberedReport, Orders, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
 
@@ -134,7 +135,7 @@ pub enum AgentAction {
         /// The launcher's key for it.
         launcher_key: ByteVec,
         /// The jobs that the agent knows.
-        present: Vec<(JobId, Attempt)>,
+        present: Vec<JobAttempt>,
     },
     /// Trust the controller that has answered, or close the connection and log why not.
     TrustController(DialId, Result<(), String>),

@@ -3,9 +3,8 @@
 
 use super::reports::Reports;
 use super::transition::{NodeJobEvent, NodeJobState, next_node_job_state};
-use crate::messages::JobAttempt;
 use crate::signals::{SIGCONT, SIGSTOP};
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::{Attempt, JobAttempt, JobId};
 use muster_model::job::NodeShare;
 use muster_proto::node::{JobGrant, Report};
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};

@@ -6,14 +6,13 @@ use super::state::AgentState;
 use super::steps::Steps;
 use super::transition::{NodeStepEvent, NodeStepState, next_node_step_state};
 use super::{AgentAction, ConnId, RequestId, StdioId, StepdId, Timer, encode};
-use crate::kept::{self, kept_of_node};
-use crate::messages::{JobAttempt, LauncherCommand, NextStep, StepOrder};
+use crate::kept::{self, KeptNodeStep, kept_of_node};
+use crate::messages::{LauncherCommand, NextStep, StepOrder};
 use crate::pmix_place;
 use crate::step_numbers::UsedStepNumbers;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
 use minicbor::bytes::ByteVec;
-use minicbor::{Decode, Encode};
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
@@ -120,25 +119,7 @@ pub(super) struct Offer {
 #[derive(Debug)]
 struct NodeStep {
     state: NodeStepState,
-    part: Part,
-}
-
-/// What is needed to report a part's end; the launcher keeps it too.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub(super) struct Part {
-    #[n(0)]
-    pub(super) run: JobAttempt,
-    #[n(1)]
-    position: u32,
-    #[n(2)]
-    pub(super) lead: String,
-    /// The agent above in the tree, if that is not the lead.
-    #[n(3)]
-    pub(super) above: Option<String>,
-    /// The step's key, which its daemon asks for; nothing in records of earlier versions.
-    #[n(4)]
-    #[cbor(default)]
-    pub(super) step_key: Option<ByteVec>,
+    part: KeptNodeStep,
 }
 
 /// Whether a task may have srun's own streams: it is the only one, and nobody else writes to them.
@@ -160,7 +141,7 @@ fn may_have_streams(order: &StepOrder) -> bool {
 
 impl NodeSteps {
     /// This node's part of a step, until the lead knows of its end.
-    pub(super) fn part(&self, key: StepKey) -> Option<&Part> {
+    pub(super) fn part(&self, key: StepKey) -> Option<&KeptNodeStep> {
         self.parts.get(&key).map(|step| &step.part)
     }
 
@@ -190,7 +171,7 @@ impl NodeSteps {
         let Some(step) = kept::step_of_node(kept) else {
             return false;
         };
-        if let Ok(part) = minicbor::decode::<Part>(bytes) {
+        if let Ok(part) = minicbor::decode::<KeptNodeStep>(bytes) {
             let key = (run.job, step);
             self.used.entry(run).or_default().insert(step);
             if self.step(key, run, NodeStepEvent::Adopted) {
@@ -245,7 +226,7 @@ impl NodeSteps {
             }
             return true;
         }
-        let part = Part {
+        let part = KeptNodeStep {
             run,
             position: 0,
             lead: String::new(),
@@ -268,7 +249,7 @@ impl NodeSteps {
         self.step(key, run, NodeStepEvent::Ordered)
     }
 
-    fn set_part(&mut self, key: StepKey, part: Part) {
+    fn set_part(&mut self, key: StepKey, part: KeptNodeStep) {
         if let Some(step) = self.parts.get_mut(&key) {
             step.part = part;
         }
@@ -349,7 +330,7 @@ impl Steps {
             Ok(bound) => bound,
             Err(why) => return self.step_refused(state, &launch, origin, &why),
         };
-        let part = Part {
+        let part = KeptNodeStep {
             run,
             position,
             lead: launch.lead.clone(),

@@ -1,8 +1,9 @@
 //! Whether a step's tasks find each other by PMIx or PMI, and with which settings.
 
 use super::node::Node;
-use crate::messages::{JobAttempt, PmixOrder, UcxOrder};
+use crate::messages::{PmixOrder, UcxOrder};
 use crate::pmix_place;
+use muster_model::ids::JobAttempt;
 use muster_proto::address::Address;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};

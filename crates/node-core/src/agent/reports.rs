@@ -1,17 +1,17 @@
 //! Reports that the controller has not acknowledged. They live in memory: after a restart of the agent the launcher
 //! sends everything again, and the controller ignores what it knows by attempt.
 
-use crate::messages::JobAttempt;
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::batching::BatchDelay;
+use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_model::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::{HashMap, VecDeque};
 
 /// How long the start of a step is kept for its end to go with it, and its end for others where one has just gone: most
 /// steps that make a rate are over by then, and the controller has a part of the work with them.
-const COMPANY_WAIT_MS: u64 = 10;
+const STEP_REPORT_DELAY: BatchDelay = BatchDelay::from_ms(10);
 /// The same where ends have followed each other: a turn of the controller and a sync cost the same for any number of them.
-const STREAM_WAIT_MS: u64 = 30;
+const FOLLOWING_END_DELAY: BatchDelay = BatchDelay::from_ms(30);
 
 /// The queue of reports.
 #[derive(Debug)]
@@ -123,17 +123,17 @@ impl Reports {
     /// For how long what waits may wait, if no timer runs; from now on one does, and [`Reports::wait_over`] follows. Milliseconds.
     pub(super) fn start_timer(&mut self, now_ms: u64) -> Option<u64> {
         let wait = match self.follows_end(now_ms) {
-            true => STREAM_WAIT_MS,
-            false => COMPANY_WAIT_MS,
+            true => FOLLOWING_END_DELAY,
+            false => STEP_REPORT_DELAY,
         };
         let wanted = self.queue.len() > self.sent && !std::mem::replace(&mut self.timed, true);
-        wanted.then_some(wait)
+        wanted.then_some(wait.as_ms())
     }
 
     /// The end of a step has just been sent.
     fn follows_end(&self, now_ms: u64) -> bool {
         self.ended_ms
-            .is_some_and(|at| now_ms.saturating_sub(at) < COMPANY_WAIT_MS)
+            .is_some_and(|at| STEP_REPORT_DELAY.is_running(at, now_ms))
     }
 
     /// Something has waited for as long as [`Reports::start_timer`] said.
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(reports.start_timer(now), None);
         started(&mut reports, 0);
         assert_eq!(reports.take_unsent(now), None);
-        assert_eq!(reports.start_timer(now), Some(COMPANY_WAIT_MS));
+        assert_eq!(reports.start_timer(now), Some(STEP_REPORT_DELAY.as_ms()));
         assert_eq!(reports.start_timer(now), None, "it runs");
         ended(&mut reports, 0);
         assert_eq!(reports.take_unsent(now).map(|r| r.len()), Some(2));
@@ -265,15 +265,18 @@ mod tests {
         for step in 1..4 {
             started(&mut reports, step);
             ended(&mut reports, step);
-            assert_eq!(reports.take_unsent(now + COMPANY_WAIT_MS / 2), None);
+            assert_eq!(
+                reports.take_unsent(now + STEP_REPORT_DELAY.as_ms() / 2),
+                None
+            );
         }
-        assert_eq!(reports.start_timer(now), Some(STREAM_WAIT_MS));
+        assert_eq!(reports.start_timer(now), Some(FOLLOWING_END_DELAY.as_ms()));
         reports.wait_over();
-        let then = now + COMPANY_WAIT_MS;
+        let then = STEP_REPORT_DELAY.end_ms(now);
         assert_eq!(reports.take_unsent(then).map(|r| r.len()), Some(6));
 
         ended(&mut reports, 4);
-        let later = then + COMPANY_WAIT_MS;
+        let later = STEP_REPORT_DELAY.end_ms(then);
         assert_eq!(reports.take_unsent(later).map(|r| r.len()), Some(1));
         // Nothing else waits for them.
         ended(&mut reports, 5);

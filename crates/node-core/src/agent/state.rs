@@ -5,8 +5,8 @@ use super::job_table::Jobs;
 use super::node::Node;
 use super::reports::Reports;
 use super::{AgentConfig, AgentEvent};
-use crate::messages::JobAttempt;
 use crate::now::Now;
+use muster_model::ids::JobAttempt;
 use muster_model::time::Timestamp;
 
 /// What waits until step daemons were read.

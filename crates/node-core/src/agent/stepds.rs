@@ -5,9 +5,9 @@ use super::actions::Actions;
 use super::lead::StepKey;
 use super::node_steps::Offer;
 use super::{Agent, AgentAction, StepdId};
-use crate::messages::{JobAttempt, KnownJob, LauncherCommand, StepdEvent};
+use crate::messages::{KnownJob, LauncherCommand, StepdEvent};
 use crate::stepd_reuse::SPARES_MAX;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use std::collections::BTreeMap;
 
 /// The daemons that this agent has a channel to.

@@ -6,12 +6,11 @@ mod scenarios;
 
 use super::*;
 use crate::binding::Machine;
-use crate::messages::JobAttempt;
 use crate::messages::{
     KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand, StepdEvent,
 };
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;

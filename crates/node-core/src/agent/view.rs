@@ -1,8 +1,7 @@
 //! What the agent knows, for those who compare it with what really runs.
 
 use super::Agent;
-use crate::messages::JobAttempt;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 
 /// Launches that it knows.
 pub fn known_jobs(agent: &Agent) -> impl Iterator<Item = JobAttempt> {

@@ -5,13 +5,11 @@
 use super::Launcher;
 use super::job::JobEntry;
 use super::node::Node;
-use crate::messages::{
-    Attach, JobAttempt, LauncherCommand, PmixOrder, StepBounds, StepOrder, User, VERSIONS,
-};
+use crate::messages::{Attach, LauncherCommand, PmixOrder, StepBounds, StepOrder, User, VERSIONS};
 use crate::pmix_place;
 use crate::signals;
 use crate::step_bounds::{max_step_count, max_tasks_per_node};
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::NodeShare;
 use muster_model::limits::NOTE_BYTES_MAX;
 use std::collections::HashSet;
@@ -142,7 +140,21 @@ impl Launcher {
             {
                 Some(format!("no step has the number {step}"))
             }
-            _ => None,
+            LauncherCommand::Attach(_)
+            | LauncherCommand::OpenSession
+            | LauncherCommand::BeginSession(_)
+            | LauncherCommand::Sealed { .. }
+            | LauncherCommand::StartStep(_)
+            | LauncherCommand::SignalStep { .. }
+            | LauncherCommand::EndStep { .. }
+            | LauncherCommand::Forget(_)
+            | LauncherCommand::ForgetStep(..)
+            | LauncherCommand::Inspect { .. }
+            | LauncherCommand::Measure { .. }
+            | LauncherCommand::Stop { .. }
+            | LauncherCommand::PrintLine { .. }
+            | LauncherCommand::StepAssigned { .. }
+            | LauncherCommand::ReleaseStepd { .. } => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::state::{Role, State};
 use super::{Move, Phase};
 use crate::JobContainer;
 use crate::exit_status::exit_status;
-use crate::messages::JobAttempt;
+use muster_model::ids::JobAttempt;
 use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::JobGrant;
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,12 +9,10 @@ use super::event::StartedStepd;
 use super::event::{Action, Belongs, ResultPurpose, StepdId};
 use super::state::{Role, State};
 use super::steps::{Placing, StepProcess, Stepd};
-use crate::messages::{
-    JobAttempt, KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS,
-};
+use crate::messages::{KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
 use crate::signals;
 use crate::stepd_reuse::SPARES_MAX;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::StepEnd;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -3,10 +3,10 @@
 use super::event::Action;
 use super::job::JobEntry;
 use super::state::State;
-use crate::messages::{JobAttempt, LauncherEvent};
+use crate::messages::LauncherEvent;
 use crate::signals;
 use muster_model::command::SignalScope;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use std::path::PathBuf;
 
 impl State {

@@ -97,7 +97,8 @@ pub(super) fn lost(now: Timestamp) -> StepEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{JobAttempt, RunningStep, StepdEvent};
+    use crate::messages::{RunningStep, StepdEvent};
+    use muster_model::ids::JobAttempt;
     use muster_model::ids::{Attempt, JobId};
 
     #[test]

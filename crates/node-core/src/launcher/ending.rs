@@ -8,8 +8,9 @@ use super::job::{JobEntry, Program};
 use super::launches::Launches;
 use super::state::State;
 use super::{Move, Phase};
-use crate::messages::{JobAttempt, LauncherEvent};
+use crate::messages::LauncherEvent;
 use crate::signals;
+use muster_model::ids::JobAttempt;
 
 /// How long step daemons may go on after their tasks were killed, to pass on the last output.
 const AFTER_KILL_MS: u64 = 10_000;

@@ -9,13 +9,13 @@ use crate::PrologEpilog;
 use crate::binding::Machine;
 use crate::cgroup::Confinement;
 use crate::messages::{
-    Attach, FirstOrder, JobAttempt, KeptEntries, LauncherCommand, LauncherEvent, RunningStep,
-    StepOrder, StepdCommand, User,
+    Attach, FirstOrder, KeptEntries, LauncherCommand, LauncherEvent, RunningStep, StepOrder,
+    StepdCommand, User,
 };
 use minicbor::bytes::ByteVec;
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
-use muster_model::ids::{BlobId, JobId, StepNo};
+use muster_model::ids::{BlobId, JobAttempt, JobId, StepNo};
 use muster_model::job::{StepEnd, Usage};
 use muster_proto::node::NodeSettings;
 use muster_trust::KEY;

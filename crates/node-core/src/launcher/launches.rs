@@ -11,8 +11,8 @@ use super::signals::Signals;
 use super::state::State;
 use super::writers::Writers;
 use crate::cgroup::oom_line;
-use crate::messages::{JobAttempt, LauncherEvent};
-use muster_model::ids::StepNo;
+use crate::messages::LauncherEvent;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::Usage;
 
 /// See the module.

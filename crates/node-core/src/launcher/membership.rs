@@ -4,7 +4,7 @@
 use super::event::{Belongs, Members, ProcessTraits};
 use super::state::{Role, State};
 use super::{JobEntry, Launcher};
-use crate::messages::JobAttempt;
+use muster_model::ids::JobAttempt;
 
 impl Launcher {
     /// The job that a process comes from.

@@ -4,7 +4,7 @@
 use super::JobEntry;
 use super::actions::Actions;
 use super::event::{Action, MessageKind};
-use crate::messages::JobAttempt;
+use muster_model::ids::JobAttempt;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Lines that wait for one job; of more the oldest are dropped.

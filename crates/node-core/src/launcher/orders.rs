@@ -2,8 +2,9 @@
 
 use super::Launcher;
 use super::event::Action;
-use crate::messages::{JobAttempt, LauncherEvent};
+use crate::messages::LauncherEvent;
 use muster_model::effect::TerminateReason;
+use muster_model::ids::JobAttempt;
 use muster_proto::node::{NodeSettings, Order, Orders};
 use std::rc::Rc;
 

@@ -8,9 +8,9 @@
 
 use super::end::EncodedEnd;
 use crate::PrologEpilog;
-use crate::messages::{JobAttempt, LauncherEvent};
+use crate::messages::LauncherEvent;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -640,57 +640,63 @@ mod tests {
         assert!(!records.has_pending());
     }
 
-    #[test]
-    fn what_is_written_is_read_back_and_forgotten_attempts_are_not() {
+    fn dirs_of_a_step() -> [PathBuf; 2] {
+        [PathBuf::from("/tmp/a step's"), PathBuf::from("/dev/shm/x")]
+    }
+
+    /// A file with a line of each kind.
+    fn example() -> String {
         let usage = Usage {
             user_us: 5,
             system_us: 6,
             max_rss_kib: 7,
             ..Usage::default()
         };
-        let dirs = [PathBuf::from("/tmp/a step's"), PathBuf::from("/dev/shm/x")];
-        let mut text = {
-            let (mut records, old, _) = Records::read("", "boot-1");
-            assert!(old.is_empty());
-            let mut text = records.rewritten();
-            records.came(run(1), 1000, true, 77);
-            records.forked(run(1), 4242);
-            records.step(run(1), StepNo(0), 4300);
-            records.step_dirs(run(1), StepNo(0), &dirs);
-            records.step_dirs(run(1), StepNo(5), &dirs);
-            records.step_gone(run(1), StepNo(5));
-            for step in [StepNo(6), StepNo(7)] {
-                records.step(run(1), step, 4301);
-                records.step_ended(run(1), step, EncodedEnd::of(&end_of_a_step()));
-            }
-            records.step_gone(run(1), StepNo(6));
-            records.came(run(2), 0, false, 78);
-            records.came(run(3), 0, true, 79);
-            records.failed(run(3), Fault::Prolog, "no such\nfile");
-            records.ended(run(1), 256, &usage, (Timestamp(99), 2));
-            records.forgotten(run(2));
-            records.grant(run(1), &[0, 127, 255]);
-            for bytes in [&[1, 2][..], &[3]] {
-                records.keep(run(1), 7, bytes.to_vec().into());
-                records.keep(run(1), 8, bytes.to_vec().into());
-            }
-            records.keep(run(1), 8, Vec::new().into());
-            let programs = PrologEpilog {
-                prolog: vec!["/bin/a b".to_owned()],
-                ..PrologEpilog::default()
-            };
-            records.prolog_epilog(run(1), &programs);
-            records.prolog_epilog(run(3), &programs);
-            records.prolog_over(run(3), 99);
-            text.extend_from_slice(&records.take_pending().unwrap());
-            String::from_utf8(text).unwrap()
+        let dirs = dirs_of_a_step();
+        let (mut records, old, _) = Records::read("", "boot-1");
+        assert!(old.is_empty());
+        let mut text = records.rewritten();
+        records.came(run(1), 1000, true, 77);
+        records.forked(run(1), 4242);
+        records.step(run(1), StepNo(0), 4300);
+        records.step_dirs(run(1), StepNo(0), &dirs);
+        records.step_dirs(run(1), StepNo(5), &dirs);
+        records.step_gone(run(1), StepNo(5));
+        for step in [StepNo(6), StepNo(7)] {
+            records.step(run(1), step, 4301);
+            records.step_ended(run(1), step, EncodedEnd::of(&end_of_a_step()));
+        }
+        records.step_gone(run(1), StepNo(6));
+        records.came(run(2), 0, false, 78);
+        records.came(run(3), 0, true, 79);
+        records.failed(run(3), Fault::Prolog, "no such\nfile");
+        records.ended(run(1), 256, &usage, (Timestamp(99), 2));
+        records.forgotten(run(2));
+        records.grant(run(1), &[0, 127, 255]);
+        for bytes in [&[1, 2][..], &[3]] {
+            records.keep(run(1), 7, bytes.to_vec().into());
+            records.keep(run(1), 8, bytes.to_vec().into());
+        }
+        records.keep(run(1), 8, Vec::new().into());
+        let programs = PrologEpilog {
+            prolog: vec!["/bin/a b".to_owned()],
+            ..PrologEpilog::default()
         };
+        records.prolog_epilog(run(1), &programs);
+        records.prolog_epilog(run(3), &programs);
+        records.prolog_over(run(3), 99);
+        records.came(run(4), 0, true, 80);
+        records.ending(run(4));
+        records.released(run(4));
+        text.extend_from_slice(&records.take_pending().unwrap());
         // A torn last line.
-        text.push_str("R 1 1");
+        String::from_utf8(text).unwrap() + "R 1 1"
+    }
 
-        let (mut records, old, same_boot) = Records::read(&text, "boot-1");
+    fn assert_is_read(text: &str) {
+        let (mut records, old, same_boot) = Records::read(text, "boot-1");
         assert!(same_boot);
-        assert_eq!(old.keys().copied().collect::<Vec<_>>(), [run(1), run(3)]);
+        assert_eq!(old.keys().copied().collect::<Vec<_>>(), [1, 3, 4].map(run));
         let first = &old[&run(1)];
         assert_eq!(
             (first.uid, first.batch, first.pid, first.boot_ms),
@@ -709,12 +715,13 @@ mod tests {
             end_of_a_step()
         );
         assert_eq!(first.step_dirs.len(), 1);
-        assert_eq!(first.step_dirs[&StepNo(0)], dirs);
+        assert_eq!(first.step_dirs[&StepNo(0)], dirs_of_a_step());
         assert!(!first.released && !first.prolog_over);
         assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
         let kept: Vec<(u32, &ByteVec)> = records.kept(run(1)).collect();
         assert_eq!(kept, [(7, &vec![3].into())]);
         assert_eq!(first.prolog_epilog.as_ref().unwrap().prolog, ["/bin/a b"]);
+        assert!(old[&run(4)].ending && old[&run(4)].released);
         assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
         assert_eq!(
             old[&run(3)].failed,
@@ -722,7 +729,18 @@ mod tests {
         );
         let text = String::from_utf8(records.rewritten()).unwrap();
         let (records, old, same_boot) = Records::read(&text, "boot-2");
-        assert!(!same_boot && old.len() == 2);
+        assert!(!same_boot && old.len() == 3);
         assert!(!records.keeps(run(1), 7));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_forgotten_attempts_are_not() {
+        assert_is_read(&example());
+    }
+
+    /// A launcher reads what those before it wrote: lines may be added to the fixture, and none change.
+    #[test]
+    fn a_file_of_an_earlier_version_is_read() {
+        assert_is_read(include_str!("../../tests/fixtures/record_file.txt"));
     }
 }

@@ -5,10 +5,10 @@ use super::event::TimerKey;
 use super::job::JobEntry;
 use super::state::State;
 use super::waiting::{Delivery, Round, WaitingSignals};
-use crate::messages::{JobAttempt, StepdCommand};
+use crate::messages::StepdCommand;
 use crate::signals;
 use muster_model::command::SignalScope;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::time::TimeLimit;
 use std::collections::BTreeSet;
 

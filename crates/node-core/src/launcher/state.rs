@@ -7,9 +7,8 @@ use super::job::JobEntry;
 use super::node::{Node, Setup};
 use super::phase::Move;
 use super::records::Records;
-use crate::messages::JobAttempt;
 use crate::now::Now;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a process is.

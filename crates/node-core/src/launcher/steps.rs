@@ -10,13 +10,12 @@ use super::state::State;
 use crate::kept::is_kept_of;
 use crate::messages::StepBounds;
 use crate::messages::{
-    FirstOrder, JobAttempt, KeptEntries, LauncherEvent, NextStep, PmixOrder, StepOrder,
-    StepdCommand,
+    FirstOrder, KeptEntries, LauncherEvent, NextStep, PmixOrder, StepOrder, StepdCommand,
 };
 use crate::pmix_place::SHARED_MEMORY;
 use crate::signals;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_model::time::TimeLimit;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

@@ -6,9 +6,8 @@
 use super::JobEntry;
 use super::actions::Actions;
 use super::event::TimerKey;
-use crate::messages::JobAttempt;
 use muster_model::command::SignalScope;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::pending::Pending;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -4,8 +4,8 @@
 use super::event::{Action, MessageKind, TimerKey};
 use super::notices::Notices;
 use super::state::{Role, State};
-use crate::messages::JobAttempt;
 use crate::signals;
+use muster_model::ids::JobAttempt;
 
 /// How long a message may take to be written: a job that ends waits for it.
 const MESSAGE_WAIT_MS: u64 = 2000;

@@ -2,9 +2,10 @@
 //! this is ([`LauncherCommand::Attach`]); the agent, to which the connection is given then, has no rights of its own: what it passes on
 //! is sealed by the controller, and what it asks for is checked against the grants that came so.
 
-use super::{JobAttempt, KeptEntries, Process, StepOrder};
+use super::{KeptEntries, Process, StepOrder};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_model::ids::JobAttempt;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{StepEnd, Usage};
 use muster_model::limits::{FRAME_BYTES_MAX, TEXT_BYTES_MAX};

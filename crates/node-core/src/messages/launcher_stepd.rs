@@ -1,10 +1,11 @@
 //! Messages between launcher and step daemon: frames of CBOR over a socket pair, of which the daemon inherits one end, or
 //! over the daemon's own socket after the launcher was started anew.
 
-use super::{JobAttempt, KeptEntries, NextStep, User};
+use super::{KeptEntries, NextStep, User};
 use crate::cgroup::StepGroups;
 use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobAttempt;
 use muster_model::ids::StepNo;
 use muster_model::job::{GresShare, StepEnd};
 use muster_model::limits::FRAME_BYTES_MAX;

@@ -1,9 +1,9 @@
 //! What a step daemon has to run, as the agent orders it and the launcher and the daemon check it.
 
-use super::JobAttempt;
 use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
+use muster_model::ids::JobAttempt;
 use muster_model::ids::JobId;
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;

@@ -9,13 +9,14 @@ use super::output::Outputs;
 use super::tasks::{self, Tasks};
 use super::transition::SrunStateEvent;
 use crate::signals::{SIGCONT, SIGKILL, SIGTERM};
+use muster_model::batching::BatchDelay;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, ToStepd};
 
 /// Ends of tasks within this time are reported in one line.
-const TOGETHER_MS: u64 = 50;
+const EXIT_REPORT_DELAY: BatchDelay = BatchDelay::from_ms(50);
 /// How much longer than `KillWait` a step may take to end before srun leaves.
 const LEAVE_AFTER_MS: u64 = 2000;
 
@@ -237,7 +238,9 @@ impl RunningStep {
     /// A task has exited: its end is to be reported, and the others may have only so long.
     fn start_clock(&mut self, cx: &mut Context) {
         let now_ms = cx.now_ms;
-        self.clock.report.get_or_insert(now_ms + TOGETHER_MS);
+        self.clock
+            .report
+            .get_or_insert(EXIT_REPORT_DELAY.end_ms(now_ms));
         if self.clock.first_exit.is_none() {
             self.clock.first_exit = Some(now_ms);
             if self.rules.wait_s > 0 {

@@ -3,10 +3,9 @@
 
 use super::tree::Branch;
 use crate::cgroup::GroupUsage;
-use crate::messages::{
-    JobAttempt, KeptEntries, NextStep, RunningStep, StepBounds, StepOrder, StepdCommand,
-};
+use crate::messages::{KeptEntries, NextStep, RunningStep, StepBounds, StepOrder, StepdCommand};
 use minicbor::bytes::ByteVec;
+use muster_model::ids::JobAttempt;
 use muster_model::job::{StepEnd, Usage};
 use muster_model::refusal::Refusal;
 use muster_proto::step::{FromStepd, ToStepd};

@@ -7,11 +7,11 @@ mod random;
 mod scenarios;
 
 use super::*;
-use crate::messages::{JobAttempt, PmixOrder, StepBounds, StepOrder, TaskBinding, User};
+use crate::messages::{PmixOrder, StepBounds, StepOrder, TaskBinding, User};
 use crate::signals::{SIGKILL, SIGTERM};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::time::Timestamp;
 use muster_proto::frame::Frames;

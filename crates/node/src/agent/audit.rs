@@ -28,7 +28,7 @@ impl AuditedRequest {
             pid,
             is_agent,
             request: Request::from(request),
-            job: job_of(request),
+            job: request.job(),
         }
     }
 
@@ -50,21 +50,6 @@ impl AuditedRequest {
             refused: Some(&text(&refusal.to_string())),
         };
         line.to_string()
-    }
-}
-
-fn job_of(request: &AgentRequest) -> Option<JobId> {
-    match request {
-        AgentRequest::Create(spec) => Some(spec.job),
-        AgentRequest::StartStep(launch, _) => Some(launch.spec.job),
-        AgentRequest::StepNodeEnded { job, .. }
-        | AgentRequest::SignalStep { job, .. }
-        | AgentRequest::FindStep { job, .. }
-        | AgentRequest::Inspect { job }
-        | AgentRequest::Measure { job }
-        | AgentRequest::LocateStep { job, .. }
-        | AgentRequest::TakeStepNumber { job, .. } => Some(*job),
-        AgentRequest::ServeNode(..) | AgentRequest::Greeting(_) => None,
     }
 }
 

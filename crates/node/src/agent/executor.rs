@@ -10,13 +10,13 @@ use super::peers::Peers;
 use super::quota::Charge;
 use super::relay_link::Question;
 use super::stepd_channels::StepdChannels;
-use super::{Found, Input, mpi_probe};
+use super::{Input, NodeProbe, mpi_probe};
 use crate::descriptors::OrderFds;
 use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
 use minicbor::bytes::ByteVec;
 use muster_model::audit::SUMMARY_MS;
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::JobAttempt;
 use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::{
@@ -56,7 +56,7 @@ struct Dialed {
 pub(super) struct Executor {
     agent: Agent,
     options: AgentOptions,
-    found: Found,
+    found: NodeProbe,
     started: Timestamp,
     clock: Instant,
     inputs: mpsc::UnboundedSender<Input>,
@@ -87,7 +87,7 @@ pub(super) struct Executor {
 impl Executor {
     pub(super) fn new(
         options: AgentOptions,
-        found: Found,
+        found: NodeProbe,
         peers: Peers,
         inputs: mpsc::UnboundedSender<Input>,
     ) -> Executor {
@@ -444,7 +444,7 @@ impl Executor {
     }
 
     /// Greets the controller with the keys of agent and launcher for this connection.
-    fn greet(&mut self, dial: DialId, launcher_key: ByteVec, present: Vec<(JobId, Attempt)>) {
+    fn greet(&mut self, dial: DialId, launcher_key: ByteVec, present: Vec<JobAttempt>) {
         let Some(Dialed { key, greeting }) = self.dialed.remove(&dial) else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use super::Input;
 use super::socket::Socket;
-use crate::credential::{self, SAID_MAX};
+use crate::credential::{self, Credential, SAID_MAX};
 use crate::supervisor::lines::{CONFIGURATION, RequestSender, SupervisorRequest, take_answer};
 use crate::sys;
 use muster_channel::{SECRET, Scheme};
@@ -64,9 +64,12 @@ impl Dialer {
                 .read_to_end(&mut said)
                 .map(|_| said)
         };
-        let (scheme, credential, own) =
-            credential::read(&tokio::task::spawn_blocking(read).await??)?;
-        Ok((scheme, credential, own.unwrap_or(secret)))
+        let Credential {
+            scheme,
+            bytes,
+            secret: own,
+        } = credential::read(&tokio::task::spawn_blocking(read).await??)?;
+        Ok((scheme, bytes, own.unwrap_or(secret)))
     }
 
     /// A connection that is asked for under this number.

@@ -4,11 +4,11 @@ use super::Entrances;
 use super::group::Group;
 use super::machine;
 use super::together;
+use muster_model::ids::JobAttempt;
 use muster_node_core::cgroup::{
     Confinement, Controller, GroupUsage, Hierarchies, Hierarchy, Lack, MemoryLimits, StepGroups,
     Version, cpu_list,
 };
-use muster_node_core::messages::JobAttempt;
 use muster_proto::cgroup::{CgroupSettings, CgroupVersion};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

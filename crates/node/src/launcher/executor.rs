@@ -15,14 +15,14 @@ use crate::descriptors::OrderFds;
 use crate::reaping::{self, After};
 use crate::removal::Removal;
 use crate::{now, step_result, sys};
-use muster_model::ids::JobId;
+use muster_model::ids::{JobAttempt, JobId};
 use muster_model::job::Usage;
 use muster_node_core::launcher::event::{
     Action, ConnId, Event, Failure, FdsId, LaunchFiles, ProgramKind, Recovered, ScriptFile,
     ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup};
-use muster_node_core::messages::{Attach, FirstOrder, JobAttempt, LauncherEvent};
+use muster_node_core::messages::{Attach, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
 use muster_node_core::stepd_reuse::result_path;
 use muster_proto::frame;

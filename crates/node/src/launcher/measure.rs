@@ -58,8 +58,16 @@ pub(super) struct Listed {
     pub(super) tasks: Vec<u32>,
 }
 
-/// Which processes, and what of them.
-type Order = (Listed, Wanted);
+/// What the process that measures is to do.
+#[derive(Debug, Encode, Decode)]
+struct MeasureOrder {
+    /// Which processes.
+    #[n(0)]
+    listed: Listed,
+    /// What of them.
+    #[n(1)]
+    wanted: Wanted,
+}
 
 /// Local and global number of a task, from the environment that it was started with.
 fn task_of(pid: u32) -> Option<(u32, u32)> {
@@ -82,7 +90,7 @@ pub(super) fn start(listed: Listed, wanted: Wanted) -> io::Result<(i32, UnixStre
         words: &[LAUNCHER_NAME, MEASURE_ARGUMENT],
         environment: Vec::new(),
         user: &own,
-        order: minicbor::to_vec((listed, wanted)).map_err(io::Error::other)?,
+        order: minicbor::to_vec(MeasureOrder { listed, wanted }).map_err(io::Error::other)?,
         errors: None,
         kept: vec![far_end.as_raw_fd()],
         outlives: false,
@@ -97,8 +105,8 @@ pub(super) fn measure_main() -> ExitCode {
     let answer = || -> io::Result<()> {
         sys::set_soft_limit(libc::RLIMIT_AS, MEMORY_MAX)?;
         let order = role::read_order()?;
-        let (Listed { mut all, tasks }, wanted): Order =
-            minicbor::decode(&order).map_err(io::Error::other)?;
+        let MeasureOrder { listed, wanted } = minicbor::decode(&order).map_err(io::Error::other)?;
+        let Listed { mut all, tasks } = listed;
         let mut answer = File::from(role::take_descriptor(role::FIRST_FD)?);
         for process in &mut all {
             if tasks.contains(&process.pid) {

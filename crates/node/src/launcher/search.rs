@@ -6,10 +6,9 @@ use super::membership::Membership;
 use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::processes::{self, Containment, ProcessTree, Stat};
 use crate::{audit_session, sys};
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::launcher::Launcher;
 use muster_node_core::launcher::event::{Belongs, Event, Members, ProcessTraits};
-use muster_node_core::messages::JobAttempt;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
@@ -35,7 +34,7 @@ struct Remnant {
 
 /// Processes that were found for a signal. Signals of one job that are delivered one right after the other share them.
 #[derive(Debug)]
-struct Found {
+struct SignalTargets {
     of: Members,
     /// A job's script, or a step's daemon.
     below: Option<i32>,
@@ -48,7 +47,7 @@ struct Found {
 pub(super) struct Search {
     tree: ProcessTree,
     /// What signals before this one have found.
-    found: Vec<Found>,
+    found: Vec<SignalTargets>,
     /// Searches for signals.
     searches: u64,
     pub(super) members: Membership,
@@ -142,7 +141,7 @@ impl Search {
                 if of.is_recovered {
                     roots.extend(self.strays(launcher, of.run));
                 }
-                Found {
+                SignalTargets {
                     of,
                     below: script,
                     processes: self.tree.below(&roots),
@@ -155,8 +154,13 @@ impl Search {
     }
 
     /// What an earlier signal of the job has found below this process. SIGKILL is to leave nothing: it searches again.
-    fn take_found(&mut self, of: Members, below: Option<i32>, signal: i32) -> Option<Found> {
-        let is_it = |found: &Found| found.of == of && found.below == below;
+    fn take_found(
+        &mut self,
+        of: Members,
+        below: Option<i32>,
+        signal: i32,
+    ) -> Option<SignalTargets> {
+        let is_it = |found: &SignalTargets| found.of == of && found.below == below;
         let at = self.found.iter().position(is_it);
         let found = at.map(|at| self.found.swap_remove(at));
         let found = found.filter(|_| signal != libc::SIGKILL);
@@ -164,7 +168,7 @@ impl Search {
         found
     }
 
-    fn signal_found_by(&mut self, found: Found, signal: i32) {
+    fn signal_found_by(&mut self, found: SignalTargets, signal: i32) {
         let members = (&*found.roots, &*found.processes);
         self.signal_members(found.of, members, (signal, found.since_ms));
         self.found.push(found);
@@ -197,7 +201,7 @@ impl Search {
             Some(found) => found,
             None => {
                 let since_ms = sys::boot_ms();
-                Found {
+                SignalTargets {
                     of,
                     below: Some(daemon),
                     roots: Vec::new(),

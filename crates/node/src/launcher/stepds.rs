@@ -6,12 +6,10 @@ use super::stepd_start::StepdStarter;
 use crate::cgroup::Entrances;
 use crate::descriptors::{self, OrderFds};
 use crate::sys;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::launcher::event::{Event, FdsId, StartedStepd, StepdId};
 use muster_node_core::launcher::{EncodedEnd, StepdEventRef, step_of_result};
-use muster_node_core::messages::{
-    FirstOrder, JobAttempt, RunningStep, StepdCommand, StepdEvent, VERSIONS,
-};
+use muster_node_core::messages::{FirstOrder, RunningStep, StepdCommand, StepdEvent, VERSIONS};
 use muster_proto::address::HOST_FILE;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;

@@ -2,15 +2,16 @@
 
 use super::shown;
 use super::wire::Wire;
+use muster_model::batching::BatchDelay;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How long news that nobody is waiting for are kept, for what follows to go with them: srun is woken once for the start,
 /// the output's end and the end of a short task.
-const COMPANY_WAIT: Duration = Duration::from_millis(5);
+const NEWS_DELAY: BatchDelay = BatchDelay::from_ms(5);
 
 /// The connection and what waits on it.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Client {
         if !may_wait {
             self.hurry();
         } else if self.wire.output.is_empty() {
-            self.patient = Some(Instant::now() + COMPANY_WAIT);
+            self.patient = Some(Instant::now() + NEWS_DELAY.as_duration());
         }
     }
 

@@ -164,7 +164,7 @@ impl TaskSet {
             limits: &limits,
             kept: &[],
         };
-        match sys::fork_here()? {
+        match sys::fork()? {
             sys::Fork::Parent(pid) => Ok(pid),
             sys::Fork::Child => {
                 sys::restore_signals();

@@ -28,7 +28,7 @@ pub struct AgentLog {
 
 /// The rest.
 #[derive(Debug, Encode, Decode)]
-pub(super) struct Order {
+pub(super) struct AgentOrder {
     #[n(0)]
     pub(super) options: AgentOptions,
     /// What was found out about cross-memory attach.
@@ -49,7 +49,7 @@ pub(super) struct Order {
     pub(super) has_relay: bool,
 }
 
-impl Order {
+impl AgentOrder {
     pub(super) fn encoded(&self) -> Vec<u8> {
         minicbor::to_vec(self).expect("writing to memory cannot fail")
     }
@@ -83,7 +83,7 @@ pub(crate) struct Inherited {
 /// It was started by somebody else.
 pub(crate) fn inherited(replace: fn(File)) -> anyhow::Result<(Inherited, AgentLog)> {
     let order = role::read_order()?;
-    let order: Order = minicbor::decode(&order).context("the order cannot be read")?;
+    let order: AgentOrder = minicbor::decode(&order).context("the order cannot be read")?;
     let mut next = role::FIRST_FD;
     let mut take = || {
         let fd = role::take_descriptor(next);

@@ -3,7 +3,7 @@
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, env_of, fifo};
 use muster_model::effect::TerminateReason;
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::{Attempt, JobAttempt, JobId};
 use muster_model::job::{ArrayRole, ExitStatus, JobState};
 use muster_model::spec::Owner;
 use muster_proto::node::{Report, ToNode};
@@ -205,7 +205,7 @@ fn agent_dies() {
     node.accept();
     assert_eq!(
         node.hello.as_ref().unwrap().present,
-        [(JobId(1), Attempt(1))]
+        [JobAttempt::new(JobId(1), Attempt(1))]
     );
     std::fs::write(&go, "x\n").unwrap();
     assert_eq!(node.batch_exit(1), ExitStatus { code: 4, signal: 0 });

@@ -4,7 +4,7 @@ use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, fifo};
 use super::steps::{Srun, spec};
 use muster_model::effect::TerminateReason;
-use muster_model::ids::{Attempt, JobId};
+use muster_model::ids::{Attempt, JobAttempt, JobId};
 use muster_model::job::ExitStatus;
 use muster_model::spec::JobKind;
 use muster_proto::frame;
@@ -97,7 +97,7 @@ fn waits() {
     let present = &node.hello.as_ref().unwrap().present;
     assert_eq!(
         *present,
-        [(JobId(1), Attempt(1)), (JobId(2), Attempt(1))],
+        [1, 2].map(|job| JobAttempt::new(JobId(job), Attempt(1))),
         "one that waits is here"
     );
     // The agent has what it needs from the earlier connection, or gets it again.
@@ -230,7 +230,7 @@ fn vanished() {
     node.accept();
     assert_eq!(
         node.hello.as_ref().unwrap().present,
-        [(JobId(1), Attempt(1))]
+        [JobAttempt::new(JobId(1), Attempt(1))]
     );
     node.report(|r| matches!(r.report, Report::Vanished));
     node.released(1);

@@ -1,4 +1,4 @@
-//! The PMI server as a state machine without I/O: requests in, answers and orders out. It keeps one table of keys for the step,
+//! The PMI server as a state machine without I/O: requests in, answers and actions out. It keeps one table of keys for the step,
 //! filled by all tasks and exchanged with the other nodes at each barrier, and the published names.
 
 use super::protocol::{Dialect, Request, Talk, mapping};
@@ -36,7 +36,7 @@ pub(crate) struct Shape {
 
 /// Actions besides the answer.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Order {
+pub(crate) enum Action {
     /// All tasks of this node are at a barrier; this is what they have put since the last.
     Fence(Vec<u8>),
     /// A task has come.
@@ -141,30 +141,30 @@ impl Server {
     }
 
     /// A task has sent something.
-    pub(crate) fn on_bytes(&mut self, local: usize, bytes: &[u8]) -> Vec<Order> {
-        let mut orders = Vec::new();
+    pub(crate) fn on_bytes(&mut self, local: usize, bytes: &[u8]) -> Vec<Action> {
+        let mut actions = Vec::new();
         let Some(client) = self.clients.get_mut(local) else {
-            return orders;
+            return actions;
         };
         client.talk.push(bytes);
         loop {
             match self.clients[local].talk.take() {
-                Ok(Some(request)) => self.serve(local, &request, &mut orders),
+                Ok(Some(request)) => self.serve(local, &request, &mut actions),
                 Ok(None) => break,
                 Err(_) => {
                     let why = "it speaks neither PMI-1 nor PMI-2".to_owned();
-                    orders.push(Order::Abort(self.rank(local), 1, why));
+                    actions.push(Action::Abort(self.rank(local), 1, why));
                     break;
                 }
             }
         }
-        orders
+        actions
     }
 
-    fn serve(&mut self, local: usize, request: &Request, orders: &mut Vec<Order>) {
+    fn serve(&mut self, local: usize, request: &Request, actions: &mut Vec<Action>) {
         match self.clients[local].talk.dialect() {
-            Dialect::One => self.serve_one(local, request, orders),
-            Dialect::Two => self.serve_two(local, request, orders),
+            Dialect::One => self.serve_one(local, request, actions),
+            Dialect::Two => self.serve_two(local, request, actions),
         }
     }
 
@@ -174,7 +174,7 @@ impl Server {
         }
     }
 
-    fn serve_one(&mut self, local: usize, request: &Request, orders: &mut Vec<Order>) {
+    fn serve_one(&mut self, local: usize, request: &Request, actions: &mut Vec<Action>) {
         let name = self.shape.name.clone();
         match request.cmd.as_str() {
             "init" => {
@@ -186,7 +186,7 @@ impl Server {
                     ("rc", "0"),
                 ];
                 self.say(local, "response_to_init", &pairs);
-                orders.push(Order::Connected(self.rank(local)));
+                actions.push(Action::Connected(self.rank(local)));
                 if two {
                     self.clients[local].talk.speak(Dialect::Two);
                 }
@@ -215,21 +215,21 @@ impl Server {
                     self.say(local, "get_result", &pairs);
                 }
             },
-            "barrier_in" => self.enter(local, orders),
-            "finalize" => self.finalize(local, orders),
-            "abort" => self.abort(local, request.text("exitcode"), "", orders),
+            "barrier_in" => self.enter(local, actions),
+            "finalize" => self.finalize(local, actions),
+            "abort" => self.abort(local, request.text("exitcode"), "", actions),
             "publish_name" | "unpublish_name" | "lookup_name" => {
-                self.ask(local, request, "service", orders);
+                self.ask(local, request, "service", actions);
             }
-            "spawn" => self.ask_for(local, request, orders),
+            "spawn" => self.ask_for(local, request, actions),
             other => {
                 let why = format!("PMI-1 has no command '{other}'");
-                orders.push(Order::Abort(self.rank(local), 1, why));
+                actions.push(Action::Abort(self.rank(local), 1, why));
             }
         }
     }
 
-    fn serve_two(&mut self, local: usize, request: &Request, orders: &mut Vec<Order>) {
+    fn serve_two(&mut self, local: usize, request: &Request, actions: &mut Vec<Action>) {
         let name = self.shape.name.clone();
         match request.cmd.as_str() {
             "fullinit" => {
@@ -256,7 +256,7 @@ impl Server {
                 let found = self.table.get(request.text("key")).cloned();
                 self.found(local, request, found);
             }
-            "kvs-fence" => self.enter(local, orders),
+            "kvs-fence" => self.enter(local, actions),
             "info-putnodeattr" => {
                 let (key, value) = (request.text("key"), request.text("value"));
                 self.node_table.insert(key.to_owned(), value.to_owned());
@@ -283,19 +283,19 @@ impl Server {
                 };
                 self.found(local, request, found);
             }
-            "finalize" => self.finalize(local, orders),
-            "abort" => self.abort(local, "1", request.text("msg"), orders),
+            "finalize" => self.finalize(local, actions),
+            "abort" => self.abort(local, "1", request.text("msg"), actions),
             "name-publish" | "name-unpublish" | "name-lookup" => {
-                self.ask(local, request, "name", orders);
+                self.ask(local, request, "name", actions);
             }
-            "spawn" => self.ask_for(local, request, orders),
+            "spawn" => self.ask_for(local, request, actions),
             "job-connect" | "job-disconnect" => {
                 let why = "not supported by this step's PMI; --mpi=pmix is";
                 self.reply(local, request, &[("rc", "1"), ("errmsg", why)]);
             }
             other => {
                 let why = format!("PMI-2 has no command '{other}'");
-                orders.push(Order::Abort(self.rank(local), 1, why));
+                actions.push(Action::Abort(self.rank(local), 1, why));
             }
         }
     }
@@ -305,7 +305,7 @@ impl Server {
         origin.map_or(0, |o| o.app_of(self.rank(local)))
     }
 
-    fn ask_for(&mut self, local: usize, request: &Request, orders: &mut Vec<Order>) {
+    fn ask_for(&mut self, local: usize, request: &Request, actions: &mut Vec<Action>) {
         let client = &mut self.clients[local];
         client.asking.add(request, client.talk.dialect());
         if client.asking.unfinished {
@@ -313,7 +313,7 @@ impl Server {
         }
         let asked = std::mem::take(&mut client.asking);
         if asked.is_whole() {
-            orders.push(Order::Spawn(local, asked));
+            actions.push(Action::Spawn(local, asked));
         } else {
             self.spawned(local, None);
         }
@@ -368,18 +368,18 @@ impl Server {
         self.table.insert(key.to_owned(), value.to_owned());
     }
 
-    fn enter(&mut self, local: usize, orders: &mut Vec<Order>) {
+    fn enter(&mut self, local: usize, actions: &mut Vec<Action>) {
         self.clients[local].fenced = true;
-        self.fence_if_complete(orders);
+        self.fence_if_complete(actions);
     }
 
     /// Tasks that have left do not come to a barrier any more.
-    fn fence_if_complete(&mut self, orders: &mut Vec<Order>) {
+    fn fence_if_complete(&mut self, actions: &mut Vec<Action>) {
         let waiting = self.clients.iter().any(|c| c.fenced);
         if waiting && self.clients.iter().all(|c| c.fenced || c.finalized) {
             let puts = Puts(std::mem::take(&mut self.fresh));
             let bytes = minicbor::to_vec(&puts).expect("writing to memory cannot fail");
-            orders.push(Order::Fence(bytes));
+            actions.push(Action::Fence(bytes));
         }
     }
 
@@ -399,9 +399,9 @@ impl Server {
         }
     }
 
-    fn finalize(&mut self, local: usize, orders: &mut Vec<Order>) {
+    fn finalize(&mut self, local: usize, actions: &mut Vec<Action>) {
         let rank = self.rank(local);
-        orders.push(Order::Finalized(rank));
+        actions.push(Action::Finalized(rank));
         self.left.insert(rank);
         let client = &mut self.clients[local];
         client.finalized = true;
@@ -409,15 +409,15 @@ impl Server {
             Dialect::One => client.talk.say("finalize_ack", &[]),
             Dialect::Two => client.talk.say("finalize-response", &[("rc", "0")]),
         }
-        self.fence_if_complete(orders);
+        self.fence_if_complete(actions);
     }
 
-    fn abort(&mut self, local: usize, code: &str, text: &str, orders: &mut Vec<Order>) {
+    fn abort(&mut self, local: usize, code: &str, text: &str, actions: &mut Vec<Action>) {
         let code = code.parse().unwrap_or(1);
-        orders.push(Order::Abort(self.rank(local), code, text.to_owned()));
+        actions.push(Action::Abort(self.rank(local), code, text.to_owned()));
     }
 
-    fn ask(&mut self, local: usize, request: &Request, key: &str, orders: &mut Vec<Order>) {
+    fn ask(&mut self, local: usize, request: &Request, key: &str, actions: &mut Vec<Action>) {
         let what = if request.cmd.contains("unpublish") {
             NameAsk::Unpublish
         } else if request.cmd.contains("lookup") {
@@ -427,7 +427,7 @@ impl Server {
         };
         let task = u32::try_from(local).unwrap_or(u32::MAX);
         let service = request.text(key).to_owned();
-        orders.push(Order::Ask(Name {
+        actions.push(Action::Ask(Name {
             task,
             what,
             service,
@@ -501,11 +501,11 @@ mod tests {
     #[test]
     fn lines_of_a_whole_life() {
         let mut nodes = [server(&[&[0, 1], &[2]], 0), server(&[&[0, 1], &[2]], 1)];
-        let orders = nodes[1].on_bytes(
+        let actions = nodes[1].on_bytes(
             0,
             b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_maxes\n",
         );
-        assert_eq!(orders, [Order::Connected(2)]);
+        assert_eq!(actions, [Action::Connected(2)]);
         assert_eq!(
             said(&mut nodes[1], 0),
             "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n\
@@ -520,7 +520,7 @@ mod tests {
         for (node, local, rank) in [(0, 0, 0), (0, 1, 1), (1, 0, 2)] {
             let text = format!("cmd=put kvsname=kvs key=k{rank} value=v{rank}\ncmd=barrier_in\n");
             for order in nodes[node].on_bytes(local, text.as_bytes()) {
-                let Order::Fence(bytes) = order else {
+                let Action::Fence(bytes) = order else {
                     panic!("{order:?}")
                 };
                 parts.push(ByteVec::from(bytes));
@@ -542,14 +542,14 @@ mod tests {
         assert!(said(&mut nodes[0], 0).contains("rc=-1"));
         assert_eq!(
             nodes[0].on_bytes(0, b"cmd=finalize\n"),
-            [Order::Finalized(0)]
+            [Action::Finalized(0)]
         );
         assert_eq!(said(&mut nodes[0], 0), "cmd=finalize_ack\n");
-        let orders = nodes[0].on_bytes(1, b"cmd=abort exitcode=3\n");
-        assert_eq!(orders, [Order::Abort(1, 3, String::new())]);
+        let actions = nodes[0].on_bytes(1, b"cmd=abort exitcode=3\n");
+        assert_eq!(actions, [Action::Abort(1, 3, String::new())]);
         assert!(matches!(
             nodes[0].on_bytes(1, b"nonsense\n")[..],
-            [Order::Abort(1, 1, _)]
+            [Action::Abort(1, 1, _)]
         ));
     }
 
@@ -563,8 +563,8 @@ mod tests {
         );
         let ask = |s: &mut Server, body: &str| {
             let text = format!("{:>6}{body}", body.len());
-            let orders = s.on_bytes(0, text.as_bytes());
-            (orders, said(s, 0))
+            let actions = s.on_bytes(0, text.as_bytes());
+            (actions, said(s, 0))
         };
         let (_, answer) = ask(&mut s, "cmd=fullinit;pmijobid=1;pmirank=0;threaded=FALSE;");
         assert!(
@@ -582,10 +582,10 @@ mod tests {
         s.on_bytes(1, format!("{:>6}{put}", put.len()).as_bytes());
         let answer = said(&mut s, 0);
         assert!(answer.contains("found=TRUE;value=x;;y;"), "{answer}");
-        let (orders, answer) = ask(&mut s, "cmd=abort;isworld=TRUE;msg=no more;");
+        let (actions, answer) = ask(&mut s, "cmd=abort;isworld=TRUE;msg=no more;");
         assert_eq!(
-            (orders, answer.as_str()),
-            (vec![Order::Abort(0, 1, "no more".to_owned())], "")
+            (actions, answer.as_str()),
+            (vec![Action::Abort(0, 1, "no more".to_owned())], "")
         );
     }
 
@@ -594,9 +594,9 @@ mod tests {
         let mut keeper = server(&[&[0], &[1]], 0);
         let mut other = server(&[&[0], &[1]], 1);
         let ask = |other: &mut Server, keeper: &mut Server, line: &[u8]| {
-            let orders = other.on_bytes(0, line);
-            let [Order::Ask(name)] = &orders[..] else {
-                panic!("{orders:?}")
+            let actions = other.on_bytes(0, line);
+            let [Action::Ask(name)] = &actions[..] else {
+                panic!("{actions:?}")
             };
             let port = keeper.keep(name);
             other.answered(name, port.as_deref());

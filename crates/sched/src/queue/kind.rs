@@ -3,7 +3,7 @@
 use super::partitions_of;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
-use crate::order::{Order, OrderClass};
+use crate::order::{OrderClass, QueueOrder};
 use muster_core::policy::limits::checks_starts;
 use muster_core::state::State;
 use muster_model::het::HetPart;
@@ -42,7 +42,7 @@ pub(crate) struct Kind {
 
 impl Kind {
     /// The kind of a job.
-    pub(crate) fn of(state: &State, order: &Order, job: &Job, by_user: bool) -> Kind {
+    pub(crate) fn of(state: &State, order: &QueueOrder, job: &Job, by_user: bool) -> Kind {
         // A new field has to be named here: does it matter to where or when a job may run?
         let JobSpec {
             ask,
@@ -57,7 +57,7 @@ impl Kind {
             // By the state: defaults depend on the partition.
             account: _,
             qos: _,
-            // By `Order::line`.
+            // By `QueueOrder::line`.
             priority: _,
             nice: _,
             site_factor: _,

@@ -2,11 +2,11 @@
 //! machine had not written to its disk is lost with its power.
 
 use crate::random::Random;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::StepEnd;
 use muster_node_core::launcher::Records;
 use muster_node_core::launcher::event::Failure;
-use muster_node_core::messages::{JobAttempt, KeptEntries};
+use muster_node_core::messages::KeptEntries;
 use std::collections::BTreeMap;
 
 /// What a node lacks.

@@ -3,10 +3,10 @@
 use super::step_link::StepLinkId;
 use super::stepd::StepdProcess;
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::ExitStatus;
 use muster_node_core::launcher::event::{Belongs, ProcessTraits, ProgramKind, ScriptFailure};
-use muster_node_core::messages::{JobAttempt, StepdCommand, StepdEvent};
+use muster_node_core::messages::{StepdCommand, StepdEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 

@@ -1,8 +1,7 @@
 //! The process of an srun: the machine, and what its executor holds for it.
 
 use super::step_link::StepLinkId;
-use muster_model::ids::StepNo;
-use muster_node_core::messages::JobAttempt;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::srun::Srun;
 use muster_node_core::srun::interface::{AgentId, SrunEvent, StepdId};
 use muster_proto::step::AgentReply;

@@ -2,8 +2,8 @@
 
 use super::machine::ChannelId;
 use super::step_link::StepLinkId;
-use muster_model::ids::StepNo;
-use muster_node_core::messages::{FirstOrder, JobAttempt, StepOrder};
+use muster_model::ids::{JobAttempt, StepNo};
+use muster_node_core::messages::{FirstOrder, StepOrder};
 use muster_node_core::stepd::{ClientId, Event, Setup, Stepd};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;

@@ -54,7 +54,7 @@ impl AgentConnections<'_> {
         node: usize,
         dial: DialId,
         launcher_key: Vec<u8>,
-        present: Vec<(muster_model::ids::JobId, muster_model::ids::Attempt)>,
+        present: Vec<muster_model::ids::JobAttempt>,
     ) {
         let Some(dial) = self.dial_of(node, dial, DialStage::Dialed) else {
             return;

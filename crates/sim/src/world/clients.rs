@@ -10,14 +10,13 @@ use muster_model::command::{
     Identity, JobSelection, JobTarget, JobUpdate, NodeUpdate, Reply, UserCommand,
 };
 use muster_model::config::PartitionState;
-use muster_model::ids::{BlobId, JobId};
+use muster_model::ids::{BlobId, JobAttempt, JobId};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, Hold, JobState, Reason};
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
 };
 use muster_model::time::TimeLimit;
-use muster_node_core::messages::JobAttempt;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 

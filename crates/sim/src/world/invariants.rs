@@ -21,10 +21,9 @@ use crate::world::clients::Submission;
 use crate::world::nodes::TaskKey;
 use muster_core::state::State;
 use muster_model::command::Reply;
-use muster_model::ids::{BlobId, JobId};
+use muster_model::ids::{BlobId, JobAttempt, JobId};
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::RefusalCode;
-use muster_node_core::messages::JobAttempt;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
 use std::collections::BTreeMap;
 

@@ -8,11 +8,12 @@ use crate::node::{
 };
 use crate::world::invariants;
 use crate::{Plant, Violation};
+use muster_model::ids::JobAttempt;
 use muster_node_core::launcher::event::{
     Action, Belongs, Event, Failure, FdsId, LaunchFiles, Members, ProgramKind, ScriptFailure,
     ScriptLaunch, ScriptNotStarted, StartedStepd, StepdId,
 };
-use muster_node_core::messages::{FirstOrder, JobAttempt, LauncherEvent, StepdCommand, StepdEvent};
+use muster_node_core::messages::{FirstOrder, LauncherEvent, StepdCommand, StepdEvent};
 use muster_node_core::signals::SIGKILL;
 use muster_proto::frame::Frames;
 use std::path::PathBuf;

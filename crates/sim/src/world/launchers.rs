@@ -6,13 +6,12 @@ use super::{Outcome, World, trace};
 use crate::Violation;
 use crate::node::{LauncherProcess, Parent, ToLauncher};
 use crate::world::turns::panic_text;
+use muster_model::ids::JobAttempt;
 use muster_model::job::Usage;
 use muster_node_core::binding::Machine;
 use muster_node_core::launcher::event::{Action, Event, FdsId, Recovered};
 use muster_node_core::launcher::{Account, EncodedEnd, Launcher, RecordedAttempt, Records, Setup};
-use muster_node_core::messages::{
-    JobAttempt, LauncherCommand, LauncherEvent, StepdEvent, VERSIONS,
-};
+use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdEvent, VERSIONS};
 use muster_node_core::now::Now;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -13,7 +13,7 @@ use muster_core::event::{Event, NodeChange};
 use muster_core::state::State;
 use muster_ctld::writer::node_command;
 use muster_model::command::Command;
-use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Step, StepEnd};
 use muster_model::spec::StdioSpec;
 use muster_proto::node::{NodeHello, NumberedReport, Report};
@@ -168,8 +168,7 @@ impl FaultInjector<'_> {
         {
             return;
         }
-        let present = here.present();
-        let present = present.iter().map(|run| (run.job, run.attempt)).collect();
+        let present = here.present().into_iter().collect();
         let mut hello = here.hello(self.world.time(), present, LIARS_KEYS.map(Vec::from));
         self.spoil_hello(&mut hello);
         let conn = self.open(node);
@@ -217,9 +216,10 @@ impl FaultInjector<'_> {
             hello.name = (*random.pick(&["", "nobody", "n[0-3]"])).to_owned();
         }
         for _ in 0..random.below(5) {
-            hello
-                .present
-                .push((JobId(1 << 40 | random.next()), Attempt(random.small(0, 9))));
+            hello.present.push(JobAttempt::new(
+                JobId(1 << 40 | random.next()),
+                Attempt(random.small(0, 9)),
+            ));
         }
     }
 

@@ -5,9 +5,9 @@ use crate::Violation;
 use crate::node::{Kind, Parent, Process, wait_status};
 use crate::world::invariants;
 use crate::world::nodes::NodeEvent;
+use muster_model::ids::JobAttempt;
 use muster_model::job::ExitStatus;
 use muster_node_core::exit_status::exit_status;
-use muster_node_core::messages::JobAttempt;
 use muster_node_core::signals::{SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
 
 /// Machines with their processes and sockets, and the world around them.

@@ -5,7 +5,7 @@ use super::srun_executor::SrunExecutor;
 use super::{Outcome, World, WorldEvent, trace};
 use crate::controller::keys;
 use crate::node::SrunProcess;
-use muster_node_core::messages::JobAttempt;
+use muster_model::ids::JobAttempt;
 use muster_node_core::signals::{SIGINT, SIGTERM};
 use muster_node_core::srun::Srun;
 use muster_node_core::srun::config::{

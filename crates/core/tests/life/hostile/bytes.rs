@@ -4,7 +4,7 @@ use super::commands::commands;
 use crate::mutation::{Change, change, changed};
 use crate::world::{World, array, config, exit, spec, step, step_end, user};
 use muster_model::command::{Command, NodeCommand, Reply, UserCommand};
-use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{Step, StepEnd};
 use muster_model::node::{GresConfig, NodeInfo};
 use muster_model::order_config::Multifactor;
@@ -118,7 +118,7 @@ proptest! {
                     NodeCommand::StepEnded { job, attempt, step: StepNo(0), end: Box::new(end) }
                 }),
                 2 => mutated::<NodeInfo>(&crate::world::info("boot1", &crate::world::node_config("n1", 4, 1000)), change)
-                    .map(|info| NodeCommand::Register { info: Box::new(info), present: vec![(job, attempt)] }),
+                    .map(|info| NodeCommand::Register { info: Box::new(info), present: vec![JobAttempt::new(job, attempt)] }),
                 3 => mutated::<StepEnd>(&step_end(at, exit(1)), change).map(|end| {
                     NodeCommand::BatchEnded { job, attempt, exit: end.exit, oom: false, end }
                 }),

@@ -8,7 +8,7 @@ use super::{CreateRequest, LedStepEvent, LedStepState, Waiting};
 use crate::agent::node_steps::Early;
 use crate::agent::{AfterRead, AgentAction, ConnId, Timer};
 use crate::layout::{self, NoLayout};
-use crate::messages::JobAttempt;
+use muster_model::ids::JobAttempt;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{self, Request};
 use muster_proto::step::{AgentReply, StepSpec};

@@ -3,9 +3,9 @@
 use crate::Violation;
 use crate::node::Kind;
 use crate::world::{Outcome, World};
+use muster_model::ids::JobAttempt;
 use muster_model::job::JobState;
 use muster_node_core::agent::view;
-use muster_node_core::messages::JobAttempt;
 use std::collections::BTreeSet;
 
 /// Time in which a step gives back what it had on a node that runs nothing of it, milliseconds.

@@ -1,30 +1,10 @@
-//! What most messages name: one launch of a job, and a process of it.
+//! A process of a job, as the launcher and the agent name it.
 
 use minicbor::decode::{self, Decoder};
 use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
-use muster_model::ids::{Attempt, JobId, StepNo};
+use muster_model::ids::StepNo;
 use muster_model::validate::Validate;
-
-/// One launch of a job: an attempt is never launched twice.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
-)]
-pub struct JobAttempt {
-    /// The job.
-    #[n(0)]
-    pub job: JobId,
-    /// How often it was requeued before.
-    #[n(1)]
-    pub attempt: Attempt,
-}
-
-impl JobAttempt {
-    /// This attempt of a job.
-    pub fn new(job: JobId, attempt: Attempt) -> JobAttempt {
-        JobAttempt { job, attempt }
-    }
-}
 
 /// A process of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Validate)]
@@ -60,13 +40,9 @@ impl<'b, C> Decode<'b, C> for Process {
 mod tests {
     use super::*;
 
-    /// Both were tuples in versions that launchers may still run.
+    /// It was a tuple in versions that launchers may still run.
     #[test]
-    fn launches_and_processes_are_encoded_as_arrays() {
-        let run = JobAttempt::new(JobId(7), Attempt(300));
-        let bytes = minicbor::to_vec(run).unwrap();
-        assert_eq!(bytes, minicbor::to_vec((7_u64, 300_u32)).unwrap());
-        assert_eq!(minicbor::decode::<JobAttempt>(&bytes).unwrap(), run);
+    fn processes_are_encoded_as_arrays() {
         for task in [None, Some((2, 9))] {
             let step = StepNo(3);
             let process = Process {
