@@ -60,6 +60,10 @@ impl Identity {
 
 /// A request to the core.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most are of users, and there is one at a time"
+)]
 pub enum Command {
     /// From a user.
     User(Identity, UserCommand),
