@@ -14,7 +14,7 @@ const SCHED: [&str; 9] = [
 const IMPORT_CORE: [&str; 4] = ["acct", "ctld", "sched", "sim"];
 
 /// Which crate imports which, but for tests. A new edge is a decision: ARCHITECTURE.md says them in short.
-const IMPORTS: [(&str, &[&str]); 25] = [
+const IMPORTS: [(&str, &[&str]); 26] = [
     ("acct", &["core", "model", "proto"]),
     ("channel", &[]),
     (
@@ -40,7 +40,8 @@ const IMPORTS: [(&str, &[&str]); 25] = [
             "trust", "verifier",
         ],
     ),
-    ("dbd", &["acct", "model", "proto"]),
+    ("dbd", &["acct", "conf", "model", "proto"]),
+    ("drmaa", &["cli", "conf", "model", "proto"]),
     ("fixtures", &[]),
     ("hostile", &["conf", "model", "proto"]),
     ("journal", &[]),
