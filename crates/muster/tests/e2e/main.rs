@@ -61,3 +61,4 @@ mod steps;
 mod tree;
 mod trust;
 mod verifier;
+mod watch;
