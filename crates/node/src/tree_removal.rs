@@ -45,15 +45,9 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         top,
         moved: 0,
         first_error: None,
+        until: Instant::now() + REMOVAL_MAX,
     };
-    let until = Instant::now() + REMOVAL_MAX;
-    while tree.empty_top()? {
-        if Instant::now() > until {
-            return Err(io::Error::other(
-                "the tree is not removed after an hour: processes may be adding to it",
-            ));
-        }
-    }
+    while tree.empty_top()? {}
     match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
         Ok(()) => Ok(()),
         Err(e) => Err(tree.first_error.unwrap_or_else(|| e.into())),
@@ -67,12 +61,15 @@ struct Tree {
     moved: u64,
     /// Why something stays.
     first_error: Option<io::Error>,
+    /// When it is given up.
+    until: Instant,
 }
 
 impl Tree {
     /// Removes what is in the top directory, and moves up what its directories hold; whether anything has changed.
     fn empty_top(&mut self) -> io::Result<bool> {
         let mut has_changed = false;
+        self.check_time()?;
         for name in names(&self.top)? {
             match remove_entry(&self.top, &name) {
                 Ok(()) => has_changed = true,
@@ -86,6 +83,15 @@ impl Tree {
         Ok(has_changed)
     }
 
+    fn check_time(&self) -> io::Result<()> {
+        match Instant::now() > self.until {
+            true => Err(io::Error::other(
+                "the tree is not removed after an hour: processes may be adding to it",
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn note(&mut self, e: io::Error) {
         self.first_error.get_or_insert(e);
     }
@@ -97,18 +103,35 @@ impl Tree {
             return Err(io::Error::other("another file system is mounted there"));
         }
         take(&dir)?;
-        for inner in names(&dir)? {
-            match remove_entry(&dir, &inner) {
-                Ok(()) => {}
-                Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
-                    self.moved += 1;
-                    let up = format!(".removed.{}", self.moved);
-                    renameat(&dir, inner.as_os_str(), &self.top, up.as_str())?;
+        loop {
+            self.check_time()?;
+            let some = names(&dir)?;
+            if some.is_empty() {
+                break;
+            }
+            for inner in some {
+                match remove_entry(&dir, &inner) {
+                    Ok(()) => {}
+                    Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.move_up(&dir, &inner)?,
+                    Err(e) => return Err(e.into()),
                 }
-                Err(e) => return Err(e.into()),
             }
         }
         Ok(unlinkat(&self.top, name, UnlinkatFlags::RemoveDir)?)
+    }
+}
+
+impl Tree {
+    /// Moves a directory up, to a name that is free: a removal that was interrupted has left some.
+    fn move_up(&mut self, dir: &OwnedFd, inner: &OsStr) -> io::Result<()> {
+        loop {
+            self.moved += 1;
+            let up = format!(".removed.{}", self.moved);
+            match renameat(dir, inner, &self.top, up.as_str()) {
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.check_time()?,
+                other => return Ok(other?),
+            }
+        }
     }
 }
 
@@ -126,9 +149,13 @@ fn take(dir: &OwnedFd) -> nix::Result<()> {
     fchmod(dir, Mode::S_IRWXU)
 }
 
-/// Names in a directory.
+/// Names in a directory that are kept at a time: its user chose how many there are.
+const NAMES_MAX: usize = 4096;
+
+/// The first names in a directory.
 fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     let entries = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
+    let entries = entries.take(NAMES_MAX);
     entries.map(|entry| Ok(entry?.file_name())).collect()
 }
 

@@ -74,6 +74,7 @@ impl Handshake {
             greeting: Versions::CLUSTER.greeting(),
             address: own.address.to_owned(),
             nonce: nonce.clone().into(),
+            wanted: peer.to_owned(),
         };
         let begun = Initiator::begin(Scheme::Job, CREDENTIAL, &secret(own.key), &payload(&hello));
         let (initiator, bytes) = begun.map_err(|e| e.to_string())?;
@@ -154,6 +155,10 @@ impl Handshake {
         let (responder, hello) = Responder::accept(&opening, &secret(own.key)).map_err(reason)?;
         let hello: HostHello = read(&hello)?;
         check(&hello.greeting)?;
+        // All hosts of the job have the key.
+        if hello.wanted != own.address {
+            return Err("it was led here, and looks for another host".to_owned());
+        }
         let answer = HostAnswer {
             greeting: Versions::CLUSTER.greeting(),
             nonce: self.nonce.clone().into(),

@@ -57,6 +57,11 @@ pub struct HostHello {
     #[n(2)]
     #[valid(max_bytes = NONCE_BYTES_MAX)]
     pub nonce: ByteVec,
+    /// The name of the host that it looks for.
+    #[n(3)]
+    #[cbor(default)]
+    #[valid(max_bytes = NAME_BYTES_MAX)]
+    pub wanted: String,
 }
 
 impl Message for HostHello {

@@ -18,7 +18,9 @@ use muster_dbd::{Address, Kind};
 use muster_model::accounts::Accounts;
 use muster_model::command::{AccountsAsk, AccountsEdit, UserCommand};
 use muster_model::ids::JobId;
+use muster_model::visible_text::visible;
 use muster_proto::client::{Query, Response};
+use nix::sys::prctl;
 use nix::unistd::{Gid, Group, Uid, User, geteuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,7 +36,7 @@ and coordinators with limits and shares, jobs with steps, arrays, components and
 changed what. The controller of this cluster runs meanwhile; this is run on its host, by root or SlurmUser. Nothing is changed there.
 
   --conf FILE       the slurmdbd.conf of that Slurm: StorageHost, StoragePort, StorageUser, StoragePass, StorageLoc
-  --from URL        or mysql://USER[:PASSWORD]@HOST[:PORT]/DATABASE, or mysql://USER@/path/of/the.sock/DATABASE;
+  --from URL        (others see a password in it while this runs) or mysql://USER[:PASSWORD]@HOST[:PORT]/DATABASE, or mysql://USER@/path/of/the.sock/DATABASE;
                     without a password, that of the variable MYSQL_PWD
   --cluster NAME    this cluster of the database, if it has several
   --history-only    jobs alone: accounts, users and QOS stay as they are
@@ -204,8 +206,10 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
         "accounting is kept by SlurmUser ({}): run this as that user, or as root",
         slurm_user.name
     );
-    let address = args.address(&slurm_user)?;
+    // The file may name a program that prints the password, and is SlurmUser's: nothing of it is root's to read or to run.
     drop_root(&slurm_user)?;
+    prctl::set_dumpable(false).context("this process cannot be protected from others")?;
+    let address = args.address(&slurm_user)?;
     let mut source = Source::connect(&address, args.cluster.as_deref())?;
     let mut client = Client::connect().context("the controller of this cluster has to run")?;
     let store = config.paths.state_save_location.join("accounting.db");
@@ -267,10 +271,10 @@ fn import_entities(wanted: &Entities, client: &mut Client) -> Result<()> {
         wanted.qos.len()
     );
     for text in &wanted.not_kept {
-        complain!("muster: not kept here: {text}");
+        complain!("muster: not kept here: {}", visible(text));
     }
     for text in refused {
-        complain!("muster: refused: {text}");
+        complain!("muster: refused: {}", visible(&text));
     }
     Ok(())
 }
@@ -379,7 +383,7 @@ fn report(summary: &Summary, each: bool) -> ExitCode {
             let user = HostNames
                 .user(one.key.uid)
                 .unwrap_or_else(|| one.key.uid.to_string());
-            let name = format!("  {} {user}", one.key.account);
+            let name = format!("  {} {}", visible(&one.key.account), visible(&user));
             let note = match one {
                 one if !one.is_complete() => "  differs",
                 one if one.source != one.here => "  purged there",

@@ -13,6 +13,7 @@ use muster_node_core::messages::{FirstOrder, RunningStep, StepdCommand, StepdEve
 use muster_proto::address::HOST_FILE;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, socket};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -313,9 +314,10 @@ pub(super) fn poll_entry(fd: RawFd) -> libc::pollfd {
     }
 }
 
-/// Asks the daemon that listens there what it runs.
-fn ask(socket: &Path) -> io::Result<Channel> {
-    let control = UnixStream::connect(socket)?;
+/// Asks the daemon that listens there what it runs. Does not wait for one that takes no connections: its user may have filled
+/// the queue.
+fn ask(path: &Path) -> io::Result<Channel> {
+    let control = connect(path)?;
     let channel = Channel::new(control)?;
     frame::write(
         &mut &channel.stream,
@@ -323,6 +325,16 @@ fn ask(socket: &Path) -> io::Result<Channel> {
     )
     .map_err(|e| io::Error::other(e.to_string()))?;
     Ok(channel)
+}
+
+/// Connects to a Unix socket at once.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let own = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    nix::sys::socket::connect(own.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let own = UnixStream::from(own);
+    own.set_nonblocking(false)?;
+    Ok(own)
 }
 
 /// A listener for the step's other nodes, at a port of the kernel's choice.

@@ -8,6 +8,7 @@ use crate::sys;
 use muster_node_core::signals;
 use muster_node_core::stepd::EPILOG_KILLED;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{Mode, umask};
 use nix::unistd::Uid;
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -71,6 +72,14 @@ impl TaskSet {
         if self.join_group().is_err() {
             sys::exit_now(0);
         }
+        // As of a task: what runs is the user's.
+        sys::leave_protection();
+        for (resource, soft) in sys::with_first_limits(&self.order.limits) {
+            let _ = sys::set_soft_limit(resource, soft);
+        }
+        umask(Mode::from_bits_truncate(
+            self.order.launch.spec.context.umask & 0o777,
+        ));
         let needed = self.pmix.iter().flat_map(|pmix| pmix.of_task(local));
         sys::close_all_but(&needed.collect::<Vec<_>>());
         let user = &self.order.user;

@@ -9,6 +9,7 @@ use super::steps::{Srun, allocate, spec};
 use muster_model::effect::TerminateReason;
 use muster_model::job::ExitStatus;
 use muster_model::spec::Owner;
+use muster_proto::step::StepSpec;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, chown};
@@ -16,6 +17,7 @@ use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
     ("roots_memory_stays_its_own_where_all_is_dumpable", memory),
+    ("a_task_epilog_has_what_tasks_have", task_epilog),
     ("a_script_opens_no_descriptor_of_the_launchers", descriptors),
     (
         "jobs_are_ended_before_daemons_when_memory_runs_out",
@@ -247,6 +249,29 @@ fn out_of_memory() {
     ] {
         assert_eq!(oom_of(&pid), -1000);
     }
+}
+
+/// It is the user's program, and was the step daemon's: umask, limits, and who is ended when memory runs out.
+fn task_epilog() {
+    let dir = Dir::new("epilog");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    let what = "cat /proc/self/oom_score_adj; umask; ulimit -S -c";
+    let epilog = dir.path("task_epilog");
+    fs::write(&epilog, format!("#!/bin/sh\n{{ {what}; }} >of_epilog\n")).unwrap();
+    fs::set_permissions(&epilog, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut step = StepSpec {
+        task_epilog: Some(epilog.to_string_lossy().into_owned()),
+        ..spec(1, &dir, &["sh", "-c", what])
+    };
+    step.context.umask = 0o027;
+    let outcome = Srun::ask(&node, step).connect().finish();
+    assert!(
+        outcome.out[&0].starts_with("0\n0027\n"),
+        "{}",
+        outcome.out[&0]
+    );
+    assert_eq!(dir.text("of_epilog"), outcome.out[&0]);
 }
 
 /// The launcher has no descriptor left when the prolog is over.
