@@ -247,11 +247,11 @@ impl JobClasses {
                 other => Err(wrong(format!("'{other}' is none of TRUE and FALSE"))),
             },
             ("userset" | "default_jc" | "enforce_jc", Some(_)) => Err((
-                format!("{} stands inside of a class", line.word),
+                format!("{} is inside of a class", line.word),
                 "put it before the first line jcname".to_owned(),
             )),
             (word, None) => Err((
-                format!("'{word}' stands outside of a class"),
+                format!("'{word}' is outside of a class"),
                 "a class begins with: jcname NAME".to_owned(),
             )),
             (_, Some(class)) => class.take(line, &help),

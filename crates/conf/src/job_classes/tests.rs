@@ -95,7 +95,7 @@ fn lists_say_who_may_use_a_class() {
 fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
     let mapping = Mapping::parse("pe four 4\n", "sge.conf").0;
     for (text, line, part) in [
-        ("l_hard h_rt=1", 1, "'l_hard' stands outside of a class"),
+        ("l_hard h_rt=1", 1, "'l_hard' is outside of a class"),
         ("jcname 1a", 1, "'1a' is no name"),
         ("jcname NONE", 1, "'NONE' is no name"),
         ("jcname", 1, "jcname has no value"),
@@ -178,7 +178,7 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
         ("jcname a\nt 0x", 2, "are no tasks"),
         ("default_jc x\njcname a", 0, "default_jc names 'x'"),
         ("enforce_jc maybe", 1, "none of TRUE and FALSE"),
-        ("jcname a\nenforce_jc TRUE", 2, "stands inside of a class"),
+        ("jcname a\nenforce_jc TRUE", 2, "is inside of a class"),
         ("userset x", 1, "userset 'x' is empty"),
     ] {
         let (classes, mut findings) = JobClasses::parse(text, "/etc/slurm/job_classes.conf");

@@ -220,7 +220,7 @@ impl Source {
         Ok(rows.map(|mut row| row.text()).collect())
     }
 
-    /// What a `SELECT` of these columns begins with: NULL stands for those that the table does not have.
+    /// What a `SELECT` of these columns begins with: NULL for those that the table does not have.
     pub(super) fn select(&mut self, table: &str, columns: &[&str]) -> Result<String, ImportError> {
         let known = self.columns(table)?;
         let columns = columns.iter().map(|column| match known.contains(*column) {
