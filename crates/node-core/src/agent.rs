@@ -154,10 +154,6 @@ impl Agent {
             AgentEvent::LauncherUp => self.launcher_up(),
             AgentEvent::Launcher(event) => self.on_launcher_event(*event),
             AgentEvent::LauncherLost => self.launcher_lost(),
-            AgentEvent::StepdChannelFailed(stepd, error) => {
-                self.steps
-                    .stepd_channel_failed(&mut self.state, stepd, error)
-            }
             AgentEvent::StepOffered(stepd, is_written) => {
                 self.steps.step_offered(&mut self.state, stepd, is_written)
             }

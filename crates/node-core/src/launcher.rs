@@ -117,7 +117,7 @@ impl Launcher {
                 seal,
                 local_time,
             } => self.take_sealed(&orders, &seal, &local_time),
-            Event::StartStep { order, fds, random } => self.state.start_step(order, fds, random),
+            Event::StartStep { order, random } => self.state.start_step(order, random),
             Event::Command(command) => self.take_command(command),
             Event::ControllerKeyChecked(checked) => self.controller_key_checked(checked),
             Event::ChildEnded {
@@ -493,9 +493,6 @@ impl Launcher {
             return;
         }
         let entry = self.state.jobs.remove(&run);
-        for early in entry.iter().flat_map(|e| &e.early_steps) {
-            self.state.actions.extend(early.fds.map(Action::CloseFds));
-        }
         let script = entry.and_then(|e| e.grant?.spec.script);
         if let Some(id) = script.filter(|id| self.launches.scripts.stale_scripts.remove(id)) {
             self.launches.scripts.drop_script(&mut self.state, id);

@@ -20,9 +20,11 @@ use muster_proto::version::Versions;
 
 /// Versions of these messages that this release speaks. A launcher outlives updates of slurmd, and step daemons outlive
 /// launchers: the newer side finds out which version the other speaks, and if that is too old, leaves it alone.
+///
+/// 2: the agent gives the launcher its orders by a pipe, and the launcher makes the control channels of step daemons.
 pub const VERSIONS: Versions = Versions {
-    oldest: 1,
-    newest: 1,
+    oldest: 2,
+    newest: 2,
 };
 
 /// What the launcher keeps of a job for the agent, by number.

@@ -13,6 +13,7 @@ mod executor;
 mod launcher_link;
 mod listener;
 mod mpi_probe;
+mod order_pipe;
 mod peers;
 pub(crate) mod quota;
 mod relay_link;
@@ -33,11 +34,13 @@ use controller::Link;
 use executor::Executor;
 use launcher_link::LauncherOutlet;
 use minicbor::bytes::ByteVec;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::refusal::Refusal;
 use muster_node_core::agent::{AgentEvent, DialId, StepdId};
 use muster_proto::step::{AgentReply, AgentRequest};
 use std::fs::File;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use supervisor_link::{Dialer, PeerDialer};
 use tokio::signal::unix::{SignalKind, signal};
@@ -62,6 +65,8 @@ enum Input {
     Configuration(Option<String>),
     /// The launcher is connected.
     LauncherUp(LauncherOutlet),
+    /// The launcher has made a control channel to the daemon of a step.
+    StepChannel(JobAttempt, StepNo, OwnedFd),
     /// The connection to the launcher is gone.
     LauncherLost,
     /// A step daemon has sent something, or is gone.

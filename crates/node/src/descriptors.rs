@@ -110,40 +110,6 @@ fn is_connection(fd: &OwnedFd) -> bool {
         && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
 }
 
-/// What goes with the order for a step.
-#[derive(Debug, Default)]
-pub(crate) struct OrderFds {
-    /// The step daemon's end of a connection to the agent, for a daemon that has none yet.
-    pub(crate) agent: Option<OwnedFd>,
-    /// For a direct step, of a daemon that has had one: from the agent to the daemon. The launcher never has any.
-    pub(crate) srun: Option<SrunStdio>,
-}
-
-impl OrderFds {
-    /// The next that have come with an order by the launcher.
-    pub(crate) fn take_by_launcher(received: &mut VecDeque<OwnedFd>) -> OrderFds {
-        OrderFds {
-            agent: received.pop_front(),
-            ..OrderFds::default()
-        }
-    }
-
-    /// The next that have come with an order by the agent.
-    pub(crate) fn take(received: &mut VecDeque<OwnedFd>, direct: bool) -> OrderFds {
-        OrderFds {
-            agent: None,
-            srun: direct.then(|| SrunStdio::take(received)).flatten(),
-        }
-    }
-
-    /// Their numbers, in order.
-    pub(crate) fn numbers(&self) -> Vec<RawFd> {
-        let agent = self.agent.as_ref().map(AsRawFd::as_raw_fd);
-        let srun = self.srun.iter().flat_map(SrunStdio::numbers);
-        agent.into_iter().chain(srun).collect()
-    }
-}
-
 /// Sends bytes, as many as the socket takes, and descriptors with the first of them.
 ///
 /// # Errors

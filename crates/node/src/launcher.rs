@@ -6,6 +6,7 @@
 //! write to the record file and one to the agent. The names of process and files, `muster-shim` and `shim.*`, are those of
 //! earlier versions, which an update meets.
 
+mod connection;
 mod containers;
 mod controller_key;
 mod executor;
@@ -14,6 +15,7 @@ mod groups;
 mod log;
 mod measure;
 mod membership;
+mod output;
 mod programs;
 mod record_file;
 mod script_start;
@@ -23,25 +25,23 @@ mod stepd_start;
 mod stepds;
 mod timers;
 
-use crate::descriptors::{self, OrderFds};
 use crate::failure::end_at_panic;
 use crate::options::AgentOptions;
 use crate::role::LAUNCHER_NAME;
 use crate::{now, removal, sys};
+use connection::Connection;
 use executor::{LauncherExecutor, Source};
 use log::Log;
 use muster_node_core::launcher::check_agent;
 use muster_node_core::launcher::event::{ConnId, Event};
 use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
-use muster_proto::frame::Frames;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
-use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -49,13 +49,6 @@ use std::process::ExitCode;
 
 /// Connections at the same time: an agent, the one before it, and commands.
 const CONNECTIONS_MAX: usize = 16;
-/// Bytes that are read from a connection in one wake-up: what they bring is carried out before more is read.
-const READ_MAX: usize = 1 << 20;
-/// Bytes that an agent has not read. What it has missed, the next one receives when it attaches.
-const OUTPUT_MAX: usize = 512 << 20;
-/// Descriptors that have come and wait for their orders.
-const DESCRIPTORS_MAX: usize = 1024;
-
 /// Where the launcher of a spool directory listens.
 pub(crate) fn socket_path(spool: &Path) -> PathBuf {
     spool.join("shim.sock")
@@ -171,24 +164,10 @@ pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A connection of an agent or of `muster down`.
-struct Conn {
-    id: ConnId,
-    stream: UnixStream,
-    input: Frames,
-    /// What has come with messages.
-    descriptors: VecDeque<OwnedFd>,
-    output: Vec<u8>,
-    /// Nothing has come: what comes first is said by who has connected, which is root.
-    is_new: bool,
-    attached: bool,
-    open: bool,
-}
-
 struct Loop {
     signals: SignalFd,
     listener: UnixListener,
-    conns: Vec<Conn>,
+    conns: Vec<Connection>,
     last_conn: u64,
     is_attached: bool,
     executor: LauncherExecutor,
@@ -259,24 +238,19 @@ impl Loop {
             entry(self.signals.as_fd().as_raw_fd(), libc::POLLIN),
             entry(self.listener.as_raw_fd(), libc::POLLIN),
         ];
-        for conn in &self.conns {
-            let out = if conn.output.is_empty() {
-                0
-            } else {
-                libc::POLLOUT
-            };
-            fds.push(entry(conn.stream.as_raw_fd(), libc::POLLIN | out));
-        }
+        let of_conns: Vec<Vec<libc::pollfd>> = self.conns.iter().map(Connection::polled).collect();
+        let counts: Vec<usize> = of_conns.iter().map(Vec::len).collect();
+        fds.extend(of_conns.into_iter().flatten());
         let polled: Vec<(RawFd, Source)> = self.executor.polled().collect();
         fds.extend(polled.iter().map(|(fd, _)| entry(*fd, libc::POLLIN)));
         sys::poll(&mut fds, self.executor.timeout_ms())?;
 
-        let (conns, mut has_read) = (self.conns.len(), false);
-        for (conn, fd) in self.conns.iter_mut().zip(&fds[2..]) {
-            if fd.revents & !libc::POLLOUT != 0 {
-                conn.read();
-                has_read = true;
-            }
+        let mut has_read = false;
+        let mut seen = &fds[2..];
+        for (conn, count) in self.conns.iter_mut().zip(&counts) {
+            let (own, others) = seen.split_at(*count);
+            has_read |= conn.read(own);
+            seen = others;
         }
         // Orders before ends of processes: what they start may already have ended when those are looked at.
         if has_read {
@@ -286,7 +260,7 @@ impl Loop {
         if fds[0].revents != 0 || self.executor.may_have_ended {
             self.take_signals();
         }
-        for ((fd, source), seen) in polled.iter().zip(&fds[2 + conns..]) {
+        for ((fd, source), seen) in polled.iter().zip(seen) {
             if seen.revents != 0 {
                 self.executor.take(*fd, *source);
             }
@@ -299,9 +273,9 @@ impl Loop {
 
     fn take_orders(&mut self) {
         for at in 0..self.conns.len() {
-            while let Some(message) = self.conns[at].next() {
+            while let Some(message) = self.conns[at].next_command() {
                 if !self.take_order(at, message) {
-                    self.conns[at].open = false;
+                    self.conns[at].is_open = false;
                     break;
                 }
             }
@@ -322,19 +296,16 @@ impl Loop {
                 kill,
             },
             // Root attaches and stops; an agent has a connection on which that is done.
-            message if !conn.attached || message.is_roots() => {
+            message if !conn.is_attached() || message.is_roots() => {
                 eprintln!("a message that is no agent's is refused: {message:.60?}");
                 return false;
             }
             LauncherCommand::StartStep(order) => {
-                let fds = OrderFds::take_by_launcher(&mut conn.descriptors);
                 let mut random = [0; 8];
-                // Without one, nothing is started: there are no names that nobody can guess.
-                let fds = sys::fill_randomly(&mut random).ok().map(|()| fds);
+                let filled = sys::fill_randomly(&mut random);
                 Event::StartStep {
                     order,
-                    fds: fds.and_then(|fds| self.executor.hold(fds)),
-                    random: u64::from_ne_bytes(random),
+                    random: filled.ok().map(|()| u64::from_ne_bytes(random)),
                 }
             }
             LauncherCommand::OpenSession => {
@@ -356,28 +327,30 @@ impl Loop {
     /// The agent is here, or a new one: only the latest receives what happens.
     fn attach(&mut self, at: usize, attach: Attach) {
         if let Err(why) = check_agent(&attach) {
-            eprintln!("{why}; it is refused, jobs go on");
-            let answer = LauncherEvent::Refused(format!("{why}; update slurmd"));
-            let conn = &mut self.conns[at];
-            muster_proto::frame::encode_into(&answer, &mut conn.output);
-            // So little is taken at once.
-            conn.write();
-            conn.open = false;
-            return;
+            return self.refuse(at, &format!("{why}; update slurmd"));
+        }
+        if let Err(e) = self.conns[at].attach() {
+            return self.refuse(at, &e.to_string());
+        }
+        for (_, conn) in self.conns.iter_mut().enumerate().filter(|(n, _)| *n != at) {
+            conn.detach();
         }
         eprintln!("agent {} of node {} attached", attach.version, attach.node);
         if attach.greeting.is_some() {
             let answer = LauncherEvent::Greeting(VERSIONS.greeting());
-            muster_proto::frame::encode_into(&answer, &mut self.conns[at].output);
+            self.conns[at].output.push(&answer);
         }
-        for conn in &mut self.conns {
-            if std::mem::take(&mut conn.attached) {
-                conn.open = false;
-            }
-        }
-        self.conns[at].attached = true;
         self.is_attached = true;
         self.executor.attach(attach);
+    }
+
+    fn refuse(&mut self, at: usize, why: &str) {
+        eprintln!("{why}; it is refused, jobs go on");
+        let conn = &mut self.conns[at];
+        conn.output.push(&LauncherEvent::Refused(why.to_owned()));
+        // So little is taken at once.
+        conn.send();
+        conn.is_open = false;
     }
 
     fn take_signals(&mut self) {
@@ -407,40 +380,26 @@ impl Loop {
                 eprintln!("a connection is refused");
                 continue;
             }
-            if stream.set_nonblocking(true).is_ok() {
-                self.last_conn += 1;
-                self.conns.push(Conn {
-                    id: ConnId(self.last_conn),
-                    stream,
-                    input: Frames::default(),
-                    descriptors: VecDeque::new(),
-                    output: Vec::new(),
-                    is_new: true,
-                    attached: false,
-                    open: true,
-                });
-            }
+            self.last_conn += 1;
+            self.conns
+                .extend(Connection::new(ConnId(self.last_conn), stream));
         }
     }
 
     fn send(&mut self) {
-        let events = self.executor.take_output();
+        let mut events = self.executor.take_output();
         let answers = self.executor.take_answers();
         for conn in &mut self.conns {
-            if conn.attached {
-                conn.output.extend_from_slice(&events);
+            if conn.is_attached() {
+                conn.output.append(&mut events);
             }
             for (_, answer) in answers.iter().filter(|(id, _)| *id == conn.id) {
-                muster_proto::frame::encode_into(answer, &mut conn.output);
+                conn.output.push(answer);
             }
-            conn.write();
-            if conn.output.len() > OUTPUT_MAX {
-                eprintln!("an agent does not read; its connection is closed");
-                conn.open = false;
-            }
+            conn.send();
         }
-        self.conns.retain(|c| c.open);
-        let is_attached = self.conns.iter().any(|c| c.attached);
+        self.conns.retain(|c| c.is_open);
+        let is_attached = self.conns.iter().any(Connection::is_attached);
         if std::mem::replace(&mut self.is_attached, is_attached) && !is_attached {
             self.executor.deliver(Event::AgentLost);
         }
@@ -451,59 +410,6 @@ impl Loop {
 fn is_trusted(stream: &UnixStream) -> bool {
     let uid = getsockopt(stream, PeerCredentials).map(|peer| peer.uid());
     uid.is_ok_and(|uid| uid == 0 || uid == geteuid().as_raw())
-}
-
-impl Conn {
-    fn read(&mut self) {
-        // Small: after each fork the first write to a page copies it.
-        let mut chunk = [0; 4 << 10];
-        for _ in 0..READ_MAX / chunk.len() {
-            match descriptors::receive(&self.stream, &mut chunk, &mut self.descriptors) {
-                Ok(0) => self.open = false,
-                Ok(n) => {
-                    self.input.push(&chunk[..n]);
-                    if self.descriptors.len() > DESCRIPTORS_MAX {
-                        self.open = false;
-                        return;
-                    }
-                    // A read that did not fill the buffer emptied the socket.
-                    if n == chunk.len() {
-                        continue;
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => self.open = false,
-            }
-            return;
-        }
-    }
-
-    /// The next whole message that has come.
-    fn next(&mut self) -> Option<LauncherCommand> {
-        match self.input.take() {
-            Ok(message) => message,
-            Err(e) => {
-                eprintln!(
-                    "a message from an agent is not understood ({e}); its connection is closed"
-                );
-                self.open = false;
-                self.input = Frames::default();
-                None
-            }
-        }
-    }
-
-    fn write(&mut self) {
-        while !self.output.is_empty() && self.open {
-            match self.stream.write(&self.output) {
-                Ok(n) => drop(self.output.drain(..n)),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.open = false,
-            }
-        }
-    }
 }
 
 /// What a process that connects to the launcher says first, before an agent gets the connection.

@@ -1,18 +1,23 @@
 //! An agent that lies, for tests: it speaks the launcher's protocol below the agent. Not a part of the crate's interface.
 
-use crate::descriptors::{OrderFds, SrunStdio, send};
+use crate::descriptors::{SrunStdio, receive, send};
 use crate::launcher::{attach_frame, socket_path};
 use crate::options::AgentOptions;
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
 use muster_node_core::messages::{
-    LauncherCommand, NextStep, PmixOrder, StepOrder, StepdEvent, TaskBinding, User,
+    LauncherCommand, LauncherEvent, NextStep, PmixOrder, StepOrder, StepdEvent, TaskBinding, User,
 };
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{StepLaunch, StepSpec};
+use nix::fcntl::OFlag;
+use nix::sys::socket::{Shutdown, shutdown};
+use nix::unistd::pipe2;
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +29,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Liar {
     stream: UnixStream,
+    /// Where orders go, once root has attached it.
+    orders: Option<File>,
     input: Frames,
+    /// What has come with messages.
+    received: VecDeque<OwnedFd>,
+    /// Control channels to step daemons, by job and step.
+    channels: HashMap<(u64, u32), UnixStream>,
+    /// Streams of steps whose daemons are not there yet.
+    streams: HashMap<(u64, u32), SrunStdio>,
 }
 
 /// What the agent says of a step; without changes, it is the truth of a job with two CPUs.
@@ -159,8 +172,6 @@ pub struct Given {
     pub stdout: UnixStream,
     /// Srun's end of its line.
     _line: UnixStream,
-    /// The agent's connection to the daemon, if that is new.
-    agent: Option<UnixStream>,
 }
 
 impl Given {
@@ -174,33 +185,12 @@ impl Given {
         self.stdout.read_to_string(&mut text)?;
         Ok(text)
     }
-
-    /// Gives the daemon another step, once the one before has ended.
-    ///
-    /// # Errors
-    /// The daemon is gone.
-    pub fn give(&self, lie: &StepLie) -> io::Result<Given> {
-        let next = NextStep {
-            order: Box::new(lie.order()),
-            kill_wait_ms: 1000,
-            result: lie.result.clone(),
-            kept: Vec::new(),
-        };
-        let (given, with) = given(false)?;
-        let daemon = self.agent.as_ref();
-        let mut daemon = daemon.ok_or(io::ErrorKind::NotConnected)?;
-        daemon.set_read_timeout(Some(PATIENCE))?;
-        while !matches!(frame::read(&mut daemon)?, StepdEvent::StepEnded(..)) {}
-        send(daemon, &next.as_command(), &with.numbers())?;
-        Ok(given)
-    }
 }
 
 /// Streams for a step, and the other ends of them.
-fn given(with_agent: bool) -> io::Result<(Given, OrderFds)> {
+fn given() -> io::Result<(Given, SrunStdio)> {
     let (stdout, task_stdout) = UnixStream::pair()?;
     let (line, daemon_line) = UnixStream::pair()?;
-    let (agent, daemon_agent) = UnixStream::pair()?;
     let null = || Ok::<_, io::Error>(OwnedFd::from(std::fs::File::open("/dev/null")?));
     let srun = SrunStdio {
         stdin: null()?,
@@ -211,13 +201,8 @@ fn given(with_agent: bool) -> io::Result<(Given, OrderFds)> {
     let given = Given {
         stdout,
         _line: line,
-        agent: with_agent.then_some(agent),
     };
-    let with = OrderFds {
-        agent: with_agent.then_some(daemon_agent.into()),
-        srun: Some(srun),
-    };
-    Ok((given, with))
+    Ok((given, srun))
 }
 
 impl Liar {
@@ -230,38 +215,83 @@ impl Liar {
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Liar {
             stream,
+            orders: None,
             input: Frames::default(),
+            received: VecDeque::new(),
+            channels: HashMap::new(),
+            streams: HashMap::new(),
         })
     }
 
-    /// What root says before an agent gets the connection.
+    /// What root says before an agent gets the connection; as an agent where it has it.
     ///
     /// # Errors
     /// The launcher is gone.
     pub fn attach(&mut self, options: &AgentOptions) -> io::Result<()> {
+        let frame = attach_frame(options);
+        if let Some(orders) = &mut self.orders {
+            return orders.write_all(&frame);
+        }
+        let (launchers_end, orders) = pipe2(OFlag::O_CLOEXEC)?;
+        send(&self.stream, &frame, &[launchers_end.as_raw_fd()])?;
+        shutdown(self.stream.as_raw_fd(), Shutdown::Write)?;
+        self.orders = Some(orders.into());
+        Ok(())
+    }
+
+    /// The same, without the pipe for orders.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn attach_without_pipe(&mut self, options: &AgentOptions) -> io::Result<()> {
         self.stream.write_all(&attach_frame(options))
     }
 
+    /// Sends the launcher a descriptor by each way that an agent has: the errors.
+    pub fn send_descriptor(&self, fd: &impl AsRawFd) -> Vec<io::Error> {
+        let orders = self.orders.as_ref().map(AsRawFd::as_raw_fd);
+        let ways = [Some(self.stream.as_raw_fd()), orders];
+        let sent = ways
+            .into_iter()
+            .flatten()
+            .map(|way| send(&way, b"x", &[fd.as_raw_fd()]));
+        sent.filter_map(Result::err).collect()
+    }
+
     fn order(&mut self, order: &LauncherCommand) -> io::Result<()> {
-        frame::write(&mut self.stream, order)
+        match &mut self.orders {
+            Some(orders) => frame::write(orders, order),
+            None => frame::write(&mut self.stream, order),
+        }
+    }
+
+    /// The launcher's next message; none if it closes the connection first.
+    fn next(&mut self) -> Option<LauncherEvent> {
+        loop {
+            if let Ok(Some(message)) = self.input.take() {
+                if let LauncherEvent::StepChannel(run, step) = &message {
+                    let channel = UnixStream::from(self.received.pop_front()?);
+                    if let Some(streams) = self.streams.remove(&(run.job.0, step.0)) {
+                        streams.send(&channel);
+                    }
+                    self.channels.insert((run.job.0, step.0), channel);
+                }
+                return Some(message);
+            }
+            let mut chunk = [0; 4096];
+            match receive(&self.stream, &mut chunk, &mut self.received) {
+                Ok(n) if n > 0 => self.input.push(&chunk[..n]),
+                _ => return None,
+            }
+        }
     }
 
     /// The launcher's next message that has this in it; none if it closes the connection first.
     pub fn answer(&mut self, wanted: &str) -> Option<String> {
-        let mut chunk = [0; 4096];
         loop {
-            while let Ok(Some(message)) = self
-                .input
-                .take::<muster_node_core::messages::LauncherEvent>()
-            {
-                let text = format!("{message:?}");
-                if text.contains(wanted) {
-                    return Some(text);
-                }
-            }
-            match self.stream.read(&mut chunk) {
-                Ok(n) if n > 0 => self.input.push(&chunk[..n]),
-                _ => return None,
+            let text = format!("{:?}", self.next()?);
+            if text.contains(wanted) {
+                return Some(text);
             }
         }
     }
@@ -269,17 +299,9 @@ impl Liar {
     /// Asks for a key; gives it.
     pub fn open_session(&mut self) -> Option<Vec<u8>> {
         self.order(&LauncherCommand::OpenSession).ok()?;
-        let mut chunk = [0; 4096];
         loop {
-            match self.input.take() {
-                Ok(Some(muster_node_core::messages::LauncherEvent::SessionKey(key))) => {
-                    return Some(key.into());
-                }
-                Ok(Some(_)) => {}
-                _ => match self.stream.read(&mut chunk) {
-                    Ok(n) if n > 0 => self.input.push(&chunk[..n]),
-                    _ => return None,
-                },
+            if let LauncherEvent::SessionKey(key) = self.next()? {
+                return Some(key.into());
             }
         }
     }
@@ -303,20 +325,39 @@ impl Liar {
         })
     }
 
-    /// Starts a step.
+    /// Starts a step. Its streams are sent when the launcher answers that the daemon is there.
     ///
     /// # Errors
     /// The launcher is gone.
     pub fn start_step(&mut self, lie: &StepLie) -> io::Result<Given> {
-        let (given, mut with) = given(true)?;
+        let (given, streams) = given()?;
         let order = lie.order();
-        let streams = with.srun.take().filter(|_| order.direct);
-        let bytes = frame::encode(&LauncherCommand::StartStep(Box::new(order)));
-        send(&self.stream, &bytes, &with.numbers())?;
-        if let (Some(streams), Some(daemon)) = (streams, &given.agent) {
-            // Those of a step that is refused are closed here, with the last end of this connection.
-            streams.send(daemon);
+        match order.direct {
+            true => drop(self.streams.insert((lie.job, lie.step), streams)),
+            // Nobody else has them.
+            false => drop(streams),
         }
+        self.order(&LauncherCommand::StartStep(Box::new(order)))?;
+        Ok(given)
+    }
+
+    /// Gives the daemon that was started with a step of the job another one, once the one before has ended.
+    ///
+    /// # Errors
+    /// The daemon is gone.
+    pub fn give_step(&self, started_with: u32, lie: &StepLie) -> io::Result<Given> {
+        let next = NextStep {
+            order: Box::new(lie.order()),
+            kill_wait_ms: 1000,
+            result: lie.result.clone(),
+            kept: Vec::new(),
+        };
+        let (given, streams) = given()?;
+        let daemon = self.channels.get(&(lie.job, started_with));
+        let mut daemon = daemon.ok_or(io::ErrorKind::NotConnected)?;
+        daemon.set_read_timeout(Some(PATIENCE))?;
+        while !matches!(frame::read(&mut daemon)?, StepdEvent::StepEnded(..)) {}
+        send(daemon, &next.as_command(), &streams.numbers())?;
         Ok(given)
     }
 

@@ -31,8 +31,11 @@ use crate::root_files::open_log;
 use crate::sack::SackProcess;
 use crate::sys;
 use anyhow::Context as _;
-use launcher::Starting;
-use lines::{CONFIGURATION, RequestReceiver, SupervisorRequest, answer, answers};
+use launcher::{LauncherLink, Starting};
+use lines::{
+    CONFIGURATION, LAUNCHER_EVENTS, LAUNCHER_ORDERS, RequestReceiver, SupervisorRequest, answer,
+    answers,
+};
 use muster_channel::SECRET;
 use muster_node_core::messages::User;
 use muster_proto::PROTOCOL;
@@ -362,7 +365,7 @@ impl Supervisor {
                 let started = starting
                     .ended(child.status)
                     .and_then(|()| launcher::connect(&self.options));
-                answer(&self.launcher, 0, started);
+                self.give_launcher(started);
             }
         }
         None
@@ -385,7 +388,17 @@ impl Supervisor {
             }
             connected => connected,
         };
-        answer(&self.launcher, 0, connected);
+        self.give_launcher(connected);
+    }
+
+    fn give_launcher(&self, connected: io::Result<LauncherLink>) {
+        match connected {
+            Ok(link) => {
+                answer(&self.launcher, LAUNCHER_EVENTS, Ok(link.events));
+                answer(&self.launcher, LAUNCHER_ORDERS, Ok(link.orders));
+            }
+            Err(e) => answer(&self.launcher, LAUNCHER_EVENTS, Err(e)),
+        }
     }
 }
 

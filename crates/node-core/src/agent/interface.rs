@@ -98,8 +98,6 @@ pub enum AgentEvent {
     Launcher(Box<LauncherEvent>),
     /// The connection to the launcher is gone.
     LauncherLost,
-    /// The control channel of a step daemon could not be made: the launcher has not got the order.
-    StepdChannelFailed(StepdId, String),
     /// A step daemon was given a step; whether it was written to its channel as a whole.
     StepOffered(StepdId, bool),
     /// What a step daemon has sent.
@@ -147,7 +145,7 @@ pub enum AgentAction {
     SendReports(Vec<NumberedReport>),
     /// Send a command to the launcher.
     Launcher(LauncherCommand),
-    /// Make a control channel for a step daemon and send the launcher an order to start the daemon with its other end.
+    /// Send the launcher an order to start a step daemon, and expect a control channel to it from the launcher.
     StartStepd {
         /// The number of the channel.
         stepd: StepdId,

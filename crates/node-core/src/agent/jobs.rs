@@ -42,6 +42,7 @@ impl Agent {
                 | LauncherEvent::SessionFailed(_)
                 | LauncherEvent::Greeting(_)
                 | LauncherEvent::Refused(_)
+                | LauncherEvent::StepChannel(..)
                 | LauncherEvent::StepFound { .. } => None,
             },
             AgentEvent::ConnClosed(conn) => self.steps.led.job_of_client(*conn),
@@ -53,7 +54,6 @@ impl Agent {
             | AgentEvent::ControllerLost
             | AgentEvent::LauncherUp
             | AgentEvent::LauncherLost
-            | AgentEvent::StepdChannelFailed(..)
             | AgentEvent::StepOffered(..)
             | AgentEvent::StepdEvents { .. }
             | AgentEvent::StepdsRead
@@ -144,7 +144,9 @@ impl Agent {
                 self.steps.adopt_steps(&mut self.state, run, kept);
             }
             // The connection has taken them.
-            LauncherEvent::Greeting(_) | LauncherEvent::Refused(_) => {}
+            LauncherEvent::Greeting(_)
+            | LauncherEvent::Refused(_)
+            | LauncherEvent::StepChannel(..) => {}
             LauncherEvent::Busy(_) => {}
         }
     }

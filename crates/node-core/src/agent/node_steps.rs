@@ -481,20 +481,6 @@ impl Steps {
         });
     }
 
-    /// The launcher did not get the order for a daemon.
-    pub(super) fn stepd_channel_failed(
-        &mut self,
-        state: &mut AgentState,
-        stepd: StepdId,
-        error: String,
-    ) {
-        let Some((run, step)) = self.stepds.first_step(stepd) else {
-            return;
-        };
-        self.stepds.close(&mut state.out, stepd);
-        self.stepd_started(state, run, step, Err(error));
-    }
-
     /// The job came: steps that were ahead of it start.
     pub(super) fn grant_came(&mut self, state: &mut AgentState, job: JobId) {
         let early = &self.node_steps.early;

@@ -86,12 +86,6 @@ impl Stepds {
         all.find(|(_, d)| is_it(d)).map(|(id, _)| *id)
     }
 
-    /// The step that a daemon was started with.
-    pub(super) fn first_step(&self, id: StepdId) -> Option<(JobAttempt, StepNo)> {
-        let stepd = self.all.get(&id)?;
-        Some((stepd.run, stepd.started_with))
-    }
-
     /// A daemon that waits for a step of this job.
     pub(super) fn idle(&self, run: JobAttempt) -> Option<StepdId> {
         let mut all = self.all.iter();

@@ -44,7 +44,6 @@ impl StepDaemons {
         let Some(placing) = state.take_placing(run, step) else {
             return;
         };
-        state.actions.push(Action::CloseFds(placing.fds));
         match started {
             Ok(StartedStepd { stepd, pid, wire }) => {
                 let stepd = Stepd {
@@ -80,7 +79,6 @@ impl StepDaemons {
             let Some(placing) = state.take_placing(run, step) else {
                 return;
             };
-            state.actions.push(Action::CloseFds(placing.fds));
             spare.is_owned = true;
             return self.step_ready(state, (run, step), spare, placing, None);
         }

@@ -23,10 +23,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// A descriptor that came with an order, which the executor holds until [`Action::CloseFds`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FdsId(pub u64);
-
 /// A connection to a step daemon, which the executor holds until [`Action::CloseStepd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepdId(pub u64);
@@ -88,10 +84,8 @@ pub enum Event {
     StartStep {
         /// What to run.
         order: Box<StepOrder>,
-        /// What came with it.
-        fds: Option<FdsId>,
-        /// A random number, for names that nobody can guess.
-        random: u64,
+        /// A random number, for names that nobody can guess, if the kernel has given one.
+        random: Option<u64>,
     },
     /// Any other command of the agent's.
     Command(LauncherCommand),
@@ -507,14 +501,13 @@ pub enum Action {
     /// Kill the measurement.
     StopMeasurement(u64),
 
-    /// Start a step daemon: with a socket there, with what came with its order, and with a listener for other nodes.
+    /// Start a step daemon: with a socket there, with a control channel to the agent, which gets the other end once the daemon has
+    /// its, and with a listener for other nodes.
     StartStepd {
         /// Its order, where `has_wire` says nothing yet.
         order: Box<FirstOrder>,
         /// Where it listens for srun.
         socket: PathBuf,
-        /// What came with the order.
-        fds: FdsId,
         /// Address of the listener for the step's other nodes.
         listen: Option<String>,
         /// What the job is held to.
@@ -522,7 +515,7 @@ pub enum Action {
         /// The file of its mount namespace.
         namespace: Option<PathBuf>,
     },
-    /// Give a step to a daemon that has had one.
+    /// Give a step, and a control channel to the agent, to a daemon that has had one.
     GiveStep {
         /// The job.
         run: JobAttempt,
@@ -532,8 +525,6 @@ pub enum Action {
         stepd: StepdId,
         /// The order.
         frame: Vec<u8>,
-        /// What came with it.
-        fds: FdsId,
     },
     /// Send to a step daemon, which may not read any more.
     SendStepd(StepdId, StepdCommand),
@@ -543,8 +534,6 @@ pub enum Action {
     StopListening(StepdId),
     /// Close the connection.
     CloseStepd(StepdId),
-    /// Close what came with an order.
-    CloseFds(FdsId),
     /// Remove a step daemon's socket.
     RemoveSocket(PathBuf),
     /// Remove a step's result.

@@ -1,6 +1,5 @@
 //! What the launcher knows of a job.
 
-use super::event::FdsId;
 use super::launch::Launch;
 use super::phase::Phase;
 use super::steps::{Placing, StepProcess, Stepd};
@@ -100,8 +99,7 @@ pub(super) enum Program {
 #[derive(Debug)]
 pub(super) struct EarlyStep {
     pub(super) order: Box<StepOrder>,
-    pub(super) fds: Option<FdsId>,
-    pub(super) random: u64,
+    pub(super) random: Option<u64>,
 }
 
 /// Where a script's standard error goes, for messages.

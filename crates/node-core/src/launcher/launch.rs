@@ -464,7 +464,7 @@ impl State {
         let entry = self.jobs.get_mut(&run);
         let early = entry.map(|e| std::mem::take(&mut e.early_steps));
         for early in early.into_iter().flatten() {
-            self.start_step(early.order, early.fds, early.random);
+            self.start_step(early.order, early.random);
         }
     }
 }

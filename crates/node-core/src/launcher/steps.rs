@@ -3,7 +3,7 @@
 
 use super::Phase;
 use super::end::EncodedEnd;
-use super::event::{Action, FdsId, ResultPurpose, StepdId};
+use super::event::{Action, ResultPurpose, StepdId};
 use super::job::{EarlyStep, JobEntry};
 use super::node::Node;
 use super::state::State;
@@ -74,7 +74,6 @@ pub(super) struct Placing {
     /// The step; none once it was handed to the executor with a new daemon.
     next: Option<NextStep>,
     bounds: StepBounds,
-    pub(super) fds: FdsId,
     random: u64,
     pub(super) is_direct: bool,
     pub(super) socket: PathBuf,
@@ -163,27 +162,26 @@ impl Node {
 
 impl State {
     /// Starts a step daemon, or gives one that is there a step.
-    pub(super) fn start_step(&mut self, order: Box<StepOrder>, fds: Option<FdsId>, random: u64) {
-        let early = EarlyStep { order, fds, random };
+    pub(super) fn start_step(&mut self, order: Box<StepOrder>, random: Option<u64>) {
+        let early = EarlyStep { order, random };
         let Some(EarlyStep { mut order, .. }) = self.wait_for_job(early) else {
             return;
         };
         let (run, step) = (order.run, order.launch.step);
-        let checked = match (self.jobs.get(&run), fds) {
+        let checked = match (self.jobs.get(&run), random) {
             (None, _) => Err("the job is not on this node".to_owned()),
             (Some(e), _) if e.phase.is_leaving() => Err("the job is ending".to_owned()),
-            (Some(_), None) => Err("what goes with its order did not come".to_owned()),
-            (Some(e), Some(fds)) => {
+            (Some(_), None) => Err("there are no random numbers for its names".to_owned()),
+            (Some(e), Some(random)) => {
                 let confined = self.node.confine_step(e, &mut order);
-                confined.map(|bounds| (bounds, fds))
+                confined.map(|bounds| (bounds, random))
             }
         };
         match checked {
-            Ok((bounds, fds)) => self.place_step(order, bounds, fds, random),
+            Ok((bounds, random)) => self.place_step(order, bounds, random),
             Err(error) => {
                 self.actions
                     .log_refusal(&format!("step {}.{step}: {error}", run.job));
-                self.actions.extend(fds.map(Action::CloseFds));
                 self.actions
                     .send(LauncherEvent::StepFailed { run, step, error });
             }
@@ -219,7 +217,6 @@ impl State {
             Some(_) => {
                 let step = early.order.launch.step;
                 let error = "too many steps wait for the job to begin".to_owned();
-                self.actions.extend(early.fds.map(Action::CloseFds));
                 self.actions
                     .send(LauncherEvent::StepFailed { run, step, error });
                 None
@@ -228,13 +225,7 @@ impl State {
         }
     }
 
-    pub(super) fn place_step(
-        &mut self,
-        order: Box<StepOrder>,
-        bounds: StepBounds,
-        fds: FdsId,
-        random: u64,
-    ) {
+    pub(super) fn place_step(&mut self, order: Box<StepOrder>, bounds: StepBounds, random: u64) {
         let (run, step) = (order.run, order.launch.step);
         let is_direct = order.direct;
         let next = NextStep {
@@ -248,7 +239,6 @@ impl State {
         let placing = Placing {
             next: Some(next),
             bounds,
-            fds,
             random,
             is_direct,
             socket: self.node.step_socket(run, step),
@@ -279,14 +269,13 @@ impl State {
             let frame = next.as_command();
             if frame.len() <= ORDER_MAX {
                 let spare = entry.spares.swap_remove(at);
-                let (stepd, fds) = (spare.id, placing.fds);
+                let stepd = spare.id;
                 placing.spare = Some(spare);
                 return self.actions.push(Action::GiveStep {
                     run,
                     step,
                     stepd,
                     frame,
-                    fds,
                 });
             }
         }
@@ -317,7 +306,7 @@ impl State {
             return;
         };
         placing.dirs.clone_from(&dirs);
-        let (socket, fds) = (placing.socket.clone(), placing.fds);
+        let socket = placing.socket.clone();
         let order = Box::new(FirstOrder {
             node: self.node.place.node.clone(),
             dirs,
@@ -332,7 +321,6 @@ impl State {
         self.actions.push(Action::StartStepd {
             order,
             socket,
-            fds,
             listen,
             confinement,
             namespace,

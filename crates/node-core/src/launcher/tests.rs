@@ -7,7 +7,7 @@ mod random;
 mod scenarios;
 
 use super::event::{
-    Belongs, Failure, FdsId, LaunchFiles, ProgramKind, Recovered, ResultPurpose, ScriptNotStarted,
+    Belongs, Failure, LaunchFiles, ProgramKind, Recovered, ResultPurpose, ScriptNotStarted,
     StartedStepd, StepdId,
 };
 use super::*;
@@ -163,7 +163,6 @@ struct World {
     processes: BTreeMap<i32, Process>,
     watched: BTreeSet<i32>,
     results: BTreeSet<(JobAttempt, StepNo)>,
-    fds: BTreeSet<FdsId>,
     stepds: BTreeMap<StepdId, Connection>,
     look_ups: BTreeSet<Account>,
     last_id: u64,
@@ -222,7 +221,6 @@ impl World {
             processes: BTreeMap::new(),
             watched: BTreeSet::new(),
             results: BTreeSet::new(),
-            fds: BTreeSet::new(),
             stepds: BTreeMap::new(),
             look_ups: BTreeSet::new(),
             last_id: 100,
@@ -345,12 +343,9 @@ impl World {
     }
 
     fn start_step(&mut self, run: JobAttempt, step: StepNo) {
-        let fds = FdsId(self.next_id());
-        self.fds.insert(fds);
         self.deliver(Event::StartStep {
             order: step_order(run, step),
-            fds: Some(fds),
-            random: 1,
+            random: Some(1),
         });
         self.finish_wakeup();
     }
@@ -541,7 +536,6 @@ impl World {
         }
         self.processes.retain(|_, p| p.ended.is_none());
         self.processes.values_mut().for_each(|p| p.is_child = false);
-        self.fds.clear();
         self.timers.clear();
         self.look_ups.clear();
         self.watched.clear();

@@ -1,6 +1,9 @@
-//! Messages between agent and launcher: frames of CBOR over `<spool>/shim.sock`. The process that connects is root and says which node
-//! this is ([`LauncherCommand::Attach`]); the agent, to which the connection is given then, has no rights of its own: what it passes on
-//! is sealed by the controller, and what it asks for is checked against the grants that came so.
+//! Messages between agent and launcher: frames of CBOR. The process that connects to `<spool>/shim.sock` is root and says which node
+//! this is ([`LauncherCommand::Attach`]), with one end of a pipe. It shuts the connection down for writing, so that nothing goes by it
+//! but what the launcher sends, and gives the agent that and the other end of the pipe, by which the launcher gets all else. A pipe
+//! carries no descriptors: none of an agent's gets as far as the launcher, which would have to close it, and that can take for ever.
+//! The agent has no rights of its own: what it passes on is sealed by the controller, and what it asks for is checked against the grants
+//! that came so.
 
 use super::{KeptEntries, Process, StepOrder};
 use minicbor::bytes::ByteVec;
@@ -19,7 +22,8 @@ use muster_proto::version::Greeting;
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum LauncherCommand {
-    /// First message of a connection, by root: an agent is about to use it. Answered by [`LauncherEvent::Greeting`] and
+    /// First message of a connection, by root: an agent is about to use it, and gives orders by the pipe whose end for reading comes with
+    /// this. Answered by [`LauncherEvent::Greeting`] and
     /// [`LauncherEvent::State`], then by every outcome that was not forgotten; or by [`LauncherEvent::Refused`].
     #[n(0)]
     Attach(#[n(0)] Box<Attach>),
@@ -360,6 +364,9 @@ pub enum LauncherEvent {
     /// To `Attach`: the agent's version is too old. The connection ends, and jobs go on.
     #[n(16)]
     Refused(#[n(0)] String),
+    /// Comes with the agent's end of a control channel to the step daemon that gets the step, before [`LauncherEvent::StepReady`].
+    #[n(17)]
+    StepChannel(#[n(0)] JobAttempt, #[n(1)] StepNo),
     /// A step runs, or has run, which neither an earlier launcher nor this one started or was ordered to know.
     #[n(11)]
     StepFound {

@@ -11,7 +11,6 @@ use super::quota::Charge;
 use super::relay_link::Question;
 use super::stepd_channels::StepdChannels;
 use super::{Input, NodeProbe, mpi_probe};
-use crate::descriptors::OrderFds;
 use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
 use minicbor::bytes::ByteVec;
@@ -169,6 +168,10 @@ impl Executor {
                 self.launcher = None;
                 Some(AgentEvent::LauncherLost)
             }
+            Input::StepChannel(run, step, end) => {
+                self.stepds.open((run, step), end, &self.inputs);
+                None
+            }
             Input::StepdReadable(stepd) => self.stepds.read(stepd),
             Input::ChannelAsked(question) => {
                 self.questions.insert(question.number, question);
@@ -225,7 +228,7 @@ impl Executor {
         if !self.questions.is_empty() {
             self.answer_questions();
         }
-        self.flush_launcher(OrderFds::default());
+        self.flush_launcher();
         if let Some(controller) = &self.controller
             && !self.to_controller.is_empty()
         {
@@ -404,27 +407,16 @@ impl Executor {
         if let Some(pmix) = &mut order.pmix {
             mpi_probe::complete(pmix, tmp_bases);
         }
-        match self.stepds.open(stepd, &self.inputs) {
-            Ok(far) => {
-                frame::encode_into(&LauncherCommand::StartStep(order), &mut self.to_launcher);
-                self.flush_launcher(OrderFds {
-                    agent: Some(far),
-                    ..OrderFds::default()
-                });
-            }
-            Err(e) => {
-                let event = AgentEvent::StepdChannelFailed(stepd, e.to_string());
-                self.events.push_back(event);
-            }
-        }
+        self.stepds.expect(stepd, order.run, order.launch.step);
+        frame::encode_into(&LauncherCommand::StartStep(order), &mut self.to_launcher);
     }
 
     /// Descriptors go with the last message.
-    fn flush_launcher(&mut self, with: OrderFds) {
+    fn flush_launcher(&mut self) {
         if let Some(launcher) = &self.launcher
             && !self.to_launcher.is_empty()
         {
-            launcher.send(std::mem::take(&mut self.to_launcher), with);
+            launcher.send(std::mem::take(&mut self.to_launcher));
         }
     }
 

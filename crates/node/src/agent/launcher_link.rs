@@ -1,12 +1,13 @@
 //! The connection to the launcher, which the supervisor makes, and starts the launcher whenever it is not there.
 
 use super::Input;
-use super::socket::{Socket, read_frames};
+use super::order_pipe::OrderPipe;
+use super::socket::{Socket, receive_frames};
 use super::supervisor_link::Dialer;
-use crate::descriptors::OrderFds;
 use muster_node_core::agent::AgentEvent;
 use muster_node_core::messages::{LauncherEvent, VERSIONS};
 use muster_proto::version::Greeting;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,53 +20,53 @@ const REFUSED_RETRY: Duration = Duration::from_secs(30);
 
 /// The way to the launcher.
 pub(super) struct LauncherOutlet {
-    socket: Socket,
-    queue: mpsc::UnboundedSender<(Vec<u8>, OrderFds)>,
+    orders: OrderPipe,
+    queue: mpsc::UnboundedSender<Vec<u8>>,
     /// Entries of the queue that are not written.
     queued: Arc<AtomicUsize>,
 }
 
 impl LauncherOutlet {
-    /// The outlet of a connection, and the task that writes what the socket does not take at once.
-    fn new(socket: Socket) -> LauncherOutlet {
-        let (queue, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, OrderFds)>();
+    /// The outlet of a connection, and the task that writes what the pipe does not take at once.
+    fn new(orders: OrderPipe) -> LauncherOutlet {
+        let (queue, mut inbox) = mpsc::unbounded_channel::<Vec<u8>>();
         let queued = Arc::new(AtomicUsize::new(0));
-        let (writer, left) = (socket.clone(), Arc::clone(&queued));
+        let (writer, left) = (orders.clone(), Arc::clone(&queued));
         tokio::spawn(async move {
-            while let Some((bytes, with)) = inbox.recv().await {
-                if writer.write_all_with(&bytes, Some(&with)).await.is_err() {
+            while let Some(bytes) = inbox.recv().await {
+                if writer.write_all(&bytes).await.is_err() {
                     return;
                 }
                 left.fetch_sub(1, Ordering::Release);
             }
         });
         LauncherOutlet {
-            socket,
+            orders,
             queue,
             queued,
         }
     }
 
-    /// Sends bytes, and the descriptors that go with the last message of them.
-    pub(super) fn send(&self, bytes: Vec<u8>, with: OrderFds) {
+    /// Sends bytes.
+    pub(super) fn send(&self, bytes: Vec<u8>) {
         self.queued.fetch_add(1, Ordering::Relaxed);
         // A closed queue means that the connection is gone, which comes as an input of its own.
-        let _ = self.queue.send((bytes, with));
+        let _ = self.queue.send(bytes);
     }
 
     /// Sends bytes; whether the launcher receives them, and all that was sent before, even if this process is killed now.
     pub(super) fn send_now(&self, mut bytes: Vec<u8>) -> bool {
         if self.queued.load(Ordering::Acquire) > 0 {
-            self.send(bytes, OrderFds::default());
+            self.send(bytes);
             return false;
         }
         if bytes.is_empty() {
             return true;
         }
-        match self.socket.write_now(&bytes) {
+        match self.orders.write_now(&bytes) {
             Ok(written) if written == bytes.len() => true,
             Ok(written) => {
-                self.send(bytes.split_off(written), OrderFds::default());
+                self.send(bytes.split_off(written));
                 false
             }
             Err(_) => false,
@@ -89,23 +90,31 @@ pub(super) fn keep(dialer: Dialer, inputs: mpsc::UnboundedSender<Input>) {
 }
 
 /// Serves a connection until it ends, if the launcher speaks a version that is spoken here.
-async fn serve(link: Socket, inputs: &mpsc::UnboundedSender<Input>) {
+async fn serve((events, orders): (Socket, OrderPipe), inputs: &mpsc::UnboundedSender<Input>) {
     let (mut is_up, mut refusal) = (false, None);
-    let ended = read_frames(link.clone(), |message| {
+    let mut channels = VecDeque::new();
+    let ended = receive_frames(&events, &mut channels, |message, channels| {
         if !is_up && refusal.is_none() {
             refusal = check_version(&message).err();
             match &refusal {
-                Some(_) => link.close(),
+                Some(_) => events.close(),
                 None => {
                     is_up = true;
-                    let _ = inputs.send(Input::LauncherUp(LauncherOutlet::new(link.clone())));
+                    let outlet = LauncherOutlet::new(orders.clone());
+                    let _ = inputs.send(Input::LauncherUp(outlet));
                 }
             }
         }
-        if refusal.is_none() && !matches!(message, LauncherEvent::Greeting(_)) {
-            let event = AgentEvent::Launcher(Box::new(message));
-            let _ = inputs.send(Input::Event(event));
-        }
+        let input = match message {
+            _ if refusal.is_some() => return,
+            LauncherEvent::Greeting(_) => return,
+            LauncherEvent::StepChannel(run, step) => match channels.pop_front() {
+                Some(channel) => Input::StepChannel(run, step, channel),
+                None => return,
+            },
+            message => Input::Event(AgentEvent::Launcher(Box::new(message))),
+        };
+        let _ = inputs.send(input);
     })
     .await;
     if let Some(why) = refusal {
@@ -141,8 +150,17 @@ fn check_version(first: &LauncherEvent) -> Result<(), String> {
 mod tests {
     use super::*;
     use muster_proto::frame;
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use nix::unistd::pipe2;
+    use std::fs::File;
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
+
+    fn pipe() -> (File, OrderPipe) {
+        let (launchers_end, orders) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+        fcntl(&launchers_end, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+        (launchers_end.into(), OrderPipe::new(orders))
+    }
 
     /// What the agent gets of a launcher that sends this and then waits, if it is used; else the connection is closed.
     async fn inputs_of(said: &[LauncherEvent], is_used: bool) -> Vec<Input> {
@@ -153,7 +171,8 @@ mod tests {
             far.shutdown(std::net::Shutdown::Write).unwrap();
         }
         let (inputs, mut inbox) = mpsc::unbounded_channel();
-        serve(Socket::new(near).unwrap(), &inputs).await;
+        let (_launchers_end, orders) = pipe();
+        serve((Socket::new(near).unwrap(), orders), &inputs).await;
         if !is_used {
             assert_eq!(far.read(&mut [0]).unwrap(), 0, "it is closed");
         }
@@ -171,6 +190,8 @@ mod tests {
         let state = || LauncherEvent::State(Vec::new());
         for said in [
             vec![of(VERSIONS.oldest - 1), state()],
+            // Older than versions are.
+            vec![state()],
             vec![LauncherEvent::Refused("update slurmd".to_owned())],
         ] {
             let began = tokio::time::Instant::now();
@@ -179,11 +200,10 @@ mod tests {
         }
         let why = check_version(&of(VERSIONS.oldest - 1)).unwrap_err();
         assert!(why.contains("muster 0.0.1"), "{why}");
-        // One of the same version, a newer one that has taken the agent, and one that does not say its version.
+        // One of the same version, and a newer one that has taken the agent.
         for said in [
             vec![of(VERSIONS.newest), state()],
             vec![of(VERSIONS.newest + 1), state()],
-            vec![state()],
         ] {
             match &*inputs_of(&said, true).await {
                 [
@@ -201,13 +221,13 @@ mod tests {
     /// What a step is given by has to be preceded by what is kept of it.
     #[tokio::test]
     async fn what_is_sent_at_once_is_there_or_said_not_to_be() {
-        let (near, mut far) = UnixStream::pair().unwrap();
-        let outlet = LauncherOutlet::new(Socket::new(near).unwrap());
+        let (mut far, orders) = pipe();
+        let outlet = LauncherOutlet::new(orders);
         assert!(outlet.send_now(b"one".to_vec()));
         let mut read = [0; 3];
         far.read_exact(&mut read).unwrap();
         assert_eq!(&read, b"one");
-        // More than the socket takes; and what comes behind it.
+        // More than the pipe takes; and what comes behind it.
         let much = vec![b'm'; 4 << 20];
         assert!(!outlet.send_now(much.clone()));
         assert!(!outlet.send_now(b"two".to_vec()));

@@ -2,7 +2,7 @@
 //! which wakes the agent for nothing, several times a step. These ask for that only when a write has found the socket
 //! full.
 
-use crate::descriptors::{self, OrderFds};
+use crate::descriptors;
 use crate::sys;
 use muster_proto::frame::{Frames, Message};
 use std::cell::RefCell;
@@ -76,28 +76,11 @@ impl Socket {
 
     /// Writes all.
     pub(super) async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_with(bytes, None).await
-    }
-
-    /// The same, with descriptors that go with the first byte.
-    pub(super) async fn write_all_with(
-        &self,
-        bytes: &[u8],
-        with: Option<&OrderFds>,
-    ) -> io::Result<()> {
         let mut stream = self.0.get_ref();
-        let mut with = with.map(OrderFds::numbers).unwrap_or_default();
         let mut done = 0;
         while done < bytes.len() {
-            let written = match with.is_empty() {
-                false => descriptors::send(stream, &bytes[done..], &with),
-                true => stream.write(&bytes[done..]),
-            };
-            match written {
-                Ok(n) => {
-                    done += n;
-                    with.clear();
-                }
+            match stream.write(&bytes[done..]) {
+                Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.until_writable().await?,
                 Err(e) => return Err(e),
@@ -177,6 +160,29 @@ pub(super) fn spawn_writer(socket: Socket) -> super::Outlet {
         }
     });
     outlet
+}
+
+/// The same, with the descriptors that have come and were not taken: those of a message come before it.
+pub(super) async fn receive_frames<T: for<'b> minicbor::Decode<'b, ()> + Message>(
+    socket: &Socket,
+    received: &mut VecDeque<OwnedFd>,
+    mut take: impl FnMut(T, &mut VecDeque<OwnedFd>),
+) -> String {
+    let mut frames = Frames::default();
+    loop {
+        match socket.receive(&mut frames, received).await {
+            Ok(0) => return "closed by the other side".to_owned(),
+            Ok(_) => {}
+            Err(e) => return e.to_string(),
+        }
+        loop {
+            match frames.take() {
+                Ok(Some(message)) => take(message, received),
+                Ok(None) => break,
+                Err(e) => return e.to_string(),
+            }
+        }
+    }
 }
 
 /// Hands on every frame that comes, until the stream ends; gives why it did.

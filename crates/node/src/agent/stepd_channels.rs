@@ -1,10 +1,11 @@
-//! Control channels to the step daemons of this node. Each is a socket pair, of which the daemon gets the other end by the
-//! launcher.
+//! Control channels to the step daemons of this node. Each is a socket pair that the launcher makes, of which it gives this process one
+//! end once the daemon has the other.
 
 use super::Input;
 use super::closing::Streams;
 use crate::descriptors;
 use crate::sys;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::agent::{AgentEvent, StepdId};
 use muster_node_core::messages::StepdEvent;
 use muster_proto::frame::Frames;
@@ -20,7 +21,11 @@ use tokio::task::JoinHandle;
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct StepdChannels(HashMap<StepdId, StepdChannel>);
+pub(super) struct StepdChannels {
+    open: HashMap<StepdId, StepdChannel>,
+    /// Those that the launcher is to make, by the step that the daemon gets.
+    expected: HashMap<(JobAttempt, StepNo), StepdId>,
+}
 
 /// This end of a channel.
 #[derive(Debug)]
@@ -88,26 +93,37 @@ impl StepdChannel {
 }
 
 impl StepdChannels {
-    /// Makes one; gives the daemon's end.
+    /// The launcher is ordered to have a daemon run this step.
+    pub(super) fn expect(&mut self, id: StepdId, run: JobAttempt, step: StepNo) {
+        self.expected.insert((run, step), id);
+    }
+
+    /// The launcher has made the channel to the daemon of this step. One that is not needed any more is closed.
     pub(super) fn open(
         &mut self,
-        id: StepdId,
+        (run, step): (JobAttempt, StepNo),
+        end: OwnedFd,
         inputs: &mpsc::UnboundedSender<Input>,
-    ) -> io::Result<OwnedFd> {
-        let (near, far) = UnixStream::pair()?;
-        let channel = StepdChannel::new(near, id, inputs.clone())?;
-        self.0.insert(id, channel);
-        Ok(far.into())
+    ) {
+        let Some(id) = self.expected.remove(&(run, step)) else {
+            return;
+        };
+        match StepdChannel::new(UnixStream::from(end), id, inputs.clone()) {
+            Ok(channel) => drop(self.open.insert(id, channel)),
+            // The daemon sees that it is closed, and the launcher that it ends.
+            Err(e) => log::error!("step {}.{step}: no control channel: {e}", run.job),
+        }
     }
 
     pub(super) fn close(&mut self, id: StepdId) {
-        self.0.remove(&id);
+        self.open.remove(&id);
+        self.expected.retain(|_, expected| *expected != id);
     }
 
     /// What a daemon has sent, if it has sent something, or is gone.
     pub(super) fn read(&mut self, id: StepdId) -> Option<AgentEvent> {
         let mut events = Vec::new();
-        let is_open = self.0.get_mut(&id)?.read(&mut events);
+        let is_open = self.open.get_mut(&id)?.read(&mut events);
         (!is_open || !events.is_empty()).then_some(AgentEvent::StepdEvents {
             stepd: id,
             events,
@@ -120,7 +136,7 @@ impl StepdChannels {
         let with = with.map(Streams::numbers).unwrap_or_default();
         // A daemon that waits for a step has read all, so that this much is taken at once.
         let sent = self
-            .0
+            .open
             .get(&id)
             .map(|channel| descriptors::send(channel.fd.get_ref(), frame, &with));
         matches!(sent, Some(Ok(n)) if n == frame.len())
@@ -128,7 +144,7 @@ impl StepdChannels {
 
     /// Sends streams alone; whether they were sent.
     pub(super) fn send_streams(&self, id: StepdId, streams: &Streams) -> bool {
-        let channel = self.0.get(&id);
+        let channel = self.open.get(&id);
         channel.is_some_and(|channel| streams.send(channel.fd.get_ref()))
     }
 }

@@ -1,9 +1,12 @@
 //! What the agent asks its supervisor for: connections. See [`crate::supervisor::lines`].
 
 use super::Input;
+use super::order_pipe::OrderPipe;
 use super::socket::Socket;
 use crate::credential::{self, Credential, SAID_MAX};
-use crate::supervisor::lines::{CONFIGURATION, RequestSender, SupervisorRequest, take_answer};
+use crate::supervisor::lines::{
+    CONFIGURATION, LAUNCHER_EVENTS, LAUNCHER_ORDERS, RequestSender, SupervisorRequest, take_answer,
+};
 use crate::sys;
 use muster_channel::{SECRET, Scheme};
 use std::fs::File;
@@ -31,8 +34,12 @@ impl Dialer {
     }
 
     /// A new connection to the launcher.
-    pub(super) async fn connect_launcher(&self) -> io::Result<Socket> {
-        self.ask(0, &SupervisorRequest::Launcher).await
+    pub(super) async fn connect_launcher(&self) -> io::Result<(Socket, OrderPipe)> {
+        self.requests.send(&SupervisorRequest::Launcher)?;
+        let events = self.answer(LAUNCHER_EVENTS).await?;
+        let orders = self.answer(LAUNCHER_ORDERS).await?;
+        let events = Socket::new(UnixStream::from(events))?;
+        Ok((events, OrderPipe::new(orders)))
     }
 
     /// A new connection to the controller.
@@ -81,6 +88,11 @@ impl Dialer {
     /// What is asked for under this number. There is at most one request under way.
     async fn descriptor(&self, number: u64, request: &SupervisorRequest) -> io::Result<OwnedFd> {
         self.requests.send(request)?;
+        self.answer(number).await
+    }
+
+    /// The next answer under this number.
+    async fn answer(&self, number: u64) -> io::Result<OwnedFd> {
         let answer = |line: &OwnedFd| take_answer(line);
         loop {
             let (of, given) = self.answers.async_io(Interest::READABLE, answer).await?;

@@ -3,6 +3,7 @@
 use super::containers::{self, Namespace};
 use super::files::Message;
 use super::membership::Membership;
+use super::output::Output;
 use super::record_file::{self, RecordFile};
 use super::script_start::ScriptStarter;
 use super::scripts::{Scripts, is_temporary};
@@ -11,26 +12,24 @@ use super::stepds::{self, Stepds};
 use super::timers::Timers;
 use super::{controller_key, groups, measure, programs};
 use crate::cgroup::jobs::Jobs as JobGroups;
-use crate::descriptors::OrderFds;
 use crate::reaping::{self, After};
 use crate::removal::Removal;
 use crate::{now, step_result, sys};
-use muster_model::ids::{JobAttempt, JobId};
+use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_node_core::launcher::event::{
-    Action, ConnId, Event, Failure, FdsId, LaunchFiles, ProgramKind, Recovered, ScriptFile,
-    ScriptLaunch, ScriptNotStarted,
+    Action, ConnId, Event, Failure, LaunchFiles, ProgramKind, Recovered, ScriptFile, ScriptLaunch,
+    ScriptNotStarted,
 };
 use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup};
 use muster_node_core::messages::{Attach, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
 use muster_node_core::stepd_reuse::result_path;
-use muster_proto::frame;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -92,7 +91,7 @@ pub(super) struct LauncherExecutor {
     script_starter: ScriptStarter,
     stepds: Stepds,
     questions: Vec<Question>,
-    output: Vec<u8>,
+    output: Output,
     answers: Vec<(ConnId, LauncherEvent)>,
     /// More children may have ended than were collected.
     pub(super) may_have_ended: bool,
@@ -135,7 +134,7 @@ impl LauncherExecutor {
             script_starter: ScriptStarter::new()?,
             stepds: Stepds::default(),
             questions: Vec::new(),
-            output: Vec::new(),
+            output: Output::default(),
             answers: Vec::new(),
             may_have_ended: false,
         };
@@ -209,7 +208,7 @@ impl LauncherExecutor {
                 let written = self.records.rewrite(&all).map_err(|e| e.to_string());
                 self.events.push_back(Event::RecordsRewritten(written));
             }
-            Action::SendAgent(event) => frame::encode_into(&event, &mut self.output),
+            Action::SendAgent(event) => self.output.push(&event),
             Action::Answer(conn, event) => self.answers.push((conn, event)),
             Action::KeepSettings(bytes) => {
                 if let Err(e) = record_file::keep_settings(spool, &bytes) {
@@ -335,7 +334,6 @@ impl LauncherExecutor {
             Action::StartStepd {
                 order,
                 socket,
-                fds,
                 listen,
                 confinement,
                 namespace,
@@ -346,8 +344,11 @@ impl LauncherExecutor {
                     let namespace = Namespace::open(namespace.as_deref())?;
                     let place = (self.search.members.of_daemon(run), entrances, namespace);
                     let order = FirstOrder { groups, ..*order };
-                    self.stepds
-                        .start(&order, &socket, fds, listen.as_deref(), place)
+                    self.stepds.start(&order, &socket, listen.as_deref(), place)
+                });
+                let started = started.map(|(started, channel)| {
+                    self.give_channel(run, step, channel);
+                    started
                 });
                 let started = started.map_err(|e| e.to_string());
                 self.events
@@ -358,9 +359,12 @@ impl LauncherExecutor {
                 step,
                 stepd,
                 frame,
-                fds,
             } => {
-                let is_sent = self.stepds.give(stepd, &frame, fds);
+                let given = self.stepds.give(stepd, &frame).ok();
+                let is_sent = given.is_some();
+                if let Some(channel) = given {
+                    self.give_channel(run, step, channel);
+                }
                 self.events.push_back(Event::StepGiven(run, step, is_sent));
             }
             Action::SendStepd(stepd, command) => {
@@ -371,7 +375,6 @@ impl LauncherExecutor {
             Action::ListenTo(stepd) => self.stepds.listen_to(stepd),
             Action::StopListening(stepd) => self.stepds.stop_listening(stepd),
             Action::CloseStepd(stepd) => self.stepds.close(stepd),
-            Action::CloseFds(fds) => self.stepds.close_fds(fds),
             Action::AskStepds(sockets) => {
                 let events = self.stepds.ask(sockets, &self.spool);
                 self.events.extend(events);
@@ -594,9 +597,11 @@ impl LauncherExecutor {
         self.deliver_unread();
     }
 
-    /// Holds what came with an order to start a step.
-    pub(super) fn hold(&mut self, fds: OrderFds) -> Option<FdsId> {
-        fds.agent.is_some().then(|| self.stepds.hold(fds))
+    /// Gives the agent its end of a control channel to the daemon of a step. The daemon has the other end, so that nothing that the
+    /// agent sends there is closed in this process.
+    fn give_channel(&mut self, run: JobAttempt, step: StepNo, channel: OwnedFd) {
+        let event = LauncherEvent::StepChannel(run, step);
+        self.output.push_with(&event, channel);
     }
 
     /// Another agent is here; what the one before has missed, this one receives.
@@ -653,7 +658,7 @@ impl LauncherExecutor {
     }
 
     /// What the agent is to receive; the records of it are on file before it is.
-    pub(super) fn take_output(&mut self) -> Vec<u8> {
+    pub(super) fn take_output(&mut self) -> Output {
         std::mem::take(&mut self.output)
     }
 

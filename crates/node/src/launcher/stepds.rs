@@ -1,24 +1,24 @@
-//! Connections to step daemons, and what comes with orders to start them.
+//! Connections to step daemons, and the control channels between them and the agent.
 
 use super::containers::Namespace;
 use super::membership::Row;
 use super::stepd_start::StepdStarter;
 use crate::cgroup::Entrances;
-use crate::descriptors::{self, OrderFds};
+use crate::descriptors;
 use crate::sys;
 use muster_model::ids::{JobAttempt, StepNo};
-use muster_node_core::launcher::event::{Event, FdsId, StartedStepd, StepdId};
+use muster_node_core::launcher::event::{Event, StartedStepd, StepdId};
 use muster_node_core::launcher::{EncodedEnd, StepdEventRef, step_of_result};
 use muster_node_core::messages::{FirstOrder, RunningStep, StepdCommand, StepdEvent, VERSIONS};
 use muster_proto::address::HOST_FILE;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::ToStepd;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, socket};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,6 @@ pub(super) struct Stepds {
     asked: Vec<(PathBuf, Channel)>,
     /// Daemons that may have sent more than was delivered.
     unread: Vec<StepdId>,
-    fds: HashMap<FdsId, OrderFds>,
     last_id: u64,
     starter: StepdStarter,
 }
@@ -116,32 +115,20 @@ impl Stepds {
         self.last_id
     }
 
-    /// Holds what came with an order.
-    pub(super) fn hold(&mut self, fds: OrderFds) -> FdsId {
-        let id = FdsId(self.next_id());
-        self.fds.insert(id, fds);
-        id
-    }
-
-    pub(super) fn close_fds(&mut self, id: FdsId) {
-        self.fds.remove(&id);
-    }
-
     fn add(&mut self, channel: Channel) -> StepdId {
         let id = StepdId(self.next_id());
         self.channels.insert(id, channel);
         id
     }
 
-    /// Starts a step daemon.
+    /// Starts a step daemon; gives the agent's end of a control channel to it, too.
     pub(super) fn start(
         &mut self,
         order: &FirstOrder,
         socket: &Path,
-        fds: FdsId,
         listen: Option<&str>,
         place: (Row, Entrances, Namespace),
-    ) -> io::Result<StartedStepd> {
+    ) -> io::Result<(StartedStepd, OwnedFd)> {
         let user = &order.step.order.user;
         let relay = relay_group(&order.spool);
         let listener = super::bind(socket, if relay.is_some() { 0o660 } else { 0o600 })?;
@@ -156,25 +143,26 @@ impl Stepds {
         let channel = Channel::new(control)?;
         let mut with = vec![listener.as_raw_fd(), far_end.as_raw_fd()];
         with.extend(wire.as_ref().map(AsRawFd::as_raw_fd));
-        with.extend(
-            self.fds
-                .get(&fds)
-                .map(OrderFds::numbers)
-                .unwrap_or_default(),
-        );
+        let (agent, daemons_end) = UnixStream::pair()?;
+        with.push(daemons_end.as_raw_fd());
         let pid = self.starter.start(order, &with, &order.spool, place)?;
-        Ok(StartedStepd {
+        let started = StartedStepd {
             stepd: self.add(channel),
             pid,
             wire: address.map(|a| a.to_string()),
-        })
+        };
+        Ok((started, agent.into()))
     }
 
-    /// Gives a daemon a step; whether it has it.
-    pub(super) fn give(&self, id: StepdId, frame: &[u8], fds: FdsId) -> bool {
-        let with = self.fds.get(&fds).map(OrderFds::numbers);
-        let channel = self.channels.get(&id);
-        channel.is_some_and(|c| c.send(frame, &with.unwrap_or_default()).is_ok())
+    /// Gives a daemon a step; gives the agent's end of a new control channel to it.
+    ///
+    /// # Errors
+    /// The daemon does not have the step.
+    pub(super) fn give(&self, id: StepdId, frame: &[u8]) -> io::Result<OwnedFd> {
+        let channel = self.channels.get(&id).ok_or(io::ErrorKind::NotConnected)?;
+        let (agent, daemons_end) = UnixStream::pair()?;
+        channel.send(frame, &[daemons_end.as_raw_fd()])?;
+        Ok(agent.into())
     }
 
     /// Sends to a daemon; whether it takes it.

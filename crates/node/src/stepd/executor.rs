@@ -6,7 +6,7 @@ use super::mpi::Pmix;
 use super::task_set::{LimitCache, TaskSet};
 use super::{leave, poll};
 use crate::cgroup::steps::{JobGroups, StepGroup};
-use crate::descriptors::{OrderFds, SrunStdio};
+use crate::descriptors::SrunStdio;
 use crate::processes::ProcessTree;
 use crate::removal::Removal;
 use crate::step_links::Client;
@@ -309,8 +309,8 @@ impl StepdExecutor {
         while let Ok(Some(command)) = launcher.input.take() {
             events.push(match command {
                 StepdCommand::StartStep(next) => {
-                    let with = OrderFds::take_by_launcher(&mut launcher.descriptors);
-                    let agent = with.agent.map(UnixStream::from).map(ControlChannel::new);
+                    let agent = launcher.descriptors.pop_front();
+                    let agent = agent.map(UnixStream::from).map(ControlChannel::new);
                     self.agent = agent.and_then(Result::ok);
                     Event::StepGiven(next, Giver::Launcher, None)
                 }
@@ -338,8 +338,11 @@ impl StepdExecutor {
         let mut given = Vec::new();
         while let Ok(Some(command)) = agent.input.take() {
             if let StepdCommand::StartStep(next) = command {
-                let with = OrderFds::take(&mut agent.descriptors, next.order.direct);
-                given.push((next, with.srun));
+                let streams = match next.order.direct {
+                    true => SrunStdio::take(&mut agent.descriptors),
+                    false => None,
+                };
+                given.push((next, streams));
             }
         }
         self.agent = Some(agent).filter(|_| is_open);

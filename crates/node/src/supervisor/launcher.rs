@@ -6,8 +6,11 @@ use crate::launcher::{attach_frame, socket_path};
 use crate::options::AgentOptions;
 use crate::role::LAUNCHER_NAME;
 use anyhow::Context as _;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{Shutdown, shutdown};
+use nix::unistd::pipe2;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
@@ -21,6 +24,9 @@ const HEAP: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127");
 /// site names. Nothing else of an operator's shell stays with a process that outlives this one.
 const KEPT_VARIABLES: [&str; 4] = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];
 
+/// Bytes of orders that wait for the launcher.
+const ORDERS_BYTES: i32 = 256 << 10;
+
 /// Whether a connection failed because nobody listens.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(
@@ -29,16 +35,29 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
     )
 }
 
+/// What an agent has of the launcher.
+pub(crate) struct LauncherLink {
+    /// Brings what the launcher sends. Nothing can be sent by it.
+    pub(crate) events: OwnedFd,
+    /// The end for writing of a pipe for orders.
+    pub(crate) orders: OwnedFd,
+}
+
 /// Connects to the launcher that runs, and says for an agent which node this is: what the launcher believes of that comes from
 /// here.
-pub(super) fn connect(options: &AgentOptions) -> io::Result<OwnedFd> {
-    let connection = reach(options)?;
+pub(crate) fn connect(options: &AgentOptions) -> io::Result<LauncherLink> {
+    let events = reach(options)?;
+    let (launchers_end, orders) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    // What does not fit waits in the agent.
+    let _ = fcntl(&orders, FcntlArg::F_SETPIPE_SZ(ORDERS_BYTES));
     let frame = attach_frame(options);
     // So little is taken at once.
-    match descriptors::send(&connection, &frame, &[])? {
-        sent if sent == frame.len() => Ok(connection),
-        _ => Err(io::ErrorKind::WriteZero.into()),
+    let sent = descriptors::send(&events, &frame, &[launchers_end.as_raw_fd()])?;
+    if sent != frame.len() {
+        return Err(io::ErrorKind::WriteZero.into());
     }
+    shutdown(events.as_raw_fd(), Shutdown::Write)?;
+    Ok(LauncherLink { events, orders })
 }
 
 fn reach(options: &AgentOptions) -> io::Result<OwnedFd> {
@@ -125,6 +144,5 @@ impl Starting {
 }
 
 fn set_nonblocking(errors: &ChildStderr) -> nix::Result<()> {
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
     fcntl(errors.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
 }

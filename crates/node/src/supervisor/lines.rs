@@ -28,7 +28,8 @@ const REASON_MAX: usize = 512;
 /// What an agent asks its supervisor for.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) enum SupervisorRequest {
-    /// A connection to the launcher.
+    /// A connection to the launcher: answered by what brings its messages, under [`LAUNCHER_EVENTS`], and what takes orders, under
+    /// [`LAUNCHER_ORDERS`]; or by why there is none, under the first.
     #[n(0)]
     Launcher,
     /// A connection to the controller.
@@ -148,6 +149,11 @@ pub(super) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
 /// On the line of log files, the number of what is said about the configuration: with a descriptor that stands for nothing it was
 /// applied, with a reason it was not.
 pub(crate) const CONFIGURATION: u64 = 1;
+
+/// See [`SupervisorRequest::Launcher`].
+pub(crate) const LAUNCHER_EVENTS: u64 = 0;
+/// See [`SupervisorRequest::Launcher`].
+pub(crate) const LAUNCHER_ORDERS: u64 = 1;
 
 #[derive(Debug, Encode, Decode)]
 struct Answer {

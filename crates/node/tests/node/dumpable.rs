@@ -295,7 +295,7 @@ fn tried_again() {
     node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\nexit 3\n"));
     assert_eq!(dir.text("up"), "up\n");
     let launcher = node.shim_pid();
-    let before = limit_files(launcher, 3);
+    let before = limit_files(launcher, 4);
     fs::write(&go, "x\n").unwrap();
     let until = Instant::now() + PATIENCE;
     while !dir.text("spool.n1/shim.log").contains("it is tried again") {

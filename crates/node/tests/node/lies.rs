@@ -22,6 +22,10 @@ pub const TESTS: &[Test] = &[
     ("lies_about_steps", steps),
     ("lies_about_who_a_step_runs_as", identity),
     ("lies_about_processes", processes),
+    (
+        "descriptors_of_an_agent_do_not_get_to_the_launcher",
+        descriptors,
+    ),
     ("lies_about_being_root", roots_messages),
     ("reboot_and_health_check_by_sealed_orders", site_programs),
 ];
@@ -282,8 +286,7 @@ fn steps() {
         ..truth.clone()
     };
     place.liar.start_step(&step).unwrap();
-    let answer = place.liar.answer("Step").unwrap();
-    assert!(answer.contains("StepReady"), "{answer}");
+    place.liar.answer("StepReady").unwrap();
     assert!(!dir.path("x").exists());
     // Its number is used.
     step.mpi = None;
@@ -321,11 +324,11 @@ fn identity() {
     place.liar.answer("StepReady").unwrap();
     assert_eq!(first.output().unwrap().trim(), expected);
     lie.step = 1;
-    let mut second = first.give(&lie).unwrap();
+    let mut second = place.liar.give_step(0, &lie).unwrap();
     assert_eq!(second.output().unwrap().trim(), expected);
     // More CPUs than the job has: the daemon runs nothing, and what comes with the order is closed.
     (lie.step, lie.cpus) = (2, 3);
-    let mut third = first.give(&lie).unwrap();
+    let mut third = place.liar.give_step(0, &lie).unwrap();
     assert_eq!(third.output().unwrap(), "");
     assert!(!evil.exists());
     assert!(place.log().contains("CPUs that the job does not have"));
@@ -387,6 +390,29 @@ fn processes() {
         .unwrap()
         .len();
     assert!(kept < 70 << 20, "{kept} bytes are on file");
+}
+
+/// A descriptor can take for ever to close: a connection that lingers, a file of a server that does not answer. None gets as far as
+/// the launcher.
+fn descriptors() {
+    let dir = Dir::new("lies-descriptors");
+    let mut place = Place::take(&dir);
+    place.begin();
+    place.allocate(1, &dir.0);
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let errors = place.liar.send_descriptor(&file);
+    let errors: Vec<_> = errors.iter().map(|e| e.raw_os_error().unwrap()).collect();
+    assert_eq!(errors, [libc::EPIPE, libc::ENOTSOCK]);
+    // What is ordered, and what is answered, goes on; a channel to the step's daemon comes from the launcher.
+    place.liar.start_step(&StepLie::new(1, 0, "n1")).unwrap();
+    place.liar.answer("StepChannel").unwrap();
+    place.liar.answer("StepReady").unwrap();
+    // Who attaches without a pipe for orders is refused, and the agent that is there stays.
+    let mut other = Liar::connect(&place.node.spool).unwrap();
+    let options = super::options("n1", &dir.path("none"), &place.node.spool);
+    other.attach_without_pipe(&options).unwrap();
+    other.answer("no pipe for orders").unwrap();
+    place.round_trip(1);
 }
 
 /// Which node this is, and when the launcher ends, root says, before an agent has the connection.

@@ -3,6 +3,7 @@
 use super::machine::ChannelId;
 use super::step_link::StepLinkId;
 use minicbor::bytes::ByteVec;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::agent::{
     Agent, AgentEvent, DialId, PeerRequestId, RequestId, StdioId, StepdId, view,
 };
@@ -17,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) enum ToLauncher {
     /// By root, first on a link.
     Attach(Box<Attach>),
-    /// By the agent; with the step daemon's end of a channel.
-    Command(Box<LauncherCommand>, Option<ChannelId>),
+    /// By the agent.
+    Command(Box<LauncherCommand>),
     /// The link has ended.
     Closed,
 }
@@ -69,6 +70,7 @@ pub(crate) enum AgentInput {
     ControllerLost,
     LauncherUp,
     LauncherLost,
+    StepChannel(JobAttempt, StepNo, ChannelId),
     StepdReadable(StepdId),
 }
 
@@ -92,6 +94,8 @@ pub(crate) struct AgentProcess {
     /// Streams, and the connection to srun that goes with them.
     pub(crate) streams: BTreeMap<StdioId, StepLinkId>,
     pub(crate) stepds: BTreeMap<StepdId, ChannelId>,
+    /// Channels that the launcher is to make, by the step that the daemon gets.
+    pub(crate) expected: BTreeMap<(JobAttempt, StepNo), StepdId>,
     /// Requests of other agents that were answered and are not over.
     pub(crate) answered: BTreeSet<RequestId>,
     /// What other agents were asked and have not answered.
@@ -117,6 +121,7 @@ impl AgentProcess {
             requests: BTreeMap::new(),
             streams: BTreeMap::new(),
             stepds: BTreeMap::new(),
+            expected: BTreeMap::new(),
             answered: BTreeSet::new(),
             asked: BTreeSet::new(),
             next_id: 0,

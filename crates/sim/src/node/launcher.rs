@@ -2,7 +2,7 @@
 
 use super::agent::ToLauncher;
 use super::machine::ChannelId;
-use muster_node_core::launcher::event::{Event, FdsId, StepdId, TimerKey};
+use muster_node_core::launcher::event::{Event, StepdId, TimerKey};
 use muster_node_core::launcher::{Account, Launcher};
 use muster_node_core::messages::{LauncherEvent, StepdEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,7 +43,6 @@ pub(crate) struct LauncherProcess {
     /// Watched processes that have ended, with what is known of it.
     pub(crate) watched_ended: BTreeMap<i32, Option<i32>>,
     pub(crate) helpers: BTreeSet<i32>,
-    pub(crate) fds: BTreeMap<FdsId, ChannelId>,
     pub(crate) stepds: BTreeMap<StepdId, StepdConnection>,
     /// Daemons that may have sent more than was delivered.
     pub(crate) unread: Vec<StepdId>,
@@ -68,7 +67,6 @@ impl LauncherProcess {
             watched: BTreeSet::new(),
             watched_ended: BTreeMap::new(),
             helpers: BTreeSet::new(),
-            fds: BTreeMap::new(),
             stepds: BTreeMap::new(),
             unread: Vec::new(),
             look_ups: BTreeSet::new(),

@@ -164,6 +164,10 @@ pub(crate) struct Machine {
     /// Where step daemons listen.
     pub(crate) sockets: BTreeMap<PathBuf, i32>,
     pub(crate) channels: BTreeMap<ChannelId, Channel>,
+    /// Ends that are on their way from launcher to agent, with [`LauncherEvent::StepChannel`].
+    ///
+    /// [`LauncherEvent::StepChannel`]: muster_node_core::messages::LauncherEvent::StepChannel
+    pub(crate) passed: BTreeMap<(JobAttempt, StepNo), ChannelId>,
     /// Scripts that have noted themselves.
     pub(crate) noted: BTreeMap<JobAttempt, i32>,
     last_pid: i32,

@@ -93,10 +93,12 @@ impl AgentExecutor<'_> {
             .as_ref()
             .is_some_and(|l| l.id == link);
         if !is_current {
+            self.world.machines().lose_events(node, &messages);
             return Ok(());
         }
         self.world.machines().message_arrives(node, Victim::Agent)?;
         let Some(agent) = &mut self.world.nodes[node].agent else {
+            self.world.machines().lose_events(node, &messages);
             return Ok(());
         };
         if agent.launcher != Some(link) {
@@ -104,8 +106,15 @@ impl AgentExecutor<'_> {
             self.take(node, AgentInput::LauncherUp);
         }
         for message in messages {
-            if !matches!(message, LauncherEvent::Greeting(_)) {
-                self.deliver(node, AgentEvent::Launcher(Box::new(message)));
+            match message {
+                LauncherEvent::Greeting(_) => {}
+                LauncherEvent::StepChannel(run, step) => {
+                    let channel = self.world.machines().take_passed(node, run, step);
+                    if let Some(channel) = channel {
+                        self.take(node, AgentInput::StepChannel(run, step, channel));
+                    }
+                }
+                message => self.deliver(node, AgentEvent::Launcher(Box::new(message))),
             }
         }
         Ok(())
@@ -176,11 +185,21 @@ impl AgentExecutor<'_> {
             }
             AgentInput::ControllerLost => AgentEvent::ControllerLost,
             AgentInput::LauncherUp => {
-                let before = std::mem::take(&mut agent.to_launcher);
-                self.world.machines().lose(node, before);
+                agent.to_launcher.clear();
                 AgentEvent::LauncherUp
             }
             AgentInput::LauncherLost => AgentEvent::LauncherLost,
+            AgentInput::StepChannel(run, step, channel) => {
+                let Some(stepd) = agent.expected.remove(&(run, step)) else {
+                    self.world.machines().close_upper(node, channel);
+                    return Ok(());
+                };
+                agent.stepds.insert(stepd, channel);
+                match self.read_stepd(node, stepd) {
+                    Some(event) => event,
+                    None => return Ok(()),
+                }
+            }
             AgentInput::StepdReadable(stepd) => match self.read_stepd(node, stepd) {
                 Some(event) => event,
                 None => return Ok(()),
@@ -363,7 +382,7 @@ impl AgentExecutor<'_> {
             }
             AgentAction::SendReports(reports) => self.send_reports(node, reports),
             AgentAction::Launcher(command) => {
-                let command = ToLauncher::Command(Box::new(command), None);
+                let command = ToLauncher::Command(Box::new(command));
                 agent.to_launcher.push(command);
             }
             AgentAction::StartStepd { stepd, order, .. } => {
@@ -376,14 +395,11 @@ impl AgentExecutor<'_> {
                     order.run.job,
                     order.launch.step
                 );
-                let channel = self.world.nodes[node].machine.open_channel();
-                let command = Box::new(LauncherCommand::StartStep(order));
                 if let Some(agent) = &mut self.world.nodes[node].agent {
-                    agent.stepds.insert(stepd, channel);
-                    let command = ToLauncher::Command(command, Some(channel));
-                    agent.to_launcher.push(command);
+                    agent.expected.insert((order.run, order.launch.step), stepd);
+                    let command = Box::new(LauncherCommand::StartStep(order));
+                    agent.to_launcher.push(ToLauncher::Command(command));
                 }
-                self.flush_launcher(node);
             }
             AgentAction::OfferStep {
                 stepd,
@@ -418,10 +434,15 @@ impl AgentExecutor<'_> {
                     agent.events.push_back(AgentEvent::StepdsRead);
                 }
             }
-            AgentAction::CloseStepd(stepd) => match agent.stepds.remove(&stepd) {
-                Some(channel) => self.world.machines().close_upper(node, channel),
-                None => return self.twice(node, &stepd),
-            },
+            AgentAction::CloseStepd(stepd) => {
+                let is_expected = agent.expected.values().any(|id| *id == stepd);
+                agent.expected.retain(|_, id| *id != stepd);
+                match agent.stepds.remove(&stepd) {
+                    Some(channel) => self.world.machines().close_upper(node, channel),
+                    None if is_expected => {}
+                    None => return self.twice(node, &stepd),
+                }
+            }
             other => return self.execute_requests(node, other),
         }
         Ok(())
@@ -526,7 +547,7 @@ impl AgentExecutor<'_> {
             _ if messages.is_empty() => {}
             true => self.world.machines().send_to_launcher(node, messages),
             // That the link has ended comes as an input of its own.
-            false => self.world.machines().lose(node, messages),
+            false => {}
         }
         is_there
     }

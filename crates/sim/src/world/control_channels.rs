@@ -3,6 +3,8 @@
 use super::machines::Machines;
 use super::nodes::NodeEvent;
 use crate::node::{AgentInput, ChannelId, Down};
+use muster_model::ids::{JobAttempt, StepNo};
+use muster_node_core::messages::LauncherEvent;
 
 impl Machines<'_> {
     /// A channel has something for a step daemon.
@@ -57,6 +59,28 @@ impl Machines<'_> {
             }
             Down::Streams(link) => self.world.step_network().release(link),
         }
+    }
+
+    /// Messages for an agent are lost, and ends that came with them are closed.
+    pub(super) fn lose_events(&mut self, node: usize, messages: &[LauncherEvent]) {
+        for message in messages {
+            if let LauncherEvent::StepChannel(run, step) = message
+                && let Some(channel) = self.take_passed(node, *run, *step)
+            {
+                self.close_upper(node, channel);
+            }
+        }
+    }
+
+    /// The end that comes with this message.
+    pub(super) fn take_passed(
+        &mut self,
+        node: usize,
+        run: JobAttempt,
+        step: StepNo,
+    ) -> Option<ChannelId> {
+        let machine = &mut self.world.nodes[node].machine;
+        machine.passed.remove(&(run, step))
     }
 
     /// Something is to be read at the upper end of a channel.

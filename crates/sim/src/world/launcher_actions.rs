@@ -4,13 +4,13 @@ use super::launchers::LauncherExecutor;
 use super::nodes::NodeEvent;
 use super::{Outcome, trace};
 use crate::node::{
-    Channel, Down, Kind, Parent, Process, StepdConnection, StepdProcess, wait_status,
+    Channel, ChannelId, Down, Kind, Parent, Process, StepdConnection, StepdProcess, wait_status,
 };
 use crate::world::invariants;
 use crate::{Plant, Violation};
-use muster_model::ids::JobAttempt;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::launcher::event::{
-    Action, Belongs, Event, Failure, FdsId, LaunchFiles, Members, ProgramKind, ScriptFailure,
+    Action, Belongs, Event, Failure, LaunchFiles, Members, ProgramKind, ScriptFailure,
     ScriptLaunch, ScriptNotStarted, StartedStepd, StepdId,
 };
 use muster_node_core::messages::{FirstOrder, LauncherEvent, StepdCommand, StepdEvent};
@@ -285,33 +285,24 @@ impl LauncherExecutor<'_> {
 
     fn serve_stepds(&mut self, node: usize, action: Action) -> Outcome {
         match action {
-            Action::StartStepd {
-                order, socket, fds, ..
-            } => self.start_stepd(node, order, socket, fds),
+            Action::StartStepd { order, socket, .. } => self.start_stepd(node, order, socket),
             Action::GiveStep {
                 run,
                 step,
                 stepd,
                 frame,
-                fds,
             } => {
                 let mut frames = Frames::default();
                 frames.push(&frame);
                 let command = frames.take::<StepdCommand>().ok().flatten();
-                let agent = self.world.nodes[node]
-                    .launcher
-                    .as_mut()
-                    .and_then(|l| l.fds.remove(&fds));
+                let channel = self.world.nodes[node].machine.open_channel();
                 let is_sent = match command {
-                    Some(command) => self.send_stepd(node, stepd, command, agent),
+                    Some(command) => self.send_stepd(node, stepd, command, Some(channel)),
                     None => false,
                 };
-                if !is_sent
-                    && let (Some(agent), Some(launcher)) =
-                        (agent, &mut self.world.nodes[node].launcher)
-                {
-                    // They stay here.
-                    launcher.fds.insert(fds, agent);
+                match is_sent {
+                    true => self.pass_channel(node, run, step, channel),
+                    false => drop(self.world.nodes[node].machine.channels.remove(&channel)),
                 }
                 self.answer(node, Event::StepGiven(run, step, is_sent));
             }
@@ -338,12 +329,6 @@ impl LauncherExecutor<'_> {
                 };
                 self.world.machines().close_upper(node, connection.channel);
             }
-            Action::CloseFds(fds) => {
-                let launcher = self.world.nodes[node].launcher.as_mut();
-                if let Some(channel) = launcher.and_then(|l| l.fds.remove(&fds)) {
-                    self.world.machines().close_lower(node, channel);
-                }
-            }
             Action::AskStepds(sockets) => self.ask_stepds(node, sockets)?,
             Action::WatchStepd(run, step, pid) => {
                 let process = self.world.nodes[node].machine.live(pid);
@@ -358,7 +343,16 @@ impl LauncherExecutor<'_> {
         Ok(())
     }
 
-    fn start_stepd(&mut self, node: usize, order: Box<FirstOrder>, socket: PathBuf, fds: FdsId) {
+    /// Gives the agent its end of a control channel to the daemon of a step.
+    fn pass_channel(&mut self, node: usize, run: JobAttempt, step: StepNo, channel: ChannelId) {
+        let here = &mut self.world.nodes[node];
+        if let Some(launcher) = &mut here.launcher {
+            launcher.output.push(LauncherEvent::StepChannel(run, step));
+            here.machine.passed.insert((run, step), channel);
+        }
+    }
+
+    fn start_stepd(&mut self, node: usize, order: Box<FirstOrder>, socket: PathBuf) {
         let (run, step) = (order.step.order.run, order.step.order.launch.step);
         if let Some(failure) = self.lack(node) {
             return self.answer(node, Event::StepdStarted(run, step, Err(failure.error)));
@@ -371,11 +365,10 @@ impl LauncherExecutor<'_> {
         };
         let process = Process::new(Kind::Stepd(run), Parent::Launcher, uid, start_ms);
         let pid = here.machine.spawn(process);
-        let channel = here.machine.open_channel();
+        let [channel, agents] = [(); 2].map(|()| here.machine.open_channel());
         let mut stepd = StepdProcess::new(order, pid, self.world.now + STREAMS_WAIT_MS);
         stepd.launcher_channel = Some(channel);
-        // The launcher's copy of the descriptor is closed with the answer.
-        stepd.agent_channel = launcher.fds.remove(&fds);
+        stepd.agent_channel = Some(agents);
         for channel in [stepd.launcher_channel, stepd.agent_channel] {
             let channel = channel.and_then(|c| here.machine.channels.get_mut(&c));
             if let Some(channel) = channel {
@@ -391,6 +384,7 @@ impl LauncherExecutor<'_> {
             "{}: step daemon {pid} for step {}.{step}", self.world.nodes[node].name, run.job
         );
         self.world.wake_stepd(node, pid);
+        self.pass_channel(node, run, step, agents);
         let started = StartedStepd {
             stepd: id,
             pid,

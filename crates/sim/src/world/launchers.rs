@@ -9,7 +9,7 @@ use crate::world::turns::panic_text;
 use muster_model::ids::JobAttempt;
 use muster_model::job::Usage;
 use muster_node_core::binding::Machine;
-use muster_node_core::launcher::event::{Action, Event, FdsId, Recovered};
+use muster_node_core::launcher::event::{Action, Event, Recovered};
 use muster_node_core::launcher::{Account, EncodedEnd, Launcher, RecordedAttempt, Records, Setup};
 use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdEvent, VERSIONS};
 use muster_node_core::now::Now;
@@ -158,7 +158,7 @@ impl LauncherExecutor<'_> {
     /// The agent's process has died, after it had written these messages.
     pub(super) fn lose_agent(&mut self, node: usize, link: u64, written: Vec<ToLauncher>) {
         let Some(launcher) = &mut self.world.nodes[node].launcher else {
-            return self.world.machines().lose(node, written);
+            return;
         };
         let messages = written.into_iter().chain([ToLauncher::Closed]);
         launcher
@@ -206,10 +206,12 @@ impl LauncherExecutor<'_> {
             return Ok(());
         };
         let is_attached = launcher.attached == Some(link);
+        let mut unsent = Vec::new();
         let event = match message {
             ToLauncher::Attach(attach) => {
                 launcher.attached = Some(link);
-                launcher.output = vec![LauncherEvent::Greeting(VERSIONS.greeting())];
+                let greeting = LauncherEvent::Greeting(VERSIONS.greeting());
+                unsent = std::mem::replace(&mut launcher.output, vec![greeting]);
                 let none = || Machine::new(Err("no machine".to_owned()), Default::default());
                 let is_needed = launcher.machine.needs_machine(&attach.claim);
                 let machine = is_needed.then(|| Box::new(none()));
@@ -221,18 +223,13 @@ impl LauncherExecutor<'_> {
             }
             ToLauncher::Closed => return Ok(()),
             // It came by the connection of an agent that another one has followed.
-            message if !is_attached => {
-                self.world.machines().lose(node, vec![message]);
+            ToLauncher::Command(_) if !is_attached => {
                 return Ok(());
             }
-            ToLauncher::Command(command, channel) => match *command {
+            ToLauncher::Command(command) => match *command {
                 LauncherCommand::StartStep(order) => {
-                    let fds = FdsId(launcher.next_id());
-                    let fds = channel.map(|channel| {
-                        launcher.fds.insert(fds, channel);
-                        fds
-                    });
-                    Event::StartStep { order, fds, random }
+                    let random = Some(random);
+                    Event::StartStep { order, random }
                 }
                 LauncherCommand::OpenSession => Event::OpenSession(Ok(self.world.random.secret())),
                 LauncherCommand::Sealed { orders, seal } => Event::Sealed {
@@ -243,6 +240,7 @@ impl LauncherExecutor<'_> {
                 command => Event::Command(command),
             },
         };
+        self.world.machines().lose_events(node, &unsent);
         self.deliver(node, event).map(drop)
     }
 
@@ -309,8 +307,10 @@ impl LauncherExecutor<'_> {
             let link = self.world.nodes[node].link.as_ref().map(|l| l.id);
             let launcher = &self.world.nodes[node].launcher;
             let attached = launcher.as_ref().and_then(|l| l.attached);
-            if !output.is_empty() && link.is_some() && link == attached {
-                self.world.machines().send_to_linked_agent(node, output);
+            match link.is_some() && link == attached {
+                _ if output.is_empty() => {}
+                true => self.world.machines().send_to_linked_agent(node, output),
+                false => self.world.machines().lose_events(node, &output),
             }
         }
         Ok(())

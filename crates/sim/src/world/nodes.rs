@@ -225,7 +225,7 @@ impl Machines<'_> {
         let hop = self.world.hop();
         let now = self.world.now;
         let Some(link) = &mut self.world.nodes[node].link else {
-            return self.lose(node, messages);
+            return;
         };
         link.last_up = link.last_up.max(now + hop);
         link.to_launcher.push_back(messages);
@@ -252,15 +252,6 @@ impl Machines<'_> {
         let (delay, link) = (link.last_down - now, link.id);
         self.world
             .machine_later(delay, node, NodeEvent::FromLauncher { link, messages });
-    }
-
-    /// Messages for a launcher are lost, and descriptors that came with them are closed.
-    pub(super) fn lose(&mut self, node: usize, messages: Vec<ToLauncher>) {
-        for message in messages {
-            if let ToLauncher::Command(_, Some(channel)) = message {
-                self.close_lower(node, channel);
-            }
-        }
     }
 
     fn link_closed(&mut self, node: usize, link: u64, life: u64) {
@@ -299,8 +290,7 @@ impl Machines<'_> {
             self.world.network().cut_conn(dial.conn, None);
         }
         if let Some(mut link) = self.world.nodes[node].link.take() {
-            let unwritten = link.to_launcher.split_off(link.written);
-            self.lose(node, unwritten.into_iter().flatten().collect());
+            link.to_launcher.truncate(link.written);
             let written = link.to_launcher.into_iter().flatten();
             self.world
                 .launchers()
@@ -309,7 +299,11 @@ impl Machines<'_> {
         for channel in agent.stepds.values() {
             self.close_upper(node, *channel);
         }
-        self.lose(node, agent.to_launcher);
+        for input in agent.inbox {
+            if let AgentInput::StepChannel(_, _, channel) = input {
+                self.close_upper(node, channel);
+            }
+        }
         for link in agent.streams.into_values() {
             self.world.step_network().release(link);
         }
@@ -356,11 +350,7 @@ impl Machines<'_> {
         );
         self.world.nodes[node].disturbed_at = self.world.now;
         self.forget_unwritten(node);
-        let inbox = launcher.inbox.into_iter().map(|(_, message)| message);
-        self.lose(node, inbox.collect());
-        for channel in launcher.fds.values() {
-            self.close_lower(node, *channel);
-        }
+        self.lose_events(node, &launcher.output);
         for connection in launcher.stepds.values() {
             self.close_upper(node, connection.channel);
         }
@@ -375,7 +365,6 @@ impl Machines<'_> {
             }
         }
         if let Some(link) = self.world.nodes[node].link.take() {
-            self.lose(node, link.to_launcher.into_iter().flatten().collect());
             let life = self.world.nodes[node].agent.as_ref().map(|a| a.life);
             let delay = self.world.hop();
             if let Some(life) = life {

@@ -144,14 +144,10 @@ impl World {
     fn serve_stepds(&mut self, action: Action) {
         match action {
             Action::StartStepd {
-                order,
-                fds,
-                namespace,
-                ..
+                order, namespace, ..
             } => {
                 let (run, step) = (order.step.order.run, order.step.order.launch.step);
                 self.check_namespace(run, namespace.is_some());
-                assert!(self.fds.contains(&fds));
                 let started = self.spawn(Kind::Stepd(run, Some(step)));
                 let started = started.map_err(|e| e.error).map(|pid| {
                     self.count_step(run, step);
@@ -172,13 +168,8 @@ impl World {
                     .push_back(Event::StepdStarted(run, step, started));
             }
             Action::GiveStep {
-                run,
-                step,
-                stepd,
-                fds,
-                ..
+                run, step, stepd, ..
             } => {
-                assert!(self.fds.contains(&fds));
                 let pid = self.stepds[&stepd].pid;
                 let process = self.processes.get_mut(&pid);
                 let is_sent = process.is_some_and(|p| {
@@ -204,7 +195,6 @@ impl World {
                 let closed = self.stepds.remove(&stepd);
                 self.lose_launcher(closed.expect("it is closed once"));
             }
-            Action::CloseFds(fds) => assert!(self.fds.remove(&fds), "{fds:?} is closed twice"),
             Action::AskStepds(sockets) => self.ask_stepds(sockets.is_some()),
             Action::ReadResult(run, step, purpose) => self.read_result(run, step, purpose),
             Action::RemoveResult(run, step) => drop(self.results.remove(&(run, step))),

@@ -216,7 +216,6 @@ impl World {
         assert!(self.launcher.state.jobs.is_empty());
         assert!(self.processes.is_empty(), "{:?}", self.processes);
         assert!(self.stepds.is_empty(), "{:?}", self.stepds);
-        assert!(self.fds.is_empty(), "{:?}", self.fds);
         assert!(self.timers.is_empty(), "{:?}", self.timers);
         assert!(self.watched.is_empty(), "{:?}", self.watched);
         assert!(

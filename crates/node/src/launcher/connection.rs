@@ -1,0 +1,161 @@
+//! A connection to the launcher: of root, or of the agent to which root has given it. An agent gives its orders by a pipe, since a
+//! pipe carries no descriptors: whatever an agent that is taken over sends, nothing arrives that the launcher would have to close,
+//! which can block. Root has shut the agent's end of the socket down for writing.
+
+use super::output::Output;
+use crate::{descriptors, sys};
+use muster_node_core::launcher::event::ConnId;
+use muster_node_core::messages::LauncherCommand;
+use muster_proto::frame::Frames;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::SFlag;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// Bytes that are read in one wake-up: what they bring is carried out before more is read.
+const READ_MAX: usize = 1 << 20;
+
+/// See the module.
+pub(super) struct Connection {
+    pub(super) id: ConnId,
+    stream: UnixStream,
+    /// Where the agent's orders come, once root has given it the connection and no other agent has followed.
+    orders: Option<File>,
+    input: Frames,
+    /// What root has sent with messages.
+    received: VecDeque<OwnedFd>,
+    pub(super) output: Output,
+    /// Nothing has come: what comes first is said by who has connected, which is root.
+    pub(super) is_new: bool,
+    pub(super) is_open: bool,
+}
+
+impl Connection {
+    pub(super) fn new(id: ConnId, stream: UnixStream) -> io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        Ok(Connection {
+            id,
+            stream,
+            orders: None,
+            input: Frames::default(),
+            received: VecDeque::new(),
+            output: Output::default(),
+            is_new: true,
+            is_open: true,
+        })
+    }
+
+    /// Whether it is the agent's.
+    pub(super) fn is_attached(&self) -> bool {
+        self.orders.is_some()
+    }
+
+    /// From now on it is the agent's.
+    ///
+    /// # Errors
+    /// The pipe for its orders has not come.
+    pub(super) fn attach(&mut self) -> io::Result<()> {
+        let is_pipe =
+            |fd: &OwnedFd| sys::kind_of(fd).is_some_and(|(kind, _)| kind == SFlag::S_IFIFO);
+        let pipe = self.received.pop_front().filter(is_pipe);
+        let pipe = pipe.ok_or_else(|| io::Error::other("no pipe for orders has come"))?;
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        self.orders = Some(pipe.into());
+        Ok(())
+    }
+
+    /// Another agent has followed.
+    pub(super) fn detach(&mut self) {
+        if self.orders.take().is_some() {
+            self.is_open = false;
+        }
+    }
+
+    /// What to wait for: on the socket, and on the pipe for orders, if there is one. No other entries: the kernel takes no more than
+    /// there may be descriptors.
+    pub(super) fn polled(&self) -> Vec<libc::pollfd> {
+        let entry = |fd, events| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
+        let out = match self.output.is_empty() {
+            true => 0,
+            false => libc::POLLOUT,
+        };
+        // An agent's end is shut down for writing, which would be readable for ever.
+        let read = match self.is_attached() {
+            true => 0,
+            false => libc::POLLIN,
+        };
+        let stream = entry(self.stream.as_raw_fd(), read | out);
+        let orders = self.orders.as_ref();
+        let orders = orders.map(|pipe| entry(pipe.as_raw_fd(), libc::POLLIN));
+        std::iter::once(stream).chain(orders).collect()
+    }
+
+    /// Takes in what has come, if something was seen on the socket or on the pipe.
+    pub(super) fn read(&mut self, seen: &[libc::pollfd]) -> bool {
+        let mut seen = seen.iter().map(|entry| entry.revents & !libc::POLLOUT != 0);
+        let on_stream = seen.next().unwrap_or(false);
+        let on_pipe = seen.next().unwrap_or(false);
+        if !on_stream && !on_pipe {
+            return false;
+        }
+        // Small: after each fork the first write to a page copies it.
+        let mut chunk = [0; 4 << 10];
+        for _ in 0..READ_MAX / chunk.len() {
+            let read = match &mut self.orders {
+                Some(pipe) => pipe.read(&mut chunk),
+                None => descriptors::receive(&self.stream, &mut chunk, &mut self.received),
+            };
+            match read {
+                Ok(0) => self.is_open = false,
+                Ok(n) => {
+                    self.input.push(&chunk[..n]);
+                    // A read that did not fill the buffer has emptied it.
+                    if n == chunk.len() || (self.is_attached() && on_stream) {
+                        continue;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                // An agent that is gone: its last orders have come.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_open &= !self.is_attached() || !on_stream;
+                }
+                Err(_) => self.is_open = false,
+            }
+            return true;
+        }
+        true
+    }
+
+    /// The next whole message that has come.
+    pub(super) fn next_command(&mut self) -> Option<LauncherCommand> {
+        match self.input.take() {
+            Ok(message) => message,
+            Err(e) => {
+                eprintln!(
+                    "a message from an agent is not understood ({e}); its connection is closed"
+                );
+                self.is_open = false;
+                self.input = Frames::default();
+                None
+            }
+        }
+    }
+
+    /// Sends what is to be sent, as far as the socket takes it.
+    pub(super) fn send(&mut self) {
+        if self.is_open && !self.output.is_empty() {
+            self.is_open = self.output.send(&self.stream).is_ok();
+        }
+        if self.output.is_too_much() {
+            eprintln!("an agent does not read; its connection is closed");
+            self.is_open = false;
+        }
+    }
+}
